@@ -1,0 +1,1 @@
+"""Admin REST, health and metrics."""

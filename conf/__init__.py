@@ -1,0 +1,1 @@
+"""Everything that can be set: names, types, defaults, limits, documentation."""

@@ -1,0 +1,128 @@
+"""The words settings are declared in: a frozen dataclass per kind of thing, one `setting` per field.
+
+Nothing is loaded here; `conf.load` reads files, environment and flags.
+"""
+
+from collections.abc import Mapping
+from dataclasses import MISSING, Field, dataclass, field, fields
+from enum import Enum
+from functools import cache
+from typing import Any, TypeVar
+
+
+class Kind(Enum):
+    """Type of a setting; the values are Kafka's DescribeConfigs types."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+
+
+_INTEGERS = {Kind.INT: 31, Kind.SHORT: 15, Kind.LONG: 63}
+
+
+class ConfigError(ValueError):
+    """A name or value that cannot be set; the text names cause and cure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """One setting: its name on the outside, its limits, and what it does."""
+
+    name: str
+    attribute: str
+    kind: Kind
+    default: Any
+    doc: str
+    low: float | None
+    high: float | None
+    choices: tuple[str, ...]
+    effective: bool
+
+    def parse(self, text: str) -> Any:
+        """The value that `text` stands for; ConfigError when it is none or out of range."""
+        value = self._convert(text.strip())
+        self.check(value)
+        return value
+
+    def check(self, value: Any) -> None:
+        """Refuse a value outside the declared range or choices."""
+        if self.low is not None and value < self.low:
+            raise ConfigError(f"{self.name} is {value}; the least allowed is {self.low:g}")
+        if self.high is not None and value > self.high:
+            raise ConfigError(f"{self.name} is {value}; the most allowed is {self.high:g}")
+        values = value if isinstance(value, tuple) else (value,)
+        if self.choices and not all(item in self.choices for item in values):
+            raise ConfigError(f"{self.name} is {self.format(value)!r}; choose from {', '.join(self.choices)}")
+
+    def format(self, value: Any) -> str:
+        """The text form of a value, as Kafka's tools show it."""
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        if isinstance(value, tuple):
+            return ",".join(value)
+        return str(value)
+
+    def _convert(self, text: str) -> Any:
+        if self.kind is Kind.STRING:
+            return text
+        if self.kind is Kind.LIST:
+            return tuple(item.strip() for item in text.split(",") if item.strip())
+        if self.kind is Kind.BOOLEAN:
+            if text.lower() not in ("true", "false"):
+                raise ConfigError(f"{self.name} is {text!r}; give true or false")
+            return text.lower() == "true"
+        try:
+            number = float(text) if self.kind is Kind.DOUBLE else int(text)
+        except ValueError:
+            raise ConfigError(f"{self.name} is {text!r}; give a number") from None
+        if self.kind in _INTEGERS and not -(1 << _INTEGERS[self.kind]) <= number < 1 << _INTEGERS[self.kind]:
+            raise ConfigError(f"{self.name} is {text}, which does not fit a Kafka {self.kind.name.lower()}")
+        return number
+
+
+def setting(
+    name: str,
+    kind: Kind,
+    default: Any,
+    doc: str,
+    *,
+    low: float | None = None,
+    high: float | None = None,
+    choices: tuple[str, ...] = (),
+    effective: bool = True,
+) -> Any:
+    """Declare one field. `effective=False`: accepted, stored and described, without effect here."""
+    return field(
+        default=default,
+        metadata={
+            "name": name, "kind": kind, "doc": doc, "low": low, "high": high, "choices": choices, "effective": effective,
+        },
+    )  # fmt: skip
+
+
+S = TypeVar("S")
+
+
+@cache
+def declarations(settings: type) -> Mapping[str, Declaration]:
+    """Every setting of a settings class by its outside name, in the order declared."""
+    return {item.metadata["name"]: _declaration(item) for item in fields(settings)}
+
+
+def parse(settings: type[S], texts: Mapping[str, str]) -> S:
+    """Build a settings object from texts by name; ConfigError names an unknown name or a bad value."""
+    known = declarations(settings)
+    unknown = [name for name in texts if name not in known]
+    if unknown:
+        raise ConfigError(f"unknown setting {', '.join(sorted(unknown))}")
+    return settings(**{known[name].attribute: known[name].parse(text) for name, text in texts.items()})
+
+
+def _declaration(item: Field[Any]) -> Declaration:
+    assert item.default is not MISSING
+    return Declaration(attribute=item.name, default=item.default, **item.metadata)

@@ -1,0 +1,1 @@
+"""PySpark against the broker; talks to it over the network only."""

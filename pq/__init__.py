@@ -1,0 +1,1 @@
+"""The log: PersQueue partitions as pure state machines, and the tablet that runs them."""

@@ -1,0 +1,1 @@
+"""Kafka's wire format: pure, imports nothing of ours."""

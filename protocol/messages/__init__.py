@@ -1,0 +1,1 @@
+"""One file per API key: request and response, all versions together."""

@@ -1,0 +1,1 @@
+"""The tablet floor: engine, BlobStorage, tablets, KV."""

@@ -1,0 +1,1 @@
+"""A cell hosts tablets on one shard."""

@@ -1,0 +1,176 @@
+"""The engine: ordered keys and blobs with fencing, one open instance per cell. The interface, not an implementation.
+
+Three outcomes of a commit:
+    durable   the future resolves with None
+    refused   the future fails with CommitRefused: provably nothing was written; the shard lives
+    lost      the future fails with ShardLost; `Shard.lost` resolves, every later call fails the same way
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NewType, Protocol
+
+Buffer = bytes | bytearray | memoryview
+BlobKey = NewType("BlobKey", bytes)
+"""The 24 bytes of a blob id, big-endian, in the sort order of the id."""
+
+BLOB_KEY_BYTES = 24
+BLOB_BYTES_MAX = 10 * (1 << 20)
+
+
+class CommitRefused(Exception):
+    """Nothing of the batch was written: no room, over a limit, or a fault on cue."""
+
+
+class DiskFull(CommitRefused):
+    """Refused for want of room in a pool or in the index."""
+
+
+class ShardLost(Exception):
+    """The shard is unusable; what was not acknowledged may or may not be stored."""
+
+
+class Fenced(ShardLost):
+    """A later owner has opened the cell."""
+
+
+class StoreFailed(ShardLost):
+    """A write or a sync failed after its first byte."""
+
+
+class BlobMissing(Exception):
+    """No blob of that id is stored."""
+
+
+class BlobCorrupt(Exception):
+    """A checksum of the blob's pages does not match; `blob` names it, `position` is the first bad byte range's start."""
+
+    def __init__(self, blob: BlobKey, position: int, where: str) -> None:
+        super().__init__(f"blob {blob.hex()} is corrupt at byte {position} ({where})")
+        self.blob = blob
+        self.position = position
+        self.where = where
+
+
+class EngineError(Exception):
+    """A cell cannot be opened; the text names cause and cure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caps:
+    """What an engine can take: sizes in bytes."""
+
+    blob_bytes_max: int
+    inline_bytes_max: int
+    batch_bytes_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class PoolStats:
+    """Space of one pool, in bytes."""
+
+    name: str
+    free_bytes: int
+    total_bytes: int
+    live_bytes: int
+    stored_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShardStats:
+    """Counters of an open shard since its start; sizes in bytes."""
+
+    commits: int
+    rounds: int
+    bytes_written: int
+    syncs: int
+    pools: tuple[PoolStats, ...]
+
+
+class Batch:
+    """Changes that become durable together. Later operations win over earlier ones on the same key.
+
+    Buffers given to `put_blob` must not change until the commit's future is done.
+    """
+
+    __slots__ = ("blobs", "bytes", "dead", "ranges", "rows")
+
+    def __init__(self) -> None:
+        self.ranges: list[tuple[bytes, bytes]] = []
+        """Ranges [lo, hi) deleted before everything else in the batch."""
+        self.rows: list[tuple[bytes, bytes | None]] = []
+        """Keys and values in order; None deletes."""
+        self.blobs: list[tuple[BlobKey, Sequence[Buffer], int, str]] = []
+        """Blob id, buffers, size, pool."""
+        self.dead: list[BlobKey] = []
+        self.bytes = 0
+
+    def put(self, key: bytes, value: bytes) -> None:
+        self.rows.append((key, value))
+        self.bytes += len(key) + len(value)
+
+    def delete(self, key: bytes) -> None:
+        self.rows.append((key, None))
+        self.bytes += len(key)
+
+    def delete_range(self, lo: bytes, hi: bytes) -> None:
+        """Delete keys in [lo, hi), before the rows of this batch apply."""
+        self.ranges.append((lo, hi))
+        self.bytes += len(lo) + len(hi)
+
+    def put_blob(self, blob: BlobKey, buffers: Sequence[Buffer], size: int, pool: str) -> None:
+        """Store `size` bytes, the buffers end to end. An id is written once."""
+        self.blobs.append((blob, buffers, size, pool))
+        self.bytes += size
+
+    def delete_blob(self, blob: BlobKey) -> None:
+        self.dead.append(blob)
+
+
+class Shard(Protocol):
+    """One cell's store, opened by one owner. Only the loop thread calls it."""
+
+    @property
+    def generation(self) -> int:
+        """The cell's generation; greater than any before, even after a half-way crash."""
+
+    @property
+    def lost(self) -> "asyncio.Future[ShardLost]":
+        """Resolves once, with the reason; terminal."""
+
+    @property
+    def caps(self) -> Caps: ...
+
+    @property
+    def pools(self) -> tuple[str, ...]: ...
+
+    def commit(self, batch: Batch) -> "asyncio.Future[None]":
+        """Make the batch durable. Called in order = applied in order; atomic; prefix-durable. Futures resolve in order."""
+
+    async def scan(self, lo: bytes, hi: bytes, rows_max: int) -> list[tuple[bytes, bytes]]:
+        """Durable rows with lo <= key < hi, at most `rows_max`, in key order. For recovery and admin."""
+
+    async def scan_blobs(self, lo: bytes, hi: bytes, rows_max: int, *, reverse: bool = False) -> list[tuple[BlobKey, int]]:
+        """Ids and sizes of durable blobs with lo <= id < hi, in id order, or from the end when `reverse`."""
+
+    async def read(self, ranges: Sequence[tuple[BlobKey, int, int]]) -> list[Buffer]:
+        """Bytes of each (blob, offset, size), every touched page verified.
+
+        Raises BlobMissing, BlobCorrupt (naming the first bad one), ShardLost. Short only at a blob's end.
+        """
+
+    async def confirm(self) -> None:
+        """Return once it is certain that this owner is not fenced now; else raise ShardLost."""
+
+    def stats(self) -> ShardStats: ...
+
+    async def close(self) -> None:
+        """Make all that was committed durable and release the cell."""
+
+
+class Engine(Protocol):
+    """Opens shards."""
+
+    async def open(self) -> Shard:
+        """Open the cell with a new generation, fencing any earlier owner. Raises EngineError."""
