@@ -151,6 +151,9 @@ class Shard(Protocol):
     async def scan(self, lo: bytes, hi: bytes, rows_max: int) -> list[tuple[bytes, bytes]]:
         """Durable rows with lo <= key < hi, at most `rows_max`, in key order. For recovery and admin."""
 
+    async def get(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """Durable values of the keys, in their order; None where absent."""
+
     async def scan_blobs(self, lo: bytes, hi: bytes, rows_max: int, *, reverse: bool = False) -> list[tuple[BlobKey, int]]:
         """Ids and sizes of durable blobs with lo <= id < hi, in id order, or from the end when `reverse`."""
 
