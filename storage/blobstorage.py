@@ -15,7 +15,7 @@ GARBAGE = b"G"
 BLOCK = b"B"
 PAGE_ROWS = 1000
 
-_TABLET_KEY = Struct(">cQc")
+_TABLET_KEY = Struct(">cQ")
 _BLOCK = Struct(">BI")
 _FORMAT = 1
 
@@ -127,12 +127,12 @@ class BlobStorage:
 
 def block_key(tablet: int) -> bytes:
     """Row of the tablet's blocked generation."""
-    return garbage_prefix(tablet, BLOCK)
+    return garbage_prefix(tablet) + BLOCK
 
 
-def garbage_prefix(tablet: int, kind: bytes) -> bytes:
-    """First bytes of a tablet's rows of one kind: blocks, barriers, keep flags."""
-    return _TABLET_KEY.pack(GARBAGE, tablet, kind)
+def garbage_prefix(tablet: int) -> bytes:
+    """First bytes of a tablet's rows of blocks, barriers and keep flags."""
+    return _TABLET_KEY.pack(GARBAGE, tablet)
 
 
 def following(key: bytes) -> BlobKey:

@@ -125,7 +125,7 @@ class Cell:
             await self._drop_blobs(tablet_id)
             await self._drop_rows(tablet_id)
             batch = Batch()
-            batch.delete_range(garbage_prefix(tablet_id, b""), garbage_prefix(tablet_id + 1, b""))
+            batch.delete_range(garbage_prefix(tablet_id), garbage_prefix(tablet_id + 1))
             batch.delete(record_key(tablet_id))
             await self._shard.commit(batch)
             del self._records[tablet_id]
