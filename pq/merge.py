@@ -5,13 +5,19 @@ from collections.abc import Sequence
 from pqbroker.pq.head import HeadBlob
 from pqbroker.pq.run import Run
 from pqbroker.storage.engine import Buffer
-from pqbroker.storage.kv import Command, Concat, DeleteRange, Piece, Write
+from pqbroker.storage.kv_commands import Command, Concat, DeleteRange, Piece, Write
 
 
 def merge(
-    partition: int, blobs: Sequence[HeadBlob], run: Run, stop: int, output: bytes, index: bytes, by_reference: bool
+    partition: int,
+    blobs: Sequence[HeadBlob],
+    run: Run,
+    span: tuple[int, int],
+    output: bytes,
+    index: bytes,
+    by_reference: bool,
 ) -> tuple[list[Command], int]:
-    """Commands that store `blobs`, the run's bytes behind them up to `stop`, and `index` under the key `output`; and the pieces it will have.
+    """Commands that store `blobs`, new bytes of the run (`span`: positions) and `index` under the key `output`; and its number of pieces.
 
     Blobs whose content is not in the run are taken by reference whatever their size.
     """
@@ -29,11 +35,10 @@ def merge(
             pieces += blob.pieces
         else:
             copied.append(blob)
+    start, stop = span
     if copied:
         commands.append(_delete(partition, copied))
         start = copied[0].position
-    else:
-        start = blobs[-1].position + blobs[-1].size if blobs else stop
     last = _piece(run, start, stop, index)
     if not inputs:
         commands.append(Write(output, last.buffers, last.size))
