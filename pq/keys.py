@@ -1,8 +1,8 @@
 """Keys of a PQ tablet in its KV tablet (semantics A.3): fixed-width text, so that byte order is logical order.
 
-    d<partition:10>_<offset:20>_<part:5>_<count:10>_<internal parts:5>[|]   record batches; `|` marks a head blob
-    i<partition:10>                                                        partition meta
-    m<partition:10>p<producer id:20>                                       what is remembered of a producer
+d<partition:10>_<offset:20>_<part:5>_<count:10>_<internal parts:5>[|]   record batches; `|` marks a head blob
+i<partition:10>                                                        partition meta
+m<partition:10>p<producer id:20>                                       what is remembered of a producer
 """
 
 from typing import NamedTuple
@@ -12,11 +12,11 @@ HEAD_SUFFIX = b"|"
 
 
 class DataKey(NamedTuple):
-    """A data key taken apart: the records [offset, offset + count) of one partition."""
+    """A data key taken apart: the records [offset, offset + records) of one partition."""
 
     partition: int
     offset: int
-    count: int
+    records: int
     is_head: bool
 
 

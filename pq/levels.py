@@ -1,10 +1,10 @@
 """Levels of the head (semantics A.6): how many of the newest head blobs a new one is merged with. Numbers only, no data.
 
-    level   border    a blob stays on a level while the level's sum is below its border,
-    0       32 B      else all blobs of the level become one, which goes to the next level
-    1       2 KiB
-    2       128 KiB
-    3       8 MiB     the head as a whole stays below this: LowWatermark closes it earlier
+level   border    a blob stays on a level while the level's sum is below its border,
+0       32 B      else all blobs of the level become one, which goes to the next level
+1       2 KiB
+2       128 KiB
+3       8 MiB     the head as a whole stays below this: LowWatermark closes it earlier
 """
 
 from collections.abc import Iterable, Sequence

@@ -9,6 +9,8 @@ Between plan and its end nothing else may change the partition: the flag `is_wri
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 from pqbroker.conf.topic import TopicConfig
@@ -38,7 +40,8 @@ class Written(NamedTuple):
     log_start_offset: int
 
 
-class ClosedBody(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class ClosedBody:
     """A body blob that a cycle makes: records [offset, end), from position `start` of the head's run."""
 
     offset: int
@@ -99,6 +102,7 @@ class Partition:
         self.start_offset = recovered.start_offset
         self.end_offset = recovered.end_offset
         self.epochs = Epochs(meta.epochs, generation, recovered.end_offset)
+        self.epochs.trim(recovered.start_offset)
         self.sources = Sources(producers)
         self.is_writing = False
         self._by_reference = by_reference
@@ -170,9 +174,18 @@ class Partition:
         else:
             hi = next((blob.key(self.index) for blob in self.head.blobs if blob.end > offset), hi)
         cycle.commands.append(DeleteRange(lo, True, hi, False))
-        epochs = [entry for entry in self.epochs.to_store()]
+        epochs = list(self.epochs.to_store())
         self._write_meta(cycle, Meta(offset, self.end_offset, epochs))
         return cycle
+
+    def is_retention_due(self, now_ms: int, producers_kept_ms: int) -> bool:
+        """Whether `plan_retention` would find something to do now."""
+        if start_after_retention(self.bodies, self.head, self.end_offset, self.config, now_ms) is not None:
+            return True
+        count_max = self.config.pq_source_id_max_counts
+        return self.sources.is_due(now_ms) and bool(
+            self.sources.expired(self.start_offset, now_ms, producers_kept_ms, count_max)
+        )
 
     def plan_retention(self, now_ms: int, producers_kept_ms: int) -> Cycle:
         """Plan what age and size demand, and the forgetting of producers; a plan without commands when there is nothing."""
@@ -280,9 +293,13 @@ class Partition:
     def _check_room(self, cycle: Cycle) -> None:
         """PARTITION_IS_FULL (A.12.1, G.5): a lasting condition, so not a retriable code (H35)."""
         if 0 <= self._count_max <= cycle.end_offset - self.start_offset:
-            raise KafkaError(ErrorCode.POLICY_VIOLATION, f"the partition holds pq.max.count.in.partition={self._count_max}")
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION, f"the partition holds pq.max.count.in.partition={self._count_max}"
+            )
         if 0 <= self._size_max <= self.size_bytes + self.head.run.end - cycle.mark[0]:
-            raise KafkaError(ErrorCode.POLICY_VIOLATION, f"the partition holds pq.max.size.in.partition={self._size_max}")
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION, f"the partition holds pq.max.size.in.partition={self._size_max}"
+            )
 
     def _place(self, cycle: Cycle, ends: list[tuple[int, int]]) -> None:
         """Decide which blobs the new batches and the head become; `ends` are position and offset behind each new batch."""
@@ -291,7 +308,7 @@ class Partition:
         stop = ends[-1][0]
         sizes = [stop - start]
         if head.size + sizes[0] >= self.config.pq_low_watermark_bytes:
-            sizes = [end - before for before, end in zip((start, *(end for end, _ in ends)), (end for end, _ in ends))]
+            sizes = [end - before for (before, _), (end, _) in pairwise([(start, 0), *ends])]
         layout = lay_out(head.levels, head.size, sizes, self.config.pq_low_watermark_bytes)
         if layout.placement is None:
             self._close(cycle, ends, layout.cuts)
@@ -330,7 +347,7 @@ class Partition:
         positions, offsets, stamps = warm
         shift = run.base - start
         if positions:
-            offsets[0] = next(blob.offset for blob in blobs if blob.position >= run.base)
+            offsets[0] = next((blob.offset for blob in blobs if blob.position >= run.base), self.end_offset)
         for number, blob in enumerate(cold):
             positions.insert(number, blob.position - run.base)
             offsets.insert(number, blob.offset)

@@ -77,7 +77,7 @@ def _resolve(blobs: Iterable[StoredBlob]) -> tuple[Sequence[tuple[StoredBlob, in
     orphans: list[bytes] = []
     for blob in blobs:
         key = parse_data_key(blob.key)
-        end = key.offset + key.count
+        end = key.offset + key.records
         if kept and kept[-1][1] == key.offset and end > kept[-1][2]:
             orphans.append(kept.pop()[0].key)
         elif kept and key.offset < kept[-1][2]:

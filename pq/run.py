@@ -30,7 +30,7 @@ class Pieces(NamedTuple):
 
     buffers: list[Buffer]
     size: int
-    next_offset: int
+    next_offset: int = -1
 
 
 class Run:
@@ -50,7 +50,11 @@ class Run:
 
     @classmethod
     def page(
-        cls, buffers: Sequence[Buffer], base: int, index: tuple["array[int]", "array[int]", "array[int]"], end_offset: int
+        cls,
+        buffers: Sequence[Buffer],
+        base: int,
+        index: tuple["array[int]", "array[int]", "array[int]"],
+        end_offset: int,
     ) -> "Run":
         """A run over bytes read from a blob; `index` is positions, offsets, stamps, the first entry at `base`."""
         run = cls(base)
@@ -70,8 +74,10 @@ class Run:
     def read(self, offset: int, bytes_max: int, one_at_least: bool, stop: int, stop_offset: int) -> Pieces:
         """Whole batches from the one that holds `offset` (or follows the hole there), before position `stop`."""
         start = self.locate(offset, stop)
+        if start >= stop:
+            return Pieces([], 0, stop_offset)
         cut = self.cut(start, bytes_max, stop)
-        if cut == start and one_at_least and start < stop:
+        if cut == start and one_at_least:
             cut = start + self.batch_bytes(start)
         if cut == start:
             return Pieces([], 0, offset)

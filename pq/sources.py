@@ -131,12 +131,20 @@ def decode(stored: bytes) -> Producer:
 class Sources:
     """The producers of one partition."""
 
-    __slots__ = ("evicted", "producers")
+    __slots__ = ("_next_look_ms", "evicted", "producers")
 
     def __init__(self, producers: Iterable[tuple[int, Producer]] = ()) -> None:
         self.producers: dict[int, Producer] = dict(producers)
+        self._next_look_ms = 0
         self.evicted = 0
         """Producers forgotten for want of room since the start."""
+
+    def is_due(self, now_ms: int) -> bool:
+        """Whether it is time to look through all producers; the more there are, the rarer."""
+        if now_ms < self._next_look_ms:
+            return False
+        self._next_look_ms = now_ms + len(self.producers) // 100
+        return True
 
     def expired(
         self, start_offset: int, now_ms: int, kept_ms: int, count_max: int, deletions_max: int = 1000
