@@ -72,3 +72,12 @@ class BrokerSettings:
     write_queue_bytes_max: int = setting(
         "pqbroker.write.queue.bytes", Kind.INT, 64 * MIB, "Bytes that may wait at one partition; more are answered REQUEST_TIMED_OUT (retry).", low=MIB
     )
+    topic_partitions_max: int = setting(
+        "pqbroker.topic.partitions.max", Kind.INT, 20_000, "Partitions a topic may have.", low=1, high=1_000_000
+    )
+    drain_timeout_ms: int = setting(
+        "pqbroker.drain.timeout.ms", Kind.INT, 5_000, "How long a stopping node waits for requests in work.", low=0
+    )
+    cell_reopen_timeout_ms: int = setting(
+        "pqbroker.cell.reopen.timeout.ms", Kind.INT, 60_000, "How long a node tries to open a lost cell again before it exits.", low=0
+    )
