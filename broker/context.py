@@ -53,3 +53,8 @@ class Context:
         self.peer = peer
         self.version = version
         self.client_id = client_id
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port that this client is to connect to."""
+        return self.node.advertised or (self.peer.local_host, self.peer.local_port)

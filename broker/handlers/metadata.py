@@ -35,7 +35,7 @@ CREATION_FLAG_FROM_VERSION = 4
 
 def serve(context: Context, request: MetadataRequest) -> MetadataResponse | Awaitable[MetadataResponse]:
     node = context.node
-    host, port = node.advertised or (context.peer.local_host, context.peer.local_port)
+    host, port = context.address
     node_id = node.settings.node_id
     response = MetadataResponse(
         brokers=[MetadataResponseBroker(node_id=node_id, host=host, port=port, rack=None)],
