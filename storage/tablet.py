@@ -7,8 +7,9 @@ from enum import IntEnum
 from struct import Struct
 
 from pqbroker.storage.blobid import BlobId
-from pqbroker.storage.blobstorage import BlobStorage
+from pqbroker.storage.blobstorage import BlobStorage, Discovered, following
 from pqbroker.storage.engine import Batch, BlobKey, Buffer, Shard, ShardLost
+from pqbroker.storage.garbage import Collection
 from pqbroker.storage.history import ChannelHistory
 
 LOG_CHANNEL = 0
@@ -83,13 +84,14 @@ class TabletStorage:
     Blob ids come from the step, which grows with every commit, and the cookie, which counts blobs within it.
     """
 
-    __slots__ = ("_blobs", "_cookie", "_groups", "_shard", "_step", "generation", "prefix", "tablet_id")
+    __slots__ = ("_blobs", "_collections", "_cookie", "_groups", "_shard", "_step", "generation", "prefix", "tablet_id")
 
     def __init__(self, shard: Shard, blobs: BlobStorage, record: TabletRecord) -> None:
         self._shard = shard
         self._blobs = blobs
         self._step = 1
         self._cookie = 0
+        self._collections = 0
         self._groups = tuple(channel.group_now() for channel in record.channels)
         self.tablet_id = record.tablet_id
         self.generation = record.generation
@@ -99,10 +101,6 @@ class TabletStorage:
     @property
     def channel_count(self) -> int:
         return len(self._groups)
-
-    @property
-    def blobs(self) -> BlobStorage:
-        return self._blobs
 
     @property
     def lost(self) -> "asyncio.Future[ShardLost]":
@@ -142,3 +140,18 @@ class TabletStorage:
     async def read(self, ranges: Sequence[tuple[BlobKey, int, int]]) -> list[Buffer]:
         """Bytes of each (blob, offset, size); see `Shard.read`."""
         return await self._shard.read(ranges)
+
+    async def range(self, lo: BlobKey, hi: BlobKey) -> list[BlobKey]:
+        """Keys of the stored blobs with lo <= key <= hi, in order."""
+        return [key async for key, _ in self._blobs.range(lo, following(hi))]
+
+    async def discover(self) -> Discovered | None:
+        """The latest blob of the log channel with its body."""
+        return await self._blobs.discover(self.tablet_id, read_body=True)
+
+    async def collect_garbage(self, channel: int, generation: int, step: int) -> None:
+        """Delete the channel's blobs at or before (generation, step); see `BlobStorage.collect_garbage`."""
+        self._collections += 1
+        await self._blobs.collect_garbage(
+            Collection(self.tablet_id, channel, self.generation, self._collections, barrier=(generation, step))
+        )
