@@ -60,6 +60,10 @@ class CellOwner:
 
     current: OpenCell
 
+    @property
+    def is_open(self) -> bool:
+        return not self.current.cell.lost.done()
+
     async def open(self) -> OpenCell:
         self.current = await open_cell(self._engine, self._settings, self._clock)
         return self.current
@@ -105,7 +109,7 @@ class CellOwner:
                     return
                 back_off_s = min(2 * back_off_s, BACK_OFF_MOST_S)
                 continue
-            node.groups = opened.groups
+            node.groups, node.cluster_id = opened.groups, opened.scheme.cluster_id
             node.metrics.cell_openings += 1
             log.warning("the cell is open again, generation %d", opened.cell.generation)
             return
@@ -113,6 +117,7 @@ class CellOwner:
     async def _close_current(self) -> None:
         try:
             await self.current.groups.stop()
+            await self.current.scheme.stop()
             await self.current.cell.close()
         except ShardLost as error:
             log.info("the cell was lost before it was closed: %s", error)

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from pqbroker.broker.budget import ByteBudget
 from pqbroker.broker.cell_owner import CellLost, CellOwner
+from pqbroker.broker.cell_samples import cell_samples
 from pqbroker.broker.connection import Connection
 from pqbroker.broker.context import Node
 from pqbroker.broker.dispatch import Dispatcher
@@ -67,6 +68,7 @@ class Server:
         self.failed = self._cell.failed
         metrics = Metrics()
         metrics.cell_openings = 1
+        metrics.sources.append(lambda: cell_samples(self._cell.current))
         self.node = Node(
             settings=self._settings,
             loop=loop,

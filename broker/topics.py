@@ -9,7 +9,7 @@ from pqbroker.broker.topic_names import check_topic_name
 from pqbroker.conf.declare import ConfigError, parse
 from pqbroker.conf.topic import TopicConfig
 from pqbroker.protocol.errors import ErrorCode, KafkaError
-from pqbroker.storage.scheme import PartitionsNotGrown, TopicExists, TopicUnknown
+from pqbroker.storage.scheme import PartitionsNotGrown, PartitionsRefused, TopicExists, TopicUnknown
 
 if TYPE_CHECKING:
     from pqbroker.broker.context import Node
@@ -44,6 +44,8 @@ async def create_topic(node: "Node", name: str, partitions: int, config: Mapping
         return await node.groups.create(name, partitions, config)
     except TopicExists:
         raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name} exists") from None
+    except PartitionsRefused as error:
+        raise KafkaError(ErrorCode.INVALID_PARTITIONS, str(error)) from None
 
 
 async def find_or_create_topic(node: "Node", name: str) -> "Group":
@@ -61,7 +63,7 @@ async def grow_topic(node: "Node", name: str, count: int) -> None:
         await node.groups.grow(name, count)
     except TopicUnknown:
         raise unknown_topic() from None
-    except PartitionsNotGrown as error:
+    except (PartitionsNotGrown, PartitionsRefused) as error:
         raise KafkaError(ErrorCode.INVALID_PARTITIONS, str(error)) from None
 
 
