@@ -25,8 +25,8 @@ no room for one (the connection closes then). `advertised_min` is what ApiVersio
     name: str
     version_min: int
     version_max: int
-    request: type[Any]
-    response: type[Any]
+    request: type[object]
+    response: type[object]
     serve: Callable[[Context, Any], Served]
     refuse: Callable[[Context, Any, ErrorCode, str], Any | None] | None
     advertised_min: int | None = None

@@ -12,9 +12,10 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from pqbroker.pq.group import PersQueueGroups
+
 from pqbroker.broker.context import Node
 from pqbroker.conf.broker import BrokerSettings
-from pqbroker.pq.group import PersQueueGroups
 from pqbroker.storage.cells.cell import Cell
 from pqbroker.storage.engine import Engine, EngineError, Fenced, ShardLost
 from pqbroker.storage.scheme import Scheme
@@ -91,7 +92,7 @@ class CellOwner:
             log.error("the cell was lost: %s", loss)
             await self._close_current()
             if isinstance(loss, Fenced):
-                self.failed.set_result(CellLost("another process has taken over the data directory; stop one of the two"))
+                self.failed.set_result(CellLost("another process took over the data directory; stop one of the two"))
                 return
             await self._reopen(node)
 

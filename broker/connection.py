@@ -1,4 +1,4 @@
-"""One client's connection: order of answers, pipelining of Produce, parked Fetches, limits. Parsing is the dispatcher's.
+"""One client's connection: order of answers, pipelined Produce, parked Fetches, limits. Parsing is the dispatcher's.
 
 States of a request:
     received   in `_unserved`; waits for earlier requests of the connection, or for the peer to take its answers

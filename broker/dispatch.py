@@ -41,16 +41,18 @@ class Route:
         self.metrics = metrics
         self.serve = api.serve
         self.refuse = api.refuse
-        self.decode: Callable[[memoryview], Any] = decoder(api.request, version)
-        self.encode: Callable[[Any], list[Buffer]] = encoder(api.response, version)
+        request: Any = api.request
+        response: Any = api.response
+        self.decode: Callable[[memoryview], Any] = decoder(request, version)
+        self.encode: Callable[[Any], list[Buffer]] = encoder(response, version)
 
 
 class Exchange:
     """A request in work. `output` is its framed response once `is_done`: None when there is none to send."""
 
     __slots__ = (
-        "answer", "context", "correlation_id", "frame_bytes", "hurried_at", "is_done", "listener", "must_close", "output",
-        "request", "route", "started_at", "task",
+        "answer", "context", "correlation_id", "frame_bytes", "hurried_at", "is_done", "listener", "must_close",
+        "output", "request", "route", "started_at", "task",
     )  # fmt: skip
 
     route: Route
@@ -133,7 +135,7 @@ class Dispatcher:
         """Run one step of a request; whatever it raises becomes the response's error."""
         try:
             step(exchange, argument)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001
             self._fail(exchange, error)
 
     def _serve(self, exchange: Exchange, _: None) -> None:

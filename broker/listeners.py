@@ -83,7 +83,7 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (socket.gaierror, UnicodeError):
-        raise AddressError(f"cannot listen on {where}: the host is unknown; give one of this machine's addresses") from None
+        raise AddressError(f"cannot listen on {where}: unknown host; give an address of this machine") from None
     family, kind, protocol, _, address = found[0]
     try:
         listening = socket.socket(family, kind, protocol)
@@ -104,7 +104,7 @@ def _listen(host: str, port: int) -> socket.socket:
 
 def _refusal(error: OSError, where: Address) -> AddressError:
     if error.errno == errno.EADDRINUSE:
-        return AddressError(f"cannot listen on {where}: the port is in use; stop its owner or choose another, 0 for a free one")
+        return AddressError(f"cannot listen on {where}: the port is in use; choose another, or 0 for a free one")
     if error.errno == errno.EADDRNOTAVAIL:
         return _NoSuchAddress(f"cannot listen on {where}: this machine has no such address")
     return AddressError(f"cannot listen on {where}: {error.strerror}")

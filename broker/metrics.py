@@ -61,7 +61,7 @@ class Metrics:
         self.overstay_worst_s = 0.0
         self.loop_lag_worst_s = 0.0
         self.cell_openings = 0
-        self.sources: list[Callable[[], "list[Sample]"]] = []
+        self.sources: list[Callable[[], list[Sample]]] = []
         """Asked at scrape time for the samples of the lower floors."""
 
     def route(self, api: str, version: int) -> RouteMetrics:
@@ -102,14 +102,14 @@ class Sample:
 
 
 FAMILIES = (
-    Family("request_seconds", "histogram", "Requests by API and version, with the time from decoding to answer.", ("api", "version")),
+    Family("request_seconds", "histogram", "Requests, with the time from decoding to answer.", ("api", "version")),
     Family("errors", "counter", "Error codes sent, by Kafka's name.", ("error",)),
     Family("protocol_errors", "counter", "Connections closed because the peer broke the protocol."),
     Family("connections", "gauge", "Connections open."),
     Family("connections_refused", "counter", "Connections closed at once: above max.connections."),
     Family("bytes_in", "counter", "Bytes read from clients."),
     Family("bytes_out", "counter", "Bytes of answers to clients."),
-    Family("parked_fetch_overstay_seconds", "histogram", "How long a parked Fetch outlived the next request of its connection."),
+    Family("parked_fetch_overstay_seconds", "histogram", "How long a parked Fetch outlived the request after it."),
     Family("parked_fetch_overstay_worst_seconds", "gauge", "The longest such time since the start."),
     Family("loop_lag_worst_seconds", "gauge", "The latest that a timer of the event loop fired since the start."),
     Family("cell_openings", "counter", "How often the cell was opened, the start included."),

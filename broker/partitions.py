@@ -31,9 +31,9 @@ def check_leader_epoch(partition: "PartitionServer", epoch: int) -> None:
     """KIP-320: -1 skips the check; KafkaError FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH."""
     if epoch < 0 or epoch == partition.leader_epoch:
         return
-    if epoch < partition.leader_epoch:
-        raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH, f"the leader epoch is {partition.leader_epoch}; refresh metadata")
-    raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH, f"the leader epoch is {partition.leader_epoch}, not yet {epoch}")
+    is_old = epoch < partition.leader_epoch
+    code = ErrorCode.FENCED_LEADER_EPOCH if is_old else ErrorCode.UNKNOWN_LEADER_EPOCH
+    raise KafkaError(code, f"the leader epoch is {partition.leader_epoch}, not {epoch}; refresh metadata")
 
 
 

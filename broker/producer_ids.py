@@ -1,4 +1,4 @@
-"""Producer ids handed out from blocks that the scheme has made durable: an id is never given twice, restarts included."""
+"""Producer ids, from blocks that the scheme has made durable: an id is never given twice, restarts included."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

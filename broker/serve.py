@@ -12,7 +12,7 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pqbroker.broker.listeners import Address, AddressError, parse_address
 from pqbroker.conf.broker import BrokerSettings
@@ -40,10 +40,12 @@ def add_serve(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -
     parser = commands.add_parser("serve", help="serve a data directory", description="Serve a data directory.")
     parser.add_argument("--kafka", metavar="HOST:PORT", default="127.0.0.1:9092", help="Kafka address (%(default)s)")
     parser.add_argument("--http", metavar="HOST:PORT", default="127.0.0.1:8092", help="/health, /metrics (%(default)s)")
-    parser.add_argument("--data", metavar="DIR", default="./data", help="data directory (%(default)s); :memory: for none")
+    parser.add_argument("--data", metavar="DIR", default="./data", help="directory (%(default)s); :memory: for none")
     parser.add_argument("--config", metavar="FILE", type=Path, help="settings, in the form of Kafka's .properties")
-    parser.add_argument("--set", metavar="NAME=VALUE", action="append", default=[], dest="assignments", help="one setting")
-    parser.add_argument("--log-level", choices=LOG_LEVELS, default="info", help="what standard error gets (%(default)s)")
+    parser.add_argument(
+        "--set", metavar="NAME=VALUE", action="append", default=[], dest="assignments", help="one setting; repeatable"
+    )
+    parser.add_argument("--log-level", choices=LOG_LEVELS, default="info", help="least level logged (%(default)s)")
     parser.set_defaults(run=run)
 
 
@@ -73,7 +75,8 @@ async def _serve(settings: BrokerSettings, kafka: Address, http: Address, data: 
     if settings.durability != "fsync":
         log.warning("pqbroker.durability=%s: a power loss may take acknowledged records", settings.durability)
     print(f"ready kafka={server.kafka_address} http={server.http_address} data={data}", flush=True)
-    await asyncio.wait([stopping, server.failed], return_when=asyncio.FIRST_COMPLETED)
+    ends: list[asyncio.Future[Any]] = [stopping, server.failed]
+    await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
     await _stop(server)
     if server.failed.done():
         raise ServeError(str(server.failed.result()))

@@ -30,8 +30,8 @@ class Wanted:
     """One partition of a Fetch, kept over the requests of a session."""
 
     __slots__ = (
-        "bytes_max", "error", "index", "leader_epoch", "offset", "partition", "sent_high_watermark", "sent_start_offset",
-        "topic", "topic_id",
+        "bytes_max", "error", "index", "leader_epoch", "offset", "partition", "sent_high_watermark",
+        "sent_start_offset", "topic", "topic_id",
     )  # fmt: skip
 
     def __init__(self, topic: str, topic_id: bytes, index: int) -> None:

@@ -1,7 +1,8 @@
 """ApiVersions (key 18), versions 0 to 4.
 
-Behaviour: lists exactly the APIs and versions that the dispatcher serves; a version above 4 is answered as version 0 with
-UNSUPPORTED_VERSION and this key's range (KIP-511); a client software name or version that is none is INVALID_REQUEST.
+Behaviour: lists exactly the APIs and versions that the dispatcher serves; a version above 4 is answered as version 0
+with UNSUPPORTED_VERSION and this key's range (KIP-511); a client software name or version that is none is
+INVALID_REQUEST.
 Left out: feature levels. No transaction feature is finalised, so clients keep to the first transaction protocol.
 """
 

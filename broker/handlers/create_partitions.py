@@ -1,7 +1,7 @@
 """CreatePartitions (key 37), versions 0 to 3.
 
-Behaviour: topics only grow; existing partitions keep their offsets, new ones start at 0. A count that is not above the
-present one is INVALID_PARTITIONS. One answer per topic, always (librdkafka relies on it); a name given twice is
+Behaviour: topics only grow; existing partitions keep their offsets, new ones start at 0. A count that is not above
+the present one is INVALID_PARTITIONS. One answer per topic, always (librdkafka relies on it); a name given twice is
 INVALID_REQUEST; validate_only checks the same and changes nothing.
 Left out: replicas. An assignment may name this broker only.
 """
@@ -56,7 +56,7 @@ def _check(context: Context, topic: CreatePartitionsTopic) -> None:
     present = len(find_group(context.node.groups, topic.name, NO_TOPIC_ID, by_id=False).partitions)
     if topic.count <= present:
         raise KafkaError(
-            ErrorCode.INVALID_PARTITIONS, f"topic {topic.name} has {present} partitions; it can only grow, not to {topic.count}"
+            ErrorCode.INVALID_PARTITIONS, f"topic {topic.name} has {present} partitions and can only grow"
         )
     check_partition_count(context.node, topic.count)
     if topic.assignments is None:

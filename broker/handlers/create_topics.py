@@ -1,8 +1,9 @@
 """CreateTopics (key 19), versions 2 to 7.
 
-Behaviour: each topic stands for itself; its answer comes when the scheme's commit is durable and its tablets serve. Counts
-and replication factors of -1 are the broker's defaults; validate_only checks the same and creates nothing. From version 5
-the answer lists every config with its source, from version 7 the topic's id. A name given twice is INVALID_REQUEST.
+Behaviour: each topic stands for itself; its answer comes when the scheme's commit is durable and its tablets serve.
+Counts and replication factors of -1 are the broker's defaults; validate_only checks the same and creates nothing.
+From version 5 the answer lists every config with its source, from version 7 the topic's id. A name given twice is
+INVALID_REQUEST.
 Left out: replicas. The factor is 1 or -1; an assignment may name this broker only.
 """
 
@@ -84,7 +85,7 @@ def _partitions(context: Context, topic: CreatableTopic) -> int:
     node_id = context.node.settings.node_id
     if indexes != list(range(len(indexes))) or any(item.broker_ids != [node_id] for item in topic.assignments):
         raise KafkaError(
-            ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"partitions are 0, 1, 2, ... and each has one replica, on broker {node_id}"
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"assign partitions 0, 1, ... one replica each, on broker {node_id}"
         )
     return len(indexes)
 

@@ -1,7 +1,8 @@
 """DeleteTopics (key 20), versions 1 to 6.
 
-Behaviour: by name, or by id from version 6. The name is free, and the partitions are gone for clients, when the scheme's one
-commit is durable; what they held is reclaimed afterwards. A topic made anew under the name has another id.
+Behaviour: by name, or by id from version 6. The name is free, and the partitions are gone for clients, when the
+scheme's one commit is durable; what they held is reclaimed afterwards. A topic made anew under the name has another
+id.
 Left out: delete.topic.enable; deleting is always allowed.
 """
 

@@ -1,8 +1,8 @@
 """DescribeCluster (key 60), versions 0 to 2.
 
 Behaviour: this node as the only broker, never fenced, and as the controller; the address is chosen as Metadata's is.
-Left out: controllers as endpoints (KIP-919) are MISMATCHED_ENDPOINT_TYPE, since this is a broker's listener; authorized
-operations have the "unknown" value.
+Left out: controllers as endpoints (KIP-919) are MISMATCHED_ENDPOINT_TYPE, since this is a broker's listener;
+authorized operations have the "unknown" value.
 """
 
 from pqbroker.broker.apis import Api

@@ -1,8 +1,8 @@
 """DescribeConfigs (key 32), versions 1 to 4.
 
-Behaviour: every config of a topic (resource type 2) or of this broker (type 4, named by the node id), each with its source,
-type, synonyms and documentation when asked for; no keys asked means all. Broker settings are read-only: they are set at
-start. The cluster-wide default broker (type 4, empty name) has no dynamic settings, so its list is empty.
+Behaviour: every config of a topic (resource type 2) or of this broker (type 4, named by the node id), each with its
+source, type, synonyms and documentation when asked for; no keys asked means all. Broker settings are read-only: they
+are set at start. The cluster-wide default broker (type 4, empty name) has no dynamic settings, so its list is empty.
 Left out: loggers and every other resource type: INVALID_REQUEST.
 """
 

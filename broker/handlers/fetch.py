@@ -1,16 +1,18 @@
 """Fetch (key 1), versions 4 to 17.
 
-Behaviour: waits until min_bytes are there, max_wait_ms passed, an error is to be told, or a further request arrives on the
-connection. The first partition that has data gives at least one whole batch, later ones what the limits leave (KIP-74);
-sessions (KIP-227) and topic ids (version 13) are served; cold partitions are read side by side.
-An offset inside a batch gets the whole batch; outside [log start, high watermark] it is OFFSET_OUT_OF_RANGE.
-Left out: replicas as readers, diverging epochs, preferred replicas; without transactions there is nothing aborted, and the
-last stable offset is the high watermark.
+Behaviour: waits until min_bytes are there, max_wait_ms passed, an error is to be told, or a further request arrives
+on the connection. The first partition that has data gives at least one whole batch, later ones what the limits leave
+(KIP-74); sessions (KIP-227) and topic ids (version 13) are served; cold partitions are read side by side. An offset
+inside a batch gets the whole batch; outside [log start, high watermark] it is OFFSET_OUT_OF_RANGE.
+Left out: replicas as readers, diverging epochs, preferred replicas; without transactions there is nothing aborted,
+and the last stable offset is the high watermark.
 """
 
 import asyncio
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
+
+from pqbroker.pq.tablet import Pieces
 
 from pqbroker.broker.answer import Answer
 from pqbroker.broker.apis import Api
@@ -19,7 +21,6 @@ from pqbroker.broker.partitions import check_leader_epoch, find_group, find_part
 from pqbroker.broker.refusals import translate
 from pqbroker.broker.sessions import TOPIC_IDS_FROM_VERSION, FetchTurn, Wanted
 from pqbroker.broker.waiting import ParkedFetch
-from pqbroker.pq.tablet import Pieces
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from pqbroker.pq.tablet import PartitionServer
 
 READ_COMMITTED = 1
-Read = Pieces | BaseException
+Read: TypeAlias = Pieces | BaseException
 
 
 def serve(context: Context, request: FetchRequest) -> FetchResponse | Answer[FetchResponse] | Awaitable[FetchResponse]:

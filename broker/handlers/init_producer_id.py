@@ -1,9 +1,9 @@
 """InitProducerId (key 22), versions 0 to 5.
 
-Behaviour: a new producer id with epoch 0, from a block that the scheme has made durable; an id is never given twice. As in
-Kafka, an id and epoch that an idempotent producer sends along (KIP-360) change nothing: it gets a new id.
-Left out: transactions. A transactional id is refused with UNSUPPORTED_VERSION: Java's producer takes any code outside its
-list of retriable ones as fatal and names this one, librdkafka and aiokafka raise it; nobody waits or asks again.
+Behaviour: a new producer id with epoch 0, from a block that the scheme has made durable; an id is never given twice.
+As in Kafka, an id and epoch that an idempotent producer sends along (KIP-360) change nothing: it gets a new id.
+Left out: transactions. A transactional id is refused with UNSUPPORTED_VERSION: Java's producer takes any code outside
+its list of retriable ones as fatal and names this one, librdkafka and aiokafka raise it; nobody waits or asks again.
 """
 
 from collections.abc import Awaitable

@@ -1,9 +1,9 @@
 """ListOffsets (key 2), versions 1 to 10.
 
-Behaviour: latest (-1) and earliest (-2, and -4 since nothing is tiered) are answered from memory, at once, always: Spark asks
-after every poll. A time of 0 or later gives the first record at or after it, exact to the record; -3 the record with the
-greatest timestamp; nothing found is offset -1 and timestamp -1. -5 (latest tiered) is offset -1.
-With isolation read_committed, latest is the last stable offset.
+Behaviour: latest (-1) and earliest (-2, and -4 since nothing is tiered) are answered from memory, at once, always:
+Spark asks after every poll. A time of 0 or later gives the first record at or after it, exact to the record; -3 the
+record with the greatest timestamp; nothing found is offset -1 and timestamp -1. -5 (latest tiered) is offset -1. With
+isolation read_committed, latest is the last stable offset.
 """
 
 import asyncio
@@ -66,7 +66,11 @@ def refuse(context: Context, request: ListOffsetsRequest, code: ErrorCode, messa
 
 
 def _locate(
-    context: Context, request: ListOffsetsRequest, topic: str, asked: ListOffsetsPartition, answer: ListOffsetsPartitionResponse
+    context: Context,
+    request: ListOffsetsRequest,
+    topic: str,
+    asked: ListOffsetsPartition,
+    answer: ListOffsetsPartitionResponse,
 ) -> Awaitable[None] | None:
     """Fill in the answer from memory, or return the search that will."""
     group = find_group(context.node.groups, topic, NO_TOPIC_ID, by_id=False)

@@ -1,10 +1,11 @@
 """Metadata (key 3), versions 0 to 13.
 
-Behaviour: this node is the only broker, and the controller; its address is the configured one, or the local address of the
-connection the request came on. Topics by name, or by id from version 12; no list (and in version 0 an empty one) means all.
-An unknown topic is created when the request and auto.create.topics.enable allow it. Kafka answers such a request with
-UNKNOWN_TOPIC_OR_PARTITION and lets the client ask again; here the answer waits for the commit and has the topic in it,
-which every client takes and saves it a round with its back-off. leader_epoch is the tablet's generation.
+Behaviour: this node is the only broker, and the controller; its address is the configured one, or the local address
+of the connection the request came on. Topics by name, or by id from version 12; no list (and in version 0 an empty
+one) means all. An unknown topic is created when the request and auto.create.topics.enable allow it. Kafka answers
+such a request with UNKNOWN_TOPIC_OR_PARTITION and lets the client ask again; here the answer waits for the commit and
+has the topic in it, which every client takes and saves it a round with its back-off. leader_epoch is the tablet's
+generation.
 Left out: authorized operations (there is no authorizer: the "unknown" value) and racks.
 """
 

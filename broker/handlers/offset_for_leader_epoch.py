@@ -1,7 +1,7 @@
 """OffsetForLeaderEpoch (key 23), versions 2 to 4.
 
-Behaviour: the end offset of the greatest epoch that is not above the asked one; (-1, -1) when none is known. The current
-leader epoch of the request is checked first (KIP-320).
+Behaviour: the end offset of the greatest epoch that is not above the asked one; (-1, -1) when none is known. The
+current leader epoch of the request is checked first (KIP-320).
 Left out: replicas as askers; they get the same answer.
 """
 

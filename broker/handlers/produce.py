@@ -1,8 +1,8 @@
 """Produce (key 0), versions 3 to 13; advertised from 0, since librdkafka turns compression off otherwise.
 
-Behaviour: every batch is checked and enqueued at its partition before this returns, so the order on a connection is the
-order in the log; the answer comes when all are durable. acks 0 gets no answer; an error then closes the connection.
-Errors are per partition, with a text from version 8. Topics are never created here (Metadata does that).
+Behaviour: every batch is checked and enqueued at its partition before this returns, so the order on a connection is
+the order in the log; the answer comes when all are durable. acks 0 gets no answer; an error then closes the
+connection. Errors are per partition, with a text from version 8. Topics are never created here (Metadata does that).
 Left out: versions 0 to 2 (the connection closes) and transactions: a transactional id or batch is refused with
 UNSUPPORTED_VERSION, which Java and librdkafka take as final; nothing waits or retries.
 """
@@ -10,13 +10,14 @@ UNSUPPORTED_VERSION, which Java and librdkafka take as final; nothing waits or r
 import asyncio
 from functools import partial
 
+from pqbroker.pq.group import Group
+from pqbroker.pq.tablet import Written
+
 from pqbroker.broker.answer import Answer
 from pqbroker.broker.apis import Api
 from pqbroker.broker.context import Context
 from pqbroker.broker.partitions import find_group, find_partition
 from pqbroker.broker.refusals import translate
-from pqbroker.pq.group import Group
-from pqbroker.pq.tablet import Written
 from pqbroker.protocol.errors import ErrorCode, KafkaError, ProtocolError
 from pqbroker.protocol.messages.produce import (
     PartitionProduceData,
@@ -84,7 +85,8 @@ class _Append:
             try:
                 group = find_group(groups, topic.name, topic.topic_id, by_id=by_id)
             except KafkaError as error:
-                answers += [self._refuse(PartitionProduceResponse(index=data.index), error) for data in topic.partition_data]
+                for data in topic.partition_data:
+                    answers.append(self._refuse(PartitionProduceResponse(index=data.index), error))
                 continue
             for data in topic.partition_data:
                 answers.append(self._append(group, data))
@@ -139,15 +141,13 @@ class _Append:
         if self._request.acks != 0:
             self.answer.complete(self._response)
         elif self._has_failed:
-            self.answer.fail(ProtocolError("a Produce with acks 0 failed; its client learns so by the closed connection"))
+            self.answer.fail(ProtocolError("a Produce with acks 0 failed, which only a closed connection can tell"))
         else:
             self.answer.complete(None)
 
 
 def _refused(index: int, code: ErrorCode, message: str) -> PartitionProduceResponse:
-    return PartitionProduceResponse(
-        index=index, error_code=code, base_offset=-1, log_append_time_ms=-1, log_start_offset=-1, error_message=message or None
-    )
+    return PartitionProduceResponse(index=index, error_code=code, base_offset=-1, error_message=message or None)
 
 
 API = Api(
