@@ -27,7 +27,8 @@ log = logging.getLogger(__name__)
 
 PRODUCE = 0
 API_VERSIONS = 18
-_KEY_AND_VERSION = struct.Struct(">hh")
+_HEADER_START = struct.Struct(">hhi")
+"""API key, API version, correlation id: the same in every version of the header."""
 
 
 class Route:
@@ -94,15 +95,15 @@ class Dispatcher:
 
         ProtocolError when the connection must close.
         """
-        if len(frame) < 8:
+        if len(frame) < _HEADER_START.size:
             raise ProtocolError(f"a frame of {len(frame)} bytes holds no request header")
-        key, version = _KEY_AND_VERSION.unpack_from(frame)
-        route = self._routes.get(key << 16 | version) or self._route(key, version)
-        header, position = decode_request_header(frame)
+        key, version, correlation_id = _HEADER_START.unpack_from(frame)
         exchange = Exchange(len(frame))
-        exchange.correlation_id = header.correlation_id
+        exchange.correlation_id = correlation_id
+        route = self._routes.get(key << 16 | version) or self._route(key, version)
         if route is None:
             return self._refuse_version(exchange, peer)
+        header, position = decode_request_header(frame)
         exchange.route = route
         exchange.context = Context(self._node, peer, version, header.client_id)
         exchange.request = route.decode(frame[position:])
