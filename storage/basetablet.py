@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from pqbroker.storage.blobid import BlobId
+from pqbroker.storage.blobstorage import following
 from pqbroker.storage.engine import Batch, BlobKey, CommitRefused, ShardLost
 from pqbroker.storage.tables import Changed, Key, Row, Table, TableError, Transaction, apply, snapshot
 from pqbroker.storage.tablet import LOG_CHANNEL, SNAPSHOT_CHANNEL, TabletStorage
@@ -88,7 +89,7 @@ class BaseTablet:
         assert found.body is not None
         last = found.blob.key()
         first = LogRecord.decode(found.body).first or last
-        keys = await self._storage.range(first, last)
+        keys = [key async for key, _ in self._storage.stored_blobs(first, following(last))]
         bodies = await self._storage.read([(key, 0, BlobId.from_key(key).size) for key in keys])
         previous: BlobKey | None = None
         for key, body in zip(keys, bodies, strict=True):

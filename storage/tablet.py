@@ -1,13 +1,13 @@
 """A tablet: a singleton with id, type and generation; and the storage that its running instance writes through."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from struct import Struct
 
 from pqbroker.storage.blobid import BlobId
-from pqbroker.storage.blobstorage import BlobStorage, Discovered, following
+from pqbroker.storage.blobstorage import BlobStorage, Discovered
 from pqbroker.storage.engine import Batch, BlobKey, Buffer, Shard, ShardLost
 from pqbroker.storage.garbage import Collection
 from pqbroker.storage.history import ChannelHistory
@@ -141,9 +141,9 @@ class TabletStorage:
         """Bytes of each (blob, offset, size); see `Shard.read`."""
         return await self._shard.read(ranges)
 
-    async def range(self, lo: BlobKey, hi: BlobKey) -> list[BlobKey]:
-        """Keys of the stored blobs with lo <= key <= hi, in order."""
-        return [key async for key, _ in self._blobs.range(lo, following(hi))]
+    def stored_blobs(self, lo: BlobKey, hi: BlobKey) -> AsyncIterator[tuple[BlobKey, int]]:
+        """Keys and sizes of the stored blobs with lo <= key < hi, in order."""
+        return self._blobs.range(lo, hi)
 
     async def discover(self) -> Discovered | None:
         """The latest blob of the log channel with its body."""
