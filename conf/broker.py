@@ -593,12 +593,3 @@ class BrokerSettings:
     telemetry_max_bytes: int = without_effect(
         "telemetry.max.bytes", Kind.INT, 1_048_576, "Clients do not send their metrics."
     )
-    topic_partitions_max: int = setting(
-        "pqbroker.topic.partitions.max", Kind.INT, 20_000, "Partitions a topic may have.", low=1, high=1_000_000
-    )
-    drain_timeout_ms: int = setting(
-        "pqbroker.drain.timeout.ms", Kind.INT, 5_000, "How long a stopping node waits for requests in work.", low=0
-    )
-    cell_reopen_timeout_ms: int = setting(
-        "pqbroker.cell.reopen.timeout.ms", Kind.INT, 60_000, "How long a node tries to open a lost cell again before it exits.", low=0
-    )
