@@ -12,10 +12,9 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pqbroker.pq.group import PersQueueGroups
-
 from pqbroker.broker.context import Node
 from pqbroker.conf.broker import BrokerSettings
+from pqbroker.pq.group import PersQueueGroups
 from pqbroker.storage.cells.cell import Cell
 from pqbroker.storage.engine import Engine, EngineError, Fenced, ShardLost
 from pqbroker.storage.scheme import Scheme
@@ -76,7 +75,7 @@ class CellOwner:
     async def retain(self) -> None:
         """Let every topic drop what is past its retention."""
         try:
-            await self.current.groups.retain()
+            await self.current.groups.retain(self._clock())
         except ShardLost:
             log.info("retention stopped: the cell was lost")
 

@@ -12,8 +12,6 @@ import asyncio
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, TypeAlias
 
-from pqbroker.pq.tablet import Pieces
-
 from pqbroker.broker.answer import Answer
 from pqbroker.broker.apis import Api
 from pqbroker.broker.context import Context
@@ -21,6 +19,7 @@ from pqbroker.broker.partitions import check_leader_epoch, find_group, find_part
 from pqbroker.broker.refusals import translate
 from pqbroker.broker.sessions import TOPIC_IDS_FROM_VERSION, FetchTurn, Wanted
 from pqbroker.broker.waiting import ParkedFetch
+from pqbroker.pq.run import Pieces
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 

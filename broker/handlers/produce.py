@@ -10,14 +10,13 @@ UNSUPPORTED_VERSION, which Java and librdkafka take as final; nothing waits or r
 import asyncio
 from functools import partial
 
-from pqbroker.pq.group import Group
-from pqbroker.pq.tablet import Written
-
 from pqbroker.broker.answer import Answer
 from pqbroker.broker.apis import Api
 from pqbroker.broker.context import Context
 from pqbroker.broker.partitions import find_group, find_partition
 from pqbroker.broker.refusals import translate
+from pqbroker.pq.group import Group
+from pqbroker.pq.partition import Written
 from pqbroker.protocol.errors import ErrorCode, KafkaError, ProtocolError
 from pqbroker.protocol.messages.produce import (
     PartitionProduceData,
