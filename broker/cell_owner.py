@@ -75,7 +75,7 @@ class CellOwner:
     async def retain(self) -> None:
         """Let every topic drop what is past its retention."""
         try:
-            await self.current.groups.retain(self._clock())
+            await self.current.groups.retain()
         except ShardLost:
             log.info("retention stopped: the cell was lost")
 

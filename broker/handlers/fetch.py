@@ -90,20 +90,21 @@ class _Fetch:
 
     def read(self) -> FetchResponse | Awaitable[FetchResponse]:
         """The response; awaitable when something has to be read from disk."""
-        reads: list[Read | Awaitable[Pieces]] = []
+        reads: list[Read] = []
+        cold: dict[int, Awaitable[Pieces]] = {}
         left = self._bytes_max
         is_first = True
-        is_cold = False
-        for wanted in self._turn.wanted:
+        for index, wanted in enumerate(self._turn.wanted):
             read, size = self._read_one(wanted, left, is_first=is_first)
-            reads.append(read)
+            if isinstance(read, (Pieces, BaseException)):
+                reads.append(read)
+            else:
+                cold[index] = read
+                reads.append(_NOTHING)
             if size:
                 left -= size
                 is_first = False
-            is_cold = is_cold or not isinstance(read, (Pieces, BaseException))
-        if is_cold:
-            return self._read_cold(reads)
-        return self._respond(reads)
+        return self._read_cold(reads, cold) if cold else self._respond(reads)
 
     def _read_one(self, wanted: Wanted, left: int, *, is_first: bool) -> tuple[Read | Awaitable[Pieces], int]:
         """What a partition gives, and how many bytes of the answer that takes (an estimate when it is cold)."""
@@ -121,12 +122,12 @@ class _Fetch:
             return read, read.size
         return read, partition.readable_bytes(wanted.offset, bytes_max)
 
-    async def _read_cold(self, reads: list[Read | Awaitable[Pieces]]) -> FetchResponse:
-        cold = {index: read for index, read in enumerate(reads) if not isinstance(read, (Pieces, BaseException))}
+    async def _read_cold(self, reads: list[Read], cold: dict[int, Awaitable[Pieces]]) -> FetchResponse:
+        """Read the cold partitions side by side and put what they give into its place."""
         done = await asyncio.gather(*cold.values(), return_exceptions=True)
-        warm = {index: read for index, read in enumerate(reads) if isinstance(read, (Pieces, BaseException))}
-        warm.update(zip(cold, done, strict=True))
-        return self._respond([warm[index] for index in range(len(reads))])
+        for index, read in zip(cold, done, strict=True):
+            reads[index] = read
+        return self._respond(reads)
 
     def _respond(self, reads: list[Read]) -> FetchResponse:
         turn = self._turn
