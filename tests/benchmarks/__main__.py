@@ -1,4 +1,4 @@
-"""`python -m tests.benchmarks`, from the checkout: this broker beside Apache Kafka, interleaved, with every figure told."""
+"""This broker beside Apache Kafka on one machine, interleaved, every figure told: `python -m tests.benchmarks`."""
 
 import argparse
 import os
@@ -44,9 +44,9 @@ def _benchmark(options: argparse.Namespace, workloads: Sequence[Workload], direc
         if not options.ours_only:
             started[KAFKA] = stack.enter_context(apache_kafka(directory))
         _tell_conditions(started, workloads, rounds, directory)
-        for process in started.values():
-            warm(process.systems[-1], scale)
         systems = [system for process in started.values() for system in process.systems]
+        for system in systems:
+            warm(system, scale)
         runs = list(run_rounds(workloads, systems, scale, rounds, _tell_run))
         memories = {name: memory(process.systems[0].pid) for name, process in started.items()}
     _tell_results(Results(runs), memories, markdown=options.markdown)
@@ -95,7 +95,7 @@ def _chosen(names: Sequence[str] | None) -> list[Workload]:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="a little of everything, in some seconds; the figures mean nothing")
+    parser.add_argument("--quick", action="store_true", help="a little of everything; the figures mean nothing")
     parser.add_argument("--rounds", type=int, help="how often each workload runs on each system (5; with --quick 1)")
     parser.add_argument(
         "--workload", nargs="+", metavar="NAME", choices=[each.name for each in WORKLOADS],

@@ -17,7 +17,8 @@ LIBRDKAFKA = {
     "queued.max.messages.kbytes": 262_144,
     "fetch.queue.backoff.ms": 5,  # the default of a second would measure the client's pauses
 }
-_POLL_TIMEOUT_S = 30
+_RECEIVE_TIMEOUT_S = 30
+_BATCH_MESSAGES = 500
 
 
 def fill_for_reading(target: Target, scale: Scale) -> int:
@@ -35,7 +36,7 @@ def consume_librdkafka(target: Target, scale: Scale) -> Outcome:
         consumer.assign([TopicPartition(target.topic, partition, 0) for partition in range(target.partitions)])
         seen = 0
         while seen < count:
-            seen += _values_polled(consumer)
+            seen += _values_received(consumer, min(_BATCH_MESSAGES, count - seen))
         took = time.perf_counter() - started
     finally:
         consumer.close()
@@ -44,19 +45,21 @@ def consume_librdkafka(target: Target, scale: Scale) -> Outcome:
 
 def consume_raw(target: Target, scale: Scale) -> Outcome:
     """One Fetch after another on one connection; the answer is walked by batch, not decoded."""
-    count = sum(end_offsets(target.address, target.topic, target.partitions))
+    ends = end_offsets(target.address, target.topic, target.partitions)
+    size = sum(ends) * VALUE_BYTES
     with Connection(target.address) as connection:
         started = time.perf_counter()
-        for partition in range(target.partitions):
-            _read_to_end(connection, target.topic, partition, count // target.partitions)
+        for partition, end_offset in enumerate(ends):
+            _read_to_end(connection, target.topic, partition, end_offset)
         took = time.perf_counter() - started
-    return Outcome({MEGABYTES: count * VALUE_BYTES / took / 1e6}, payload_bytes=count * VALUE_BYTES)
+    return Outcome({MEGABYTES: size / took / 1e6}, payload_bytes=size)
 
 
-def _values_polled(consumer: Consumer) -> int:
-    messages = consumer.consume(500, _POLL_TIMEOUT_S)
-    if not messages:
-        raise WireError(f"nothing was received for {_POLL_TIMEOUT_S} s")
+def _values_received(consumer: Consumer, count: int) -> int:
+    """Wait for `count` messages (consume returns only when it has them all) and look at each value."""
+    messages = consumer.consume(count, _RECEIVE_TIMEOUT_S)
+    if len(messages) < count:
+        raise WireError(f"{len(messages)} of {count} messages were received within {_RECEIVE_TIMEOUT_S} s")
     for message in messages:
         if message.error():
             raise WireError(str(message.error()))

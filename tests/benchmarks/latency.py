@@ -7,7 +7,14 @@ from collections import deque
 
 from tests.benchmarks.figures import P50, P99, REQUESTS, percentile
 from tests.benchmarks.wire import (
-    Connection, WireError, check_produced, fetch_request, produce_request, produced_size, read_fetched, record_batch,
+    Connection,
+    WireError,
+    check_produced,
+    fetch_request,
+    produce_request,
+    produced_size,
+    read_fetched,
+    record_batch,
 )  # fmt: skip
 from tests.benchmarks.workload import Outcome, Scale, Target
 

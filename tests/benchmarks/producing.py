@@ -78,7 +78,7 @@ def fill(target: Target, size: int) -> int:
 
 
 def produce_java(target: Target, scale: Scale) -> Outcome:
-    """Kafka's own ProducerPerformance at the producer's defaults; its first fifth, where Java warms up, is not timed."""
+    """Kafka's own ProducerPerformance at the producer's defaults; the first fifth, Java warming up, is not timed."""
     count = scale.java_records
     run = subprocess.run(
         [

@@ -82,7 +82,6 @@ def memory(by_process: Mapping[str, Memory], results: Results) -> tuple[list[str
 
 
 def _aligned(line: Sequence[str], widths: Sequence[int]) -> str:
-    first, *rest = [cell.ljust(width) for cell, width in zip(line[:1], widths[:1], strict=True)]
-    assert not rest
-    others = [cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True)]
-    return "  ".join([first, *others]).rstrip()
+    cells = [line[0].ljust(widths[0])]
+    cells += [cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True)]
+    return "  ".join(cells).rstrip()

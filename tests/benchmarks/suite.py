@@ -1,10 +1,11 @@
-"""The workloads, and how they are run: in rounds, the systems in turn within a workload, each run on a topic of its own."""
+"""The workloads, and how they are run: in rounds, the systems in turn within a workload, each on a new topic."""
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from tests.benchmarks import consuming, latency, producing
-from tests.benchmarks.figures import CPU_PER_GB, CPU_PER_REQUEST, LOOP_LAG, Run
+from tests.benchmarks.figures import CPU_PER_GB, CPU_PER_REQUEST, KAFKA, LOOP_LAG, OURS, Run
 from tests.benchmarks.meter import cpu_seconds
 from tests.benchmarks.systems import System
 from tests.benchmarks.topics import new_topic
@@ -30,31 +31,40 @@ WORKLOADS = (
     ),
     Workload(
         "consume-librdkafka", "librdkafka by assignment, 10 KB values in 127 KiB batches, 1 partition",
-        consuming.consume_librdkafka, prepare=consuming.fill_for_reading,
+        consuming.consume_librdkafka, prepare=consuming.fill_for_reading, systems=(OURS, KAFKA),
     ),
     Workload(
         "consume-raw", "one Fetch of 1 MiB after another on 1 connection, 1 partition",
-        consuming.consume_raw, prepare=consuming.fill_for_reading,
+        consuming.consume_raw, prepare=consuming.fill_for_reading, systems=(OURS, KAFKA),
     ),
     Workload("small-1", "one record of 100 bytes a request, one request in flight", latency.one_in_flight),
     Workload("small-8", "the same on 8 connections, 1 partition", latency.eight_connections),
     Workload("small-8-spread", "the same on 8 connections, 8 partitions", latency.eight_connections, partitions=8),
-    Workload("end-to-end", "1 000 records a second of 100 bytes, a request each, to a waiting Fetch", latency.end_to_end),
+    Workload(
+        "end-to-end", "1 000 records a second of 100 bytes, a request each, to a waiting Fetch", latency.end_to_end,
+    ),
 )  # fmt: skip
 
 
 def warm(system: System, scale: Scale) -> None:
-    """Let a broker meet every kind of request before it is measured; most of it `warm_bytes` of large batches."""
+    """Let a system meet `warm_bytes` of large batches, and every other kind of request, before it is measured."""
     with new_topic(system, "warm", 6) as target:
-        producing.fill(target, scale.warm_bytes)
+        producing.fill(target, scale.warm_bytes // 2)
+        producing.produce_librdkafka(target, replace(scale, produce_bytes=scale.warm_bytes // 2))
+        consuming.consume_librdkafka(target, scale)
         consuming.consume_raw(target, scale)
         latency.eight_connections(target, scale)
     with new_topic(system, "warm", 1) as target:
+        latency.end_to_end(target, scale)
         latency.one_in_flight(target, scale)
 
 
 def run_rounds(
-    workloads: Sequence[Workload], systems: Sequence[System], scale: Scale, rounds: int, tell: Callable[[int, Run], None]
+    workloads: Sequence[Workload],
+    systems: Sequence[System],
+    scale: Scale,
+    rounds: int,
+    tell: Callable[[int, Run], None],
 ) -> Iterator[Run]:
     """Every workload on every system, `rounds` times; who goes first changes with the round."""
     for number in range(rounds):

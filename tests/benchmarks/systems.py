@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pqbroker.testing import broker
-
 from tests.benchmarks.figures import KAFKA, KAFKA_FLUSH, OURS
 from tests.support.kafka.broker import ApacheKafka
 
@@ -48,7 +47,7 @@ def our_broker(directory: Path) -> Iterator[Started]:
 
 @contextmanager
 def apache_kafka(directory: Path) -> Iterator[Started]:
-    """Apache Kafka, as two systems in one process: topics that flush every message, and topics that leave it to the OS."""
+    """Apache Kafka, two systems in one process: topics that flush every message, topics that leave it to the OS."""
     with ApacheKafka(directory, heap="1g") as kafka:
         properties = [f"{name}={value}" for name, value in sorted(kafka.properties.items())]
         yield Started(
