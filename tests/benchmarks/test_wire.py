@@ -3,14 +3,20 @@
 import struct
 
 import pytest
-from kafka.record import MemoryRecords
+from aiokafka.record.memory_records import MemoryRecords
 
 from tests.benchmarks.wire import (
-    WireError, check_produced, fetch_request, produce_request, produced_size, read_fetched, record_batch,
-)  # fmt: skip
+    WireError,
+    check_produced,
+    fetch_request,
+    produce_request,
+    produced_size,
+    read_fetched,
+    record_batch,
+)
 
 
-def test_a_batch_is_what_kafka_python_reads() -> None:
+def test_a_batch_is_what_aiokafka_reads() -> None:
     batches = MemoryRecords(record_batch([b"one", b"", b"x" * 5000], timestamp_ms=1234))
     batch = batches.next_batch()
     assert batch.validate_crc()
