@@ -74,9 +74,10 @@ def _tell_run(number: int, run: Run) -> None:
 
 
 def _tell_results(results: Results, memories: dict[str, Memory], *, markdown: bool) -> None:
+    header, rows = report.every_figure(results)
+    print(f"\nEvery figure\n\n{report.text_table(header, rows)}")
     table = report.markdown_table if markdown else report.text_table
     tables = {
-        "Every figure": report.every_figure(results),
         "Medians": report.summary(results),
         "Memory": report.memory(memories, results),
         "Marks": report.marks(verdicts(results)),
@@ -104,7 +105,7 @@ def _parser() -> argparse.ArgumentParser:
     only = parser.add_mutually_exclusive_group()
     only.add_argument("--ours-only", action="store_true", help="without Apache Kafka")
     only.add_argument("--kafka-only", action="store_true", help="Apache Kafka alone")
-    parser.add_argument("--markdown", action="store_true", help="print the tables as Markdown")
+    parser.add_argument("--markdown", action="store_true", help="medians, memory and marks as Markdown, for the README")
     parser.add_argument("--directory", type=Path, default=_DIRECTORY, help="where both keep their data (%(default)s)")
     return parser
 

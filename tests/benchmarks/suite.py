@@ -30,11 +30,11 @@ WORKLOADS = (
         producing.produce_java,
     ),
     Workload(
-        "consume-librdkafka", "librdkafka by assignment, 10 KB values in 127 KiB batches, 1 partition",
+        "consume-librdkafka", "librdkafka by assignment, 10 KB values in 127 KiB batches, 1 partition, thrice",
         consuming.consume_librdkafka, prepare=consuming.fill_for_reading, systems=(OURS, KAFKA),
     ),
     Workload(
-        "consume-raw", "one Fetch of 1 MiB after another on 1 connection, 1 partition",
+        "consume-raw", "one Fetch of 1 MiB after another on 1 connection, 1 partition, thrice",
         consuming.consume_raw, prepare=consuming.fill_for_reading, systems=(OURS, KAFKA),
     ),
     Workload("small-1", "one record of 100 bytes a request, one request in flight", latency.one_in_flight),

@@ -20,8 +20,8 @@ class Scale:
 
 FULL = Scale(
     warm_bytes=1_000_000_000,
-    produce_bytes=1_000_000_000,
-    java_records=400_000,
+    produce_bytes=600_000_000,
+    java_records=300_000,
     consume_bytes=1_000_000_000,
     small_requests=20_000,
     end_to_end_records=5_000,
@@ -29,9 +29,9 @@ FULL = Scale(
 QUICK = Scale(
     warm_bytes=50_000_000,
     produce_bytes=30_000_000,
-    java_records=5_000,
+    java_records=4_000,
     consume_bytes=30_000_000,
-    small_requests=500,
+    small_requests=200,
     end_to_end_records=200,
 )
 
