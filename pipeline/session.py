@@ -68,7 +68,7 @@ def find_jars(directory: Path | None = None) -> tuple[Path, ...]:
 
 
 def check_java() -> None:
-    """Raise SparkUnavailableError when there is no Java to start: Spark itself would only say that its gateway exited."""
+    """Raise SparkUnavailableError when there is no Java: Spark itself would only say that its gateway exited."""
     home = os.environ.get("JAVA_HOME")
     java = shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
     if java is None:
@@ -81,7 +81,8 @@ def _jars_in(directory: Path) -> tuple[Path, ...]:
     found = {name: sorted(directory.glob(f"{name}-[0-9]*.jar")) for name in _ARTIFACTS}
     missing = [name for name, paths in found.items() if not paths]
     if missing:
-        raise SparkUnavailableError(f"{directory} has no jar of {', '.join(missing)}; {_FETCH.format(directory=directory)}")
+        fetch = _FETCH.format(directory=directory)
+        raise SparkUnavailableError(f"{directory} has no jar of {', '.join(missing)}; {fetch}")
     return tuple(paths[-1].resolve() for paths in found.values())
 
 
