@@ -1,0 +1,109 @@
+"""Reads broker settings: flag over environment over file over default. Only `__main__` and the CLI import this.
+
+Files have the form of Kafka's `.properties`. An environment variable's name is the setting's in upper case with dots as
+underscores, under `PQBROKER_`: PQBROKER_NODE_ID is node.id, PQBROKER_DURABILITY is pqbroker.durability.
+"""
+
+import difflib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from pqbroker.conf.broker import BrokerSettings
+from pqbroker.conf.declare import ConfigError, declarations, parse
+
+ENVIRONMENT_PREFIX = "PQBROKER_"
+_OWN_PREFIX = "pqbroker."
+_FOREIGN = re.compile(r"(SERVICE_|PORT$|PORT_|(SPARK|KAFKA)_JARS$)")
+"""What others set: Kubernetes for a service called pqbroker; the places of the jars of Spark and Apache Kafka."""
+
+_SEPARATOR = re.compile(r"[ \t\f]*[=:][ \t\f]*|[ \t\f]+")
+_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
+_ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_KEY = re.compile(r"(?:\\.|[^\\=: \t\f])*", re.DOTALL)
+
+
+def load_settings(
+    config_file: Path | None, environment: Mapping[str, str], assignments: Sequence[str] = ()
+) -> BrokerSettings:
+    """What the node is set to; `assignments` are NAME=VALUE, of which the last for a name wins.
+
+    Raises ConfigError, which names the place (file and line, variable, flag), the cause and the cure.
+    """
+    texts: dict[str, str] = {}
+    if config_file is not None:
+        texts.update(_checked((f"{config_file}:{line}", name, text) for line, name, text in _read_file(config_file)))
+    texts.update(_checked(_from_environment(environment)))
+    texts.update(_checked(_from_assignment(assignment) for assignment in assignments))
+    return parse(BrokerSettings, texts)
+
+
+def environment_name(name: str) -> str:
+    """The environment variable of a setting."""
+    return ENVIRONMENT_PREFIX + name.removeprefix(_OWN_PREFIX).upper().replace(".", "_")
+
+
+def read_properties(text: str) -> Iterator[tuple[int, str, str]]:
+    """Line number, name and value of every entry, in order, by the rules of Java's Properties.load."""
+    for line, entry in _logical_lines(text):
+        key = _KEY.match(entry)
+        assert key is not None
+        rest = entry[key.end() :]
+        separator = _SEPARATOR.match(rest)
+        yield line, _unescape(key.group()), _unescape(rest[separator.end() :] if separator else "")
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Lines without comments and blank ones; one that ends in an odd number of backslashes goes on in the next."""
+    lines = enumerate(text.splitlines(), start=1)
+    for number, line in lines:
+        entry = line.lstrip(" \t\f")
+        if not entry or entry[0] in "#!":
+            continue
+        while (len(entry) - len(entry.rstrip("\\"))) % 2 == 1:
+            entry = entry[:-1] + next(lines, (0, ""))[1].lstrip(" \t\f")
+        yield number, entry
+
+
+def _unescape(text: str) -> str:
+    return _ESCAPE.sub(lambda match: chr(int(match[1], 16)) if match[1] else _ESCAPED.get(match[2], match[2]), text)
+
+
+def _read_file(path: Path) -> Iterator[tuple[int, str, str]]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"cannot read the config file {path}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"the config file {path} is not UTF-8 at byte {error.start}") from None
+    return read_properties(text)
+
+
+def _from_environment(environment: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+    names = {environment_name(name): name for name in declarations(BrokerSettings)}
+    for variable, text in environment.items():
+        own = variable.removeprefix(ENVIRONMENT_PREFIX)
+        if own != variable and not _FOREIGN.match(own):
+            yield f"environment variable {variable}", names.get(variable, own.lower().replace("_", ".")), text
+
+
+def _from_assignment(assignment: str) -> tuple[str, str, str]:
+    name, equals, text = assignment.partition("=")
+    if not equals:
+        raise ConfigError(f"--set {assignment}: give NAME=VALUE")
+    return f"--set {assignment}", name.strip(), text
+
+
+def _checked(entries: Iterator[tuple[str, str, str]]) -> Iterator[tuple[str, str]]:
+    """Names and texts of the entries (place, name, text), each known and of a value that can be set."""
+    known = declarations(BrokerSettings)
+    for place, name, text in entries:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]}?" if near else "docs/settings.md lists the settings"
+            raise ConfigError(f"{place}: unknown setting {name}; {hint}")
+        try:
+            known[name].parse(text)
+        except ConfigError as error:
+            raise ConfigError(f"{place}: {error}") from None
+        yield name, text
