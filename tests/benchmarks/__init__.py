@@ -1,0 +1,1 @@
+"""Benchmarks: this broker beside Apache Kafka on one machine, in one interleaved run. `python -m tests.benchmarks --help`."""
