@@ -1,7 +1,7 @@
 """The broker a suite talks to: ours, unless $PQBROKER_TESTS_BROKER says HOST:PORT, or `apache` for Apache Kafka."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -25,14 +25,15 @@ def is_ours() -> bool:
 
 
 @contextmanager
-def served(settings: Mapping[str, str] | None = None) -> Iterator[Served]:
-    """The broker to test, stopped at the end unless somebody else started it. `settings` are for ours only."""
+def served(advertised: str | None = None) -> Iterator[Served]:
+    """The broker to test, stopped at the end if it was started here; it tells clients to come to `advertised`."""
     choice = os.environ.get(BROKER_VARIABLE, "")
     if choice == "apache":
-        with ApacheKafka(properties={"num.partitions": "1"}) as kafka:
-            yield Served(kafka.kafka)
+        properties = {"advertised.listeners": f"PLAINTEXT://{advertised}"} if advertised else {}
+        with ApacheKafka(properties=properties) as kafka:
+            yield Served(kafka.properties["listeners"].split(",")[0].removeprefix("PLAINTEXT://"))
     elif choice:
         yield Served(choice)
     else:
-        with broker(settings=settings) as running:
+        with broker(settings={"advertised.listeners": advertised} if advertised else {}) as running:
             yield Served(running.kafka, running.http)

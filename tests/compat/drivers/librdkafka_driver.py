@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -41,8 +42,7 @@ class LibrdkafkaDriver:
         for index, message in enumerate(messages):
             producer.produce(
                 topic, message.value, message.key, partition, timestamp=message.timestamp_ms,
-                headers=list(message.headers),
-                on_delivery=lambda error, sent, index=index: delivered.__setitem__(index, error or sent.offset()),
+                headers=list(message.headers), on_delivery=partial(_note, delivered, index),
             )  # fmt: skip
         assert producer.flush(REQUEST_TIMEOUT_S) == 0
         failed = [offset for offset in delivered if not isinstance(offset, int) and (offset is not None or acks != 0)]
@@ -107,6 +107,10 @@ class LibrdkafkaDriver:
                 "auto.offset.reset": "error", "fetch.message.max.bytes": 1 << 21,
             }
         )  # fmt: skip
+
+
+def _note(delivered: list[Any], index: int, error: Any, sent: Any) -> None:
+    delivered[index] = error or sent.offset()
 
 
 def _result(future: Any) -> Any:
