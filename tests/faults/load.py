@@ -1,4 +1,4 @@
-"""Load with a book: idempotent producers number their records and note each acknowledgement; `check` reads them back."""
+"""Load with a book: idempotent producers number their records and note each acknowledgement; `check` reads them."""
 
 import random
 import threading
@@ -137,7 +137,7 @@ def read_all(address: str, topic: str, partition: int) -> Iterator[tuple[int, by
         consumer.assign([TopicPartition(topic, partition, 0)])
         position = 0
         while position < end:
-            records = consumer.consume(_READ_AT_ONCE, DEADLINE_S)
+            records = consumer.consume(min(_READ_AT_ONCE, end - position), DEADLINE_S)
             assert records, f"nothing after offset {position} of {end}"
             for record in records:
                 assert record.error() is None, record.error()
