@@ -3,7 +3,8 @@
 Nothing is loaded here; `conf.load` reads files, environment and flags.
 """
 
-from collections.abc import Mapping
+import math
+from collections.abc import Hashable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from enum import Enum
 from functools import cache
@@ -52,20 +53,26 @@ class Declaration:
     def check(self, value: Any) -> None:
         """Refuse a value outside the declared range or choices."""
         if self.low is not None and value < self.low:
-            raise ConfigError(f"{self.name} is {value}; the least allowed is {self.low:g}")
+            raise ConfigError(f"{self.name} is {value}; the least allowed is {self.low}")
         if self.high is not None and value > self.high:
-            raise ConfigError(f"{self.name} is {value}; the most allowed is {self.high:g}")
+            raise ConfigError(f"{self.name} is {value}; the most allowed is {self.high}")
         values = value if isinstance(value, tuple) else (value,)
         if self.choices and not all(item in self.choices for item in values):
             raise ConfigError(f"{self.name} is {self.format(value)!r}; choose from {', '.join(self.choices)}")
 
     def format(self, value: Any) -> str:
-        """The text form of a value, as Kafka's tools show it."""
+        """The text form of a value, as Kafka's tools show it; empty for a setting that is not set (None)."""
+        if value is None:
+            return ""
         if isinstance(value, bool):
             return "true" if value else "false"
         if isinstance(value, tuple):
             return ",".join(value)
         return str(value)
+
+    def of(self, settings: Any) -> str:
+        """The text form of this setting's value in a settings object."""
+        return self.format(getattr(settings, self.attribute))
 
     def _convert(self, text: str) -> Any:
         if self.kind is Kind.STRING:
@@ -76,12 +83,18 @@ class Declaration:
             if text.lower() not in ("true", "false"):
                 raise ConfigError(f"{self.name} is {text!r}; give true or false")
             return text.lower() == "true"
+        number = self._number(text)
+        if self.kind in _INTEGERS and not -(1 << _INTEGERS[self.kind]) <= number < 1 << _INTEGERS[self.kind]:
+            raise ConfigError(f"{self.name} is {text}, which does not fit a Kafka {self.kind.name.lower()}")
+        return number
+
+    def _number(self, text: str) -> float:
         try:
             number = float(text) if self.kind is Kind.DOUBLE else int(text)
         except ValueError:
-            raise ConfigError(f"{self.name} is {text!r}; give a number") from None
-        if self.kind in _INTEGERS and not -(1 << _INTEGERS[self.kind]) <= number < 1 << _INTEGERS[self.kind]:
-            raise ConfigError(f"{self.name} is {text}, which does not fit a Kafka {self.kind.name.lower()}")
+            number = math.nan
+        if not math.isfinite(number) or "_" in text:  # Python reads 1_000, Kafka's tools do not
+            raise ConfigError(f"{self.name} is {text!r}; give a number")
         return number
 
 
@@ -96,16 +109,17 @@ def setting(
     choices: tuple[str, ...] = (),
     effective: bool = True,
 ) -> Any:
-    """Declare one field. `effective=False`: accepted, stored and described, without effect here."""
-    return field(
-        default=default,
-        metadata={
-            "name": name, "kind": kind, "doc": doc, "low": low, "high": high, "choices": choices, "effective": effective,
-        },
-    )  # fmt: skip
+    """Declare one field; a default of None means that nothing is set."""
+    limits = {"low": low, "high": high, "choices": choices}
+    return field(default=default, metadata={"name": name, "kind": kind, "doc": doc, "effective": effective, **limits})
 
 
-S = TypeVar("S")
+def without_effect(name: str, kind: Kind, default: Any, doc: str, **limits: Any) -> Any:
+    """Declare one field that is accepted, stored and described because Kafka has it, and changes nothing here."""
+    return setting(name, kind, default, doc, effective=False, **limits)
+
+
+S = TypeVar("S", bound=Hashable)
 
 
 @cache
@@ -121,6 +135,12 @@ def parse(settings: type[S], texts: Mapping[str, str]) -> S:
     if unknown:
         raise ConfigError(f"unknown setting {', '.join(sorted(unknown))}")
     return settings(**{known[name].attribute: known[name].parse(text) for name, text in texts.items()})
+
+
+def set_in_vain(settings: Any) -> list[str]:
+    """Names of the settings that were changed from their default and have no effect here."""
+    known = declarations(type(settings)).values()
+    return [one.name for one in known if not one.effective and getattr(settings, one.attribute) != one.default]
 
 
 def _declaration(item: Field[Any]) -> Declaration:

@@ -17,6 +17,7 @@ _OWN_PREFIX = "pqbroker."
 _FOREIGN = re.compile(r"(SERVICE_|PORT$|PORT_|(SPARK|KAFKA)_JARS$)")
 """What others set: Kubernetes for a service called pqbroker; the places of the jars of Spark and Apache Kafka."""
 
+_LINE_END = re.compile(r"\r\n|\n|\r")
 _SEPARATOR = re.compile(r"[ \t\f]*[=:][ \t\f]*|[ \t\f]+")
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
 _ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
@@ -55,7 +56,7 @@ def read_properties(text: str) -> Iterator[tuple[int, str, str]]:
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
     """Lines without comments and blank ones; one that ends in an odd number of backslashes goes on in the next."""
-    lines = enumerate(text.splitlines(), start=1)
+    lines = enumerate(_LINE_END.split(text), start=1)
     for number, line in lines:
         entry = line.lstrip(" \t\f")
         if not entry or entry[0] in "#!":

@@ -1,8 +1,8 @@
-"""Topic configs: every one of Kafka's, and ours under `pq.`. Those without effect here say so (`effective=False`)."""
+"""Topic configs: every one of Kafka's, and ours under `pq.`. Those without effect here say so."""
 
 from dataclasses import dataclass
 
-from pqbroker.conf.declare import Kind, setting
+from pqbroker.conf.declare import Kind, setting, without_effect
 
 _LONG_MAX = (1 << 63) - 1
 
@@ -12,44 +12,107 @@ class TopicConfig:
     """What one topic is set to; names outside are Kafka's (`retention.ms`), defaults are Kafka's."""
 
     cleanup_policy: tuple[str, ...] = setting(
-        "cleanup.policy", Kind.LIST, ("delete",), "How old records go: delete by age or size.",
+        "cleanup.policy", Kind.LIST, ("delete",),
+        "How old records go: `delete` by age or size; `compact` is accepted and does not compact yet.",
         choices=("delete", "compact"),
     )  # fmt: skip
-    compression_type: str = setting(
+    compression_type: str = without_effect(
         "compression.type", Kind.STRING, "producer", "Batches are stored as the producer compressed them.",
-        choices=("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"), effective=False,
+        choices=("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
     )  # fmt: skip
+    compression_gzip_level: int = without_effect("compression.gzip.level", Kind.INT, -1, "Nothing is recompressed.")
+    compression_lz4_level: int = without_effect("compression.lz4.level", Kind.INT, 9, "Nothing is recompressed.")
+    compression_zstd_level: int = without_effect("compression.zstd.level", Kind.INT, 3, "Nothing is recompressed.")
+    delete_retention_ms: int = without_effect(
+        "delete.retention.ms", Kind.LONG, 86_400_000, "How long compaction keeps tombstones.", low=0
+    )
+    file_delete_delay_ms: int = without_effect(
+        "file.delete.delay.ms", Kind.LONG, 60_000, "Space is given back when the deletion is durable.", low=0
+    )
+    flush_messages: int = without_effect(
+        "flush.messages", Kind.LONG, _LONG_MAX, "`pqbroker.durability` decides when records are synced.", low=1
+    )
+    flush_ms: int = without_effect(
+        "flush.ms", Kind.LONG, _LONG_MAX, "`pqbroker.durability` decides when records are synced.", low=0
+    )
+    follower_replication_throttled_replicas: tuple[str, ...] = without_effect(
+        "follower.replication.throttled.replicas", Kind.LIST, (), "There are no followers."
+    )
+    index_interval_bytes: int = without_effect(
+        "index.interval.bytes", Kind.INT, 4096, "A blob carries its own index, about every 32 KiB.", low=0
+    )
+    leader_replication_throttled_replicas: tuple[str, ...] = without_effect(
+        "leader.replication.throttled.replicas", Kind.LIST, (), "There are no followers."
+    )
+    local_retention_bytes: int = without_effect("local.retention.bytes", Kind.LONG, -2, "Nothing is tiered.", low=-2)
+    local_retention_ms: int = without_effect("local.retention.ms", Kind.LONG, -2, "Nothing is tiered.", low=-2)
+    max_compaction_lag_ms: int = without_effect(
+        "max.compaction.lag.ms", Kind.LONG, _LONG_MAX, "How long compaction may leave a record alone.", low=1
+    )
     max_message_bytes: int = setting(
         "max.message.bytes", Kind.INT, 1_048_588, "The largest record batch taken, in bytes.", low=0, high=125_829_120
     )
+    message_timestamp_after_max_ms: int = setting(
+        "message.timestamp.after.max.ms", Kind.LONG, 3_600_000,
+        "How far ahead of the broker's clock a record's timestamp may be.", low=0,
+    )  # fmt: skip
+    message_timestamp_before_max_ms: int = setting(
+        "message.timestamp.before.max.ms", Kind.LONG, _LONG_MAX,
+        "How far behind the broker's clock a record's timestamp may be.", low=0,
+    )  # fmt: skip
     message_timestamp_type: str = setting(
         "message.timestamp.type", Kind.STRING, "CreateTime", "Whose clock a record's timestamp is.",
         choices=("CreateTime", "LogAppendTime"),
     )  # fmt: skip
-    message_timestamp_before_max_ms: int = setting(
-        "message.timestamp.before.max.ms", Kind.LONG, _LONG_MAX, "How far behind the broker's clock a record's timestamp may be.", low=0
+    min_cleanable_dirty_ratio: float = without_effect(
+        "min.cleanable.dirty.ratio", Kind.DOUBLE, 0.5, "How much of a log is dirty before compaction.", low=0, high=1
     )
-    message_timestamp_after_max_ms: int = setting(
-        "message.timestamp.after.max.ms", Kind.LONG, 3_600_000, "How far ahead of the broker's clock a record's timestamp may be.", low=0
+    min_compaction_lag_ms: int = without_effect(
+        "min.compaction.lag.ms", Kind.LONG, 0, "How long compaction leaves a record alone.", low=0
+    )
+    min_insync_replicas: int = without_effect(
+        "min.insync.replicas", Kind.INT, 1, "There is one replica, synced before it acknowledges.", low=1
+    )
+    preallocate: bool = without_effect("preallocate", Kind.BOOLEAN, False, "Segments belong to the node.")
+    remote_log_copy_disable: bool = without_effect("remote.log.copy.disable", Kind.BOOLEAN, False, "Nothing is tiered.")
+    remote_log_delete_on_disable: bool = without_effect(
+        "remote.log.delete.on.disable", Kind.BOOLEAN, False, "Nothing is tiered."
+    )
+    remote_storage_enable: bool = without_effect("remote.storage.enable", Kind.BOOLEAN, False, "Nothing is tiered.")
+    retention_bytes: int = setting(
+        "retention.bytes", Kind.LONG, -1, "How many bytes of a partition are kept; -1 means no limit.", low=-1
     )
     retention_ms: int = setting(
         "retention.ms", Kind.LONG, 604_800_000, "How long records are kept; -1 keeps them for ever.", low=-1
     )
-    retention_bytes: int = setting(
-        "retention.bytes", Kind.LONG, -1, "How many bytes of a partition are kept; -1 means no limit.", low=-1
+    segment_bytes: int = without_effect(
+        "segment.bytes", Kind.INT, 1 << 30, "Segments belong to the node: `pqbroker.segment.bytes`.", low=14
+    )
+    segment_index_bytes: int = without_effect(
+        "segment.index.bytes", Kind.INT, 10_485_760, "A blob carries its own index.", low=4
+    )
+    segment_jitter_ms: int = without_effect("segment.jitter.ms", Kind.LONG, 0, "Segments belong to the node.", low=0)
+    segment_ms: int = without_effect("segment.ms", Kind.LONG, 604_800_000, "Segments belong to the node.", low=1)
+    unclean_leader_election_enable: bool = without_effect(
+        "unclean.leader.election.enable", Kind.BOOLEAN, False, "There is one replica: no election loses records."
     )
     pq_low_watermark_bytes: int = setting(
-        "pq.low.watermark.bytes", Kind.INT, 6_291_456, "Head size from which the head becomes a body blob.", low=1024, high=8_388_608
-    )
+        "pq.low.watermark.bytes", Kind.INT, 6_291_456, "Head size from which the head becomes a body blob.",
+        low=1024, high=8_388_608,
+    )  # fmt: skip
     pq_max_count_in_partition: int = setting(
-        "pq.max.count.in.partition", Kind.LONG, -1, "Records a partition may hold before writes are refused; -1 means no limit.", low=-1
-    )
+        "pq.max.count.in.partition", Kind.LONG, -1,
+        "Records a partition may hold before writes are refused; -1 means no limit.", low=-1,
+    )  # fmt: skip
     pq_max_size_in_partition: int = setting(
-        "pq.max.size.in.partition", Kind.LONG, -1, "Bytes a partition may hold before writes are refused; -1 means no limit.", low=-1
-    )
+        "pq.max.size.in.partition", Kind.LONG, -1,
+        "Bytes a partition may hold before writes are refused; -1 means no limit.", low=-1,
+    )  # fmt: skip
     pq_source_id_max_counts: int = setting(
-        "pq.source.id.max.counts", Kind.INT, 6_000_000, "Producers remembered per partition; the oldest go first.", low=1
-    )
+        "pq.source.id.max.counts", Kind.INT, 6_000_000,
+        "Producers remembered per partition; the oldest go first.", low=1,
+    )  # fmt: skip
     pq_partitions_per_tablet: int = setting(
-        "pq.partitions.per.tablet", Kind.INT, 4, "Partitions that share one PQ tablet; fixed at creation.", low=1, high=1000
-    )
+        "pq.partitions.per.tablet", Kind.INT, 4, "Partitions that share one PQ tablet; fixed at creation.",
+        low=1, high=1000,
+    )  # fmt: skip

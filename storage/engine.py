@@ -44,7 +44,7 @@ class BlobMissing(Exception):
 
 
 class BlobCorrupt(Exception):
-    """A checksum of the blob's pages does not match; `blob` names it, `position` is the first bad byte range's start."""
+    """A checksum of the blob's pages does not match; `blob` names it, `position` is where the bad bytes begin."""
 
     def __init__(self, blob: BlobKey, position: int, where: str) -> None:
         super().__init__(f"blob {blob.hex()} is corrupt at byte {position} ({where})")
@@ -146,7 +146,10 @@ class Shard(Protocol):
     def pools(self) -> tuple[str, ...]: ...
 
     def commit(self, batch: Batch) -> "asyncio.Future[None]":
-        """Make the batch durable. Called in order = applied in order; atomic; prefix-durable. Futures resolve in order."""
+        """Make the batch durable: atomic, and prefix-durable.
+
+        Called in order is applied in order; the futures resolve in order too.
+        """
 
     async def scan(self, lo: bytes, hi: bytes, rows_max: int) -> list[tuple[bytes, bytes]]:
         """Durable rows with lo <= key < hi, at most `rows_max`, in key order. For recovery and admin."""
@@ -154,7 +157,9 @@ class Shard(Protocol):
     async def get(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """Durable values of the keys, in their order; None where absent."""
 
-    async def scan_blobs(self, lo: bytes, hi: bytes, rows_max: int, *, reverse: bool = False) -> list[tuple[BlobKey, int]]:
+    async def scan_blobs(
+        self, lo: bytes, hi: bytes, rows_max: int, *, reverse: bool = False
+    ) -> list[tuple[BlobKey, int]]:
         """Ids and sizes of durable blobs with lo <= id < hi, in id order, or from the end when `reverse`."""
 
     async def read(self, ranges: Sequence[tuple[BlobKey, int, int]]) -> list[Buffer]:

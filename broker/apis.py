@@ -1,0 +1,38 @@
+"""What a handler file declares: one served Kafka API. The table of all of them is `broker.served`."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pqbroker.broker.answer import Answer
+from pqbroker.broker.context import Context
+from pqbroker.protocol.errors import ErrorCode
+
+Served = Any | Answer[Any] | Awaitable[Any] | None
+"""A response, or what becomes one: an Answer, a coroutine or a future. None: the request gets no answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """One Kafka API in the versions served.
+
+    `serve` decides; `refuse` builds the response that carries an error for the whole request, None where the API has
+no room for one (the connection closes then). `advertised_min` is what ApiVersions says, which may be lower than
+    what is served (Produce).
+    """
+
+    key: int
+    name: str
+    version_min: int
+    version_max: int
+    request: type[object]
+    response: type[object]
+    serve: Callable[[Context, Any], Served]
+    refuse: Callable[[Context, Any, ErrorCode, str], Any | None] | None
+    advertised_min: int | None = None
+
+    @property
+    def advertised(self) -> tuple[int, int, int]:
+        """Key, least and greatest version, as ApiVersions lists them."""
+        low = self.version_min if self.advertised_min is None else self.advertised_min
+        return self.key, low, self.version_max

@@ -1,0 +1,123 @@
+"""Keeps this node's cell open: opens it, its scheme and its topics, and opens it again when the store failed.
+
+States:
+    closed     open() -> open
+    open       the shard is lost with StoreFailed -> reopening; with Fenced -> failed; close() -> closed
+    reopening  opened -> open, with a new generation; not within the time allowed -> failed
+    failed     terminal: another process owns the cell, or it cannot be opened; the node must exit
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pqbroker.broker.context import Node
+from pqbroker.conf.broker import BrokerSettings
+from pqbroker.pq.group import PersQueueGroups
+from pqbroker.storage.cells.cell import Cell
+from pqbroker.storage.engine import Engine, EngineError, Fenced, ShardLost
+from pqbroker.storage.scheme import Scheme
+
+log = logging.getLogger(__name__)
+
+BACK_OFF_FIRST_S = 0.05
+BACK_OFF_MOST_S = 5.0
+
+
+class CellLost(Exception):
+    """The cell cannot be served any more; the text names cause and cure."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenCell:
+    """One opening of the cell."""
+
+    cell: Cell
+    scheme: Scheme
+    groups: PersQueueGroups
+
+
+async def open_cell(engine: Engine, settings: BrokerSettings, clock: Callable[[], int]) -> OpenCell:
+    """Open the cell with a new generation and start all that lives in it. EngineError, ShardLost."""
+    cell = await Cell.open(engine)
+    scheme = await Scheme.open(cell, clock)
+    groups = PersQueueGroups(cell, scheme, settings=settings, clock=clock)
+    await groups.start()
+    return OpenCell(cell, scheme, groups)
+
+
+class CellOwner:
+    """Owns the opening that is current; `node` is pointed at each new one."""
+
+    def __init__(self, engine: Engine, settings: BrokerSettings, clock: Callable[[], int]) -> None:
+        self._engine = engine
+        self._settings = settings
+        self._clock = clock
+        self._loop = asyncio.get_running_loop()
+        self._watching: asyncio.Task[None] | None = None
+        self.failed: asyncio.Future[CellLost] = self._loop.create_future()
+
+    current: OpenCell
+
+    @property
+    def is_open(self) -> bool:
+        return not self.current.cell.lost.done()
+
+    async def open(self) -> OpenCell:
+        self.current = await open_cell(self._engine, self._settings, self._clock)
+        return self.current
+
+    def watch(self, node: Node) -> None:
+        """From now on, open the cell again whenever its store fails."""
+        self._watching = self._loop.create_task(self._watch(node))
+
+    async def retain(self) -> None:
+        """Let every topic drop what is past its retention."""
+        try:
+            await self.current.groups.retain()
+        except ShardLost:
+            log.info("retention stopped: the cell was lost")
+
+    async def close(self) -> None:
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.wait([self._watching])
+        await self._close_current()
+
+    async def _watch(self, node: Node) -> None:
+        while not self.failed.done():
+            loss = await asyncio.shield(self.current.cell.lost)
+            log.error("the cell was lost: %s", loss)
+            await self._close_current()
+            if isinstance(loss, Fenced):
+                self.failed.set_result(CellLost("another process took over the data directory; stop one of the two"))
+                return
+            await self._reopen(node)
+
+    async def _reopen(self, node: Node) -> None:
+        deadline = self._loop.time() + self._settings.cell_reopen_timeout_ms / 1000
+        back_off_s = BACK_OFF_FIRST_S
+        while True:
+            await asyncio.sleep(back_off_s)
+            try:
+                opened = await self.open()
+            except (EngineError, ShardLost) as error:
+                log.error("the cell cannot be opened again yet: %s", error)
+                if self._loop.time() > deadline:
+                    self.failed.set_result(CellLost(f"the cell was lost and cannot be opened again: {error}"))
+                    return
+                back_off_s = min(2 * back_off_s, BACK_OFF_MOST_S)
+                continue
+            node.groups, node.cluster_id = opened.groups, opened.scheme.cluster_id
+            node.metrics.cell_openings += 1
+            log.warning("the cell is open again, generation %d", opened.cell.generation)
+            return
+
+    async def _close_current(self) -> None:
+        try:
+            await self.current.groups.stop()
+            await self.current.scheme.stop()
+            await self.current.cell.close()
+        except ShardLost as error:
+            log.info("the cell was lost before it was closed: %s", error)

@@ -1,0 +1,240 @@
+"""One client's connection: order of answers, pipelined Produce, parked Fetches, limits. Parsing is the dispatcher's.
+
+States of a request:
+    received   in `_unserved`; waits for earlier requests of the connection, or for the peer to take its answers
+    in work    in `_in_flight`; begun, its exchange not done or not at the head
+    answered   written to the transport, in order of arrival
+received -> in work when nothing is in flight, or when it and all in flight are Produce. A request that arrives while a
+Fetch is parked makes that Fetch answer at once (spec spark 2).
+"""
+
+import asyncio
+import logging
+from collections import deque
+from time import perf_counter
+from typing import TYPE_CHECKING, cast
+
+from pqbroker.broker.budget import ByteBudget
+from pqbroker.broker.context import Node, Peer
+from pqbroker.broker.dispatch import PRODUCE, Dispatcher, Exchange
+from pqbroker.protocol.errors import ProtocolError
+from pqbroker.protocol.frames import FrameReader
+
+if TYPE_CHECKING:
+    from pqbroker.broker.listeners import Connections
+
+log = logging.getLogger(__name__)
+
+
+class Connection(asyncio.BufferedProtocol):
+    """Requests of one connection are answered in the order they came."""
+
+    __slots__ = (
+        "_budget", "_bytes", "_connections", "_dispatcher", "_in_flight", "_is_closing", "_is_draining", "_is_reading",
+        "_is_serving", "_is_write_paused", "_metrics", "_node", "_peer", "_reader", "_settings", "_transport",
+        "_unserved", "active_at",
+    )  # fmt: skip
+
+    def __init__(self, node: Node, dispatcher: Dispatcher, budget: ByteBudget, connections: "Connections") -> None:
+        self._node = node
+        self._settings = node.settings
+        self._metrics = node.metrics
+        self._dispatcher = dispatcher
+        self._budget = budget
+        self._connections = connections
+        self._reader = FrameReader(node.settings.socket_request_max_bytes)
+        self._unserved: deque[memoryview] = deque()
+        self._in_flight: deque[Exchange] = deque()
+        self._bytes = 0
+        self._is_reading = True
+        self._is_serving = self._is_closing = self._is_draining = self._is_write_paused = False
+        self.active_at = node.loop.time()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        address = transport.get_extra_info("sockname")
+        self._peer = Peer(self._node, address[0], address[1])
+        if not self._connections.add(self):
+            self._close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._is_closing = True
+        self._connections.remove(self)
+        self._budget.forget(self._consider_reading)
+        self._budget.give_back(self._bytes)
+        self._bytes = 0
+        self._unserved.clear()
+        in_flight, self._in_flight = self._in_flight, deque()
+        for exchange in in_flight:
+            if exchange.answer is not None and exchange.answer.hurry is not None:
+                exchange.answer.hurry()
+            elif exchange.task is not None:
+                exchange.task.cancel()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._reader.get_buffer(sizehint)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._metrics.bytes_in += nbytes
+        try:
+            frames = self._reader.received(nbytes)
+        except ProtocolError as error:
+            self._break(error)
+            return
+        if not frames or self._is_closing:
+            return
+        self.active_at = self._node.loop.time()
+        for frame in frames:
+            self._unserved.append(frame)
+            self._bytes += len(frame)
+            self._budget.take(len(frame))
+        self._serve()
+        self._limit_reading()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def pause_writing(self) -> None:
+        self._is_write_paused = True
+
+    def resume_writing(self) -> None:
+        self._is_write_paused = False
+        self._serve()
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._in_flight and not self._unserved
+
+    def close_if_idle_since(self, time: float) -> None:
+        """Close when no request came since `time` (loop time) and none is in work."""
+        if self.is_idle and self.active_at < time:
+            self._close()
+
+    def drain(self) -> None:
+        """Take nothing more, answer what came, close."""
+        self._is_draining = True
+        self._limit_reading()
+        self._hurry()
+        self._serve()
+        self._close_if_drained()
+
+    def abort(self) -> None:
+        self._is_closing = True
+        self._transport.abort()
+
+    def _serve(self) -> None:
+        """Begin what may begin now. Not entered again from the answers that this causes."""
+        if self._is_serving or self._is_closing:
+            return
+        self._is_serving = True
+        try:
+            while self._unserved and not self._is_write_paused and not self._is_closing and self._may_begin():
+                self._begin(self._unserved.popleft())
+        except ProtocolError as error:
+            self._break(error)
+        finally:
+            self._is_serving = False
+
+    def _begin(self, frame: memoryview) -> None:
+        exchange = self._dispatcher.begin(self._peer, frame)
+        if exchange.is_done and not self._in_flight:
+            self._write(exchange)
+            return
+        self._in_flight.append(exchange)
+        if not exchange.is_done:
+            exchange.listener = self._advance
+            if self._is_draining:
+                self._hurry()
+
+    def _may_begin(self) -> bool:
+        in_flight = self._in_flight
+        if not in_flight:
+            return True
+        if in_flight[-1].route.api.key == PRODUCE and _is_produce(self._unserved[0]):
+            return True
+        return self._hurry() and not self._in_flight
+
+    def _hurry(self) -> bool:
+        """Make a parked Fetch answer now; False when there is none."""
+        if not self._in_flight:
+            return False
+        exchange = self._in_flight[0]
+        answer = exchange.answer
+        if answer is None or answer.hurry is None:
+            return False
+        exchange.hurried_at = perf_counter()
+        answer.hurry()
+        return True
+
+    def _advance(self) -> None:
+        """Write the answers that are due, in order, and go on with what waited for them."""
+        in_flight = self._in_flight
+        while in_flight and in_flight[0].is_done:
+            self._write(in_flight.popleft())
+        if self._is_closing:
+            return
+        self._serve()
+        if not self._is_reading:
+            self._consider_reading()
+        if self._is_draining:
+            self._close_if_drained()
+
+    def _write(self, exchange: Exchange) -> None:
+        self._bytes -= exchange.frame_bytes
+        self._budget.give_back(exchange.frame_bytes)
+        if exchange.hurried_at:
+            self._metrics.observe_overstay(perf_counter() - exchange.hurried_at)
+        if self._is_closing:
+            return
+        output = exchange.output
+        if exchange.must_close:
+            self._close()
+        elif output is not None:
+            self._metrics.bytes_out += sum(map(len, output))
+            if len(output) == 1:
+                self._transport.write(output[0])
+            else:
+                self._transport.writelines(output)
+
+    def _limit_reading(self) -> None:
+        if self._is_reading and not self._is_closing and not self._may_read():
+            self._is_reading = False
+            self._transport.pause_reading()
+            if self._budget.is_exceeded:
+                self._budget.call_when_below(self._consider_reading)
+
+    def _consider_reading(self) -> None:
+        if self._is_reading or self._is_closing:
+            return
+        if self._may_read():
+            self._is_reading = True
+            self._transport.resume_reading()
+        elif self._budget.is_exceeded:
+            self._budget.call_when_below(self._consider_reading)
+
+    def _may_read(self) -> bool:
+        settings = self._settings
+        return (
+            not self._is_draining
+            and len(self._unserved) + len(self._in_flight) < settings.connection_requests_max
+            and self._bytes < settings.connection_bytes_max
+            and not self._budget.is_exceeded
+        )
+
+    def _break(self, error: ProtocolError) -> None:
+        self._metrics.protocol_errors += 1
+        log.info("connection from %s closed: %s", self._transport.get_extra_info("peername"), error)
+        self._close()
+
+    def _close_if_drained(self) -> None:
+        if self._is_draining and self.is_idle:
+            self._close()
+
+    def _close(self) -> None:
+        """Send what is written, then a clean FIN."""
+        self._is_closing = True
+        self._transport.close()
+
+
+def _is_produce(frame: memoryview) -> bool:
+    return len(frame) >= 2 and frame[0] == 0 and frame[1] == PRODUCE

@@ -1,0 +1,61 @@
+"""What a handler may use: the node's parts, and who asks."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pqbroker.conf.broker import BrokerSettings
+
+if TYPE_CHECKING:
+    from pqbroker.pq.group import Group, PersQueueGroups
+
+    from pqbroker.broker.metrics import Metrics
+    from pqbroker.broker.producer_ids import ProducerIds
+    from pqbroker.broker.sessions import FetchSessions
+
+
+@dataclass(slots=True)
+class Node:
+    """This node's parts. `groups` and `cluster_id` change when the cell is opened again after a loss."""
+
+    settings: BrokerSettings
+    loop: asyncio.AbstractEventLoop
+    clock: Callable[[], int]
+    metrics: "Metrics"
+    sessions: "FetchSessions"
+    producer_ids: "ProducerIds"
+    groups: "PersQueueGroups"
+    cluster_id: str
+    advertised: tuple[str, int] | None = None
+    """Host and port told to clients; None: the local address of their connection."""
+    api_ranges: tuple[tuple[int, int, int], ...] = ()
+    """What ApiVersions lists: key, least and greatest version."""
+    creations: "dict[str, asyncio.Future[Group]]" = field(default_factory=dict)
+    """Topics being created because Metadata named them."""
+
+
+@dataclass(slots=True)
+class Peer:
+    """The other end of a connection, and the address it reached us at."""
+
+    node: Node
+    local_host: str
+    local_port: int
+
+
+class Context:
+    """One request's surroundings."""
+
+    __slots__ = ("client_id", "node", "peer", "version")
+
+    def __init__(self, node: Node, peer: Peer, version: int, client_id: str | None) -> None:
+        self.node = node
+        self.peer = peer
+        self.version = version
+        self.client_id = client_id
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port that this client is to connect to."""
+        return self.node.advertised or (self.peer.local_host, self.peer.local_port)

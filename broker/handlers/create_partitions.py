@@ -1,0 +1,75 @@
+"""CreatePartitions (key 37), versions 0 to 3.
+
+Behaviour: topics only grow; existing partitions keep their offsets, new ones start at 0. A count that is not above
+the present one is INVALID_PARTITIONS. One answer per topic, always (librdkafka relies on it); a name given twice is
+INVALID_REQUEST; validate_only checks the same and changes nothing.
+Left out: replicas. An assignment may name this broker only.
+"""
+
+from collections import Counter
+
+from pqbroker.broker.apis import Api
+from pqbroker.broker.context import Context
+from pqbroker.broker.partitions import NO_TOPIC_ID, find_group
+from pqbroker.broker.refusals import translate
+from pqbroker.broker.topics import check_partition_count, grow_topic
+from pqbroker.protocol.errors import ErrorCode, KafkaError
+from pqbroker.protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+
+
+async def serve(context: Context, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+    counts = Counter(topic.name for topic in request.topics)
+    response = CreatePartitionsResponse()
+    for name, count in counts.items():
+        topic = next(topic for topic in request.topics if topic.name == name)
+        result = CreatePartitionsTopicResult(name=name)
+        response.results.append(result)
+        try:
+            if count > 1:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic {name} is named {count} times")
+            _check(context, topic)
+            if not request.validate_only:
+                await grow_topic(context.node, name, topic.count)
+        except KafkaError as error:
+            result.error_code, result.error_message = translate(error)
+            context.node.metrics.count_error(error.code)
+    return response
+
+
+def refuse(
+    context: Context, request: CreatePartitionsRequest, code: ErrorCode, message: str
+) -> CreatePartitionsResponse:
+    return CreatePartitionsResponse(
+        results=[
+            CreatePartitionsTopicResult(name=topic.name, error_code=code, error_message=message)
+            for topic in request.topics
+        ]
+    )
+
+
+def _check(context: Context, topic: CreatePartitionsTopic) -> None:
+    present = len(find_group(context.node.groups, topic.name, NO_TOPIC_ID, by_id=False).partitions)
+    if topic.count <= present:
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS, f"topic {topic.name} has {present} partitions and can only grow"
+        )
+    check_partition_count(context.node, topic.count)
+    if topic.assignments is None:
+        return
+    node_id = context.node.settings.node_id
+    is_whole = len(topic.assignments) == topic.count - present
+    if not is_whole or any(item.broker_ids != [node_id] for item in topic.assignments):
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"assign each new partition one replica, on broker {node_id}"
+        )
+
+
+API = Api(
+    key=37, name="CreatePartitions", version_min=0, version_max=3,
+    request=CreatePartitionsRequest, response=CreatePartitionsResponse, serve=serve, refuse=refuse,
+)  # fmt: skip

@@ -1,0 +1,108 @@
+"""CreateTopics (key 19), versions 2 to 7.
+
+Behaviour: each topic stands for itself; its answer comes when the scheme's commit is durable and its tablets serve.
+Counts and replication factors of -1 are the broker's defaults; validate_only checks the same and creates nothing.
+From version 5 the answer lists every config with its source, from version 7 the topic's id. A name given twice is
+INVALID_REQUEST.
+Left out: replicas. The factor is 1 or -1; an assignment may name this broker only.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+
+from pqbroker.broker.apis import Api
+from pqbroker.broker.config_texts import topic_texts
+from pqbroker.broker.context import Context
+from pqbroker.broker.refusals import translate
+from pqbroker.broker.topics import USE_DEFAULT, check_new_topic, create_topic
+from pqbroker.protocol.errors import ErrorCode, KafkaError
+from pqbroker.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+
+REPLICATION_FACTOR = 1
+
+
+async def serve(context: Context, request: CreateTopicsRequest) -> CreateTopicsResponse:
+    counts = Counter(topic.name for topic in request.topics)
+    response = CreateTopicsResponse()
+    for name, count in counts.items():
+        topic = next(topic for topic in request.topics if topic.name == name)
+        try:
+            if count > 1:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic {name} is named {count} times")
+            response.topics.append(await _create(context, topic, validate_only=request.validate_only))
+        except KafkaError as error:
+            code, message = translate(error)
+            context.node.metrics.count_error(code)
+            response.topics.append(_refused(name, code, message))
+    return response
+
+
+def refuse(context: Context, request: CreateTopicsRequest, code: ErrorCode, message: str) -> CreateTopicsResponse:
+    return CreateTopicsResponse(topics=[_refused(topic.name, code, message) for topic in request.topics])
+
+
+async def _create(context: Context, topic: CreatableTopic, *, validate_only: bool) -> CreatableTopicResult:
+    config = _config(topic)
+    partitions = _partitions(context, topic)
+    partitions = check_new_topic(context.node, topic.name, partitions, config)
+    result = CreatableTopicResult(
+        name=topic.name,
+        error_message=None,
+        num_partitions=partitions,
+        replication_factor=REPLICATION_FACTOR,
+        configs=_describe(config),
+    )
+    if not validate_only:
+        group = await create_topic(context.node, topic.name, partitions, config)
+        result.topic_id = group.topic.topic_id
+    return result
+
+
+def _config(topic: CreatableTopic) -> dict[str, str]:
+    config: dict[str, str] = {}
+    for entry in topic.configs:
+        if entry.value is None:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"{entry.name} has no value; leave it out for its default")
+        config[entry.name] = entry.value
+    return config
+
+
+def _partitions(context: Context, topic: CreatableTopic) -> int:
+    """The partition count asked for, by number or by assignment; USE_DEFAULT when neither says."""
+    if not topic.assignments:
+        if topic.replication_factor not in (USE_DEFAULT, REPLICATION_FACTOR):
+            raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, "there is one broker: the replication factor is 1")
+        return topic.num_partitions
+    if topic.num_partitions != USE_DEFAULT or topic.replication_factor != USE_DEFAULT:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "give an assignment, or a count and a replication factor, not both")
+    indexes = sorted(assignment.partition_index for assignment in topic.assignments)
+    node_id = context.node.settings.node_id
+    if indexes != list(range(len(indexes))) or any(item.broker_ids != [node_id] for item in topic.assignments):
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"assign partitions 0, 1, ... one replica each, on broker {node_id}"
+        )
+    return len(indexes)
+
+
+def _describe(config: Mapping[str, str]) -> list[CreatableTopicConfigs]:
+    """Never null: Java's admin client fails on that (spec clients 1.4.5)."""
+    return [
+        CreatableTopicConfigs(name=text.declaration.name, value=text.value, config_source=text.source)
+        for text in topic_texts(config)
+    ]
+
+
+def _refused(name: str, code: ErrorCode, message: str) -> CreatableTopicResult:
+    return CreatableTopicResult(name=name, error_code=code, error_message=message, configs=[])
+
+
+API = Api(
+    key=19, name="CreateTopics", version_min=2, version_max=7,
+    request=CreateTopicsRequest, response=CreateTopicsResponse, serve=serve, refuse=refuse,
+)  # fmt: skip

@@ -1,0 +1,65 @@
+"""DeleteTopics (key 20), versions 1 to 6.
+
+Behaviour: by name, or by id from version 6. The name is free, and the partitions are gone for clients, when the
+scheme's one commit is durable; what they held is reclaimed afterwards. A topic made anew under the name has another
+id.
+Left out: delete.topic.enable; deleting is always allowed.
+"""
+
+from pqbroker.broker.apis import Api
+from pqbroker.broker.context import Context
+from pqbroker.broker.partitions import NO_TOPIC_ID, find_group
+from pqbroker.broker.refusals import translate
+from pqbroker.broker.topics import delete_topic
+from pqbroker.protocol.errors import ErrorCode, KafkaError
+from pqbroker.protocol.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+
+STATES_FROM_VERSION = 6
+
+
+async def serve(context: Context, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+    response = DeleteTopicsResponse()
+    for asked in _asked(context, request):
+        response.responses.append(await _delete(context, asked))
+    return response
+
+
+def refuse(context: Context, request: DeleteTopicsRequest, code: ErrorCode, message: str) -> DeleteTopicsResponse:
+    return DeleteTopicsResponse(
+        responses=[_refused(asked, code, message) for asked in _asked(context, request)]
+    )
+
+
+def _asked(context: Context, request: DeleteTopicsRequest) -> list[DeleteTopicState]:
+    if context.version >= STATES_FROM_VERSION:
+        return request.topics
+    return [DeleteTopicState(name=name) for name in request.topic_names]
+
+
+async def _delete(context: Context, asked: DeleteTopicState) -> DeletableTopicResult:
+    by_id = asked.topic_id != NO_TOPIC_ID
+    try:
+        if by_id is (asked.name is not None):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "give a topic's name or its id, one of the two")
+        topic = find_group(context.node.groups, asked.name, asked.topic_id, by_id=by_id).topic
+        await delete_topic(context.node, topic.name)
+    except KafkaError as error:
+        code, message = translate(error)
+        context.node.metrics.count_error(code)
+        return _refused(asked, code, message)
+    return DeletableTopicResult(name=topic.name, topic_id=topic.topic_id)
+
+
+def _refused(asked: DeleteTopicState, code: ErrorCode, message: str) -> DeletableTopicResult:
+    return DeletableTopicResult(name=asked.name, topic_id=asked.topic_id, error_code=code, error_message=message)
+
+
+API = Api(
+    key=20, name="DeleteTopics", version_min=1, version_max=6,
+    request=DeleteTopicsRequest, response=DeleteTopicsResponse, serve=serve, refuse=refuse,
+)  # fmt: skip

@@ -1,0 +1,104 @@
+"""DescribeConfigs (key 32), versions 1 to 4.
+
+Behaviour: every config of a topic (resource type 2) or of this broker (type 4, named by the node id), each with its
+source, type, synonyms and documentation when asked for; no keys asked means all. Broker settings are read-only: they
+are set at start. The cluster-wide default broker (type 4, empty name) has no dynamic settings, so its list is empty.
+Left out: loggers and every other resource type: INVALID_REQUEST.
+"""
+
+from collections.abc import Iterable
+
+from pqbroker.broker.apis import Api
+from pqbroker.broker.config_texts import ConfigText, broker_texts, topic_texts
+from pqbroker.broker.context import Context
+from pqbroker.broker.partitions import NO_TOPIC_ID, find_group
+from pqbroker.broker.topic_names import check_topic_name
+from pqbroker.protocol.errors import ErrorCode, KafkaError
+from pqbroker.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+
+TOPIC = 2
+BROKER = 4
+
+
+def serve(context: Context, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+    return DescribeConfigsResponse(results=[_describe(context, request, resource) for resource in request.resources])
+
+
+def refuse(
+    context: Context, request: DescribeConfigsRequest, code: ErrorCode, message: str
+) -> DescribeConfigsResponse:
+    return DescribeConfigsResponse(results=[_refused(resource, code, message) for resource in request.resources])
+
+
+def _describe(
+    context: Context, request: DescribeConfigsRequest, resource: DescribeConfigsResource
+) -> DescribeConfigsResult:
+    try:
+        texts = _texts(context, resource)
+    except KafkaError as error:
+        context.node.metrics.count_error(error.code)
+        return _refused(resource, error.code, error.message)
+    keys = set(resource.configuration_keys or ())
+    return DescribeConfigsResult(
+        error_message=None,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        configs=[
+            _show(text, request, is_read_only=resource.resource_type == BROKER)
+            for text in texts
+            if not keys or text.declaration.name in keys
+        ],
+    )
+
+
+def _texts(context: Context, resource: DescribeConfigsResource) -> Iterable[ConfigText]:
+    name = resource.resource_name
+    if resource.resource_type == TOPIC:
+        check_topic_name(name)
+        return topic_texts(find_group(context.node.groups, name, NO_TOPIC_ID, by_id=False).topic.config)
+    if resource.resource_type != BROKER:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"resource type {resource.resource_type} has no configs here")
+    if not name:
+        return ()
+    if name != str(context.node.settings.node_id):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"this is broker {context.node.settings.node_id}, not {name!r}")
+    return broker_texts(context.node.settings)
+
+
+def _show(text: ConfigText, request: DescribeConfigsRequest, *, is_read_only: bool) -> DescribeConfigsResourceResult:
+    declaration = text.declaration
+    shown = DescribeConfigsResourceResult(
+        name=declaration.name,
+        value=text.value,
+        read_only=is_read_only,
+        config_source=text.source,
+        config_type=declaration.kind.value,
+        documentation=text.documentation if request.include_documentation else None,
+    )
+    if request.include_synonyms:
+        shown.synonyms = [
+            DescribeConfigsSynonym(name=declaration.name, value=value, source=source) for value, source in text.synonyms
+        ]
+    return shown
+
+
+def _refused(resource: DescribeConfigsResource, code: ErrorCode, message: str) -> DescribeConfigsResult:
+    return DescribeConfigsResult(
+        error_code=code,
+        error_message=message,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )
+
+
+API = Api(
+    key=32, name="DescribeConfigs", version_min=1, version_max=4,
+    request=DescribeConfigsRequest, response=DescribeConfigsResponse, serve=serve, refuse=refuse,
+)  # fmt: skip

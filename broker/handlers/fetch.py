@@ -1,0 +1,187 @@
+"""Fetch (key 1), versions 4 to 17.
+
+Behaviour: waits until min_bytes are there, max_wait_ms passed, an error is to be told, or a further request arrives
+on the connection. The first partition that has data gives at least one whole batch, later ones what the limits leave
+(KIP-74); sessions (KIP-227) and topic ids (version 13) are served; cold partitions are read side by side. An offset
+inside a batch gets the whole batch; outside [log start, high watermark] it is OFFSET_OUT_OF_RANGE.
+Left out: replicas as readers, diverging epochs, preferred replicas; without transactions there is nothing aborted,
+and the last stable offset is the high watermark.
+"""
+
+import asyncio
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, TypeAlias
+
+from pqbroker.broker.answer import Answer
+from pqbroker.broker.apis import Api
+from pqbroker.broker.context import Context
+from pqbroker.broker.partitions import check_leader_epoch, find_group, find_partition
+from pqbroker.broker.refusals import translate
+from pqbroker.broker.sessions import TOPIC_IDS_FROM_VERSION, FetchTurn, Wanted
+from pqbroker.broker.waiting import ParkedFetch
+from pqbroker.pq.run import Pieces
+from pqbroker.protocol.errors import ErrorCode, KafkaError
+from pqbroker.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+
+if TYPE_CHECKING:
+    from pqbroker.pq.tablet import PartitionServer
+
+READ_COMMITTED = 1
+Read: TypeAlias = Pieces | BaseException
+
+
+def serve(context: Context, request: FetchRequest) -> FetchResponse | Answer[FetchResponse] | Awaitable[FetchResponse]:
+    turn = context.node.sessions.turn(request, context.version)
+    fetch = _Fetch(context, request, turn)
+    fetch.look()
+    if request.max_wait_ms <= 0 or fetch.is_enough():
+        return fetch.read()
+    return ParkedFetch(context.node.loop, request.max_wait_ms, fetch.partitions(), fetch.is_enough, fetch.read).answer
+
+
+def refuse(context: Context, request: FetchRequest, code: ErrorCode, message: str) -> FetchResponse:
+    return FetchResponse(error_code=code)
+
+
+class _Fetch:
+    """One Fetch in work: what it wants, whether that is there, and the response made of it."""
+
+    __slots__ = ("_bytes_max", "_context", "_is_committed", "_min_bytes", "_turn")
+
+    def __init__(self, context: Context, request: FetchRequest, turn: FetchTurn) -> None:
+        self._context = context
+        self._turn = turn
+        self._min_bytes = request.min_bytes
+        self._bytes_max = min(request.max_bytes, context.node.settings.fetch_max_bytes)
+        self._is_committed = request.isolation_level == READ_COMMITTED
+
+    def look(self) -> None:
+        """Find every partition anew: a session outlives topics and cells."""
+        groups = self._context.node.groups
+        by_id = self._context.version >= TOPIC_IDS_FROM_VERSION
+        for wanted in self._turn.wanted:
+            wanted.error = wanted.partition = None
+            try:
+                group = find_group(groups, wanted.topic, wanted.topic_id, by_id=by_id)
+                wanted.partition = find_partition(group, wanted.index)
+                check_leader_epoch(wanted.partition, wanted.leader_epoch)
+            except KafkaError as error:
+                wanted.error = error
+
+    def partitions(self) -> "list[PartitionServer]":
+        return [wanted.partition for wanted in self._turn.wanted if wanted.partition is not None]
+
+    def is_enough(self) -> bool:
+        """An error, nothing wanted, or min_bytes to read: answer now."""
+        if not self._turn.wanted:
+            return True
+        readable = 0
+        for wanted in self._turn.wanted:
+            partition = wanted.partition
+            if wanted.error is not None or partition is None:
+                return True
+            if wanted.offset != partition.end_offset:
+                if not partition.start_offset <= wanted.offset <= partition.end_offset:
+                    return True
+                readable += partition.readable_bytes(wanted.offset, wanted.bytes_max)
+            if readable >= self._min_bytes:
+                return True
+        return False
+
+    def read(self) -> FetchResponse | Awaitable[FetchResponse]:
+        """The response; awaitable when something has to be read from disk."""
+        reads: list[Read] = []
+        cold: dict[int, Awaitable[Pieces]] = {}
+        left = self._bytes_max
+        is_first = True
+        for index, wanted in enumerate(self._turn.wanted):
+            read, size = self._read_one(wanted, left, is_first=is_first)
+            if isinstance(read, (Pieces, BaseException)):
+                reads.append(read)
+            else:
+                cold[index] = read
+                reads.append(_NOTHING)
+            if size:
+                left -= size
+                is_first = False
+        return self._read_cold(reads, cold) if cold else self._respond(reads)
+
+    def _read_one(self, wanted: Wanted, left: int, *, is_first: bool) -> tuple[Read | Awaitable[Pieces], int]:
+        """What a partition gives, and how many bytes of the answer that takes (an estimate when it is cold)."""
+        partition = wanted.partition
+        if wanted.error is not None or partition is None:
+            return wanted.error or KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), 0
+        bytes_max = min(wanted.bytes_max, left)
+        if bytes_max <= 0 and not is_first:
+            return _NOTHING, 0
+        try:
+            read = partition.read(wanted.offset, bytes_max, one_at_least=is_first)
+        except KafkaError as error:
+            return error, 0
+        if isinstance(read, Pieces):
+            return read, read.size
+        return read, partition.readable_bytes(wanted.offset, bytes_max)
+
+    async def _read_cold(self, reads: list[Read], cold: dict[int, Awaitable[Pieces]]) -> FetchResponse:
+        """Read the cold partitions side by side and put what they give into its place."""
+        done = await asyncio.gather(*cold.values(), return_exceptions=True)
+        for index, read in zip(cold, done, strict=True):
+            reads[index] = read
+        return self._respond(reads)
+
+    def _respond(self, reads: list[Read]) -> FetchResponse:
+        turn = self._turn
+        topics: dict[tuple[str, bytes], FetchableTopicResponse] = {}
+        for wanted, read in zip(turn.wanted, reads, strict=True):
+            data = self._partition_data(wanted, read)
+            if turn.is_incremental and not _is_news(wanted, data):
+                continue
+            wanted.sent_high_watermark = data.high_watermark if not data.error_code else -1
+            wanted.sent_start_offset = data.log_start_offset
+            if data.records and turn.session_id:
+                turn.session.move_to_end(wanted)
+            topic = topics.get((wanted.topic, wanted.topic_id))
+            if topic is None:
+                topic = FetchableTopicResponse(topic=wanted.topic, topic_id=wanted.topic_id, partitions=[])
+                topics[wanted.topic, wanted.topic_id] = topic
+            topic.partitions.append(data)
+        return FetchResponse(session_id=turn.session_id, responses=list(topics.values()))
+
+    def _partition_data(self, wanted: Wanted, read: Read) -> PartitionData:
+        partition = wanted.partition
+        data = PartitionData(
+            partition_index=wanted.index,
+            high_watermark=-1,
+            last_stable_offset=-1,
+            log_start_offset=-1,
+            aborted_transactions=[] if self._is_committed else None,
+            records=(),
+        )
+        if partition is not None:
+            data.high_watermark = partition.end_offset
+            data.last_stable_offset = partition.last_stable_offset
+            data.log_start_offset = partition.start_offset
+        if isinstance(read, Pieces):
+            data.records = read.buffers
+        else:
+            data.error_code, _ = translate(read)
+            self._context.node.metrics.count_error(ErrorCode(data.error_code))
+        return data
+
+
+def _is_news(wanted: Wanted, data: PartitionData) -> bool:
+    """Whether an incremental answer must list the partition (KIP-227)."""
+    return bool(
+        data.records
+        or data.error_code
+        or data.high_watermark != wanted.sent_high_watermark
+        or data.log_start_offset != wanted.sent_start_offset
+    )
+
+
+_NOTHING = Pieces([], 0)
+
+API = Api(
+    key=1, name="Fetch", version_min=4, version_max=17,
+    request=FetchRequest, response=FetchResponse, serve=serve, refuse=refuse,
+)  # fmt: skip

@@ -1,0 +1,155 @@
+"""Produce (key 0), versions 3 to 13; advertised from 0, since librdkafka turns compression off otherwise.
+
+Behaviour: every batch is checked and enqueued at its partition before this returns, so the order on a connection is
+the order in the log; the answer comes when all are durable. acks 0 gets no answer; an error then closes the
+connection. Errors are per partition, with a text from version 8. Topics are never created here (Metadata does that).
+Left out: versions 0 to 2 (the connection closes) and transactions: a transactional id or batch is refused with
+UNSUPPORTED_VERSION, which Java and librdkafka take as final; nothing waits or retries.
+"""
+
+import asyncio
+from functools import partial
+
+from pqbroker.broker.answer import Answer
+from pqbroker.broker.apis import Api
+from pqbroker.broker.context import Context
+from pqbroker.broker.partitions import find_group, find_partition
+from pqbroker.broker.refusals import translate
+from pqbroker.pq.group import Group
+from pqbroker.pq.partition import Written
+from pqbroker.protocol.errors import ErrorCode, KafkaError, ProtocolError
+from pqbroker.protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from pqbroker.protocol.records import check_produced
+
+TOPIC_IDS_FROM_VERSION = 13
+ZSTD = 4
+ZSTD_FROM_VERSION = 7
+_NO_TRANSACTIONS = "this broker serves no transactions yet; produce without transactional.id"
+
+
+def serve(context: Context, request: ProduceRequest) -> Answer[ProduceResponse]:
+    if request.acks not in (-1, 0, 1):
+        raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {request.acks}; use 0, 1 or -1 (all)")
+    if request.transactional_id is not None:
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, _NO_TRANSACTIONS)
+    append = _Append(context, request)
+    append.enqueue()
+    return append.answer
+
+
+def refuse(context: Context, request: ProduceRequest, code: ErrorCode, message: str) -> ProduceResponse | None:
+    """None with acks 0: the client waits for no answer, the closed connection tells it."""
+    if request.acks == 0:
+        return None
+    return ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_responses=[_refused(data.index, code, message) for data in topic.partition_data],
+            )
+            for topic in request.topic_data
+        ]
+    )
+
+
+class _Append:
+    """One Produce in work: counts down the partitions that are not durable yet."""
+
+    __slots__ = ("_context", "_has_failed", "_request", "_response", "_waiting", "answer")
+
+    def __init__(self, context: Context, request: ProduceRequest) -> None:
+        self._context = context
+        self._request = request
+        self._response = ProduceResponse()
+        self._waiting = 1
+        self._has_failed = False
+        self.answer: Answer[ProduceResponse] = Answer()
+
+    def enqueue(self) -> None:
+        """Put every batch into its partition's queue, in the order of the request."""
+        by_id = self._context.version >= TOPIC_IDS_FROM_VERSION
+        groups = self._context.node.groups
+        for topic in self._request.topic_data:
+            answers: list[PartitionProduceResponse] = []
+            self._response.responses.append(
+                TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
+            )
+            try:
+                group = find_group(groups, topic.name, topic.topic_id, by_id=by_id)
+            except KafkaError as error:
+                for data in topic.partition_data:
+                    answers.append(self._refuse(PartitionProduceResponse(index=data.index), error))
+                continue
+            for data in topic.partition_data:
+                answers.append(self._append(group, data))
+        self._count_down()
+
+    def _append(self, group: Group, data: PartitionProduceData) -> PartitionProduceResponse:
+        response = PartitionProduceResponse(index=data.index)
+        try:
+            future = self._write(group, data)
+        except KafkaError as error:
+            return self._refuse(response, error)
+        self._waiting += 1
+        future.add_done_callback(partial(self._written, response))
+        return response
+
+    def _write(self, group: Group, data: PartitionProduceData) -> "asyncio.Future[Written]":
+        partition = find_partition(group, data.index)
+        records = data.records
+        if records is None:
+            raise KafkaError(ErrorCode.INVALID_RECORD, "a Produce request holds exactly one record batch a partition")
+        header = check_produced(records, group.config.max_message_bytes)
+        if header.is_transactional:
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, _NO_TRANSACTIONS)
+        if header.codec == ZSTD and self._context.version < ZSTD_FROM_VERSION:
+            raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 or later")
+        return partition.write(records, header)
+
+    def _written(self, response: PartitionProduceResponse, future: "asyncio.Future[Written]") -> None:
+        error = future.exception()
+        if error is not None:
+            self._refuse(response, error)
+        else:
+            written = future.result()
+            response.base_offset = written.base_offset
+            response.log_append_time_ms = written.log_append_time_ms
+            response.log_start_offset = written.log_start_offset
+        self._count_down()
+
+    def _refuse(self, response: PartitionProduceResponse, error: BaseException) -> PartitionProduceResponse:
+        code, message = translate(error)
+        self._context.node.metrics.count_error(code)
+        self._has_failed = True
+        response.error_code = code
+        response.error_message = message or None
+        response.base_offset = response.log_append_time_ms = response.log_start_offset = -1
+        return response
+
+    def _count_down(self) -> None:
+        self._waiting -= 1
+        if self._waiting:
+            return
+        if self._request.acks != 0:
+            self.answer.complete(self._response)
+        elif self._has_failed:
+            self.answer.fail(ProtocolError("a Produce with acks 0 failed, which only a closed connection can tell"))
+        else:
+            self.answer.complete(None)
+
+
+def _refused(index: int, code: ErrorCode, message: str) -> PartitionProduceResponse:
+    return PartitionProduceResponse(index=index, error_code=code, base_offset=-1, error_message=message or None)
+
+
+API = Api(
+    key=0, name="Produce", version_min=3, version_max=13, advertised_min=0,
+    request=ProduceRequest, response=ProduceResponse, serve=serve, refuse=refuse,
+)  # fmt: skip

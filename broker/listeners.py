@@ -1,0 +1,159 @@
+"""Listening sockets and the connections they brought: addresses, the limit on connections, idle ones, draining."""
+
+import asyncio
+import errno
+import logging
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pqbroker.broker.metrics import Metrics
+
+if TYPE_CHECKING:
+    from pqbroker.broker.connection import Connection
+
+log = logging.getLogger(__name__)
+
+BACKLOG = 1024
+PORT_ATTEMPTS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A host and a port, as a user writes them; port 0 means any that is free."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class AddressError(ValueError):
+    """Text that is no HOST:PORT, or an address that cannot be listened on; the text names cause and cure."""
+
+
+def parse_address(text: str) -> Address:
+    """HOST:PORT, an IPv6 host in brackets; AddressError."""
+    host, colon, port = text.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        raise AddressError(f"{text!r} is no HOST:PORT; write an IPv6 host in brackets, as in [::1]:9092")
+    if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65_535:
+        raise AddressError(f"{text!r} is no HOST:PORT, as in 127.0.0.1:9092; port 0 picks a free one")
+    return Address(host, int(port))
+
+
+def bind(address: Address) -> tuple[list[socket.socket], Address]:
+    """Listening sockets for an address, all with one port, and the address with that port; AddressError.
+
+    localhost means 127.0.0.1 and ::1 (librdkafka tries ::1 first); a machine without IPv6 has the first only.
+    """
+    hosts = ["127.0.0.1", "::1"] if address.host == "localhost" else [address.host]
+    for _ in range(PORT_ATTEMPTS):
+        first = _listen(hosts[0], address.port)
+        bound = Address(address.host, first.getsockname()[1])
+        try:
+            return [first, *_listen_also(hosts[1:], bound.port)], bound
+        except AddressError:
+            first.close()
+            if address.port:
+                raise
+    raise AddressError(f"found no port that is free on each of {', '.join(hosts)}; name one")
+
+
+def _listen_also(hosts: list[str], port: int) -> list[socket.socket]:
+    listening = []
+    for host in hosts:
+        try:
+            listening.append(_listen(host, port))
+        except _NoSuchAddress:
+            log.warning("this machine has no %s; localhost is served on 127.0.0.1 only", host)
+    return listening
+
+
+class _NoSuchAddress(AddressError):
+    """The machine has no such address or address family."""
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    where = Address(host, port)
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (socket.gaierror, UnicodeError):
+        raise AddressError(f"cannot listen on {where}: unknown host; give an address of this machine") from None
+    family, kind, protocol, _, address = found[0]
+    try:
+        listening = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise _NoSuchAddress(f"cannot listen on {where}: {error.strerror}") from None
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        listening.bind(address)
+        listening.listen(BACKLOG)
+    except OSError as error:
+        listening.close()
+        raise _refusal(error, where) from None
+    listening.setblocking(False)
+    return listening
+
+
+def _refusal(error: OSError, where: Address) -> AddressError:
+    if error.errno == errno.EADDRINUSE:
+        return AddressError(f"cannot listen on {where}: the port is in use; choose another, or 0 for a free one")
+    if error.errno == errno.EADDRNOTAVAIL:
+        return _NoSuchAddress(f"cannot listen on {where}: this machine has no such address")
+    return AddressError(f"cannot listen on {where}: {error.strerror}")
+
+
+class Connections:
+    """The open connections of a node."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, metrics: Metrics, connections_max: int) -> None:
+        self._loop = loop
+        self._metrics = metrics
+        self._connections_max = connections_max
+        self._open: set[Connection] = set()
+        self._emptied: asyncio.Future[None] | None = None
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def add(self, connection: "Connection") -> bool:
+        """False above the limit: the connection must close."""
+        self._open.add(connection)
+        if len(self._open) > self._connections_max:
+            self._metrics.connections_refused += 1
+            return False
+        self._metrics.connections = len(self._open)
+        return True
+
+    def remove(self, connection: "Connection") -> None:
+        self._open.discard(connection)
+        self._metrics.connections = len(self._open)
+        if not self._open and self._emptied is not None and not self._emptied.done():
+            self._emptied.set_result(None)
+
+    def close_idle(self, idle_s: float) -> None:
+        since = self._loop.time() - idle_s
+        for connection in list(self._open):
+            connection.close_if_idle_since(since)
+
+    async def drain(self, timeout_s: float) -> None:
+        """Let every connection answer what it has received; abort those that take longer."""
+        self._each(lambda connection: connection.drain())
+        if not self._open:
+            return
+        self._emptied = self._loop.create_future()
+        await asyncio.wait([self._emptied], timeout=timeout_s)
+        if self._open:
+            log.warning("%d connections did not drain in %g s and are cut", len(self._open), timeout_s)
+            self._each(lambda connection: connection.abort())
+
+    def _each(self, action: "Callable[[Connection], None]") -> None:
+        for connection in list(self._open):
+            action(connection)

@@ -1,0 +1,45 @@
+"""Finding the partition a request names, and the checks every API makes on the way."""
+
+from typing import TYPE_CHECKING
+
+from pqbroker.protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from pqbroker.pq.group import Group, PersQueueGroups
+    from pqbroker.pq.tablet import PartitionServer
+
+NO_TOPIC_ID = bytes(16)
+
+
+def find_group(groups: "PersQueueGroups", name: str | None, topic_id: bytes, *, by_id: bool) -> "Group":
+    """The topic by its id or its name; KafkaError UNKNOWN_TOPIC_ID or UNKNOWN_TOPIC_OR_PARTITION."""
+    group = groups.by_id(topic_id) if by_id else groups.get(name or "")
+    if group is None:
+        raise unknown_topic_id() if by_id else unknown_topic()
+    return group
+
+
+def find_partition(group: "Group", index: int) -> "PartitionServer":
+    """A topic's partition; KafkaError UNKNOWN_TOPIC_OR_PARTITION."""
+    partitions = group.partitions
+    if not 0 <= index < len(partitions):
+        raise unknown_topic()
+    return partitions[index]
+
+
+def check_leader_epoch(partition: "PartitionServer", epoch: int) -> None:
+    """KIP-320: -1 skips the check; KafkaError FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH."""
+    if epoch < 0 or epoch == partition.leader_epoch:
+        return
+    is_old = epoch < partition.leader_epoch
+    code = ErrorCode.FENCED_LEADER_EPOCH if is_old else ErrorCode.UNKNOWN_LEADER_EPOCH
+    raise KafkaError(code, f"the leader epoch is {partition.leader_epoch}, not {epoch}; refresh metadata")
+
+
+
+def unknown_topic() -> KafkaError:
+    return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "this broker has no such topic or partition")
+
+
+def unknown_topic_id() -> KafkaError:
+    return KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "this broker has no topic of that id")

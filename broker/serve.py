@@ -1,0 +1,142 @@
+"""`pqbroker serve`: options, the process's signals, its one line of output. What is served is the server's business.
+
+Imports here count: a broker is ready within a second of exec, so what an option does not need is imported late.
+"""
+
+import argparse
+import asyncio
+import gc
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pqbroker.broker.listeners import Address, AddressError, parse_address
+from pqbroker.conf.broker import BrokerSettings
+from pqbroker.conf.declare import ConfigError
+from pqbroker.conf.load import load_settings
+from pqbroker.storage.engine import CommitRefused, Engine, EngineError, ShardLost
+
+if TYPE_CHECKING:
+    from pqbroker.broker.server import Server
+
+log = logging.getLogger(__name__)
+
+MEMORY = ":memory:"
+LOG_LEVELS = ("debug", "info", "warning", "error")
+INTERRUPTED = 130
+"""Exit status after a second Ctrl-C, as a shell has it."""
+
+
+class ServeError(Exception):
+    """The node cannot serve, or not any more; the text is what the user is told."""
+
+
+def add_serve(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Declare the command and its options; the last of a repeated option wins, --set adds up."""
+    parser = commands.add_parser("serve", help="serve a data directory", description="Serve a data directory.")
+    parser.add_argument("--kafka", metavar="HOST:PORT", default="127.0.0.1:9092", help="Kafka address (%(default)s)")
+    parser.add_argument("--http", metavar="HOST:PORT", default="127.0.0.1:8092", help="/health, /metrics (%(default)s)")
+    parser.add_argument("--data", metavar="DIR", default="./data", help="directory (%(default)s); :memory: for none")
+    parser.add_argument("--config", metavar="FILE", type=Path, help="settings, in the form of Kafka's .properties")
+    parser.add_argument(
+        "--set", metavar="NAME=VALUE", action="append", default=[], dest="assignments", help="one setting; repeatable"
+    )
+    parser.add_argument("--log-level", choices=LOG_LEVELS, default="info", help="least level logged (%(default)s)")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Serve until told to stop; ServeError when that cannot be."""
+    logging.basicConfig(
+        level=options.log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    try:
+        kafka, http = parse_address(options.kafka), parse_address(options.http)
+        settings = load_settings(options.config, os.environ, options.assignments)
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            return runner.run(_serve(settings, kafka, http, options.data))
+    except (AddressError, ConfigError, EngineError) as error:
+        raise ServeError(str(error)) from error
+    except (CommitRefused, ShardLost) as error:
+        raise ServeError(f"cannot open {options.data}: {error}") from error
+
+
+async def _serve(settings: BrokerSettings, kafka: Address, http: Address, data: str) -> int:
+    from pqbroker.broker.server import Server
+
+    stopping = _stop_on_signals()
+    server = Server(settings, _engine(data, settings), kafka, http)
+    await server.start()
+    _leave_to_the_collector_what_is_new()
+    if settings.durability != "fsync":
+        log.warning("pqbroker.durability=%s: a power loss may take acknowledged records", settings.durability)
+    print(f"ready kafka={server.kafka_address} http={server.http_address} data={data}", flush=True)
+    ends: list[asyncio.Future[Any]] = [stopping, server.failed]
+    await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    await _stop(server)
+    if server.failed.done():
+        raise ServeError(str(server.failed.result()))
+    return 0
+
+
+async def _stop(server: "Server") -> None:
+    log.info("stopping: no connection is taken any more, what is in work is finished")
+    await server.stop()
+    log.info("stopped")
+
+
+def _stop_on_signals() -> "asyncio.Future[None]":
+    """A future that the first SIGTERM or Ctrl-C resolves; a second Ctrl-C ends the process at once."""
+    loop = asyncio.get_running_loop()
+    stopping: asyncio.Future[None] = loop.create_future()
+
+    def stop() -> None:
+        if not stopping.done():
+            stopping.set_result(None)
+
+    def interrupt() -> None:
+        if stopping.done():
+            os._exit(INTERRUPTED)
+        stop()
+
+    loop.add_signal_handler(signal.SIGTERM, stop)
+    loop.add_signal_handler(signal.SIGINT, interrupt)
+    return stopping
+
+
+def _engine(data: str, settings: BrokerSettings) -> Engine:
+    if data == MEMORY:
+        from pqbroker.storage.memory import MemoryEngine
+
+        return MemoryEngine(settings.memory_engine_bytes)
+    from pqbroker.storage.rocks import RocksEngine
+
+    return RocksEngine(
+        Path(data),
+        durability=settings.durability,
+        sync_interval_ms=settings.sync_interval_ms,
+        segment_bytes=settings.segment_bytes,
+        round_bytes_max=settings.round_bytes_max,
+        inline_bytes_max=settings.inline_bytes_max,
+        ballast_bytes=settings.ballast_bytes,
+        read_threads=settings.read_threads,
+    )
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:
+        log.warning("uvloop is not installed; asyncio's own loop serves, more slowly")
+        return None
+    return uvloop.new_event_loop
+
+
+def _leave_to_the_collector_what_is_new() -> None:
+    """Modules and start-up state live for ever: without this every full collection walks them, on the loop."""
+    gc.collect()
+    gc.freeze()

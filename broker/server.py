@@ -1,0 +1,150 @@
+"""One node: its cell, its listeners, and what it does from time to time. Starting and stopping, in order."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+
+from pqbroker.broker.budget import ByteBudget
+from pqbroker.broker.cell_owner import CellLost, CellOwner
+from pqbroker.broker.cell_samples import cell_samples
+from pqbroker.broker.connection import Connection
+from pqbroker.broker.context import Node
+from pqbroker.broker.dispatch import Dispatcher
+from pqbroker.broker.listeners import Address, Connections, bind, parse_address
+from pqbroker.broker.metrics import Metrics
+from pqbroker.broker.producer_ids import ProducerIds
+from pqbroker.broker.served import APIS
+from pqbroker.broker.sessions import FetchSessions
+from pqbroker.conf.broker import BrokerSettings
+from pqbroker.storage.engine import Engine
+
+log = logging.getLogger(__name__)
+
+LAG_SAMPLE_S = 0.05
+IDLE_LOOKS_PER_TIMEOUT = 4
+
+
+def wall_clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class Server:
+    """A node serving Kafka on one address and HTTP on another (None: no HTTP). start, then stop."""
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        engine: Engine,
+        kafka: Address,
+        http: Address | None = None,
+        clock: Callable[[], int] = wall_clock_ms,
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._engine = engine
+        self._listeners: list[asyncio.Server] = []
+        self._tasks: list[asyncio.Task[None]] = []
+        self._http_close: Callable[[], Awaitable[None]] | None = None
+        self.kafka_address = kafka
+        self.http_address = http
+
+    node: Node
+    failed: "asyncio.Future[CellLost]"
+    """Resolves when the cell is lost for good; the process should stop and exit with an error."""
+
+    async def start(self) -> None:
+        """Open the cell and listen. EngineError, ShardLost, AddressError, ConfigError; nothing is left open then."""
+        loop = asyncio.get_running_loop()
+        advertised = _advertised(self._settings)
+        sockets, self.kafka_address = bind(self.kafka_address)
+        try:
+            self._cell = CellOwner(self._engine, self._settings, self._clock)
+            opened = await self._cell.open()
+        except BaseException:
+            for listening in sockets:
+                listening.close()
+            raise
+        self.failed = self._cell.failed
+        metrics = Metrics()
+        metrics.cell_openings = 1
+        metrics.sources.append(lambda: cell_samples(self._cell.current))
+        self.node = Node(
+            settings=self._settings,
+            loop=loop,
+            clock=self._clock,
+            metrics=metrics,
+            sessions=FetchSessions(self._settings.fetch_sessions_max, self._clock),
+            producer_ids=ProducerIds(self._producer_id_block),
+            groups=opened.groups,
+            cluster_id=opened.scheme.cluster_id,
+            advertised=(advertised.host, advertised.port) if advertised else None,
+            api_ranges=tuple(api.advertised for api in APIS),
+        )
+        self._connections = Connections(loop, metrics, self._settings.max_connections)
+        budget = ByteBudget(self._settings.node_bytes_max)
+        dispatcher = Dispatcher(self.node, APIS)
+
+        def connect() -> Connection:
+            return Connection(self.node, dispatcher, budget, self._connections)
+
+        for listening in sockets:
+            self._listeners.append(await loop.create_server(connect, sock=listening))
+        self._cell.watch(self.node)
+        self._tasks = [
+            loop.create_task(self._every(self._settings.retention_check_interval_ms / 1000, self._cell.retain)),
+            loop.create_task(self._sample_loop_lag()),
+            loop.create_task(self._close_idle()),
+        ]
+        if self.http_address is not None:
+            await self._start_http(self.http_address)
+
+    async def stop(self) -> None:
+        """Drain: take no connection more, answer what is in work within the time allowed, close the cell."""
+        for listener in self._listeners:
+            listener.close()
+        await self._connections.drain(self._settings.drain_timeout_ms / 1000)
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        if self._http_close is not None:
+            await self._http_close()
+        await self._cell.close()
+
+    async def _start_http(self, address: Address) -> None:
+        from pqbroker.broker.http.endpoints import start_http
+
+        try:
+            self._http_close, self.http_address = await start_http(self.node, self._cell, address)
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def _producer_id_block(self) -> range:
+        return await self._cell.current.scheme.producer_id_block()
+
+    async def _every(self, interval_s: float, action: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            await asyncio.sleep(interval_s)
+            await action()
+
+    async def _sample_loop_lag(self) -> None:
+        loop = self.node.loop
+        while True:
+            due = loop.time() + LAG_SAMPLE_S
+            await asyncio.sleep(LAG_SAMPLE_S)
+            self.node.metrics.observe_loop_lag(max(0.0, loop.time() - due))
+
+    async def _close_idle(self) -> None:
+        idle_ms = self._settings.connections_max_idle_ms
+        if idle_ms < 0:
+            return
+        while True:
+            await asyncio.sleep(max(idle_ms / 1000 / IDLE_LOOKS_PER_TIMEOUT, 0.01))
+            self._connections.close_idle(idle_ms / 1000)
+
+
+def _advertised(settings: BrokerSettings) -> Address | None:
+    text = settings.advertised_listeners
+    return parse_address(text.partition("://")[2] or text) if text else None

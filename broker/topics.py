@@ -1,0 +1,75 @@
+"""Creating, growing and deleting topics on behalf of a request: the scheme's refusals become Kafka's."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from pqbroker.broker.partitions import unknown_topic
+from pqbroker.broker.topic_names import check_topic_name
+from pqbroker.conf.declare import ConfigError, parse
+from pqbroker.conf.topic import TopicConfig
+from pqbroker.protocol.errors import ErrorCode, KafkaError
+from pqbroker.storage.scheme import PartitionsNotGrown, PartitionsRefused, TopicExists, TopicUnknown
+
+if TYPE_CHECKING:
+    from pqbroker.pq.group import Group
+
+    from pqbroker.broker.context import Node
+
+USE_DEFAULT = -1
+
+
+def check_new_topic(node: "Node", name: str, partitions: int, config: Mapping[str, str]) -> int:
+    """The partition count a new topic would get; KafkaError 17, 36, 37 or 40 when it cannot be."""
+    check_topic_name(name)
+    if node.groups.get(name) is not None:
+        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name} exists")
+    count = node.settings.num_partitions if partitions == USE_DEFAULT else partitions
+    check_partition_count(node, count)
+    try:
+        parse(TopicConfig, config)
+    except ConfigError as error:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
+    return count
+
+
+def check_partition_count(node: "Node", count: int) -> None:
+    most = node.settings.topic_partitions_max
+    if not 1 <= count <= most:
+        raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"a topic has 1 to {most} partitions, not {count}")
+
+
+async def create_topic(node: "Node", name: str, partitions: int, config: Mapping[str, str]) -> "Group":
+    """Create a checked topic; KafkaError TOPIC_ALREADY_EXISTS when somebody was faster."""
+    try:
+        return await node.groups.create(name, partitions, config)
+    except TopicExists:
+        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name} exists") from None
+    except PartitionsRefused as error:
+        raise KafkaError(ErrorCode.INVALID_PARTITIONS, str(error)) from None
+
+
+async def find_or_create_topic(node: "Node", name: str) -> "Group":
+    """What Metadata names is created once, however many connections ask at the same time."""
+    creation = node.creations.get(name)
+    if creation is None:
+        count = check_new_topic(node, name, USE_DEFAULT, {})
+        creation = node.creations[name] = asyncio.ensure_future(create_topic(node, name, count, {}))
+        creation.add_done_callback(lambda _: node.creations.pop(name))
+    return await asyncio.shield(creation)
+
+
+async def grow_topic(node: "Node", name: str, count: int) -> None:
+    try:
+        await node.groups.grow(name, count)
+    except TopicUnknown:
+        raise unknown_topic() from None
+    except (PartitionsNotGrown, PartitionsRefused) as error:
+        raise KafkaError(ErrorCode.INVALID_PARTITIONS, str(error)) from None
+
+
+async def delete_topic(node: "Node", name: str) -> None:
+    try:
+        await node.groups.delete(name)
+    except TopicUnknown:
+        raise unknown_topic() from None

@@ -1,0 +1,119 @@
+"""Memory of a node that all its partitions share: the cache of body pages, and the budget of head contents. Both count bytes."""
+
+from collections import OrderedDict
+from typing import Protocol
+
+INDEX_PAGE = -1
+"""The page number under which a body's index is cached."""
+
+PageKey = tuple[int, int, int]
+"""Partition (unique in this process), first offset of the body, page number."""
+
+
+class Cacheable(Protocol):
+    """What can be cached: it knows what it pins."""
+
+    @property
+    def bytes_held(self) -> int: ...
+
+
+class BlobCache:
+    """Least recently used pages go first (A.10). What does not fit at all is not kept."""
+
+    __slots__ = ("_pages", "bytes_max", "evictions", "hits", "misses", "size")
+
+    def __init__(self, bytes_max: int) -> None:
+        self.bytes_max = bytes_max
+        self.size = 0
+        self.hits = 0
+        self.misses = 0
+        self.evictions = 0
+        self._pages: OrderedDict[PageKey, tuple[Cacheable, int]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._pages)
+
+    def __contains__(self, key: PageKey) -> bool:
+        return key in self._pages
+
+    def get(self, key: PageKey) -> Cacheable | None:
+        found = self._pages.get(key)
+        if found is None:
+            self.misses += 1
+            return None
+        self.hits += 1
+        self._pages.move_to_end(key)
+        return found[0]
+
+    def put(self, key: PageKey, page: Cacheable) -> None:
+        """Keep a page; one that is there already stays."""
+        held = page.bytes_held
+        if key in self._pages or held > self.bytes_max:
+            return
+        self._pages[key] = page, held
+        self.size += held
+        while self.size > self.bytes_max:
+            _, (_, gone) = self._pages.popitem(last=False)
+            self.size -= gone
+            self.evictions += 1
+
+    def forget(self, partition: int, body_offset: int, pages: int) -> None:
+        """Drop what is kept of a body that is deleted."""
+        for page in range(INDEX_PAGE, pages):
+            found = self._pages.pop((partition, body_offset, page), None)
+            if found is not None:
+                self.size -= found[1]
+
+
+class HeadContent(Protocol):
+    """A partition's head as the budget sees it."""
+
+    def drop_content(self) -> bool:
+        """Forget the content, to be loaded when needed; False when it is in use."""
+
+
+class HeadBudget:
+    """Bytes of all heads' contents; over the budget the coldest are dropped and read like bodies."""
+
+    __slots__ = ("_heads", "bytes_max", "drops", "size")
+
+    def __init__(self, bytes_max: int) -> None:
+        self.bytes_max = bytes_max
+        self.size = 0
+        self.drops = 0
+        self._heads: OrderedDict[HeadContent, int] = OrderedDict()
+
+    def touch(self, head: HeadContent, held: int) -> None:
+        """The head was written or loaded and holds so many bytes now."""
+        heads = self._heads
+        self.size += held - heads.get(head, 0)
+        heads[head] = held
+        heads.move_to_end(head)
+        if self.size > self.bytes_max:
+            self._shrink(head)
+
+    def forget(self, head: HeadContent) -> None:
+        self.size -= self._heads.pop(head, 0)
+
+    def _shrink(self, newest: HeadContent) -> None:
+        for head in list(self._heads):
+            if self.size <= self.bytes_max:
+                return
+            if head is not newest and head.drop_content():
+                self.forget(head)
+                self.drops += 1
+
+
+class NodeMemory:
+    """The two budgets, and the numbers that tell partitions apart in the cache."""
+
+    __slots__ = ("_partitions", "cache", "heads")
+
+    def __init__(self, cache_bytes: int, head_bytes: int) -> None:
+        self.cache = BlobCache(cache_bytes)
+        self.heads = HeadBudget(head_bytes)
+        self._partitions = 0
+
+    def new_partition(self) -> int:
+        self._partitions += 1
+        return self._partitions

@@ -1,0 +1,197 @@
+"""PersQueue groups: topics as partitions in PQ tablets. A group grows, never shrinks (semantics A.15).
+
+absent    create (scheme, then tablets)     serving
+serving   grow, configure                   serving
+serving   delete (scheme: a tombstone)      absent; its tablets are dropped in the background, resumed at start
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import Any
+
+from pqbroker.conf.broker import BrokerSettings
+from pqbroker.conf.declare import parse
+from pqbroker.conf.topic import TopicConfig
+from pqbroker.pq.cache import NodeMemory
+from pqbroker.pq.tablet import PartitionServer, PqTablet
+from pqbroker.protocol.errors import KafkaError
+from pqbroker.storage.cells.cell import Cell
+from pqbroker.storage.engine import CommitRefused, ShardLost
+from pqbroker.storage.scheme import Scheme, Topic
+from pqbroker.storage.tablet import TabletType
+
+_STARTS_AT_ONCE = 64
+_log = logging.getLogger(__name__)
+
+
+class Group:
+    """One topic in service; `partitions` by index."""
+
+    __slots__ = ("config", "partitions", "tablets", "topic")
+
+    def __init__(self, topic: Topic, config: TopicConfig) -> None:
+        self.topic = topic
+        self.config = config
+        self.tablets: dict[int, PqTablet] = {}
+        self.partitions: list[PartitionServer] = []
+
+    def line_up(self) -> None:
+        """List the partitions of all tablets by index."""
+        found = {index: server for tablet in self.tablets.values() for index, server in tablet.partitions.items()}
+        self.partitions = [found[index] for index in range(self.topic.partitions)]
+
+
+class PersQueueGroups:
+    """All topics of a node. Changes raise ConfigError, SchemeError, CommitRefused, ShardLost. `clock`: milliseconds since 1970."""
+
+    def __init__(self, cell: Cell, scheme: Scheme, *, settings: BrokerSettings, clock: Callable[[], int]) -> None:
+        self._cell = cell
+        self._scheme = scheme
+        self._settings = settings
+        self._clock = clock
+        self.memory = NodeMemory(settings.cache_bytes, settings.head_bytes)
+        self._groups: dict[str, Group] = {}
+        self._by_id: dict[bytes, Group] = {}
+        self._changes = asyncio.Lock()
+        self._reclaiming: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        """Start every topic's tablets; create those a crash kept from being, drop those that are nobody's."""
+        topics = list(self._scheme.topics.values())
+        await self._cell.create_tablets([item for topic in topics for item in _wanted(topic)])
+        known = {tablet for topic in topics for tablet in topic.tablets}
+        known |= {tablet for tombstone in self._scheme.tombstones.values() for tablet in tombstone.tablets}
+        stray = [
+            record.tablet_id
+            for record in self._cell.tablets().values()
+            if record.type is TabletType.PERSQUEUE and record.tablet_id not in known
+        ]
+        gate = asyncio.Semaphore(_STARTS_AT_ONCE)
+
+        async def start_one(topic: Topic) -> None:
+            async with gate:
+                await self._serve(topic)
+
+        await asyncio.gather(*(start_one(topic) for topic in topics))
+        for tombstone in list(self._scheme.tombstones.values()):
+            self._in_background(self._reclaim(tombstone.tablets, tombstone.topic_id))
+        if stray:
+            self._in_background(self._reclaim(stray, None))
+
+    async def stop(self) -> None:
+        """End every tablet's instance; what is reclaimed goes on at the next start."""
+        for task in self._reclaiming:
+            task.cancel()
+        await asyncio.gather(*self._reclaiming, return_exceptions=True)
+        for group in self._groups.values():
+            for tablet in group.tablets.values():
+                tablet.stop()
+        self._groups.clear()
+        self._by_id.clear()
+
+    def get(self, name: str) -> Group | None:
+        return self._groups.get(name)
+
+    def by_id(self, topic_id: bytes) -> Group | None:
+        return self._by_id.get(topic_id)
+
+    def names(self) -> Iterable[str]:
+        return self._groups.keys()
+
+    async def create(self, name: str, partitions: int, config: Mapping[str, str]) -> Group:
+        """Create a topic and start its partitions. Raises TopicExists, PartitionsRefused, ConfigError."""
+        parsed = parse(TopicConfig, config)
+        async with self._changes:
+            topic = await self._scheme.create_topic(name, partitions, config, parsed.pq_partitions_per_tablet)
+            try:
+                await self._cell.create_tablets(_wanted(topic))
+            except CommitRefused:
+                await self._scheme.delete_topic(name)
+                raise
+            return await self._serve(topic)
+
+    async def grow(self, name: str, count: int) -> Group:
+        """Add partitions: the last tablet's room first, then new tablets. Raises TopicUnknown, PartitionsNotGrown…"""
+        async with self._changes:
+            topic = await self._scheme.grow_topic(name, count)
+            await self._cell.create_tablets(_wanted(topic))
+            group = self._groups[name]
+            group.topic = topic
+            await self._start_partitions(group)
+            return group
+
+    async def configure(self, name: str, config: Mapping[str, str]) -> Group:
+        """Replace what is set for the topic; it holds from the next write cycle on. Raises TopicUnknown, ConfigError."""
+        parsed = parse(TopicConfig, config)
+        async with self._changes:
+            topic = await self._scheme.configure_topic(name, config)
+            group = self._groups[name]
+            group.topic = topic
+            group.config = parsed
+            for tablet in group.tablets.values():
+                tablet.configure(parsed)
+            return group
+
+    async def delete(self, name: str) -> None:
+        """Delete a topic: gone when this returns, its space comes back later. Raises TopicUnknown."""
+        async with self._changes:
+            topic = await self._scheme.delete_topic(name)
+            group = self._groups.pop(name, None)
+            self._by_id.pop(topic.topic_id, None)
+            for tablet in group.tablets.values() if group else ():
+                tablet.stop()
+            self._in_background(self._reclaim(topic.tablets, topic.topic_id))
+
+    async def retain(self) -> None:
+        """One walk over all partitions: delete what retention no longer keeps. Called every log.retention.check.interval.ms."""
+        for group in list(self._groups.values()):
+            for server in list(group.partitions):
+                try:
+                    await server.retain()
+                except KafkaError as refusal:
+                    _log.warning("retention of %s-%d waits: %s", group.topic.name, server.index, refusal)
+
+    async def _serve(self, topic: Topic) -> Group:
+        group = Group(topic, parse(TopicConfig, topic.config))
+        await self._start_partitions(group)
+        self._groups[topic.name] = group
+        self._by_id[topic.topic_id] = group
+        return group
+
+    async def _start_partitions(self, group: Group) -> None:
+        """Start the tablets and partitions that do not run yet."""
+        topic = group.topic
+        for number, tablet_id in enumerate(topic.tablets):
+            first = number * topic.partitions_per_tablet
+            indexes = range(first, min(first + topic.partitions_per_tablet, topic.partitions))
+            tablet = group.tablets.get(tablet_id)
+            if tablet is None:
+                storage = self._cell.storage(tablet_id)
+                tablet = PqTablet(storage, group.config, self.memory, self._settings, self._clock)
+                await tablet.start(indexes)
+                group.tablets[tablet_id] = tablet
+            for index in indexes:
+                if index not in tablet.partitions:
+                    await tablet.add(index)
+        group.line_up()
+
+    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._reclaiming.add(task)
+        task.add_done_callback(self._reclaiming.discard)
+
+    async def _reclaim(self, tablets: Iterable[int], topic_id: bytes | None) -> None:
+        """Drop a deleted topic's tablets; a refusal leaves the rest to the next start."""
+        try:
+            for tablet_id in tablets:
+                await self._cell.drop_tablet(tablet_id)
+            if topic_id is not None:
+                await self._scheme.forget_tombstone(topic_id)
+        except (CommitRefused, ShardLost) as refusal:
+            _log.warning("a deleted topic's space is reclaimed at the next start: %s", refusal)
+
+
+def _wanted(topic: Topic) -> list[tuple[int, TabletType, str]]:
+    owner = topic.topic_id.hex()
+    return [(tablet_id, TabletType.PERSQUEUE, owner) for tablet_id in topic.tablets]

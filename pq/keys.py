@@ -1,0 +1,57 @@
+"""Keys of a PQ tablet in its KV tablet (semantics A.3): fixed-width text, so that byte order is logical order.
+
+d<partition:10>_<offset:20>_<part:5>_<count:10>_<internal parts:5>[|]   record batches; `|` marks a head blob
+i<partition:10>                                                        partition meta
+m<partition:10>p<producer id:20>                                       what is remembered of a producer
+"""
+
+from typing import NamedTuple
+
+DATA_KEY_BYTES = 55
+HEAD_SUFFIX = b"|"
+
+
+class DataKey(NamedTuple):
+    """A data key taken apart: the records [offset, offset + records) of one partition."""
+
+    partition: int
+    offset: int
+    records: int
+    is_head: bool
+
+
+def body_key(partition: int, offset: int, count: int) -> bytes:
+    return b"d%010d_%020d_00000_%010d_00000" % (partition, offset, count)
+
+
+def head_key(partition: int, offset: int, count: int) -> bytes:
+    return b"d%010d_%020d_00000_%010d_00000|" % (partition, offset, count)
+
+
+def parse_data_key(key: bytes) -> DataKey:
+    """Take a data key apart. Keys that the tablet did not write are an error of ours."""
+    assert key[:1] == b"d" and len(key) in (DATA_KEY_BYTES, DATA_KEY_BYTES + 1), key
+    return DataKey(int(key[1:11]), int(key[12:32]), int(key[39:49]), len(key) > DATA_KEY_BYTES)
+
+
+def data_range(partition: int) -> tuple[bytes, bytes]:
+    """Bounds lo <= key < hi of a partition's data keys."""
+    return b"d%010d_" % partition, b"d%010d`" % partition
+
+
+def meta_key(partition: int) -> bytes:
+    return b"i%010d" % partition
+
+
+def producer_key(partition: int, producer_id: int) -> bytes:
+    return b"m%010dp%020d" % (partition, producer_id)
+
+
+def producer_range(partition: int) -> tuple[bytes, bytes]:
+    """Bounds lo <= key < hi of a partition's producer keys."""
+    return b"m%010dp" % partition, b"m%010dq" % partition
+
+
+def parse_producer_key(key: bytes) -> int:
+    """The producer id of a producer key."""
+    return int(key[12:])

@@ -1,0 +1,171 @@
+"""SourceIds of a partition: Kafka's idempotent producers and the duplicates they are protected from (semantics A.7, clients 4.18, 4.19).
+
+    stored state        batch                                   verdict
+    none                any sequence                            append
+    any                 older epoch                             INVALID_PRODUCER_EPOCH
+    any                 newer epoch, sequence 0                 append, the earlier epoch is forgotten
+    any                 newer epoch, other sequence             OUT_OF_ORDER_SEQUENCE_NUMBER
+    last sequence s     s + 1 (0 after 2^31 - 1)                append
+                        one of the last five batches            duplicate, with its offset
+                        wholly at or below s, not before the    duplicate, offset -1
+                        first sequence ever taken
+                        anything else                           OUT_OF_ORDER_SEQUENCE_NUMBER
+
+Sequences are kept unwrapped in 64 bits (H36). States are immutable: a write cycle keeps its changes apart until it is durable.
+"""
+
+from collections.abc import Iterable, Iterator
+from struct import Struct
+from typing import NamedTuple
+
+from pqbroker.protocol.errors import ErrorCode, KafkaError
+
+BATCHES_KEPT = 5
+_SEQUENCES = 1 << 31
+_STATE = Struct(">Bhqqq")
+_BATCH = Struct(">qqqq")
+_VERSION = 1
+
+
+class StoredBatch(NamedTuple):
+    """One batch of a producer: unwrapped first and last sequence, its base offset, its answer's log append time."""
+
+    first: int
+    last: int
+    base_offset: int
+    log_append_time_ms: int
+
+
+class Producer(NamedTuple):
+    """What is remembered of a producer: its epoch, the first sequence taken in it, when it last wrote, its last batches."""
+
+    epoch: int
+    first: int
+    written_ms: int
+    batches: tuple[StoredBatch, ...]
+
+    @property
+    def last(self) -> int:
+        """The last sequence taken, unwrapped."""
+        return self.batches[-1].last
+
+    @property
+    def last_offset(self) -> int:
+        """Offset of the last record taken."""
+        batch = self.batches[-1]
+        return batch.base_offset + batch.last - batch.first
+
+
+class Duplicate(NamedTuple):
+    """A batch that is stored already: acknowledged with these, offset -1 when it is older than what is remembered."""
+
+    base_offset: int
+    log_append_time_ms: int
+
+
+def check(state: Producer | None, epoch: int, sequence: int, count: int) -> Duplicate | int:
+    """What is to happen with a batch: a Duplicate, or the unwrapped first sequence to append it with; KafkaError (45, 47)."""
+    if state is None:
+        return sequence
+    if epoch != state.epoch:
+        if epoch < state.epoch:
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_EPOCH, f"epoch {epoch} is older than the producer's epoch {state.epoch}"
+            )
+        if sequence != 0:
+            raise KafkaError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, f"the first sequence of epoch {epoch} is {sequence}, not 0"
+            )
+        return 0
+    expected = state.batches[-1].last + 1
+    ahead = (sequence - expected) % _SEQUENCES
+    if ahead == 0:
+        return expected
+    if ahead >= _SEQUENCES // 2:
+        first = expected + ahead - _SEQUENCES
+        found = _find(state, first, first + count - 1)
+        if found is not None:
+            return found
+    raise KafkaError(
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, f"sequence {sequence} came where {expected % _SEQUENCES} was expected"
+    )
+
+
+def _find(state: Producer, first: int, last: int) -> Duplicate | None:
+    for batch in reversed(state.batches):
+        if batch.first == first and batch.last == last:
+            return Duplicate(batch.base_offset, batch.log_append_time_ms)
+    return Duplicate(-1, -1) if state.first <= first and last <= state.last else None
+
+
+def taken(
+    state: Producer | None, epoch: int, first: int, count: int, base_offset: int, log_append_time_ms: int, now_ms: int
+) -> Producer:
+    """The state after a batch was appended; `first` is what `check` returned."""
+    batch = StoredBatch(first, first + count - 1, base_offset, log_append_time_ms)
+    if state is None or state.epoch != epoch:
+        return Producer(epoch, first, now_ms, (batch,))
+    batches = state.batches
+    if len(batches) == BATCHES_KEPT:
+        batches = batches[1:]
+    return Producer(epoch, state.first, now_ms, (*batches, batch))
+
+
+def encode(state: Producer) -> bytes:
+    """The stored form of a producer: version, epoch, first sequence, write time, its batches."""
+    return b"".join(
+        (_STATE.pack(_VERSION, state.epoch, state.first, state.written_ms, len(state.batches)),
+         *(_BATCH.pack(*batch) for batch in state.batches))
+    )  # fmt: skip
+
+
+def decode(stored: bytes) -> Producer:
+    version, epoch, first, written_ms, count = _STATE.unpack_from(stored)
+    assert version == _VERSION, f"a producer record of version {version}"
+    batches = tuple(
+        StoredBatch(*_BATCH.unpack_from(stored, _STATE.size + _BATCH.size * number)) for number in range(count)
+    )
+    return Producer(epoch, first, written_ms, batches)
+
+
+class Sources:
+    """The producers of one partition."""
+
+    __slots__ = ("_next_look_ms", "evicted", "producers")
+
+    def __init__(self, producers: Iterable[tuple[int, Producer]] = ()) -> None:
+        self.producers: dict[int, Producer] = dict(producers)
+        self._next_look_ms = 0
+        self.evicted = 0
+        """Producers forgotten for want of room since the start."""
+
+    def is_due(self, now_ms: int) -> bool:
+        """Whether it is time to look through all producers; the more there are, the rarer."""
+        if now_ms < self._next_look_ms:
+            return False
+        self._next_look_ms = now_ms + len(self.producers) // 100
+        return True
+
+    def expired(
+        self, start_offset: int, now_ms: int, kept_ms: int, count_max: int, deletions_max: int = 1000
+    ) -> list[int]:
+        """Producers to forget (H4): no data of theirs remains and they were idle for `kept_ms`; over `count_max` the oldest too."""
+        found = [
+            producer_id
+            for producer_id, state in self.producers.items()
+            if state.last_offset < start_offset and state.written_ms + kept_ms <= now_ms
+        ]
+        over = len(self.producers) - len(found) - count_max
+        if over > 0:
+            gone = set(found)
+            rest = [item for item in self.producers.items() if item[0] not in gone]
+            rest.sort(key=lambda item: item[1].last_offset)
+            found += [producer_id for producer_id, _ in rest[:over]]
+        return found[:deletions_max]
+
+    def forget(self, producer_ids: Iterable[int]) -> None:
+        for producer_id in producer_ids:
+            del self.producers[producer_id]
+
+    def __iter__(self) -> Iterator[tuple[int, Producer]]:
+        return iter(self.producers.items())

@@ -1,0 +1,280 @@
+"""The PQ tablet: the partitions of one topic that share one KV tablet; their start, and what the broker sees of each.
+
+Writing is in writer.py, reading in reader.py.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
+
+from pqbroker.conf.broker import BrokerSettings
+from pqbroker.conf.topic import TopicConfig
+from pqbroker.pq import sources
+from pqbroker.pq.cache import NodeMemory
+from pqbroker.pq.keys import data_range, meta_key, parse_producer_key, producer_range
+from pqbroker.pq.partition import Partition, Written
+from pqbroker.pq.reader import Reader
+from pqbroker.pq.recovery import Meta, StoredBlob, recover
+from pqbroker.pq.run import Pieces
+from pqbroker.pq.sources import Producer
+from pqbroker.pq.timeindex import TimedOffset
+from pqbroker.pq.timesearch import TimeSearch
+from pqbroker.pq.writer import Writer, not_leader
+from pqbroker.protocol.errors import ErrorCode, KafkaError
+from pqbroker.protocol.records import BatchHeader
+from pqbroker.storage.engine import BlobCorrupt, Buffer, ShardLost
+from pqbroker.storage.kv import KeyValueTablet
+from pqbroker.storage.kv_commands import DeleteRange, KeyMissing
+from pqbroker.storage.tablet import TabletStorage
+
+__all__ = ["PartitionServer", "Pieces", "PqTablet", "Written"]
+
+_READ_ROWS = 10_000
+"""Producer rows that one step of start reads."""
+
+
+class PartitionServer:
+    """One partition as the broker sees it. Writes are taken in the order of the calls."""
+
+    __slots__ = ("_clock", "_partition", "_reader", "_settings", "_watchers", "_writer", "write")
+
+    write: Callable[[memoryview, BatchHeader], "asyncio.Future[Written]"]
+    """Store a batch that `records.check_produced` let pass; see `Writer.write`."""
+
+    def __init__(
+        self,
+        partition: Partition,
+        kv: KeyValueTablet,
+        memory: NodeMemory,
+        settings: BrokerSettings,
+        clock: Callable[[], int],
+    ) -> None:
+        number = memory.new_partition()
+        self._partition = partition
+        self._settings = settings
+        self._clock = clock
+        self._writer = Writer(partition, kv, memory, number, settings, clock, self._notify)
+        self._reader = Reader(partition, kv, memory.cache, number, self._writer.load_head)
+        self._watchers: dict[object, Callable[[], None]] | None = None
+        self.write = self._writer.write
+
+    @property
+    def index(self) -> int:
+        return self._partition.index
+
+    @property
+    def start_offset(self) -> int:
+        return self._partition.start_offset
+
+    @property
+    def end_offset(self) -> int:
+        """The high watermark."""
+        return self._partition.end_offset
+
+    @property
+    def last_stable_offset(self) -> int:
+        return self._partition.end_offset
+
+    @property
+    def leader_epoch(self) -> int:
+        return self._partition.generation
+
+    @property
+    def size_bytes(self) -> int:
+        return self._partition.size_bytes
+
+    @property
+    def state(self) -> Partition:
+        """What lies beneath, for administration; only to be looked at."""
+        return self._partition
+
+    def read(self, offset: int, bytes_max: int, *, one_at_least: bool = True) -> Pieces | Awaitable[Pieces]:
+        """Whole batches from the one that holds `offset`, or follows the hole there; empty at the end offset.
+
+        The first one comes even if it is larger than `bytes_max`, when `one_at_least`. KafkaError OFFSET_OUT_OF_RANGE,
+        CORRUPT_MESSAGE (when that batch is damaged), NOT_LEADER_OR_FOLLOWER.
+        """
+        if self._writer.is_lost:
+            raise not_leader()
+        self._reader.check_range(offset)
+        pieces = self._reader.gather(offset, bytes_max, one_at_least, {})
+        if pieces is None:
+            return self._read_cold(offset, bytes_max, one_at_least)
+        self._reader.follow(offset, pieces.next_offset)
+        return pieces
+
+    def readable_bytes(self, offset: int, bytes_max: int) -> int:
+        """About how many bytes a read from `offset` would give, at most `bytes_max`. Answered from memory."""
+        partition = self._partition
+        head = partition.head
+        bodies = partition.bodies
+        if offset >= partition.end_offset:
+            return 0
+        number = bodies.find(offset)
+        if number < len(bodies):
+            found = head.size
+            while number < len(bodies) and found < bytes_max:
+                found += bodies.sizes[number]
+                number += 1
+            return min(found, bytes_max)
+        if offset >= head.warm_offset(partition.end_offset):
+            return min(head.end_position - head.run.locate(offset, head.end_position), bytes_max)
+        return min(head.size, bytes_max)
+
+    def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call back once per move of the end or start offset, and at loss. Returns what ends the watch."""
+        watchers = self._watchers
+        if watchers is None:
+            watchers = self._watchers = {}
+        token = object()
+        watchers[token] = callback
+        return partial(self._unwatch, token)
+
+    async def offset_at_timestamp(self, timestamp_ms: int) -> TimedOffset | None:
+        """The first record at or after the timestamp, None when there is none. KafkaError CORRUPT_MESSAGE, NOT_LEADER…"""
+        return await self._search(lambda search: search.first_at(timestamp_ms))
+
+    async def max_timestamp(self) -> TimedOffset | None:
+        """The record with the largest timestamp, the first of equals; None in an empty partition."""
+        return await self._search(lambda search: search.latest())
+
+    def end_of_epoch(self, epoch: int) -> tuple[int, int]:
+        """The largest epoch <= `epoch` and its end offset; (-1, -1) when unknown."""
+        return self._partition.epochs.end_of(epoch, self._partition.end_offset)
+
+    def epoch_at(self, offset: int) -> int:
+        """The leader epoch that wrote the offset."""
+        return self._partition.epochs.epoch_at(offset)
+
+    def producers(self) -> Iterable[tuple[int, Producer]]:
+        """Idempotent producers by id."""
+        return iter(self._partition.sources)
+
+    async def delete_before(self, offset: int) -> int:
+        """Move the start offset up to `offset` (DeleteRecords); durable when it returns the start offset.
+
+        OFFSET_OUT_OF_RANGE beyond the end offset; an offset at or before the start changes nothing.
+        """
+        if not 0 <= offset <= self.end_offset:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} is outside [0, {self.end_offset}]")
+        partition = self._partition
+        await self._writer.perform(lambda: partition.plan_trim(max(offset, partition.start_offset), self._clock()))
+        return self.start_offset
+
+    async def retain(self) -> None:
+        """Delete what retention no longer keeps, and forget producers (A.11). KafkaError 6, 56."""
+        kept_ms = self._settings.producer_id_expiration_ms
+        if self._partition.is_retention_due(self._clock(), kept_ms):
+            await self._writer.perform(lambda: self._partition.plan_retention(self._clock(), kept_ms))
+
+    def configure(self, config: TopicConfig) -> None:
+        self._partition.configure(config)
+
+    def stop(self) -> None:
+        """The tablet's instance is over: everything fails, now and later."""
+        self._writer.lose()
+
+    def _notify(self) -> None:
+        if self._watchers:
+            for callback in tuple(self._watchers.values()):
+                callback()
+
+    def _unwatch(self, token: object) -> None:
+        if self._watchers is not None:
+            self._watchers.pop(token, None)
+
+    async def _read_cold(self, offset: int, bytes_max: int, one_at_least: bool) -> Pieces:
+        pieces = await self._reader.read(offset, bytes_max, one_at_least)
+        self._reader.follow(offset, pieces.next_offset)
+        return pieces
+
+    async def _search(self, find: Callable[[TimeSearch], Awaitable[TimedOffset | None]]) -> TimedOffset | None:
+        if self._writer.is_lost:
+            raise not_leader()
+        try:
+            return await find(TimeSearch(self._partition, self._reader))
+        except BlobCorrupt as damage:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(damage)) from damage
+        except (ShardLost, KeyMissing) as lost:
+            raise not_leader() from lost
+
+
+class PqTablet:
+    """One PQ tablet: the partitions `first`, `first + 1`, … of one topic. `by_reference=False`: merge by copying only."""
+
+    def __init__(
+        self,
+        storage: TabletStorage,
+        config: TopicConfig,
+        memory: NodeMemory,
+        settings: BrokerSettings,
+        clock: Callable[[], int],
+        *,
+        by_reference: bool = True,
+    ) -> None:
+        self._storage = storage
+        self._config = config
+        self._memory = memory
+        self._settings = settings
+        self._clock = clock
+        self._by_reference = by_reference
+        self._kv = KeyValueTablet(storage, inline_bytes_max=settings.inline_bytes_max, clock=clock)
+        self.partitions: dict[int, PartitionServer] = {}
+
+    async def start(self, indexes: Iterable[int]) -> None:
+        """Recover the partitions from KV keys (A.16). Raises ShardLost."""
+        await self._kv.start()
+        for index in indexes:
+            await self.add(index)
+        self._storage.lost.add_done_callback(self._on_lost)
+
+    async def add(self, index: int) -> PartitionServer:
+        """Start serving a partition: what is stored of it, or an empty one."""
+        kv = self._kv
+        meta = Meta(0, 0, [])
+        if kv.entry(meta_key(index)) is not None:
+            meta = Meta.decode(_joined((await kv.read([(meta_key(index), 0, 0)]))[0]))
+        lo, hi = data_range(index)
+        recovered = recover(
+            (StoredBlob(key, entry.size, entry.created_ms, len(entry.pieces)) for key, entry in kv.keys(lo, hi)), meta
+        )
+        if recovered.orphans:
+            await kv.execute([DeleteRange(key, True, key, True) for key in recovered.orphans])
+        producers = await self._read_producers(index)
+        partition = Partition(
+            index, self._storage.generation, self._config, recovered, meta, producers, by_reference=self._by_reference
+        )
+        server = PartitionServer(partition, kv, self._memory, self._settings, self._clock)
+        self.partitions[index] = server
+        return server
+
+    def configure(self, config: TopicConfig) -> None:
+        self._config = config
+        for server in self.partitions.values():
+            server.configure(config)
+
+    def stop(self) -> None:
+        """End this instance: what is asked from now on fails."""
+        self._storage.lost.remove_done_callback(self._on_lost)
+        for server in self.partitions.values():
+            server.stop()
+
+    def _on_lost(self, _: "asyncio.Future[ShardLost]") -> None:
+        for server in self.partitions.values():
+            server.stop()
+
+    async def _read_producers(self, index: int) -> list[tuple[int, Producer]]:
+        keys = [key for key, _ in self._kv.keys(*producer_range(index))]
+        found: list[tuple[int, Producer]] = []
+        for first in range(0, len(keys), _READ_ROWS):
+            portion = keys[first : first + _READ_ROWS]
+            values = await self._kv.read([(key, 0, 0) for key in portion])
+            found += [
+                (parse_producer_key(key), sources.decode(_joined(value)))
+                for key, value in zip(portion, values, strict=True)
+            ]
+        return found
+
+
+def _joined(buffers: Sequence[Buffer]) -> bytes:
+    return b"".join(buffers)

@@ -1,0 +1,304 @@
+"""Writes of one partition: their queue, the write cycle around the pure plan (semantics A.5), loading of the head.
+
+state     event                      next
+idle      write, job                 writing: a cycle is planned and its KV request executed
+idle      write that must copy       loading, while head content is not in memory
+loading   content is there           writing
+writing   durable                    the next cycle, or idle
+writing   refused                    this cycle and all that waits fail; idle
+any       the store is lost          lost: everything fails with NOT_LEADER_OR_FOLLOWER
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from pqbroker.conf.broker import BrokerSettings
+from pqbroker.pq.body import PAGE_BYTES
+from pqbroker.pq.cache import INDEX_PAGE, NodeMemory
+from pqbroker.pq.head import HeadBlob
+from pqbroker.pq.partition import ClosedBody, Cycle, Partition, Written
+from pqbroker.pq.run import GrowingRun
+from pqbroker.protocol.errors import ErrorCode, KafkaError
+from pqbroker.protocol.records import BatchHeader, batches
+from pqbroker.storage.engine import BlobCorrupt, Buffer, CommitRefused, ShardLost
+from pqbroker.storage.kv import KeyValueTablet
+from pqbroker.storage.kv_commands import KeyMissing
+
+_log = logging.getLogger(__name__)
+
+_Write = tuple[memoryview, BatchHeader, "asyncio.Future[Written]"]
+_Job = tuple[Callable[[], Cycle], "asyncio.Future[None]"]
+
+
+class Writer:
+    """Takes writes and jobs in the order of the calls; one cycle is in flight at a time."""
+
+    __slots__ = (
+        "_clock", "_held", "_jobs", "_kv", "_load", "_loop", "_memory", "_notify", "_number", "_partition", "_queue",
+        "_queued_bytes", "_running", "_settings", "is_lost",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        partition: Partition,
+        kv: KeyValueTablet,
+        memory: NodeMemory,
+        number: int,
+        settings: BrokerSettings,
+        clock: Callable[[], int],
+        notify: Callable[[], None],
+    ) -> None:
+        self._partition = partition
+        self._kv = kv
+        self._memory = memory
+        self._number = number
+        self._settings = settings
+        self._clock = clock
+        self._notify = notify
+        self._loop = asyncio.get_running_loop()
+        self._queue: deque[_Write] = deque()
+        self._queued_bytes = 0
+        self._jobs: list[_Job] = []
+        self._running = False
+        self._held = 0
+        self._load: asyncio.Task[None] | None = None
+        self.is_lost = False
+
+    def write(self, batch: memoryview, header: BatchHeader) -> "asyncio.Future[Written]":
+        """Store a checked batch, which stays as it is until the future is done; enqueued in this call.
+
+        Fails with KafkaError: 45, 47, 32, 44 for this batch; 56 when the store refused (with all that waits, A.5.10); 7 when too
+        much waits; 6 when the tablet is lost.
+        """
+        future: asyncio.Future[Written] = self._loop.create_future()
+        if self.is_lost:
+            future.set_exception(not_leader())
+        elif self._queued_bytes and self._queued_bytes + len(batch) > self._settings.write_queue_bytes_max:
+            future.set_exception(
+                KafkaError(ErrorCode.REQUEST_TIMED_OUT, "pqbroker.write.queue.bytes wait already: retry")
+            )
+        else:
+            self._queue.append((batch, header, future))
+            self._queued_bytes += len(batch)
+            if not self._running:
+                self._run()
+        return future
+
+    async def perform(self, plan: Callable[[], Cycle]) -> None:
+        """Have a cycle of its own planned and made durable, between the cycles of writes."""
+        if self.is_lost:
+            raise not_leader()
+        job: asyncio.Future[None] = self._loop.create_future()
+        self._jobs.append((plan, job))
+        if not self._running:
+            self._run()
+        await job
+
+    async def load_head(self) -> None:
+        """Bring the head's content into memory, for a read."""
+        await asyncio.shield(self._start_load())
+
+    def drop_content(self) -> bool:
+        """Forget the head's content, to be loaded when needed; not while a cycle works on it."""
+        if self._running or self._load is not None:
+            return False
+        self._partition.head.run.clear()
+        return True
+
+    def lose(self) -> None:
+        """The tablet's instance is over: fail everything, now and later."""
+        if self.is_lost:
+            return
+        self.is_lost = True
+        self._memory.heads.forget(self)
+        self._fail_queue(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the tablet was lost")
+        for _, job in self._take_jobs():
+            _fail(job, not_leader())
+        self._notify()
+
+    def _run(self) -> None:
+        """Start the next cycle, if there is anything to do."""
+        self._running = True
+        while not self.is_lost:
+            if self._jobs:
+                plan, job = self._jobs.pop(0)
+                if self._perform(plan(), (), job):
+                    return
+            elif not self._queue:
+                break
+            elif self._partition.needs_content(self._queued_bytes):
+                self._start_load().add_done_callback(self._loaded)
+                return
+            else:
+                writes = self._take_writes()
+                cycle = self._partition.plan([(batch, header) for batch, header, _ in writes], self._clock())
+                if self._perform(cycle, writes, None):
+                    return
+        self._running = False
+
+    def _take_writes(self) -> list[_Write]:
+        """The writes of one cycle: at least one, at most `write_cycle_bytes_max`."""
+        queue = self._queue
+        taken = [queue.popleft()]
+        room = self._settings.write_cycle_bytes_max - len(taken[0][0])
+        self._queued_bytes -= len(taken[0][0])
+        while queue and len(queue[0][0]) <= room:
+            item = queue.popleft()
+            room -= len(item[0])
+            self._queued_bytes -= len(item[0])
+            taken.append(item)
+        return taken
+
+    def _perform(self, cycle: Cycle, writes: Sequence[_Write], job: "asyncio.Future[None] | None") -> bool:
+        """Execute a plan; False when there was nothing to execute and all is answered."""
+        if not cycle.commands:
+            _answer(cycle, writes, job)
+            return False
+        committed = self._kv.execute(cycle.commands)
+        committed.add_done_callback(partial(self._settle, cycle, writes, job))
+        return True
+
+    def _settle(
+        self,
+        cycle: Cycle,
+        writes: Sequence[_Write],
+        job: "asyncio.Future[None] | None",
+        committed: "asyncio.Future[None]",
+    ) -> None:
+        """The cycle's request is done: apply it or roll it back, answer, go on."""
+        error = committed.exception()
+        if error is None:
+            self._apply(cycle)
+            _answer(cycle, writes, job)
+            self._notify()
+        else:
+            self._partition.rollback(cycle)
+            self._fail_cycle(error, writes, job)
+        self._run()
+
+    def _fail_cycle(self, error: BaseException, writes: Sequence[_Write], job: "asyncio.Future[None] | None") -> None:
+        if isinstance(error, CommitRefused):
+            code, message = ErrorCode.KAFKA_STORAGE_ERROR, f"the store refused the write: {error}"
+        else:
+            code, message = ErrorCode.NOT_LEADER_OR_FOLLOWER, "the tablet was lost"
+            if not isinstance(error, ShardLost):
+                _log.critical("a KV request of partition %d is wrong", self._partition.index, exc_info=error)
+            self.lose()
+        for _, _, future in writes:
+            _fail(future, KafkaError(code, message))
+        if job is not None:
+            _fail(job, KafkaError(code, message))
+        if writes:
+            self._fail_queue(code, message)
+
+    def _apply(self, cycle: Cycle) -> None:
+        partition = self._partition
+        for body in cycle.bodies:
+            self._cache_body(body)
+        if cycle.start_offset > partition.start_offset:
+            for number in range(partition.bodies.find(cycle.start_offset)):
+                pages = partition.bodies.sizes[number] // PAGE_BYTES + 1
+                self._memory.cache.forget(self._number, partition.bodies.offsets[number], pages)
+        partition.apply(cycle)
+        self._count_held()
+
+    def _cache_body(self, body: ClosedBody) -> None:
+        """A closed head's content goes on as cached pages of the body it became."""
+        run = self._partition.head.run
+        if body.start < run.base:
+            return
+        index = body.index
+        self._memory.cache.put((self._number, body.offset, INDEX_PAGE), index)
+        for page in range(len(index.pages)):
+            first, last = index.page_entries(page)
+            position, size, _ = index.span(first, last)
+            start = body.start + position
+            self._memory.cache.put(
+                (self._number, body.offset, page), index.run(run.slices(start, start + size), first, last)
+            )
+
+    def _count_held(self) -> None:
+        run = self._partition.head.run
+        if run.held != self._held or run.held:
+            self._held = run.held
+            self._memory.heads.touch(self, run.held)
+
+    def _take_jobs(self) -> list[_Job]:
+        jobs, self._jobs = self._jobs, []
+        return jobs
+
+    def _fail_queue(self, code: ErrorCode, message: str) -> None:
+        queue, self._queue = self._queue, deque()
+        self._queued_bytes = 0
+        for _, _, future in queue:
+            _fail(future, KafkaError(code, message))
+
+    def _start_load(self) -> "asyncio.Task[None]":
+        if self._load is None:
+            self._load = self._loop.create_task(self._read_head())
+        return self._load
+
+    async def _read_head(self) -> None:
+        try:
+            head = self._partition.head
+            while not head.is_warm:
+                cold = head.cold
+                data = await self._kv.read([(blob.key(self._partition.index), 0, 0) for blob in cold])
+                run = await asyncio.to_thread(_run_of, cold, data)
+                if head.cold == cold:
+                    head.run.prepend(run)
+        except KeyMissing:
+            return
+        finally:
+            self._load = None
+            self._count_held()
+
+    def _loaded(self, load: "asyncio.Task[None]") -> None:
+        """A cycle waited for the head's content."""
+        error = None if load.cancelled() else load.exception()
+        if isinstance(error, BlobCorrupt):
+            _log.error("partition %d: %s: the head becomes a body as it is", self._partition.index, error)
+            self._jobs.insert(0, (lambda: self._partition.plan_close(self._clock()), self._loop.create_future()))
+        elif error is not None or load.cancelled():
+            self.lose()
+        self._run()
+
+
+def _run_of(blobs: Sequence[HeadBlob], data: Sequence[Sequence[Buffer]]) -> GrowingRun:
+    """The content of head blobs read from the store, indexed. Runs in a thread."""
+    run = GrowingRun(blobs[0].position)
+    for blob, buffers in zip(blobs, data, strict=True):
+        starts_blob = True
+        for buffer in buffers:
+            view = memoryview(buffer)
+            for position, header in batches(view):
+                batch = view[position : position + header.size_bytes]
+                run.append(batch, header.base_offset, header.max_timestamp, starts_blob)
+                starts_blob = False
+        assert run.end == blob.position + blob.size, (blob, run.end)
+    return run
+
+
+def _answer(cycle: Cycle, writes: Sequence[_Write], job: "asyncio.Future[None] | None") -> None:
+    for (_, _, future), outcome in zip(writes, cycle.outcomes, strict=True):
+        if future.cancelled():
+            continue
+        if type(outcome) is Written:
+            future.set_result(outcome)
+        else:
+            assert isinstance(outcome, KafkaError)
+            future.set_exception(outcome)
+    if job is not None and not job.done():
+        job.set_result(None)
+
+
+def _fail(future: "asyncio.Future[Written] | asyncio.Future[None]", error: KafkaError) -> None:
+    if not future.done():
+        future.set_exception(error)
+
+
+def not_leader() -> KafkaError:
+    return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the partition is not served here now")

@@ -1,0 +1,146 @@
+"""The codecs of record batches, by their Kafka ids. Output is bounded: a small batch cannot be made to fill memory."""
+
+import struct
+import zlib
+from collections.abc import Callable
+from typing import Any, Final
+
+import cramjam
+
+from pqbroker.protocol.errors import ErrorCode, KafkaError
+from pqbroker.protocol.primitives import Buffer
+
+NONE: Final = 0
+GZIP: Final = 1
+SNAPPY: Final = 2
+LZ4: Final = 3
+ZSTD: Final = 4
+
+CODECS: Final = range(ZSTD + 1)
+
+_XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
+_XERIAL_HEADER: Final = struct.Struct(">8sii")
+_XERIAL_BLOCK_BYTES: Final = 32 << 10
+_XERIAL_LENGTH: Final = struct.Struct(">i")
+
+_GROWTH: Final = 8
+"""Room for output at first, as a multiple of the input, and then of each try: record data seldom shrinks by more."""
+_OUTPUT_BYTES_MIN: Final = 128
+_GZIP_WINDOW: Final = zlib.MAX_WBITS | 16
+
+
+def compress(codec: int, data: Buffer) -> bytes:
+    """`data` as producers send it under a codec: snappy in Java's framing, LZ4 as frames."""
+    if codec == NONE:
+        return bytes(data)
+    if codec == SNAPPY:
+        return _xerial_compress(memoryview(data))
+    compressor = {GZIP: cramjam.gzip, LZ4: cramjam.lz4, ZSTD: cramjam.zstd}[codec]
+    return bytes(compressor.compress(data))
+
+
+def decompress(codec: int, data: Buffer, bytes_max: int) -> bytes:
+    """What `data` was compressed from.
+
+    KafkaError: UNSUPPORTED_COMPRESSION_TYPE when the codec is unknown, INVALID_RECORD when the data is damaged or comes
+    out larger than `bytes_max`.
+    """
+    decompressor = _DECOMPRESSORS.get(codec)
+    if decompressor is None:
+        raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"compression codec {codec} is unknown")
+    return decompressor(memoryview(data), bytes_max)
+
+
+def _bounded_copy(data: memoryview, bytes_max: int) -> bytes:
+    if len(data) > bytes_max:
+        raise _too_large(bytes_max)
+    return bytes(data)
+
+
+def _gunzip(data: memoryview, bytes_max: int) -> bytes:
+    """One gzip member after another; zlib stops by itself at a given size."""
+    output = bytearray()
+    rest: Buffer = data
+    while rest:
+        stream = zlib.decompressobj(_GZIP_WINDOW)
+        try:
+            output += stream.decompress(rest, bytes_max - len(output) + 1)
+        except zlib.error as error:
+            raise _damaged("gzip", error) from None
+        if len(output) > bytes_max:
+            raise _too_large(bytes_max)
+        if not stream.eof:
+            raise _damaged("gzip", "it ends too early")
+        rest = stream.unused_data
+    return bytes(output)
+
+
+def _unsnappy(data: memoryview, bytes_max: int) -> bytes:
+    """Raw snappy, or blocks of it in the framing of Java's snappy library, as its magic says."""
+    if bytes(data[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
+        return _unsnappy_block(data, bytes_max)
+    output = bytearray()
+    position = _XERIAL_HEADER.size
+    while position < len(data):
+        if position + _XERIAL_LENGTH.size > len(data):
+            raise _damaged("snappy", "it ends too early")
+        (size,) = _XERIAL_LENGTH.unpack_from(data, position)
+        position += _XERIAL_LENGTH.size
+        if not 0 < size <= len(data) - position:
+            raise _damaged("snappy", f"a block of {size} bytes")
+        output += _unsnappy_block(data[position : position + size], bytes_max - len(output))
+        position += size
+    return bytes(output)
+
+
+def _unsnappy_block(data: memoryview, bytes_max: int) -> bytes:
+    try:
+        if cramjam.snappy.decompress_raw_len(data) > bytes_max:
+            raise _too_large(bytes_max)
+        return bytes(cramjam.snappy.decompress_raw(data))
+    except cramjam.DecompressionError as error:
+        raise _damaged("snappy", error) from None
+
+
+def _framed(name: str, module: Any) -> Callable[[memoryview, int], bytes]:
+    """A decompressor for a format that does not tell its output's size beforehand."""
+
+    def decompress_framed(data: memoryview, bytes_max: int) -> bytes:
+        size = min(_GROWTH * max(len(data), _OUTPUT_BYTES_MIN), bytes_max)
+        while True:
+            output = bytearray(size)
+            try:
+                return bytes(memoryview(output)[: module.decompress_into(data, output)])
+            except cramjam.DecompressionError as error:
+                # Damaged data and a full output look alike, so both end only at the limit.
+                if size == bytes_max:
+                    raise _damaged(name, f"{error} (the most it may give is {bytes_max} bytes)") from None
+            size = min(_GROWTH * size, bytes_max)
+
+    return decompress_framed
+
+
+def _xerial_compress(data: memoryview) -> bytes:
+    output = bytearray(_XERIAL_HEADER.pack(_XERIAL_MAGIC, 1, 1))
+    for start in range(0, len(data), _XERIAL_BLOCK_BYTES):
+        block = cramjam.snappy.compress_raw(data[start : start + _XERIAL_BLOCK_BYTES])
+        output += _XERIAL_LENGTH.pack(len(block))
+        output += memoryview(block)
+    return bytes(output)
+
+
+def _damaged(name: str, reason: object) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_RECORD, f"the batch is not {name}: {reason}")
+
+
+def _too_large(bytes_max: int) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_RECORD, f"the batch decompresses to more than {bytes_max} bytes")
+
+
+_DECOMPRESSORS: Final = {
+    NONE: _bounded_copy,
+    GZIP: _gunzip,
+    SNAPPY: _unsnappy,
+    LZ4: _framed("lz4", cramjam.lz4),
+    ZSTD: _framed("zstd", cramjam.zstd),
+}

@@ -1,0 +1,35 @@
+"""CreatePartitions (key 37): grow topics."""
+
+from pqbroker.protocol.schema import BOOL, INT16, INT32, STRING, array, field, request, response, struct
+
+
+@struct
+class CreatePartitionsAssignment:
+    broker_ids: list[int] = field(array(INT32))
+
+
+@struct
+class CreatePartitionsTopic:
+    name: str = field(STRING)
+    count: int = field(INT32)
+    assignments: list[CreatePartitionsAssignment] | None = field(array(CreatePartitionsAssignment), nullable="0+")
+
+
+@request(37, versions="0-3", flexible="2+")
+class CreatePartitionsRequest:
+    topics: list[CreatePartitionsTopic] = field(array(CreatePartitionsTopic))
+    timeout_ms: int = field(INT32)
+    validate_only: bool = field(BOOL)
+
+
+@struct
+class CreatePartitionsTopicResult:
+    name: str = field(STRING)
+    error_code: int = field(INT16)
+    error_message: str | None = field(STRING, nullable="0+", default=None)
+
+
+@response(37, versions="0-3", flexible="2+")
+class CreatePartitionsResponse:
+    throttle_time_ms: int = field(INT32)
+    results: list[CreatePartitionsTopicResult] = field(array(CreatePartitionsTopicResult))

@@ -1,0 +1,77 @@
+"""Variable-length integers and the buffer type: what every other file of the wire format stands on."""
+
+from struct import Struct
+from typing import Final
+
+from pqbroker.protocol.errors import ProtocolError
+
+Buffer = bytes | bytearray | memoryview
+
+ZERO_UUID: Final = bytes(16)
+"""Kafka's absent id."""
+
+_VARINT_BYTES_MAX: Final = 5
+_VARLONG_BYTES_MAX: Final = 10
+
+INT32: Final = Struct(">i")
+
+
+def read_unsigned_varint(data: Buffer, position: int) -> tuple[int, int]:
+    """The value at `position` and the position behind it; ProtocolError when it is longer than 5 bytes."""
+    value = 0
+    for shift in range(0, 7 * _VARINT_BYTES_MAX, 7):
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+    raise ProtocolError("a varint is longer than 5 bytes")
+
+
+def read_varlong(data: Buffer, position: int) -> tuple[int, int]:
+    """The zigzag value at `position` (up to 64 bits) and the position behind it."""
+    value = 0
+    for shift in range(0, 7 * _VARLONG_BYTES_MAX, 7):
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), position
+    raise ProtocolError("a varlong is longer than 10 bytes")
+
+
+def unsigned_varint(value: int) -> bytes:
+    """Encode `value` >= 0, seven bits a byte, the lowest first."""
+    if value < len(_SHORT):
+        return _SHORT[value]
+    return _long_varint(value)
+
+
+def varlong(value: int) -> bytes:
+    """Encode a signed value in zigzag form, so that small negative numbers stay short."""
+    return unsigned_varint(value << 1 if value >= 0 else (-value << 1) - 1)
+
+
+def skip_tagged_fields(data: Buffer, position: int, end: int) -> int:
+    """The position behind a section of tagged fields, none of which is looked at (KIP-482)."""
+    count, position = read_unsigned_varint(data, position)
+    for _ in range(count):
+        _, position = read_unsigned_varint(data, position)
+        size, position = read_unsigned_varint(data, position)
+        position += size
+        if position > end:
+            raise ProtocolError("a tagged field runs past the end")
+    return position
+
+
+def _long_varint(value: int) -> bytes:
+    assert value >= 0
+    encoded = bytearray()
+    while value >= 0x80:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
+
+
+_SHORT: Final = tuple(_long_varint(value) for value in range(1024))

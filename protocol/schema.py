@@ -1,0 +1,169 @@
+"""The words messages are declared in, read like Kafka's JSON: one class per struct, for all its versions.
+
+Nothing is encoded here; `protocol.codec` compiles a declaration and a version to functions.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import MISSING, dataclass
+from typing import Any, Final, Generic, NamedTuple, TypeVar, dataclass_transform, overload
+
+from pqbroker.protocol.primitives import ZERO_UUID
+
+T = TypeVar("T")
+
+INT32_MIN: Final = -(1 << 31)
+INT32_MAX: Final = (1 << 31) - 1
+INT64_MAX: Final = (1 << 63) - 1
+
+
+class Versions(NamedTuple):
+    """An inclusive range of message versions."""
+
+    low: int
+    high: int
+
+    def __contains__(self, version: object) -> bool:
+        return isinstance(version, int) and self.low <= version <= self.high
+
+
+@dataclass(frozen=True, slots=True)
+class Kind(Generic[T]):
+    """A type on the wire: its `struct` format in `code` when its size is fixed, else empty; an array's `element`."""
+
+    name: str
+    code: str
+    default: Any
+    element: "Kind[Any] | type | None" = None
+
+
+BOOL: Final[Kind[bool]] = Kind("bool", "?", False)
+INT8: Final[Kind[int]] = Kind("int8", "b", 0)
+INT16: Final[Kind[int]] = Kind("int16", "h", 0)
+INT32: Final[Kind[int]] = Kind("int32", "i", 0)
+INT64: Final[Kind[int]] = Kind("int64", "q", 0)
+UUID: Final[Kind[bytes]] = Kind("uuid", "16s", ZERO_UUID)
+STRING: Final[Kind[str]] = Kind("string", "", "")
+RECORDS: Final[Kind[memoryview]] = Kind("records", "", None)
+"""Record batches: decoded to a slice of the input; encoded from one buffer or a sequence of them, never copied."""
+
+
+def array(element: Kind[T] | type[T]) -> Kind[list[T]]:
+    """An array of a kind or of a struct."""
+    return Kind("array", "", MISSING, element)
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field as declared; `tag` is None unless it travels as a tagged field."""
+
+    name: str
+    kind: Kind[Any] | type
+    versions: Versions
+    nullable: Versions | None
+    tag: int | None
+    default: Any
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether the default is one value; else it is a new empty list."""
+        return self.default is not MISSING
+
+    def is_nullable(self, version: int) -> bool:
+        return self.nullable is not None and version in self.nullable
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What a message class is declared with."""
+
+    api_key: int
+    versions: Versions
+    flexible: Versions
+
+
+@overload
+def field(kind: Kind[T], versions: str = "0+", *, tag: int | None = None, default: T = ...) -> T: ...
+@overload
+def field(
+    kind: Kind[T], versions: str = "0+", *, nullable: str, tag: int | None = None, default: T | None = ...
+) -> T | None: ...
+@overload
+def field(kind: type[T], versions: str = "0+", *, tag: int) -> T | None: ...
+def field(
+    kind: Kind[Any] | type, versions: str = "0+", *, nullable: str = "", tag: int | None = None, default: Any = MISSING
+) -> Any:
+    """Declare a field and the versions that have it; outside them it keeps its default and is not sent.
+
+    A struct is declared by its class and is None unless it is sent. A field with a `tag` is sent only when it differs
+    from its default.
+    """
+    if default is MISSING:
+        default = kind.default if isinstance(kind, Kind) else None
+    declared = Field("", kind, _versions(versions), _versions(nullable) if nullable else None, tag, default)
+    metadata = {"wire": declared}
+    if default is MISSING:
+        return dataclasses.field(default_factory=list, metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+@dataclass_transform(kw_only_default=True)
+def struct(declared: type[T]) -> type[T]:
+    """Make a struct of a class of declared fields: mutable, slotted, every field with a default."""
+    return dataclass(slots=True, kw_only=True)(declared)
+
+
+@dataclass_transform(kw_only_default=True)
+def request(api_key: int, *, versions: str, flexible: str) -> Callable[[type[T]], type[T]]:
+    """Declare a request: its versions, and those that are flexible (KIP-482)."""
+
+    def declare(declared: type[T]) -> type[T]:
+        made = struct(declared)
+        _messages[made] = Message(api_key, _versions(versions), _versions(flexible))
+        _flexible_requests[api_key] = _versions(flexible)
+        return made
+
+    return declare
+
+
+@dataclass_transform(kw_only_default=True)
+def response(api_key: int, *, versions: str, flexible: str) -> Callable[[type[T]], type[T]]:
+    """Declare the response to the request of the same key."""
+
+    def declare(declared: type[T]) -> type[T]:
+        made = struct(declared)
+        _messages[made] = Message(api_key, _versions(versions), _versions(flexible))
+        return made
+
+    return declare
+
+
+def message(declared: type) -> Message:
+    """What a request or response class was declared with."""
+    return _messages[declared]
+
+
+def is_flexible(api_key: int, api_version: int) -> bool:
+    """Whether that version of an API is flexible; False for an API that is not declared."""
+    versions = _flexible_requests.get(api_key)
+    return versions is not None and api_version in versions
+
+
+def wire_fields(declared: type, version: int) -> list[Field]:
+    """The fields that a version of a struct has, in the order declared."""
+    every = [dataclasses.replace(item.metadata["wire"], name=item.name) for item in dataclasses.fields(declared)]
+    return [item for item in every if version in item.versions]
+
+
+_messages: dict[type, Message] = {}
+_flexible_requests: dict[int, Versions] = {}
+
+_VERSION_MAX: Final = 32_767
+
+
+def _versions(text: str) -> Versions:
+    """Parse Kafka's notation: `3+`, `0-12`, `5`."""
+    if text.endswith("+"):
+        return Versions(int(text[:-1]), _VERSION_MAX)
+    low, _, high = text.partition("-")
+    return Versions(int(low), int(high or low))

@@ -1,0 +1,196 @@
+"""BlobStorage: immutable blobs under 192-bit ids, with the block that fences a tablet's past (spec B.3).
+
+It never looks into a blob, and it keeps no blob's bytes: those are the engine's. Garbage has its own rules.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import dataclass
+from struct import Struct
+
+from pqbroker.storage.blobid import BlobId, blob_size, channel_bounds
+from pqbroker.storage.engine import BLOB_BYTES_MAX, Batch, BlobKey, Buffer, Shard, ShardLost
+from pqbroker.storage.garbage import Barriers, Collection
+
+GARBAGE = b"G"
+"""First byte of the rows of blocks and garbage barriers: `G`, tablet id, kind, …"""
+BLOCK = b"B"
+BARRIERS = b"C"
+FLAG = b"K"
+KEEP = b"\x01"
+DO_NOT_KEEP = b"\x02"
+PAGE_ROWS = 1000
+
+_TABLET_KEY = Struct(">cQ")
+_BLOCK = Struct(">BI")
+_FORMAT = 1
+
+
+class Blocked(ShardLost):
+    """The tablet's generation was blocked by a later start: this instance may change nothing any more."""
+
+
+class BlobRefused(ValueError):
+    """A blob that cannot be stored: empty, or larger than 10 MiB."""
+
+
+@dataclass(frozen=True, slots=True)
+class Discovered:
+    """The latest blob of a tablet's channel 0 and the generation that is blocked."""
+
+    blob: BlobId
+    body: Buffer | None
+    blocked_generation: int
+
+
+class BlobStorage:
+    """Puts and blocks are planned into a batch that the caller commits; reads are answered by the shard.
+
+    `pools` is the list of pool names by blob group number.
+    """
+
+    __slots__ = ("_blocked", "_collecting", "_shard", "pools")
+
+    def __init__(self, shard: Shard, pools: Sequence[str]) -> None:
+        self._shard = shard
+        self._blocked: dict[int, int] = {}
+        self._collecting = asyncio.Lock()
+        self.pools = tuple(pools)
+
+    async def start(self, tablets: Iterable[int]) -> None:
+        """Learn the blocks of the tablets."""
+        tablets = list(tablets)
+        for start in range(0, len(tablets), PAGE_ROWS):
+            page = tablets[start : start + PAGE_ROWS]
+            for tablet, value in zip(page, await self._shard.get([block_key(item) for item in page]), strict=True):
+                if value is not None:
+                    version, self._blocked[tablet] = _BLOCK.unpack(value)
+                    assert version == _FORMAT, version
+
+    def put(self, batch: Batch, blob: BlobId, buffers: Sequence[Buffer], group: int) -> BlobKey:
+        """Plan to store `blob.size` bytes, the buffers end to end. Raises Blocked, BlobRefused."""
+        if blob.generation <= self._blocked.get(blob.tablet, 0):
+            raise self._blocked_error(blob.tablet, blob.generation)
+        if not 0 < blob.size <= BLOB_BYTES_MAX:
+            raise BlobRefused(f"{blob} has {blob.size} bytes; a blob has 1 to {BLOB_BYTES_MAX}")
+        key = blob.key()
+        batch.put_blob(key, buffers, blob.size, self.pools[group])
+        return key
+
+    async def get(self, key: BlobKey, shift: int = 0, size: int = 0) -> Buffer:
+        """Bytes [shift, shift + size) of a blob, to its end when `size` is 0. Raises BlobMissing, BlobCorrupt."""
+        rest = blob_size(key) - shift
+        assert shift >= 0
+        assert size >= 0
+        if rest <= 0:
+            return b""
+        (data,) = await self._shard.read([(key, shift, min(size or rest, rest))])
+        return data
+
+    async def range(self, lo: BlobKey, hi: BlobKey) -> AsyncIterator[tuple[BlobKey, int]]:
+        """Keys and sizes of the blobs with lo <= key < hi, in order, read in pages."""
+        while page := await self._shard.scan_blobs(lo, hi, PAGE_ROWS):
+            for item in page:
+                yield item
+            if len(page) < PAGE_ROWS:
+                return
+            lo = following(page[-1][0])
+
+    async def discover(self, tablet: int, min_generation: int = 0, *, read_body: bool = False) -> Discovered | None:
+        """The latest blob of channel 0 by generation and step; None when there is none from `min_generation` on."""
+        lo, hi = channel_bounds(tablet, 0)
+        found = await self._shard.scan_blobs(lo, hi, 1, reverse=True)
+        if not found:
+            return None
+        key = found[0][0]
+        blob = BlobId.from_key(key)
+        if blob.generation < min_generation:
+            return None
+        body = await self.get(key) if read_body else None
+        return Discovered(blob, body, self.blocked_generation(tablet))
+
+    async def collect_garbage(self, collection: Collection) -> None:
+        """Move the channel's barriers and flags in one commit, then delete in portions what is garbage now.
+
+        Repeating the last collection completes it. Raises GarbageRefused, Blocked, CommitRefused, ShardLost.
+        """
+        tablet, channel = collection.tablet, collection.channel
+        collection.check()
+        key = garbage_prefix(tablet) + BARRIERS + bytes((channel,))
+        async with self._collecting:
+            barriers = Barriers.decode((await self._shard.get([key]))[0])
+            flags = await self._flags(collection)
+            self.check(tablet, collection.generation)
+            if not barriers.repeats(collection):
+                barriers = barriers.moved(collection)
+                batch = Batch()
+                batch.put(key, barriers.encode())
+                for blob, flag in flags.items():
+                    batch.put(flag_key(blob), flag)
+                await self._shard.commit(batch)
+            await self._delete_garbage(tablet, channel, barriers)
+
+    def blocked_generation(self, tablet: int) -> int:
+        """Puts of this generation and below are refused; 0 when none was blocked."""
+        return self._blocked.get(tablet, 0)
+
+    def check(self, tablet: int, generation: int) -> None:
+        """Raise Blocked when the tablet's instance of that generation may change nothing any more."""
+        if generation <= self._blocked.get(tablet, 0):
+            raise self._blocked_error(tablet, generation)
+
+    def plan_block(self, batch: Batch, tablet: int, generation: int) -> None:
+        """Plan to block the tablet up to `generation`; raises Blocked when it is already. `blocked` when durable."""
+        self.check(tablet, generation)
+        batch.put(block_key(tablet), _BLOCK.pack(_FORMAT, generation))
+
+    def blocked(self, tablet: int, generation: int) -> None:
+        """The block planned by `plan_block` is durable."""
+        self._blocked[tablet] = max(generation, self._blocked.get(tablet, 0))
+
+    async def _flags(self, collection: Collection) -> dict[BlobKey, bytes]:
+        """The flags that the collection sets: nothing brings back what was given up."""
+        given_up = await self._shard.get([flag_key(blob) for blob in collection.keep])
+        flags = {
+            blob: KEEP for blob, flag in zip(collection.keep, given_up, strict=True) if flag != DO_NOT_KEEP
+        }
+        return flags | dict.fromkeys(collection.do_not_keep, DO_NOT_KEEP)
+
+    async def _delete_garbage(self, tablet: int, channel: int, barriers: Barriers) -> None:
+        lo = channel_bounds(tablet, channel)[0]
+        hi = barriers.end(tablet, channel)
+        while page := await self._shard.scan_blobs(lo, hi, PAGE_ROWS):
+            blobs = [blob for blob, _ in page]
+            flags = await self._shard.get([flag_key(blob) for blob in blobs])
+            kept = frozenset(blob for blob, flag in zip(blobs, flags, strict=True) if flag == KEEP)
+            batch = Batch()
+            for blob in barriers.condemned(tablet, channel, blobs, kept):
+                batch.delete_blob(blob)
+                batch.delete(flag_key(blob))
+            if batch.dead:
+                await self._shard.commit(batch)
+            lo = following(blobs[-1])
+
+    def _blocked_error(self, tablet: int, generation: int) -> Blocked:
+        blocked = self._blocked.get(tablet, 0)
+        return Blocked(f"tablet {tablet} is blocked up to generation {blocked}; this is generation {generation}")
+
+
+def block_key(tablet: int) -> bytes:
+    """Row of the tablet's blocked generation."""
+    return garbage_prefix(tablet) + BLOCK
+
+
+def flag_key(blob: BlobKey) -> bytes:
+    """Row of a blob's keep or do-not-keep flag."""
+    return garbage_prefix(int.from_bytes(blob[:8], "big")) + FLAG + blob
+
+
+def garbage_prefix(tablet: int) -> bytes:
+    """First bytes of a tablet's rows of blocks, barriers and keep flags."""
+    return _TABLET_KEY.pack(GARBAGE, tablet)
+
+
+def following(key: bytes) -> BlobKey:
+    """The blob key right behind `key`."""
+    return BlobKey((int.from_bytes(key, "big") + 1).to_bytes(24, "big"))

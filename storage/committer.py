@@ -1,0 +1,297 @@
+"""The commit thread of a cell: rounds of group commit, payload first and index second, and the three outcomes.
+
+States of the thread and what ends them:
+    opening   -> serving   the index is open and whole
+    opening   -> ended     EngineError: the opener is told
+    serving   -> ended     `close`: everything queued is made durable first
+    serving   -> lost      fenced, or anything failed after the first byte: nothing more is acknowledged
+"""
+
+import asyncio
+import contextlib
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from errno import EDQUOT, EFBIG, ENOSPC
+from pathlib import Path
+from typing import Protocol
+
+from pqbroker.storage.engine import CommitRefused, EngineError, Fenced, ShardLost, StoreFailed
+from pqbroker.storage.plan import IndexBatch, Plan, Planner, Queued, full
+from pqbroker.storage.pools import Pool
+from pqbroker.storage.room import Ballast, Room
+
+_log = logging.getLogger(__name__)
+_NO_ROOM = frozenset((ENOSPC, EDQUOT, EFBIG))
+RESERVE_BYTES = 32 << 20
+"""Kept free for the index: its write-ahead log and one flush."""
+FLOOR_BYTES = 4 << 20
+"""Below this even deletes are refused."""
+
+
+class Index(Protocol):
+    """The ordered rows below a disk shard. Its calls block; its errors are not told apart."""
+
+    undurable: threading.Lock
+    """Held while the index has rows that are not durable, so that scans do not see them."""
+
+    def new_batch(self) -> IndexBatch: ...
+
+    def write(self, changes: IndexBatch) -> None: ...
+
+    def sync(self) -> None: ...
+
+
+class ReadableIndex(Index, Protocol):
+    """What reading threads call besides."""
+
+    def get(self, keys: list[bytes]) -> list[bytes | None]: ...
+
+    def rows(self, lo: bytes, hi: bytes, *, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]: ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(slots=True)
+class Counters:
+    """What the thread has done since its start."""
+
+    commits: int = 0
+    rounds: int = 0
+    bytes_written: int = 0
+    syncs: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class OpenCell:
+    """What the thread works on once the cell is open. `last_number` is the last durable round's."""
+
+    index: Index
+    pools: Sequence[Pool]
+    planner: Planner
+    last_number: int
+    room: Room
+    pool_rooms: Mapping[str, Room]
+    """Rooms of the pools, where one lies on another file system than the index."""
+    ballast: Ballast
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How much a round takes, and when it is synced: `sync_seconds` is 0 for every round, None for never."""
+
+    round_bytes_max: int
+    sync_seconds: float | None
+
+
+class Committer(threading.Thread):
+    """Owns everything that writes in one cell. `submit` and `finish` are called by the loop thread, in order."""
+
+    def __init__(
+        self,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        open_cell: Callable[[], OpenCell],
+        is_ours: Callable[[], bool],
+        pace: Pace,
+        on_open: Callable[[OpenCell | EngineError], None],
+        on_lost: Callable[[ShardLost, list[Queued]], None],
+    ) -> None:
+        super().__init__(name="commit", daemon=True)
+        self.counters = Counters()
+        self._loop = loop
+        self._open_cell = open_cell
+        self._is_ours = is_ours
+        self._pace = pace
+        self._on_open = on_open
+        self._on_lost = on_lost
+        self._queue: queue.SimpleQueue[Queued | None] = queue.SimpleQueue()
+        self._waiting: list[Queued | None] = []
+        """At most one item: taken from the queue, but too large for the round it came in."""
+        self._round: list[Queued] = []
+        self._cell: OpenCell | None = None
+        self._number = 0
+        self._unsynced = False
+        self._sync_due = 0.0
+        self.submit = self._queue.put
+
+    def finish(self) -> None:
+        """End the thread once everything submitted is durable."""
+        self._queue.put(None)
+
+    def drain(self) -> list[Queued]:
+        """What is queued and will not be taken any more, after a loss."""
+        left = [item for item in self._waiting if item is not None]
+        while not self._queue.empty():
+            item = self._queue.get()
+            if item is not None:
+                left.append(item)
+        return left
+
+    def run(self) -> None:
+        try:
+            self._cell = self._open_cell()
+            self._number = self._cell.last_number
+            self._post(self._on_open, self._cell)
+            self._serve(self._cell)
+            self._close(self._cell)
+        except Exception as failure:  # noqa: BLE001 - whatever it is, the cell is lost
+            self._fail(failure)
+
+    def _serve(self, cell: OpenCell) -> None:
+        while True:
+            item = self._next(cell)
+            if item is None:
+                return
+            self._round = self._gather(item)
+            self._commit(cell, self._round)
+
+    def _next(self, cell: OpenCell) -> Queued | None:
+        """The next item; syncs what is due while waiting for it."""
+        if self._waiting:
+            return self._waiting.pop()
+        while self._unsynced and self._pace.sync_seconds is not None:
+            try:
+                return self._queue.get(timeout=max(0.0, self._sync_due - time.monotonic()))
+            except queue.Empty:
+                self._sync(cell)
+        return self._queue.get()
+
+    def _gather(self, item: Queued) -> list[Queued]:
+        """A round: the item and what is queued behind it, up to the limit of bytes."""
+        taken = [item]
+        size = item[0].bytes
+        waiting = self._queue
+        while not waiting.empty():
+            more = waiting.get()
+            if more is None or size + more[0].bytes > self._pace.round_bytes_max:
+                self._waiting.append(more)
+                break
+            size += more[0].bytes
+            taken.append(more)
+        return taken
+
+    def _commit(self, cell: OpenCell, queued: list[Queued]) -> None:
+        """One round, to its outcomes."""
+        refused = self._without_room(cell, queued)
+        plan = cell.planner.plan(queued, refused, self._number + 1, cell.index.new_batch())
+        while plan.in_segments and not self._write_payloads(cell, plan):
+            refused = {**plan.refused, **{position: full(queued[position][0]) for position in plan.in_segments}}
+            plan = cell.planner.plan(queued, refused, self._number + 1, cell.index.new_batch())
+        if len(plan.refused) < len(queued):
+            self._write_index(cell, plan)
+            for pool in cell.pools:
+                if pool.touched:
+                    pool.settle()
+            self._number = plan.number
+            self.counters.commits += len(queued) - len(plan.refused)
+            self.counters.rounds += 1
+            self.counters.bytes_written += plan.bytes
+        self._round = []
+        self._post(_resolve, queued, plan.refused)
+
+    def _without_room(self, cell: OpenCell, queued: Sequence[Queued]) -> dict[int, CommitRefused]:
+        """Refusals of the commits that would eat the reserve; one without blobs may use it, and the ballast's room."""
+        refused: dict[int, CommitRefused] = {}
+        for position, (batch, _) in enumerate(queued):
+            if cell.room.take(batch.bytes):
+                if cell.pool_rooms and not all(cell.pool_rooms[pool].take(size) for _, _, size, pool in batch.blobs):
+                    refused[position] = full(batch)
+            elif batch.blobs:
+                refused[position] = full(batch)
+            else:
+                cell.ballast.release()
+                if cell.room.refresh() < batch.bytes + FLOOR_BYTES:
+                    refused[position] = full(batch)
+        return refused
+
+    def _write_payloads(self, cell: OpenCell, plan: Plan) -> bool:
+        """Write and sync the round's payloads; False when there was no room and nothing of them is left."""
+        pools = [pool for pool in cell.pools if pool.is_pending()]
+        try:
+            for pool in pools:
+                pool.write()
+        except OSError as failure:
+            if failure.errno not in _NO_ROOM:
+                raise
+            _log.warning("no room for blobs: %s", failure)
+            for pool in cell.pools:
+                pool.undo()
+            return False
+        if self._pace.sync_seconds == 0:
+            self._sync_pools(pools)
+        return True
+
+    def _write_index(self, cell: OpenCell, plan: Plan) -> None:
+        with cell.index.undurable:
+            cell.index.write(plan.changes)
+            if self._pace.sync_seconds == 0:
+                cell.index.sync()
+                self.counters.syncs += 1
+            elif not self._unsynced:
+                self._unsynced = True
+                self._sync_due = time.monotonic() + (self._pace.sync_seconds or 0)
+        if not self._is_ours():
+            raise Fenced("a later owner has opened the cell")
+        if self._unsynced and self._pace.sync_seconds is not None and time.monotonic() >= self._sync_due:
+            self._sync(cell)
+
+    def _sync(self, cell: OpenCell) -> None:
+        """Make everything written so far durable."""
+        self._sync_pools(cell.pools)
+        cell.index.sync()
+        self.counters.syncs += 1
+        self._unsynced = False
+
+    def _sync_pools(self, pools: Sequence[Pool]) -> None:
+        if len(pools) == 1:
+            pools[0].sync()
+            return
+        with ThreadPoolExecutor(len(pools)) as side_by_side:
+            for done in [side_by_side.submit(pool.sync) for pool in pools]:
+                done.result()
+
+    def _close(self, cell: OpenCell) -> None:
+        if self._pace.sync_seconds != 0:
+            self._sync(cell)
+        for pool in cell.pools:
+            pool.close()
+
+    def _fail(self, failure: Exception) -> None:
+        """Whatever went wrong while opening or serving."""
+        if self._cell is None:
+            known = isinstance(failure, EngineError)
+            told = failure if known else EngineError(f"the index cannot be opened: {failure}; restore a copy")
+            self._post(self._on_open, told)
+            return
+        for pool in self._cell.pools:
+            pool.close()
+        reason: ShardLost
+        if isinstance(failure, ShardLost):
+            reason = failure
+        elif not self._is_ours():
+            reason = Fenced("a later owner has opened the cell")
+        else:
+            reason = StoreFailed(f"{type(failure).__name__}: {failure}")
+        _log.error("the cell at %s is lost: %s", self._cell.path, reason, exc_info=failure)
+        self._post(self._on_lost, reason, self._round)
+
+    def _post(self, callback: Callable[..., None], *arguments: object) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            self._loop.call_soon_threadsafe(callback, *arguments)
+
+
+def _resolve(queued: Sequence[Queued], refused: dict[int, CommitRefused]) -> None:
+    """On the loop: tell the outcomes, in order."""
+    for position, (_, future) in enumerate(queued):
+        if future.done():
+            continue
+        if position in refused:
+            future.set_exception(refused[position])
+        else:
+            future.set_result(None)

@@ -1,0 +1,142 @@
+"""One open cell on disk as the loop thread sees it: commits go to the commit thread, reads to a few reading threads."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from typing import TypeVar
+
+from pqbroker.storage import indexrows
+from pqbroker.storage.committer import Committer, OpenCell, Pace, ReadableIndex
+from pqbroker.storage.directory import CellDirectory
+from pqbroker.storage.engine import Batch, BlobKey, Buffer, Caps, EngineError, Fenced, ShardLost, ShardStats
+from pqbroker.storage.plan import Queued
+from pqbroker.storage.reading import BlobReader
+
+R = TypeVar("R")
+
+
+class DiskShard:
+    """A `Shard` over an index and segments. Created by its engine, which awaits `start` before handing it out."""
+
+    def __init__(
+        self,
+        directory: CellDirectory,
+        index: ReadableIndex,
+        reader: BlobReader,
+        caps: Caps,
+        pace: Pace,
+        read_threads: int,
+    ) -> None:
+        self.generation = directory.generation
+        self.caps = caps
+        self.pools = tuple(directory.pools)
+        self._loop = asyncio.get_running_loop()
+        self.lost: asyncio.Future[ShardLost] = self._loop.create_future()
+        self._directory = directory
+        self._index = index
+        self._reader = reader
+        self._pace = pace
+        self._threads = ThreadPoolExecutor(read_threads, "read")
+        self._reason: ShardLost | None = None
+        self._closing: asyncio.Task[None] | None = None
+
+    async def start(self, open_cell: Callable[[], OpenCell]) -> None:
+        """Start the commit thread, which opens the index. Raises EngineError, and then holds nothing."""
+        opened: asyncio.Future[OpenCell] = self._loop.create_future()
+
+        def on_open(result: OpenCell | EngineError) -> None:
+            if isinstance(result, EngineError):
+                opened.set_exception(result)
+            else:
+                opened.set_result(result)
+
+        self._committer = Committer(
+            loop=self._loop,
+            open_cell=open_cell,
+            is_ours=self._directory.is_ours,
+            pace=self._pace,
+            on_open=on_open,
+            on_lost=self._on_lost,
+        )
+        self._submit = self._committer.submit
+        self._committer.start()
+        try:
+            self._cell = await asyncio.shield(opened)
+        except EngineError:
+            await asyncio.to_thread(self._release)
+            raise
+
+    def commit(self, batch: Batch) -> "asyncio.Future[None]":
+        future: asyncio.Future[None] = self._loop.create_future()
+        if self._reason is None:
+            self._submit((batch, future))
+        else:
+            future.set_exception(self._reason)
+        return future
+
+    async def scan(self, lo: bytes, hi: bytes, rows_max: int) -> list[tuple[bytes, bytes]]:
+        found = await self._in_thread(self._scan, indexrows.ROW + lo, indexrows.ROW + hi, rows_max, False)
+        return [(key[1:], value) for key, value in found]
+
+    async def get(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        return await self._in_thread(self._get, [indexrows.ROW + key for key in keys])
+
+    async def scan_blobs(
+        self, lo: bytes, hi: bytes, rows_max: int, *, reverse: bool = False
+    ) -> list[tuple[BlobKey, int]]:
+        found = await self._in_thread(self._scan, indexrows.BLOB + lo, indexrows.BLOB + hi, rows_max, reverse)
+        return [(BlobKey(key[1:]), indexrows.blob_size(row)) for key, row in found]
+
+    async def read(self, ranges: Sequence[tuple[BlobKey, int, int]]) -> list[Buffer]:
+        return await self._in_thread(self._reader.read, ranges)
+
+    async def confirm(self) -> None:
+        if not await self._in_thread(self._directory.is_ours):
+            raise Fenced("a later owner has opened the cell")
+
+    def stats(self) -> ShardStats:
+        counted = self._committer.counters
+        pools = tuple(pool.stats() for pool in self._cell.pools)
+        return ShardStats(counted.commits, counted.rounds, counted.bytes_written, counted.syncs, pools)
+
+    async def close(self) -> None:
+        if self._closing is None:
+            self._closing = asyncio.ensure_future(self._close())
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
+        if self._reason is None:
+            self._reason = ShardLost("the shard is closed")
+            self._committer.finish()
+        await asyncio.to_thread(self._release)
+
+    def _release(self) -> None:
+        """Wait for the threads, then let go of the files and the lock."""
+        self._committer.join()
+        self._threads.shutdown()
+        self._index.close()
+        self._directory.release()
+
+    def _on_lost(self, reason: ShardLost, round_: list[Queued]) -> None:
+        """The commit thread has ended and takes nothing more."""
+        self._reason = reason
+        if not self.lost.done():
+            self.lost.set_result(reason)
+        for _, future in round_ + self._committer.drain():
+            if not future.done():
+                future.set_exception(reason)
+
+    def _scan(self, lo: bytes, hi: bytes, rows_max: int, reverse: bool) -> list[tuple[bytes, bytes]]:
+        with self._index.undurable:
+            rows = self._index.rows(lo, hi, reverse=reverse)
+        return list(islice(rows, rows_max))
+
+    def _get(self, keys: list[bytes]) -> list[bytes | None]:
+        with self._index.undurable:
+            return self._index.get(keys)
+
+    async def _in_thread(self, call: Callable[..., R], *arguments: object) -> R:
+        if self._reason is not None:
+            raise self._reason
+        return await self._loop.run_in_executor(self._threads, call, *arguments)

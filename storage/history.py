@@ -1,0 +1,32 @@
+"""Which blob group a tablet's channel wrote to in which generation: old blobs stay where they are (spec B.5)."""
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelHistory:
+    """Adjacent ranges (from_generation, group) in rising order; the last one is open."""
+
+    ranges: tuple[tuple[int, int], ...]
+
+    def __post_init__(self) -> None:
+        starts = [generation for generation, _ in self.ranges]
+        assert starts, "a channel has a group from the start"
+        assert all(earlier < later for earlier, later in pairwise(starts)), starts
+
+    def group_now(self) -> int:
+        """The group that writes go to."""
+        return self.ranges[-1][1]
+
+    def group_at(self, generation: int) -> int:
+        """The group that holds what was written in `generation`. ValueError before the first range."""
+        for start, group in reversed(self.ranges):
+            if start <= generation:
+                return group
+        raise ValueError(f"the channel began in generation {self.ranges[0][0]}, after {generation}")
+
+    def moved(self, next_generation: int, group: int) -> "ChannelHistory":
+        """The history that writes to `group` from `next_generation` on."""
+        assert next_generation > self.ranges[-1][0]
+        return ChannelHistory((*self.ranges, (next_generation, group)))

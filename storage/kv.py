@@ -1,0 +1,210 @@
+"""The KV tablet: ordered keys to values, all of its index in memory; one request is one transaction (spec B.1).
+
+    request:   waiting --no key of it in flight--> in flight --durable--> applied
+                                                             --refused--> gone without a trace
+                                                             --lost-----> gone, and so is everything that waits
+
+Requests wait in order. One that changes reference counts flies alone.
+"""
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+from sortedcontainers import SortedDict
+
+from pqbroker.storage.engine import BLOB_KEY_BYTES, BlobKey, Buffer, ShardLost
+from pqbroker.storage.kv_commands import Command, Concat, DeleteRange, KeyMissing, KeyValueError, Rename, Write
+from pqbroker.storage.kv_plan import Plan, Planner, covers
+from pqbroker.storage.kv_rows import Entry
+from pqbroker.storage.tablet import TabletStorage
+
+PAGE_ROWS = 4096
+"""Rows that one step of start reads."""
+
+Range = tuple[bytes, int, int]
+"""Key, offset, size in bytes; size 0 means to the end (spec B.1)."""
+
+
+class KeyValueTablet:
+    """One tablet's keys. `inline_bytes_max`: smaller values stay in the index. `clock`: milliseconds since 1970."""
+
+    def __init__(self, storage: TabletStorage, *, inline_bytes_max: int, clock: Callable[[], int]) -> None:
+        self._storage = storage
+        self._clock = clock
+        self._inline_bytes_max = inline_bytes_max
+        self._entries: SortedDict[bytes, Entry] = SortedDict()
+        self._references: dict[BlobKey, int] = {}
+        """Holders of each blob that has more than one."""
+        self._waiting: deque[_Request] = deque()
+        self._busy: set[bytes] = set()
+        self._in_flight = 0
+        self._alone = False
+        self._lost: ShardLost | None = None
+        self._planner = self._new_planner()
+
+    async def start(self) -> None:
+        """Read the tablet's rows. Raises ShardLost."""
+        rows: dict[bytes, Entry] = {}
+        lo = b""
+        while page := await self._storage.scan(lo, None, PAGE_ROWS):
+            rows.update((key, Entry.stored(row)) for key, row in page)
+            if len(page) < PAGE_ROWS:
+                break
+            lo = page[-1][0] + b"\0"
+        self._entries = SortedDict(rows)
+        holders = Counter(blob for entry in rows.values() if entry.is_shared for blob in entry.blobs())
+        self._references = {blob: count for blob, count in holders.items() if count > 1}
+        self._planner = self._new_planner()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def entry(self, key: bytes) -> Entry | None:
+        """What is durable under the key."""
+        entry: Entry | None = self._entries.get(key)
+        return entry
+
+    def keys(self, lo: bytes = b"", hi: bytes | None = None) -> Iterator[tuple[bytes, Entry]]:
+        """Durable keys with lo <= key < hi in order. To be used up before anything is awaited."""
+        for key in self._entries.irange(lo, hi, (True, False)):
+            yield key, self._entries[key]
+
+    def execute(self, commands: Sequence[Command]) -> "asyncio.Future[None]":
+        """Apply the commands together or not at all; durable and visible here when the future resolves.
+
+        Fails with KeyValueError (nothing of it can be), CommitRefused (nothing was stored) or ShardLost.
+        """
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        request = _Request(commands, future)
+        if self._lost is not None:
+            future.set_exception(self._lost)
+        elif self._waiting or not self._admit(request):
+            self._waiting.append(request)
+        return future
+
+    async def read(self, ranges: Sequence[Range]) -> list[list[Buffer]]:
+        """The bytes of each range of a durable value as buffers in order, read together. Short at a value's end.
+
+        Raises KeyMissing, BlobCorrupt, ShardLost; BlobMissing when a value is deleted while it is read.
+        """
+        parts: list[list[tuple[BlobKey, int, int] | Buffer]] = [self._locate(*item) for item in ranges]
+        stored = [part for found in parts for part in found if isinstance(part, tuple)]
+        data = iter(await self._storage.read(stored) if stored else ())
+        return [[next(data) if isinstance(part, tuple) else part for part in found] for found in parts]
+
+    def _locate(self, key: bytes, offset: int, size: int) -> list[tuple[BlobKey, int, int] | Buffer]:
+        """The parts of a range: what to read of each blob, or the bytes themselves."""
+        entry: Entry | None = self._entries.get(key)
+        if entry is None:
+            raise KeyMissing(key)
+        end = min(offset + size, entry.size) if size else entry.size
+        if entry.is_inline:
+            return [entry.value[offset:end]] if offset < end else []
+        found: list[tuple[BlobKey, int, int] | Buffer] = []
+        keys = entry.blob_keys
+        start = 0
+        for index, piece in enumerate(entry.pieces):
+            if start >= end:
+                break
+            skip = max(offset - start, 0)
+            if skip < piece:
+                blob = BlobKey(keys[index * BLOB_KEY_BYTES : (index + 1) * BLOB_KEY_BYTES])
+                found.append((blob, skip, min(piece, end - start) - skip))
+            start += piece
+        return found
+
+    def _admit(self, request: "_Request") -> bool:
+        """Commit the request, unless something in flight stands before it."""
+        if self._in_flight and (self._alone or self._touches_busy(request.commands)):
+            return False
+        try:
+            plan = self._planner.plan(request.commands, self._clock())
+        except (KeyValueError, ShardLost) as refusal:
+            request.finish(refusal)
+            return True
+        if plan.recounts:
+            if self._in_flight:
+                return False
+            self._alone = True
+        request.plan = plan
+        self._in_flight += 1
+        self._busy.update(plan.changes)
+        self._storage.commit(plan.batch).add_done_callback(partial(self._settle, request))
+        return True
+
+    def _settle(self, request: "_Request", committed: "asyncio.Future[None]") -> None:
+        plan = request.plan
+        assert plan is not None
+        self._in_flight -= 1
+        self._alone = False
+        self._busy.difference_update(plan.changes)
+        error = committed.exception()
+        if error is None:
+            self._apply(plan)
+        if isinstance(error, ShardLost):
+            self._fail(error)
+        request.finish(error)
+        while self._waiting and self._admit(self._waiting[0]):
+            self._waiting.popleft()
+
+    def _apply(self, plan: Plan) -> None:
+        entries = self._entries
+        for key, entry in plan.changes.items():
+            if entry is None:
+                entries.pop(key, None)
+            else:
+                entries[key] = entry
+        for blob, count in plan.recounts.items():
+            if count > 1:
+                self._references[blob] = count
+            else:
+                self._references.pop(blob, None)
+
+    def _fail(self, lost: ShardLost) -> None:
+        self._lost = lost
+        while self._waiting:
+            self._waiting.popleft().finish(lost)
+
+    def _touches_busy(self, commands: Sequence[Command]) -> bool:
+        busy = self._busy
+        for command in commands:
+            if type(command) is Write:
+                if command.key in busy:
+                    return True
+            elif type(command) is DeleteRange:
+                if any(covers(command, key) for key in busy):
+                    return True
+            elif type(command) is Concat:
+                if command.output in busy or any(type(item) is bytes and item in busy for item in command.inputs):
+                    return True
+            elif type(command) is Rename:
+                if command.old in busy or command.new in busy:
+                    return True
+            else:
+                return True
+        return False
+
+    def _new_planner(self) -> Planner:
+        return Planner(self._storage, self._entries, self._references, self._inline_bytes_max)
+
+
+class _Request:
+    """A request between its call and its outcome."""
+
+    __slots__ = ("commands", "future", "plan")
+
+    def __init__(self, commands: Sequence[Command], future: "asyncio.Future[None]") -> None:
+        self.commands = commands
+        self.future = future
+        self.plan: Plan | None = None
+
+    def finish(self, error: BaseException | None) -> None:
+        """Tell the caller, unless it has stopped to care."""
+        if self.future.cancelled():
+            return
+        if error is None:
+            self.future.set_result(None)
+        else:
+            self.future.set_exception(error)

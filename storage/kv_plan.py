@@ -1,0 +1,276 @@
+"""What a request would change in a KV tablet, worked out on its memory; nothing is changed here."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from operator import attrgetter
+
+from sortedcontainers import SortedDict
+
+from pqbroker.storage.engine import Batch, BlobKey, Buffer
+from pqbroker.storage.kv_commands import (
+    DELETED_KEYS_MAX,
+    INLINE,
+    INLINE_BYTES_MAX,
+    KEY_BYTES_MAX,
+    MAIN,
+    PIECE_BYTES_MAX,
+    Command,
+    Concat,
+    CopyRange,
+    DeleteRange,
+    KeyMissing,
+    KeyRange,
+    KeyValueError,
+    Piece,
+    Rename,
+    Write,
+)
+from pqbroker.storage.kv_rows import Entry
+from pqbroker.storage.tablet import USER_CHANNEL, TabletStorage
+
+_order = attrgetter("order")
+
+
+class Plan:
+    """One request's changes: what becomes durable, and what the memory becomes then."""
+
+    __slots__ = ("batch", "changes", "counting", "moved", "recounts")
+
+    def __init__(self) -> None:
+        self.batch = Batch()
+        self.changes: dict[bytes, Entry | None] = {}
+        """New entries by key; None deletes."""
+        self.recounts: dict[BlobKey, int] = {}
+        """New reference counts of blobs that more than one entry holds, or held."""
+        self.moved: set[bytes] = set()
+        """Keys whose present blobs live on in another entry."""
+        self.counting = False
+        """Some blob may have several holders, or died at birth: count instead of following the moves."""
+
+
+class Planner:
+    """Plans requests over a tablet's entries and reference counts, which only the tablet changes."""
+
+    __slots__ = ("_entries", "_inline_bytes_max", "_references", "_storage")
+
+    def __init__(
+        self,
+        storage: TabletStorage,
+        entries: "SortedDict[bytes, Entry]",
+        references: Mapping[BlobKey, int],
+        inline_bytes_max: int,
+    ) -> None:
+        self._storage = storage
+        self._entries = entries
+        self._references = references
+        self._inline_bytes_max = inline_bytes_max
+
+    def plan(self, commands: Iterable[Command], now_ms: int) -> Plan:
+        """Raises KeyValueError when a command cannot be, and Blocked when a later instance of the tablet runs."""
+        plan = Plan()
+        for command in sorted(commands, key=_order):
+            if type(command) is Write:
+                self._write(plan, command, now_ms)
+            elif type(command) is Concat:
+                self._concat(plan, command, now_ms)
+            elif type(command) is DeleteRange:
+                self._delete(plan, command)
+            elif type(command) is Rename:
+                self._rename(plan, command)
+            else:
+                assert type(command) is CopyRange, command
+                self._copy(plan, command)
+        self._finish(plan)
+        return plan
+
+    def _write(self, plan: Plan, command: Write, now_ms: int) -> None:
+        size = command.size
+        buffers = command.buffers
+        if not buffers:
+            raise KeyValueError(f"the write of {command.key!r} has no value")
+        if size < self._inline_bytes_max or command.channel == INLINE:
+            if size > INLINE_BYTES_MAX:
+                raise KeyValueError(f"{command.key!r} has {size} bytes; inline there may be {INLINE_BYTES_MAX}")
+            entry = Entry.inline(now_ms, buffers, size)
+        else:
+            entry = Entry.chained(now_ms, self._store(plan, command.channel, buffers, size), size)
+        self._set(plan, command.key, entry)
+
+    def _concat(self, plan: Plan, command: Concat, now_ms: int) -> None:
+        blobs: list[bytes] = []
+        inputs: dict[bytes, Entry] = {}
+        size = 0
+        shared = command.keep_inputs
+        for item in command.inputs:
+            if type(item) is Piece:
+                size += item.size
+                blobs.append(self._store(plan, MAIN, item.buffers, item.size))
+                continue
+            assert isinstance(item, bytes), item
+            entry = self._find(plan, item)
+            size += entry.size
+            if not entry.is_inline:
+                blobs.append(entry.blob_keys)
+                shared = shared or entry.is_shared or item in inputs
+            elif entry.size:
+                blobs.append(self._store(plan, MAIN, [entry.value], entry.size))
+            inputs[item] = entry
+        if not command.inputs:
+            raise KeyValueError(f"nothing to concatenate into {command.output!r}")
+        plan.counting = plan.counting or shared
+        for key, entry in inputs.items():
+            if command.keep_inputs:
+                plan.changes[key] = entry.sharing()
+            else:
+                self._take(plan, key)
+        chain = b"".join(blobs)
+        output = Entry.chained(now_ms, chain, size, shared=shared) if chain else Entry.inline(now_ms, (), 0)
+        self._set(plan, command.output, output)
+
+    def _delete(self, plan: Plan, command: DeleteRange) -> None:
+        changes = plan.changes
+        if command.lo == command.hi and command.include_lo and command.include_hi:
+            if command.lo in self._entries:
+                changes[command.lo] = None
+        else:
+            found = self._keys(command)
+            changes.update(dict.fromkeys(islice(found, DELETED_KEYS_MAX + 1)))
+        if len(changes) > DELETED_KEYS_MAX:
+            raise KeyValueError(f"a request may delete at most {DELETED_KEYS_MAX} keys; this one covers more")
+
+    def _rename(self, plan: Plan, command: Rename) -> None:
+        entry = self._find(plan, command.old)
+        self._take(plan, command.old)
+        self._set(plan, command.new, entry)
+
+    def _copy(self, plan: Plan, command: CopyRange) -> None:
+        plan.counting = True
+        prefix = command.prefix_to_remove
+        sources = {
+            key: entry.sharing()
+            for key, entry in self._visible(plan, command.within).items()
+            if key.startswith(prefix)
+        }
+        plan.changes.update(sources)
+        for key, entry in sources.items():
+            self._set(plan, command.prefix_to_add + key[len(prefix) :], entry)
+
+    def _finish(self, plan: Plan) -> None:
+        """Turn the changes into rows, and the blobs that nobody holds any more into deletions."""
+        batch = plan.batch
+        entries = self._entries
+        prefix = self._storage.prefix
+        dying: list[Entry] = []
+        for key, entry in plan.changes.items():
+            if entry is None:
+                batch.delete(prefix + key)
+            else:
+                batch.put(prefix + key, entry.row)
+            before = entries.get(key)
+            if before is not None and not before.is_inline:
+                if before.is_shared:
+                    plan.counting = True
+                if key not in plan.moved:
+                    dying.append(before)
+        if plan.counting:
+            self._count(plan)
+            return
+        for before in dying:
+            for blob in before.blobs():
+                batch.delete_blob(blob)
+
+    def _count(self, plan: Plan) -> None:
+        """Delete exactly the blobs that no entry holds after this request."""
+        batch = plan.batch
+        fresh = {stored[0] for stored in batch.blobs}
+        held = dict.fromkeys(fresh, 0)
+        for key, entry in plan.changes.items():
+            before = self._entries.get(key)
+            for blob in () if before is None else before.blobs():
+                held[blob] = held.get(blob, self._references.get(blob, 1)) - 1
+            for blob in () if entry is None else entry.blobs():
+                held[blob] = held.get(blob, self._references.get(blob, 1)) + 1
+        for blob, count in held.items():
+            assert count >= 0, blob
+            if count > 1 or blob in self._references:
+                plan.recounts[blob] = count
+            if count == 0 and blob not in fresh:
+                batch.delete_blob(blob)
+        stillborn = {blob for blob in fresh if held[blob] == 0}
+        if stillborn:
+            batch.bytes -= sum(size for blob, _, size, _ in batch.blobs if blob in stillborn)
+            batch.blobs = [stored for stored in batch.blobs if stored[0] not in stillborn]
+
+    def _store(self, plan: Plan, channel: int, buffers: Sequence[Buffer], size: int) -> bytes:
+        """Plan the blobs of a value; their keys end to end."""
+        lane = USER_CHANNEL + channel
+        if lane >= self._storage.channel_count:
+            lane = USER_CHANNEL
+        if not 0 < size == sum(map(len, buffers)):
+            raise KeyValueError(f"a value of {size} bytes comes in {sum(map(len, buffers))}")
+        if size <= PIECE_BYTES_MAX:
+            return self._storage.put_blob(plan.batch, lane, buffers, size)
+        return b"".join(
+            self._storage.put_blob(plan.batch, lane, piece, piece_size) for piece, piece_size in cut(buffers)
+        )
+
+    def _find(self, plan: Plan, key: bytes) -> Entry:
+        entry: Entry | None = plan.changes[key] if key in plan.changes else self._entries.get(key)
+        if entry is None:
+            raise KeyMissing(key)
+        return entry
+
+    def _take(self, plan: Plan, key: bytes) -> None:
+        """The key goes; its blobs live on elsewhere."""
+        if key in plan.changes:
+            plan.counting = True
+        plan.moved.add(key)
+        plan.changes[key] = None
+
+    def _set(self, plan: Plan, key: bytes, entry: Entry) -> None:
+        if not 0 < len(key) <= KEY_BYTES_MAX:
+            raise KeyValueError(f"a key has 1 to {KEY_BYTES_MAX} bytes; this one has {len(key)}")
+        if plan.changes.get(key) is not None:
+            plan.counting = True
+        plan.changes[key] = entry
+
+    def _keys(self, within: DeleteRange | KeyRange) -> Iterator[bytes]:
+        if within.lo > within.hi:
+            raise KeyValueError(f"the range from {within.lo!r} to {within.hi!r} is inverted")
+        if within.lo == within.hi and not (within.include_lo and within.include_hi):
+            return iter(())
+        keys: Iterator[bytes] = self._entries.irange(within.lo, within.hi, (within.include_lo, within.include_hi))
+        return keys
+
+    def _visible(self, plan: Plan, within: KeyRange | None) -> dict[bytes, Entry]:
+        """Entries in the range as the commands planned so far leave them."""
+        keys = self._entries if within is None else self._keys(within)
+        found: dict[bytes, Entry] = {key: self._entries[key] for key in keys if key not in plan.changes}
+        for key, entry in plan.changes.items():
+            if entry is not None and (within is None or covers(within, key)):
+                found[key] = entry
+        return found
+
+
+def covers(within: DeleteRange | KeyRange, key: bytes) -> bool:
+    """Whether the key lies in the range."""
+    if key == within.lo:
+        return within.include_lo and (key < within.hi or (key == within.hi and within.include_hi))
+    return within.lo < key < within.hi or (key == within.hi and within.include_hi and within.lo < key)
+
+
+def cut(buffers: Sequence[Buffer]) -> Iterator[tuple[list[Buffer], int]]:
+    """The buffers in pieces of 8 MiB and a rest: slices, not copies; each with its size in bytes."""
+    piece: list[Buffer] = []
+    room = PIECE_BYTES_MAX
+    for buffer in buffers:
+        view = memoryview(buffer)
+        while len(view) >= room:
+            yield [*piece, view[:room]], PIECE_BYTES_MAX
+            view = view[room:]
+            piece, room = [], PIECE_BYTES_MAX
+        if len(view):
+            piece.append(view)
+            room -= len(view)
+    if piece:
+        yield piece, PIECE_BYTES_MAX - room

@@ -1,0 +1,90 @@
+"""A KV tablet's row: a value inline, or the ids of the blobs it is chained from.
+
+    format 1   created_ms 8 | the value
+    format 2   created_ms 8 | blob keys, 24 bytes each; no other row holds these blobs
+    format 3   the same, but another row (or this one twice) may hold some of them: they are counted at start
+"""
+
+from collections.abc import Iterator, Sequence
+from struct import Struct
+
+from pqbroker.storage.blobid import blob_size
+from pqbroker.storage.engine import BLOB_KEY_BYTES, BlobKey, Buffer
+
+_INLINE = 1
+_OWNED = 2
+_SHARED = 3
+_HEADER = Struct(">BQ")
+_HEADER_BYTES = _HEADER.size
+
+
+class Entry:
+    """One key's value as the tablet knows it: the stored row and the value's size in bytes. Never changes."""
+
+    __slots__ = ("row", "size")
+
+    def __init__(self, row: bytes, size: int) -> None:
+        self.row = row
+        self.size = size
+
+    @classmethod
+    def inline(cls, created_ms: int, buffers: Sequence[Buffer], size: int) -> "Entry":
+        return cls(b"".join((_HEADER.pack(_INLINE, created_ms), *buffers)), size)
+
+    @classmethod
+    def chained(cls, created_ms: int, blobs: bytes, size: int, *, shared: bool = False) -> "Entry":
+        """A value of the blobs whose keys stand end to end in `blobs`."""
+        return cls(_HEADER.pack(_SHARED if shared else _OWNED, created_ms) + blobs, size)
+
+    @classmethod
+    def stored(cls, row: bytes) -> "Entry":
+        """The entry of a row that was read."""
+        kind = row[0]
+        assert _INLINE <= kind <= _SHARED, f"row of format {kind}"
+        if kind == _INLINE:
+            return cls(row, len(row) - _HEADER_BYTES)
+        return cls(row, sum(blob_size(row, at) for at in range(_HEADER_BYTES, len(row), BLOB_KEY_BYTES)))
+
+    @property
+    def is_inline(self) -> bool:
+        return self.row[0] == _INLINE
+
+    @property
+    def is_shared(self) -> bool:
+        """Another row may hold some of the blobs too."""
+        return self.row[0] == _SHARED
+
+    @property
+    def created_ms(self) -> int:
+        return int.from_bytes(self.row[1:_HEADER_BYTES], "big")
+
+    @property
+    def value(self) -> memoryview:
+        """The bytes of an inline value."""
+        assert self.row[0] == _INLINE
+        return memoryview(self.row)[_HEADER_BYTES:]
+
+    @property
+    def blob_keys(self) -> bytes:
+        """The blobs' keys end to end; none for an inline value."""
+        return b"" if self.row[0] == _INLINE else self.row[_HEADER_BYTES:]
+
+    @property
+    def pieces(self) -> tuple[int, ...]:
+        """Sizes of the pieces that the value is chained from; an inline value is one piece."""
+        if self.row[0] == _INLINE:
+            return (self.size,)
+        return tuple(blob_size(self.row, at) for at in range(_HEADER_BYTES, len(self.row), BLOB_KEY_BYTES))
+
+    def blobs(self) -> Iterator[BlobKey]:
+        """The blobs' keys in order; none for an inline value."""
+        row = self.row
+        if row[0] != _INLINE:
+            for at in range(_HEADER_BYTES, len(row), BLOB_KEY_BYTES):
+                yield BlobKey(row[at : at + BLOB_KEY_BYTES])
+
+    def sharing(self) -> "Entry":
+        """This entry in the form that says its blobs may be held elsewhere too."""
+        if self.row[0] != _OWNED:
+            return self
+        return Entry(bytes((_SHARED,)) + self.row[1:], self.size)

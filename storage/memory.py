@@ -1,0 +1,246 @@
+"""An engine in memory: the disk engine's semantics and faults on cue, for tests, simulation and `--data :memory:`."""
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from sortedcontainers import SortedDict
+
+from pqbroker.storage.engine import (
+    BLOB_BYTES_MAX,
+    Batch,
+    BlobKey,
+    BlobMissing,
+    Buffer,
+    Caps,
+    CommitRefused,
+    DiskFull,
+    Fenced,
+    PoolStats,
+    ShardLost,
+    ShardStats,
+    StoreFailed,
+)
+
+_INLINE_BYTES_MAX = 1000
+_BATCH_BYTES_MAX = 64 << 20
+
+
+@dataclass(slots=True)
+class _Store:
+    """What is kept: rows and blobs in key order, and how many bytes they are."""
+
+    rows: SortedDict = field(default_factory=SortedDict)
+    blobs: SortedDict = field(default_factory=SortedDict)
+    blob_bytes: int = 0
+    row_bytes: int = 0
+
+    @property
+    def total_bytes(self) -> int:
+        return self.blob_bytes + self.row_bytes
+
+    def refusal(self, batch: Batch, pools: tuple[str, ...], bytes_max: int) -> CommitRefused | None:
+        """Why the batch cannot be taken; None when it can."""
+        if batch.bytes > _BATCH_BYTES_MAX:
+            return CommitRefused(f"a batch of {batch.bytes} bytes; at most {_BATCH_BYTES_MAX} are taken")
+        for blob, buffers, size, pool in batch.blobs:
+            if not 0 < size <= BLOB_BYTES_MAX or size != sum(map(len, buffers)):
+                return CommitRefused(f"blob {blob.hex()} of {size} bytes; 1 to {BLOB_BYTES_MAX} are taken")
+            if pool not in pools:
+                return CommitRefused(f"there is no pool {pool!r}")
+            if blob in self.blobs and self.blobs[blob] != b"".join(buffers):
+                return CommitRefused(f"blob {blob.hex()} is stored with other content")
+        if batch.blobs and self.total_bytes + batch.bytes > bytes_max:
+            return DiskFull(f"{self.total_bytes} of {bytes_max} bytes are taken")
+        return None
+
+    def apply(self, batch: Batch) -> None:
+        for lo, hi in batch.ranges:
+            for key in list(self.rows.irange(lo, hi, inclusive=(True, False))):
+                self._set(key, None)
+        for key, value in batch.rows:
+            self._set(key, value)
+        for blob, buffers, size, _ in batch.blobs:
+            if blob not in self.blobs:
+                self.blobs[blob] = b"".join(buffers)
+                self.blob_bytes += size
+        for blob in batch.dead:
+            self.blob_bytes -= len(self.blobs.pop(blob, b""))
+
+    def _set(self, key: bytes, value: bytes | None) -> None:
+        old = self.rows.pop(key, None)
+        if old is not None:
+            self.row_bytes -= len(key) + len(old)
+        if value is not None:
+            self.rows[key] = value
+            self.row_bytes += len(key) + len(value)
+
+
+class MemoryEngine:
+    """Keeps one cell in memory for as long as the object lives; it can be opened again, which fences the shard before.
+
+    Faults on cue: `refuse_next`, `lose_next`, `hold` and `release`, `crash`.
+    """
+
+    def __init__(self, bytes_max: int, *, pools: Sequence[str] = ("main",)) -> None:
+        self._bytes_max = bytes_max
+        self._pools = tuple(pools)
+        self._store = _Store()
+        self._generation = 0
+        self._shard: MemoryShard | None = None
+
+    async def open(self) -> "MemoryShard":
+        """A shard of the next generation; the one before is fenced."""
+        if self._shard is not None:
+            self._shard.lose(Fenced(f"generation {self._generation + 1} has opened the cell"))
+        self._generation += 1
+        self._shard = MemoryShard(self._store, self._generation, self._bytes_max, self._pools)
+        return self._shard
+
+    def refuse_next(self) -> None:
+        """The next commit is refused."""
+        self._open_shard().faults.append(CommitRefused("a fault on cue"))
+
+    def lose_next(self) -> None:
+        """The next commit loses the shard; nothing of it is stored."""
+        self._open_shard().faults.append(StoreFailed("a fault on cue"))
+
+    def hold(self) -> None:
+        """Commits gather from now on and are not made durable."""
+        self._open_shard().held = True
+
+    def release(self) -> None:
+        """Commits held are made durable, in order, and so are later ones."""
+        shard = self._open_shard()
+        shard.held = False
+        shard.round_later()
+
+    def crash(self) -> None:
+        """The owner dies: what was not durable is forgotten, the shard is lost. Open again for the rest."""
+        self._open_shard().lose(StoreFailed("a crash on cue"))
+
+    def _open_shard(self) -> "MemoryShard":
+        assert self._shard is not None, "the engine has not been opened"
+        return self._shard
+
+
+class MemoryShard:
+    """One open instance. A round takes all that is queued, in the loop's next turn."""
+
+    def __init__(self, store: _Store, generation: int, bytes_max: int, pools: tuple[str, ...]) -> None:
+        self.generation = generation
+        self.pools = pools
+        self.caps = Caps(BLOB_BYTES_MAX, _INLINE_BYTES_MAX, _BATCH_BYTES_MAX)
+        self.lost: asyncio.Future[ShardLost] = asyncio.get_running_loop().create_future()
+        self.held = False
+        self.faults: deque[CommitRefused | ShardLost] = deque()
+        self._store = store
+        self._bytes_max = bytes_max
+        self._queue: deque[tuple[Batch, asyncio.Future[None]]] = deque()
+        self._reason: ShardLost | None = None
+        self._awaited = False
+        self._commits = self._rounds = self._bytes_written = 0
+
+    def commit(self, batch: Batch) -> "asyncio.Future[None]":
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if self._reason is not None:
+            future.set_exception(self._reason)
+            return future
+        self._queue.append((batch, future))
+        self.round_later()
+        return future
+
+    async def scan(self, lo: bytes, hi: bytes, rows_max: int) -> list[tuple[bytes, bytes]]:
+        self._check()
+        rows = self._store.rows
+        return [(key, rows[key]) for key in _first(rows.irange(lo, hi, inclusive=(True, False)), rows_max)]
+
+    async def get(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        self._check()
+        return [self._store.rows.get(key) for key in keys]
+
+    async def scan_blobs(
+        self, lo: bytes, hi: bytes, rows_max: int, *, reverse: bool = False
+    ) -> list[tuple[BlobKey, int]]:
+        self._check()
+        blobs = self._store.blobs
+        found = blobs.irange(lo, hi, inclusive=(True, False), reverse=reverse)
+        return [(blob, len(blobs[blob])) for blob in _first(found, rows_max)]
+
+    async def read(self, ranges: Sequence[tuple[BlobKey, int, int]]) -> list[Buffer]:
+        self._check()
+        found: list[Buffer] = []
+        for blob, offset, size in ranges:
+            content = self._store.blobs.get(blob)
+            if content is None:
+                raise BlobMissing(blob.hex())
+            found.append(memoryview(content)[offset : offset + size])
+        return found
+
+    async def confirm(self) -> None:
+        self._check()
+
+    def stats(self) -> ShardStats:
+        store = self._store
+        free = max(0, self._bytes_max - store.total_bytes)
+        pools = (
+            PoolStats(name, free, self._bytes_max, store.blob_bytes if name == self.pools[0] else 0, store.blob_bytes)
+            for name in self.pools
+        )
+        return ShardStats(self._commits, self._rounds, self._bytes_written, 0, tuple(pools))
+
+    async def close(self) -> None:
+        if self._reason is None:
+            self.held = False
+            self._round()
+            self.lose(ShardLost("the shard is closed"), announce=False)
+
+    def lose(self, reason: ShardLost, *, announce: bool = True) -> None:
+        """Fail what is queued and everything later."""
+        if self._reason is not None:
+            return
+        self._reason = reason
+        if announce:
+            self.lost.set_result(reason)
+        while self._queue:
+            _fail(self._queue.popleft()[1], reason)
+
+    def round_later(self) -> None:
+        if not self._awaited:
+            self._awaited = True
+            asyncio.get_running_loop().call_soon(self._round)
+
+    def _round(self) -> None:
+        self._awaited = False
+        if self.held:
+            return
+        self._rounds += bool(self._queue)
+        while self._queue and self._reason is None:
+            fault = self.faults.popleft() if self.faults else None
+            if isinstance(fault, ShardLost):
+                self.lose(fault)
+                return
+            batch, future = self._queue.popleft()
+            refusal = fault or self._store.refusal(batch, self.pools, self._bytes_max)
+            if refusal is not None:
+                _fail(future, refusal)
+                continue
+            self._store.apply(batch)
+            self._commits += 1
+            self._bytes_written += batch.bytes
+            if not future.done():
+                future.set_result(None)
+
+    def _check(self) -> None:
+        if self._reason is not None:
+            raise self._reason
+
+
+def _fail(future: "asyncio.Future[None]", reason: Exception) -> None:
+    if not future.done():
+        future.set_exception(reason)
+
+
+def _first(keys: Iterable[BlobKey], count: int) -> list[BlobKey]:
+    return [key for key, _ in zip(keys, range(count), strict=False)]

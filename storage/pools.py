@@ -1,0 +1,215 @@
+"""A pool's segments as the commit thread sees them: where the next record goes, what is alive, what can be unlinked.
+
+Segments and their transitions:
+    absent  -> active    the first record that does not fit the one before; the directory is synced too
+    active  -> sealed    full; or the cell was opened again (a later generation never appends to it)
+    sealed  -> unlinked  its last live blob was deleted, and that is durable
+Everything a round changes here is either kept (`settle`) or undone (`undo`), so that a refused round leaves nothing.
+"""
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pqbroker.storage.directory import fsync_directory
+from pqbroker.storage.engine import BlobKey, Buffer, PoolStats
+from pqbroker.storage.segments import Location, parse_segment_name, record_bytes, segment_name
+
+_BUFFERS_PER_WRITE = 1024
+_SMALL_DISK_PART = 100
+
+
+@dataclass(slots=True)
+class Segment:
+    """One segment: `end` bytes of records, of which `live` belong to blobs that exist. The commit thread's alone."""
+
+    generation: int
+    sequence: int
+    end: int = 0
+    live: int = 0
+    file: int = -1
+    buffers: list[Buffer] = field(default_factory=list)
+    """What the present round appends from `durable_end` on."""
+    durable_end: int = 0
+    durable_live: int = 0
+
+    @property
+    def key(self) -> tuple[int, int]:
+        return self.generation, self.sequence
+
+
+class Pool:
+    """Appends to the active segment of one pool and counts what is alive in all of them."""
+
+    def __init__(self, name: str, path: Path, generation: int, segment_bytes: int) -> None:
+        self.name = name
+        self.path = path
+        self.segments: dict[tuple[int, int], Segment] = {}
+        self.touched: dict[tuple[int, int], Segment] = {}
+        """Segments that the present round changes."""
+        self._unsynced: dict[tuple[int, int], Segment] = {}
+        self._created = False
+        """A segment file was created and its directory not yet synced."""
+        self._generation = generation
+        self._segment_bytes = segment_bytes
+        self._active: Segment | None = None
+        self._durable_active: Segment | None = None
+        self._sequence = 0
+        self._limit = segment_bytes
+
+    def path_of(self, segment: Segment) -> Path:
+        return self.path / segment_name(segment.generation, segment.sequence)
+
+    def place(self, blob: BlobKey, size: int) -> Location:
+        """Choose where a blob's record goes; the caller adds its buffers to `active.buffers`."""
+        needed = record_bytes(size)
+        active = self._active
+        if active is None or (active.end and active.end + needed > self._limit):
+            active = self._next_segment()
+        at = Location(self.name, active.generation, active.sequence, active.end, size)
+        active.end += needed
+        active.live += needed
+        self.touched[active.key] = active
+        return at
+
+    def add(self, segment: Segment) -> None:
+        """Load a segment of an earlier generation; it is sealed. An empty one goes with the next round."""
+        assert segment.generation < self._generation
+        self.segments[segment.key] = segment
+        if segment.live == 0:
+            self.touched[segment.key] = segment
+
+    @property
+    def active(self) -> Segment:
+        assert self._active is not None
+        return self._active
+
+    def forget(self, at: Location) -> None:
+        """Count a blob's record as dead."""
+        segment = self.segments.get((at.generation, at.sequence))
+        if segment is not None:
+            segment.live -= record_bytes(at.size)
+            assert segment.live >= 0, f"{self.path_of(segment)} has {segment.live} live bytes"
+            self.touched[segment.key] = segment
+
+    def is_emptied(self, segment: Segment) -> bool:
+        return segment.live == 0 and segment is not self._active
+
+    def is_pending(self) -> bool:
+        """Whether the present round stores blobs here."""
+        return any(segment.buffers for segment in self.touched.values())
+
+    def write(self) -> None:
+        """Append what the round placed. Raises OSError; `undo` takes back what was written."""
+        for segment in self.touched.values():
+            if not segment.buffers:
+                continue
+            if segment.file < 0:
+                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+                segment.file = os.open(self.path_of(segment), flags, 0o644)
+                self._created = True
+            _write_all(segment.file, segment.buffers, segment.durable_end, segment.end)
+            self._unsynced[segment.key] = segment
+
+    def sync(self) -> None:
+        """Make all that was written durable. A failure here is never retried."""
+        for segment in self._unsynced.values():
+            os.fdatasync(segment.file)
+        self._unsynced.clear()
+        if self._created:
+            fsync_directory(self.path)
+            self._created = False
+
+    def settle(self) -> None:
+        """The round is committed: keep its changes, close what is full, unlink what is empty."""
+        for segment in self.touched.values():
+            segment.buffers = []
+            segment.durable_end, segment.durable_live = segment.end, segment.live
+            if self.is_emptied(segment):
+                self._unlink(segment)
+            elif segment is not self._active and segment.file >= 0:
+                if segment.key in self._unsynced:
+                    os.fdatasync(segment.file)
+                    del self._unsynced[segment.key]
+                os.close(segment.file)
+                segment.file = -1
+        self.touched.clear()
+        self._durable_active = self._active
+
+    def undo(self) -> None:
+        """The round is refused: truncate what it wrote, forget what it planned."""
+        for segment in self.touched.values():
+            segment.end, segment.live = segment.durable_end, segment.durable_live
+            if segment.buffers and segment.file >= 0:
+                os.ftruncate(segment.file, segment.end)
+            segment.buffers = []
+            if segment.end == 0 and segment.generation == self._generation:
+                self._unlink(segment)
+        self.touched.clear()
+        self._active = self._durable_active
+
+    def orphans(self) -> list[Path]:
+        """Segment files that the index does not know: their round never became durable."""
+        found = ((self.path / name, parse_segment_name(name)) for name in os.listdir(self.path))
+        return [path for path, key in found if key is not None and key not in self.segments]
+
+    def stats(self) -> PoolStats:
+        space = os.statvfs(self.path)
+        segments = list(self.segments.values())
+        return PoolStats(
+            self.name,
+            space.f_bavail * space.f_frsize,
+            space.f_blocks * space.f_frsize,
+            sum(segment.live for segment in segments),
+            sum(segment.end for segment in segments),
+        )
+
+    def close(self) -> None:
+        for segment in self.segments.values():
+            if segment.file >= 0:
+                os.close(segment.file)
+                segment.file = -1
+
+    def _next_segment(self) -> Segment:
+        if self._active is not None:
+            self.touched[self._active.key] = self._active
+        space = os.statvfs(self.path)
+        self._limit = min(self._segment_bytes, space.f_bavail * space.f_frsize // _SMALL_DISK_PART)
+        self._sequence += 1
+        self._active = Segment(self._generation, self._sequence)
+        self.segments[self._active.key] = self._active
+        return self._active
+
+    def _unlink(self, segment: Segment) -> None:
+        if segment.file >= 0:
+            os.close(segment.file)
+            segment.file = -1
+        self._unsynced.pop(segment.key, None)
+        self.path_of(segment).unlink(missing_ok=True)
+        del self.segments[segment.key]
+
+
+def _write_all(file: int, buffers: list[Buffer], position: int, end: int) -> None:
+    """Write the buffers end to end at [position, end), however short each call falls."""
+    first = 0
+    while first < len(buffers):
+        some = buffers[first : first + _BUFFERS_PER_WRITE]
+        first += len(some)
+        wanted = sum(map(len, some))
+        written = os.pwritev(file, some, position)
+        while written < wanted:
+            position += written
+            wanted -= written
+            some = _after(some, written)
+            written = os.pwritev(file, some, position)
+        position += written
+    assert position == end, f"{position} is not {end}: a blob's size is not that of its buffers"
+
+
+def _after(buffers: list[Buffer], count: int) -> list[Buffer]:
+    """The buffers without their first `count` bytes."""
+    for number, buffer in enumerate(buffers):
+        if count < len(buffer):
+            return [memoryview(buffer)[count:], *buffers[number + 1 :]]
+        count -= len(buffer)
+    return []

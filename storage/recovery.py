@@ -1,0 +1,54 @@
+"""What a start does with segments: load their counts, see that the index lost no commit, remove what nothing names."""
+
+import logging
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from pqbroker.storage import indexrows
+from pqbroker.storage.engine import EngineError
+from pqbroker.storage.pools import Pool, Segment
+from pqbroker.storage.segments import UNSYNCED, walk
+
+_log = logging.getLogger(__name__)
+
+
+def load_segments(pools: Mapping[str, Pool], rows: Iterable[tuple[bytes, bytes]], last_number: int) -> None:
+    """Fill the pools from the segments' rows. Raises EngineError when a segment knows of a commit that the index lost.
+
+    The round in work at a crash may have left its payload behind: commit `last_number + 1` and no later one,
+    since a round's payload is written only after the round before it was synced.
+    """
+    for key, row in rows:
+        name, generation, sequence, end, live = indexrows.parse_segment(key, row)
+        pools[name].add(Segment(generation, sequence, end, live, durable_end=end, durable_live=live))
+    for pool in pools.values():
+        for segment in pool.segments.values():
+            _check_tail(pool.path_of(segment), segment.end, last_number)
+        orphans = pool.orphans()
+        for path in orphans:
+            _check_tail(path, 0, last_number)
+        for path in orphans:
+            path.unlink()
+
+
+def _check_tail(path: Path, end: int, last_number: int) -> None:
+    """Look at the records behind those that the index knows of."""
+    try:
+        size = path.stat().st_size
+    except FileNotFoundError:
+        size = 0
+    if size < end:
+        _log.error("%s has %d of its %d bytes; the blobs in the rest cannot be read", path, size, end)
+    if size <= end:
+        return
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        for position, header in walk(file, end):
+            if header.commit > last_number + 1 and not header.flags & UNSYNCED:
+                raise EngineError(
+                    f"{path} has a blob of commit {header.commit} at byte {position}, but the index ends at commit"
+                    f" {last_number}: acknowledged rows are lost; restore a copy of the directory"
+                )
+    finally:
+        os.close(file)

@@ -1,0 +1,174 @@
+"""The disk engine: a RocksDB index, blob segment files, one commit thread. The only file that imports rocksdict.
+
+What is written when: `committer`, `plan`. What a directory holds: `directory`. The bytes of a blob: `segments`.
+"""
+
+import asyncio
+import threading
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import cast
+
+from rocksdict import (
+    BlockBasedOptions,
+    Cache,
+    DBCompressionType,
+    DBRecoveryMode,
+    Options,
+    Rdict,
+    ReadOptions,
+    WriteBatch,
+    WriteOptions,
+)
+
+from pqbroker.storage import indexrows
+from pqbroker.storage.committer import RESERVE_BYTES, OpenCell, Pace
+from pqbroker.storage.directory import CellDirectory
+from pqbroker.storage.diskshard import DiskShard
+from pqbroker.storage.engine import BLOB_BYTES_MAX, Caps
+from pqbroker.storage.plan import IndexBatch, Planner
+from pqbroker.storage.pools import Pool
+from pqbroker.storage.reading import BlobReader
+from pqbroker.storage.recovery import load_segments
+from pqbroker.storage.room import Ballast, Room
+from pqbroker.storage.segments import UNSYNCED
+
+_MIB = 1 << 20
+_BATCH_ROUNDS_MAX = 4
+"""A batch may be this many rounds large; above one it gets a round for itself."""
+
+
+class RocksEngine:
+    """Opens one cell in a directory. `pools`: names and directories for blobs; without them, one in the cell's own."""
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        durability: str = "fsync",
+        sync_interval_ms: int = 100,
+        segment_bytes: int = 64 * _MIB,
+        round_bytes_max: int = 16 * _MIB,
+        inline_bytes_max: int = 1000,
+        ballast_bytes: int = 8 * _MIB,
+        read_threads: int = 4,
+        pools: Mapping[str, Path] | None = None,
+    ) -> None:
+        assert durability in ("fsync", "interval", "none")
+        self._path = directory
+        self._pools = pools
+        self._durability = durability
+        sync_seconds = {"fsync": 0.0, "interval": sync_interval_ms / 1000, "none": None}[durability]
+        self._pace = Pace(round_bytes_max, sync_seconds)
+        self._segment_bytes = segment_bytes
+        self._ballast_bytes = ballast_bytes
+        self._read_threads = read_threads
+        self._caps = Caps(BLOB_BYTES_MAX, inline_bytes_max, _BATCH_ROUNDS_MAX * round_bytes_max)
+
+    async def open(self) -> DiskShard:
+        """Open the cell under its next generation, which fences any earlier owner. Raises EngineError."""
+        directory = CellDirectory(self._path, self._pools)
+        await asyncio.to_thread(directory.take)
+        index = RocksIndex(directory.index)
+        reader = BlobReader(index.get, directory.pools)
+        shard = DiskShard(directory, index, reader, self._caps, self._pace, self._read_threads)
+        await shard.start(partial(self._open_cell, directory, index, reader))
+        return shard
+
+    def _open_cell(self, directory: CellDirectory, index: "RocksIndex", reader: BlobReader) -> OpenCell:
+        """In the commit thread: open the index, see that it is whole, and load what the thread works on."""
+        facts = directory.facts
+        index.open(create=not facts.ready, synced=facts.durability == "fsync")
+        last_number = indexrows.last_number(index.get(indexrows.number_keys()))
+        pools = {
+            name: Pool(name, path, directory.generation, self._segment_bytes) for name, path in directory.pools.items()
+        }
+        load_segments(pools, index.rows(*indexrows.SEGMENT_ROWS), last_number)
+        directory.write_facts(durability=self._durability)
+        room = Room(directory.path, RESERVE_BYTES)
+        ballast = Ballast(directory.ballast, self._ballast_bytes)
+        ballast.restore(room.refresh(), RESERVE_BYTES)
+        device = directory.path.stat().st_dev
+        elsewhere = {name: Room(path, 0) for name, path in directory.pools.items() if path.stat().st_dev != device}
+        flags = 0 if self._durability == "fsync" else UNSYNCED
+        planner = Planner(pools, self._caps, flags, index.get, reader.content)
+        return OpenCell(index, tuple(pools.values()), planner, last_number, room, elsewhere, ballast, directory.path)
+
+
+class RocksIndex:
+    """The ordered rows of one cell. Every call blocks; RocksDB's errors are plain Exceptions."""
+
+    def __init__(self, path: Path) -> None:
+        self.undurable = threading.Lock()
+        self._path = path
+        self._rows: Rdict | None = None
+        self._write_options = WriteOptions()
+
+    def open(self, *, create: bool, synced: bool) -> None:
+        """Open and recover. `synced`: commits were, so that a bad row in the log is damage and not an unsynced tail."""
+        options = _options()
+        options.create_if_missing(create)
+        mode = DBRecoveryMode.tolerate_corrupted_tail_records() if synced else DBRecoveryMode.point_in_time()
+        options.set_wal_recovery_mode(mode)
+        self._rows = Rdict(str(self._path), options)
+
+    def new_batch(self) -> IndexBatch:
+        batch: IndexBatch = WriteBatch(raw_mode=True)
+        return batch
+
+    def write(self, changes: IndexBatch) -> None:
+        """Apply; not durable before `sync`."""
+        assert self._rows is not None
+        self._rows.write(cast(WriteBatch, changes), self._write_options)
+
+    def sync(self) -> None:
+        assert self._rows is not None
+        self._rows.flush_wal(True)
+
+    def get(self, keys: list[bytes]) -> list[bytes | None]:
+        """Values of the keys, durable or not; None where absent."""
+        assert self._rows is not None
+        return cast("list[bytes | None]", self._rows.get(cast("list[str | int | float | bytes | bool]", keys)))
+
+    def rows(self, lo: bytes, hi: bytes, *, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]:
+        """Rows with lo <= key < hi as they were at the call, in order or from the end."""
+        assert self._rows is not None
+        bounds = ReadOptions()
+        bounds.set_iterate_lower_bound(lo)
+        bounds.set_iterate_upper_bound(hi)
+        found = self._rows.items(backwards=reverse, from_key=hi if reverse else lo, read_opt=bounds)
+        return cast("Iterator[tuple[bytes, bytes]]", found)
+
+    def close(self) -> None:
+        """Let go of the files. What was written and synced is there at the next open; nothing is flushed for it."""
+        self._rows = None
+
+
+def _options() -> Options:
+    """RocksDB for small rows: little memory, stalls out of reach, a bounded log, bounded files."""
+    table = BlockBasedOptions()
+    table.set_block_cache(Cache(8 * _MIB))
+    table.set_bloom_filter(10, False)
+    table.set_cache_index_and_filter_blocks(True)
+    table.set_pin_l0_filter_and_index_blocks_in_cache(True)
+    options = Options(raw_mode=True)
+    options.set_block_based_table_factory(table)
+    options.set_compression_type(DBCompressionType.lz4())
+    options.set_write_buffer_size(16 * _MIB)
+    options.set_max_write_buffer_number(6)
+    options.set_max_total_wal_size(64 * _MIB)
+    options.set_level_zero_slowdown_writes_trigger(1 << 20)
+    options.set_level_zero_stop_writes_trigger(1 << 20)
+    options.set_soft_pending_compaction_bytes_limit(0)
+    options.set_hard_pending_compaction_bytes_limit(0)
+    options.set_ratelimiter(64 * _MIB, 100_000, 10)
+    options.set_bytes_per_sync(_MIB)
+    options.set_max_background_jobs(2)
+    options.set_max_open_files(128)
+    options.set_skip_stats_update_on_db_open(True)
+    options.set_stats_dump_period_sec(0)
+    options.set_stats_persist_period_sec(0)
+    options.set_keep_log_file_num(2)
+    options.set_max_log_file_size(_MIB)
+    return options

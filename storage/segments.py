@@ -1,0 +1,177 @@
+"""Segment files: the stored form of a blob, its page checksums, verified ranged reads. Where blobs go is `pools`'.
+
+A segment is records end to end, without gaps, so that every byte of it is covered by some checksum:
+
+    header (48 bytes)   magic "PQB1" · blob id 24 · size u32 · commit number u64 · flags u32 · crc u32, big-endian
+    page checksums      crc32c of each 32 KiB page of the payload, u32 each
+    payload             `size` bytes
+
+The header's crc covers the rest of the header and the page checksums.
+"""
+
+import os
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from pqbroker.storage.engine import BLOB_BYTES_MAX, BlobCorrupt, BlobKey, Buffer
+
+PAGE_BYTES = 32_768
+HEADER_BYTES = 48
+_MAGIC = b"PQB1"
+_FIELDS = struct.Struct(">4s24sIQI")
+_CRC = struct.Struct(">I")
+_ONE_PREAD_BYTES = 131_072
+"""A range that starts this near to its blob's header is read together with it."""
+
+UNSYNCED = 1
+"""Flag of a record whose commit was acknowledged before it was synced (durability interval or none)."""
+
+
+class Location(NamedTuple):
+    """Where a blob's record begins."""
+
+    pool: str
+    generation: int
+    sequence: int
+    position: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class RecordHeader:
+    """What a record says of itself; `checksums` are the packed crcs of its pages."""
+
+    blob: BlobKey
+    size: int
+    commit: int
+    flags: int
+    checksums: bytes
+
+    @property
+    def record_bytes(self) -> int:
+        return record_bytes(self.size)
+
+
+def segment_name(generation: int, sequence: int) -> str:
+    return f"{generation:016x}-{sequence:08x}.segment"
+
+
+def parse_segment_name(name: str) -> tuple[int, int] | None:
+    """Generation and sequence number of a segment's file name; None for any other file."""
+    stem, dot, suffix = name.partition(".")
+    generation, dash, sequence = stem.partition("-")
+    if suffix != "segment" or not dot or not dash:
+        return None
+    return int(generation, 16), int(sequence, 16)
+
+
+def record_bytes(size: int) -> int:
+    """Bytes that a blob of `size` takes in a segment."""
+    return HEADER_BYTES + 4 * _page_count(size) + size
+
+
+def encode_record(blob: BlobKey, buffers: Sequence[Buffer], size: int, commit: int, flags: int) -> list[Buffer]:
+    """The buffers to write for one blob: header and checksums in one, then the blob's own, uncopied."""
+    checksums = page_checksums(buffers)
+    packed = struct.pack(f">{len(checksums)}I", *checksums)
+    fields = _FIELDS.pack(_MAGIC, blob, size, commit, flags)
+    record: list[Buffer] = [b"".join((fields, _CRC.pack(crc32c(packed, crc32c(fields))), packed))]
+    record.extend(buffers)
+    return record
+
+
+def page_checksums(buffers: Sequence[Buffer]) -> list[int]:
+    """crc32c of every page of the buffers end to end; pages run across buffers."""
+    checksums = []
+    checksum, room = 0, PAGE_BYTES
+    for buffer in buffers:
+        size = len(buffer)
+        if size < room:
+            checksum = crc32c(buffer, checksum)
+            room -= size
+            continue
+        view, position = memoryview(buffer), 0
+        while size - position >= room:
+            checksums.append(crc32c(view[position : position + room], checksum))
+            position += room
+            checksum, room = 0, PAGE_BYTES
+        if position < size:
+            checksum = crc32c(view[position:])
+            room -= size - position
+    if room < PAGE_BYTES:
+        checksums.append(checksum)
+    return checksums
+
+
+def read_range(file: int, blob: BlobKey, at: Location, offset: int, size: int, where: str) -> Buffer:
+    """Bytes [offset, offset + size) of a blob in an open segment, each touched page verified; short only at its end.
+
+    Raises BlobCorrupt.
+    """
+    end = min(offset + size, at.size)
+    if offset >= end:
+        return b""
+    payload = HEADER_BYTES + 4 * _page_count(at.size)
+    first = offset - offset % PAGE_BYTES
+    last = min(end + -end % PAGE_BYTES, at.size)
+    if first <= _ONE_PREAD_BYTES:
+        data = memoryview(os.pread(file, payload + last, at.position))
+        head, pages = data[:payload], data[payload + first :]
+    else:
+        head = memoryview(os.pread(file, payload, at.position))
+        pages = memoryview(os.pread(file, last - first, at.position + payload + first))
+    header = _parse_header(head)
+    if header is None or header.blob != blob or header.size != at.size:
+        raise BlobCorrupt(blob, 0, f"header at byte {at.position} of {where}")
+    _verify_pages(pages, header.checksums, first, last, blob, f"page at byte {at.position + payload} and on of {where}")
+    return pages[offset - first : end - first]
+
+
+def walk(file: int, position: int) -> Iterator[tuple[int, RecordHeader]]:
+    """Records of a segment from `position` on, by their headers alone, until one is torn, or the end."""
+    while True:
+        fixed = os.pread(file, HEADER_BYTES, position)
+        if len(fixed) < HEADER_BYTES:
+            return
+        size = _FIELDS.unpack_from(fixed)[2]
+        if size > BLOB_BYTES_MAX:
+            return
+        header = _parse_header(memoryview(os.pread(file, HEADER_BYTES + 4 * _page_count(size), position)))
+        if header is None:
+            return
+        yield position, header
+        position += header.record_bytes
+
+
+def _page_count(size: int) -> int:
+    return (size + PAGE_BYTES - 1) // PAGE_BYTES
+
+
+def _parse_header(head: memoryview) -> RecordHeader | None:
+    """A header with its checksums; None when it does not verify."""
+    if len(head) < HEADER_BYTES:
+        return None
+    magic, blob, size, commit, flags = _FIELDS.unpack_from(head)
+    checksums = head[HEADER_BYTES:]
+    if magic != _MAGIC or len(checksums) != 4 * _page_count(size):
+        return None
+    (checksum,) = _CRC.unpack_from(head, _FIELDS.size)
+    if crc32c(checksums, crc32c(head[: _FIELDS.size])) != checksum:
+        return None
+    return RecordHeader(BlobKey(blob), size, commit, flags, bytes(checksums))
+
+
+def _verify_pages(pages: memoryview, checksums: bytes, first: int, last: int, blob: BlobKey, where: str) -> None:
+    """Compare the pages of [first, last) with their checksums; BlobCorrupt names the first bad page."""
+    index = first // PAGE_BYTES
+    wanted = struct.unpack_from(f">{_page_count(last - first)}I", checksums, 4 * index)
+    for number, checksum in enumerate(wanted):
+        start = number * PAGE_BYTES
+        stop = min(start + PAGE_BYTES, last - first)
+        page = pages[start:stop]
+        if len(page) != stop - start or crc32c(page) != checksum:
+            raise BlobCorrupt(blob, first + start, where)

@@ -1,0 +1,171 @@
+"""Typed tables of a base tablet in memory, and the operations that change them; nothing here is stored.
+
+A log says these operations in order; live changes and replay go through the same `apply`.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+from sortedcontainers import SortedDict
+
+from pqbroker.storage.values import Value
+
+Key = tuple[int | str | bytes, ...]
+Row = Mapping[str, Value]
+Changed = Callable[[str, Key, Row | None], None]
+"""Told of every row set (or gone: None), by table and key."""
+
+_COLUMN_TYPES: dict[str, type] = {"int": int, "str": str, "bytes": bytes}
+
+
+class Operation(IntEnum):
+    """The first item of an operation; the numbers are stored. The second is the table's name."""
+
+    CREATE = 1
+    """key columns as [name, type], value columns"""
+    ALTER = 2
+    """value columns"""
+    DROP = 3
+    PUT = 4
+    """key, row"""
+    DELETE = 5
+    """key"""
+
+
+class TableError(ValueError):
+    """A change that does not fit the tables: no such table or column, a key of other types."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableSchema:
+    """Typed key columns (`int`, `str`, `bytes`) and the names of value columns, whose values may be anything."""
+
+    key: tuple[tuple[str, str], ...]
+    columns: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        names = [name for name, _ in self.key] + list(self.columns)
+        if not self.key or len(set(names)) != len(names):
+            raise TableError(f"a table needs a key and columns of different names, not {names}")
+        unknown = [kind for _, kind in self.key if kind not in _COLUMN_TYPES]
+        if unknown:
+            raise TableError(f"a key column is int, str or bytes, not {', '.join(unknown)}")
+
+    def check_key(self, key: Key) -> None:
+        if len(key) != len(self.key) or any(
+            type(value) is not _COLUMN_TYPES[kind] for value, (_, kind) in zip(key, self.key, strict=True)
+        ):
+            raise TableError(f"{key!r} is no key of the columns {self.key}")
+
+    def check_row(self, row: Row) -> None:
+        unknown = row.keys() - set(self.columns)
+        if unknown:
+            raise TableError(f"there is no column {', '.join(sorted(unknown))}")
+
+
+class Table:
+    """One table's schema and rows in key order. Only `apply` changes it."""
+
+    __slots__ = ("rows", "schema")
+
+    def __init__(self, schema: TableSchema) -> None:
+        self.schema = schema
+        self.rows: SortedDict[Key, Row] = SortedDict()
+
+    def get(self, key: Key) -> Row | None:
+        row: Row | None = self.rows.get(key)
+        return row
+
+    def __iter__(self) -> Iterator[tuple[Key, Row]]:
+        return iter(self.rows.items())
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+class Transaction:
+    """Changes to be made together. What it reads is the state before all of them."""
+
+    def __init__(self, tables: Mapping[str, Table]) -> None:
+        self.tables = tables
+        self.operations: list[list[Any]] = []
+        self._schemas = {name: table.schema for name, table in tables.items()}
+
+    def create_table(self, name: str, key: Sequence[tuple[str, str]], columns: Sequence[str]) -> None:
+        """`key`: column names and types. TableError when the table exists."""
+        if name in self._schemas:
+            raise TableError(f"there is a table {name} already")
+        self._schemas[name] = TableSchema(tuple(key), tuple(columns))
+        self.operations.append([Operation.CREATE, name, [list(column) for column in key], list(columns)])
+
+    def alter_table(self, name: str, columns: Sequence[str]) -> None:
+        """Give the table other value columns; values of those that go are gone."""
+        self._schemas[name] = TableSchema(self._schema(name).key, tuple(columns))
+        self.operations.append([Operation.ALTER, name, list(columns)])
+
+    def drop_table(self, name: str) -> None:
+        self._schema(name)
+        del self._schemas[name]
+        self.operations.append([Operation.DROP, name])
+
+    def put(self, name: str, key: Key, row: Row) -> None:
+        """Set a whole row."""
+        schema = self._schema(name)
+        schema.check_key(key)
+        schema.check_row(row)
+        self.operations.append([Operation.PUT, name, list(key), dict(row)])
+
+    def delete(self, name: str, key: Key) -> None:
+        """Delete a row; one that is not there already is as good."""
+        self._schema(name).check_key(key)
+        self.operations.append([Operation.DELETE, name, list(key)])
+
+    def _schema(self, name: str) -> TableSchema:
+        schema = self._schemas.get(name)
+        if schema is None:
+            raise TableError(f"there is no table {name}")
+        return schema
+
+
+def snapshot(tables: Mapping[str, Table]) -> list[list[Any]]:
+    """The operations that make these tables out of none."""
+    operations: list[list[Any]] = []
+    for name, table in tables.items():
+        schema = table.schema
+        key_columns = [list(column) for column in schema.key]
+        operations.append([Operation.CREATE, name, key_columns, list(schema.columns)])
+        operations.extend([Operation.PUT, name, list(key), dict(row)] for key, row in table)
+    return operations
+
+
+def apply(tables: dict[str, Table], operation: Sequence[Any], changed: Changed) -> None:
+    """Make one change in memory."""
+    kind, name, *rest = operation
+    if kind == Operation.PUT:
+        key = tuple(rest[0])
+        tables[name].rows[key] = rest[1]
+        changed(name, key, rest[1])
+    elif kind == Operation.DELETE:
+        key = tuple(rest[0])
+        if tables[name].rows.pop(key, None) is not None:
+            changed(name, key, None)
+    elif kind == Operation.CREATE:
+        tables[name] = Table(TableSchema(tuple((column, type_) for column, type_ in rest[0]), tuple(rest[1])))
+    elif kind == Operation.ALTER:
+        _alter(name, tables[name], tuple(rest[0]), changed)
+    else:
+        assert kind == Operation.DROP, operation
+        for key in tables.pop(name).rows:
+            changed(name, key, None)
+
+
+def _alter(name: str, table: Table, columns: tuple[str, ...], changed: Changed) -> None:
+    gone = set(table.schema.columns) - set(columns)
+    table.schema = TableSchema(table.schema.key, columns)
+    for key, row in table if gone else ():
+        left = {column: value for column, value in row.items() if column not in gone}
+        if len(left) != len(row):
+            table.rows[key] = left
+            changed(name, key, left)

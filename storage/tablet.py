@@ -1,0 +1,157 @@
+"""A tablet: a singleton with id, type and generation; and the storage that its running instance writes through."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from struct import Struct
+
+from pqbroker.storage.blobid import BlobId
+from pqbroker.storage.blobstorage import BlobStorage, Discovered
+from pqbroker.storage.engine import Batch, BlobKey, Buffer, Shard, ShardLost
+from pqbroker.storage.garbage import Collection
+from pqbroker.storage.history import ChannelHistory
+
+LOG_CHANNEL = 0
+SNAPSHOT_CHANNEL = 1
+USER_CHANNEL = 2
+"""The first channel for blobs of the tablet's users; 0 and 1 are the system's (spec B.1)."""
+
+RECORD = b"T"
+ROWS = b"K"
+"""First bytes of a cell's rows: tablet records, and the rows of KV tablets."""
+
+_FORMAT = 1
+_HEADER = Struct(">BBBIB")
+_RANGE = Struct(">II")
+_KEY = Struct(">cQ")
+
+
+class TabletType(IntEnum):
+    """What runs on the tablet's storage. The numbers are stored."""
+
+    SCHEME = 1
+    PERSQUEUE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class TabletRecord:
+    """What a cell stores of each tablet; `owner` says whose it is, such as a topic id in hex."""
+
+    tablet_id: int
+    type: TabletType
+    generation: int
+    channels: tuple[ChannelHistory, ...]
+    owner: str
+    dropping: bool = False
+    """Its rows and blobs are being removed; it never starts again."""
+
+    def encode(self) -> bytes:
+        parts = [_HEADER.pack(_FORMAT, self.type, self.dropping, self.generation, len(self.channels))]
+        for channel in self.channels:
+            parts.append(bytes((len(channel.ranges),)))
+            parts.extend(_RANGE.pack(generation, group) for generation, group in channel.ranges)
+        parts.append(self.owner.encode())
+        return b"".join(parts)
+
+    @classmethod
+    def decode(cls, tablet_id: int, row: bytes) -> "TabletRecord":
+        version, type_number, dropping, generation, count = _HEADER.unpack_from(row)
+        assert version == _FORMAT, version
+        position = _HEADER.size
+        channels = []
+        for _ in range(count):
+            end = position + 1 + row[position] * _RANGE.size
+            channels.append(ChannelHistory(tuple(_RANGE.iter_unpack(row[position + 1 : end]))))
+            position = end
+        owner = row[position:].decode()
+        return cls(tablet_id, TabletType(type_number), generation, tuple(channels), owner, bool(dropping))
+
+
+def record_key(tablet_id: int) -> bytes:
+    """Row of a tablet's record."""
+    return _KEY.pack(RECORD, tablet_id)
+
+
+def row_prefix(tablet_id: int) -> bytes:
+    """First bytes of every row of a tablet."""
+    return _KEY.pack(ROWS, tablet_id)
+
+
+class TabletStorage:
+    """What one running instance of a tablet reads and writes through; one per generation.
+
+    Blob ids come from the step, which grows with every commit, and the cookie, which counts blobs within it.
+    """
+
+    __slots__ = ("_blobs", "_collections", "_cookie", "_groups", "_shard", "_step", "generation", "prefix", "tablet_id")
+
+    def __init__(self, shard: Shard, blobs: BlobStorage, record: TabletRecord) -> None:
+        self._shard = shard
+        self._blobs = blobs
+        self._step = 1
+        self._cookie = 0
+        self._collections = 0
+        self._groups = tuple(channel.group_now() for channel in record.channels)
+        self.tablet_id = record.tablet_id
+        self.generation = record.generation
+        self.prefix = row_prefix(record.tablet_id)
+        """First bytes of the tablet's rows in a batch."""
+
+    @property
+    def channel_count(self) -> int:
+        return len(self._groups)
+
+    @property
+    def lost(self) -> "asyncio.Future[ShardLost]":
+        """The cell's loss, which is the tablet's."""
+        return self._shard.lost
+
+    def put_blob(self, batch: Batch, channel: int, buffers: Sequence[Buffer], size: int) -> BlobKey:
+        """Plan to store a blob of `size` bytes, the buffers end to end. Raises Blocked, BlobRefused."""
+        cookie = self._cookie
+        self._cookie = cookie + 1
+        blob = BlobId(self.tablet_id, channel, self.generation, self._step, cookie, size)
+        return self._blobs.put(batch, blob, buffers, self._groups[channel])
+
+    def commit(self, batch: Batch) -> "asyncio.Future[None]":
+        """Make the batch durable; see `Shard.commit`. A blocked instance's commit is lost."""
+        self._step += 1
+        self._cookie = 0
+        try:
+            self._blobs.check(self.tablet_id, self.generation)
+            return self._shard.commit(batch)
+        except ShardLost as lost:
+            failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            failed.set_exception(lost)
+            return failed
+
+    async def scan(self, lo: bytes, hi: bytes | None, rows_max: int) -> list[tuple[bytes, bytes]]:
+        """Durable rows of this tablet with lo <= key < hi (None: to the end), at most `rows_max`, in key order."""
+        last = row_prefix(self.tablet_id + 1) if hi is None else self.prefix + hi
+        rows = await self._shard.scan(self.prefix + lo, last, rows_max)
+        skip = len(self.prefix)
+        return [(key[skip:], value) for key, value in rows]
+
+    async def get(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """Durable values of this tablet's rows, in the order of the keys; None where absent."""
+        return await self._shard.get([self.prefix + key for key in keys])
+
+    async def read(self, ranges: Sequence[tuple[BlobKey, int, int]]) -> list[Buffer]:
+        """Bytes of each (blob, offset, size); see `Shard.read`."""
+        return await self._shard.read(ranges)
+
+    def stored_blobs(self, lo: BlobKey, hi: BlobKey) -> AsyncIterator[tuple[BlobKey, int]]:
+        """Keys and sizes of the stored blobs with lo <= key < hi, in order."""
+        return self._blobs.range(lo, hi)
+
+    async def discover(self) -> Discovered | None:
+        """The latest blob of the log channel with its body."""
+        return await self._blobs.discover(self.tablet_id, read_body=True)
+
+    async def collect_garbage(self, channel: int, generation: int, step: int) -> None:
+        """Delete the channel's blobs at or before (generation, step); see `BlobStorage.collect_garbage`."""
+        self._collections += 1
+        await self._blobs.collect_garbage(
+            Collection(self.tablet_id, channel, self.generation, self._collections, barrier=(generation, step))
+        )

@@ -1,0 +1,416 @@
+import asyncio
+import logging
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pqbroker.broker.answer import Answer
+from pqbroker.broker.apis import Api
+from pqbroker.broker.budget import ByteBudget
+from pqbroker.broker.connection import Connection
+from pqbroker.broker.context import Node
+from pqbroker.broker.dispatch import Dispatcher
+from pqbroker.broker.handlers import api_versions, fetch, metadata, produce
+from pqbroker.broker.listeners import Connections
+from pqbroker.broker.metrics import Metrics
+from pqbroker.conf.broker import BrokerSettings
+from pqbroker.protocol.errors import ErrorCode, KafkaError, ProtocolError
+from pqbroker.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from pqbroker.protocol.messages.fetch import FetchRequest, FetchResponse
+from pqbroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from pqbroker.protocol.messages.produce import ProduceRequest, ProduceResponse
+
+from tests.broker.wire import read_response, request_frame, split_frames
+
+
+class Wire(asyncio.Transport):
+    """A transport that keeps what is written and what it was told."""
+
+    def __init__(self) -> None:
+        super().__init__({"sockname": ("127.0.0.1", 9092), "peername": ("127.0.0.1", 5)})
+        self.written = bytearray()
+        self.is_closed = self.is_paused = False
+
+    def write(self, data: Any) -> None:
+        self.written += data
+
+    def writelines(self, list_of_data: Any) -> None:
+        for data in list_of_data:
+            self.written += data
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def abort(self) -> None:
+        self.is_closed = True
+
+    def pause_reading(self) -> None:
+        self.is_paused = True
+
+    def resume_reading(self) -> None:
+        self.is_paused = False
+
+
+class Bench:
+    """A connection whose handlers' answers the test gives."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.begun: list[tuple[str, Answer[Any]]] = []
+        self.metrics = Metrics()
+        loop = asyncio.get_running_loop()
+        node = Node(
+            settings=BrokerSettings(**settings), loop=loop, clock=lambda: 0, metrics=self.metrics,
+            sessions=None, producer_ids=None, groups=None, cluster_id="c",  # type: ignore[arg-type]
+            api_ranges=((18, 0, 4),),
+        )  # fmt: skip
+        self.budget = ByteBudget(node.settings.node_bytes_max)
+        self.connections = Connections(loop, self.metrics, node.settings.max_connections)
+        self.serve: Callable[[str, Any], Any] = self._serve_later
+        apis = [self._api(each) for each in (produce.API, fetch.API, metadata.API)]
+        self.dispatcher = Dispatcher(node, [*apis, api_versions.API])
+        self.node = node
+        self.wire, self.connection = self.connect()
+
+    def connect(self) -> tuple[Wire, Connection]:
+        wire = Wire()
+        connection = Connection(self.node, self.dispatcher, self.budget, self.connections)
+        connection.connection_made(wire)
+        return wire, connection
+
+    def receive(self, *frames: bytes) -> None:
+        data = b"".join(frames)
+        while data:
+            buffer = self.connection.get_buffer(-1)
+            size = min(len(buffer), len(data))
+            buffer[:size] = data[:size]
+            self.connection.buffer_updated(size)
+            data = data[size:]
+
+    def answered(self) -> list[int]:
+        """Correlation ids of the answers written so far."""
+        return [struct.unpack_from(">i", each)[0] for each in split_frames(bytes(self.wire.written))]
+
+    def _api(self, api: Api) -> Api:
+        return Api(
+            key=api.key, name=api.name, version_min=api.version_min, version_max=api.version_max, request=api.request,
+            response=api.response, serve=lambda _, request: self.serve(api.name, request), refuse=api.refuse,
+        )  # fmt: skip
+
+    def _serve_later(self, name: str, request: Any) -> Answer[Any]:
+        answer: Answer[Any] = Answer()
+        if name == "Fetch":
+            answer.hurry = lambda: answer.complete(FetchResponse())
+        self.begun.append((name, answer))
+        return answer
+
+
+def produce_frame(correlation_id: int, acks: int = 1) -> bytes:
+    return request_frame(ProduceRequest(acks=acks), 9, correlation_id)
+
+
+def fetch_frame(correlation_id: int) -> bytes:
+    return request_frame(FetchRequest(), 12, correlation_id)
+
+
+def metadata_frame(correlation_id: int) -> bytes:
+    return request_frame(MetadataRequest(), 9, correlation_id)
+
+
+async def test_consecutive_produce_requests_begin_at_once_and_are_answered_in_order() -> None:
+    bench = Bench()
+    bench.receive(produce_frame(1), produce_frame(2), produce_frame(3))
+    assert [name for name, _ in bench.begun] == ["Produce"] * 3
+    bench.begun[2][1].complete(ProduceResponse())
+    bench.begun[1][1].complete(ProduceResponse())
+    assert bench.answered() == []
+    bench.begun[0][1].complete(ProduceResponse())
+    assert bench.answered() == [1, 2, 3]
+
+
+async def test_another_request_waits_until_earlier_ones_are_answered() -> None:
+    bench = Bench()
+    bench.receive(produce_frame(1), metadata_frame(2), produce_frame(3))
+    assert [name for name, _ in bench.begun] == ["Produce"]
+    bench.begun[0][1].complete(ProduceResponse())
+    assert [name for name, _ in bench.begun] == ["Produce", "Metadata"]
+    bench.begun[1][1].complete(MetadataResponse())
+    assert [name for name, _ in bench.begun] == ["Produce", "Metadata", "Produce"]
+    assert bench.answered() == [1, 2]
+
+
+async def test_a_request_completes_the_parked_fetch_before_it() -> None:
+    bench = Bench()
+    bench.receive(fetch_frame(1))
+    assert bench.answered() == []
+    bench.receive(metadata_frame(2))
+    assert bench.answered() == [1]
+    bench.begun[1][1].complete(MetadataResponse())
+    assert bench.answered() == [1, 2]
+    assert bench.metrics.overstay.count == 1
+    assert bench.metrics.overstay_worst_s < 0.005
+
+
+async def test_requests_behind_a_fetch_in_one_read_do_not_let_it_park() -> None:
+    bench = Bench()
+    bench.receive(fetch_frame(1) + fetch_frame(2) + produce_frame(3))
+    assert bench.answered() == [1, 2]
+    assert bench.begun[2][0] == "Produce"
+
+
+async def test_a_fetch_nobody_hurries_is_not_counted_as_overstaying() -> None:
+    bench = Bench()
+    bench.receive(fetch_frame(1))
+    bench.begun[0][1].complete(FetchResponse())
+    assert bench.answered() == [1]
+    assert bench.metrics.overstay.count == 0
+
+
+async def test_a_coroutine_is_awaited() -> None:
+    bench = Bench()
+    released = asyncio.Event()
+
+    async def later() -> MetadataResponse:
+        await released.wait()
+        return MetadataResponse(cluster_id="x")
+
+    bench.serve = lambda name, request: later()
+    bench.receive(metadata_frame(7))
+    assert bench.answered() == []
+    released.set()
+    while not bench.answered():
+        await asyncio.sleep(0)
+    assert bench.answered() == [7]
+
+
+async def test_a_response_of_none_writes_nothing_and_lets_the_next_request_begin() -> None:
+    bench = Bench()
+    bench.receive(produce_frame(1, acks=0), metadata_frame(2))
+    bench.begun[0][1].complete(None)
+    assert bench.answered() == []
+    bench.begun[1][1].complete(MetadataResponse())
+    assert bench.answered() == [2]
+
+
+async def test_an_error_without_a_response_to_carry_it_closes_after_the_answers_before_it() -> None:
+    bench = Bench()
+    bench.receive(produce_frame(1), produce_frame(2, acks=0), produce_frame(3))
+    bench.begun[1][1].fail(ProtocolError("acks 0"))
+    assert not bench.wire.is_closed
+    bench.begun[0][1].complete(ProduceResponse())
+    assert bench.answered() == [1]
+    assert bench.wire.is_closed
+    bench.begun[2][1].complete(ProduceResponse())
+    assert bench.answered() == [1]
+
+
+async def test_a_kafka_error_becomes_the_code_of_the_response() -> None:
+    bench = Bench()
+
+    def refuse(name: str, request: Any) -> Any:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "no")
+
+    bench.serve = refuse
+    bench.receive(fetch_frame(1))
+    _, response = read_response(fetch.API, 12, split_frames(bytes(bench.wire.written))[0])
+    assert response.error_code == ErrorCode.INVALID_REQUEST
+    assert bench.metrics.errors == {ErrorCode.INVALID_REQUEST: 1}
+
+
+@pytest.mark.parametrize("when", ["at once", "in a task", "by an answer", "in a further step"])
+async def test_a_defect_becomes_an_unknown_server_error_and_a_traceback(
+    when: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench = Bench()
+    answer: Answer[Any] = Answer()
+
+    def broken() -> Any:
+        raise ValueError("a defect")
+
+    async def later() -> Any:
+        broken()
+
+    serve = {"at once": broken, "in a task": later}.get(when, lambda: answer)
+    bench.serve = lambda name, request: serve()
+    bench.receive(fetch_frame(1))
+    if when == "by an answer":
+        answer.fail(ValueError("a defect"))
+    elif when == "in a further step":
+        answer.proceed(broken)
+    while not bench.answered():
+        await asyncio.sleep(0)
+    _, response = read_response(fetch.API, 12, split_frames(bytes(bench.wire.written))[0])
+    assert response.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert any(record.levelno == logging.ERROR and record.exc_info for record in caplog.records)
+
+
+async def test_an_unknown_api_closes_the_connection() -> None:
+    bench = Bench()
+    bench.receive(struct.pack(">ihhih", 10, 999, 0, 1, -1))
+    assert bench.wire.is_closed
+    assert bench.metrics.protocol_errors == 1
+
+
+@pytest.mark.parametrize(("key", "version"), [(0, 2), (0, 14), (1, 3), (1, 18), (3, 14), (3, -1)])
+async def test_an_unknown_version_closes_the_connection(key: int, version: int) -> None:
+    bench = Bench()
+    bench.receive(struct.pack(">ihhih", 10, key, version, 1, -1))
+    assert bench.wire.is_closed
+    assert not bench.begun
+
+
+@pytest.mark.parametrize("version", [5, 99, -1])
+async def test_an_unknown_api_versions_version_is_answered_as_version_0(version: int) -> None:
+    bench = Bench()
+    bench.receive(struct.pack(">ihhih", 13, 18, version, 77, -1) + b"\xff\xff\xff")
+    correlation_id, response = read_response(api_versions.API, 0, split_frames(bytes(bench.wire.written))[0])
+    assert correlation_id == 77
+    assert isinstance(response, ApiVersionsResponse)
+    assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert [(key.api_key, key.min_version, key.max_version) for key in response.api_keys] == [(18, 0, 4)]
+    bench.receive(request_frame(ApiVersionsRequest(), 0, 78))
+    assert bench.answered() == [77, 78]
+
+
+@pytest.mark.parametrize("data", [struct.pack(">i", 2000), struct.pack(">i", -1), struct.pack(">ihh", 4, 3, 0)])
+async def test_a_frame_too_large_negative_or_too_short_closes_the_connection(data: bytes) -> None:
+    bench = Bench(socket_request_max_bytes=1024)
+    bench.receive(data)
+    assert bench.wire.is_closed
+
+
+async def test_a_malformed_body_closes_the_connection() -> None:
+    bench = Bench()
+    bench.receive(struct.pack(">ihhihi", 14, 3, 1, 1, -1, 1_000_000))
+    assert bench.wire.is_closed
+    assert not bench.begun
+
+
+async def test_reading_pauses_above_the_limit_of_requests_and_resumes_below() -> None:
+    bench = Bench(connection_requests_max=2)
+    bench.receive(produce_frame(1))
+    assert not bench.wire.is_paused
+    bench.receive(produce_frame(2))
+    assert bench.wire.is_paused
+    bench.begun[0][1].complete(ProduceResponse())
+    assert not bench.wire.is_paused
+
+
+async def test_reading_pauses_above_the_limit_of_bytes_and_resumes_below() -> None:
+    bench = Bench(connection_bytes_max=1024)
+    large = request_frame(ProduceRequest(acks=1, transactional_id="x" * 2000), 9, 1)
+    bench.receive(large)
+    assert bench.wire.is_paused
+    bench.begun[0][1].complete(ProduceResponse())
+    assert not bench.wire.is_paused
+    assert bench.budget.taken == 0
+
+
+async def test_bytes_of_one_connection_pause_another_until_the_node_has_room() -> None:
+    bench = Bench(node_bytes_max=1024)
+    large = request_frame(ProduceRequest(acks=1, transactional_id="x" * 2000), 9, 1)
+    bench.receive(large)
+    first_wire, first = bench.wire, bench.connection
+    bench.wire, bench.connection = bench.connect()
+    bench.receive(metadata_frame(1))
+    assert bench.wire.is_paused
+    bench.begun[0][1].complete(ProduceResponse())
+    assert not first_wire.is_paused
+    assert not bench.wire.is_paused
+    assert first.is_idle
+
+
+async def test_bytes_of_a_lost_connection_are_given_back() -> None:
+    bench = Bench(node_bytes_max=1024)
+    bench.receive(produce_frame(1), metadata_frame(2))
+    assert bench.budget.taken > 0
+    bench.connection.connection_lost(None)
+    assert bench.budget.taken == 0
+    bench.begun[0][1].complete(ProduceResponse())
+    assert bench.budget.taken == 0
+    assert bench.wire.written == b""
+
+
+async def test_a_lost_connection_ends_its_parked_fetch_and_cancels_its_tasks() -> None:
+    bench = Bench()
+    bench.receive(fetch_frame(1))
+    bench.connection.connection_lost(None)
+    assert bench.begun[0][1].settled
+
+    bench.wire, bench.connection = bench.connect()
+    started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    bench.serve = lambda name, request: started
+    bench.receive(metadata_frame(1))
+    bench.connection.connection_lost(None)
+    await asyncio.sleep(0)
+    assert started.cancelled()
+
+
+async def test_nothing_is_served_while_the_peer_does_not_take_its_answers() -> None:
+    bench = Bench()
+    bench.connection.pause_writing()
+    bench.receive(fetch_frame(1))
+    assert not bench.begun
+    bench.connection.resume_writing()
+    assert [name for name, _ in bench.begun] == ["Fetch"]
+
+
+async def test_draining_answers_what_came_and_closes() -> None:
+    bench = Bench()
+    bench.receive(produce_frame(1), metadata_frame(2))
+    bench.connection.drain()
+    assert bench.wire.is_paused
+    assert not bench.wire.is_closed
+    bench.begun[0][1].complete(ProduceResponse())
+    bench.begun[1][1].complete(MetadataResponse())
+    assert bench.answered() == [1, 2]
+    assert bench.wire.is_closed
+
+
+async def test_draining_does_not_wait_for_a_parked_fetch() -> None:
+    bench = Bench()
+    bench.receive(fetch_frame(1))
+    bench.connection.drain()
+    assert bench.answered() == [1]
+    assert bench.wire.is_closed
+
+
+async def test_draining_an_idle_connection_closes_it() -> None:
+    bench = Bench()
+    bench.connection.drain()
+    assert bench.wire.is_closed
+
+
+async def test_only_an_idle_connection_is_closed_as_idle() -> None:
+    bench = Bench()
+    bench.receive(fetch_frame(1))
+    now = asyncio.get_running_loop().time()
+    bench.connection.close_if_idle_since(now + 1)
+    assert not bench.wire.is_closed
+    bench.begun[0][1].complete(FetchResponse())
+    bench.connection.close_if_idle_since(now - 1000)
+    assert not bench.wire.is_closed
+    bench.connection.close_if_idle_since(now + 1)
+    assert bench.wire.is_closed
+
+
+async def test_a_connection_above_the_limit_is_closed_at_once() -> None:
+    bench = Bench(max_connections=1)
+    wire, _ = bench.connect()
+    assert wire.is_closed
+    assert not bench.wire.is_closed
+    assert bench.metrics.connections_refused == 1
+
+
+async def test_record_data_is_written_as_it_is_not_joined() -> None:
+    bench = Bench()
+    lines: list[Any] = []
+    bench.wire.writelines = lines.extend  # type: ignore[method-assign]
+    record_data = memoryview(bytearray(100_000))
+    response = FetchResponse()
+    response.responses = [
+        fetch.FetchableTopicResponse(topic="t", partitions=[fetch.PartitionData(records=[record_data])])
+    ]
+    bench.serve = lambda name, request: response
+    bench.receive(fetch_frame(1))
+    assert any(line is record_data for line in lines)

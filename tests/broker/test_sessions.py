@@ -1,0 +1,119 @@
+import pytest
+from pqbroker.broker.sessions import EPOCH_MAX, EVICTION_IDLE_MS, FetchSessions
+from pqbroker.protocol.errors import ErrorCode, KafkaError
+from pqbroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_ms = 0
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+
+def request(session_id: int, epoch: int, *indexes: int, forget: tuple[int, ...] = (), offset: int = 0) -> FetchRequest:
+    partitions = [FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=9) for index in indexes]
+    return FetchRequest(
+        session_id=session_id,
+        session_epoch=epoch,
+        topics=[FetchTopic(topic="t", partitions=partitions)] if indexes else [],
+        forgotten_topics_data=[ForgottenTopic(topic="t", partitions=list(forget))] if forget else [],
+    )
+
+
+def indexes(sessions: FetchSessions, asked: FetchRequest) -> list[int]:
+    return [wanted.index for wanted in sessions.turn(asked, 12).wanted]
+
+
+def test_a_fetch_without_a_session_gets_none() -> None:
+    sessions = FetchSessions(10, Clock())
+    turn = sessions.turn(request(0, -1, 0, 1), 12)
+    assert (turn.session_id, turn.is_incremental, [wanted.index for wanted in turn.wanted]) == (0, False, [0, 1])
+    assert len(sessions) == 0
+
+
+def test_a_session_remembers_adds_changes_and_forgets_partitions() -> None:
+    sessions = FetchSessions(10, Clock())
+    opened = sessions.turn(request(0, 0, 0, 1), 12)
+    assert opened.session_id > 0
+    assert not opened.is_incremental
+    assert indexes(sessions, request(opened.session_id, 1)) == [0, 1]
+    assert indexes(sessions, request(opened.session_id, 2, 2)) == [0, 1, 2]
+    assert indexes(sessions, request(opened.session_id, 3, forget=(0,))) == [1, 2]
+    turn = sessions.turn(request(opened.session_id, 4, 1, offset=7), 12)
+    assert turn.is_incremental
+    assert {wanted.index: wanted.offset for wanted in turn.wanted} == {1: 7, 2: 0}
+
+
+def test_what_was_sent_moves_to_the_end() -> None:
+    sessions = FetchSessions(10, Clock())
+    turn = sessions.turn(request(0, 0, 0, 1, 2), 12)
+    turn.session.move_to_end(turn.wanted[0])
+    assert indexes(sessions, request(turn.session_id, 1)) == [1, 2, 0]
+
+
+@pytest.mark.parametrize("epoch", [2, 3, EPOCH_MAX])
+def test_a_wrong_epoch_is_refused_and_the_session_stays(epoch: int) -> None:
+    sessions = FetchSessions(10, Clock())
+    session_id = sessions.turn(request(0, 0, 0), 12).session_id
+    with pytest.raises(KafkaError) as refused:
+        sessions.turn(request(session_id, epoch), 12)
+    assert refused.value.code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    assert indexes(sessions, request(session_id, 1)) == [0]
+
+
+def test_an_unknown_session_is_refused() -> None:
+    with pytest.raises(KafkaError) as refused:
+        FetchSessions(10, Clock()).turn(request(5, 1), 12)
+    assert refused.value.code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+def test_a_session_keeps_to_names_or_to_ids() -> None:
+    sessions = FetchSessions(10, Clock())
+    session_id = sessions.turn(request(0, 0, 0), 12).session_id
+    with pytest.raises(KafkaError) as refused:
+        sessions.turn(request(session_id, 1), 13)
+    assert refused.value.code == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+
+
+@pytest.mark.parametrize("epoch", [-1, 0])
+def test_a_full_fetch_with_a_session_closes_it(epoch: int) -> None:
+    sessions = FetchSessions(10, Clock())
+    session_id = sessions.turn(request(0, 0, 0), 12).session_id
+    turn = sessions.turn(request(session_id, epoch, 0), 12)
+    assert turn.session_id != session_id
+    with pytest.raises(KafkaError):
+        sessions.turn(request(session_id, 1), 12)
+
+
+def test_a_session_left_empty_is_closed() -> None:
+    sessions = FetchSessions(10, Clock())
+    session_id = sessions.turn(request(0, 0, 0), 12).session_id
+    assert sessions.turn(request(session_id, 1, forget=(0,)), 12).session_id == 0
+    assert len(sessions) == 0
+
+
+def test_the_epoch_after_the_greatest_is_1() -> None:
+    sessions = FetchSessions(10, Clock())
+    turn = sessions.turn(request(0, 0, 0), 12)
+    turn.session.epoch = EPOCH_MAX
+    sessions.turn(request(turn.session_id, EPOCH_MAX), 12)
+    assert indexes(sessions, request(turn.session_id, 1)) == [0]
+
+
+def test_only_a_session_unused_for_long_makes_room() -> None:
+    clock = Clock()
+    sessions = FetchSessions(2, clock)
+    first, second = (sessions.turn(request(0, 0, 0), 12).session_id for _ in range(2))
+    assert sessions.turn(request(0, 0, 0), 12).session_id == 0
+    clock.now_ms = EVICTION_IDLE_MS
+    sessions.turn(request(first, 1), 12)
+    assert sessions.turn(request(0, 0, 0), 12).session_id > 0
+    assert indexes(sessions, request(first, 2)) == [0]
+    with pytest.raises(KafkaError):
+        sessions.turn(request(second, 1), 12)
+
+
+def test_no_slots_means_no_sessions() -> None:
+    assert FetchSessions(0, Clock()).turn(request(0, 0, 0), 12).session_id == 0

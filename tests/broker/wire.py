@@ -1,0 +1,90 @@
+"""A client of a few lines: requests to frames, frames to responses, over a socket or none at all."""
+
+import asyncio
+import struct
+from typing import Any, TypeVar
+
+from pqbroker.broker.apis import Api
+from pqbroker.broker.served import APIS
+from pqbroker.protocol.codec import decoder, encoder
+from pqbroker.protocol.frames import frame
+from pqbroker.protocol.schema import is_flexible
+
+T = TypeVar("T")
+BY_REQUEST = {api.request: api for api in APIS}
+
+
+def request_frame(request: Any, version: int, correlation_id: int = 1, client_id: bytes = b"test") -> bytes:
+    """The bytes of a request, length and header included."""
+    api = BY_REQUEST[type(request)]
+    header = struct.pack(">hhih", api.key, version, correlation_id, len(client_id)) + client_id
+    if is_flexible(api.key, version):
+        header += b"\0"
+    return b"".join(map(bytes, frame([header, *encoder(type(request), version)(request)])))
+
+
+def read_response(api: Api, version: int, body: bytes) -> tuple[int, Any]:
+    """Correlation id and response of a frame without its length."""
+    start = 5 if is_flexible(api.key, version) and api.key != 18 else 4
+    return struct.unpack_from(">i", body)[0], decoder(api.response, version)(memoryview(body)[start:])
+
+
+def split_frames(data: bytes) -> list[bytes]:
+    frames = []
+    while data:
+        (size,) = struct.unpack_from(">i", data)
+        frames.append(data[4 : 4 + size])
+        data = data[4 + size :]
+    return frames
+
+
+class Client:
+    """One connection to a broker."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._correlation_id = 0
+        self._asked: list[tuple[int, Api, int]] = []
+
+    @classmethod
+    async def connect(cls, host: str, port: int) -> "Client":
+        return cls(*await asyncio.open_connection(host, port))
+
+    def send(self, request: Any, version: int | None = None) -> None:
+        """Send a request, in its latest version unless told otherwise; its response is expected in turn."""
+        api = BY_REQUEST[type(request)]
+        version = api.version_max if version is None else version
+        self._correlation_id += 1
+        self._asked.append((self._correlation_id, api, version))
+        self._writer.write(request_frame(request, version, self._correlation_id))
+
+    def send_bytes(self, data: bytes) -> None:
+        self._writer.write(data)
+
+    def expect_nothing(self) -> None:
+        """The request sent last gets no response."""
+        self._asked.pop()
+
+    async def receive(self) -> Any:
+        """The next response, which must be that of the oldest request unanswered."""
+        correlation_id, api, version = self._asked.pop(0)
+        got, response = read_response(api, version, await self.receive_bytes())
+        assert got == correlation_id
+        return response
+
+    async def receive_bytes(self) -> bytes:
+        (size,) = struct.unpack(">i", await self._reader.readexactly(4))
+        return await self._reader.readexactly(size)
+
+    async def ask(self, request: Any, version: int | None = None) -> Any:
+        self.send(request, version)
+        return await self.receive()
+
+    async def is_closed_by_peer(self) -> bool:
+        """Wait for the peer's FIN; False when bytes come instead."""
+        return await self._reader.read(1) == b""
+
+    async def close(self) -> None:
+        self._writer.close()
+        await self._writer.wait_closed()

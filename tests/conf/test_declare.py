@@ -1,0 +1,95 @@
+"""What a declaration accepts and how it shows a value."""
+
+from dataclasses import dataclass, fields
+
+import pytest
+
+from pqbroker.conf.broker import BrokerSettings
+from pqbroker.conf.declare import ConfigError, Kind, declarations, parse, set_in_vain, setting, without_effect
+from pqbroker.conf.topic import TopicConfig
+
+
+@dataclass(frozen=True, slots=True)
+class _Example:
+    on: bool = setting("on", Kind.BOOLEAN, False, "")
+    short: int = setting("short", Kind.SHORT, 1, "")
+    level: int = setting("level", Kind.INT, 1, "", low=-1, high=9)
+    ratio: float = setting("ratio", Kind.DOUBLE, 0.5, "")
+    policies: tuple[str, ...] = setting("policies", Kind.LIST, ("a",), "", choices=("a", "b"))
+    unset: int | None = setting("unset", Kind.LONG, None, "")
+    vain: str = without_effect("vain", Kind.STRING, "", "")
+
+
+def test_texts_become_values_of_the_declared_kind() -> None:
+    texts = {"on": "TRUE", "short": " 3 ", "level": "-1", "ratio": "1e-1", "policies": "a, b", "vain": "x"}
+    assert parse(_Example, texts) == _Example(True, 3, -1, 0.1, ("a", "b"), None, "x")
+
+
+def test_what_is_not_given_keeps_its_default() -> None:
+    assert parse(_Example, {}) == _Example()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("on", "yes", "on is 'yes'; give true or false"),
+        ("level", "one", "level is 'one'; give a number"),
+        ("level", "1.5", "level is '1.5'; give a number"),
+        ("level", "-2", "level is -2; the least allowed is -1"),
+        ("level", "10", "level is 10; the most allowed is 9"),
+        ("short", "32768", "short is 32768, which does not fit a Kafka short"),
+        ("policies", "a,c", "policies is 'a,c'; choose from a, b"),
+        ("other", "1", "unknown setting other"),
+    ],
+)
+def test_a_bad_text_is_refused_with_cause_and_cure(name: str, text: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{message}$"):
+        parse(_Example, {name: text})
+
+
+@pytest.mark.parametrize("text", ["nan", "inf", "-inf", "1_000"])
+def test_a_number_is_a_finite_one_in_plain_digits(text: str) -> None:
+    with pytest.raises(ConfigError, match="give a number"):
+        parse(_Example, {"ratio": text})
+
+
+@pytest.mark.parametrize("settings", [BrokerSettings, TopicConfig])
+def test_every_default_is_allowed_and_reads_back_from_its_shown_form(settings: type) -> None:
+    for one in declarations(settings).values():
+        if one.default is None:
+            assert one.format(one.default) == ""
+        else:
+            assert one.parse(one.format(one.default)) == one.default, one.name
+
+
+@pytest.mark.parametrize("settings", [BrokerSettings, TopicConfig])
+def test_a_name_is_declared_once_and_has_a_meaning(settings: type) -> None:
+    assert len(declarations(settings)) == len(fields(settings))
+    assert all(one.doc.endswith(".") for one in declarations(settings).values())
+
+
+@pytest.mark.parametrize("settings", [BrokerSettings, TopicConfig])
+def test_kafkas_names_are_attributes_with_underscores(settings: type) -> None:
+    for one in declarations(settings).values():
+        if not one.effective:
+            assert one.attribute == one.name.replace(".", "_")
+
+
+def test_settings_without_effect_that_were_changed_are_named() -> None:
+    assert set_in_vain(parse(_Example, {"on": "true", "vain": "x"})) == ["vain"]
+    assert set_in_vain(_Example()) == []
+
+
+def test_every_topic_config_of_kafka_is_declared() -> None:
+    kafkas = {name for name in declarations(TopicConfig) if not name.startswith("pq.")}
+    assert kafkas == {
+        "cleanup.policy", "compression.gzip.level", "compression.lz4.level", "compression.type",
+        "compression.zstd.level", "delete.retention.ms", "file.delete.delay.ms", "flush.messages", "flush.ms",
+        "follower.replication.throttled.replicas", "index.interval.bytes", "leader.replication.throttled.replicas",
+        "local.retention.bytes", "local.retention.ms", "max.compaction.lag.ms", "max.message.bytes",
+        "message.timestamp.after.max.ms", "message.timestamp.before.max.ms", "message.timestamp.type",
+        "min.cleanable.dirty.ratio", "min.compaction.lag.ms", "min.insync.replicas", "preallocate",
+        "remote.log.copy.disable", "remote.log.delete.on.disable", "remote.storage.enable", "retention.bytes",
+        "retention.ms", "segment.bytes", "segment.index.bytes", "segment.jitter.ms", "segment.ms",
+        "unclean.leader.election.enable",
+    }  # fmt: skip

@@ -1,0 +1,34 @@
+"""What a topic is set to when it leaves something open."""
+
+import pytest
+
+from pqbroker.conf.broker import BrokerSettings
+from pqbroker.conf.declare import parse
+from pqbroker.conf.defaults import topic_config
+from pqbroker.conf.topic import TopicConfig
+
+
+def test_a_node_that_is_set_to_nothing_gives_kafkas_defaults() -> None:
+    assert topic_config({}, BrokerSettings()) == TopicConfig()
+
+
+def test_a_node_setting_holds_where_the_topic_leaves_it_open() -> None:
+    texts = {"log.retention.bytes": "7", "message.max.bytes": "9", "log.cleanup.policy": "compact"}
+    node = parse(BrokerSettings, texts)
+    config = topic_config({"retention.bytes": "8"}, node)
+    assert (config.retention_bytes, config.max_message_bytes, config.cleanup_policy) == (8, 9, ("compact",))
+
+
+@pytest.mark.parametrize(
+    ("texts", "retention_ms"),
+    [
+        ({"log.retention.hours": "2"}, 7_200_000),
+        ({"log.retention.hours": "2", "log.retention.minutes": "1"}, 60_000),
+        ({"log.retention.hours": "2", "log.retention.minutes": "1", "log.retention.ms": "3"}, 3),
+        ({"log.retention.hours": "-1"}, -1),
+        ({"log.retention.minutes": "-1"}, -1),
+        ({"log.retention.ms": "-1", "log.retention.hours": "2"}, -1),
+    ],
+)
+def test_the_finest_retention_time_that_is_set_decides(texts: dict[str, str], retention_ms: int) -> None:
+    assert topic_config({}, parse(BrokerSettings, texts)).retention_ms == retention_ms

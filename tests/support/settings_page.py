@@ -1,0 +1,81 @@
+"""Writes docs/settings.md from the declarations in conf/: `python -m tests.support.settings_page`."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from pqbroker.conf.broker import BrokerSettings
+from pqbroker.conf.declare import Declaration, declarations
+from pqbroker.conf.topic import TopicConfig
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "settings.md"
+
+_HEAD = """\
+# Settings
+
+This page is written from the declarations in `conf/` (`python -m tests.support.settings_page`); a test compares them.
+
+A node's settings come from, the first one that names a setting wins:
+
+1. flags: `--set NAME=VALUE`, of which the last for a name counts;
+2. the environment: the name in upper case, dots as underscores, under `PQBROKER_` (written once);
+   `node.id` is `PQBROKER_NODE_ID`, `pqbroker.durability` is `PQBROKER_DURABILITY`;
+3. the file given with `--config`, in the form of Kafka's `.properties`;
+4. the default.
+
+An unknown name or a value out of range stops the start with the place it stands at. Kafka's settings for access control
+(`authorizer.…`, `sasl.…`, `ssl.…`) are refused, because nothing would be protected by them.
+
+A topic's configs are given when it is created or altered, by Kafka's own means.
+"""
+
+
+def settings_page() -> str:
+    """The whole page."""
+    return "\n".join(_lines()) + "\n"
+
+
+def _lines() -> Iterator[str]:
+    yield _HEAD
+    broker = list(declarations(BrokerSettings).values())
+    topic = list(declarations(TopicConfig).values())
+    yield "## Node\n"
+    yield from _table(one for one in broker if one.effective)
+    yield "\n## Topic\n"
+    yield from _table(one for one in topic if one.effective)
+    yield "\n## Accepted without effect\n"
+    yield "Kafka has these, tools set them, and here they are kept and described but change nothing.\n"
+    yield "### Topic\n"
+    yield from _short_table(one for one in topic if not one.effective)
+    yield "\n### Node\n"
+    yield from _short_table(one for one in broker if not one.effective)
+
+
+def _table(rows: Iterable[Declaration]) -> Iterator[str]:
+    yield "| name | type | default | allowed | meaning |"
+    yield "|---|---|---|---|---|"
+    for one in rows:
+        yield f"| `{one.name}` | {one.kind.name.lower()} | {_default(one)} | {_allowed(one)} | {one.doc} |"
+
+
+def _short_table(rows: Iterable[Declaration]) -> Iterator[str]:
+    yield "| name | default | why |"
+    yield "|---|---|---|"
+    for one in rows:
+        yield f"| `{one.name}` | {_default(one)} | {one.doc} |"
+
+
+def _default(one: Declaration) -> str:
+    text = one.format(one.default)
+    return f"`{text}`" if text else ""
+
+
+def _allowed(one: Declaration) -> str:
+    if one.choices:
+        return ", ".join(f"`{choice}`" for choice in one.choices)
+    low = "" if one.low is None else f"from {one.low}"
+    high = "" if one.high is None else f"to {one.high}"
+    return " ".join(filter(None, (low, high)))
+
+
+if __name__ == "__main__":
+    PAGE.write_text(settings_page(), encoding="utf-8")
