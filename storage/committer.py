@@ -272,8 +272,6 @@ class Committer(threading.Thread):
             told = failure if known else EngineError(f"the index cannot be opened: {failure}; restore a copy")
             self._post(self._on_open, told)
             return
-        for pool in self._cell.pools:
-            pool.close()
         reason: ShardLost
         if isinstance(failure, ShardLost):
             reason = failure
@@ -283,6 +281,9 @@ class Committer(threading.Thread):
             reason = StoreFailed(f"{type(failure).__name__}: {failure}")
         _log.error("the cell at %s is lost: %s", self._cell.path, reason, exc_info=failure)
         self._post(self._on_lost, reason, self._round)
+        for pool in self._cell.pools:
+            with contextlib.suppress(OSError):  # the failure that counts is told already
+                pool.close()
 
     def _post(self, callback: Callable[..., None], *arguments: object) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more

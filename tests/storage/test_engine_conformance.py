@@ -138,7 +138,8 @@ async def test_ranges_of_a_blob_are_short_only_at_its_end(cell: CellUnderTest, s
 async def test_a_blob_is_its_buffers_end_to_end(cell: CellUnderTest) -> None:
     shard = await cell.open()
     whole = content(3, PAGED)
-    buffers: list[Buffer] = [whole[:1], bytearray(whole[1:32_768]), memoryview(whole)[32_768:70_000], b"", whole[70_000:]]
+    buffers: list[Buffer] = [whole[:1], bytearray(whole[1:32_768]), memoryview(whole)[32_768:70_000], b""]
+    buffers.append(whole[70_000:])
     batch = Batch()
     batch.put_blob(blob_key(3), buffers, PAGED, shard.pools[0])
     await shard.commit(batch)

@@ -77,10 +77,14 @@ async def test_kill_9_at_random_moments_loses_nothing_acknowledged(tmp_path: Pat
         await shard.close()
 
 
-async def test_takeovers_under_load_with_the_lock_removed_lose_nothing_acknowledged(tmp_path: Path) -> None:
+async def test_takeovers_under_load_without_the_lock_lose_nothing_acknowledged(tmp_path: Path) -> None:
     cell = RocksCell(tmp_path / "cell")
     acknowledged = -1
-    async with owner_of(cell.path) as first, owner_of_after(first, cell) as second, owner_of_after(second, cell) as third:
+    async with (
+        owner_of(cell.path) as first,
+        owner_of_after(first, cell) as second,
+        owner_of_after(second, cell) as third,
+    ):
         await third.acknowledge(50)
         (cell.path / "lock").unlink()
         shard = await cell.open()

@@ -4,12 +4,14 @@ import asyncio
 import errno
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
+from pqbroker.storage import committer
 from pqbroker.storage.engine import Batch, Buffer, DiskFull, Shard, StoreFailed
+from pqbroker.storage.rocks import RocksIndex
 from pqbroker.storage.room import Ballast, Room
 from tests.storage.cells import MIB, Disk, RocksCell, blob_key, blobs, content, dead, rows
 
@@ -229,6 +231,29 @@ async def test_a_round_without_payload_syncs_no_segment(cell: RocksCell, monkeyp
     monkeypatch.setattr(os, "fdatasync", None)
     await shard.commit(blobs(shard, [(2, b"small")]))
     assert shard.stats().syncs == 2
+    await shard.close()
+
+
+async def test_payload_is_synced_before_the_index_and_the_index_before_the_answer(
+    cell: RocksCell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shard = await cell.open()
+    steps: list[str] = []
+
+    def noted(step: str, call: Callable[..., object]) -> Callable[..., object]:
+        def noting(*arguments: object) -> object:
+            steps.append(step)
+            return call(*arguments)
+
+        return noting
+
+    monkeypatch.setattr(os, "pwritev", noted("payload written", os.pwritev))
+    monkeypatch.setattr(os, "fdatasync", noted("payload synced", os.fdatasync))
+    monkeypatch.setattr(RocksIndex, "write", noted("index written", RocksIndex.write))
+    monkeypatch.setattr(RocksIndex, "sync", noted("index synced", RocksIndex.sync))
+    monkeypatch.setattr(committer, "_resolve", noted("answered", committer._resolve))
+    await store(shard, [1])
+    assert steps == ["payload written", "payload synced", "index written", "index synced", "answered"]
     await shard.close()
 
 
