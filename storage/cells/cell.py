@@ -187,6 +187,7 @@ class Cell:
         self._blobs.blocked(record.tablet_id, record.generation)
         self._records[record.tablet_id] = dropping
         self._storages.pop(record.tablet_id)
+        await self._shard.commit(Batch())  # behind this, what the instance committed meanwhile can be found
 
     async def _drop_blobs(self, tablet_id: int) -> None:
         lo, hi = tablet_bounds(tablet_id)

@@ -1,5 +1,6 @@
 """A cell: one commit starts its tablets; creating and dropping survive crashes at every step."""
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
@@ -138,7 +139,19 @@ async def test_a_tablet_being_dropped_changes_nothing_any_more(cell: Cell) -> No
         cell.storage(A)
 
 
-@pytest.mark.parametrize("commits", range(6))
+@pytest.mark.parametrize("turns", range(6))
+async def test_what_is_written_while_the_drop_begins_goes_too(cell: Cell, turns: int) -> None:
+    await _create(cell, A)
+    kv = await _fill(cell, A, 0)
+    drop = asyncio.ensure_future(cell.drop_tablet(A))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    await asyncio.wait([kv.execute([Write(b"late", [b"value"], 5)])])
+    await drop
+    assert cell.stats().pools[0].live_bytes == 0
+
+
+@pytest.mark.parametrize("commits", range(7))
 async def test_a_drop_that_a_crash_interrupts_is_completed_later(engine: FaultyEngine, commits: int) -> None:
     cell = await Cell.open(engine)
     await _create(cell, A)

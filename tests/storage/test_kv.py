@@ -311,6 +311,13 @@ async def test_requests_on_other_keys_are_in_flight_together(bench: Bench) -> No
     assert bench.cell.stats().rounds == before + 1
 
 
+async def test_a_key_is_free_again_when_its_request_is_done(bench: Bench) -> None:
+    await bench.run(write(b"k"))
+    before = bench.cell.stats().rounds
+    await asyncio.gather(bench.kv.execute([write(b"other")]), bench.kv.execute([write(b"k")]))
+    assert bench.cell.stats().rounds == before + 1
+
+
 @pytest.mark.parametrize(
     "second",
     [
