@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
+from crc32c import crc32c
+
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.topic import TopicConfig
 from pqbroker.pq.group import PersQueueGroups
@@ -12,7 +14,7 @@ from pqbroker.pq.recovery import Meta, recover
 from pqbroker.pq.run import Pieces
 from pqbroker.pq.tablet import PartitionServer
 from pqbroker.protocol import records
-from pqbroker.protocol.records import BatchHeader, Record
+from pqbroker.protocol.records import HEADER_BYTES, BatchHeader, Record
 from pqbroker.storage.cells.cell import Cell
 from pqbroker.storage.memory import MemoryEngine
 from pqbroker.storage.scheme import Scheme
@@ -31,8 +33,8 @@ def batch(
     fill: bytes = b"x",
     size: int = 0,
 ) -> tuple[memoryview, BatchHeader]:
-    """A checked batch of the values, or of one value of about `size` bytes; `producer` is id, epoch, first sequence."""
-    content = values or (fill * max(size - 70, 1),)
+    """A checked batch of the values, or of one value that makes it `size` bytes; `producer` is id, epoch, first sequence."""
+    content = values or (fill * _value_bytes(size),)
     stamps = timestamps or [START_MS] * len(content)
     producer_id, epoch, sequence = producer
     encoded = records.encode_batch(
@@ -41,6 +43,21 @@ def batch(
     )  # fmt: skip
     view = memoryview(encoded)
     return view, records.check_produced(view, 1 << 30)
+
+
+def _value_bytes(size: int) -> int:
+    """The length of a lone value with which a batch has `size` bytes (where the varints allow it)."""
+    room = size - HEADER_BYTES
+    for overhead in range(7, 14):
+        value = room - overhead
+        content = value + 5 + _varint_bytes(value)
+        if content + _varint_bytes(content) == room:
+            return value
+    return max(room - 7, 0)
+
+
+def _varint_bytes(number: int) -> int:
+    return max(((number << 1).bit_length() + 6) // 7, 1)
 
 
 def new_partition(config: TopicConfig | None = None, *, by_reference: bool = True) -> Partition:
@@ -56,9 +73,16 @@ def values_of(pieces: Pieces, offset: int) -> list[tuple[int, bytes | None]]:
     data = bytearray(b"".join(pieces.buffers))
     for position, header in records.batches(data):
         one = memoryview(data)[position : position + header.size_bytes]
-        records.check_produced(one, 1 << 30)
+        check_crc(one)
         found += [(record.offset, record.value) for record in records.decode_records(one) if record.offset >= offset]
     return found
+
+
+def check_crc(view: memoryview) -> BatchHeader:
+    """The header of a batch whose checksum holds."""
+    header = records.read_header(view)
+    assert header.crc == crc32c(view[21 : header.size_bytes])
+    return header
 
 
 async def read_all(server: PartitionServer, offset: int | None = None, bytes_max: int = MIB) -> list[tuple[int, bytes | None]]:

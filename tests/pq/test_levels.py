@@ -18,30 +18,36 @@ class CopyingHead:
     def __init__(self) -> None:
         self.blobs: list[int] = []
         self.levels = Levels()
+        self.size = 0
         self.written = 0
+        self.cycles = 0
         self.peak_keys = 0
         self.bodies: list[int] = []
 
     def cycle(self, *sizes: int) -> None:
-        layout = lay_out(self.levels, sum(self.blobs), sizes, LOW_WATERMARK)
+        layout = lay_out(self.levels, self.size, sizes, LOW_WATERMARK)
         if layout.placement is None:
             self._close(list(sizes), layout.cuts)
         else:
             merged = layout.placement.merged
             size = sum(self.blobs[len(self.blobs) - merged :]) + sum(sizes)
-            self.blobs = [*self.blobs[: len(self.blobs) - merged], size]
+            self.blobs[len(self.blobs) - merged :] = [size]
+            self.size += sum(sizes)
             self.levels.add(layout.placement, size)
             self.written += size
         self.peak_keys = max(self.peak_keys, len(self.blobs))
-        check_levels(self.blobs)
+        self.cycles += 1
+        if self.cycles % 41 < 2:
+            check_levels(self.blobs)
 
     def _close(self, sizes: list[int], cuts: list[int]) -> None:
-        done, filled = 0, sum(self.blobs)
+        done, filled = 0, self.size
         for cut in cuts:
             self.bodies.append(filled + sum(sizes[done:cut]))
             done, filled = cut, 0
         rest = sum(sizes[done:])
         self.blobs = [rest] if rest else []
+        self.size = rest
         self.levels = Levels(self.blobs)
         self.written += sum(self.bodies[-len(cuts) :]) + rest
 
@@ -74,8 +80,8 @@ def test_over_whole_cycles_copying_writes_what_k1_says(size: int, ratio: float) 
 
 
 def test_one_byte_blobs_are_written_five_times_at_most() -> None:
-    head = run_of(1, 300_000)
-    assert head.written / 300_000 < 5
+    head = run_of(1, 100_000)
+    assert head.written / 100_000 < 5
     assert head.peak_keys <= 204
 
 
