@@ -33,7 +33,8 @@ NO_TIMESTAMP = -1
 
 
 class Written(NamedTuple):
-    """What a Produce is answered with; `log_append_time_ms` is -1 for CreateTime, `base_offset` -1 for an old duplicate."""
+    """What a Produce is answered with; `log_append_time_ms` is -1 for CreateTime, `base_offset` -1 for an old
+    duplicate."""
 
     base_offset: int
     log_append_time_ms: int
@@ -55,8 +56,8 @@ class Cycle:
     """One planned KV request and what it will mean."""
 
     __slots__ = (
-        "bodies", "commands", "end_offset", "forgotten", "head_blob", "mark", "now_ms", "outcomes", "placement", "sources",
-        "start_offset", "stores_epoch",
+        "bodies", "commands", "end_offset", "forgotten", "head_blob", "mark", "now_ms", "outcomes", "placement",
+        "sources", "start_offset", "stores_epoch",
     )  # fmt: skip
 
     def __init__(self, partition: "Partition", now_ms: int) -> None:
@@ -80,8 +81,8 @@ class Partition:
     """State of one partition (A.2). `by_reference=False` merges by copying only: the oracle of A.6."""
 
     __slots__ = (
-        "_after_max_ms", "_before_max_ms", "_by_reference", "_count_max", "_size_max", "_stamps_append_time", "bodies", "config",
-        "end_offset", "epochs", "generation", "head", "index", "is_writing", "sources", "start_offset",
+        "_after_max_ms", "_before_max_ms", "_by_reference", "_count_max", "_size_max", "_stamps_append_time", "bodies",
+        "config", "end_offset", "epochs", "generation", "head", "index", "is_writing", "sources", "start_offset",
     )  # fmt: skip
 
     def __init__(
@@ -135,7 +136,8 @@ class Partition:
     def plan(self, batches: Sequence[tuple[memoryview, BatchHeader]], now_ms: int) -> Cycle:
         """Plan the storing of produced batches. Batches that cannot be stored have a KafkaError for an outcome.
 
-        Needs the head's content in memory where `needs_content` says so. Without commands in the plan nothing is to be done.
+        Needs the head's content in memory where `needs_content` says so. Without commands in the plan nothing is to
+        be done.
         """
         assert not self.is_writing
         cycle = Cycle(self, now_ms)
@@ -160,8 +162,10 @@ class Partition:
         return cycle
 
     def plan_trim(self, offset: int, now_ms: int) -> Cycle:
-        """Plan to move StartOffset up to `offset`, deleting the blobs that lie before it whole (DeleteRecords, retention)."""
-        assert not self.is_writing and self.start_offset <= offset <= self.end_offset
+        """Plan to move StartOffset up to `offset`, deleting the blobs that lie before it whole (DeleteRecords,
+        retention)."""
+        assert not self.is_writing
+        assert self.start_offset <= offset <= self.end_offset
         cycle = Cycle(self, now_ms)
         if offset == self.start_offset:
             return cycle
@@ -188,7 +192,8 @@ class Partition:
         )
 
     def plan_retention(self, now_ms: int, producers_kept_ms: int) -> Cycle:
-        """Plan what age and size demand, and the forgetting of producers; a plan without commands when there is nothing."""
+        """Plan what age and size demand, and the forgetting of producers; a plan without commands when there is
+        nothing."""
         offset = start_after_retention(self.bodies, self.head, self.end_offset, self.config, now_ms)
         cycle = self.plan_trim(max(offset, self.start_offset) if offset is not None else self.start_offset, now_ms)
         cycle.forgotten = self.sources.expired(
@@ -282,12 +287,12 @@ class Partition:
         if header.max_timestamp - now_ms > self._after_max_ms:
             raise KafkaError(
                 ErrorCode.INVALID_TIMESTAMP,
-                f"timestamp {header.max_timestamp} is over message.timestamp.after.max.ms ahead of the broker's clock {now_ms}",
+                f"timestamp {header.max_timestamp} is over message.timestamp.after.max.ms ahead of {now_ms}",
             )
         if now_ms - header.base_timestamp > self._before_max_ms:
             raise KafkaError(
                 ErrorCode.INVALID_TIMESTAMP,
-                f"timestamp {header.base_timestamp} is over message.timestamp.before.max.ms behind the broker's clock {now_ms}",
+                f"timestamp {header.base_timestamp} is over message.timestamp.before.max.ms behind {now_ms}",
             )
 
     def _check_room(self, cycle: Cycle) -> None:
@@ -302,7 +307,8 @@ class Partition:
             )
 
     def _place(self, cycle: Cycle, ends: list[tuple[int, int]]) -> None:
-        """Decide which blobs the new batches and the head become; `ends` are position and offset behind each new batch."""
+        """Decide which blobs the new batches and the head become; `ends` are position and offset behind each new
+        batch."""
         head = self.head
         start = cycle.mark
         stop = ends[-1][0]
@@ -357,7 +363,8 @@ class Partition:
         return positions, offsets, stamps
 
     def _plan_head_blob(self, cycle: Cycle, merged: Sequence[HeadBlob], span: tuple[int, int], offset: int) -> None:
-        """Plan the head blob of `merged` and the new batches in the positions `span`, the first of which has `offset`."""
+        """Plan the head blob of `merged` and the new batches in the positions `span`, the first of which has
+        `offset`."""
         run = self.head.run
         start, stop = span
         pieces = 1

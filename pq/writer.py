@@ -69,8 +69,8 @@ class Writer:
     def write(self, batch: memoryview, header: BatchHeader) -> "asyncio.Future[Written]":
         """Store a checked batch, which stays as it is until the future is done; enqueued in this call.
 
-        Fails with KafkaError: 45, 47, 32, 44 for this batch; 56 when the store refused (with all that waits, A.5.10); 7 when too
-        much waits; 6 when the tablet is lost.
+        Fails with KafkaError: 45, 47, 32, 44 for this batch; 56 when the store refused (with all that waits, A.5.10);
+        7 when too much waits; 6 when the tablet is lost.
         """
         future: asyncio.Future[Written] = self._loop.create_future()
         if self.is_lost:
