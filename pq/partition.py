@@ -8,6 +8,7 @@
 Between plan and its end nothing else may change the partition: the flag `is_writing` is the lock.
 """
 
+from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -30,6 +31,7 @@ from pqbroker.protocol.records import BatchHeader
 from pqbroker.storage.kv_commands import INLINE, Command, DeleteRange, Write
 
 NO_TIMESTAMP = -1
+TIMESTAMP_BOUND_UNKNOWN = (1 << 63) - 1
 
 
 class Written(NamedTuple):
@@ -346,20 +348,17 @@ class Partition:
     def _columns(self, blobs: Sequence[HeadBlob], start: int, stop: int, offset: int) -> Columns:
         """The sparse index of a body; of blobs that are not in memory only where they begin is known."""
         run = self.head.run
-        warm = run.index_between(max(start, run.base), stop, offset, INDEX_GAP_BYTES)
+        if start >= run.base:
+            return run.index_between(start, stop, offset, INDEX_GAP_BYTES)
         cold = [blob for blob in blobs if blob.position < run.base]
-        if not cold:
-            return warm
-        positions, offsets, stamps = warm
-        shift = run.base - start
-        if positions:
-            offsets[0] = next((blob.offset for blob in blobs if blob.position >= run.base), self.end_offset)
-        for number, blob in enumerate(cold):
-            positions.insert(number, blob.position - run.base)
-            offsets.insert(number, blob.offset)
-            stamps.insert(number, (1 << 63) - 1)
-        for number in range(len(positions)):
-            positions[number] += shift
+        positions = array("q", [blob.position - start for blob in cold])
+        offsets = array("q", [blob.offset for blob in cold])
+        stamps = array("q", [TIMESTAMP_BOUND_UNKNOWN] * len(cold))
+        if run.base < stop:
+            warm = run.index_between(run.base, stop, run.offset_at(run.base), INDEX_GAP_BYTES)
+            positions.extend(position + run.base - start for position in warm[0])
+            offsets.extend(warm[1])
+            stamps.extend(warm[2])
         return positions, offsets, stamps
 
     def _plan_head_blob(self, cycle: Cycle, merged: Sequence[HeadBlob], span: tuple[int, int], offset: int) -> None:
