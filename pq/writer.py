@@ -23,7 +23,7 @@ from pqbroker.pq.partition import ClosedBody, Cycle, Partition, Written
 from pqbroker.pq.run import GrowingRun
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.records import BatchHeader, batches
-from pqbroker.storage.engine import BlobCorrupt, Buffer, CommitRefused, ShardLost
+from pqbroker.storage.engine import BlobCorrupt, BlobMissing, Buffer, CommitRefused, ShardLost
 from pqbroker.storage.kv import KeyValueTablet
 from pqbroker.storage.kv_commands import KeyMissing
 
@@ -37,7 +37,7 @@ class Writer:
     """Takes writes and jobs in the order of the calls; one cycle is in flight at a time."""
 
     __slots__ = (
-        "_clock", "_held", "_jobs", "_kv", "_load", "_loop", "_memory", "_notify", "_number", "_partition", "_queue",
+        "_clock", "_jobs", "_kv", "_load", "_loop", "_memory", "_notify", "_number", "_partition", "_queue",
         "_queued_bytes", "_running", "_settings", "is_lost",
     )  # fmt: skip
 
@@ -63,15 +63,14 @@ class Writer:
         self._queued_bytes = 0
         self._jobs: list[_Job] = []
         self._running = False
-        self._held = 0
         self._load: asyncio.Task[None] | None = None
         self.is_lost = False
 
     def write(self, batch: memoryview, header: BatchHeader) -> "asyncio.Future[Written]":
         """Store a checked batch, which stays as it is until the future is done; enqueued in this call.
 
-        Fails with KafkaError: 45, 47, 32, 44 for this batch; 56 when the store refused (with all that waits, A.5.10); 7 when too
-        much waits; 6 when the tablet is lost.
+        Fails with KafkaError: 45, 47, 32, 44 for this batch; 56 when the store refused (with all that waits, A.5.10);
+        7 when too much waits; 6 when the tablet is lost.
         """
         future: asyncio.Future[Written] = self._loop.create_future()
         if self.is_lost:
@@ -99,7 +98,10 @@ class Writer:
 
     async def load_head(self) -> None:
         """Bring the head's content into memory, for a read."""
-        await asyncio.shield(self._start_load())
+        try:
+            await asyncio.shield(self._start_load())
+        except BlobCorrupt as damage:
+            await self.perform(self._plan_close(damage))
 
     def drop_content(self) -> bool:
         """Forget the head's content, to be loaded when needed; not while a cycle works on it."""
@@ -176,6 +178,7 @@ class Writer:
             self._notify()
         else:
             self._partition.rollback(cycle)
+            self._count_held()
             self._fail_cycle(error, writes, job)
         self._run()
 
@@ -221,10 +224,8 @@ class Writer:
             )
 
     def _count_held(self) -> None:
-        run = self._partition.head.run
-        if run.held != self._held or run.held:
-            self._held = run.held
-            self._memory.heads.touch(self, run.held)
+        if not self.is_lost:
+            self._memory.heads.touch(self, self._partition.head.run.held)
 
     def _take_jobs(self) -> list[_Job]:
         jobs, self._jobs = self._jobs, []
@@ -246,22 +247,31 @@ class Writer:
             head = self._partition.head
             while not head.is_warm:
                 cold = head.cold
-                data = await self._kv.read([(blob.key(self._partition.index), 0, 0) for blob in cold])
+                base = head.run.base
+                index = self._partition.index
+                ranges = [(blob.key(index), 0, min(blob.size, base - blob.position)) for blob in cold]
+                data = await self._kv.read(ranges)
                 run = await asyncio.to_thread(_run_of, cold, data)
-                if head.cold == cold:
+                if (head.cold, head.run.base) == (cold, base):
                     head.run.prepend(run)
-        except KeyMissing:
+        except (KeyMissing, BlobMissing):
             return
         finally:
             self._load = None
             self._count_held()
 
+    def _plan_close(self, damage: BlobCorrupt) -> Callable[[], Cycle]:
+        """A head that cannot be loaded becomes a body as it is: what is damaged in a body can be read around."""
+        _log.error("partition %d: the head is closed: %s", self._partition.index, damage)
+        return lambda: self._partition.plan_close(self._clock())
+
     def _loaded(self, load: "asyncio.Task[None]") -> None:
         """A cycle waited for the head's content."""
         error = None if load.cancelled() else load.exception()
         if isinstance(error, BlobCorrupt):
-            _log.error("partition %d: %s: the head becomes a body as it is", self._partition.index, error)
-            self._jobs.insert(0, (lambda: self._partition.plan_close(self._clock()), self._loop.create_future()))
+            closed: asyncio.Future[None] = self._loop.create_future()
+            closed.add_done_callback(_retrieve)
+            self._jobs.insert(0, (self._plan_close(error), closed))
         elif error is not None or load.cancelled():
             self.lose()
         self._run()
@@ -278,7 +288,6 @@ def _run_of(blobs: Sequence[HeadBlob], data: Sequence[Sequence[Buffer]]) -> Grow
                 batch = view[position : position + header.size_bytes]
                 run.append(batch, header.base_offset, header.max_timestamp, starts_blob)
                 starts_blob = False
-        assert run.end == blob.position + blob.size, (blob, run.end)
     return run
 
 
@@ -298,6 +307,12 @@ def _answer(cycle: Cycle, writes: Sequence[_Write], job: "asyncio.Future[None] |
 def _fail(future: "asyncio.Future[Written] | asyncio.Future[None]", error: KafkaError) -> None:
     if not future.done():
         future.set_exception(error)
+
+
+def _retrieve(job: "asyncio.Future[None]") -> None:
+    """Nobody waits for this job: its failure shows at the next write."""
+    if not job.cancelled():
+        job.exception()
 
 
 def not_leader() -> KafkaError:
