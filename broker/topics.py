@@ -51,6 +51,9 @@ async def create_topic(node: "Node", name: str, partitions: int, config: Mapping
 
 async def find_or_create_topic(node: "Node", name: str) -> "Group":
     """What Metadata names is created once, however many connections ask at the same time."""
+    group = node.groups.get(name)
+    if group is not None:
+        return group
     creation = node.creations.get(name)
     if creation is None:
         count = check_new_topic(node, name, USE_DEFAULT, {})
