@@ -12,9 +12,8 @@ from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.scheme import PartitionsNotGrown, PartitionsRefused, TopicExists, TopicUnknown
 
 if TYPE_CHECKING:
-    from pqbroker.pq.group import Group
-
     from pqbroker.broker.context import Node
+    from pqbroker.pq.group import Group
 
 USE_DEFAULT = -1
 

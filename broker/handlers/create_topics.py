@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pqbroker.broker.apis import Api
 from pqbroker.broker.config_texts import topic_texts
 from pqbroker.broker.context import Context
-from pqbroker.broker.refusals import translate
+from pqbroker.broker.refusals import REFUSED, translate
 from pqbroker.broker.topics import USE_DEFAULT, check_new_topic, create_topic
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.messages.create_topics import (
@@ -36,7 +36,7 @@ async def serve(context: Context, request: CreateTopicsRequest) -> CreateTopicsR
             if count > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic {name} is named {count} times")
             response.topics.append(await _create(context, topic, validate_only=request.validate_only))
-        except KafkaError as error:
+        except REFUSED as error:
             code, message = translate(error)
             context.node.metrics.count_error(code)
             response.topics.append(_refused(name, code, message))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from pqbroker.broker.apis import Api
 from pqbroker.broker.context import Context
 from pqbroker.broker.partitions import NO_TOPIC_ID, find_group
-from pqbroker.broker.refusals import translate
+from pqbroker.broker.refusals import REFUSED, translate
 from pqbroker.broker.topic_names import check_topic_name
 from pqbroker.broker.topics import find_or_create_topic
 from pqbroker.protocol.errors import ErrorCode, KafkaError
@@ -27,7 +27,6 @@ from pqbroker.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from pqbroker.storage.engine import CommitRefused, ShardLost
 
 if TYPE_CHECKING:
     from pqbroker.pq.group import Group
@@ -94,7 +93,7 @@ async def _create(
         assert answer.name is not None
         try:
             group = await find_or_create_topic(context.node, answer.name)
-        except (KafkaError, CommitRefused, ShardLost) as error:
+        except REFUSED as error:
             answer.error_code, _ = translate(error)
             if answer.error_code == ErrorCode.TOPIC_ALREADY_EXISTS:
                 answer.error_code = ErrorCode.LEADER_NOT_AVAILABLE

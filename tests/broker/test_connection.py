@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+
 from pqbroker.broker.answer import Answer
 from pqbroker.broker.apis import Api
 from pqbroker.broker.budget import ByteBudget
@@ -20,7 +21,7 @@ from pqbroker.protocol.messages.api_versions import ApiVersionsRequest, ApiVersi
 from pqbroker.protocol.messages.fetch import FetchRequest, FetchResponse
 from pqbroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from pqbroker.protocol.messages.produce import ProduceRequest, ProduceResponse
-
+from tests.broker.conftest import until
 from tests.broker.wire import read_response, request_frame, split_frames
 
 
@@ -178,8 +179,7 @@ async def test_a_coroutine_is_awaited() -> None:
     bench.receive(metadata_frame(7))
     assert bench.answered() == []
     released.set()
-    while not bench.answered():
-        await asyncio.sleep(0)
+    await until(lambda: bool(bench.answered()))
     assert bench.answered() == [7]
 
 
@@ -237,8 +237,7 @@ async def test_a_defect_becomes_an_unknown_server_error_and_a_traceback(
         answer.fail(ValueError("a defect"))
     elif when == "in a further step":
         answer.proceed(broken)
-    while not bench.answered():
-        await asyncio.sleep(0)
+    await until(lambda: bool(bench.answered()))
     _, response = read_response(fetch.API, 12, split_frames(bytes(bench.wire.written))[0])
     assert response.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert any(record.levelno == logging.ERROR and record.exc_info for record in caplog.records)

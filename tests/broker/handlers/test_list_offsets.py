@@ -13,7 +13,9 @@ from tests.broker.wire import Client
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
 
 
-async def ask(client: Client, time: int, version: int = 10, index: int = 0, epoch: int = -1) -> ListOffsetsPartitionResponse:
+async def ask(
+    client: Client, time: int, version: int = 10, index: int = 0, epoch: int = -1
+) -> ListOffsetsPartitionResponse:
     asked = ListOffsetsPartition(partition_index=index, timestamp=time, current_leader_epoch=epoch)
     response = await client.ask(
         ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=[asked])]), version
