@@ -61,7 +61,7 @@ def _gunzip(data: memoryview, bytes_max: int) -> bytes:
     """One gzip member after another; zlib stops by itself at a given size."""
     output = bytearray()
     rest: Buffer = data
-    while rest:
+    while True:
         stream = zlib.decompressobj(_GZIP_WINDOW)
         try:
             output += stream.decompress(rest, bytes_max - len(output) + 1)
@@ -72,7 +72,8 @@ def _gunzip(data: memoryview, bytes_max: int) -> bytes:
         if not stream.eof:
             raise _damaged("gzip", "it ends too early")
         rest = stream.unused_data
-    return bytes(output)
+        if not rest:
+            return bytes(output)
 
 
 def _unsnappy(data: memoryview, bytes_max: int) -> bytes:

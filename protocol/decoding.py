@@ -1,14 +1,14 @@
 """Writes the source of decoders: straight-line code for one message at one version.
 
-In the code written, `data` is the body, `p` the position in it, `end` its length. Every count and length is checked
-against what is left before anything is allocated for it.
+In the code written, `data` is the body, `p` the position in it, `end` its length, `left` how many elements it may still
+have. Every count and length is checked against what is left before anything is allocated for it.
 """
 
 import struct
 from typing import Any
 
 from pqbroker.protocol.errors import ProtocolError
-from pqbroker.protocol.primitives import read_unsigned_varint, skip_tagged_fields
+from pqbroker.protocol.primitives import ELEMENTS_MAX, read_unsigned_varint, skip_tagged_fields
 from pqbroker.protocol.schema import RECORDS, STRING, Field, Kind, message, wire_fields
 from pqbroker.protocol.source import Source
 
@@ -37,6 +37,7 @@ class _Decoder:
         with source.block("def decode(data):"):
             source.line("p = 0")
             source.line("end = len(data)")
+            source.line(f"left = {ELEMENTS_MAX}")
             with source.block("try:"):
                 source.line(f"message = {self._struct(declared, 0)}")
             with source.block("except (IndexError, StructError):"):
@@ -114,6 +115,7 @@ class _Decoder:
         least = _bytes_min(element, self._version, flexible=self._flexible)
         too_many = f"{count} * {least} > end - p"
         self._check(too_many if self._flexible else f"{count} < 0 or {too_many}", variable)
+        self._charge(count)
         if isinstance(element, Kind) and element.code:
             source.line(f"{variable} = list(unpack_from(f'>{{{count}}}{element.code}', data, p))")
             source.line(f"p += {count} * {least}")
@@ -137,9 +139,11 @@ class _Decoder:
             source.line(f"{variables[item.name]} = {default}")
         with source.block(f"if {tags}:"):
             if not fields:
-                source.line("p = skip(data, p - 1, end)")
+                source.line(f"p, {tags} = skip(data, p - 1, end, left)")
+                source.line(f"left -= {tags}")
                 return
             self._continue_varint(tags)
+            self._charge(tags)
             with source.block(f"for _ in range({tags}):"):
                 self._tagged_field(fields, variables, level)
 
@@ -165,6 +169,12 @@ class _Decoder:
     def _check(self, wrong: str, what: str) -> None:
         with self.source.block(f"if {wrong}:"):
             self.source.line(f"raise ProtocolError('{self._title}: {what} runs past the end')")
+
+    def _charge(self, count: str) -> None:
+        """Count elements; a message may have only so many, however small they are."""
+        self.source.line(f"left -= {count}")
+        with self.source.block("if left < 0:"):
+            self.source.line(f"raise ProtocolError('{self._title} has more than {ELEMENTS_MAX} elements')")
 
     def _flush(self) -> None:
         """Decode the gathered fixed-size fields with one unpacking."""

@@ -10,6 +10,9 @@ Buffer = bytes | bytearray | memoryview
 ZERO_UUID: Final = bytes(16)
 """Kafka's absent id."""
 
+ELEMENTS_MAX: Final = 1 << 20
+"""Array elements and tagged fields of one message, all together: bounds what decoding it takes in memory and time."""
+
 _VARINT_BYTES_MAX: Final = 5
 _VARLONG_BYTES_MAX: Final = 10
 
@@ -52,16 +55,18 @@ def varlong(value: int) -> bytes:
     return unsigned_varint(value << 1 if value >= 0 else (-value << 1) - 1)
 
 
-def skip_tagged_fields(data: Buffer, position: int, end: int) -> int:
-    """The position behind a section of tagged fields, none of which is looked at (KIP-482)."""
+def skip_tagged_fields(data: Buffer, position: int, end: int, fields_max: int) -> tuple[int, int]:
+    """The position behind a section of tagged fields, none of which is looked at (KIP-482), and their number."""
     count, position = read_unsigned_varint(data, position)
+    if count > fields_max:
+        raise ProtocolError(f"a message has more than {ELEMENTS_MAX} elements")
     for _ in range(count):
         _, position = read_unsigned_varint(data, position)
         size, position = read_unsigned_varint(data, position)
         position += size
         if position > end:
             raise ProtocolError("a tagged field runs past the end")
-    return position
+    return position, count
 
 
 def _long_varint(value: int) -> bytes:

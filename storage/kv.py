@@ -4,7 +4,8 @@
                                                              --refused--> gone without a trace
                                                              --lost-----> gone, and so is everything that waits
 
-Requests wait in order. One that changes reference counts flies alone.
+Requests wait in order. One that changes reference counts waits until nothing is in flight, since a count that is
+planned on another that is then refused would delete what is held, or keep what is not.
 """
 
 import asyncio
@@ -40,7 +41,6 @@ class KeyValueTablet:
         self._waiting: deque[_Request] = deque()
         self._busy: set[bytes] = set()
         self._in_flight = 0
-        self._alone = False
         self._lost: ShardLost | None = None
         self._planner = self._new_planner()
 
@@ -117,17 +117,15 @@ class KeyValueTablet:
 
     def _admit(self, request: "_Request") -> bool:
         """Commit the request, unless something in flight stands before it."""
-        if self._in_flight and (self._alone or self._touches_busy(request.commands)):
+        if self._in_flight and self._touches_busy(request.commands):
             return False
         try:
             plan = self._planner.plan(request.commands, self._clock())
         except (KeyValueError, ShardLost) as refusal:
             request.finish(refusal)
             return True
-        if plan.recounts:
-            if self._in_flight:
-                return False
-            self._alone = True
+        if plan.recounts and self._in_flight:
+            return False
         request.plan = plan
         self._in_flight += 1
         self._busy.update(plan.changes)
@@ -138,7 +136,6 @@ class KeyValueTablet:
         plan = request.plan
         assert plan is not None
         self._in_flight -= 1
-        self._alone = False
         self._busy.difference_update(plan.changes)
         error = committed.exception()
         if error is None:

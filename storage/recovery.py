@@ -1,5 +1,6 @@
 """What a start does with segments: load their counts, see that the index lost no commit, remove what nothing names."""
 
+import contextlib
 import logging
 import os
 from collections.abc import Iterable, Mapping
@@ -25,11 +26,20 @@ def load_segments(pools: Mapping[str, Pool], rows: Iterable[tuple[bytes, bytes]]
     for pool in pools.values():
         for segment in pool.segments.values():
             _check_tail(pool.path_of(segment), segment.end, last_number)
+        for segment in pool.segments.values():
+            _cut_tail(pool.path_of(segment), segment.end)
         orphans = pool.orphans()
         for path in orphans:
             _check_tail(path, 0, last_number)
         for path in orphans:
             path.unlink()
+
+
+def _cut_tail(path: Path, end: int) -> None:
+    """Give back what lies behind a segment's last record."""
+    with contextlib.suppress(FileNotFoundError):
+        if path.stat().st_size > end:
+            os.truncate(path, end)
 
 
 def _check_tail(path: Path, end: int, last_number: int) -> None:

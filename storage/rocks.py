@@ -7,6 +7,7 @@ import asyncio
 import threading
 from collections.abc import Iterator, Mapping
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from typing import cast
 
@@ -135,10 +136,11 @@ class RocksIndex:
         """Rows with lo <= key < hi as they were at the call, in order or from the end."""
         assert self._rows is not None
         bounds = ReadOptions()
-        bounds.set_iterate_lower_bound(lo)
         bounds.set_iterate_upper_bound(hi)
-        found = self._rows.items(backwards=reverse, from_key=hi if reverse else lo, read_opt=bounds)
-        return cast("Iterator[tuple[bytes, bytes]]", found)
+        items = self._rows.items(backwards=reverse, from_key=hi if reverse else lo, read_opt=bounds)
+        found = cast("Iterator[tuple[bytes, bytes]]", items)
+        # rocksdict 0.3.29 does not heed a lower bound, so a walk backwards ends here.
+        return takewhile(lambda item: item[0] >= lo, found) if reverse else found
 
     def close(self) -> None:
         """Let go of the files. What was written and synced is there at the next open; nothing is flushed for it."""

@@ -1,0 +1,57 @@
+"""One broker for the whole suite, one driver per client library, and topics of fresh names."""
+
+import itertools
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.compat.drivers.aiokafka_driver import AiokafkaDriver
+from tests.compat.drivers.driver import Driver
+from tests.compat.drivers.kafka_python_driver import KafkaPythonDriver
+from tests.compat.drivers.librdkafka_driver import LibrdkafkaDriver
+from tests.support.serving import served
+
+DRIVERS: dict[str, Callable[[str], Driver]] = {
+    "aiokafka": AiokafkaDriver,
+    "kafka-python": KafkaPythonDriver,
+    "confluent-kafka": LibrdkafkaDriver,
+}
+_topic_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="package")
+def kafka() -> Iterator[str]:
+    """HOST:PORT of the broker."""
+    with served() as broker:
+        yield broker.kafka
+
+
+@pytest.fixture(params=DRIVERS)
+def client(request: pytest.FixtureRequest, kafka: str) -> Iterator[Driver]:
+    """Each client library in turn."""
+    with DRIVERS[request.param](kafka) as driver:
+        yield driver
+
+
+@pytest.fixture
+def others(kafka: str) -> Iterator[list[Driver]]:
+    """All client libraries, to read what one of them wrote."""
+    drivers = [start(kafka) for start in DRIVERS.values()]
+    yield drivers
+    for driver in drivers:
+        driver.__exit__(None, None, None)
+
+
+@pytest.fixture
+def fresh_name() -> Callable[[], str]:
+    """Names that no topic has yet."""
+    return lambda: f"compat-{next(_topic_numbers)}"
+
+
+@pytest.fixture
+def topic(kafka: str, fresh_name: Callable[[], str]) -> str:
+    """A new topic of one partition."""
+    name = fresh_name()
+    with LibrdkafkaDriver(kafka) as driver:
+        driver.create_topic(name)
+    return name

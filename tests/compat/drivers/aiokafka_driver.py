@@ -1,0 +1,138 @@
+"""The driver for aiokafka: its coroutines run to their end one by one, on an event loop of the driver's own."""
+
+import asyncio
+from collections.abc import Coroutine, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.errors import KafkaError
+
+from tests.compat.drivers.driver import REQUEST_TIMEOUT_S, Cluster, Message, RefusedError
+
+T = TypeVar("T")
+
+
+class AiokafkaDriver:
+    """See `driver.Driver`."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._runner = asyncio.Runner()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._runner.close()
+
+    def produce(
+        self, topic: str, messages: Sequence[Message], *, partition: int = 0, codec: str = "none",
+        acks: int = -1, idempotent: bool = True,
+    ) -> list[int]:  # fmt: skip
+        async def send() -> list[int]:
+            async with AIOKafkaProducer(
+                bootstrap_servers=self._address, acks=acks, enable_idempotence=idempotent,
+                compression_type=None if codec == "none" else codec, linger_ms=20, max_request_size=1 << 21,
+            ) as producer:  # fmt: skip
+                futures = [
+                    await producer.send(
+                        topic, message.value, key=message.key, partition=partition, timestamp_ms=message.timestamp_ms,
+                        headers=list(message.headers),
+                    )
+                    for message in messages
+                ]  # fmt: skip
+                await producer.flush()
+                answers = [await future for future in futures]
+                return [answer.offset for answer in answers if answer is not None and acks != 0]
+
+        return self._run(send())
+
+    def read(self, topic: str, *, count: int, partition: int = 0, offset: int = 0) -> list[tuple[int, Message]]:
+        async def receive() -> list[tuple[int, Message]]:
+            place = TopicPartition(topic, partition)
+            async with AIOKafkaConsumer(
+                bootstrap_servers=self._address, enable_auto_commit=False, auto_offset_reset="none"
+            ) as consumer:
+                consumer.assign([place])
+                consumer.seek(place, offset)
+                return [_received(await consumer.getone()) for _ in range(count)]
+
+        return self._run(receive())
+
+    def bounds(self, topic: str, partition: int = 0) -> tuple[int, int]:
+        async def ask() -> tuple[int, int]:
+            place = TopicPartition(topic, partition)
+            async with AIOKafkaConsumer(bootstrap_servers=self._address) as consumer:
+                first = await consumer.beginning_offsets([place])
+                after_last = await consumer.end_offsets([place])
+                return first[place], after_last[place]
+
+        return self._run(ask())
+
+    def offset_at(self, topic: str, timestamp_ms: int, partition: int = 0) -> int | None:
+        async def ask() -> int | None:
+            place = TopicPartition(topic, partition)
+            async with AIOKafkaConsumer(bootstrap_servers=self._address) as consumer:
+                found = (await consumer.offsets_for_times({place: timestamp_ms}))[place]
+                return None if found is None else found.offset
+
+        return self._run(ask())
+
+    def create_topic(self, name: str, *, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
+        topic = NewTopic(name, partitions, 1, topic_configs=dict(config or {}))
+        answer = self._administer(lambda admin: admin.create_topics([topic]))
+        _check(answer.topic_errors[0][1])
+
+    def delete_topic(self, name: str) -> None:
+        answer = self._administer(lambda admin: admin.delete_topics([name]))
+        _check(answer.topic_error_codes[0][1])
+
+    def grow_topic(self, name: str, partitions: int) -> None:
+        try:
+            self._administer(lambda admin: admin.create_partitions({name: NewPartitions(partitions)}))
+        except KafkaError as error:
+            raise RefusedError(error.errno) from error
+
+    def topics(self) -> dict[str, int]:
+        described = self._administer(lambda admin: admin.describe_topics())
+        return {topic["topic"]: len(topic["partitions"]) for topic in described}
+
+    def topic_config(self, name: str) -> dict[str, str]:
+        resource = ConfigResource(ConfigResourceType.TOPIC, name)
+        answers = self._administer(lambda admin: admin.describe_configs([resource]))
+        error_code, _message, _type, _name, entries = answers[0].resources[0][:5]
+        _check(error_code)
+        return {entry[0]: entry[1] for entry in entries}
+
+    def cluster(self) -> Cluster:
+        found = self._administer(lambda admin: admin.describe_cluster())
+        brokers = {broker["node_id"]: f"{broker['host']}:{broker['port']}" for broker in found["brokers"]}
+        return Cluster(found["cluster_id"], found["controller_id"], brokers)
+
+    def _administer(self, act: Any) -> Any:
+        async def ask() -> Any:
+            admin = AIOKafkaAdminClient(bootstrap_servers=self._address)
+            await admin.start()
+            try:
+                return await act(admin)
+            finally:
+                await admin.close()
+
+        return self._run(ask())
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        return self._runner.run(asyncio.wait_for(work, 2 * REQUEST_TIMEOUT_S))
+
+
+def _received(record: Any) -> tuple[int, Message]:
+    return record.offset, Message(record.value, record.key, tuple(record.headers), record.timestamp)
+
+
+def _check(error_code: int) -> None:
+    if error_code:
+        raise RefusedError(error_code)

@@ -1,0 +1,80 @@
+"""What a test asks of a client library, whichever it is."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Protocol, Self
+
+REQUEST_TIMEOUT_S = 15.0
+RECENT_MS = int(time.time() * 1000) - 600_000
+"""A time that retention does not reach while the tests run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A record as a program sees it."""
+
+    value: bytes | None
+    key: bytes | None = None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    timestamp_ms: int = RECENT_MS
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """What describing the cluster says."""
+
+    cluster_id: str
+    controller_id: int
+    brokers: Mapping[int, str]
+
+
+class RefusedError(Exception):
+    """The broker answered with a Kafka error code."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(f"error code {code}")
+        self.code = code
+
+
+class Driver(Protocol):
+    """One client library, talking to one broker; a context manager that closes what it opened."""
+
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def produce(
+        self, topic: str, messages: Sequence[Message], *, partition: int = 0, codec: str = "none",
+        acks: int = -1, idempotent: bool = True,
+    ) -> list[int]:  # fmt: skip
+        """Send, flush, and return the acknowledged offsets in the order of the messages (acks=0: none)."""
+
+    def read(self, topic: str, *, count: int, partition: int = 0, offset: int = 0) -> list[tuple[int, Message]]:
+        """Read `count` records by assignment, from exactly `offset`, with their offsets."""
+
+    def bounds(self, topic: str, partition: int = 0) -> tuple[int, int]:
+        """The first offset and the one after the last."""
+
+    def offset_at(self, topic: str, timestamp_ms: int, partition: int = 0) -> int | None:
+        """The offset of the first record not older than the time; None when there is none."""
+
+    def create_topic(self, name: str, *, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
+        """Create; RefusedError as the broker says."""
+
+    def delete_topic(self, name: str) -> None:
+        """Delete; RefusedError as the broker says."""
+
+    def grow_topic(self, name: str, partitions: int) -> None:
+        """Raise the partition count; RefusedError as the broker says."""
+
+    def topics(self) -> dict[str, int]:
+        """Every topic with its partition count."""
+
+    def topic_config(self, name: str) -> dict[str, str]:
+        """Every config of a topic."""
+
+    def cluster(self) -> Cluster:
+        """The cluster as the broker describes it."""

@@ -1,0 +1,109 @@
+"""Codecs of record batches: what others compress comes back, and bombs and damage end in an error."""
+
+import contextlib
+import time
+import tracemalloc
+from collections.abc import Callable
+
+import aiokafka.codec
+import cramjam
+import kafka.codec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pqbroker.protocol.compression import CODECS, GZIP, LZ4, SNAPPY, ZSTD, compress, decompress
+from pqbroker.protocol.errors import ErrorCode, KafkaError
+
+LIMIT = 1 << 20
+COMPRESSED = [GZIP, SNAPPY, LZ4, ZSTD]
+repeated = st.builds(lambda piece, times: piece * times, st.binary(max_size=20), st.integers(0, 9000))
+contents = st.binary(max_size=2000) | repeated
+DAMAGES = {
+    "cut": lambda data: data[:-3],
+    "overwritten": lambda data: b"\0\1" + data[2:],
+    "empty": lambda data: b"",
+    "ones": lambda data: b"\xff" * 40,
+}
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@settings(max_examples=30, deadline=None, database=None)
+@given(content=contents)
+def test_what_is_compressed_comes_back(codec: int, content: bytes) -> None:
+    assert decompress(codec, compress(codec, content), LIMIT) == content
+
+
+@pytest.mark.parametrize(
+    ("codec", "encode", "decode"),
+    [
+        (GZIP, aiokafka.codec.gzip_encode, aiokafka.codec.gzip_decode),
+        (SNAPPY, aiokafka.codec.snappy_encode, aiokafka.codec.snappy_decode),
+        (LZ4, aiokafka.codec.lz4_encode, aiokafka.codec.lz4_decode),
+        (ZSTD, aiokafka.codec.zstd_encode, aiokafka.codec.zstd_decode),
+        (GZIP, kafka.codec.gzip_encode, kafka.codec.gzip_decode),
+    ],
+)
+def test_clients_and_we_read_each_other(
+    codec: int, encode: Callable[[bytes], bytes], decode: Callable[[bytes], bytes]
+) -> None:
+    content = bytes(range(256)) * 700
+    assert decompress(codec, encode(content), LIMIT) == content
+    assert bytes(decode(compress(codec, content))) == content
+
+
+def test_raw_snappy_is_taken_too() -> None:
+    assert decompress(SNAPPY, bytes(cramjam.snappy.compress_raw(b"abc" * 100)), LIMIT) == b"abc" * 100
+
+
+def test_gzip_members_one_after_another_are_one_output() -> None:
+    assert decompress(GZIP, compress(GZIP, b"one") + compress(GZIP, b"two"), LIMIT) == b"onetwo"
+
+
+def test_output_may_be_exactly_the_limit() -> None:
+    for codec in CODECS:
+        assert len(decompress(codec, compress(codec, bytes(5000)), 5000)) == 5000
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_bomb_ends_in_an_error_quickly(codec: int) -> None:
+    bomb = compress(codec, bytes(64 << 20))
+    started = time.perf_counter()
+    tracemalloc.start()
+    try:
+        with pytest.raises(KafkaError) as raised:
+            decompress(codec, bomb, LIMIT)
+        assert tracemalloc.get_traced_memory()[1] < 3 * LIMIT
+    finally:
+        tracemalloc.stop()
+    assert raised.value.code is ErrorCode.INVALID_RECORD
+    assert time.perf_counter() - started < 1
+
+
+@pytest.mark.parametrize("codec", COMPRESSED)
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damaged_data_is_an_invalid_record(codec: int, damage: str) -> None:
+    with pytest.raises(KafkaError) as raised:
+        decompress(codec, DAMAGES[damage](compress(codec, bytes(range(256)) * 20)), LIMIT)
+    assert raised.value.code is ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize("blocks", ["000000", "00000000", "ffffffff", "00000009 00"])
+def test_a_xerial_block_that_runs_past_the_end_is_an_invalid_record(blocks: str) -> None:
+    with pytest.raises(KafkaError) as raised:
+        decompress(SNAPPY, compress(SNAPPY, b"abc") + bytes.fromhex(blocks), LIMIT)
+    assert raised.value.code is ErrorCode.INVALID_RECORD
+
+
+def test_an_unknown_codec_is_unsupported() -> None:
+    with pytest.raises(KafkaError) as raised:
+        decompress(5, b"", LIMIT)
+    assert raised.value.code is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+
+
+@pytest.mark.parametrize("codec", COMPRESSED)
+@settings(max_examples=50, deadline=None, database=None)
+@given(data=st.binary(max_size=100))
+def test_random_bytes_decompress_or_are_a_kafka_error(codec: int, data: bytes) -> None:
+    with contextlib.suppress(KafkaError):
+        assert len(decompress(codec, data, 10_000)) <= 10_000

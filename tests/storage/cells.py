@@ -1,0 +1,100 @@
+"""Cells for engine tests: the same handle on every engine, so that one suite runs on all of them."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Protocol
+
+from pqbroker.storage.engine import Batch, BlobKey, Shard
+from pqbroker.storage.memory import MemoryEngine
+from pqbroker.storage.rocks import RocksEngine
+
+MIB = 1 << 20
+MEMORY_BYTES = 64 * MIB
+
+
+class CellUnderTest(Protocol):
+    """A cell that can be opened, and taken over while another owner has it open."""
+
+    async def open(self) -> Shard: ...
+
+    async def take_over(self) -> Shard: ...
+
+
+class MemoryCell:
+    def __init__(self) -> None:
+        self.engine = MemoryEngine(MEMORY_BYTES)
+
+    async def open(self) -> Shard:
+        return await self.engine.open()
+
+    async def take_over(self) -> Shard:
+        return await self.engine.open()
+
+
+class RocksCell:
+    """A cell in a directory; small limits, so that tests meet them."""
+
+    def __init__(self, path: Path, *, durability: str = "fsync", segment_bytes: int = MIB) -> None:
+        self.path = path
+        self._durability = durability
+        self._segment_bytes = segment_bytes
+
+    async def open(self) -> Shard:
+        engine = RocksEngine(
+            self.path,
+            durability=self._durability,
+            sync_interval_ms=5,
+            segment_bytes=self._segment_bytes,
+            round_bytes_max=4 * MIB,
+            ballast_bytes=MIB,
+            read_threads=2,
+        )
+        return await engine.open()
+
+    async def take_over(self) -> Shard:
+        (self.path / "lock").unlink()
+        return await self.open()
+
+    def segments(self) -> list[Path]:
+        return sorted((self.path / "blobs").glob("*.segment"))
+
+    def index(self) -> Path:
+        (found,) = self.path.glob("index-*")
+        return found
+
+
+def blob_key(number: int) -> BlobKey:
+    return BlobKey(number.to_bytes(24, "big"))
+
+
+def rows(*pairs: tuple[bytes, bytes | None], delete: tuple[bytes, bytes] | None = None) -> Batch:
+    """A batch of rows, a value of None deleting; `delete` is a range deleted first."""
+    batch = Batch()
+    for key, value in pairs:
+        if value is None:
+            batch.delete(key)
+        else:
+            batch.put(key, value)
+    if delete is not None:
+        batch.delete_range(*delete)
+    return batch
+
+
+def blobs(shard: Shard, contents: Iterable[tuple[int, bytes]]) -> Batch:
+    """A batch that stores blobs in the first pool."""
+    batch = Batch()
+    for number, content in contents:
+        batch.put_blob(blob_key(number), [content], len(content), shard.pools[0])
+    return batch
+
+
+def dead(*numbers: int) -> Batch:
+    batch = Batch()
+    for number in numbers:
+        batch.delete_blob(blob_key(number))
+    return batch
+
+
+def content(number: int, size: int) -> bytes:
+    """Bytes that differ from blob to blob and from page to page."""
+    return b"".join((number * 1_000_003 + word).to_bytes(8, "big") for word in range((size + 7) // 8))[:size]
