@@ -1,10 +1,13 @@
 """Memory of a node that all its partitions share: the cache of body pages, and the budget of head contents. Both count bytes."""
 
 from collections import OrderedDict
+from itertools import islice
 from typing import Protocol
 
 INDEX_PAGE = -1
 """The page number under which a body's index is cached."""
+
+_DROPS_AT_ONCE = 16
 
 PageKey = tuple[int, int, int]
 """Partition (unique in this process), first offset of the body, page number."""
@@ -96,7 +99,7 @@ class HeadBudget:
         self.size -= self._heads.pop(head, 0)
 
     def _shrink(self, newest: HeadContent) -> None:
-        for head in list(self._heads):
+        for head in list(islice(self._heads, _DROPS_AT_ONCE)):
             if self.size <= self.bytes_max:
                 return
             if head is not newest and head.drop_content():

@@ -68,7 +68,7 @@ class Cycle:
         self.end_offset = partition.end_offset
         self.sources: dict[int, Producer] = {}
         self.forgotten: list[int] = []
-        self.mark = partition.head.run.mark()
+        self.mark = partition.head.run.end
         self.head_blob: HeadBlob | None = None
         self.placement: Placement | None = None
         """How `head_blob` joins the head; None: it is the new head, behind `bodies`."""
@@ -147,7 +147,7 @@ class Partition:
             except KafkaError as refusal:
                 cycle.outcomes.append(refusal)
                 continue
-            if run.end > (ends[-1][0] if ends else cycle.mark[0]):
+            if run.end > (ends[-1][0] if ends else cycle.mark):
                 ends.append((run.end, cycle.end_offset))
         if ends:
             self.is_writing = True
@@ -222,13 +222,13 @@ class Partition:
             head.add(cycle.head_blob, cycle.placement)
         if cycle.head_blob is not None:
             head.written_ms = cycle.now_ms
-        self.sources.producers.update(cycle.sources)
-        self.sources.forget(cycle.forgotten)
         if cycle.stores_epoch:
             self.epochs.is_stored = True
         self.end_offset = cycle.end_offset
         if cycle.start_offset != self.start_offset:
             self._apply_trim(cycle.start_offset)
+        self.sources.producers.update(cycle.sources)
+        self.sources.forget(cycle.forgotten, self.start_offset)
         self.is_writing = False
 
     def rollback(self, cycle: Cycle) -> None:
@@ -269,7 +269,7 @@ class Partition:
             records.stamp_log_append_time(batch, append_time)
         records.stamp(batch, base_offset, self.generation)
         run = self.head.run
-        run.append(batch, base_offset, max_timestamp, run.end == cycle.mark[0])
+        run.append(batch, base_offset, max_timestamp, run.end == cycle.mark)
         cycle.end_offset = base_offset + count
         if producer_id >= 0:
             cycle.sources[producer_id] = sources.taken(
@@ -296,7 +296,7 @@ class Partition:
             raise KafkaError(
                 ErrorCode.POLICY_VIOLATION, f"the partition holds pq.max.count.in.partition={self._count_max}"
             )
-        if 0 <= self._size_max <= self.size_bytes + self.head.run.end - cycle.mark[0]:
+        if 0 <= self._size_max <= self.size_bytes + self.head.run.end - cycle.mark:
             raise KafkaError(
                 ErrorCode.POLICY_VIOLATION, f"the partition holds pq.max.size.in.partition={self._size_max}"
             )
@@ -304,7 +304,7 @@ class Partition:
     def _place(self, cycle: Cycle, ends: list[tuple[int, int]]) -> None:
         """Decide which blobs the new batches and the head become; `ends` are position and offset behind each new batch."""
         head = self.head
-        start = cycle.mark[0]
+        start = cycle.mark
         stop = ends[-1][0]
         sizes = [stop - start]
         if head.size + sizes[0] >= self.config.pq_low_watermark_bytes:
@@ -320,7 +320,7 @@ class Partition:
     def _close(self, cycle: Cycle, ends: list[tuple[int, int]], cuts: list[int]) -> None:
         """Plan bodies of the head and the batches before each of `cuts`, and a new head of the rest."""
         blobs: Sequence[HeadBlob] = self.head.blobs
-        new_start, start_offset = cycle.mark[0], self.end_offset
+        new_start, start_offset = cycle.mark, self.end_offset
         for cut in cuts:
             stop, end_offset = ends[cut - 1] if cut else (new_start, start_offset)
             start = blobs[0].position if blobs else new_start

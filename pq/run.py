@@ -5,7 +5,7 @@ walked. Every batch lies whole in one buffer, except one that is larger than a b
 """
 
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from struct import Struct
 from typing import NamedTuple
@@ -138,6 +138,14 @@ class Run:
         found = self.slices(position, position + self.batch_bytes(position))
         return found[0] if len(found) == 1 else b"".join(found)
 
+    def snapshot(self, stop: int, stop_offset: int) -> "Run":
+        """The run as it is now, up to the position `stop`, for one who looks at it over an await."""
+        copy = Run(self.base)
+        copy.end, copy.end_offset = stop, stop_offset
+        copy.starts, copy.views = self.starts[:], self.views[:]
+        copy.positions, copy.offsets, copy.stamps = self.positions[:], self.offsets[:], self.stamps[:]
+        return copy
+
     def batch_positions(self, start: int, stop: int) -> Sequence[int]:
         """Borders of all batches that begin in [start, stop); `start` is one."""
         found = []
@@ -187,10 +195,6 @@ class GrowingRun(Run):
         self.held = 0
         """Bytes of memory pinned."""
 
-    def mark(self) -> tuple[int, int]:
-        """Begin a write cycle, whose first batch must start an index entry of its own. What `truncate` takes."""
-        return self.end, len(self.positions)
-
     def append(self, batch: memoryview, offset: int, max_timestamp: int, new_entry: bool) -> None:
         """Add one batch: copied when it is small or the least part of its buffer, else kept as it is."""
         end = self.end
@@ -210,9 +214,9 @@ class GrowingRun(Run):
             self.held += len(batch.obj)  # type: ignore[arg-type]
         self.end = end + size
 
-    def truncate(self, mark: tuple[int, int]) -> None:
-        """Forget what was appended since the mark; nobody may have read it."""
-        end, entries = mark
+    def truncate(self, end: int) -> None:
+        """Forget the batches from the position `end` on, where an index entry begins; nobody may have read them."""
+        entries = bisect_left(self.positions, end)
         del self.positions[entries:], self.offsets[entries:], self.stamps[entries:]
         while self.starts and self.starts[-1] >= end:
             self.starts.pop()

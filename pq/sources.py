@@ -137,7 +137,7 @@ class Sources:
         self.producers: dict[int, Producer] = dict(producers)
         self._next_look_ms = 0
         self.evicted = 0
-        """Producers forgotten for want of room since the start."""
+        """Producers forgotten for want of room since the start, though data of theirs remains."""
 
     def is_due(self, now_ms: int) -> bool:
         """Whether it is time to look through all producers; the more there are, the rarer."""
@@ -163,9 +163,10 @@ class Sources:
             found += [producer_id for producer_id, _ in rest[:over]]
         return found[:deletions_max]
 
-    def forget(self, producer_ids: Iterable[int]) -> None:
+    def forget(self, producer_ids: Iterable[int], start_offset: int) -> None:
+        """Forget producers; those that have data at or behind `start_offset` are counted as evicted."""
         for producer_id in producer_ids:
-            del self.producers[producer_id]
+            self.evicted += self.producers.pop(producer_id).last_offset >= start_offset
 
     def __iter__(self) -> Iterator[tuple[int, Producer]]:
         return iter(self.producers.items())

@@ -28,11 +28,11 @@ class TimeSearch:
             offset = max(offset, self._partition.start_offset)
             try:
                 if await self._bound(offset) >= timestamp:
-                    run = await self._reader.run_at(offset)
+                    run = await self._run_at(offset)
                     found = await self._first_in(run, timestamp, offset)
                     if found is not None:
                         return found
-                    offset = self._behind_run(run)
+                    offset = run.end_offset
                 else:
                     offset = self._behind_blob(offset)
             except (KeyMissing, BlobMissing):
@@ -47,9 +47,9 @@ class TimeSearch:
             offset = max(offset, self._partition.start_offset)
             try:
                 if best is None or await self._bound(offset) > best.timestamp:
-                    run = await self._reader.run_at(offset)
+                    run = await self._run_at(offset)
                     best = await self._latest_in(run, offset, best)
-                    offset = self._behind_run(run)
+                    offset = run.end_offset
                 else:
                     offset = self._behind_blob(offset)
             except (KeyMissing, BlobMissing):
@@ -71,21 +71,21 @@ class TimeSearch:
         number = bodies.find(offset)
         return bodies.ends[number] if number < len(bodies) else self._partition.end_offset
 
-    def _behind_run(self, run: Run) -> int:
-        return self._partition.end_offset if run is self._partition.head.run else run.end_offset
-
-    def _stop(self, run: Run) -> int:
-        return self._partition.head.end_position if run is self._partition.head.run else run.end
+    async def _run_at(self, offset: int) -> Run:
+        head = self._partition.head
+        run = await self._reader.run_at(offset)
+        return run.snapshot(head.end_position, self._partition.end_offset) if run is head.run else run
 
     async def _first_in(self, run: Run, timestamp: int, offset: int) -> TimedOffset | None:
-        for batch in batches_from(run, self._stop(run), timestamp, offset):
+        for batch in batches_from(run, run.end, timestamp, offset):
             found = await self._reader.in_thread(first_record, batch, timestamp, offset)
             if found is not None:
                 return found
         return None
 
     async def _latest_in(self, run: Run, offset: int, best: TimedOffset | None) -> TimedOffset | None:
-        for batch in batches_from(run, self._stop(run), -(1 << 62) if best is None else best.timestamp + 1, offset):
+        above = -(1 << 62) if best is None else best.timestamp + 1
+        for batch in batches_from(run, run.end, above, offset):
             found = await self._reader.in_thread(latest_record, batch, offset)
             if found is not None and (best is None or found.timestamp > best.timestamp):
                 best = found

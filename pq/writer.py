@@ -23,7 +23,7 @@ from pqbroker.pq.partition import ClosedBody, Cycle, Partition, Written
 from pqbroker.pq.run import GrowingRun
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.records import BatchHeader, batches
-from pqbroker.storage.engine import BlobCorrupt, Buffer, CommitRefused, ShardLost
+from pqbroker.storage.engine import BlobCorrupt, BlobMissing, Buffer, CommitRefused, ShardLost
 from pqbroker.storage.kv import KeyValueTablet
 from pqbroker.storage.kv_commands import KeyMissing
 
@@ -99,7 +99,10 @@ class Writer:
 
     async def load_head(self) -> None:
         """Bring the head's content into memory, for a read."""
-        await asyncio.shield(self._start_load())
+        try:
+            await asyncio.shield(self._start_load())
+        except BlobCorrupt as damage:
+            await self.perform(self._plan_close(damage))
 
     def drop_content(self) -> bool:
         """Forget the head's content, to be loaded when needed; not while a cycle works on it."""
@@ -250,18 +253,22 @@ class Writer:
                 run = await asyncio.to_thread(_run_of, cold, data)
                 if head.cold == cold:
                     head.run.prepend(run)
-        except KeyMissing:
+        except (KeyMissing, BlobMissing):
             return
         finally:
             self._load = None
             self._count_held()
 
+    def _plan_close(self, damage: BlobCorrupt) -> Callable[[], Cycle]:
+        """A head that cannot be loaded becomes a body as it is: what is damaged in a body can be read around."""
+        _log.error("partition %d: the head is closed: %s", self._partition.index, damage)
+        return lambda: self._partition.plan_close(self._clock())
+
     def _loaded(self, load: "asyncio.Task[None]") -> None:
         """A cycle waited for the head's content."""
         error = None if load.cancelled() else load.exception()
         if isinstance(error, BlobCorrupt):
-            _log.error("partition %d: %s: the head becomes a body as it is", self._partition.index, error)
-            self._jobs.insert(0, (lambda: self._partition.plan_close(self._clock()), self._loop.create_future()))
+            self._jobs.insert(0, (self._plan_close(error), self._loop.create_future()))
         elif error is not None or load.cancelled():
             self.lose()
         self._run()

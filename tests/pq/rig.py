@@ -1,0 +1,167 @@
+"""What the tests of pq stand on: batches, a node over the memory engine with a clock that stands still, the invariants."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from crc32c import crc32c
+
+from pqbroker.conf.broker import BrokerSettings
+from pqbroker.conf.topic import TopicConfig
+from pqbroker.pq.group import PersQueueGroups
+from pqbroker.pq.levels import check_levels
+from pqbroker.pq.partition import Partition, Written
+from pqbroker.pq.recovery import Meta, recover
+from pqbroker.pq.run import Pieces
+from pqbroker.pq.tablet import PartitionServer
+from pqbroker.protocol import records
+from pqbroker.protocol.records import HEADER_BYTES, BatchHeader, Record
+from pqbroker.storage.cells.cell import Cell
+from pqbroker.storage.memory import MemoryEngine
+from pqbroker.storage.scheme import Scheme
+
+KIB = 1 << 10
+MIB = 1 << 20
+DAY_MS = 86_400_000
+START_MS = 1_700_000_000_000
+
+
+def batch(
+    *values: bytes,
+    timestamps: list[int] | None = None,
+    codec: int = 0,
+    producer: tuple[int, int, int] = (-1, -1, -1),
+    fill: bytes = b"x",
+    size: int = 0,
+) -> tuple[memoryview, BatchHeader]:
+    """A checked batch of the values, or of one value that makes it `size` bytes; `producer` is id, epoch, first sequence."""
+    content = values or (fill * _value_bytes(size),)
+    stamps = timestamps or [START_MS] * len(content)
+    producer_id, epoch, sequence = producer
+    encoded = records.encode_batch(
+        [Record(0, stamp, None, value) for stamp, value in zip(stamps, content, strict=True)],
+        codec=codec, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence,
+    )  # fmt: skip
+    view = memoryview(encoded)
+    return view, records.check_produced(view, 1 << 30)
+
+
+def _value_bytes(size: int) -> int:
+    """The length of a lone value with which a batch has `size` bytes (where the varints allow it)."""
+    room = size - HEADER_BYTES
+    for overhead in range(7, 14):
+        value = room - overhead
+        content = value + 5 + _varint_bytes(value)
+        if content + _varint_bytes(content) == room:
+            return value
+    return max(room - 7, 0)
+
+
+def _varint_bytes(number: int) -> int:
+    return max(((number << 1).bit_length() + 6) // 7, 1)
+
+
+def new_partition(config: TopicConfig | None = None, *, by_reference: bool = True) -> Partition:
+    """An empty partition 0 of generation 1, without a store."""
+    meta = Meta(0, 0, [])
+    return Partition(0, 1, config or TopicConfig(), recover([], meta), meta, by_reference=by_reference)
+
+
+def values_of(pieces: Pieces, offset: int) -> list[tuple[int, bytes | None]]:
+    """Offsets and values of the records at or behind `offset` in what was read; checks every batch's checksum."""
+    assert pieces.size == sum(map(len, pieces.buffers))
+    found = []
+    data = bytearray(b"".join(pieces.buffers))
+    for position, header in records.batches(data):
+        one = memoryview(data)[position : position + header.size_bytes]
+        check_crc(one)
+        found += [(record.offset, record.value) for record in records.decode_records(one) if record.offset >= offset]
+    return found
+
+
+def check_crc(view: memoryview) -> BatchHeader:
+    """The header of a batch whose checksum holds."""
+    header = records.read_header(view)
+    assert header.crc == crc32c(view[21 : header.size_bytes])
+    return header
+
+
+async def read_all(server: PartitionServer, offset: int | None = None, bytes_max: int = MIB) -> list[tuple[int, bytes | None]]:
+    """Every record from `offset` (the start) to the end, read as a consumer does."""
+    found: list[tuple[int, bytes | None]] = []
+    offset = server.start_offset if offset is None else offset
+    while offset < server.end_offset:
+        answer = server.read(offset, bytes_max, one_at_least=True)
+        pieces = answer if isinstance(answer, Pieces) else await answer
+        assert pieces.next_offset > offset
+        found += values_of(pieces, offset)
+        offset = pieces.next_offset
+    return found
+
+
+async def write(server: PartitionServer, *items: tuple[memoryview, BatchHeader]) -> list[Written]:
+    """Write batches one after the other."""
+    return [await server.write(*item) for item in items]
+
+
+class Node:
+    """A cell, its scheme and its groups over one memory engine; `restart` is a kill and a start."""
+
+    def __init__(self, **settings: int) -> None:
+        self.engine = MemoryEngine(1 << 32)
+        self.now_ms = START_MS
+        self.settings = replace(BrokerSettings(), **settings)  # type: ignore[arg-type]
+        self.groups: PersQueueGroups
+
+    def clock(self) -> int:
+        return self.now_ms
+
+    async def start(self) -> "Node":
+        self.cell = await Cell.open(self.engine)
+        self.scheme = await Scheme.open(self.cell, self.clock)
+        self.groups = PersQueueGroups(self.cell, self.scheme, settings=self.settings, clock=self.clock)
+        await self.groups.start()
+        return self
+
+    async def restart(self) -> None:
+        self.engine.crash()
+        await self.start()
+
+    async def topic(self, name: str = "t", partitions: int = 1, config: Mapping[str, str] | None = None) -> PartitionServer:
+        """Create a topic; its partition 0."""
+        group = await self.groups.create(name, partitions, config or {})
+        return group.partitions[0]
+
+    def partition(self, name: str = "t", index: int = 0) -> PartitionServer:
+        group = self.groups.get(name)
+        assert group is not None
+        return group.partitions[index]
+
+
+def check_invariants(partition: Partition) -> None:
+    """Assert what A.2 and K.1 demand of a partition between two cycles."""
+    bodies, head = partition.bodies, partition.head
+    assert partition.start_offset <= partition.end_offset
+    spans = list(bodies.spans())
+    assert all(offset < end for offset, end in spans)
+    assert all(before[1] <= after[0] for before, after in zip(spans, spans[1:], strict=False))
+    assert bodies.size == sum(bodies.sizes)
+    check_levels([blob.size for blob in head.blobs])
+    assert head.size == sum(blob.size for blob in head.blobs)
+    assert head.size < max(partition.config.pq_low_watermark_bytes, 1)
+    for before, after in zip(head.blobs, head.blobs[1:], strict=False):
+        assert before.end == after.offset
+        assert before.position + before.size == after.position
+    if head.blobs:
+        assert not spans or spans[-1][1] <= head.blobs[0].offset
+        assert head.blobs[-1].end == partition.end_offset
+    elif spans:
+        assert spans[-1][1] == partition.end_offset
+    else:
+        assert partition.start_offset == partition.end_offset
+    levels = type(head.levels)(blob.size for blob in head.blobs)
+    assert (levels.sums, levels.counts) == (head.levels.sums, head.levels.counts)
+    run = head.run
+    if not partition.is_writing:
+        assert run.end == head.end_position
+    first = spans[0][0] if spans else head.blobs[0].offset if head.blobs else partition.end_offset
+    assert first <= partition.start_offset

@@ -1,0 +1,149 @@
+"""PersQueue groups: creation, growth, configuration, deletion (semantics A.15)."""
+
+import asyncio
+
+import pytest
+
+from pqbroker.conf.declare import ConfigError
+from pqbroker.storage.engine import CommitRefused
+from pqbroker.storage.scheme import PartitionsNotGrown, TopicExists, TopicUnknown
+from pqbroker.storage.tablet import TabletType
+from tests.pq.rig import Node, batch, read_all, write
+
+
+def tablets_of(node: Node) -> list[int]:
+    return [item.tablet_id for item in node.cell.tablets().values() if item.type is TabletType.PERSQUEUE]
+
+
+async def until_reclaimed(node: Node) -> None:
+    while node.scheme.tombstones:
+        await asyncio.sleep(0)
+
+
+async def test_five_partitions_two_a_tablet_live_in_three_tablets() -> None:
+    node = await Node().start()
+    group = await node.groups.create("t", 5, {"pq.partitions.per.tablet": "2"})
+    assert len(group.topic.tablets) == len(tablets_of(node)) == 3
+    assert [partition.index for partition in group.partitions] == [0, 1, 2, 3, 4]
+    assert node.groups.by_id(group.topic.topic_id) is group
+
+
+async def test_partitions_of_one_tablet_do_not_mix() -> None:
+    node = await Node().start()
+    await node.topic(partitions=4)
+    for index in range(4):
+        await write(node.partition(index=index), *(batch(b"%d" % index) for _ in range(index + 1)))
+    await node.restart()
+    for index in range(4):
+        assert await read_all(node.partition(index=index)) == [(offset, b"%d" % index) for offset in range(index + 1)]
+
+
+async def test_growth_fills_the_last_tablet_then_adds_and_keeps_offsets() -> None:
+    node = await Node().start()
+    await node.groups.create("t", 3, {"pq.partitions.per.tablet": "2"})
+    await write(node.partition(), batch(b"a"))
+    group = await node.groups.grow("t", 5)
+    assert len(group.topic.tablets) == 3
+    assert [partition.end_offset for partition in group.partitions] == [1, 0, 0, 0, 0]
+    await write(node.partition(index=4), batch(b"b"))
+    await node.restart()
+    assert [node.partition(index=index).end_offset for index in range(5)] == [1, 0, 0, 0, 1]
+
+
+async def test_a_group_does_not_shrink() -> None:
+    node = await Node().start()
+    await node.topic(partitions=3)
+    for count in (2, 3):
+        with pytest.raises(PartitionsNotGrown):
+            await node.groups.grow("t", count)
+
+
+async def test_a_name_is_given_once() -> None:
+    node = await Node().start()
+    await node.topic()
+    with pytest.raises(TopicExists):
+        await node.topic()
+
+
+async def test_a_wrong_config_creates_nothing() -> None:
+    node = await Node().start()
+    with pytest.raises(ConfigError):
+        await node.topic(config={"retention.ms": "soon"})
+    assert list(node.groups.names()) == []
+    assert tablets_of(node) == []
+
+
+async def test_a_config_holds_from_the_next_write_on_and_after_a_restart() -> None:
+    node = await Node().start()
+    partition = await node.topic()
+    group = await node.groups.configure("t", {"message.timestamp.type": "LogAppendTime"})
+    assert group.config.message_timestamp_type == "LogAppendTime"
+    assert (await partition.write(*batch(b"a"))).log_append_time_ms == node.now_ms
+    await node.restart()
+    assert (await node.partition().write(*batch(b"a"))).log_append_time_ms == node.now_ms
+
+
+async def test_a_deleted_topic_is_gone_at_once_and_its_space_later() -> None:
+    node = await Node().start()
+    partition = await node.topic()
+    await write(partition, *(batch(size=5000) for _ in range(5)))
+    await node.groups.delete("t")
+    assert node.groups.get("t") is None
+    await until_reclaimed(node)
+    assert tablets_of(node) == []
+    assert node.engine._store.blob_bytes < 5000
+    with pytest.raises(TopicUnknown):
+        await node.groups.delete("t")
+
+
+async def test_a_topic_made_again_is_another_one_and_empty() -> None:
+    node = await Node().start()
+    await write(await node.topic(), batch(b"a"))
+    first = node.groups.get("t")
+    await node.groups.delete("t")
+    partition = await node.topic()
+    second = node.groups.get("t")
+    assert first is not None
+    assert second is not None
+    assert first.topic.topic_id != second.topic.topic_id
+    assert set(first.topic.tablets).isdisjoint(second.topic.tablets)
+    assert partition.end_offset == 0
+
+
+async def test_reclaiming_goes_on_after_a_crash() -> None:
+    node = await Node().start()
+    await write(await node.topic(), batch(size=5000))
+    await node.groups.delete("t")
+    await node.restart()
+    assert node.groups.get("t") is None
+    await until_reclaimed(node)
+    assert tablets_of(node) == []
+
+
+async def test_tablets_that_a_crash_kept_from_being_are_created_at_start() -> None:
+    node = await Node().start()
+    await node.scheme.create_topic("t", 3, {}, 2)
+    await node.restart()
+    assert await write(node.partition(index=2), batch(b"a"))
+    assert len(tablets_of(node)) == 2
+
+
+async def test_a_refused_creation_leaves_no_half_topic() -> None:
+    node = await Node().start()
+    creating = asyncio.ensure_future(node.groups.create("t", 1, {}))
+    while "t" not in node.scheme.topics:
+        await asyncio.sleep(0)
+    node.engine.refuse_next()
+    with pytest.raises(CommitRefused):
+        await creating
+    assert "t" not in node.scheme.topics
+    assert await node.topic()
+
+
+async def test_a_stopped_node_serves_nothing_and_starts_again() -> None:
+    node = await Node().start()
+    await write(await node.topic(), batch(b"a"))
+    await node.groups.stop()
+    assert node.groups.get("t") is None
+    await node.restart()
+    assert await read_all(node.partition()) == [(0, b"a")]

@@ -1,0 +1,122 @@
+"""Duplicates and sequences of idempotent producers, one rule at a time (semantics A.7, clients 4.18, 4.19)."""
+
+import pytest
+
+from pqbroker.pq import sources
+from pqbroker.pq.sources import Duplicate, Producer, Sources
+from pqbroker.protocol.errors import ErrorCode, KafkaError
+
+LAST = (1 << 31) - 1
+
+
+def after(*batches: tuple[int, int], epoch: int = 0, start: int = 0) -> Producer:
+    """A producer that wrote batches of (first sequence, count); offsets run from 100 up."""
+    state: Producer | None = None
+    offset = 100
+    for sequence, count in batches:
+        first = sources.check(state, epoch, sequence, count)
+        assert isinstance(first, int)
+        state = sources.taken(state, epoch, first, count, offset, -1, 1000)
+        offset += count
+    assert state is not None
+    return state
+
+
+def refused(state: Producer, epoch: int, sequence: int, count: int = 1) -> ErrorCode:
+    with pytest.raises(KafkaError) as caught:
+        sources.check(state, epoch, sequence, count)
+    return caught.value.code
+
+
+def test_an_unknown_producer_may_begin_with_any_sequence() -> None:
+    assert sources.check(None, 3, 77, 5) == 77
+
+
+def test_the_next_sequence_is_taken() -> None:
+    assert sources.check(after((0, 10)), 0, 10, 5) == 10
+
+
+def test_a_gap_is_out_of_order() -> None:
+    assert refused(after((0, 5)), 0, 10) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_an_older_epoch_is_invalid() -> None:
+    assert refused(after((0, 5), epoch=2), 1, 5) is ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+def test_a_newer_epoch_begins_at_zero() -> None:
+    state = after((0, 5), (5, 5))
+    assert sources.check(state, 1, 0, 3) == 0
+    fresh = sources.taken(state, 1, 0, 3, 110, -1, 2000)
+    assert (fresh.epoch, fresh.first, fresh.last, len(fresh.batches)) == (1, 0, 2, 1)
+
+
+def test_a_newer_epoch_that_does_not_begin_at_zero_is_out_of_order() -> None:
+    assert refused(after((0, 5)), 1, 5) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_each_of_the_last_five_batches_is_a_duplicate_with_its_offset() -> None:
+    state = after(*((number * 10, 10) for number in range(8)))
+    for number in range(3, 8):
+        assert sources.check(state, 0, number * 10, 10) == Duplicate(100 + number * 10, -1)
+
+
+def test_an_older_duplicate_has_no_offset() -> None:
+    state = after(*((number * 10, 10) for number in range(8)))
+    assert sources.check(state, 0, 0, 10) == Duplicate(-1, -1)
+
+
+def test_a_batch_inside_what_is_stored_is_a_duplicate_without_offset() -> None:
+    assert sources.check(after((0, 10)), 0, 2, 3) == Duplicate(-1, -1)
+
+
+def test_a_batch_partly_stored_is_out_of_order() -> None:
+    assert refused(after((0, 10)), 0, 5, 10) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_a_batch_before_the_first_sequence_ever_taken_is_no_duplicate() -> None:
+    assert refused(after((50, 10)), 0, 40, 10) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_sequences_wrap_to_zero() -> None:
+    state = after((LAST - 4, 5))
+    assert sources.check(state, 0, 0, 3) == LAST + 1
+    state = after((LAST - 4, 5), (0, 3))
+    assert sources.check(state, 0, LAST - 4, 5) == Duplicate(100, -1)
+    assert sources.check(state, 0, 0, 3) == Duplicate(105, -1)
+    assert sources.check(state, 0, 3, 1) == LAST + 4
+
+
+def test_a_batch_may_wrap_inside() -> None:
+    state = after((LAST, 2))
+    assert sources.check(state, 0, 1, 1) == LAST + 2
+    assert sources.check(state, 0, LAST, 2) == Duplicate(100, -1)
+
+
+def test_a_duplicate_has_the_log_append_time_of_the_original() -> None:
+    state = sources.taken(None, 0, 0, 4, 100, 12_345, 12_345)
+    assert sources.check(state, 0, 0, 4) == Duplicate(100, 12_345)
+
+
+def test_what_is_remembered_survives_its_stored_form() -> None:
+    state = after(*((number * 3, 3) for number in range(7)), epoch=9)
+    assert sources.decode(sources.encode(state)) == state
+
+
+def test_an_idle_producer_without_data_is_forgotten() -> None:
+    held = Sources([(7, after((0, 10)))])
+    assert held.expired(110, 1000 + 50, kept_ms=50, count_max=10) == [7]
+
+
+@pytest.mark.parametrize(("start_offset", "now_ms"), [(109, 5000), (110, 1049)])
+def test_a_producer_with_data_or_lately_active_is_kept(start_offset: int, now_ms: int) -> None:
+    held = Sources([(7, after((0, 10)))])
+    assert held.expired(start_offset, now_ms, kept_ms=50, count_max=10) == []
+
+
+def test_over_the_count_the_oldest_by_offset_go_first_and_are_counted() -> None:
+    held = Sources((number, after((0, number))) for number in range(1, 6))
+    gone = held.expired(0, 0, kept_ms=50, count_max=3)
+    assert gone == [1, 2]
+    held.forget(gone, 0)
+    assert (sorted(held.producers), held.evicted) == ([3, 4, 5], 2)
