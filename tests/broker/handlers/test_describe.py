@@ -16,6 +16,7 @@ from pqbroker.protocol.messages.describe_configs import (
     DescribeConfigsResource,
     DescribeConfigsResult,
 )
+from pqbroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from pqbroker.protocol.messages.init_producer_id import InitProducerIdRequest
 from pqbroker.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
@@ -35,7 +36,7 @@ async def test_what_is_advertised_is_what_is_served_and_produce_from_0(client: C
     response = await client.ask(ApiVersionsRequest(**SOFTWARE), version)
     advertised = {key.api_key: (key.min_version, key.max_version) for key in response.api_keys}
     assert advertised == {api.key: (0 if api.key == 0 else api.version_min, api.version_max) for api in APIS}
-    assert set(advertised) == {0, 1, 2, 3, 18, 19, 20, 22, 23, 32, 37, 60}
+    assert set(advertised) == {0, 1, 2, 3, 10, 18, 19, 20, 22, 23, 32, 37, 60}
     assert response.finalized_features == []
 
 
@@ -141,8 +142,29 @@ async def test_an_idempotent_producer_that_bumps_its_epoch_gets_a_new_id(client:
 
 async def test_a_transactional_id_is_refused_for_good(client: Client) -> None:
     response = await client.ask(InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=1000))
-    assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert response.error_code == ErrorCode.INVALID_TRANSACTION_TIMEOUT
     assert (response.producer_id, response.producer_epoch) == (-1, -1)
+
+
+@pytest.mark.parametrize("version", range(7))
+async def test_a_transactional_ids_coordinator_is_this_node_and_a_group_has_none(
+    node: Node, client: Client, version: int
+) -> None:
+    port = node.server.kafka_address.port
+    for kind, expected in ((0, (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1, "", -1)), (1, (0, 1, "127.0.0.1", port))):
+        if kind == 1 and version == 0:
+            continue
+        request = FindCoordinatorRequest(key="x", key_type=kind, coordinator_keys=["x", "y"])
+        response = await client.ask(request, version)
+        found = response.coordinators if version >= 4 else [response]
+        assert [(each.error_code, each.node_id, each.host, each.port) for each in found] == [expected] * len(found)
+        if version >= 4:
+            assert [each.key for each in found] == ["x", "y"]
+
+
+async def test_another_kind_of_coordinator_is_refused(client: Client) -> None:
+    response = await client.ask(FindCoordinatorRequest(key_type=7, coordinator_keys=["x"]))
+    assert response.coordinators[0].error_code == ErrorCode.INVALID_REQUEST
 
 
 async def test_a_refused_commit_is_told_and_the_next_id_is_given(node: Node, client: Client) -> None:
