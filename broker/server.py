@@ -12,7 +12,7 @@ from pqbroker.broker.connection import Connection
 from pqbroker.broker.context import Node
 from pqbroker.broker.dispatch import Dispatcher
 from pqbroker.broker.listeners import Address, Connections, bind, parse_address
-from pqbroker.broker.metrics import Metrics
+from pqbroker.broker.metrics import Metrics, Sample
 from pqbroker.broker.producer_ids import ProducerIds
 from pqbroker.broker.served import APIS
 from pqbroker.broker.sessions import FetchSessions
@@ -69,6 +69,7 @@ class Server:
         metrics = Metrics()
         metrics.cell_openings = 1
         metrics.sources.append(lambda: cell_samples(self._cell.current))
+        metrics.sources.append(lambda: [Sample("durability", 1, (self._settings.durability,))])
         self.node = Node(
             settings=self._settings,
             loop=loop,

@@ -65,7 +65,7 @@ class Node:
 
 
 def make_batch(*values: bytes, timestamp_ms: int = 1_700_000_000_000, **options: Any) -> bytearray:
-    records = [Record(index, timestamp_ms + index, None, value, []) for index, value in enumerate(values or (b"v",))]
+    records = [Record(index, timestamp_ms + index, None, value, ()) for index, value in enumerate(values or (b"v",))]
     return encode_batch(records, **options)
 
 

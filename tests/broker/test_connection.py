@@ -18,7 +18,7 @@ from pqbroker.broker.metrics import Metrics
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.protocol.errors import ErrorCode, KafkaError, ProtocolError
 from pqbroker.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from pqbroker.protocol.messages.fetch import FetchRequest, FetchResponse
+from pqbroker.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from pqbroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from pqbroker.protocol.messages.produce import ProduceRequest, ProduceResponse
 from tests.broker.conftest import until
@@ -230,7 +230,7 @@ async def test_a_defect_becomes_an_unknown_server_error_and_a_traceback(
     async def later() -> Any:
         broken()
 
-    serve = {"at once": broken, "in a task": later}.get(when, lambda: answer)
+    serve: Callable[[], Any] = {"at once": broken, "in a task": later}.get(when, lambda: answer)
     bench.serve = lambda name, request: serve()
     bench.receive(fetch_frame(1))
     if when == "by an answer":
@@ -404,11 +404,11 @@ async def test_a_connection_above_the_limit_is_closed_at_once() -> None:
 async def test_record_data_is_written_as_it_is_not_joined() -> None:
     bench = Bench()
     lines: list[Any] = []
-    bench.wire.writelines = lines.extend  # type: ignore[method-assign]
+    bench.wire.writelines = lines.extend  # type: ignore[method-assign, assignment]
     record_data = memoryview(bytearray(100_000))
     response = FetchResponse()
     response.responses = [
-        fetch.FetchableTopicResponse(topic="t", partitions=[fetch.PartitionData(records=[record_data])])
+        FetchableTopicResponse(topic="t", partitions=[PartitionData(records=[record_data])])
     ]
     bench.serve = lambda name, request: response
     bench.receive(fetch_frame(1))

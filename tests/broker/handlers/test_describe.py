@@ -90,6 +90,15 @@ async def test_every_config_of_a_topic_is_described(node: Node, client: Client, 
         assert all(config.documentation and config.config_type for config in result.configs)
 
 
+async def test_a_nodes_default_for_topics_holds_and_is_named(start: Callable[..., Awaitable[Node]]) -> None:
+    node = await start(message_max_bytes=3000)
+    await node.create_topic("t")
+    config = (await describe(await node.connect(), TOPIC, "t", ["max.message.bytes"])).configs[0]
+    assert (config.value, config.config_source) == ("3000", STATIC_BROKER)
+    assert [(each.value, each.source) for each in config.synonyms] == [("3000", STATIC_BROKER), ("1048588", DEFAULT)]
+    assert (await node.produce("t", b"x" * 4000)).error_code == ErrorCode.MESSAGE_TOO_LARGE
+
+
 async def test_only_the_keys_asked_for_are_described(node: Node, client: Client) -> None:
     await node.create_topic("t")
     result = await describe(client, TOPIC, "t", ["retention.ms", "no.such"])
