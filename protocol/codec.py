@@ -1,7 +1,6 @@
 """Encoders and decoders, compiled once for each message and version from its declaration."""
 
 from collections.abc import Callable
-from functools import cache
 from typing import TypeVar, cast
 
 from pqbroker.protocol.decoding import decoder_source
@@ -12,23 +11,30 @@ from pqbroker.protocol.schema import message
 T = TypeVar("T")
 
 
-@cache
 def decoder(declared: type[T], version: int) -> Callable[[memoryview], T]:
     """A function from the whole body of a message to an object; ProtocolError when it is malformed.
 
     Record data stays a slice of the input. What is allocated is bounded by a multiple of the input's size.
     """
-    assert version in message(declared).versions
-    return cast(Callable[[memoryview], T], _compile("decode", declared, version, *decoder_source(declared, version)))
+    return cast(Callable[[memoryview], T], _function("decode", decoder_source, declared, version))
 
 
-@cache
 def encoder(declared: type[T], version: int) -> Callable[[T], list[Buffer]]:
     """A function from an object to the buffers of its body, end to end; record data is passed on uncopied."""
+    return cast(Callable[[T], list[Buffer]], _function("encode", encoder_source, declared, version))
+
+
+_Writer = Callable[[type, int], tuple[str, dict[str, object]]]
+
+_functions: dict[tuple[str, type, int], object] = {}
+
+
+def _function(name: str, write: _Writer, declared: type, version: int) -> object:
+    """The function `name` of a message at a version, compiled when it is first asked for."""
+    known = _functions.get((name, declared, version))
+    if known is not None:
+        return known
     assert version in message(declared).versions
-    return cast(Callable[[T], list[Buffer]], _compile("encode", declared, version, *encoder_source(declared, version)))
-
-
-def _compile(name: str, declared: type, version: int, source: str, names: dict[str, object]) -> object:
+    source, names = write(declared, version)
     exec(compile(source, f"<{name} {declared.__name__} v{version}>", "exec"), names)
-    return names[name]
+    return _functions.setdefault((name, declared, version), names[name])

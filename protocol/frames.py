@@ -7,10 +7,11 @@
 """
 
 from collections.abc import Sequence
+from struct import Struct
 from typing import Final
 
 from pqbroker.protocol.errors import ProtocolError
-from pqbroker.protocol.primitives import INT32, Buffer
+from pqbroker.protocol.primitives import Buffer
 
 LARGE_FRAME_BYTES: Final = 32 << 10
 """From this size on a frame is received straight into a bytearray of its own."""
@@ -19,7 +20,7 @@ _BUFFER_BYTES: Final = 64 << 10
 _ALLOCATED_AT_ONCE: Final = 2 << 20
 """A larger frame's memory grows as its bytes arrive: a peer's claim alone takes no more than this."""
 
-_PREFIX_BYTES: Final = INT32.size
+_PREFIX: Final = Struct(">i")
 
 
 class FrameReader:
@@ -49,23 +50,23 @@ class FrameReader:
             return self._received_large(self._large, count)
         self._end += count
         frames: list[memoryview] = []
-        while self._end - self._start >= _PREFIX_BYTES:
-            (size,) = INT32.unpack_from(self._buffer, self._start)
+        while self._end - self._start >= _PREFIX.size:
+            (size,) = _PREFIX.unpack_from(self._buffer, self._start)
             if not 0 <= size <= self._frame_bytes_max:
                 raise ProtocolError(f"a frame of {size} bytes; the most allowed is {self._frame_bytes_max}")
-            stop = self._start + _PREFIX_BYTES + size
+            stop = self._start + _PREFIX.size + size
             if stop > self._end:
                 if size >= LARGE_FRAME_BYTES:
                     self._begin_large(size)
                 break
-            frames.append(memoryview(bytearray(self._buffer[self._start + _PREFIX_BYTES : stop])))
+            frames.append(memoryview(bytearray(self._buffer[self._start + _PREFIX.size : stop])))
             self._start = stop
         self._make_room()
         return frames
 
     def _begin_large(self, size: int) -> None:
         """Move what has arrived of a large frame into a bytearray of its own."""
-        begun = self._buffer[self._start + _PREFIX_BYTES : self._end]
+        begun = self._buffer[self._start + _PREFIX.size : self._end]
         self._large = bytearray(min(size, _ALLOCATED_AT_ONCE))
         self._large[: len(begun)] = begun
         self._large_bytes = size
@@ -86,7 +87,7 @@ class FrameReader:
         """Move an unfinished small frame to the front when the rest of it might not fit behind it."""
         if self._start == self._end:
             self._start = self._end = 0
-        elif self._start and _BUFFER_BYTES - self._start < LARGE_FRAME_BYTES + _PREFIX_BYTES:
+        elif self._start and _BUFFER_BYTES - self._start < LARGE_FRAME_BYTES + _PREFIX.size:
             rest = bytes(self._buffer[self._start : self._end])
             self._buffer[: len(rest)] = rest
             self._start, self._end = 0, len(rest)
@@ -94,4 +95,4 @@ class FrameReader:
 
 def frame(buffers: Sequence[Buffer]) -> list[Buffer]:
     """The buffers as one frame, its length before them."""
-    return [INT32.pack(sum(map(len, buffers))), *buffers]
+    return [_PREFIX.pack(sum(map(len, buffers))), *buffers]

@@ -4,11 +4,12 @@ import struct
 from typing import Final, NamedTuple
 
 from pqbroker.protocol.errors import ProtocolError
-from pqbroker.protocol.primitives import ELEMENTS_MAX, INT32, skip_tagged_fields
+from pqbroker.protocol.primitives import ELEMENTS_MAX, skip_tagged_fields
 from pqbroker.protocol.schema import is_flexible
 
 _API_VERSIONS_KEY: Final = 18
 _REQUEST: Final = struct.Struct(">hhih")
+_CORRELATION_ID: Final = struct.Struct(">i")
 
 
 class RequestHeader(NamedTuple):
@@ -43,7 +44,7 @@ def decode_request_header(frame: memoryview) -> tuple[RequestHeader, int]:
 
 def encode_response_header(api_key: int, api_version: int, correlation_id: int) -> bytes:
     """The header of a response. ApiVersions has version 0 always: a client reads it before it knows what we speak."""
-    encoded = INT32.pack(correlation_id)
+    encoded = _CORRELATION_ID.pack(correlation_id)
     if is_flexible(api_key, api_version) and api_key != _API_VERSIONS_KEY:
         return encoded + b"\0"
     return encoded

@@ -1,6 +1,5 @@
 """Variable-length integers and the buffer type: what every other file of the wire format stands on."""
 
-from struct import Struct
 from typing import Final
 
 from pqbroker.protocol.errors import ProtocolError
@@ -15,8 +14,6 @@ ELEMENTS_MAX: Final = 1 << 20
 
 _VARINT_BYTES_MAX: Final = 5
 _VARLONG_BYTES_MAX: Final = 10
-
-INT32: Final = Struct(">i")
 
 
 def read_unsigned_varint(data: Buffer, position: int) -> tuple[int, int]:

@@ -15,7 +15,7 @@ REQUESTS = "requests/s"
 CPU_PER_REQUEST = "CPU µs/request"
 P50 = "p50 ms"
 P99 = "p99 ms"
-LOOP_LAG = "worst loop lag ms"
+LOOP_LAG = "loop lag ms, worst so far"
 
 
 @dataclass(frozen=True, slots=True)

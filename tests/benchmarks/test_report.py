@@ -46,8 +46,7 @@ def test_the_summary_has_medians_and_both_ratios() -> None:
     assert header == [
         "workload", "figure", OURS, KAFKA_FLUSH, KAFKA, f"ratio to {KAFKA_FLUSH}", f"ratio to {KAFKA}",
     ]  # fmt: skip
-    assert rows[0] == ["a", MEGABYTES, "400", "100", "400", "4.00", "1.00"]
-    assert rows[1] == ["a", LOOP_LAG, "2.75", "-", "-", "-", "-"]
+    assert rows == [["a", MEGABYTES, "400", "100", "400", "4.00", "1.00"]]
 
 
 def test_without_our_broker_there_are_no_ratios() -> None:

@@ -97,6 +97,7 @@ def test_unknown_tagged_fields_are_skipped() -> None:
         (0, "ffffffff", "topics"),
         (1, "fffffffe", "topics"),
         (4, "7fffffff 00", "topics"),
+        (4, "0000000f 00", "topics"),
         (9, "ffffffff0f 00", "topics"),
         (9, "ffffffffff01 00", "longer than 5 bytes"),
         (4, "00000001 fffe 01", "name"),
@@ -124,9 +125,17 @@ def test_bytes_after_a_response_are_a_protocol_error() -> None:
         decoder(ApiVersionsResponse, 0)(memoryview(body + b"x"))
 
 
-def test_a_tagged_field_of_the_wrong_length_is_a_protocol_error() -> None:
-    body = bytes.fromhex("0000 01 00000000 01 01 09 000000000000000700")
-    with pytest.raises(ProtocolError, match="finalized_features_epoch"):
+@pytest.mark.parametrize(
+    ("tags", "complaint"),
+    [
+        ("01 01 09 0000000000000007 00", "finalized_features_epoch is not as long"),
+        ("01 63 09 00", "tagged field runs past the end"),
+        ("ffffffff0f 63 00", "elements"),
+    ],
+)
+def test_malformed_tagged_fields_beside_known_ones_are_a_protocol_error(tags: str, complaint: str) -> None:
+    body = bytes.fromhex("0000 01 00000000" + tags)
+    with pytest.raises(ProtocolError, match=complaint):
         decoder(ApiVersionsResponse, 3)(memoryview(body))
 
 

@@ -197,6 +197,28 @@ def test_damaged_content_decodes_or_is_a_kafka_error(batch: bytearray, data: st.
         list(decode_records(batch, 100_000))
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param("12 00 00 00 02 61 02 62 00 00", id="longer than its fields"),
+        pytest.param("0a 00 00 00 08 61 01 00" + "00" * 8, id="a key past the record's end"),
+        pytest.param("0c 00 00 00 01 01 02 01 00", id="a header without a name"),
+        pytest.param("0a 00 00 00 01 01 7e 00", id="headers past the end"),
+        pytest.param("0a 00 00 00 01 01 01 00", id="a negative number of headers"),
+        pytest.param("00", id="of no bytes"),
+        pytest.param("01", id="of negative size"),
+        pytest.param("7e 00", id="past the end of the batch"),
+        pytest.param("ff" * 11, id="a number without an end"),
+    ],
+)
+def test_a_malformed_record_is_an_invalid_record(content: str) -> None:
+    batch = encode_batch([Record()])[:61] + bytes.fromhex(content)
+    struct.pack_into(">i", batch, 8, len(batch) - 12)
+    with pytest.raises(KafkaError, match="holds no records") as raised:
+        list(decode_records(batch))
+    assert raised.value.code is ErrorCode.INVALID_RECORD
+
+
 def test_more_bytes_than_records_are_an_invalid_record() -> None:
     batch = encode_batch(RECORDS)
     struct.pack_into(">i", batch, 57, 2)
