@@ -39,9 +39,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Written:
         client = LibrdkafkaDriver(node.kafka)
         client.create_topic(TOPIC, partitions=PARTITIONS, config={"pq.low.watermark.bytes": "1000000"})
         for partition in range(PARTITIONS):
-            for _ in range(6):
-                values = [Message(source.randbytes(VALUE_BYTES)) for _ in range(9)]
-                client.produce(TOPIC, values, partition=partition)
+            client.produce(TOPIC, [Message(source.randbytes(VALUE_BYTES)) for _ in range(54)], partition=partition)
         with Wire(node.kafka) as wire:
             return Written(directory, {partition: list(wire.log(TOPIC, partition)) for partition in range(PARTITIONS)})
 
