@@ -7,6 +7,7 @@ from typing import Any
 
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.declare import Declaration, declarations
+from pqbroker.conf.defaults import topic_defaults
 from pqbroker.conf.topic import TopicConfig
 
 
@@ -41,13 +42,17 @@ class ConfigText:
         yield self.default, Source.DEFAULT
 
 
-def topic_texts(stored: Mapping[str, str]) -> Iterable[ConfigText]:
-    """Every topic config; `stored` is what was set for the topic."""
+def topic_texts(stored: Mapping[str, str], settings: BrokerSettings) -> Iterable[ConfigText]:
+    """Every topic config; `stored` is what was set for the topic, the rest is the node's to say or Kafka's default."""
+    of_node = topic_defaults(settings)
     for name, declaration in declarations(TopicConfig).items():
         default = declaration.format(declaration.default)
+        inherited = of_node.get(name, default)
         if name in stored:
             value = declaration.format(declaration.parse(stored[name]))
-            yield ConfigText(declaration, value, Source.DYNAMIC_TOPIC, default)
+            yield ConfigText(declaration, value, Source.DYNAMIC_TOPIC, inherited)
+        elif inherited != default:
+            yield ConfigText(declaration, inherited, Source.STATIC_BROKER, default)
         else:
             yield ConfigText(declaration, default, Source.DEFAULT, default)
 

@@ -6,15 +6,14 @@ from typing import TYPE_CHECKING
 
 from pqbroker.broker.partitions import unknown_topic
 from pqbroker.broker.topic_names import check_topic_name
-from pqbroker.conf.declare import ConfigError, parse
-from pqbroker.conf.topic import TopicConfig
+from pqbroker.conf.declare import ConfigError
+from pqbroker.conf.defaults import topic_config
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.scheme import PartitionsNotGrown, PartitionsRefused, TopicExists, TopicUnknown
 
 if TYPE_CHECKING:
-    from pqbroker.pq.group import Group
-
     from pqbroker.broker.context import Node
+    from pqbroker.pq.group import Group
 
 USE_DEFAULT = -1
 
@@ -27,7 +26,7 @@ def check_new_topic(node: "Node", name: str, partitions: int, config: Mapping[st
     count = node.settings.num_partitions if partitions == USE_DEFAULT else partitions
     check_partition_count(node, count)
     try:
-        parse(TopicConfig, config)
+        topic_config(config, node.settings)
     except ConfigError as error:
         raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
     return count

@@ -56,7 +56,7 @@ async def _create(context: Context, topic: CreatableTopic, *, validate_only: boo
         error_message=None,
         num_partitions=partitions,
         replication_factor=REPLICATION_FACTOR,
-        configs=_describe(config),
+        configs=_describe(context, config),
     )
     if not validate_only:
         group = await create_topic(context.node, topic.name, partitions, config)
@@ -90,11 +90,11 @@ def _partitions(context: Context, topic: CreatableTopic) -> int:
     return len(indexes)
 
 
-def _describe(config: Mapping[str, str]) -> list[CreatableTopicConfigs]:
+def _describe(context: Context, config: Mapping[str, str]) -> list[CreatableTopicConfigs]:
     """Never null: Java's admin client fails on that (spec clients 1.4.5)."""
     return [
         CreatableTopicConfigs(name=text.declaration.name, value=text.value, config_source=text.source)
-        for text in topic_texts(config)
+        for text in topic_texts(config, context.node.settings)
     ]
 
 

@@ -62,7 +62,8 @@ def _texts(context: Context, resource: DescribeConfigsResource) -> Iterable[Conf
     name = resource.resource_name
     if resource.resource_type == TOPIC:
         check_topic_name(name)
-        return topic_texts(find_group(context.node.groups, name, NO_TOPIC_ID, by_id=False).topic.config)
+        group = find_group(context.node.groups, name, NO_TOPIC_ID, by_id=False)
+        return topic_texts(group.topic.config, context.node.settings)
     if resource.resource_type != BROKER:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"resource type {resource.resource_type} has no configs here")
     if not name:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+
 from pqbroker.broker.answer import Answer
 from pqbroker.broker.apis import Api
 from pqbroker.broker.budget import ByteBudget
@@ -20,7 +21,6 @@ from pqbroker.protocol.messages.api_versions import ApiVersionsRequest, ApiVersi
 from pqbroker.protocol.messages.fetch import FetchRequest, FetchResponse
 from pqbroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from pqbroker.protocol.messages.produce import ProduceRequest, ProduceResponse
-
 from tests.broker.wire import read_response, request_frame, split_frames
 
 

@@ -1,6 +1,7 @@
 import socket
 
 import pytest
+
 from pqbroker.broker.listeners import Address, AddressError, bind, parse_address
 
 

@@ -40,7 +40,7 @@ def test_a_file_has_one_subject() -> None:
 
 
 def test_a_module_says_what_it_is() -> None:
-    assert not [source.path for source in sources() if source.text.strip() and not ast.get_docstring(source.tree)]
+    assert not [source.path for source in product() if source.text.strip() and not ast.get_docstring(source.tree)]
 
 
 def test_an_init_file_is_empty_or_one_docstring() -> None:
