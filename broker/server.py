@@ -152,5 +152,6 @@ class Server:
 
 
 def _advertised(settings: BrokerSettings) -> Address | None:
-    text = settings.advertised_listeners
+    """The first of Kafka's [NAME://]HOST:PORT, ...; None: clients are told the address they came on."""
+    text = settings.advertised_listeners.partition(",")[0]
     return parse_address(text.partition("://")[2] or text) if text else None
