@@ -43,9 +43,21 @@ class Group:
 
 
 class PersQueueGroups:
-    """All topics of a node. Changes raise ConfigError, SchemeError, CommitRefused, ShardLost. `clock`: milliseconds since 1970."""
+    """All topics of a node. Changes raise ConfigError, SchemeError, CommitRefused, ShardLost.
 
-    def __init__(self, cell: Cell, scheme: Scheme, *, settings: BrokerSettings, clock: Callable[[], int]) -> None:
+    `clock`: milliseconds since 1970. `by_reference=False`: blobs are merged by copying only, the oracle of semantics A.6.
+    """
+
+    def __init__(
+        self,
+        cell: Cell,
+        scheme: Scheme,
+        *,
+        settings: BrokerSettings,
+        clock: Callable[[], int],
+        by_reference: bool = True,
+    ) -> None:
+        self._by_reference = by_reference
         self._cell = cell
         self._scheme = scheme
         self._settings = settings
@@ -168,7 +180,9 @@ class PersQueueGroups:
             tablet = group.tablets.get(tablet_id)
             if tablet is None:
                 storage = self._cell.storage(tablet_id)
-                tablet = PqTablet(storage, group.config, self.memory, self._settings, self._clock)
+                tablet = PqTablet(
+                    storage, group.config, self.memory, self._settings, self._clock, by_reference=self._by_reference
+                )
                 await tablet.start(indexes)
                 group.tablets[tablet_id] = tablet
             for index in indexes:

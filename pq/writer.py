@@ -37,7 +37,7 @@ class Writer:
     """Takes writes and jobs in the order of the calls; one cycle is in flight at a time."""
 
     __slots__ = (
-        "_clock", "_held", "_jobs", "_kv", "_load", "_loop", "_memory", "_notify", "_number", "_partition", "_queue",
+        "_clock", "_jobs", "_kv", "_load", "_loop", "_memory", "_notify", "_number", "_partition", "_queue",
         "_queued_bytes", "_running", "_settings", "is_lost",
     )  # fmt: skip
 
@@ -63,7 +63,6 @@ class Writer:
         self._queued_bytes = 0
         self._jobs: list[_Job] = []
         self._running = False
-        self._held = 0
         self._load: asyncio.Task[None] | None = None
         self.is_lost = False
 
@@ -179,6 +178,7 @@ class Writer:
             self._notify()
         else:
             self._partition.rollback(cycle)
+            self._count_held()
             self._fail_cycle(error, writes, job)
         self._run()
 
@@ -224,10 +224,8 @@ class Writer:
             )
 
     def _count_held(self) -> None:
-        run = self._partition.head.run
-        if run.held != self._held or run.held:
-            self._held = run.held
-            self._memory.heads.touch(self, run.held)
+        if not self.is_lost:
+            self._memory.heads.touch(self, self._partition.head.run.held)
 
     def _take_jobs(self) -> list[_Job]:
         jobs, self._jobs = self._jobs, []
@@ -268,7 +266,9 @@ class Writer:
         """A cycle waited for the head's content."""
         error = None if load.cancelled() else load.exception()
         if isinstance(error, BlobCorrupt):
-            self._jobs.insert(0, (self._plan_close(error), self._loop.create_future()))
+            closed: asyncio.Future[None] = self._loop.create_future()
+            closed.add_done_callback(_retrieve)
+            self._jobs.insert(0, (self._plan_close(error), closed))
         elif error is not None or load.cancelled():
             self.lose()
         self._run()
@@ -305,6 +305,12 @@ def _answer(cycle: Cycle, writes: Sequence[_Write], job: "asyncio.Future[None] |
 def _fail(future: "asyncio.Future[Written] | asyncio.Future[None]", error: KafkaError) -> None:
     if not future.done():
         future.set_exception(error)
+
+
+def _retrieve(job: "asyncio.Future[None]") -> None:
+    """Nobody waits for this job: its failure shows at the next write."""
+    if not job.cancelled():
+        job.exception()
 
 
 def not_leader() -> KafkaError:

@@ -8,6 +8,7 @@ from crc32c import crc32c
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.topic import TopicConfig
 from pqbroker.pq.group import PersQueueGroups
+from pqbroker.pq.keys import data_range
 from pqbroker.pq.levels import check_levels
 from pqbroker.pq.partition import Partition, Written
 from pqbroker.pq.recovery import Meta, recover
@@ -15,7 +16,10 @@ from pqbroker.pq.run import Pieces
 from pqbroker.pq.tablet import PartitionServer
 from pqbroker.protocol import records
 from pqbroker.protocol.records import HEADER_BYTES, BatchHeader, Record
+from pqbroker.storage.blobid import tablet_bounds
 from pqbroker.storage.cells.cell import Cell
+from pqbroker.storage.engine import BlobKey
+from pqbroker.storage.kv_rows import Entry
 from pqbroker.storage.memory import MemoryEngine
 from pqbroker.storage.scheme import Scheme
 
@@ -106,7 +110,8 @@ async def write(server: PartitionServer, *items: tuple[memoryview, BatchHeader])
 class Node:
     """A cell, its scheme and its groups over one memory engine; `restart` is a kill and a start."""
 
-    def __init__(self, **settings: int) -> None:
+    def __init__(self, *, by_reference: bool = True, **settings: int) -> None:
+        self.by_reference = by_reference
         self.engine = MemoryEngine(1 << 32)
         self.now_ms = START_MS
         self.settings = replace(BrokerSettings(), **settings)  # type: ignore[arg-type]
@@ -118,7 +123,7 @@ class Node:
     async def start(self) -> "Node":
         self.cell = await Cell.open(self.engine)
         self.scheme = await Scheme.open(self.cell, self.clock)
-        self.groups = PersQueueGroups(self.cell, self.scheme, settings=self.settings, clock=self.clock)
+        self.groups = PersQueueGroups(self.cell, self.scheme, settings=self.settings, clock=self.clock, by_reference=self.by_reference)
         await self.groups.start()
         return self
 
@@ -135,6 +140,30 @@ class Node:
         group = self.groups.get(name)
         assert group is not None
         return group.partitions[index]
+
+
+async def check_store(node: Node, server: PartitionServer) -> None:
+    """Assert that the store holds exactly the partition's blobs, and not one blob that nobody names."""
+    partition = server.state
+    bodies = partition.bodies
+    expected = {bodies.key(partition.index, number): bodies.sizes[number] for number in range(len(bodies))}
+    expected |= {blob.key(partition.index): blob.size for blob in partition.head.blobs}
+    group = node.groups.get("t")
+    assert group is not None
+    named: set[BlobKey] = set()
+    blobs: set[BlobKey] = set()
+    stored = {}
+    for tablet_id in group.topic.tablets:
+        storage = node.cell.storage(tablet_id)
+        for key, row in await storage.scan(b"", None, 10_000):
+            entry = Entry.stored(row)
+            named |= set(entry.blobs())
+            if key.startswith(data_range(partition.index)[0]):
+                stored[key] = entry.size
+        lo, hi = tablet_bounds(tablet_id)
+        blobs |= set(node.engine._store.blobs.irange(lo, hi))
+    assert stored == expected
+    assert blobs == named
 
 
 def check_invariants(partition: Partition) -> None:

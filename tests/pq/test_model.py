@@ -1,0 +1,199 @@
+"""A partition under random writes, producers, refusals, crashes, deletions and reads, against a list of records."""
+
+import asyncio
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from pqbroker.pq.partition import Written
+from pqbroker.pq.run import Pieces
+from pqbroker.pq.tablet import PartitionServer
+from pqbroker.protocol.errors import ErrorCode, KafkaError
+from tests.pq.rig import DAY_MS, KIB, MIB, Node, batch, check_invariants, check_store, values_of
+
+T = TypeVar("T")
+sizes = st.sampled_from([0, 10, 30, 200, 900, 2000, 5000, 33_000, 70_000, 140_000, 200_000])
+bursts = st.lists(st.tuples(sizes, st.integers(1, 3), st.sampled_from([-1, -1, 5, 6])), min_size=1, max_size=6)
+
+
+@dataclass
+class Model:
+    """What the log must hold: values by offset, and where it starts."""
+
+    values: list[bytes] = field(default_factory=list)
+    start: int = 0
+
+    def from_offset(self, offset: int) -> list[tuple[int, bytes]]:
+        return list(enumerate(self.values))[offset:]
+
+
+class PartitionMachine(RuleBasedStateMachine):
+    """One partition of two; the other one gets a record now and then, to be in the way."""
+
+    @initialize(
+        low_watermark=st.sampled_from([20_000, 300_000, 1 * MIB]),
+        cache_bytes=st.sampled_from([0, MIB, 64 * MIB]),
+        head_bytes=st.sampled_from([MIB, 64 * MIB]),
+        by_reference=st.booleans(),
+    )
+    def begin(self, low_watermark: int, cache_bytes: int, head_bytes: int, by_reference: bool) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.model = Model()
+        self.serial = 0
+        self.sequences: dict[int, int] = {}
+        self.sent: dict[int, tuple[int, list[bytes], int]] = {}
+        self.node = Node(by_reference=by_reference, cache_bytes=cache_bytes, head_bytes=head_bytes)
+        self.run(self.node.start())
+        config = {"pq.low.watermark.bytes": str(low_watermark), "retention.ms": str(10 * DAY_MS)}
+        self.run(self.node.topic(partitions=2, config=config))
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        return self.loop.run_until_complete(work)
+
+    @property
+    def server(self) -> PartitionServer:
+        return self.node.partition(index=1)
+
+    def values(self, size: int, count: int) -> list[bytes]:
+        self.serial += 1
+        return [b"%d.%d " % (self.serial, number) + bytes(size // count) for number in range(count)]
+
+    async def burst(self, wanted: list[tuple[int, int, int]]) -> list[tuple[int, list[bytes], Written | ErrorCode]]:
+        """Write batches all at once; each with its producer, values and outcome."""
+        futures = []
+        ahead = dict(self.sequences)
+        for size, count, producer in wanted:
+            values = self.values(size, count)
+            identity = (producer, 0, ahead.get(producer, 0)) if producer >= 0 else (-1, -1, -1)
+            ahead[producer] = ahead.get(producer, 0) + count
+            futures.append((producer, values, self.server.write(*batch(*values, producer=identity))))
+        await asyncio.wait([future for _, _, future in futures])
+        outcomes = []
+        for producer, values, future in futures:
+            error = future.exception()
+            assert error is None or isinstance(error, KafkaError)
+            outcomes.append((producer, values, error.code if error else future.result()))
+        return outcomes
+
+    def take(self, outcomes: list[tuple[int, list[bytes], Written | ErrorCode]], failure: ErrorCode | None) -> None:
+        """What was acknowledged is in the model; after the first failure nothing may be acknowledged."""
+        failed = False
+        for producer, values, outcome in outcomes:
+            if isinstance(outcome, ErrorCode):
+                assert outcome is failure
+                failed = True
+                continue
+            assert not failed
+            assert outcome.base_offset == len(self.model.values)
+            if producer >= 0:
+                self.sent[producer] = (self.sequences.get(producer, 0), values, outcome.base_offset)
+                self.sequences[producer] = self.sequences.get(producer, 0) + len(values)
+            self.model.values += values
+
+    @rule(wanted=bursts)
+    def writes(self, wanted: list[tuple[int, int, int]]) -> None:
+        self.take(self.run(self.burst(wanted)), None)
+
+    @rule(wanted=bursts, at=st.booleans())
+    def writes_refused(self, wanted: list[tuple[int, int, int]], at: bool) -> None:
+        self.node.engine.refuse_next()
+        self.take(self.run(self.burst(wanted)), ErrorCode.KAFKA_STORAGE_ERROR)
+
+    @rule(wanted=bursts)
+    def writes_cut_off_by_a_crash(self, wanted: list[tuple[int, int, int]]) -> None:
+        async def crash() -> list[tuple[int, list[bytes], Written | ErrorCode]]:
+            self.node.engine.hold()
+            writing = asyncio.ensure_future(self.burst(wanted))
+            for _ in range(5):
+                await asyncio.sleep(0)
+            self.node.engine.crash()
+            return await writing
+
+        self.take(self.run(crash()), ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self.run(self.node.start())
+
+    @rule(producer=st.sampled_from([5, 6]))
+    def sends_the_last_batch_again(self, producer: int) -> None:
+        if producer in self.sent:
+            sequence, values, base_offset = self.sent[producer]
+            written = self.run(self._write_one(values, (producer, 0, sequence)))
+            assert written == Written(base_offset, -1, self.model.start)
+
+    async def _write_one(self, values: list[bytes], producer: tuple[int, int, int]) -> Written:
+        return await self.server.write(*batch(*values, producer=producer))
+
+    @rule()
+    def restarts(self) -> None:
+        self.run(self.node.restart())
+
+    @rule(part=st.integers(0, 10))
+    def deletes_before(self, part: int) -> None:
+        offset = self.model.start + (len(self.model.values) - self.model.start) * part // 10
+        assert self.run(self.server.delete_before(offset)) == offset
+        self.model.start = offset
+
+    @rule(days=st.integers(0, 12))
+    def time_passes(self, days: int) -> None:
+        self.node.now_ms += days * DAY_MS
+        self.run(self.node.groups.retain())
+        assert self.model.start <= self.server.start_offset <= len(self.model.values)
+        if days > 10:
+            assert self.server.start_offset == len(self.model.values)
+        self.model.start = self.server.start_offset
+        known = {producer_id for producer_id, _ in self.server.producers()}
+        self.sent = {producer: item for producer, item in self.sent.items() if producer in known}
+        self.sequences = {producer: item for producer, item in self.sequences.items() if producer in known}
+
+    @rule(size=sizes)
+    def the_other_partition_is_written(self, size: int) -> None:
+        async def write() -> Written:
+            return await self.node.partition(index=0).write(*batch(bytes(size)))
+
+        self.run(write())
+
+    @rule(part=st.integers(0, 9), bytes_max=st.sampled_from([1, 1000, 100_000, 10 * MIB]))
+    def reads(self, part: int, bytes_max: int) -> None:
+        offset = self.model.start + (len(self.model.values) - self.model.start) * part // 10
+        expected = self.model.from_offset(offset)
+        found = self.run(self._read(offset, bytes_max))
+        assert found == expected[: len(found)]
+        assert bool(found) == bool(expected)
+
+    async def _read(self, offset: int, bytes_max: int) -> list[tuple[int, bytes | None]]:
+        answer = self.server.read(offset, bytes_max, one_at_least=True)
+        return values_of(answer if isinstance(answer, Pieces) else await answer, offset)
+
+    @rule()
+    def reads_everything(self) -> None:
+        async def read() -> list[tuple[int, bytes | None]]:
+            found: list[tuple[int, bytes | None]] = []
+            while len(found) < len(self.model.values) - self.model.start:
+                found += await self._read(self.model.start + len(found), 500 * KIB)
+            return found
+
+        assert self.run(read()) == self.model.from_offset(self.model.start)
+
+    @invariant()
+    def the_state_is_sound(self) -> None:
+        if hasattr(self, "node"):
+            server = self.server
+            assert (server.start_offset, server.end_offset) == (self.model.start, len(self.model.values))
+            check_invariants(server.state)
+            self.run(check_store(self.node, server))
+            held = [self.node.partition(index=index).state.head.run.held for index in range(2)]
+            assert self.node.groups.memory.heads.size == sum(held)
+
+    def teardown(self) -> None:
+        if hasattr(self, "loop"):
+            self.run(self.node.groups.stop())
+            self.loop.close()
+
+
+PartitionMachine.TestCase.settings = settings(
+    max_examples=40, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
+)
+TestPartition = PartitionMachine.TestCase
