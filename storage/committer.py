@@ -20,7 +20,7 @@ from errno import EDQUOT, EFBIG, ENOSPC
 from pathlib import Path
 from typing import Protocol
 
-from pqbroker.storage.engine import CommitRefused, EngineError, Fenced, ShardLost, StoreFailed
+from pqbroker.storage.engine import Batch, CommitRefused, EngineError, Fenced, ShardLost, StoreFailed
 from pqbroker.storage.plan import IndexBatch, Plan, Planner, Queued, full
 from pqbroker.storage.pools import Pool
 from pqbroker.storage.room import Ballast, Room
@@ -198,9 +198,12 @@ class Committer(threading.Thread):
     def _without_room(self, cell: OpenCell, queued: Sequence[Queued]) -> dict[int, CommitRefused]:
         """Refusals of the commits that would eat the reserve; one without blobs may use it, and the ballast's room."""
         refused: dict[int, CommitRefused] = {}
+        cell.room.refresh()
+        for room in cell.pool_rooms.values():
+            room.refresh()
         for position, (batch, _) in enumerate(queued):
             if cell.room.take(batch.bytes):
-                if cell.pool_rooms and not all(cell.pool_rooms[pool].take(size) for _, _, size, pool in batch.blobs):
+                if cell.pool_rooms and not _pools_take(cell.pool_rooms, batch):
                     refused[position] = full(batch)
             elif batch.blobs:
                 refused[position] = full(batch)
@@ -269,8 +272,6 @@ class Committer(threading.Thread):
             told = failure if known else EngineError(f"the index cannot be opened: {failure}; restore a copy")
             self._post(self._on_open, told)
             return
-        for pool in self._cell.pools:
-            pool.close()
         reason: ShardLost
         if isinstance(failure, ShardLost):
             reason = failure
@@ -280,10 +281,17 @@ class Committer(threading.Thread):
             reason = StoreFailed(f"{type(failure).__name__}: {failure}")
         _log.error("the cell at %s is lost: %s", self._cell.path, reason, exc_info=failure)
         self._post(self._on_lost, reason, self._round)
+        for pool in self._cell.pools:
+            with contextlib.suppress(OSError):  # the failure that counts is told already
+                pool.close()
 
     def _post(self, callback: Callable[..., None], *arguments: object) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
             self._loop.call_soon_threadsafe(callback, *arguments)
+
+
+def _pools_take(rooms: Mapping[str, Room], batch: Batch) -> bool:
+    return all(rooms[pool].take(size) for _, _, size, pool in batch.blobs if pool in rooms)
 
 
 def _resolve(queued: Sequence[Queued], refused: dict[int, CommitRefused]) -> None:

@@ -8,11 +8,13 @@ Everything a round changes here is either kept (`settle`) or undone (`undo`), so
 """
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pqbroker.storage.directory import fsync_directory
 from pqbroker.storage.engine import BlobKey, Buffer, PoolStats
+from pqbroker.storage.room import Space
 from pqbroker.storage.segments import Location, parse_segment_name, record_bytes, segment_name
 
 _BUFFERS_PER_WRITE = 1024
@@ -44,7 +46,9 @@ class Segment:
 class Pool:
     """Appends to the active segment of one pool and counts what is alive in all of them."""
 
-    def __init__(self, name: str, path: Path, generation: int, segment_bytes: int) -> None:
+    def __init__(
+        self, name: str, path: Path, generation: int, segment_bytes: int, statvfs: Callable[[Path], Space]
+    ) -> None:
         self.name = name
         self.path = path
         self.segments: dict[tuple[int, int], Segment] = {}
@@ -55,6 +59,7 @@ class Pool:
         """A segment file was created and its directory not yet synced."""
         self._generation = generation
         self._segment_bytes = segment_bytes
+        self._statvfs = statvfs
         self._active: Segment | None = None
         self._durable_active: Segment | None = None
         self._sequence = 0
@@ -158,7 +163,7 @@ class Pool:
         return [path for path, key in found if key is not None and key not in self.segments]
 
     def stats(self) -> PoolStats:
-        space = os.statvfs(self.path)
+        space = self._statvfs(self.path)
         segments = list(self.segments.values())
         return PoolStats(
             self.name,
@@ -176,7 +181,7 @@ class Pool:
     def _next_segment(self) -> Segment:
         if self._active is not None:
             self.touched[self._active.key] = self._active
-        space = os.statvfs(self.path)
+        space = self._statvfs(self.path)
         self._limit = min(self._segment_bytes, space.f_bavail * space.f_frsize // _SMALL_DISK_PART)
         self._sequence += 1
         self._active = Segment(self._generation, self._sequence)

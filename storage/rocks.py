@@ -4,8 +4,9 @@ What is written when: `committer`, `plan`. What a directory holds: `directory`. 
 """
 
 import asyncio
+import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import takewhile
 from pathlib import Path
@@ -32,7 +33,7 @@ from pqbroker.storage.plan import IndexBatch, Planner
 from pqbroker.storage.pools import Pool
 from pqbroker.storage.reading import BlobReader
 from pqbroker.storage.recovery import load_segments
-from pqbroker.storage.room import Ballast, Room
+from pqbroker.storage.room import Ballast, Room, Space
 from pqbroker.storage.segments import UNSYNCED
 
 _MIB = 1 << 20
@@ -55,10 +56,12 @@ class RocksEngine:
         ballast_bytes: int = 8 * _MIB,
         read_threads: int = 4,
         pools: Mapping[str, Path] | None = None,
+        statvfs: Callable[[Path], Space] = os.statvfs,
     ) -> None:
         assert durability in ("fsync", "interval", "none")
         self._path = directory
         self._pools = pools
+        self._statvfs = statvfs
         self._durability = durability
         sync_seconds = {"fsync": 0.0, "interval": sync_interval_ms / 1000, "none": None}[durability]
         self._pace = Pace(round_bytes_max, sync_seconds)
@@ -83,15 +86,20 @@ class RocksEngine:
         index.open(create=not facts.ready, synced=facts.durability == "fsync")
         last_number = indexrows.last_number(index.get(indexrows.number_keys()))
         pools = {
-            name: Pool(name, path, directory.generation, self._segment_bytes) for name, path in directory.pools.items()
+            name: Pool(name, path, directory.generation, self._segment_bytes, self._statvfs)
+            for name, path in directory.pools.items()
         }
         load_segments(pools, index.rows(*indexrows.SEGMENT_ROWS), last_number)
         directory.write_facts(durability=self._durability)
-        room = Room(directory.path, RESERVE_BYTES)
+        room = Room(directory.path, RESERVE_BYTES, self._statvfs)
         ballast = Ballast(directory.ballast, self._ballast_bytes)
         ballast.restore(room.refresh(), RESERVE_BYTES)
         device = directory.path.stat().st_dev
-        elsewhere = {name: Room(path, 0) for name, path in directory.pools.items() if path.stat().st_dev != device}
+        elsewhere = {
+            name: Room(path, 0, self._statvfs)
+            for name, path in directory.pools.items()
+            if path.stat().st_dev != device
+        }
         flags = 0 if self._durability == "fsync" else UNSYNCED
         planner = Planner(pools, self._caps, flags, index.get, reader.content)
         return OpenCell(index, tuple(pools.values()), planner, last_number, room, elsewhere, ballast, directory.path)

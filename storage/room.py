@@ -5,9 +5,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-_LOOK_EVERY = 64
-_LOOK_BYTES = 16 << 20
-
 
 class Space(Protocol):
     """The part of `os.statvfs`'s answer that counts."""
@@ -16,43 +13,37 @@ class Space(Protocol):
     def f_bavail(self) -> int: ...
 
     @property
+    def f_blocks(self) -> int: ...
+
+    @property
     def f_frsize(self) -> int: ...
 
 
 class Room:
-    """What is free where `path` is, beyond a reserve; looked up now and then, estimated between."""
+    """What is free where `path` is, beyond a reserve: looked up once a round (2 µs), counted down within it."""
 
     def __init__(self, path: Path, reserve_bytes: int, look: Callable[[Path], Space] = os.statvfs) -> None:
         self._path = path
         self._reserve_bytes = reserve_bytes
         self._look = look
         self._free = 0
-        self._taken = 0
-        self._asked = _LOOK_EVERY
+
+    def refresh(self) -> int:
+        """Look; the bytes that are free."""
+        space = self._look(self._path)
+        self._free = space.f_bavail * space.f_frsize
+        return self._free
 
     def take(self, size: int) -> bool:
         """Whether `size` bytes more leave the reserve untouched; counts them as taken if so."""
-        self._asked += 1
-        if self._asked >= _LOOK_EVERY or self._taken >= _LOOK_BYTES or not self._fits(size):
-            self.refresh()
-        if not self._fits(size):
+        if self._free - size < self._reserve_bytes:
             return False
-        self._taken += size
+        self._free -= size
         return True
-
-    def _fits(self, size: int) -> bool:
-        return self._free - self._taken - size >= self._reserve_bytes
-
-    def refresh(self) -> int:
-        """Look again; the bytes that are free."""
-        space = self._look(self._path)
-        self._free = space.f_bavail * space.f_frsize
-        self._taken = self._asked = 0
-        return self._free
 
 
 class Ballast:
-    """A file that occupies room until a full disk must be deleted from."""
+    """A file that occupies room until a full disk must be deleted from; put back at the next start with room."""
 
     def __init__(self, file: Path, size: int) -> None:
         self._file = file

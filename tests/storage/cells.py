@@ -1,6 +1,7 @@
 """Cells for engine tests: the same handle on every engine, so that one suite runs on all of them."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -31,11 +32,21 @@ class MemoryCell:
         return await self.engine.open()
 
 
+@dataclass
+class Disk:
+    """A disk with as much room as the test says."""
+
+    f_bavail: int = 100_000
+    f_blocks: int = 200_000
+    f_frsize: int = 4096
+
+
 class RocksCell:
     """A cell in a directory; small limits, so that tests meet them."""
 
     def __init__(self, path: Path, *, durability: str = "fsync", segment_bytes: int = MIB) -> None:
         self.path = path
+        self.disk = Disk()
         self._durability = durability
         self._segment_bytes = segment_bytes
 
@@ -48,6 +59,7 @@ class RocksCell:
             round_bytes_max=4 * MIB,
             ballast_bytes=MIB,
             read_threads=2,
+            statvfs=lambda path: self.disk,
         )
         return await engine.open()
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from pqbroker.storage.engine import (
     BLOB_BYTES_MAX,
     Batch,
     BlobMissing,
+    Buffer,
     CommitRefused,
     Fenced,
     Shard,
@@ -56,9 +58,13 @@ async def test_commits_apply_and_resolve_in_the_order_of_the_calls(cell: CellUnd
     shard = await cell.open()
     resolved: list[int] = []
     commits = []
+
+    def note(number: int, _: object) -> None:
+        resolved.append(number)
+
     for number in range(200):
         commit = shard.commit(rows((b"K", b"%d" % number)))
-        commit.add_done_callback(lambda _, number=number: resolved.append(number))
+        commit.add_done_callback(partial(note, number))
         commits.append(commit)
     await asyncio.gather(*commits)
     await asyncio.sleep(0)
@@ -122,7 +128,8 @@ async def test_ranges_of_a_blob_are_short_only_at_its_end(cell: CellUnderTest, s
     shard = await cell.open()
     whole = content(7, size)
     await shard.commit(blobs(shard, [(7, whole)]))
-    asked = [(0, 1), (1, 10), (32_767, 2), (32_768, 40_000), (size - 1, 1), (size - 1, 5), (size, 1), (size + 9, 4), (5, 0)]
+    asked = [(0, 1), (1, 10), (32_767, 2), (32_768, 40_000), (5, 0)]
+    asked += [(size - 1, 1), (size - 1, 5), (size, 1), (size + 9, 4)]
     found = await shard.read([(blob_key(7), offset, length) for offset, length in asked])
     assert [bytes(part) for part in found] == [whole[offset : offset + length] for offset, length in asked]
     await shard.close()
@@ -131,7 +138,8 @@ async def test_ranges_of_a_blob_are_short_only_at_its_end(cell: CellUnderTest, s
 async def test_a_blob_is_its_buffers_end_to_end(cell: CellUnderTest) -> None:
     shard = await cell.open()
     whole = content(3, PAGED)
-    buffers = [whole[:1], bytearray(whole[1:32_768]), memoryview(whole)[32_768:70_000], b"", whole[70_000:]]
+    buffers: list[Buffer] = [whole[:1], bytearray(whole[1:32_768]), memoryview(whole)[32_768:70_000], b""]
+    buffers.append(whole[70_000:])
     batch = Batch()
     batch.put_blob(blob_key(3), buffers, PAGED, shard.pools[0])
     await shard.commit(batch)

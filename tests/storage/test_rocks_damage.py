@@ -1,0 +1,152 @@
+"""A cell on disk whose files were damaged: refuse or say so, never serve what is wrong."""
+
+import json
+import logging
+import shutil
+from pathlib import Path
+
+import pytest
+
+from pqbroker.storage.engine import BlobCorrupt, EngineError
+from pqbroker.storage.segments import encode_record, segment_name
+from tests.storage.cells import RocksCell, blob_key, blobs, content, dead, rows
+
+END = b"\xff"
+
+
+@pytest.fixture
+def cell(tmp_path: Path) -> RocksCell:
+    return RocksCell(tmp_path / "cell")
+
+
+async def test_every_flipped_byte_of_a_segment_is_refused_and_logged_with_its_blob(
+    cell: RocksCell, caplog: pytest.LogCaptureFixture
+) -> None:
+    shard = await cell.open()
+    await shard.commit(blobs(shard, [(1, content(1, 40_000)), (2, content(2, 5_000))]))
+    await shard.close()
+    (segment,) = cell.segments()
+    intact = segment.read_bytes()
+    shard = await cell.open()
+    for position in {*range(60), *range(0, len(intact), 1_999), len(intact) - 1}:
+        segment.write_bytes(intact[:position] + bytes([intact[position] ^ 1]) + intact[position + 1 :])
+        hit, spared = (1, 2) if position < len(intact) - 5_000 - 52 else (2, 1)
+        caplog.clear()
+        with caplog.at_level(logging.ERROR), pytest.raises(BlobCorrupt) as told:
+            await shard.read([(blob_key(hit), 0, 40_000)])
+        assert told.value.blob == blob_key(hit)
+        assert blob_key(hit).hex() in caplog.text
+        assert segment.name in caplog.text
+        (served,) = await shard.read([(blob_key(spared), 0, 40_000)])
+        assert bytes(served) == content(spared, 40_000 if spared == 1 else 5_000)
+    await shard.close()
+
+
+async def test_a_segment_that_is_gone_makes_its_blobs_corrupt_and_the_cell_opens(cell: RocksCell) -> None:
+    shard = await cell.open()
+    await shard.commit(blobs(shard, [(1, content(1, 40_000)), (2, b"inline")]))
+    await shard.close()
+    cell.segments()[0].unlink()
+    shard = await cell.open()
+    with pytest.raises(BlobCorrupt):
+        await shard.read([(blob_key(1), 0, 10)])
+    (served,) = await shard.read([(blob_key(2), 0, 10)])
+    assert bytes(served) == b"inline"
+    await shard.commit(dead(1))
+    await shard.close()
+
+
+async def test_an_index_that_lost_commits_which_segments_have_is_refused(cell: RocksCell, tmp_path: Path) -> None:
+    shard = await cell.open()
+    await shard.commit(rows((b"K", b"v")))
+    await shard.close()
+    shutil.copytree(cell.index(), tmp_path / "early")
+    shard = await cell.open()
+    for number in range(3):
+        await shard.commit(blobs(shard, [(number, content(number, 5_000))]))
+    await shard.close()
+    shutil.rmtree(cell.index())
+    shutil.copytree(tmp_path / "early", cell.path / "index-2")
+    with pytest.raises(EngineError, match=r"commit 3 .*index ends at commit 1.*restore"):
+        await cell.open()
+
+
+async def test_one_payload_without_its_rows_is_what_a_crash_leaves_and_is_removed(cell: RocksCell) -> None:
+    shard = await cell.open()
+    await shard.commit(blobs(shard, [(1, content(1, 5_000))]))
+    await shard.close()
+    (segment,) = cell.segments()
+    whole = segment.stat().st_size
+    left = b"".join(encode_record(blob_key(2), [content(2, 5_000)], 5_000, 2, 0))
+    segment.write_bytes(segment.read_bytes() + left)
+    orphan = segment.with_name(segment_name(1, 9))
+    orphan.write_bytes(left)
+    shard = await cell.open()
+    assert segment.stat().st_size == whole
+    assert not orphan.exists()
+    assert await shard.scan_blobs(b"", END, 9) == [(blob_key(1), 5_000)]
+    await shard.close()
+
+
+async def test_a_flipped_byte_amid_the_log_of_the_index_is_refused(cell: RocksCell, tmp_path: Path) -> None:
+    shard = await cell.open()
+    for number in range(300):
+        await shard.commit(rows((b"K%d" % number, bytes(500))))
+    # A copy of the open cell is what kill -9 leaves: the log has not been flushed.
+    copy = RocksCell(tmp_path / "copy")
+    shutil.copytree(cell.path, copy.path)
+    await shard.close()
+    log = max(copy.index().glob("*.log"), key=lambda path: path.stat().st_size)
+    data = bytearray(log.read_bytes())
+    data[70_000] ^= 1
+    log.write_bytes(data)
+    with pytest.raises(EngineError, match="restore"):
+        await copy.open()
+
+
+async def test_a_directory_of_a_newer_version_is_refused_and_left_alone(cell: RocksCell) -> None:
+    await (await cell.open()).close()
+    facts = cell.path / "cell"
+    facts.write_text(json.dumps({**json.loads(facts.read_text()), "format": 99, "new": "field"}))
+    before = cell.index()
+    with pytest.raises(EngineError, match="newer version"):
+        await cell.open()
+    assert cell.index() == before
+
+
+@pytest.mark.parametrize("damage", ["", "{", "[]", '{"format": 1}'])
+async def test_facts_that_cannot_be_read_are_refused(cell: RocksCell, damage: str) -> None:
+    await (await cell.open()).close()
+    (cell.path / "cell").write_text(damage)
+    with pytest.raises(EngineError, match="cannot be read"):
+        await cell.open()
+
+
+async def test_a_cell_without_its_index_is_refused_rather_than_started_empty(cell: RocksCell) -> None:
+    await (await cell.open()).close()
+    shutil.rmtree(cell.index())
+    with pytest.raises(EngineError, match="has none"):
+        await cell.open()
+
+
+async def test_an_index_without_its_facts_is_refused(cell: RocksCell) -> None:
+    await (await cell.open()).close()
+    (cell.path / "cell").unlink()
+    with pytest.raises(EngineError, match="missing"):
+        await cell.open()
+
+
+async def test_two_indexes_are_refused(cell: RocksCell) -> None:
+    await (await cell.open()).close()
+    shutil.copytree(cell.index(), cell.path / "index-7")
+    with pytest.raises(EngineError, match="index-1, index-7"):
+        await cell.open()
+
+
+async def test_an_index_without_its_manifest_is_refused_with_the_cause(cell: RocksCell) -> None:
+    await (await cell.open()).close()
+    (cell.index() / "CURRENT").unlink()
+    with pytest.raises(EngineError, match="cannot be opened"):
+        await cell.open()
+    with pytest.raises(EngineError, match="cannot be opened"):
+        await cell.open()

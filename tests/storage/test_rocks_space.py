@@ -1,0 +1,316 @@
+"""Space on disk: segments come and go, a full disk refuses and recovers, a write that fails loses the cell."""
+
+import asyncio
+import errno
+import os
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from pqbroker.storage import committer
+from pqbroker.storage.engine import Batch, Buffer, DiskFull, Shard, StoreFailed
+from pqbroker.storage.rocks import RocksIndex
+from pqbroker.storage.room import Ballast, Room
+from tests.storage.cells import MIB, Disk, RocksCell, blob_key, blobs, content, dead, rows
+
+END = b"\xff"
+
+
+@pytest.fixture
+def cell(tmp_path: Path) -> RocksCell:
+    return RocksCell(tmp_path / "cell")
+
+
+async def store(shard: Shard, numbers: Sequence[int], size: int = 300_000) -> None:
+    for number in numbers:
+        await shard.commit(blobs(shard, [(number, content(number, size))]))
+
+
+async def test_a_full_segment_is_followed_by_the_next_and_gives_back_its_spare_room(cell: RocksCell) -> None:
+    shard = await cell.open()
+    await store(shard, range(5))
+    first, second = cell.segments()
+    assert first.stat().st_size < MIB
+    assert shard.stats().pools[0].stored_bytes == 5 * (300_000 + 48 + 4 * 10)
+    await shard.close()
+    assert second.stat().st_size == 2 * (300_000 + 48 + 4 * 10)
+
+
+async def test_a_blob_larger_than_a_segment_has_one_to_itself(cell: RocksCell) -> None:
+    shard = await cell.open()
+    await store(shard, [1, 2, 3], 2 * MIB)
+    assert len(cell.segments()) == 3
+    await shard.close()
+
+
+async def test_segments_are_small_where_little_is_free(cell: RocksCell) -> None:
+    cell.disk.f_bavail = 50 * MIB // 4096
+    shard = await cell.open()
+    await store(shard, range(4), 200_000)
+    assert len(cell.segments()) == 2
+    await shard.close()
+
+
+async def test_one_round_may_fill_several_segments(cell: RocksCell) -> None:
+    shard = await cell.open()
+    await shard.commit(blobs(shard, [(number, content(number, 300_000)) for number in range(10)]))
+    assert len(cell.segments()) == 4
+    found = await shard.read([(blob_key(number), 0, MIB) for number in range(10)])
+    assert [bytes(part) for part in found] == [content(number, 300_000) for number in range(10)]
+    await shard.close()
+
+
+async def test_a_sealed_segment_is_unlinked_with_its_last_blob(cell: RocksCell) -> None:
+    shard = await cell.open()
+    await store(shard, range(5))
+    first, second = cell.segments()
+    await shard.commit(dead(0, 1))
+    assert first.exists()
+    await shard.commit(dead(2))
+    assert cell.segments() == [second]
+    await shard.close()
+
+
+async def test_live_bytes_outlive_the_owner_and_a_later_one_unlinks_and_never_appends(cell: RocksCell) -> None:
+    shard = await cell.open()
+    await store(shard, range(2))
+    live = shard.stats().pools[0].live_bytes
+    await shard.close()
+    (old,) = cell.segments()
+    size = old.stat().st_size
+    shard = await cell.open()
+    assert shard.stats().pools[0].live_bytes == live
+    await store(shard, [7])
+    assert old.stat().st_size == size
+    assert len(cell.segments()) == 2
+    await shard.commit(dead(0, 1))
+    assert old not in cell.segments()
+    await shard.close()
+
+
+async def test_the_emptied_active_segment_goes_with_the_next_owner(cell: RocksCell) -> None:
+    shard = await cell.open()
+    await store(shard, [1])
+    await shard.commit(dead(1))
+    await shard.close()
+    shard = await cell.open()
+    await shard.commit(rows((b"K", b"v")))
+    assert cell.segments() == []
+    await shard.close()
+
+
+async def test_a_blob_is_missing_and_not_corrupt_once_its_segment_is_unlinked(cell: RocksCell) -> None:
+    shard = await cell.open()
+    await store(shard, range(5))
+
+    async def read_until_gone(number: int) -> None:
+        while await shard.scan_blobs(blob_key(number), blob_key(number + 1), 1):
+            results = await asyncio.gather(shard.read([(blob_key(number), 0, 10)]), return_exceptions=True)
+            assert isinstance(results[0], list) or type(results[0]).__name__ == "BlobMissing"
+
+    await asyncio.gather(read_until_gone(0), read_until_gone(1), shard.commit(dead(0, 1, 2)))
+    await shard.close()
+
+
+async def test_a_full_disk_refuses_blobs_takes_deletes_and_recovers(cell: RocksCell) -> None:
+    shard = await cell.open()
+    ballast = cell.path / "ballast"
+    await store(shard, range(4))
+    assert ballast.stat().st_size == MIB
+    cell.disk.f_bavail = 20 * MIB // 4096
+    refused = shard.commit(blobs(shard, [(9, content(9, 20 * MIB // 4))]))
+    with pytest.raises(DiskFull):
+        await refused
+    await shard.commit(rows((b"K", b"a generation")))
+    assert not ballast.exists()
+    await shard.commit(dead(0, 1, 2, 3))
+    cell.disk.f_bavail = 100_000
+    await store(shard, [9])
+    assert not shard.lost.done()
+    await shard.close()
+    await (await cell.open()).close()
+    assert ballast.exists()
+
+
+async def test_with_nearly_nothing_free_even_rows_are_refused_before_the_index_fails(cell: RocksCell) -> None:
+    shard = await cell.open()
+    cell.disk.f_bavail = MIB // 4096
+    with pytest.raises(DiskFull):
+        await shard.commit(rows((b"K", b"v")))
+    await shard.close()
+
+
+def full_after(writes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the disk be full at the given write to a segment, half of which is still done."""
+    real, left = os.pwritev, [writes]
+
+    def pwritev(file: int, buffers: Sequence[Buffer], position: int) -> int:
+        left[0] -= 1
+        if left[0] != 0:
+            return real(file, buffers, position)
+        real(file, [bytes(buffers[0])[:20]], position)
+        raise OSError(errno.ENOSPC, "no space left")
+
+    monkeypatch.setattr(os, "pwritev", pwritev)
+
+
+@pytest.mark.parametrize("size", [200_000, 3 * MIB], ids=["in the active segment", "in a new one"])
+async def test_a_disk_full_amid_a_write_refuses_what_has_payload_and_leaves_no_trace(
+    cell: RocksCell, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    shard = await cell.open()
+    await store(shard, [1])
+    before = shard.stats().pools[0]
+    full_after(1, monkeypatch)
+    results = await asyncio.gather(
+        shard.commit(blobs(shard, [(2, content(2, size))])),
+        shard.commit(rows((b"K", b"v"))),
+        return_exceptions=True,
+    )
+    assert isinstance(results[0], DiskFull)
+    assert results[1] is None
+    (segment,) = cell.segments()
+    assert segment.read_bytes()[before.stored_bytes :].strip(b"\0") == b""
+    assert shard.stats().pools[0] == before
+    await store(shard, [2])
+    assert await shard.scan_blobs(b"", END, 9) == [(blob_key(1), 300_000), (blob_key(2), 300_000)]
+    await shard.close()
+    await (await cell.open()).close()
+
+
+async def test_short_writes_are_continued(cell: RocksCell, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = os.pwritev
+
+    def pwritev(file: int, buffers: Sequence[Buffer], position: int) -> int:
+        return real(file, [bytes(buffers[0])[:9_999]], position)
+
+    monkeypatch.setattr(os, "pwritev", pwritev)
+    shard = await cell.open()
+    batch = Batch()
+    whole = content(1, 100_000)
+    batch.put_blob(blob_key(1), [whole[:30_000], whole[30_000:]], 100_000, "main")
+    await shard.commit(batch)
+    (found,) = await shard.read([(blob_key(1), 0, 100_000)])
+    assert bytes(found) == whole
+    await shard.close()
+
+
+@pytest.mark.parametrize("call", ["pwritev", "fdatasync"])
+async def test_a_write_or_sync_that_fails_loses_the_cell_and_is_not_retried(
+    cell: RocksCell, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    shard = await cell.open()
+    await store(shard, [1])
+    calls = 0
+
+    def fail(*_: object) -> int:
+        nonlocal calls
+        calls += 1
+        raise OSError(errno.EIO, "broken")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, call, fail)
+        commits = [shard.commit(blobs(shard, [(number, content(number, 5_000))])) for number in range(2, 9)]
+        results = await asyncio.gather(*commits, return_exceptions=True)
+    assert {type(result) for result in results} == {StoreFailed}
+    assert isinstance(await shard.lost, StoreFailed)
+    assert calls == 1
+    with pytest.raises(StoreFailed):
+        await shard.commit(rows((b"K", b"v")))
+    await shard.close()
+    shard = await cell.open()
+    assert await shard.scan_blobs(b"", END, 9) == [(blob_key(1), 300_000)]
+    await shard.close()
+
+
+async def test_a_round_without_payload_syncs_no_segment(cell: RocksCell, monkeypatch: pytest.MonkeyPatch) -> None:
+    shard = await cell.open()
+    await store(shard, [1])
+    monkeypatch.setattr(os, "fdatasync", None)
+    await shard.commit(blobs(shard, [(2, b"small")]))
+    assert shard.stats().syncs == 2
+    await shard.close()
+
+
+async def test_payload_is_synced_before_the_index_and_the_index_before_the_answer(
+    cell: RocksCell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shard = await cell.open()
+    steps: list[str] = []
+
+    def noted(step: str, call: Callable[..., object]) -> Callable[..., object]:
+        def noting(*arguments: object) -> object:
+            steps.append(step)
+            return call(*arguments)
+
+        return noting
+
+    monkeypatch.setattr(os, "pwritev", noted("payload written", os.pwritev))
+    monkeypatch.setattr(os, "fdatasync", noted("payload synced", os.fdatasync))
+    monkeypatch.setattr(RocksIndex, "write", noted("index written", RocksIndex.write))
+    monkeypatch.setattr(RocksIndex, "sync", noted("index synced", RocksIndex.sync))
+    monkeypatch.setattr(committer, "_resolve", noted("answered", committer._resolve))
+    await store(shard, [1])
+    assert steps == ["payload written", "payload synced", "index written", "index synced", "answered"]
+    await shard.close()
+
+
+async def test_commits_that_gather_during_a_sync_share_the_next_round(
+    cell: RocksCell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shard = await cell.open()
+    syncing, go_on = threading.Event(), threading.Event()
+    real = os.fdatasync
+
+    def fdatasync(file: int) -> None:
+        syncing.set()
+        go_on.wait(10)
+        real(file)
+
+    monkeypatch.setattr(os, "fdatasync", fdatasync)
+    first = shard.commit(blobs(shard, [(0, content(0, 5_000))]))
+    await asyncio.to_thread(syncing.wait, 10)
+    later = [shard.commit(rows((b"K%d" % number, b"v"))) for number in range(100)]
+    go_on.set()
+    await asyncio.gather(first, *later)
+    assert (shard.stats().commits, shard.stats().rounds) == (101, 2)
+    await shard.close()
+
+
+async def test_interval_durability_syncs_by_itself_and_none_does_not(tmp_path: Path) -> None:
+    syncs = {}
+    for durability in ("interval", "none"):
+        shard = await RocksCell(tmp_path / durability, durability=durability).open()
+        await store(shard, [1])
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + (5 if durability == "interval" else 0.05)
+        while shard.stats().syncs == 0 and loop.time() < deadline:
+            await shard.confirm()
+        syncs[durability] = shard.stats().syncs
+        await shard.close()
+    assert syncs == {"interval": 1, "none": 0}
+
+
+def test_room_beyond_the_reserve_is_counted_down_until_the_next_look(tmp_path: Path) -> None:
+    disk = Disk(f_bavail=100, f_frsize=2)
+    room = Room(tmp_path, 40, lambda _: disk)
+    assert room.refresh() == 200
+    assert room.take(100)
+    assert not room.take(61)
+    assert room.take(60)
+    assert not room.take(1)
+    room.refresh()
+    assert room.take(160)
+
+
+def test_ballast_is_put_back_only_with_room_to_spare(tmp_path: Path) -> None:
+    ballast = Ballast(tmp_path / "ballast", 1000)
+    ballast.restore(2999, 1000)
+    assert not (tmp_path / "ballast").exists()
+    ballast.restore(3001, 1000)
+    assert (tmp_path / "ballast").stat().st_size == 1000
+    ballast.release()
+    ballast.release()
+    assert not (tmp_path / "ballast").exists()
