@@ -22,7 +22,7 @@ from pqbroker.storage.history import ChannelHistory
 
 ids = st.builds(
     BlobId,
-    st.integers(0, (1 << 64) - 2),
+    st.integers(0, (1 << 64) - 3),
     st.integers(0, CHANNEL_MAX),
     st.integers(0, GENERATION_MAX),
     st.integers(0, STEP_MAX),
