@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from pqbroker.storage.blobid import BlobId, channel_bounds, tablet_bounds
-from pqbroker.storage.blobstorage import Blocked, BlobRefused, BlobStorage
+from pqbroker.storage.blobstorage import BlobRefused, BlobStorage, Blocked
 from pqbroker.storage.engine import BLOB_BYTES_MAX, Batch, BlobKey, BlobMissing, CommitRefused, Shard
 from pqbroker.storage.garbage import Collection, GarbageRefused, Position
 from pqbroker.storage.memory import MemoryEngine
