@@ -161,6 +161,7 @@ class BaseTablet:
         if record.first is None:
             self._first = key
             self._log_blobs = self._log_bytes = 0
+        if record.snapshot:
             self._collect_behind(BlobId.from_key(key))
         self._log_blobs += 1
         self._log_bytes += len(body)

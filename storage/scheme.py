@@ -235,7 +235,7 @@ def tablet_count(partitions: int, partitions_per_tablet: int) -> int:
         raise PartitionsRefused(f"{partitions_per_tablet} partitions per tablet; 1 to {PARTITIONS_PER_TABLET_MAX}")
     count = -(-partitions // partitions_per_tablet)
     if count > TABLETS_PER_TOPIC_MAX:
-        raise PartitionsRefused(f"{count} tablets; a topic has at most {TABLETS_PER_TOPIC_MAX}: more partitions in each")
+        raise PartitionsRefused(f"{count} tablets; a topic has at most {TABLETS_PER_TOPIC_MAX}: put more into each")
     return count
 
 

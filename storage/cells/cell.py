@@ -148,11 +148,13 @@ class Cell:
         batch.put(_FORMAT_KEY, bytes((FORMAT_VERSION,)))
         batch.put(_NAME_KEY, self.name.encode())
         batch.put(_POOLS_KEY, "\0".join(self._blobs.pools).encode())
-        for record in records:
+        starting = [record for record in records if not record.dropping]
+        for record in starting:
             self._blobs.plan_block(batch, record.tablet_id, record.generation)
             batch.put(record_key(record.tablet_id), replace(record, generation=record.generation + 1).encode())
         await self._shard.commit(batch)
-        for record in records:
+        self._records.update((record.tablet_id, record) for record in records if record.dropping)
+        for record in starting:
             self._blobs.blocked(record.tablet_id, record.generation)
             self._host(replace(record, generation=record.generation + 1))
 
@@ -166,8 +168,7 @@ class Cell:
 
     def _host(self, record: TabletRecord) -> None:
         self._records[record.tablet_id] = record
-        if not record.dropping:
-            self._storages[record.tablet_id] = TabletStorage(self._shard, self._blobs, record)
+        self._storages[record.tablet_id] = TabletStorage(self._shard, self._blobs, record)
 
     def _is_there(self, wanted: NewTablet) -> bool:
         found = self._records.get(wanted.tablet_id)

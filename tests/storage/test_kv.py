@@ -50,7 +50,7 @@ class Bench:
         await self.kv.execute(commands)
 
     async def contents(self) -> dict[bytes, bytes]:
-        keys = [key for key, _ in self.kv.keys()]
+        keys = [key for key, _ in self.kv.keys(b"")]
         return {
             key: b"".join(buffers)
             for key, buffers in zip(keys, await self.kv.read([(key, 0, 0) for key in keys]), strict=True)
@@ -133,7 +133,7 @@ async def test_a_range_includes_its_ends_when_told_to(
 ) -> None:
     await bench.run(*(write(bytes((letter,))) for letter in b"abcde"))
     await bench.run(DeleteRange(b"b", include_lo, b"d", include_hi))
-    assert b"".join(key for key, _ in bench.kv.keys()) == left
+    assert b"".join(key for key, _ in bench.kv.keys(b"")) == left
     assert len(await bench.blobs()) == len(left)
 
 
@@ -186,7 +186,7 @@ async def test_a_request_deletes_at_most_100_000_keys(bench: Bench) -> None:
         )
     assert len(bench.kv) == DELETED_KEYS_MAX + 1
     await bench.run(DeleteRange(keys[0], True, keys[50], True), DeleteRange(keys[0], True, keys[-1], False))
-    assert [key for key, _ in bench.kv.keys()] == keys[-1:]
+    assert [key for key, _ in bench.kv.keys(b"")] == keys[-1:]
 
 
 async def test_commands_run_as_deletes_renames_copies_concats_writes(bench: Bench) -> None:

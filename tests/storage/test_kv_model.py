@@ -135,14 +135,14 @@ async def _open(engine: MemoryEngine) -> tuple[Cell, KeyValueTablet]:
 
 
 async def _check(engine: MemoryEngine, cell: Cell, tablet: KeyValueTablet, state: State) -> None:
-    assert [key for key, _ in tablet.keys()] == sorted(state)
+    assert [key for key, _ in tablet.keys(b"")] == sorted(state)
     ordered = sorted(state)
     read = await tablet.read([(key, 0, 0) for key in ordered])
     assert [b"".join(buffers) for buffers in read] == [state[key] for key in ordered]
-    for key, entry in tablet.keys():
+    for key, entry in tablet.keys(b""):
         assert entry.size == len(state[key]) == sum(entry.pieces)
-    held = Counter(blob for _, entry in tablet.keys() for blob in entry.blobs())
-    for _, entry in tablet.keys():
+    held = Counter(blob for _, entry in tablet.keys(b"") for blob in entry.blobs())
+    for _, entry in tablet.keys(b""):
         assert entry.is_shared or all(held[blob] == 1 for blob in entry.blobs()), "sharing is written on each holder"
     stored = {blob async for blob, _ in cell.storage(TABLET).stored_blobs(*tablet_bounds(TABLET))}
     assert held.keys() == stored

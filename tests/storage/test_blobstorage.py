@@ -1,0 +1,192 @@
+"""Put, Get, Range, Discover, Block and CollectGarbage over the memory engine (spec B.3)."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from pqbroker.storage.blobid import BlobId, channel_bounds, tablet_bounds
+from pqbroker.storage.blobstorage import BlobRefused, BlobStorage, Blocked
+from pqbroker.storage.engine import BLOB_BYTES_MAX, Batch, BlobKey, BlobMissing, CommitRefused, Shard
+from pqbroker.storage.garbage import Collection, GarbageRefused, Position
+from pqbroker.storage.memory import MemoryEngine
+
+TABLET = 5
+
+
+class Bench:
+    """BlobStorage over a shard of two pools."""
+
+    async def open(self) -> None:
+        self.engine = MemoryEngine(1 << 26, pools=("main", "spare"))
+        self.shard: Shard = await self.engine.open()
+        self.storage = BlobStorage(self.shard, self.shard.pools)
+
+    async def put(self, generation: int, step: int, *, channel: int = 0, body: bytes = b"body") -> BlobKey:
+        batch = Batch()
+        key = self.storage.put(batch, BlobId(TABLET, channel, generation, step, 0, len(body)), [body], 0)
+        await self.shard.commit(batch)
+        return key
+
+    async def block(self, generation: int) -> None:
+        batch = Batch()
+        self.storage.plan_block(batch, TABLET, generation)
+        await self.shard.commit(batch)
+        self.storage.blocked(TABLET, generation)
+
+    async def collect(
+        self,
+        counter: int,
+        barrier: Position | None = None,
+        *,
+        generation: int = 9,
+        keep: tuple[BlobKey, ...] = (),
+        do_not_keep: tuple[BlobKey, ...] = (),
+        hard: bool = False,
+    ) -> None:
+        await self.storage.collect_garbage(
+            Collection(TABLET, 0, generation, counter, barrier, keep, do_not_keep, hard)
+        )
+
+    async def blobs(self) -> list[BlobKey]:
+        return [blob async for blob, _ in self.storage.range(*tablet_bounds(TABLET))]
+
+
+@pytest.fixture
+async def bench() -> AsyncIterator[Bench]:
+    opened = Bench()
+    await opened.open()
+    yield opened
+    await opened.shard.close()
+
+
+@pytest.mark.parametrize("size", [0, BLOB_BYTES_MAX + 1])
+async def test_a_blob_has_one_byte_to_ten_mib(bench: Bench, size: int) -> None:
+    with pytest.raises(BlobRefused):
+        bench.storage.put(Batch(), BlobId(TABLET, 0, 1, 1, 0, size), [bytes(size)], 0)
+
+
+async def test_the_largest_and_the_smallest_blob_are_taken(bench: Bench) -> None:
+    await bench.put(1, 1, body=b"x")
+    await bench.put(1, 2, body=bytes(BLOB_BYTES_MAX))
+    assert len(await bench.blobs()) == 2
+
+
+async def test_a_group_is_a_pool(bench: Bench) -> None:
+    batch = Batch()
+    bench.storage.put(batch, BlobId(TABLET, 0, 1, 1, 0, 1), [b"x"], 1)
+    assert [pool for _, _, _, pool in batch.blobs] == ["spare"]
+
+
+async def test_get_reads_a_slice(bench: Bench) -> None:
+    key = await bench.put(1, 1, body=b"0123456789")
+    found = [await bench.storage.get(key, *slice_) for slice_ in ((0, 0), (3, 0), (3, 4), (8, 9), (10, 1))]
+    assert [bytes(part) for part in found] == [b"0123456789", b"3456789", b"3456", b"89", b""]
+
+
+async def test_get_of_no_blob_says_so(bench: Bench) -> None:
+    with pytest.raises(BlobMissing):
+        await bench.storage.get(BlobId(TABLET, 0, 1, 1, 0, 4).key())
+
+
+async def test_range_goes_on_over_pages(bench: Bench) -> None:
+    batch = Batch()
+    for step in range(2500):
+        bench.storage.put(batch, BlobId(TABLET, step % 2, 1, step, 0, 1), [b"x"], 0)
+    await bench.shard.commit(batch)
+    found = [blob async for blob, _ in bench.storage.range(*channel_bounds(TABLET, 1))]
+    assert [BlobId.from_key(blob).step for blob in found] == list(range(1, 2500, 2))
+
+
+async def test_discover_finds_the_latest_blob_of_channel_0(bench: Bench) -> None:
+    assert await bench.storage.discover(TABLET) is None
+    await bench.put(1, 9)
+    await bench.put(2, 1, body=b"latest")
+    await bench.put(3, 1, channel=1)
+    await bench.block(1)
+    found = await bench.storage.discover(TABLET, read_body=True)
+    assert found is not None
+    assert (found.blob.generation, found.blob.step, found.blocked_generation) == (2, 1, 1)
+    assert found.body is not None
+    assert bytes(found.body) == b"latest"
+    assert await bench.storage.discover(TABLET, 3) is None
+
+
+async def test_a_blocked_generation_changes_nothing_any_more(bench: Bench) -> None:
+    await bench.block(3)
+    with pytest.raises(Blocked):
+        await bench.put(3, 1)
+    with pytest.raises(Blocked):
+        await bench.collect(1, (1, 1), generation=3)
+    with pytest.raises(Blocked):
+        await bench.block(3)
+    await bench.put(4, 1)
+    await bench.block(4)
+
+
+async def test_blocks_are_known_after_a_restart(bench: Bench) -> None:
+    await bench.block(3)
+    again = BlobStorage(bench.shard, bench.shard.pools)
+    await again.start([TABLET, TABLET + 1])
+    assert (again.blocked_generation(TABLET), again.blocked_generation(TABLET + 1)) == (3, 0)
+
+
+async def test_a_soft_barrier_spares_what_is_kept(bench: Bench) -> None:
+    first, second, third = [await bench.put(1, step) for step in (1, 2, 3)]
+    other = await bench.put(1, 1, channel=1)
+    await bench.collect(1, (1, 2), keep=(first,))
+    assert await bench.blobs() == [first, third, other]
+    await bench.collect(2, do_not_keep=(first,))
+    assert await bench.blobs() == [third, other]
+    assert second != first
+
+
+async def test_what_was_given_up_cannot_be_kept_again(bench: Bench) -> None:
+    blob = await bench.put(1, 1)
+    await bench.collect(1, keep=(blob,), do_not_keep=(blob,))
+    await bench.collect(2, keep=(blob,))
+    assert await bench.blobs() == [blob]
+    await bench.collect(3, (1, 1))
+    assert await bench.blobs() == []
+
+
+async def test_a_hard_barrier_heeds_no_flag_and_is_apart_from_the_soft_one(bench: Bench) -> None:
+    first, second = [await bench.put(1, step) for step in (1, 2)]
+    await bench.collect(1, (1, 2), keep=(first, second))
+    await bench.collect(2, (1, 1), hard=True)
+    assert await bench.blobs() == [second]
+
+
+async def test_barriers_only_move_forward(bench: Bench) -> None:
+    await bench.collect(1, (2, 5))
+    with pytest.raises(GarbageRefused, match="back"):
+        await bench.collect(2, (2, 4))
+    await bench.collect(3, (2, 5))
+    await bench.collect(4, (3, 0))
+    with pytest.raises(GarbageRefused, match="back"):
+        await bench.collect(5, (2, 9))
+
+
+async def test_the_counter_grows_and_only_an_exact_repetition_passes(bench: Bench) -> None:
+    await bench.collect(2, (1, 1))
+    await bench.collect(2, (1, 1))
+    for counter, barrier in ((2, (1, 2)), (1, (1, 1))):
+        with pytest.raises(GarbageRefused, match="comes after"):
+            await bench.collect(counter, barrier)
+    with pytest.raises(GarbageRefused, match="comes after"):
+        await bench.collect(7, (1, 3), generation=8)
+    await bench.collect(1, (1, 3), generation=10)
+
+
+async def test_a_flag_for_another_channels_blob_is_refused(bench: Bench) -> None:
+    with pytest.raises(GarbageRefused, match="is not of"):
+        await bench.collect(1, keep=(await bench.put(1, 1, channel=1),))
+
+
+async def test_a_refused_collection_leaves_everything_as_it_was(bench: Bench) -> None:
+    blob = await bench.put(1, 1)
+    bench.engine.refuse_next()
+    with pytest.raises(CommitRefused):
+        await bench.collect(1, (1, 1))
+    assert await bench.blobs() == [blob]
+    await bench.collect(1, (1, 1))
+    assert await bench.blobs() == []
