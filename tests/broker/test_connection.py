@@ -31,7 +31,7 @@ class Wire(asyncio.Transport):
     def __init__(self) -> None:
         super().__init__({"sockname": ("127.0.0.1", 9092), "peername": ("127.0.0.1", 5)})
         self.written = bytearray()
-        self.is_closed = self.is_paused = False
+        self.is_closed = self.is_aborted = self.is_paused = False
 
     def write(self, data: Any) -> None:
         self.written += data
@@ -44,7 +44,7 @@ class Wire(asyncio.Transport):
         self.is_closed = True
 
     def abort(self) -> None:
-        self.is_closed = True
+        self.is_closed = self.is_aborted = True
 
     def pause_reading(self) -> None:
         self.is_paused = True
@@ -354,6 +354,29 @@ async def test_nothing_is_served_while_the_peer_does_not_take_its_answers() -> N
     assert [name for name, _ in bench.begun] == ["Fetch"]
 
 
+async def test_reading_resumes_when_a_peer_takes_its_answers_again() -> None:
+    bench = Bench(connection_requests_max=2)
+    bench.serve = lambda name, request: MetadataResponse()
+    bench.connection.pause_writing()
+    bench.receive(metadata_frame(1), metadata_frame(2))
+    assert bench.wire.is_paused
+    bench.connection.resume_writing()
+    assert bench.answered() == [1, 2]
+    assert not bench.wire.is_paused
+
+
+async def test_draining_waits_for_a_peer_that_takes_its_answers_late() -> None:
+    bench = Bench()
+    bench.serve = lambda name, request: MetadataResponse()
+    bench.connection.pause_writing()
+    bench.receive(metadata_frame(1))
+    bench.connection.drain()
+    assert not bench.wire.is_closed
+    bench.connection.resume_writing()
+    assert bench.answered() == [1]
+    assert bench.wire.is_closed
+
+
 async def test_draining_answers_what_came_and_closes() -> None:
     bench = Bench()
     bench.receive(produce_frame(1), metadata_frame(2))
@@ -391,6 +414,19 @@ async def test_only_an_idle_connection_is_closed_as_idle() -> None:
     assert not bench.wire.is_closed
     bench.connection.close_if_idle_since(now + 1)
     assert bench.wire.is_closed
+
+
+async def test_a_peer_that_takes_no_answers_is_cut_when_idle() -> None:
+    bench = Bench()
+    bench.receive(fetch_frame(1))
+    bench.begun[0][1].complete(FetchResponse())
+    bench.connection.pause_writing()
+    bench.receive(fetch_frame(2))
+    now = asyncio.get_running_loop().time()
+    bench.connection.close_if_idle_since(now - 1000)
+    assert not bench.wire.is_aborted
+    bench.connection.close_if_idle_since(now + 1)
+    assert bench.wire.is_aborted
 
 
 async def test_a_connection_above_the_limit_is_closed_at_once() -> None:
