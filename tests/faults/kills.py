@@ -17,9 +17,9 @@ from pathlib import Path
 from confluent_kafka import Producer
 
 from pqbroker.testing import Broker, BrokerFailedError, broker
-from tests.compat.drivers.librdkafka_driver import LibrdkafkaDriver
 from tests.faults.exec_time import Start, start
 from tests.faults.load import Load, check
+from tests.support.drivers.librdkafka_driver import LibrdkafkaDriver
 from tests.support.waiting import wait_until
 from tests.support.wire import LATEST, Wire
 

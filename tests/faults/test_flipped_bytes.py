@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from pqbroker.testing import broker
-from tests.compat.drivers.driver import Message
-from tests.compat.drivers.librdkafka_driver import LibrdkafkaDriver
+from tests.support.drivers.driver import Message
+from tests.support.drivers.librdkafka_driver import LibrdkafkaDriver
 from tests.support.wire import StoredBatch, Wire
 
 CORRUPT_MESSAGE = 2

@@ -6,8 +6,8 @@ from collections.abc import Callable
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.compat.drivers.driver import Message
-from tests.compat.drivers.librdkafka_driver import LibrdkafkaDriver
+from tests.support.drivers.driver import Message
+from tests.support.drivers.librdkafka_driver import LibrdkafkaDriver
 from tests.support.serving import is_ours, served
 from tests.support.waiting import wait_until
 
