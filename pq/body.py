@@ -1,7 +1,9 @@
 """Body blobs: their list in memory, and the index stored behind the record batches of each.
 
-A body value is record batches end to end, then the index (positions, first offsets, upper bounds of timestamps: three columns of little-endian
-64-bit integers, an entry about every 32 KiB), then a trailer of fixed size. A head value is record batches and nothing else.
+A body value is record batches end to end, then the index (positions, first offsets, upper bounds of timestamps: three
+columns of little-endian
+64-bit integers, an entry about every 32 KiB), then a trailer of fixed size. A head value is record batches and
+nothing else.
 """
 
 import sys
@@ -117,7 +119,8 @@ def _swapped(columns: Columns) -> Columns:
 
 
 class Bodies:
-    """The body blobs of a partition, oldest first: forty bytes each. Ranges [offset, end) do not overlap; holes are possible."""
+    """The body blobs of a partition, oldest first: forty bytes each. Ranges [offset, end) do not overlap; holes are
+    possible."""
 
     __slots__ = ("created", "ends", "offsets", "size", "sizes", "stamps")
 
@@ -135,7 +138,8 @@ class Bodies:
         return len(self.offsets)
 
     def append(self, offset: int, end: int, size: int, created_ms: int, max_timestamp: int = TIMESTAMP_UNKNOWN) -> None:
-        assert offset < end and (not self.ends or self.ends[-1] <= offset), (offset, end)
+        assert offset < end
+        assert not self.ends or self.ends[-1] <= offset, (offset, self.ends[-1])
         self.offsets.append(offset)
         self.ends.append(end)
         self.sizes.append(size)

@@ -1,4 +1,5 @@
-"""Memory of a node that all its partitions share: the cache of body pages, and the budget of head contents. Both count bytes."""
+"""Memory of a node that all its partitions share: the cache of body pages, and the budget of head contents. Both
+count bytes."""
 
 from collections import OrderedDict
 from itertools import islice

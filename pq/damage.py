@@ -1,4 +1,5 @@
-"""Reading a body that a checksum found damaged: batch by batch around the damage, or its index anew from its batches."""
+"""Reading a body that a checksum found damaged: batch by batch around the damage, or its index anew from its
+batches."""
 
 from pqbroker.pq.body import INDEX_GAP_BYTES, PAGE_BYTES, BodyIndex
 from pqbroker.pq.run import GrowingRun, Pieces

@@ -1,6 +1,7 @@
 """Leader epochs of a partition: which tablet generation wrote from which offset on (OffsetForLeaderEpoch, key 23).
 
-The current generation is known from its start; it is stored with the first batch it writes, so that starts alone cost nothing.
+The current generation is known from its start; it is stored with the first batch it writes, so that starts alone cost
+nothing.
 """
 
 from bisect import bisect_right
@@ -35,7 +36,8 @@ class Epochs:
         return self.entries[max(bisect_right(self.entries, offset, key=lambda entry: entry[1]) - 1, 0)][0]
 
     def end_of(self, epoch: int, end_offset: int) -> tuple[int, int]:
-        """The largest known epoch <= `epoch` and where it ended (clients 4.29); (-1, -1) for a later one than the current.
+        """The largest known epoch <= `epoch` and where it ended (clients 4.29); (-1, -1) for a later one than the
+        current.
 
         An epoch before all known ones ends where the first known one begins, as in Kafka.
         """

@@ -22,6 +22,8 @@ from pqbroker.storage.scheme import Scheme, Topic
 from pqbroker.storage.tablet import TabletType
 
 _STARTS_AT_ONCE = 64
+_LOOKS_AT_ONCE = 100
+"""Partitions that retention looks at before the loop's other work has its turn."""
 _log = logging.getLogger(__name__)
 
 
@@ -45,7 +47,8 @@ class Group:
 class PersQueueGroups:
     """All topics of a node. Changes raise ConfigError, SchemeError, CommitRefused, ShardLost.
 
-    `clock`: milliseconds since 1970. `by_reference=False`: blobs are merged by copying only, the oracle of semantics A.6.
+    `clock`: milliseconds since 1970. `by_reference=False`: blobs are merged by copying only, the oracle of semantics
+    A.6.
     """
 
     def __init__(
@@ -134,7 +137,8 @@ class PersQueueGroups:
             return group
 
     async def configure(self, name: str, config: Mapping[str, str]) -> Group:
-        """Replace what is set for the topic; it holds from the next write cycle on. Raises TopicUnknown, ConfigError."""
+        """Replace what is set for the topic; it holds from the next write cycle on. Raises TopicUnknown,
+        ConfigError."""
         parsed = topic_config(config, self._settings)
         async with self._changes:
             topic = await self._scheme.configure_topic(name, config)
@@ -156,13 +160,16 @@ class PersQueueGroups:
             self._in_background(self._reclaim(topic.tablets, topic.topic_id))
 
     async def retain(self) -> None:
-        """One walk over all partitions: delete what retention no longer keeps. Called every log.retention.check.interval.ms."""
-        for group in list(self._groups.values()):
-            for server in list(group.partitions):
-                try:
-                    await server.retain()
-                except KafkaError as refusal:
-                    _log.warning("retention of %s-%d waits: %s", group.topic.name, server.index, refusal)
+        """One walk over all partitions: delete what retention no longer keeps. Called every
+        log.retention.check.interval.ms."""
+        servers = [(group, server) for group in self._groups.values() for server in group.partitions]
+        for number, (group, server) in enumerate(servers):
+            if number % _LOOKS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+            try:
+                await server.retain()
+            except KafkaError as refusal:
+                _log.warning("retention of %s-%d waits: %s", group.topic.name, server.index, refusal)
 
     async def _serve(self, topic: Topic) -> Group:
         group = Group(topic, topic_config(topic.config, self._settings))

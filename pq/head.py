@@ -1,7 +1,7 @@
 """The head of a partition: its newest, small blobs, by level, and their content in memory.
 
-Positions are bytes since the partition's start in this process; the content may miss older blobs (after a restart, or dropped for room):
-they are cold until loaded.
+Positions are bytes since the partition's start in this process; the content may miss older blobs (after a restart, or
+dropped for room): they are cold until loaded.
 """
 
 from collections.abc import Sequence
@@ -52,7 +52,7 @@ class Head:
 
     @property
     def cold(self) -> list[HeadBlob]:
-        """The blobs whose content is not in memory."""
+        """The blobs whose content is not in memory, or not all: a merge by reference may have joined new data to old."""
         return [blob for blob in self.blobs if blob.position < self.run.base]
 
     @property
@@ -92,14 +92,16 @@ class Head:
 
 
 class Layout(NamedTuple):
-    """Where a cycle's data goes: into the head as `placement` says, or, with the whole head, into bodies that end before the batches `cuts`."""
+    """Where a cycle's data goes: into the head as `placement` says, or, with the whole head, into bodies that end
+    before the batches `cuts`."""
 
     placement: Placement | None
     cuts: list[int]
 
 
 def lay_out(levels: Levels, head_bytes: int, sizes: Sequence[int], low_watermark: int) -> Layout:
-    """Decide where batches of `sizes` bytes go (A.5.5, K.1). Batches after the last cut become the new head as one blob."""
+    """Decide where batches of `sizes` bytes go (A.5.5, K.1). Batches after the last cut become the new head as one
+    blob."""
     new_bytes = sum(sizes)
     if head_bytes + new_bytes < low_watermark:
         return Layout(levels.place(new_bytes), [])

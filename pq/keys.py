@@ -30,7 +30,8 @@ def head_key(partition: int, offset: int, count: int) -> bytes:
 
 def parse_data_key(key: bytes) -> DataKey:
     """Take a data key apart. Keys that the tablet did not write are an error of ours."""
-    assert key[:1] == b"d" and len(key) in (DATA_KEY_BYTES, DATA_KEY_BYTES + 1), key
+    assert key[:1] == b"d", key
+    assert len(key) in (DATA_KEY_BYTES, DATA_KEY_BYTES + 1), key
     return DataKey(int(key[1:11]), int(key[12:32]), int(key[39:49]), len(key) > DATA_KEY_BYTES)
 
 

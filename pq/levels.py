@@ -1,4 +1,5 @@
-"""Levels of the head (semantics A.6): how many of the newest head blobs a new one is merged with. Numbers only, no data.
+"""Levels of the head (semantics A.6): how many of the newest head blobs a new one is merged with. Numbers only, no
+data.
 
 level   border    a blob stays on a level while the level's sum is below its border,
 0       32 B      else all blobs of the level become one, which goes to the next level

@@ -1,4 +1,5 @@
-"""The KV commands that make one blob out of stored head blobs and new batches: by reference where pieces are large, by copy below."""
+"""The KV commands that make one blob out of stored head blobs and new batches: by reference where pieces are large,
+by copy below."""
 
 from collections.abc import Sequence
 
@@ -17,7 +18,8 @@ def merge(
     index: bytes,
     by_reference: bool,
 ) -> tuple[list[Command], int]:
-    """Commands that store `blobs`, new bytes of the run (`span`: positions) and `index` under the key `output`; and its number of pieces.
+    """Commands that store `blobs`, new bytes of the run (`span`: positions) and `index` under the key `output`; and
+    its number of pieces.
 
     Blobs whose content is not in the run are taken by reference whatever their size.
     """

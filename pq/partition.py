@@ -8,6 +8,7 @@
 Between plan and its end nothing else may change the partition: the flag `is_writing` is the lock.
 """
 
+from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -30,10 +31,12 @@ from pqbroker.protocol.records import BatchHeader
 from pqbroker.storage.kv_commands import INLINE, Command, DeleteRange, Write
 
 NO_TIMESTAMP = -1
+TIMESTAMP_BOUND_UNKNOWN = (1 << 63) - 1
 
 
 class Written(NamedTuple):
-    """What a Produce is answered with; `log_append_time_ms` is -1 for CreateTime, `base_offset` -1 for an old duplicate."""
+    """What a Produce is answered with; `log_append_time_ms` is -1 for CreateTime, `base_offset` -1 for an old
+    duplicate."""
 
     base_offset: int
     log_append_time_ms: int
@@ -55,8 +58,8 @@ class Cycle:
     """One planned KV request and what it will mean."""
 
     __slots__ = (
-        "bodies", "commands", "end_offset", "forgotten", "head_blob", "mark", "now_ms", "outcomes", "placement", "sources",
-        "start_offset", "stores_epoch",
+        "bodies", "commands", "end_offset", "forgotten", "head_blob", "mark", "now_ms", "outcomes", "placement",
+        "sources", "start_offset", "stores_epoch",
     )  # fmt: skip
 
     def __init__(self, partition: "Partition", now_ms: int) -> None:
@@ -80,8 +83,8 @@ class Partition:
     """State of one partition (A.2). `by_reference=False` merges by copying only: the oracle of A.6."""
 
     __slots__ = (
-        "_after_max_ms", "_before_max_ms", "_by_reference", "_count_max", "_size_max", "_stamps_append_time", "bodies", "config",
-        "end_offset", "epochs", "generation", "head", "index", "is_writing", "sources", "start_offset",
+        "_after_max_ms", "_before_max_ms", "_by_reference", "_count_max", "_size_max", "_stamps_append_time", "bodies",
+        "config", "end_offset", "epochs", "generation", "head", "index", "is_writing", "sources", "start_offset",
     )  # fmt: skip
 
     def __init__(
@@ -135,7 +138,8 @@ class Partition:
     def plan(self, batches: Sequence[tuple[memoryview, BatchHeader]], now_ms: int) -> Cycle:
         """Plan the storing of produced batches. Batches that cannot be stored have a KafkaError for an outcome.
 
-        Needs the head's content in memory where `needs_content` says so. Without commands in the plan nothing is to be done.
+        Needs the head's content in memory where `needs_content` says so. Without commands in the plan nothing is to
+        be done.
         """
         assert not self.is_writing
         cycle = Cycle(self, now_ms)
@@ -160,8 +164,10 @@ class Partition:
         return cycle
 
     def plan_trim(self, offset: int, now_ms: int) -> Cycle:
-        """Plan to move StartOffset up to `offset`, deleting the blobs that lie before it whole (DeleteRecords, retention)."""
-        assert not self.is_writing and self.start_offset <= offset <= self.end_offset
+        """Plan to move StartOffset up to `offset`, deleting the blobs that lie before it whole (DeleteRecords,
+        retention)."""
+        assert not self.is_writing
+        assert self.start_offset <= offset <= self.end_offset
         cycle = Cycle(self, now_ms)
         if offset == self.start_offset:
             return cycle
@@ -188,7 +194,8 @@ class Partition:
         )
 
     def plan_retention(self, now_ms: int, producers_kept_ms: int) -> Cycle:
-        """Plan what age and size demand, and the forgetting of producers; a plan without commands when there is nothing."""
+        """Plan what age and size demand, and the forgetting of producers; a plan without commands when there is
+        nothing."""
         offset = start_after_retention(self.bodies, self.head, self.end_offset, self.config, now_ms)
         cycle = self.plan_trim(max(offset, self.start_offset) if offset is not None else self.start_offset, now_ms)
         cycle.forgotten = self.sources.expired(
@@ -282,12 +289,12 @@ class Partition:
         if header.max_timestamp - now_ms > self._after_max_ms:
             raise KafkaError(
                 ErrorCode.INVALID_TIMESTAMP,
-                f"timestamp {header.max_timestamp} is over message.timestamp.after.max.ms ahead of the broker's clock {now_ms}",
+                f"timestamp {header.max_timestamp} is over message.timestamp.after.max.ms ahead of {now_ms}",
             )
         if now_ms - header.base_timestamp > self._before_max_ms:
             raise KafkaError(
                 ErrorCode.INVALID_TIMESTAMP,
-                f"timestamp {header.base_timestamp} is over message.timestamp.before.max.ms behind the broker's clock {now_ms}",
+                f"timestamp {header.base_timestamp} is over message.timestamp.before.max.ms behind {now_ms}",
             )
 
     def _check_room(self, cycle: Cycle) -> None:
@@ -302,7 +309,8 @@ class Partition:
             )
 
     def _place(self, cycle: Cycle, ends: list[tuple[int, int]]) -> None:
-        """Decide which blobs the new batches and the head become; `ends` are position and offset behind each new batch."""
+        """Decide which blobs the new batches and the head become; `ends` are position and offset behind each new
+        batch."""
         head = self.head
         start = cycle.mark
         stop = ends[-1][0]
@@ -340,24 +348,22 @@ class Partition:
     def _columns(self, blobs: Sequence[HeadBlob], start: int, stop: int, offset: int) -> Columns:
         """The sparse index of a body; of blobs that are not in memory only where they begin is known."""
         run = self.head.run
-        warm = run.index_between(max(start, run.base), stop, offset, INDEX_GAP_BYTES)
+        if start >= run.base:
+            return run.index_between(start, stop, offset, INDEX_GAP_BYTES)
         cold = [blob for blob in blobs if blob.position < run.base]
-        if not cold:
-            return warm
-        positions, offsets, stamps = warm
-        shift = run.base - start
-        if positions:
-            offsets[0] = next((blob.offset for blob in blobs if blob.position >= run.base), self.end_offset)
-        for number, blob in enumerate(cold):
-            positions.insert(number, blob.position - run.base)
-            offsets.insert(number, blob.offset)
-            stamps.insert(number, (1 << 63) - 1)
-        for number in range(len(positions)):
-            positions[number] += shift
+        positions = array("q", [blob.position - start for blob in cold])
+        offsets = array("q", [blob.offset for blob in cold])
+        stamps = array("q", [TIMESTAMP_BOUND_UNKNOWN] * len(cold))
+        if run.base < stop:
+            warm = run.index_between(run.base, stop, run.offset_at(run.base), INDEX_GAP_BYTES)
+            positions.extend(position + run.base - start for position in warm[0])
+            offsets.extend(warm[1])
+            stamps.extend(warm[2])
         return positions, offsets, stamps
 
     def _plan_head_blob(self, cycle: Cycle, merged: Sequence[HeadBlob], span: tuple[int, int], offset: int) -> None:
-        """Plan the head blob of `merged` and the new batches in the positions `span`, the first of which has `offset`."""
+        """Plan the head blob of `merged` and the new batches in the positions `span`, the first of which has
+        `offset`."""
         run = self.head.run
         start, stop = span
         pieces = 1

@@ -1,6 +1,8 @@
-"""Reads of one partition: from the head and the node's cache at once, else from the KV tablet in ranges of a page or more.
+"""Reads of one partition: from the head and the node's cache at once, else from the KV tablet in ranges of a page or
+more.
 
-Nothing is decided here about writing. A body that vanishes under a read was deleted from the front: the read is tried anew.
+Nothing is decided here about writing. A body that vanishes under a read was deleted from the front: the read is tried
+anew.
 """
 
 import asyncio
@@ -61,7 +63,8 @@ class Reader:
             )
 
     def gather(self, offset: int, bytes_max: int, one_at_least: bool, held: dict[PageKey, Run]) -> Pieces | None:
-        """Whole batches from `offset` on out of memory; None when the first is not there. `held` are pages just read."""
+        """Whole batches from `offset` on out of memory; None when the first is not there. `held` are pages just
+        read."""
         partition = self._partition
         found, size, following = None, 0, offset
         while following < partition.end_offset and (size < bytes_max or not size):

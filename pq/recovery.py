@@ -1,4 +1,5 @@
-"""From the keys of a partition to its state (semantics A.16): overlaps resolved, body told from head, and the meta row."""
+"""From the keys of a partition to its state (semantics A.16): overlaps resolved, body told from head, and the meta
+row."""
 
 from collections.abc import Iterable, Sequence
 from struct import Struct

@@ -8,8 +8,8 @@ from pqbroker.pq.head import Head
 def start_after_retention(bodies: Bodies, head: Head, end_offset: int, config: TopicConfig, now_ms: int) -> int | None:
     """The first offset to keep, None when nothing has to go.
 
-    By age a blob goes when its newest record was written `retention.ms` ago; the head too, once all bodies went: an idle topic empties.
-    By size a body goes while what remains is at least `retention.bytes`; the last blob stays.
+    By age a blob goes when its newest record was written `retention.ms` ago; the head too, once all bodies went: an
+    idle topic empties. By size a body goes while what remains is at least `retention.bytes`; the last blob stays.
     """
     if "delete" not in config.cleanup_policy:
         return None

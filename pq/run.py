@@ -1,7 +1,7 @@
 """Record batches end to end in memory, found by offset: the head's content, or a page of a body blob.
 
-A run knows positions (bytes since the start of its log or blob) and a sparse index; batches are never decoded, only their fixed headers are
-walked. Every batch lies whole in one buffer, except one that is larger than a blob may be.
+A run knows positions (bytes since the start of its log or blob) and a sparse index; batches are never decoded, only
+their fixed headers are walked. Every batch lies whole in one buffer, except one that is larger than a blob may be.
 """
 
 from array import array
@@ -13,7 +13,8 @@ from typing import NamedTuple
 from pqbroker.storage.engine import Buffer
 
 _WALK = Struct(">qi11xi").unpack_from
-"""base_offset, batch_length, last_offset_delta of a batch header; `records.read_header` reads all of it and costs three times as much."""
+"""base_offset, batch_length, last_offset_delta of a batch header; `records.read_header` reads all of it and costs
+three times as much."""
 _SIZE = Struct(">8xi").unpack_from
 _BASE_OFFSET = Struct(">q").unpack_from
 _PREFIX_BYTES = 12
@@ -34,7 +35,8 @@ class Pieces(NamedTuple):
 
 
 class Run:
-    """A run of batches at positions [base, end). `stamps` are upper bounds of the timestamps up to the next index entry."""
+    """A run of batches at positions [base, end). `stamps` are upper bounds of the timestamps up to the next index
+    entry."""
 
     __slots__ = ("base", "end", "end_offset", "offsets", "positions", "stamps", "starts", "views")
 

@@ -1,4 +1,5 @@
-"""SourceIds of a partition: Kafka's idempotent producers and the duplicates they are protected from (semantics A.7, clients 4.18, 4.19).
+"""SourceIds of a partition: Kafka's idempotent producers and the duplicates they are protected from (semantics A.7,
+clients 4.18, 4.19).
 
     stored state        batch                                   verdict
     none                any sequence                            append
@@ -11,7 +12,8 @@
                         first sequence ever taken
                         anything else                           OUT_OF_ORDER_SEQUENCE_NUMBER
 
-Sequences are kept unwrapped in 64 bits (H36). States are immutable: a write cycle keeps its changes apart until it is durable.
+Sequences are kept unwrapped in 64 bits (H36). States are immutable: a write cycle keeps its changes apart until it is
+durable.
 """
 
 from collections.abc import Iterable, Iterator
@@ -37,7 +39,8 @@ class StoredBatch(NamedTuple):
 
 
 class Producer(NamedTuple):
-    """What is remembered of a producer: its epoch, the first sequence taken in it, when it last wrote, its last batches."""
+    """What is remembered of a producer: its epoch, the first sequence taken in it, when it last wrote, its last
+    batches."""
 
     epoch: int
     first: int
@@ -64,7 +67,8 @@ class Duplicate(NamedTuple):
 
 
 def check(state: Producer | None, epoch: int, sequence: int, count: int) -> Duplicate | int:
-    """What is to happen with a batch: a Duplicate, or the unwrapped first sequence to append it with; KafkaError (45, 47)."""
+    """What is to happen with a batch: a Duplicate, or the unwrapped first sequence to append it with; KafkaError (45,
+    47)."""
     if state is None:
         return sequence
     if epoch != state.epoch:
@@ -149,7 +153,8 @@ class Sources:
     def expired(
         self, start_offset: int, now_ms: int, kept_ms: int, count_max: int, deletions_max: int = 1000
     ) -> list[int]:
-        """Producers to forget (H4): no data of theirs remains and they were idle for `kept_ms`; over `count_max` the oldest too."""
+        """Producers to forget (H4): no data of theirs remains and they were idle for `kept_ms`; over `count_max` the
+        oldest too."""
         found = [
             producer_id
             for producer_id, state in self.producers.items()

@@ -136,7 +136,8 @@ class PartitionServer:
         return partial(self._unwatch, token)
 
     async def offset_at_timestamp(self, timestamp_ms: int) -> TimedOffset | None:
-        """The first record at or after the timestamp, None when there is none. KafkaError CORRUPT_MESSAGE, NOT_LEADER…"""
+        """The first record at or after the timestamp, None when there is none. KafkaError CORRUPT_MESSAGE,
+        NOT_LEADER…"""
         return await self._search(lambda search: search.first_at(timestamp_ms))
 
     async def max_timestamp(self) -> TimedOffset | None:
@@ -205,7 +206,8 @@ class PartitionServer:
 
 
 class PqTablet:
-    """One PQ tablet: the partitions `first`, `first + 1`, … of one topic. `by_reference=False`: merge by copying only."""
+    """One PQ tablet: the partitions `first`, `first + 1`, … of one topic. `by_reference=False`: merge by copying
+    only."""
 
     def __init__(
         self,
@@ -241,7 +243,11 @@ class PqTablet:
             meta = Meta.decode(_joined((await kv.read([(meta_key(index), 0, 0)]))[0]))
         lo, hi = data_range(index)
         recovered = recover(
-            (StoredBlob(key, entry.size, entry.created_ms, max(len(entry.pieces), 1)) for key, entry in kv.keys(lo, hi)), meta
+            (
+                StoredBlob(key, entry.size, entry.created_ms, max(len(entry.pieces), 1))
+                for key, entry in kv.keys(lo, hi)
+            ),
+            meta,
         )
         if recovered.orphans:
             await kv.execute([DeleteRange(key, True, key, True) for key in recovered.orphans])

@@ -1,4 +1,5 @@
-"""Searches a partition for timestamps: bodies by the bounds in their indexes, then pages, then one batch decoded in a thread.
+"""Searches a partition for timestamps: bodies by the bounds in their indexes, then pages, then one batch decoded in a
+thread.
 
 Nothing is held over an await but offsets: bodies may go from the front meanwhile.
 """

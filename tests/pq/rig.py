@@ -1,7 +1,9 @@
-"""What the tests of pq stand on: batches, a node over the memory engine with a clock that stands still, the invariants."""
+"""What the tests of pq stand on: batches, a node over the memory engine with a clock that stands still, the
+invariants."""
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import pairwise
 
 from crc32c import crc32c
 
@@ -37,7 +39,8 @@ def batch(
     fill: bytes = b"x",
     size: int = 0,
 ) -> tuple[memoryview, BatchHeader]:
-    """A checked batch of the values, or of one value that makes it `size` bytes; `producer` is id, epoch, first sequence."""
+    """A checked batch of the values, or of one value that makes it `size` bytes; `producer` is id, epoch, first
+    sequence."""
     content = values or (fill * _value_bytes(size),)
     stamps = timestamps or [START_MS] * len(content)
     producer_id, epoch, sequence = producer
@@ -89,7 +92,9 @@ def check_crc(view: memoryview) -> BatchHeader:
     return header
 
 
-async def read_all(server: PartitionServer, offset: int | None = None, bytes_max: int = MIB) -> list[tuple[int, bytes | None]]:
+async def read_all(
+    server: PartitionServer, offset: int | None = None, bytes_max: int = MIB
+) -> list[tuple[int, bytes | None]]:
     """Every record from `offset` (the start) to the end, read as a consumer does."""
     found: list[tuple[int, bytes | None]] = []
     offset = server.start_offset if offset is None else offset
@@ -123,7 +128,9 @@ class Node:
     async def start(self) -> "Node":
         self.cell = await Cell.open(self.engine)
         self.scheme = await Scheme.open(self.cell, self.clock)
-        self.groups = PersQueueGroups(self.cell, self.scheme, settings=self.settings, clock=self.clock, by_reference=self.by_reference)
+        self.groups = PersQueueGroups(
+            self.cell, self.scheme, settings=self.settings, clock=self.clock, by_reference=self.by_reference
+        )
         await self.groups.start()
         return self
 
@@ -131,7 +138,9 @@ class Node:
         self.engine.crash()
         await self.start()
 
-    async def topic(self, name: str = "t", partitions: int = 1, config: Mapping[str, str] | None = None) -> PartitionServer:
+    async def topic(
+        self, name: str = "t", partitions: int = 1, config: Mapping[str, str] | None = None
+    ) -> PartitionServer:
         """Create a topic; its partition 0."""
         group = await self.groups.create(name, partitions, config or {})
         return group.partitions[0]
@@ -172,12 +181,12 @@ def check_invariants(partition: Partition) -> None:
     assert partition.start_offset <= partition.end_offset
     spans = list(bodies.spans())
     assert all(offset < end for offset, end in spans)
-    assert all(before[1] <= after[0] for before, after in zip(spans, spans[1:], strict=False))
+    assert all(before[1] <= after[0] for before, after in pairwise(spans))
     assert bodies.size == sum(bodies.sizes)
     check_levels([blob.size for blob in head.blobs])
     assert head.size == sum(blob.size for blob in head.blobs)
     assert head.size < max(partition.config.pq_low_watermark_bytes, 1)
-    for before, after in zip(head.blobs, head.blobs[1:], strict=False):
+    for before, after in pairwise(head.blobs):
         assert before.end == after.offset
         assert before.position + before.size == after.position
     if head.blobs:

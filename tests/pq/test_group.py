@@ -1,6 +1,7 @@
 """PersQueue groups: creation, growth, configuration, deletion (semantics A.15)."""
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
@@ -15,9 +16,17 @@ def tablets_of(node: Node) -> list[int]:
     return [item.tablet_id for item in node.cell.tablets().values() if item.type is TabletType.PERSQUEUE]
 
 
-async def until_reclaimed(node: Node) -> None:
-    while node.scheme.tombstones:
+async def until(is_so: Callable[[], object]) -> None:
+    """Let the loop turn until something is so."""
+    for _ in range(1000):
+        if is_so():
+            return
         await asyncio.sleep(0)
+    raise AssertionError("it never came to be")
+
+
+async def until_reclaimed(node: Node) -> None:
+    await until(lambda: not node.scheme.tombstones)
 
 
 async def test_five_partitions_two_a_tablet_live_in_three_tablets() -> None:
@@ -131,8 +140,7 @@ async def test_tablets_that_a_crash_kept_from_being_are_created_at_start() -> No
 async def test_a_refused_creation_leaves_no_half_topic() -> None:
     node = await Node().start()
     creating = asyncio.ensure_future(node.groups.create("t", 1, {}))
-    while "t" not in node.scheme.topics:
-        await asyncio.sleep(0)
+    await until(lambda: "t" in node.scheme.topics)
     node.engine.refuse_next()
     with pytest.raises(CommitRefused):
         await creating

@@ -110,7 +110,9 @@ def test_copy_mode_never_refers() -> None:
     assert len(partition.bodies) == 1
 
 
-@pytest.mark.parametrize(("size", "ratio", "peak_keys"), [(KIB, 3.46, 111), (64 * KIB, 2.48, 48), (200 * KIB, 1.49, 30)])
+@pytest.mark.parametrize(
+    ("size", "ratio", "peak_keys"), [(KIB, 3.46, 111), (64 * KIB, 2.48, 48), (200 * KIB, 1.49, 30)]
+)
 def test_copy_mode_writes_what_the_oracle_table_says(size: int, ratio: float, peak_keys: int) -> None:
     partition = new_partition(by_reference=False)
     written = payload = peak = 0

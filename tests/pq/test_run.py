@@ -1,5 +1,7 @@
 """Runs of batches in memory: found by offset, cut at batch borders, never moved."""
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,8 +13,11 @@ from tests.pq.rig import KIB, batch
 sizes_of_batches = st.lists(st.sampled_from([70, 75, 300, 1500, 40_000, 70_000]), min_size=1, max_size=60)
 
 
-def filled(sizes: list[int], counts: list[int] | None = None, hole: int = 0) -> tuple[GrowingRun, list[tuple[int, int, int]]]:
-    """A run of batches of the sizes, and (position, offset, end offset) of each; `hole` offsets are left out between batches."""
+def filled(
+    sizes: list[int], counts: list[int] | None = None, hole: int = 0
+) -> tuple[GrowingRun, list[tuple[int, int, int]]]:
+    """A run of batches of the sizes, and (position, offset, end offset) of each; `hole` offsets are left out between
+    batches."""
     run = GrowingRun(0)
     layout = []
     offset = 0
@@ -37,7 +42,7 @@ def test_every_offset_is_found_at_its_batch(sizes: list[int]) -> None:
 @given(sizes_of_batches)
 def test_an_offset_in_a_hole_finds_the_next_batch(sizes: list[int]) -> None:
     run, layout = filled(sizes, hole=2)
-    for (_, _, end), (position, _, _) in zip(layout, layout[1:], strict=False):
+    for (_, _, end), (position, _, _) in pairwise(layout):
         assert run.locate(end, run.end) == position
 
 

@@ -301,3 +301,14 @@ async def test_copy_mode_and_reference_mode_store_the_same_records() -> None:
     assert len(partition.state.bodies) == 1
     await node.restart()
     assert await read_all(node.partition()) == list(enumerate(values))
+
+
+async def test_new_data_joined_by_reference_to_a_cold_blob_leaves_the_old_part_to_load() -> None:
+    node = await Node().start()
+    partition = await node.topic()
+    await write(partition, batch(b"old" + bytes(70_000)))
+    await node.restart()
+    partition = node.partition()
+    await write(partition, batch(b"new" + bytes(70_000)))
+    assert len(partition.state.head.blobs) == 1
+    assert await read_all(partition) == [(0, b"old" + bytes(70_000)), (1, b"new" + bytes(70_000))]
