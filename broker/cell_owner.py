@@ -16,7 +16,7 @@ from pqbroker.broker.context import Node
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.pq.group import PersQueueGroups
 from pqbroker.storage.cells.cell import Cell
-from pqbroker.storage.engine import Engine, EngineError, Fenced, ShardLost
+from pqbroker.storage.engine import CommitRefused, Engine, EngineError, Fenced, ShardLost
 from pqbroker.storage.scheme import Scheme
 
 log = logging.getLogger(__name__)
@@ -39,12 +39,23 @@ class OpenCell:
 
 
 async def open_cell(engine: Engine, settings: BrokerSettings, clock: Callable[[], int]) -> OpenCell:
-    """Open the cell with a new generation and start all that lives in it. EngineError, ShardLost."""
+    """Open the cell with a new generation and start all that lives in it. EngineError, CommitRefused, ShardLost."""
     cell = await Cell.open(engine)
-    scheme = await Scheme.open(cell, clock)
-    groups = PersQueueGroups(cell, scheme, settings=settings, clock=clock)
-    await groups.start()
+    try:
+        scheme = await Scheme.open(cell, clock)
+        groups = PersQueueGroups(cell, scheme, settings=settings, clock=clock)
+        await groups.start()
+    except BaseException:
+        await _close(cell)
+        raise
     return OpenCell(cell, scheme, groups)
+
+
+async def _close(cell: Cell) -> None:
+    try:
+        await cell.close()
+    except ShardLost as error:
+        log.info("the cell was lost before it was closed: %s", error)
 
 
 class CellOwner:
@@ -55,7 +66,6 @@ class CellOwner:
         self._settings = settings
         self._clock = clock
         self._loop = asyncio.get_running_loop()
-        self._watching: asyncio.Task[None] | None = None
         self.failed: asyncio.Future[CellLost] = self._loop.create_future()
 
     current: OpenCell
@@ -68,10 +78,6 @@ class CellOwner:
         self.current = await open_cell(self._engine, self._settings, self._clock)
         return self.current
 
-    def watch(self, node: Node) -> None:
-        """From now on, open the cell again whenever its store fails."""
-        self._watching = self._loop.create_task(self._watch(node))
-
     async def retain(self) -> None:
         """Let every topic drop what is past its retention."""
         try:
@@ -80,16 +86,19 @@ class CellOwner:
             log.info("retention stopped: the cell was lost")
 
     async def close(self) -> None:
-        if self._watching is not None:
-            self._watching.cancel()
-            await asyncio.wait([self._watching])
-        await self._close_current()
+        await self._stop(self.current)
+        await _close(self.current.cell)
 
-    async def _watch(self, node: Node) -> None:
+    async def watch(self, node: Node) -> None:
+        """Open the cell again whenever its store fails; returns when the node has failed.
+
+        Until the new opening serves, the old one stays where it is: its topics are known and answer
+        NOT_LEADER_OR_FOLLOWER. A topic that seemed gone would be taken for deleted.
+        """
         while not self.failed.done():
             loss = await asyncio.shield(self.current.cell.lost)
             log.error("the cell was lost: %s", loss)
-            await self._close_current()
+            await _close(self.current.cell)
             if isinstance(loss, Fenced):
                 self.failed.set_result(CellLost("another process took over the data directory; stop one of the two"))
                 return
@@ -101,23 +110,24 @@ class CellOwner:
         while True:
             await asyncio.sleep(back_off_s)
             try:
-                opened = await self.open()
-            except (EngineError, ShardLost) as error:
+                opened = await open_cell(self._engine, self._settings, self._clock)
+            except (EngineError, CommitRefused, ShardLost) as error:
                 log.error("the cell cannot be opened again yet: %s", error)
                 if self._loop.time() > deadline:
                     self.failed.set_result(CellLost(f"the cell was lost and cannot be opened again: {error}"))
                     return
                 back_off_s = min(2 * back_off_s, BACK_OFF_MOST_S)
                 continue
-            node.groups, node.cluster_id = opened.groups, opened.scheme.cluster_id
+            lost, self.current = self.current, opened
+            node.groups = opened.groups
+            await self._stop(lost)
             node.metrics.cell_openings += 1
             log.warning("the cell is open again, generation %d", opened.cell.generation)
             return
 
-    async def _close_current(self) -> None:
+    async def _stop(self, opened: OpenCell) -> None:
         try:
-            await self.current.groups.stop()
-            await self.current.scheme.stop()
-            await self.current.cell.close()
+            await opened.groups.stop()
+            await opened.scheme.stop()
         except ShardLost as error:
-            log.info("the cell was lost before it was closed: %s", error)
+            log.info("the cell was lost before its tablets were stopped: %s", error)

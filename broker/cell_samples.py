@@ -17,7 +17,18 @@ def cell_samples(opened: OpenCell) -> list[Sample]:
     for pool in stats.pools:
         samples.append(Sample("pool_free_bytes", pool.free_bytes, (pool.name,)))
         samples.append(Sample("pool_live_bytes", pool.live_bytes, (pool.name,)))
-    return samples + _topic_samples(opened)
+    return samples + _memory_samples(opened) + _topic_samples(opened)
+
+
+def _memory_samples(opened: OpenCell) -> list[Sample]:
+    cache, heads = opened.groups.memory.cache, opened.groups.memory.heads
+    return [
+        Sample("cache_hits", cache.hits),
+        Sample("cache_misses", cache.misses),
+        Sample("cache_evictions", cache.evictions),
+        Sample("cache_bytes", cache.size),
+        Sample("head_bytes", heads.size),
+    ]
 
 
 def _topic_samples(opened: OpenCell) -> list[Sample]:

@@ -1,12 +1,12 @@
 """Settings as Kafka's APIs show them: text values, where each came from, what it was before."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
 
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.declare import Declaration, declarations
+from pqbroker.conf.defaults import topic_defaults
 from pqbroker.conf.topic import TopicConfig
 
 
@@ -20,12 +20,18 @@ class Source(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConfigText:
-    """One setting's value in text, its source, and its default in text."""
+    """One setting in text; `values` and their sources, the one in force first."""
 
     declaration: Declaration
-    value: str
-    source: Source
-    default: str
+    values: tuple[tuple[str, Source], ...]
+
+    @property
+    def value(self) -> str:
+        return self.values[0][0]
+
+    @property
+    def source(self) -> Source:
+        return self.values[0][1]
 
     @property
     def documentation(self) -> str:
@@ -33,28 +39,23 @@ class ConfigText:
             return self.declaration.doc
         return f"{self.declaration.doc} Accepted and stored; it has no effect in this broker."
 
-    @property
-    def synonyms(self) -> Iterator[tuple[str, Source]]:
-        """Values and sources, the one in force first."""
-        if self.source is not Source.DEFAULT:
-            yield self.value, self.source
-        yield self.default, Source.DEFAULT
 
-
-def topic_texts(stored: Mapping[str, str]) -> Iterable[ConfigText]:
-    """Every topic config; `stored` is what was set for the topic."""
+def topic_texts(stored: Mapping[str, str], settings: BrokerSettings) -> Iterator[ConfigText]:
+    """Every topic config: what was set for the topic (`stored`), what the node's settings make of it, the default."""
+    of_node = topic_defaults(settings)
     for name, declaration in declarations(TopicConfig).items():
         default = declaration.format(declaration.default)
+        values = [(default, Source.DEFAULT)]
+        if of_node.get(name, default) != default:
+            values.insert(0, (of_node[name], Source.STATIC_BROKER))
         if name in stored:
-            value = declaration.format(declaration.parse(stored[name]))
-            yield ConfigText(declaration, value, Source.DYNAMIC_TOPIC, default)
-        else:
-            yield ConfigText(declaration, default, Source.DEFAULT, default)
+            values.insert(0, (declaration.format(declaration.parse(stored[name])), Source.DYNAMIC_TOPIC))
+        yield ConfigText(declaration, tuple(values))
 
 
-def broker_texts(settings: BrokerSettings) -> Iterable[ConfigText]:
+def broker_texts(settings: BrokerSettings) -> Iterator[ConfigText]:
     """Every broker setting. One that differs from its default was set at start."""
     for declaration in declarations(BrokerSettings).values():
-        value: Any = getattr(settings, declaration.attribute)
-        source = Source.DEFAULT if value == declaration.default else Source.STATIC_BROKER
-        yield ConfigText(declaration, declaration.format(value), source, declaration.format(declaration.default))
+        default, value = declaration.format(declaration.default), declaration.of(settings)
+        static = ((value, Source.STATIC_BROKER),) if value != default else ()
+        yield ConfigText(declaration, (*static, (default, Source.DEFAULT)))

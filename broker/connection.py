@@ -99,15 +99,22 @@ class Connection(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._is_write_paused = False
-        self._serve()
+        self._go_on()
 
     @property
     def is_idle(self) -> bool:
         return not self._in_flight and not self._unserved
 
     def close_if_idle_since(self, time: float) -> None:
-        """Close when no request came since `time` (loop time) and none is in work."""
-        if self.is_idle and self.active_at < time:
+        """Close when no request came since `time` (loop time) and none is in work.
+
+        A peer that took no answer for so long is cut: what is written would keep a clean end waiting for ever.
+        """
+        if self.active_at >= time:
+            return
+        if self._is_write_paused:
+            self.abort()
+        elif self.is_idle:
             self._close()
 
     def drain(self) -> None:
@@ -115,8 +122,7 @@ class Connection(asyncio.BufferedProtocol):
         self._is_draining = True
         self._limit_reading()
         self._hurry()
-        self._serve()
-        self._close_if_drained()
+        self._go_on()
 
     def abort(self) -> None:
         self._is_closing = True
@@ -171,13 +177,17 @@ class Connection(asyncio.BufferedProtocol):
         in_flight = self._in_flight
         while in_flight and in_flight[0].is_done:
             self._write(in_flight.popleft())
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """After something was answered, or may be written again."""
         if self._is_closing:
             return
         self._serve()
         if not self._is_reading:
             self._consider_reading()
-        if self._is_draining:
-            self._close_if_drained()
+        if self._is_draining and self.is_idle:
+            self._close()
 
     def _write(self, exchange: Exchange) -> None:
         self._bytes -= exchange.frame_bytes
@@ -225,10 +235,6 @@ class Connection(asyncio.BufferedProtocol):
         self._metrics.protocol_errors += 1
         log.info("connection from %s closed: %s", self._transport.get_extra_info("peername"), error)
         self._close()
-
-    def _close_if_drained(self) -> None:
-        if self._is_draining and self.is_idle:
-            self._close()
 
     def _close(self) -> None:
         """Send what is written, then a clean FIN."""

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 from pqbroker.conf.broker import BrokerSettings
 
 if TYPE_CHECKING:
-    from pqbroker.pq.group import Group, PersQueueGroups
-
     from pqbroker.broker.metrics import Metrics
     from pqbroker.broker.producer_ids import ProducerIds
     from pqbroker.broker.sessions import FetchSessions
+    from pqbroker.pq.group import Group, PersQueueGroups
 
 
 @dataclass(slots=True)

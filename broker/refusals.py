@@ -5,6 +5,9 @@ import logging
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.engine import CommitRefused, ShardLost
 
+REFUSED = (KafkaError, CommitRefused, ShardLost)
+"""What a handler that answers for several things turns into the error of one of them."""
+
 log = logging.getLogger(__name__)
 
 

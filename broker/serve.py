@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from pqbroker.broker.listeners import Address, AddressError, parse_address
 from pqbroker.conf.broker import BrokerSettings
-from pqbroker.conf.declare import ConfigError
+from pqbroker.conf.declare import ConfigError, set_in_vain
 from pqbroker.conf.load import load_settings
 from pqbroker.storage.engine import CommitRefused, Engine, EngineError, ShardLost
 
@@ -72,6 +72,8 @@ async def _serve(settings: BrokerSettings, kafka: Address, http: Address, data: 
     server = Server(settings, _engine(data, settings), kafka, http)
     await server.start()
     _leave_to_the_collector_what_is_new()
+    if in_vain := set_in_vain(settings):
+        log.warning("set without effect in this broker: %s", ", ".join(in_vain))
     if settings.durability != "fsync":
         log.warning("pqbroker.durability=%s: a power loss may take acknowledged records", settings.durability)
     print(f"ready kafka={server.kafka_address} http={server.http_address} data={data}", flush=True)

@@ -12,7 +12,7 @@ from pqbroker.broker.connection import Connection
 from pqbroker.broker.context import Node
 from pqbroker.broker.dispatch import Dispatcher
 from pqbroker.broker.listeners import Address, Connections, bind, parse_address
-from pqbroker.broker.metrics import Metrics
+from pqbroker.broker.metrics import Metrics, Sample
 from pqbroker.broker.producer_ids import ProducerIds
 from pqbroker.broker.served import APIS
 from pqbroker.broker.sessions import FetchSessions
@@ -69,6 +69,7 @@ class Server:
         metrics = Metrics()
         metrics.cell_openings = 1
         metrics.sources.append(lambda: cell_samples(self._cell.current))
+        metrics.sources.append(lambda: [Sample("durability", 1, (self._settings.durability,))])
         self.node = Node(
             settings=self._settings,
             loop=loop,
@@ -90,12 +91,10 @@ class Server:
 
         for listening in sockets:
             self._listeners.append(await loop.create_server(connect, sock=listening))
-        self._cell.watch(self.node)
-        self._tasks = [
-            loop.create_task(self._every(self._settings.retention_check_interval_ms / 1000, self._cell.retain)),
-            loop.create_task(self._sample_loop_lag()),
-            loop.create_task(self._close_idle()),
-        ]
+        for work in (self._cell.watch(self.node), self._retain(), self._sample_loop_lag(), self._close_idle()):
+            task = loop.create_task(work)
+            task.add_done_callback(self._ended)
+            self._tasks.append(task)
         if self.http_address is not None:
             await self._start_http(self.http_address)
 
@@ -124,10 +123,17 @@ class Server:
     async def _producer_id_block(self) -> range:
         return await self._cell.current.scheme.producer_id_block()
 
-    async def _every(self, interval_s: float, action: Callable[[], Awaitable[None]]) -> None:
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        """A node without its periodic work would look well and fill its disk: a defect there ends it."""
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not self.failed.done():
+            log.critical("periodic work failed; this is a defect", exc_info=error)
+            self.failed.set_result(CellLost("periodic work failed; the log says how"))
+
+    async def _retain(self) -> None:
         while True:
-            await asyncio.sleep(interval_s)
-            await action()
+            await asyncio.sleep(self._settings.retention_check_interval_ms / 1000)
+            await self._cell.retain()
 
     async def _sample_loop_lag(self) -> None:
         loop = self.node.loop
@@ -146,5 +152,6 @@ class Server:
 
 
 def _advertised(settings: BrokerSettings) -> Address | None:
-    text = settings.advertised_listeners
+    """The first of Kafka's [NAME://]HOST:PORT, ...; None: clients are told the address they came on."""
+    text = settings.advertised_listeners.partition(",")[0]
     return parse_address(text.partition("://")[2] or text) if text else None

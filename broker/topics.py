@@ -6,15 +6,14 @@ from typing import TYPE_CHECKING
 
 from pqbroker.broker.partitions import unknown_topic
 from pqbroker.broker.topic_names import check_topic_name
-from pqbroker.conf.declare import ConfigError, parse
-from pqbroker.conf.topic import TopicConfig
+from pqbroker.conf.declare import ConfigError
+from pqbroker.conf.defaults import topic_config
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.scheme import PartitionsNotGrown, PartitionsRefused, TopicExists, TopicUnknown
 
 if TYPE_CHECKING:
-    from pqbroker.pq.group import Group
-
     from pqbroker.broker.context import Node
+    from pqbroker.pq.group import Group
 
 USE_DEFAULT = -1
 
@@ -27,7 +26,7 @@ def check_new_topic(node: "Node", name: str, partitions: int, config: Mapping[st
     count = node.settings.num_partitions if partitions == USE_DEFAULT else partitions
     check_partition_count(node, count)
     try:
-        parse(TopicConfig, config)
+        topic_config(config, node.settings)
     except ConfigError as error:
         raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
     return count
@@ -51,6 +50,9 @@ async def create_topic(node: "Node", name: str, partitions: int, config: Mapping
 
 async def find_or_create_topic(node: "Node", name: str) -> "Group":
     """What Metadata names is created once, however many connections ask at the same time."""
+    group = node.groups.get(name)
+    if group is not None:
+        return group
     creation = node.creations.get(name)
     if creation is None:
         count = check_new_topic(node, name, USE_DEFAULT, {})

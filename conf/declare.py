@@ -137,7 +137,7 @@ def parse(settings: type[S], texts: Mapping[str, str]) -> S:
     return settings(**{known[name].attribute: known[name].parse(text) for name, text in texts.items()})
 
 
-def set_in_vain(settings: Any) -> list[str]:
+def set_in_vain(settings: Hashable) -> list[str]:
     """Names of the settings that were changed from their default and have no effect here."""
     known = declarations(type(settings)).values()
     return [one.name for one in known if not one.effective and getattr(settings, one.attribute) != one.default]

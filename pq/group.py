@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any
 
 from pqbroker.conf.broker import BrokerSettings
-from pqbroker.conf.declare import parse
+from pqbroker.conf.defaults import topic_config
 from pqbroker.conf.topic import TopicConfig
 from pqbroker.pq.cache import NodeMemory
 from pqbroker.pq.tablet import PartitionServer, PqTablet
@@ -116,7 +116,7 @@ class PersQueueGroups:
 
     async def create(self, name: str, partitions: int, config: Mapping[str, str]) -> Group:
         """Create a topic and start its partitions. Raises TopicExists, PartitionsRefused, ConfigError."""
-        parsed = parse(TopicConfig, config)
+        parsed = topic_config(config, self._settings)
         async with self._changes:
             topic = await self._scheme.create_topic(name, partitions, config, parsed.pq_partitions_per_tablet)
             try:
@@ -139,7 +139,7 @@ class PersQueueGroups:
     async def configure(self, name: str, config: Mapping[str, str]) -> Group:
         """Replace what is set for the topic; it holds from the next write cycle on. Raises TopicUnknown,
         ConfigError."""
-        parsed = parse(TopicConfig, config)
+        parsed = topic_config(config, self._settings)
         async with self._changes:
             topic = await self._scheme.configure_topic(name, config)
             group = self._groups[name]
@@ -172,7 +172,7 @@ class PersQueueGroups:
                 _log.warning("retention of %s-%d waits: %s", group.topic.name, server.index, refusal)
 
     async def _serve(self, topic: Topic) -> Group:
-        group = Group(topic, parse(TopicConfig, topic.config))
+        group = Group(topic, topic_config(topic.config, self._settings))
         await self._start_partitions(group)
         self._groups[topic.name] = group
         self._by_id[topic.topic_id] = group

@@ -84,6 +84,11 @@ class PartitionServer:
         return self._partition.size_bytes
 
     @property
+    def is_lost(self) -> bool:
+        """Whether everything asked of the partition fails: its tablet was lost, or its topic deleted."""
+        return self._writer.is_lost
+
+    @property
     def state(self) -> Partition:
         """What lies beneath, for administration; only to be looked at."""
         return self._partition

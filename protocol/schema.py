@@ -80,6 +80,7 @@ class Message:
     api_key: int
     versions: Versions
     flexible: Versions
+    is_request: bool
 
 
 @overload
@@ -119,7 +120,7 @@ def request(api_key: int, *, versions: str, flexible: str) -> Callable[[type[T]]
 
     def declare(declared: type[T]) -> type[T]:
         made = struct(declared)
-        _messages[made] = Message(api_key, _versions(versions), _versions(flexible))
+        _messages[made] = Message(api_key, _versions(versions), _versions(flexible), is_request=True)
         _flexible_requests[api_key] = _versions(flexible)
         return made
 
@@ -132,7 +133,7 @@ def response(api_key: int, *, versions: str, flexible: str) -> Callable[[type[T]
 
     def declare(declared: type[T]) -> type[T]:
         made = struct(declared)
-        _messages[made] = Message(api_key, _versions(versions), _versions(flexible))
+        _messages[made] = Message(api_key, _versions(versions), _versions(flexible), is_request=False)
         return made
 
     return declare

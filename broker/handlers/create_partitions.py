@@ -11,7 +11,7 @@ from collections import Counter
 from pqbroker.broker.apis import Api
 from pqbroker.broker.context import Context
 from pqbroker.broker.partitions import NO_TOPIC_ID, find_group
-from pqbroker.broker.refusals import translate
+from pqbroker.broker.refusals import REFUSED, translate
 from pqbroker.broker.topics import check_partition_count, grow_topic
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.messages.create_partitions import (
@@ -35,9 +35,10 @@ async def serve(context: Context, request: CreatePartitionsRequest) -> CreatePar
             _check(context, topic)
             if not request.validate_only:
                 await grow_topic(context.node, name, topic.count)
-        except KafkaError as error:
-            result.error_code, result.error_message = translate(error)
-            context.node.metrics.count_error(error.code)
+        except REFUSED as error:
+            code, result.error_message = translate(error)
+            result.error_code = code
+            context.node.metrics.count_error(code)
     return response
 
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pqbroker.broker.apis import Api
 from pqbroker.broker.config_texts import topic_texts
 from pqbroker.broker.context import Context
-from pqbroker.broker.refusals import translate
+from pqbroker.broker.refusals import REFUSED, translate
 from pqbroker.broker.topics import USE_DEFAULT, check_new_topic, create_topic
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.messages.create_topics import (
@@ -36,7 +36,7 @@ async def serve(context: Context, request: CreateTopicsRequest) -> CreateTopicsR
             if count > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic {name} is named {count} times")
             response.topics.append(await _create(context, topic, validate_only=request.validate_only))
-        except KafkaError as error:
+        except REFUSED as error:
             code, message = translate(error)
             context.node.metrics.count_error(code)
             response.topics.append(_refused(name, code, message))
@@ -56,7 +56,7 @@ async def _create(context: Context, topic: CreatableTopic, *, validate_only: boo
         error_message=None,
         num_partitions=partitions,
         replication_factor=REPLICATION_FACTOR,
-        configs=_describe(config),
+        configs=_describe(context, config),
     )
     if not validate_only:
         group = await create_topic(context.node, topic.name, partitions, config)
@@ -90,11 +90,11 @@ def _partitions(context: Context, topic: CreatableTopic) -> int:
     return len(indexes)
 
 
-def _describe(config: Mapping[str, str]) -> list[CreatableTopicConfigs]:
+def _describe(context: Context, config: Mapping[str, str]) -> list[CreatableTopicConfigs]:
     """Never null: Java's admin client fails on that (spec clients 1.4.5)."""
     return [
         CreatableTopicConfigs(name=text.declaration.name, value=text.value, config_source=text.source)
-        for text in topic_texts(config)
+        for text in topic_texts(config, context.node.settings)
     ]
 
 

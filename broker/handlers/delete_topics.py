@@ -9,7 +9,7 @@ Left out: delete.topic.enable; deleting is always allowed.
 from pqbroker.broker.apis import Api
 from pqbroker.broker.context import Context
 from pqbroker.broker.partitions import NO_TOPIC_ID, find_group
-from pqbroker.broker.refusals import translate
+from pqbroker.broker.refusals import REFUSED, translate
 from pqbroker.broker.topics import delete_topic
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.messages.delete_topics import (
@@ -48,7 +48,7 @@ async def _delete(context: Context, asked: DeleteTopicState) -> DeletableTopicRe
             raise KafkaError(ErrorCode.INVALID_REQUEST, "give a topic's name or its id, one of the two")
         topic = find_group(context.node.groups, asked.name, asked.topic_id, by_id=by_id).topic
         await delete_topic(context.node, topic.name)
-    except KafkaError as error:
+    except REFUSED as error:
         code, message = translate(error)
         context.node.metrics.count_error(code)
         return _refused(asked, code, message)

@@ -62,7 +62,8 @@ def _texts(context: Context, resource: DescribeConfigsResource) -> Iterable[Conf
     name = resource.resource_name
     if resource.resource_type == TOPIC:
         check_topic_name(name)
-        return topic_texts(find_group(context.node.groups, name, NO_TOPIC_ID, by_id=False).topic.config)
+        topic = find_group(context.node.groups, name, NO_TOPIC_ID, by_id=False).topic
+        return topic_texts(topic.config, context.node.settings)
     if resource.resource_type != BROKER:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"resource type {resource.resource_type} has no configs here")
     if not name:
@@ -84,7 +85,7 @@ def _show(text: ConfigText, request: DescribeConfigsRequest, *, is_read_only: bo
     )
     if request.include_synonyms:
         shown.synonyms = [
-            DescribeConfigsSynonym(name=declaration.name, value=value, source=source) for value, source in text.synonyms
+            DescribeConfigsSynonym(name=declaration.name, value=value, source=source) for value, source in text.values
         ]
     return shown
 

@@ -36,7 +36,9 @@ def serve(context: Context, request: FetchRequest) -> FetchResponse | Answer[Fet
     fetch.look()
     if request.max_wait_ms <= 0 or fetch.is_enough():
         return fetch.read()
-    return ParkedFetch(context.node.loop, request.max_wait_ms, fetch.partitions(), fetch.is_enough, fetch.read).answer
+    return ParkedFetch(
+        context.node.loop, request.max_wait_ms, fetch.partitions(), fetch.is_enough, fetch.look_and_read
+    ).answer
 
 
 def refuse(context: Context, request: FetchRequest, code: ErrorCode, message: str) -> FetchResponse:
@@ -78,7 +80,7 @@ class _Fetch:
         readable = 0
         for wanted in self._turn.wanted:
             partition = wanted.partition
-            if wanted.error is not None or partition is None:
+            if wanted.error is not None or partition is None or partition.is_lost:
                 return True
             if wanted.offset != partition.end_offset:
                 if not partition.start_offset <= wanted.offset <= partition.end_offset:
@@ -87,6 +89,11 @@ class _Fetch:
             if readable >= self._min_bytes:
                 return True
         return False
+
+    def look_and_read(self) -> FetchResponse | Awaitable[FetchResponse]:
+        """After a wait: the topic may be gone, or served by a new opening of the cell."""
+        self.look()
+        return self.read()
 
     def read(self) -> FetchResponse | Awaitable[FetchResponse]:
         """The response; awaitable when something has to be read from disk."""

@@ -2,8 +2,10 @@
 
 Behaviour: a new producer id with epoch 0, from a block that the scheme has made durable; an id is never given twice.
 As in Kafka, an id and epoch that an idempotent producer sends along (KIP-360) change nothing: it gets a new id.
-Left out: transactions. A transactional id is refused with UNSUPPORTED_VERSION: Java's producer takes any code outside
-its list of retriable ones as fatal and names this one, librdkafka and aiokafka raise it; nobody waits or asks again.
+Left out: transactions. A transactional id is refused with INVALID_TRANSACTION_TIMEOUT: no timeout is short enough
+for a broker without transactions. UNSUPPORTED_VERSION or INVALID_REQUEST would say it better, but librdkafka asks
+again for ever on those (rdkafka_idempotence.c has the codes it gives up on); Java, librdkafka, aiokafka and
+kafka-python all take this one as final at once.
 """
 
 from collections.abc import Awaitable
@@ -18,7 +20,7 @@ def serve(
     context: Context, request: InitProducerIdRequest
 ) -> InitProducerIdResponse | Awaitable[InitProducerIdResponse]:
     if request.transactional_id is not None:
-        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "this broker serves no transactions yet")
+        raise KafkaError(ErrorCode.INVALID_TRANSACTION_TIMEOUT, "this broker serves no transactions yet")
     producer_id = context.node.producer_ids.take()
     if producer_id is None:
         return _from_next_block(context)

@@ -4,6 +4,7 @@ Behaviour: latest (-1) and earliest (-2, and -4 since nothing is tiered) are ans
 Spark asks after every poll. A time of 0 or later gives the first record at or after it, exact to the record; -3 the
 record with the greatest timestamp; nothing found is offset -1 and timestamp -1. -5 (latest tiered) is offset -1. With
 isolation read_committed, latest is the last stable offset.
+Left out: replicas as askers; they get the same answer.
 """
 
 import asyncio

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from pqbroker.broker.apis import Api
 from pqbroker.broker.context import Context
 from pqbroker.broker.partitions import NO_TOPIC_ID, find_group
+from pqbroker.broker.refusals import REFUSED, translate
 from pqbroker.broker.topic_names import check_topic_name
 from pqbroker.broker.topics import find_or_create_topic
 from pqbroker.protocol.errors import ErrorCode, KafkaError
@@ -87,10 +88,17 @@ def _allows_creation(context: Context, request: MetadataRequest) -> bool:
 async def _create(
     context: Context, response: MetadataResponse, missing: list[MetadataResponseTopic]
 ) -> MetadataResponse:
-    """Create what is missing and put it into the response."""
+    """Create what is missing and put it into the response. One that somebody else just made is there next time."""
     for answer in missing:
         assert answer.name is not None
-        group = await find_or_create_topic(context.node, answer.name)
+        try:
+            group = await find_or_create_topic(context.node, answer.name)
+        except REFUSED as error:
+            answer.error_code, _ = translate(error)
+            if answer.error_code == ErrorCode.TOPIC_ALREADY_EXISTS:
+                answer.error_code = ErrorCode.LEADER_NOT_AVAILABLE
+            context.node.metrics.count_error(ErrorCode(answer.error_code))
+            continue
         created = _describe(group, context.node.settings.node_id)
         answer.error_code, answer.topic_id, answer.partitions = 0, created.topic_id, created.partitions
     return response

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+
 from pqbroker.broker.answer import Answer
 from pqbroker.broker.apis import Api
 from pqbroker.broker.budget import ByteBudget
@@ -17,10 +18,10 @@ from pqbroker.broker.metrics import Metrics
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.protocol.errors import ErrorCode, KafkaError, ProtocolError
 from pqbroker.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from pqbroker.protocol.messages.fetch import FetchRequest, FetchResponse
+from pqbroker.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from pqbroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from pqbroker.protocol.messages.produce import ProduceRequest, ProduceResponse
-
+from tests.broker.conftest import until
 from tests.broker.wire import read_response, request_frame, split_frames
 
 
@@ -30,7 +31,7 @@ class Wire(asyncio.Transport):
     def __init__(self) -> None:
         super().__init__({"sockname": ("127.0.0.1", 9092), "peername": ("127.0.0.1", 5)})
         self.written = bytearray()
-        self.is_closed = self.is_paused = False
+        self.is_closed = self.is_aborted = self.is_paused = False
 
     def write(self, data: Any) -> None:
         self.written += data
@@ -43,7 +44,7 @@ class Wire(asyncio.Transport):
         self.is_closed = True
 
     def abort(self) -> None:
-        self.is_closed = True
+        self.is_closed = self.is_aborted = True
 
     def pause_reading(self) -> None:
         self.is_paused = True
@@ -178,8 +179,7 @@ async def test_a_coroutine_is_awaited() -> None:
     bench.receive(metadata_frame(7))
     assert bench.answered() == []
     released.set()
-    while not bench.answered():
-        await asyncio.sleep(0)
+    await until(lambda: bool(bench.answered()))
     assert bench.answered() == [7]
 
 
@@ -230,15 +230,14 @@ async def test_a_defect_becomes_an_unknown_server_error_and_a_traceback(
     async def later() -> Any:
         broken()
 
-    serve = {"at once": broken, "in a task": later}.get(when, lambda: answer)
+    serve: Callable[[], Any] = {"at once": broken, "in a task": later}.get(when, lambda: answer)
     bench.serve = lambda name, request: serve()
     bench.receive(fetch_frame(1))
     if when == "by an answer":
         answer.fail(ValueError("a defect"))
     elif when == "in a further step":
         answer.proceed(broken)
-    while not bench.answered():
-        await asyncio.sleep(0)
+    await until(lambda: bool(bench.answered()))
     _, response = read_response(fetch.API, 12, split_frames(bytes(bench.wire.written))[0])
     assert response.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert any(record.levelno == logging.ERROR and record.exc_info for record in caplog.records)
@@ -355,6 +354,29 @@ async def test_nothing_is_served_while_the_peer_does_not_take_its_answers() -> N
     assert [name for name, _ in bench.begun] == ["Fetch"]
 
 
+async def test_reading_resumes_when_a_peer_takes_its_answers_again() -> None:
+    bench = Bench(connection_requests_max=2)
+    bench.serve = lambda name, request: MetadataResponse()
+    bench.connection.pause_writing()
+    bench.receive(metadata_frame(1), metadata_frame(2))
+    assert bench.wire.is_paused
+    bench.connection.resume_writing()
+    assert bench.answered() == [1, 2]
+    assert not bench.wire.is_paused
+
+
+async def test_draining_waits_for_a_peer_that_takes_its_answers_late() -> None:
+    bench = Bench()
+    bench.serve = lambda name, request: MetadataResponse()
+    bench.connection.pause_writing()
+    bench.receive(metadata_frame(1))
+    bench.connection.drain()
+    assert not bench.wire.is_closed
+    bench.connection.resume_writing()
+    assert bench.answered() == [1]
+    assert bench.wire.is_closed
+
+
 async def test_draining_answers_what_came_and_closes() -> None:
     bench = Bench()
     bench.receive(produce_frame(1), metadata_frame(2))
@@ -394,6 +416,19 @@ async def test_only_an_idle_connection_is_closed_as_idle() -> None:
     assert bench.wire.is_closed
 
 
+async def test_a_peer_that_takes_no_answers_is_cut_when_idle() -> None:
+    bench = Bench()
+    bench.receive(fetch_frame(1))
+    bench.begun[0][1].complete(FetchResponse())
+    bench.connection.pause_writing()
+    bench.receive(fetch_frame(2))
+    now = asyncio.get_running_loop().time()
+    bench.connection.close_if_idle_since(now - 1000)
+    assert not bench.wire.is_aborted
+    bench.connection.close_if_idle_since(now + 1)
+    assert bench.wire.is_aborted
+
+
 async def test_a_connection_above_the_limit_is_closed_at_once() -> None:
     bench = Bench(max_connections=1)
     wire, _ = bench.connect()
@@ -405,11 +440,11 @@ async def test_a_connection_above_the_limit_is_closed_at_once() -> None:
 async def test_record_data_is_written_as_it_is_not_joined() -> None:
     bench = Bench()
     lines: list[Any] = []
-    bench.wire.writelines = lines.extend  # type: ignore[method-assign]
+    bench.wire.writelines = lines.extend  # type: ignore[method-assign, assignment]
     record_data = memoryview(bytearray(100_000))
     response = FetchResponse()
     response.responses = [
-        fetch.FetchableTopicResponse(topic="t", partitions=[fetch.PartitionData(records=[record_data])])
+        FetchableTopicResponse(topic="t", partitions=[PartitionData(records=[record_data])])
     ]
     bench.serve = lambda name, request: response
     bench.receive(fetch_frame(1))

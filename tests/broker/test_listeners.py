@@ -1,6 +1,7 @@
 import socket
 
 import pytest
+
 from pqbroker.broker.listeners import Address, AddressError, bind, parse_address
 
 
@@ -17,7 +18,9 @@ def test_host_and_port_are_read_and_written_alike(text: str, address: Address) -
     assert str(address) == text
 
 
-@pytest.mark.parametrize("text", ["", "9092", ":9092", "host:", "host:port", "host:65536", "host:-1", "::1:9092", "h:٣"])
+@pytest.mark.parametrize(
+    "text", ["", "9092", ":9092", "host:", "host:port", "host:65536", "host:-1", "::1:9092", "host:٣"]
+)
 def test_what_is_no_host_and_port_is_refused_with_the_text(text: str) -> None:
     with pytest.raises(AddressError, match="HOST:PORT"):
         parse_address(text)

@@ -19,15 +19,15 @@ async def test_ids_run_through_the_blocks_without_a_repeat() -> None:
 
 
 async def test_a_failed_block_fails_its_caller_and_the_next_asks_again() -> None:
-    outcomes = iter([OSError("full"), range(1)])
+    blocks: list[range] = []
 
     async def next_block() -> range:
-        outcome = next(outcomes)
-        if isinstance(outcome, OSError):
-            raise outcome
-        return outcome
+        if not blocks:
+            raise OSError("full")
+        return blocks.pop()
 
     ids = ProducerIds(next_block)
     results = await asyncio.gather(ids.take_from_next_block(), return_exceptions=True)
     assert isinstance(results[0], OSError)
+    blocks.append(range(1))
     assert await ids.take_from_next_block() == 0

@@ -1,4 +1,5 @@
 import pytest
+
 from pqbroker.broker.sessions import EPOCH_MAX, EVICTION_IDLE_MS, FetchSessions
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic

@@ -3,6 +3,7 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from pqbroker.broker.topic_names import check_topic_name
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 

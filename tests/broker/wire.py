@@ -20,13 +20,15 @@ def request_frame(request: Any, version: int, correlation_id: int = 1, client_id
     header = struct.pack(">hhih", api.key, version, correlation_id, len(client_id)) + client_id
     if is_flexible(api.key, version):
         header += b"\0"
-    return b"".join(map(bytes, frame([header, *encoder(type(request), version)(request)])))
+    declared: Any = type(request)
+    return b"".join(map(bytes, frame([header, *encoder(declared, version)(request)])))
 
 
 def read_response(api: Api, version: int, body: bytes) -> tuple[int, Any]:
     """Correlation id and response of a frame without its length."""
+    declared: Any = api.response
     start = 5 if is_flexible(api.key, version) and api.key != 18 else 4
-    return struct.unpack_from(">i", body)[0], decoder(api.response, version)(memoryview(body)[start:])
+    return struct.unpack_from(">i", body)[0], decoder(declared, version)(memoryview(body)[start:])
 
 
 def split_frames(data: bytes) -> list[bytes]:

@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.compat.drivers.aiokafka_driver import AiokafkaDriver
-from tests.compat.drivers.driver import Driver
-from tests.compat.drivers.kafka_python_driver import KafkaPythonDriver
-from tests.compat.drivers.librdkafka_driver import LibrdkafkaDriver
+from tests.support.drivers.aiokafka_driver import AiokafkaDriver
+from tests.support.drivers.driver import Driver
+from tests.support.drivers.kafka_python_driver import KafkaPythonDriver
+from tests.support.drivers.librdkafka_driver import LibrdkafkaDriver
 from tests.support.serving import served
 
 DRIVERS: dict[str, Callable[[str], Driver]] = {

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.compat.drivers.driver import Driver, Message, RefusedError
+from tests.support.drivers.driver import Driver, Message, RefusedError
 from tests.support.waiting import wait_until
 
 UNKNOWN_TOPIC, INVALID_NAME, EXISTS, INVALID_PARTITIONS, INVALID_CONFIG = 3, 17, 36, 37, 40

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.compat.drivers.driver import RECENT_MS, Driver, Message
-from tests.compat.drivers.librdkafka_driver import LibrdkafkaDriver
+from tests.support.drivers.driver import RECENT_MS, Driver, Message
+from tests.support.drivers.librdkafka_driver import LibrdkafkaDriver
 from tests.support.wire import CODECS, Wire
 
 TIMEOUT_S = 30

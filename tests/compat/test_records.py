@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.compat.drivers.driver import RECENT_MS, Driver, Message
+from tests.support.drivers.driver import RECENT_MS, Driver, Message
 from tests.support.waiting import DEADLINE_S, wait_until
 from tests.support.wire import CODECS, LATEST, Wire
 

@@ -17,8 +17,9 @@ from pathlib import Path
 from confluent_kafka import Producer
 
 from pqbroker.testing import Broker, BrokerFailedError, broker
-from tests.compat.drivers.librdkafka_driver import LibrdkafkaDriver
+from tests.faults.exec_time import Start, start
 from tests.faults.load import Load, check
+from tests.support.drivers.librdkafka_driver import LibrdkafkaDriver
 from tests.support.waiting import wait_until
 from tests.support.wire import LATEST, Wire
 
@@ -35,9 +36,9 @@ _LOADED = [0, 1, 1]  # the partition of each producer: one alone, two together
 
 @dataclass(slots=True)
 class Outcome:
-    """What a run saw: seconds from exec to the first answer for each restart, and records acknowledged."""
+    """What a run saw: every restart, and how many records were acknowledged."""
 
-    restarts_s: list[float] = field(default_factory=list)
+    restarts: list[Start] = field(default_factory=list)
     acknowledged: int = 0
 
 
@@ -59,7 +60,7 @@ def run(directory: Path, *, kills: int, seed: int, bulk_bytes: int = 0) -> Outco
                     _kill_while_it_starts(node, source.uniform(0, _STARTING_MAX_S))
                 for partition, end in load.ends().items():
                     ends[partition] = max(ends.get(partition, 0), end)
-                outcome.restarts_s.append(_restart(node, ends))
+                outcome.restarts.append(_restart(node, ends))
             load.await_acknowledgements(1)
             load.settle()
         failures = [failure for book in load.books for failure in book.failures]
@@ -79,17 +80,13 @@ def _watch(address: str, ends: dict[int, int], duration_s: float) -> None:
                 _advance(ends, partition, fetched.error_code, fetched.high_watermark)
 
 
-def _restart(node: Broker, ends: dict[int, int]) -> float:
-    """Start the broker and ask it for the end of each log; the seconds from exec to the first answer."""
-    begin = time.monotonic()
-    node.start()
-    took_s = 0.0
+def _restart(node: Broker, ends: dict[int, int]) -> Start:
+    """Start the broker, and see that no log's end went back."""
+    started = start(node, _TOPIC)
     with Wire(node.kafka) as wire:
         for partition in set(_LOADED):
-            error_code, end = wire.offset(_TOPIC, partition, LATEST)
-            took_s = took_s or time.monotonic() - begin
-            _advance(ends, partition, error_code, end)
-    return took_s
+            _advance(ends, partition, *wire.offset(_TOPIC, partition, LATEST))
+    return started
 
 
 def _advance(ends: dict[int, int], partition: int, error_code: int, end: int) -> None:
@@ -146,10 +143,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="pqbroker-kills-") as scratch:
         bulk_bytes = GIGABYTE if options.gigabyte else 0
         outcome = run(Path(scratch), kills=options.kills, seed=options.seed, bulk_bytes=bulk_bytes)
-    restarts = sorted(outcome.restarts_s)
-    print(f"{len(restarts)} kills, {outcome.acknowledged} records acknowledged, each there once and in order")
-    print(f"from exec to the first answer: median {statistics.median(restarts):.3f} s, worst {restarts[-1]:.3f} s")
-    assert restarts[-1] <= RESTART_MAX_S, f"a restart took longer than {RESTART_MAX_S} s"
+    print(f"{options.kills} kills, {outcome.acknowledged} records acknowledged, each there once and in order")
+    own = [restart.own_s for restart in outcome.restarts]
+    for title, seconds in (("on the clock", [each.wall_s for each in outcome.restarts]), ("the broker's own", own)):
+        print(f"exec to first answer, {title}: median {statistics.median(seconds):.3f} s, worst {max(seconds):.3f} s")
+    assert max(own) <= RESTART_MAX_S, f"a restart took longer than {RESTART_MAX_S} s"
 
 
 if __name__ == "__main__":

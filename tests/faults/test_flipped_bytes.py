@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from pqbroker.testing import broker
-from tests.compat.drivers.driver import Message
-from tests.compat.drivers.librdkafka_driver import LibrdkafkaDriver
+from tests.support.drivers.driver import Message
+from tests.support.drivers.librdkafka_driver import LibrdkafkaDriver
 from tests.support.wire import StoredBatch, Wire
 
 CORRUPT_MESSAGE = 2
@@ -39,9 +39,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Written:
         client = LibrdkafkaDriver(node.kafka)
         client.create_topic(TOPIC, partitions=PARTITIONS, config={"pq.low.watermark.bytes": "1000000"})
         for partition in range(PARTITIONS):
-            for _ in range(6):
-                values = [Message(source.randbytes(VALUE_BYTES)) for _ in range(9)]
-                client.produce(TOPIC, values, partition=partition)
+            client.produce(TOPIC, [Message(source.randbytes(VALUE_BYTES)) for _ in range(54)], partition=partition)
         with Wire(node.kafka) as wire:
             return Written(directory, {partition: list(wire.log(TOPIC, partition)) for partition in range(PARTITIONS)})
 

@@ -6,8 +6,8 @@ import pytest
 from confluent_kafka import Producer
 
 from pqbroker.testing import BrokerFailedError, broker
-from tests.compat.drivers.librdkafka_driver import LibrdkafkaDriver
 from tests.faults.load import Load, check
+from tests.support.drivers.librdkafka_driver import LibrdkafkaDriver
 from tests.support.wire import LATEST, Wire
 
 TOPIC = "owned"

@@ -92,8 +92,6 @@ def test_unknown_tagged_fields_are_skipped() -> None:
 @pytest.mark.parametrize(
     ("version", "body", "complaint"),
     [
-        (9, "01 01 00 00 00 ff", "followed by 1 bytes"),
-        (4, "00000000 01 ff", "followed by 1 bytes"),
         (4, "00000000", "too early"),
         (4, "", "too early"),
         (0, "ffffffff", "topics"),
@@ -114,6 +112,17 @@ def test_unknown_tagged_fields_are_skipped() -> None:
 def test_a_malformed_request_is_a_protocol_error(version: int, body: str, complaint: str) -> None:
     with pytest.raises(ProtocolError, match=complaint):
         decode_metadata(version, bytes.fromhex(body))
+
+
+def test_bytes_after_a_request_are_passed_over_as_kafka_does() -> None:
+    librdkafka_asks_for_all_topics = bytes.fromhex("00 00 00 00 01 00 00")
+    assert decode_metadata(13, librdkafka_asks_for_all_topics).topics is None
+
+
+def test_bytes_after_a_response_are_a_protocol_error() -> None:
+    body = b"".join(encoder(ApiVersionsResponse, 0)(ApiVersionsResponse()))
+    with pytest.raises(ProtocolError, match="followed by 1 bytes"):
+        decoder(ApiVersionsResponse, 0)(memoryview(body + b"x"))
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pqbroker.pipeline.session import find_jars, start_session
-from tests.compat.drivers.librdkafka_driver import LibrdkafkaDriver
 from tests.spark.topics import Topics
+from tests.support.drivers.librdkafka_driver import LibrdkafkaDriver
 from tests.support.serving import Served, served
 
 _topic_numbers = itertools.count(1)

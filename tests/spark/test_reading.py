@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import Row
 
-from tests.compat.drivers.driver import RECENT_MS, Message
 from tests.spark.topics import Topics, by_place, finish
+from tests.support.drivers.driver import RECENT_MS, Message
 from tests.support.waiting import wait_until
 
 

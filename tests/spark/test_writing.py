@@ -7,9 +7,9 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import array, col, lit, struct, when
 
-from tests.compat.drivers.driver import Message
-from tests.compat.drivers.librdkafka_driver import LibrdkafkaDriver
 from tests.spark.topics import Topics
+from tests.support.drivers.driver import Message
+from tests.support.drivers.librdkafka_driver import LibrdkafkaDriver
 from tests.support.proxy import PRODUCE, LosingProxy
 from tests.support.serving import served
 

@@ -6,7 +6,7 @@ from typing import Any
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tests.compat.drivers.driver import Driver
+from tests.support.drivers.driver import Driver
 
 # Small waits at the log's end; what Spark does by default is the subject of one test only.
 QUICK = {

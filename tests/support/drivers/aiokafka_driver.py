@@ -10,7 +10,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError
 
-from tests.compat.drivers.driver import REQUEST_TIMEOUT_S, Cluster, Message, RefusedError
+from tests.support.drivers.driver import REQUEST_TIMEOUT_S, Cluster, Message, RefusedError
 
 T = TypeVar("T")
 

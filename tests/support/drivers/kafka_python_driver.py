@@ -9,7 +9,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import KafkaError
 
-from tests.compat.drivers.driver import REQUEST_TIMEOUT_S, Cluster, Message, RefusedError
+from tests.support.drivers.driver import REQUEST_TIMEOUT_S, Cluster, Message, RefusedError
 
 
 class KafkaPythonDriver:

@@ -9,7 +9,7 @@ from typing import Any, Self
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, ResourceType
 
-from tests.compat.drivers.driver import REQUEST_TIMEOUT_S, Cluster, Message, RefusedError
+from tests.support.drivers.driver import REQUEST_TIMEOUT_S, Cluster, Message, RefusedError
 
 
 class LibrdkafkaDriver:

@@ -1,0 +1,60 @@
+"""FindCoordinator (key 10), versions 0 to 6.
+
+Behaviour: for a group COORDINATOR_NOT_AVAILABLE, which is retriable: this broker serves no groups yet. For a
+transactional id this node, whose InitProducerId then refuses it for good: every client takes that for final, while
+an error here makes most of them ask again for ever.
+Left out: coordinators. The API is served all the same because librdkafka takes a broker without it for one that
+cannot store lz4, and then sends uncompressed what it was told to compress (rdkafka_feature.c).
+"""
+
+from dataclasses import replace
+
+from pqbroker.broker.apis import Api
+from pqbroker.broker.context import Context
+from pqbroker.protocol.errors import ErrorCode
+from pqbroker.protocol.messages.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+
+BATCHED_FROM_VERSION = 4
+GROUP = 0
+TRANSACTION = 1
+NO_NODE = -1
+
+
+def serve(context: Context, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+    if request.key_type == TRANSACTION:
+        host, port = context.address
+        return _response(context, request, Coordinator(node_id=context.node.settings.node_id, host=host, port=port))
+    if request.key_type == GROUP:
+        return refuse(context, request, ErrorCode.COORDINATOR_NOT_AVAILABLE, "this broker serves no groups yet")
+    return refuse(context, request, ErrorCode.INVALID_REQUEST, f"coordinator type {request.key_type} is unknown")
+
+
+def refuse(
+    context: Context, request: FindCoordinatorRequest, code: ErrorCode, message: str
+) -> FindCoordinatorResponse:
+    context.node.metrics.count_error(code)
+    none = Coordinator(node_id=NO_NODE, port=NO_NODE, error_code=code, error_message=message)
+    return _response(context, request, none)
+
+
+def _response(context: Context, request: FindCoordinatorRequest, found: Coordinator) -> FindCoordinatorResponse:
+    """The same for every key asked for."""
+    if context.version < BATCHED_FROM_VERSION:
+        return FindCoordinatorResponse(
+            error_code=found.error_code,
+            error_message=found.error_message,
+            node_id=found.node_id,
+            host=found.host,
+            port=found.port,
+        )
+    return FindCoordinatorResponse(coordinators=[replace(found, key=key) for key in request.coordinator_keys])
+
+
+API = Api(
+    key=10, name="FindCoordinator", version_min=0, version_max=6,
+    request=FindCoordinatorRequest, response=FindCoordinatorResponse, serve=serve, refuse=refuse,
+)  # fmt: skip

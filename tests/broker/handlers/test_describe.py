@@ -1,0 +1,209 @@
+"""ApiVersions, DescribeCluster, DescribeConfigs, InitProducerId and OffsetForLeaderEpoch."""
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from pqbroker.broker.served import APIS
+from pqbroker.conf.broker import BrokerSettings
+from pqbroker.conf.declare import declarations
+from pqbroker.conf.topic import TopicConfig
+from pqbroker.protocol.errors import ErrorCode
+from pqbroker.protocol.messages.api_versions import ApiVersionsRequest
+from pqbroker.protocol.messages.describe_cluster import DescribeClusterRequest
+from pqbroker.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResult,
+)
+from pqbroker.protocol.messages.find_coordinator import FindCoordinatorRequest
+from pqbroker.protocol.messages.init_producer_id import InitProducerIdRequest
+from pqbroker.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from tests.broker.conftest import Node
+from tests.broker.wire import Client
+
+SOFTWARE = {"client_software_name": "test-client", "client_software_version": "1.0"}
+TOPIC, BROKER, LOGGER = 2, 4, 8
+DYNAMIC_TOPIC, STATIC_BROKER, DEFAULT = 1, 4, 5
+
+
+@pytest.mark.parametrize("version", range(5))
+async def test_what_is_advertised_is_what_is_served_and_produce_from_0(client: Client, version: int) -> None:
+    response = await client.ask(ApiVersionsRequest(**SOFTWARE), version)
+    advertised = {key.api_key: (key.min_version, key.max_version) for key in response.api_keys}
+    assert advertised == {api.key: (0 if api.key == 0 else api.version_min, api.version_max) for api in APIS}
+    assert set(advertised) == {0, 1, 2, 3, 10, 18, 19, 20, 22, 23, 32, 37, 60}
+    assert response.finalized_features == []
+
+
+@pytest.mark.parametrize("name", ["", "-x", "a b", "x\n"])
+async def test_software_that_has_no_proper_name_is_refused(client: Client, name: str) -> None:
+    response = await client.ask(ApiVersionsRequest(client_software_name=name, client_software_version="1"), 3)
+    assert response.error_code == ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize("version", range(3))
+async def test_the_cluster_is_this_broker(node: Node, client: Client, version: int) -> None:
+    response = await client.ask(DescribeClusterRequest(), version)
+    assert (response.error_code, response.controller_id, len(response.cluster_id)) == (0, 1, 22)
+    port = node.server.kafka_address.port
+    assert [(each.broker_id, each.host, each.port) for each in response.brokers] == [(1, "127.0.0.1", port)]
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "code"), [(2, ErrorCode.MISMATCHED_ENDPOINT_TYPE), (9, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE)]
+)
+async def test_other_endpoints_are_refused(client: Client, endpoint: int, code: ErrorCode) -> None:
+    response = await client.ask(DescribeClusterRequest(endpoint_type=endpoint))
+    assert (response.error_code, response.brokers) == (code, [])
+
+
+async def describe(
+    client: Client, kind: int, name: str, keys: list[str] | None = None, version: int = 4
+) -> DescribeConfigsResult:
+    resource = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=keys)
+    request = DescribeConfigsRequest(resources=[resource], include_synonyms=True, include_documentation=True)
+    response = await client.ask(request, version)
+    result: DescribeConfigsResult = response.results[0]
+    return result
+
+
+@pytest.mark.parametrize("version", range(1, 5))
+async def test_every_config_of_a_topic_is_described(node: Node, client: Client, version: int) -> None:
+    await node.create_topic("t", retention_ms="60000")
+    result = await describe(client, TOPIC, "t", version=version)
+    assert (result.error_code, result.resource_type, result.resource_name) == (0, TOPIC, "t")
+    configs = {config.name: config for config in result.configs}
+    assert configs.keys() == declarations(TopicConfig).keys()
+    changed, kept = configs["retention.ms"], configs["max.message.bytes"]
+    assert (changed.value, changed.config_source, changed.read_only) == ("60000", DYNAMIC_TOPIC, False)
+    assert [(each.value, each.source) for each in changed.synonyms] == [
+        ("60000", DYNAMIC_TOPIC),
+        ("604800000", DEFAULT),
+    ]
+    assert (kept.value, kept.config_source) == ("1048588", DEFAULT)
+    if version >= 3:
+        assert all(config.documentation and config.config_type for config in result.configs)
+
+
+async def test_a_nodes_default_for_topics_holds_and_is_named(start: Callable[..., Awaitable[Node]]) -> None:
+    node = await start(message_max_bytes=3000)
+    await node.create_topic("t")
+    config = (await describe(await node.connect(), TOPIC, "t", ["max.message.bytes"])).configs[0]
+    assert (config.value, config.config_source) == ("3000", STATIC_BROKER)
+    assert [(each.value, each.source) for each in config.synonyms] == [("3000", STATIC_BROKER), ("1048588", DEFAULT)]
+    assert (await node.produce("t", b"x" * 4000)).error_code == ErrorCode.MESSAGE_TOO_LARGE
+
+
+async def test_only_the_keys_asked_for_are_described(node: Node, client: Client) -> None:
+    await node.create_topic("t")
+    result = await describe(client, TOPIC, "t", ["retention.ms", "no.such"])
+    assert [config.name for config in result.configs] == ["retention.ms"]
+
+
+async def test_every_setting_of_the_broker_is_described(start: Callable[..., Awaitable[Node]]) -> None:
+    node = await start(num_partitions=4)
+    result = await describe(await node.connect(), BROKER, "1")
+    configs = {config.name: config for config in result.configs}
+    assert configs.keys() == declarations(BrokerSettings).keys()
+    assert (configs["num.partitions"].value, configs["num.partitions"].config_source) == ("4", STATIC_BROKER)
+    assert configs["node.id"].config_source == DEFAULT
+    assert all(config.read_only for config in result.configs)
+
+
+async def test_the_default_broker_has_no_dynamic_settings(client: Client) -> None:
+    result = await describe(client, BROKER, "")
+    assert (result.error_code, result.configs) == (0, [])
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "code"),
+    [
+        (TOPIC, "nowhere", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (TOPIC, "a/b", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (BROKER, "2", ErrorCode.INVALID_REQUEST),
+        (LOGGER, "1", ErrorCode.INVALID_REQUEST),
+    ],
+)
+async def test_resources_that_are_not_there_are_refused(client: Client, kind: int, name: str, code: ErrorCode) -> None:
+    result = await describe(client, kind, name)
+    assert result.error_code == code
+    assert result.error_message
+    assert result.configs == []
+
+
+@pytest.mark.parametrize("version", range(6))
+async def test_producer_ids_are_all_different(client: Client, version: int) -> None:
+    responses = [await client.ask(InitProducerIdRequest(transactional_id=None), version) for _ in range(3)]
+    assert [(each.error_code, each.producer_epoch) for each in responses] == [(0, 0)] * 3
+    assert len({each.producer_id for each in responses}) == 3
+
+
+async def test_an_idempotent_producer_that_bumps_its_epoch_gets_a_new_id(client: Client) -> None:
+    first = await client.ask(InitProducerIdRequest(transactional_id=None))
+    request = InitProducerIdRequest(transactional_id=None, producer_id=first.producer_id, producer_epoch=0)
+    assert (await client.ask(request)).producer_id != first.producer_id
+
+
+async def test_a_transactional_id_is_refused_for_good(client: Client) -> None:
+    response = await client.ask(InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=1000))
+    assert response.error_code == ErrorCode.INVALID_TRANSACTION_TIMEOUT
+    assert (response.producer_id, response.producer_epoch) == (-1, -1)
+
+
+@pytest.mark.parametrize("version", range(7))
+async def test_a_transactional_ids_coordinator_is_this_node_and_a_group_has_none(
+    node: Node, client: Client, version: int
+) -> None:
+    port = node.server.kafka_address.port
+    for kind, expected in ((0, (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1, "", -1)), (1, (0, 1, "127.0.0.1", port))):
+        if kind == 1 and version == 0:
+            continue
+        request = FindCoordinatorRequest(key="x", key_type=kind, coordinator_keys=["x", "y"])
+        response = await client.ask(request, version)
+        found = response.coordinators if version >= 4 else [response]
+        assert [(each.error_code, each.node_id, each.host, each.port) for each in found] == [expected] * len(found)
+        if version >= 4:
+            assert [each.key for each in found] == ["x", "y"]
+
+
+async def test_another_kind_of_coordinator_is_refused(client: Client) -> None:
+    response = await client.ask(FindCoordinatorRequest(key_type=7, coordinator_keys=["x"]))
+    assert response.coordinators[0].error_code == ErrorCode.INVALID_REQUEST
+
+
+async def test_a_refused_commit_is_told_and_the_next_id_is_given(node: Node, client: Client) -> None:
+    node.engine.refuse_next()
+    assert (await client.ask(InitProducerIdRequest(transactional_id=None))).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert (await client.ask(InitProducerIdRequest(transactional_id=None))).error_code == 0
+
+
+async def end_of_epoch(
+    client: Client, epoch: int, index: int = 0, current: int = -1, version: int = 4
+) -> tuple[int, int, int]:
+    asked = OffsetForLeaderPartition(partition=index, leader_epoch=epoch, current_leader_epoch=current)
+    topic = OffsetForLeaderTopic(topic="t", partitions=[asked])
+    answer = (await client.ask(OffsetForLeaderEpochRequest(topics=[topic]), version)).topics[0].partitions[0]
+    return answer.error_code, answer.leader_epoch, answer.end_offset
+
+
+@pytest.mark.parametrize("version", range(2, 5))
+async def test_the_present_epoch_ends_at_the_high_watermark(node: Node, client: Client, version: int) -> None:
+    await node.create_topic("t")
+    await node.produce("t", b"a", b"b")
+    group = node.server.node.groups.get("t")
+    assert group is not None
+    epoch = group.partitions[0].leader_epoch
+    assert await end_of_epoch(client, epoch, version=version) == (0, epoch, 2)
+    assert await end_of_epoch(client, epoch - 1, version=version) == (0, epoch - 1, 0)
+
+
+async def test_epochs_of_unknown_partitions_and_wrong_leaders_are_refused(node: Node, client: Client) -> None:
+    assert (await end_of_epoch(client, 1))[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    await node.create_topic("t")
+    assert (await end_of_epoch(client, 1, index=4))[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert (await end_of_epoch(client, 1, current=99))[0] == ErrorCode.UNKNOWN_LEADER_EPOCH

@@ -1,0 +1,80 @@
+import pytest
+
+from pqbroker.protocol.errors import ErrorCode
+from pqbroker.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from tests.broker.conftest import Node
+from tests.broker.wire import Client
+
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
+
+
+async def ask(
+    client: Client, time: int, version: int = 10, index: int = 0, epoch: int = -1
+) -> ListOffsetsPartitionResponse:
+    asked = ListOffsetsPartition(partition_index=index, timestamp=time, current_leader_epoch=epoch)
+    response = await client.ask(
+        ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=[asked])]), version
+    )
+    answer: ListOffsetsPartitionResponse = response.topics[0].partitions[0]
+    return answer
+
+
+@pytest.mark.parametrize("version", range(1, 11))
+async def test_the_ends_are_told_in_every_version(node: Node, client: Client, version: int) -> None:
+    await node.create_topic("t")
+    await node.produce("t", b"a", b"b", b"c")
+    latest, earliest = await ask(client, LATEST, version), await ask(client, EARLIEST, version)
+    assert (latest.error_code, latest.offset, latest.timestamp) == (0, 3, -1)
+    assert (earliest.error_code, earliest.offset, earliest.timestamp) == (0, 0, -1)
+
+
+async def test_a_time_gives_the_first_record_at_or_after_it(node: Node, client: Client) -> None:
+    await node.create_topic("t")
+    await node.produce("t", b"a", b"b", timestamp_ms=1_000, codec=1)
+    await node.produce("t", b"c", b"d", timestamp_ms=2_000)
+    found = [(await ask(client, time)) for time in (0, 1_001, 1_002, 2_001)]
+    assert [(each.offset, each.timestamp) for each in found] == [(0, 1_000), (1, 1_001), (2, 2_000), (3, 2_001)]
+    none = await ask(client, 2_002)
+    assert (none.error_code, none.offset, none.timestamp) == (0, -1, -1)
+
+
+async def test_the_greatest_timestamp_is_found(node: Node, client: Client) -> None:
+    await node.create_topic("t")
+    await node.produce("t", b"a", timestamp_ms=9_000)
+    await node.produce("t", b"b", timestamp_ms=1_000)
+    greatest = await ask(client, MAX_TIMESTAMP)
+    assert (greatest.offset, greatest.timestamp) == (0, 9_000)
+
+
+async def test_without_tiers_the_local_start_is_the_start_and_nothing_is_tiered(node: Node, client: Client) -> None:
+    await node.create_topic("t")
+    await node.produce("t", b"a")
+    assert (await ask(client, EARLIEST_LOCAL)).offset == 0
+    assert (await ask(client, LATEST_TIERED)).offset == -1
+
+
+@pytest.mark.parametrize(("time", "version"), [(MAX_TIMESTAMP, 6), (EARLIEST_LOCAL, 7), (LATEST_TIERED, 8), (-7, 10)])
+async def test_a_time_the_version_does_not_know_is_refused(
+    node: Node, client: Client, time: int, version: int
+) -> None:
+    await node.create_topic("t")
+    assert (await ask(client, time, version)).error_code == ErrorCode.UNSUPPORTED_VERSION
+
+
+async def test_unknown_topics_and_partitions_are_refused(node: Node, client: Client) -> None:
+    assert (await ask(client, LATEST)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    await node.create_topic("t")
+    assert (await ask(client, LATEST, index=1)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_the_leader_epoch_is_checked(node: Node, client: Client) -> None:
+    await node.create_topic("t")
+    epoch = (await ask(client, LATEST)).leader_epoch
+    assert (await ask(client, LATEST, epoch=epoch)).error_code == 0
+    assert (await ask(client, LATEST, epoch=epoch - 1)).error_code == ErrorCode.FENCED_LEADER_EPOCH
+    assert (await ask(client, LATEST, epoch=epoch + 1)).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH

@@ -1,0 +1,151 @@
+import pytest
+
+from pqbroker.protocol.errors import ErrorCode
+from pqbroker.protocol.messages.metadata import MetadataRequest
+from pqbroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tests.broker.conftest import Node, make_batch, produce_request
+from tests.broker.wire import Client
+
+
+@pytest.mark.parametrize("version", range(3, 13))
+async def test_every_version_by_name_stores_and_tells_the_offset(node: Node, client: Client, version: int) -> None:
+    await node.create_topic("t")
+    for base_offset in (0, 2):
+        response = await client.ask(produce_request("t", make_batch(b"a", b"b")), version)
+        answer = response.responses[0].partition_responses[0]
+        assert (answer.error_code, answer.base_offset, answer.log_append_time_ms) == (0, base_offset, -1)
+        assert answer.log_start_offset == (0 if version >= 5 else -1)
+
+
+async def test_version_13_finds_the_topic_by_id(node: Node, client: Client) -> None:
+    topic_id = await node.create_topic("t")
+    request = produce_request("", make_batch(b"a"))
+    request.topic_data[0].topic_id = topic_id
+    response = await client.ask(request, 13)
+    assert response.responses[0].topic_id == topic_id
+    assert response.responses[0].partition_responses[0].error_code == 0
+    request.topic_data[0].topic_id = b"\7" * 16
+    response = await client.ask(request, 13)
+    assert response.responses[0].partition_responses[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+
+
+async def test_an_unknown_topic_or_partition_is_refused_and_not_created(node: Node, client: Client) -> None:
+    await node.create_topic("t")
+    for topic, partition in (("u", 0), ("t", 1), ("t", -1)):
+        response = await client.ask(produce_request(topic, make_batch(), partition), 9)
+        answer = response.responses[0].partition_responses[0]
+        assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert answer.base_offset == -1
+    response = await client.ask(MetadataRequest(topics=None))
+    assert [topic.name for topic in response.topics] == ["t"]
+
+
+async def test_partitions_of_one_request_succeed_and_fail_each_for_itself(node: Node, client: Client) -> None:
+    await node.create_topic("t", 2)
+    data = [PartitionProduceData(index=index, records=memoryview(make_batch())) for index in (0, 5, 1)]
+    request = ProduceRequest(acks=-1, topic_data=[TopicProduceData(name="t", partition_data=data)])
+    response = await client.ask(request, 9)
+    answers = response.responses[0].partition_responses
+    assert [(answer.index, answer.error_code) for answer in answers] == [(0, 0), (5, 3), (1, 0)]
+
+
+@pytest.mark.parametrize("acks", [2, -2])
+async def test_other_acks_are_refused(node: Node, client: Client, acks: int) -> None:
+    await node.create_topic("t")
+    response = await client.ask(produce_request("t", make_batch(), acks=acks), 9)
+    answer = response.responses[0].partition_responses[0]
+    assert answer.error_code == ErrorCode.INVALID_REQUIRED_ACKS
+    assert answer.error_message
+    assert node.server.node.groups.get("t").partitions[0].end_offset == 0  # type: ignore[union-attr]
+
+
+async def test_acks_0_stores_without_an_answer(node: Node, client: Client) -> None:
+    await node.create_topic("t")
+    client.send(produce_request("t", make_batch(), acks=0), 9)
+    client.expect_nothing()
+    response = await client.ask(produce_request("t", make_batch()), 9)
+    assert response.responses[0].partition_responses[0].base_offset == 1
+
+
+async def test_a_failure_with_acks_0_closes_the_connection(client: Client) -> None:
+    client.send(produce_request("nowhere", make_batch(), acks=0), 9)
+    assert await client.is_closed_by_peer()
+
+
+def corrupt() -> bytearray:
+    batch = make_batch(b"a")
+    batch[-1] ^= 1
+    return batch
+
+
+@pytest.mark.parametrize(
+    ("batch", "code"),
+    [
+        (None, ErrorCode.INVALID_RECORD),
+        (b"", ErrorCode.INVALID_RECORD),
+        (corrupt(), ErrorCode.CORRUPT_MESSAGE),
+        (make_batch(b"a") + make_batch(b"b"), ErrorCode.INVALID_RECORD),
+        (make_batch(b"x" * 1_100_000), ErrorCode.MESSAGE_TOO_LARGE),
+    ],
+    ids=["null", "empty", "corrupt", "two batches", "too large"],
+)
+async def test_bad_record_data_is_refused(
+    node: Node, client: Client, batch: bytes | bytearray | None, code: ErrorCode
+) -> None:
+    await node.create_topic("t")
+    response = await client.ask(produce_request("t", batch), 9)
+    answer = response.responses[0].partition_responses[0]
+    assert answer.error_code in (code, ErrorCode.CORRUPT_MESSAGE if batch == b"" else code)
+    assert answer.base_offset == -1
+
+
+async def test_zstd_needs_version_7(node: Node, client: Client) -> None:
+    await node.create_topic("t")
+    response = await client.ask(produce_request("t", make_batch(codec=4)), 6)
+    assert response.responses[0].partition_responses[0].error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    response = await client.ask(produce_request("t", make_batch(codec=4)), 7)
+    assert response.responses[0].partition_responses[0].error_code == 0
+
+
+async def test_a_transactional_id_is_refused_for_good(node: Node, client: Client) -> None:
+    await node.create_topic("t")
+    request = produce_request("t", make_batch())
+    request.transactional_id = "x"
+    response = await client.ask(request, 9)
+    answer = response.responses[0].partition_responses[0]
+    assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert "transaction" in answer.error_message
+
+
+async def test_a_retried_batch_is_acknowledged_with_its_first_offset(node: Node) -> None:
+    await node.create_topic("t")
+    sequence = {"producer_id": 9, "producer_epoch": 0}
+    first = await node.produce("t", b"a", b"b", base_sequence=0, **sequence)
+    again = await node.produce("t", b"a", b"b", base_sequence=0, **sequence)
+    assert (first.error_code, first.base_offset, again.error_code, again.base_offset) == (0, 0, 0, 0)
+    gap = await node.produce("t", b"c", base_sequence=7, **sequence)
+    assert gap.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    old = await node.produce("t", b"d", base_sequence=2, producer_id=9, producer_epoch=-1)
+    assert old.error_code != 0
+
+
+async def test_log_append_time_is_told(node: Node) -> None:
+    await node.create_topic("t", message_timestamp_type="LogAppendTime")
+    answer = await node.produce("t", b"a", timestamp_ms=5)
+    assert answer.log_append_time_ms == node.clock.now_ms
+
+
+async def test_a_refused_commit_is_retriable_and_the_next_goes_through(node: Node) -> None:
+    await node.create_topic("t")
+    node.engine.refuse_next()
+    refused = await node.produce("t", b"a")
+    assert refused.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert (await node.produce("t", b"a")).base_offset == 0
+
+
+async def test_pipelined_requests_are_stored_and_answered_in_order(node: Node, client: Client) -> None:
+    await node.create_topic("t")
+    for _ in range(20):
+        client.send(produce_request("t", make_batch()), 9)
+    offsets = [(await client.receive()).responses[0].partition_responses[0].base_offset for _ in range(20)]
+    assert offsets == list(range(20))

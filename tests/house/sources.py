@@ -1,0 +1,58 @@
+"""The project's own Python files, parsed, for the tests of the house rules."""
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ("broker", "conf", "pipeline", "pq", "protocol", "storage")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One file: its path from the root, its import name, its text and its tree."""
+
+    path: str
+    module: str
+    text: str
+    tree: ast.Module
+
+    @property
+    def is_test(self) -> bool:
+        return self.path.startswith("tests/")
+
+    @property
+    def is_package(self) -> bool:
+        return self.path.endswith("__init__.py")
+
+    def at(self, node: ast.AST) -> str:
+        """Where a finding is, to click on."""
+        return f"{self.path}:{getattr(node, 'lineno', 1)}"
+
+
+@cache
+def sources() -> tuple[Source, ...]:
+    """Every file, product and tests."""
+    return tuple(_parse(path) for path in sorted(_paths()))
+
+
+def product() -> Iterator[Source]:
+    """What is installed, without the tests."""
+    return (source for source in sources() if not source.is_test)
+
+
+def _paths() -> Iterator[Path]:
+    for package in (*PACKAGES, "tests"):
+        yield from (ROOT / package).rglob("*.py")
+    yield from (ROOT / "src" / "pqbroker").glob("*.py")
+
+
+def _parse(path: Path) -> Source:
+    relative = path.relative_to(ROOT)
+    text = path.read_text(encoding="utf-8")
+    inside = relative.relative_to("src/pqbroker") if relative.parts[0] == "src" else relative
+    parts = [*inside.parts[:-1], *([] if path.stem == "__init__" else [path.stem])]
+    module = ".".join(parts) if relative.parts[0] == "tests" else ".".join(["pqbroker", *parts])
+    return Source(relative.as_posix(), module, text, ast.parse(text, filename=str(path)))

@@ -1,0 +1,35 @@
+"""A handler's file opens with its versions, its behaviour and what is left out, and its API agrees."""
+
+import ast
+import importlib
+import re
+
+import pytest
+
+from tests.house.sources import Source, product
+
+_HEADER = re.compile(
+    r"(?P<name>\w+) \(key (?P<key>\d+)\), versions (?P<low>\d+) to (?P<high>\d+)[.;].*?"
+    r"\n\nBehaviour: \S.*\nLeft out: \S.*",
+    re.DOTALL,
+)
+_HANDLERS = [source for source in product() if source.path.startswith("broker/handlers/") and not source.is_package]
+
+
+@pytest.mark.parametrize("source", _HANDLERS, ids=lambda source: source.path)
+def test_a_handler_says_what_it_serves(source: Source) -> None:
+    header = _HEADER.fullmatch(ast.get_docstring(source.tree) or "")
+    assert header, "NAME (key K), versions A to B. ... Behaviour: ... Left out: ..."
+    api = importlib.import_module(source.module).API
+    told = (header["name"], int(header["key"]), int(header["low"]), int(header["high"]))
+    assert told == (api.name, api.key, api.version_min, api.version_max)
+
+
+@pytest.mark.parametrize("source", _HANDLERS, ids=lambda source: source.path)
+def test_a_handlers_file_is_named_as_its_api(source: Source) -> None:
+    name = importlib.import_module(source.module).API.name
+    assert source.path == f"broker/handlers/{re.sub(r'(?<!^)(?=[A-Z])', '_', name).lower()}.py"
+
+
+def test_there_are_handlers() -> None:
+    assert _HANDLERS

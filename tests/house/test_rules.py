@@ -1,0 +1,138 @@
+"""Rules of the house that no linter has (CONTRIBUTING.md). Each test names every place that breaks its rule."""
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+
+from tests.house.sources import PACKAGES, ROOT, Source, product, sources
+
+FUNCTION_LINES_MAX = 60
+FILE_LINES_MAX = 400
+DECLARATIONS = ("protocol/messages/", "conf/broker.py", "conf/topic.py")
+CATCH_ALL = {"broker/dispatch.py", "storage/committer.py", "src/pqbroker/__main__.py"}
+BANNED_WORDS = {"util", "utils", "helper", "helpers", "common", "manager", "misc"}
+
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_TO_DO = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def test_a_function_fits_on_a_screen() -> None:
+    found = [
+        f"{source.at(function)} {function.name}: {_lines(function)} lines"
+        for source in product()
+        for function in _functions(source)
+        if _lines(function) > FUNCTION_LINES_MAX
+    ]
+    assert not found
+
+
+def test_a_file_has_one_subject() -> None:
+    found = [
+        f"{source.path}: {lines} lines"
+        for source in product()
+        if (lines := source.text.count("\n")) > FILE_LINES_MAX and not source.path.startswith(DECLARATIONS)
+    ]
+    assert not found
+
+
+def test_a_module_says_what_it_is() -> None:
+    assert not [source.path for source in product() if source.text.strip() and not ast.get_docstring(source.tree)]
+
+
+def test_an_init_file_is_empty_or_one_docstring() -> None:
+    inits = (source for source in sources() if source.is_package and source.path != "src/pqbroker/__init__.py")
+    assert not [source.path for source in inits if source.tree.body[bool(ast.get_docstring(source.tree)) :]]
+
+
+def test_everything_is_caught_in_three_places_only() -> None:
+    found = {source.path for source in product() for _ in _catch_all(source, "Exception")}
+    assert found == {path for path in CATCH_ALL if (ROOT / path).exists()}
+
+
+def test_what_even_catches_an_exit_raises_it_again() -> None:
+    found = [
+        source.at(handler)
+        for source in sources()
+        for handler in _catch_all(source, "BaseException")
+        if not any(isinstance(step, ast.Raise) and step.exc is None for step in ast.walk(handler))
+    ]
+    assert not found
+
+
+def test_no_name_says_that_nobody_knew_what_the_thing_is() -> None:
+    found = [f"{place} {name}" for source in sources() for place, name in _names(source) if _is_banned(name)]
+    assert not found
+
+
+def test_nobody_reaches_through_anothers_private_parts() -> None:
+    found = [
+        source.at(node)
+        for source in sources()
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.Attribute) and _is_private(node.attr)
+        and isinstance(node.value, ast.Attribute) and _is_private(node.value.attr)
+    ]  # fmt: skip
+    assert not found
+
+
+def test_no_comment_leaves_work_for_later() -> None:
+    found = [
+        f"{source.path}:{line} {comment}"
+        for source in sources()
+        for line, comment in _comments(source)
+        if _TO_DO.search(comment)
+    ]
+    assert not found
+
+
+def test_every_package_is_linked_under_the_import_name() -> None:
+    packages = {path.parent.name for path in ROOT.glob("*/__init__.py")} - {"tests"}
+    links = {path.name: str(path.readlink()) for path in (ROOT / "src" / "pqbroker").iterdir() if path.is_symlink()}
+    assert packages == set(PACKAGES)
+    assert links == {name: f"../../{name}" for name in packages}
+
+
+def _functions(source: Source) -> Iterator[Function]:
+    return (node for node in ast.walk(source.tree) if isinstance(node, Function))
+
+
+def _lines(function: Function) -> int:
+    assert function.end_lineno is not None
+    return function.end_lineno - function.lineno + 1
+
+
+def _catch_all(source: Source, name: str) -> Iterator[ast.ExceptHandler]:
+    """Handlers of the named class; one without a class catches BaseException."""
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.ExceptHandler):
+            classes = node.type.elts if isinstance(node.type, ast.Tuple) else [node.type]
+            caught = [each.id if isinstance(each, ast.Name) else each and ast.unparse(each) for each in classes]
+            if name in caught or (name == "BaseException" and caught == [None]):
+                yield node
+
+
+def _names(source: Source) -> Iterator[tuple[str, str]]:
+    """Place and name of the file, and of every class and function in it."""
+    yield source.path, source.module.rpartition(".")[2]
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.ClassDef | Function):
+            yield source.at(node), node.name
+
+
+def _is_banned(name: str) -> bool:
+    words = [word.lower() for word in _WORD.findall(name)]
+    return not BANNED_WORDS.isdisjoint(words) or words == ["base"] or (words[:1] == ["handle"] and len(words) > 1)
+
+
+def _is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__")
+
+
+def _comments(source: Source) -> Iterator[tuple[int, str]]:
+    for token in tokenize.generate_tokens(io.StringIO(source.text).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string
