@@ -1,0 +1,48 @@
+"""A fresh copy of the checkout, set up by its own `./run`, for the tests of what a newcomer types."""
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from tests.house.sources import ROOT
+
+
+@pytest.fixture(scope="session")
+def environment() -> dict[str, str]:
+    """What a newcomer's shell has: this Python first, the jars that are here already, no settings of a broker."""
+    kept = {name: text for name, text in os.environ.items() if not name.startswith(("PQBROKER_", "PYTHON"))}
+    return {
+        **kept,
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{kept['PATH']}",
+        "PQBROKER_KAFKA_JARS": os.environ.get("PQBROKER_KAFKA_JARS", str(ROOT / ".cache" / "kafka-4.3.1")),
+        "PQBROKER_SPARK_JARS": os.environ.get("PQBROKER_SPARK_JARS", str(ROOT / ".cache" / "spark-jars")),
+    }
+
+
+@pytest.fixture(scope="session")
+def clone(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str]) -> Path:
+    """A copy of what git would have given, after its first `./run`. Clients for the examples come from this Python."""
+    directory = tmp_path_factory.mktemp("fresh") / "clone"
+    copy_checkout(directory)
+    first = subprocess.run(["./run", "--version"], cwd=directory, env=environment, capture_output=True, text=True)
+    assert first.returncode == 0, first.stderr
+    assert first.stdout.startswith("pqbroker "), first.stdout
+    packages = next((directory / ".venv").glob("lib/python*/site-packages"))
+    (packages / "clients.pth").write_text(sysconfig.get_path("purelib"), encoding="utf-8")
+    return directory
+
+
+def copy_checkout(directory: Path) -> None:
+    """Every file that git knows or would take, links as links."""
+    listing = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    names = subprocess.run(listing, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\0")
+    for name in filter(None, names):
+        source, target = ROOT / name, directory / name
+        if source.is_symlink() or source.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(source, target, follow_symlinks=False)
