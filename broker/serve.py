@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pqbroker.broker.allocator import keep_freed_memory
 from pqbroker.broker.listeners import Address, AddressError, parse_address
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.declare import ConfigError, set_in_vain
@@ -54,6 +55,7 @@ def run(options: argparse.Namespace) -> int:
     logging.basicConfig(
         level=options.log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
+    keep_freed_memory()
     try:
         kafka, http = parse_address(options.kafka), parse_address(options.http)
         settings = load_settings(options.config, os.environ, options.assignments)
