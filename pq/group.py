@@ -137,8 +137,7 @@ class PersQueueGroups:
             return group
 
     async def configure(self, name: str, config: Mapping[str, str]) -> Group:
-        """Replace what is set for the topic; it holds from the next write cycle on. Raises TopicUnknown,
-        ConfigError."""
+        """Replace what is set for the topic; it holds from the next write cycle on. TopicUnknown, ConfigError."""
         parsed = topic_config(config, self._settings)
         async with self._changes:
             topic = await self._scheme.configure_topic(name, config)
