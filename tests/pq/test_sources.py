@@ -36,8 +36,9 @@ def test_the_next_sequence_is_taken() -> None:
     assert sources.check(after((0, 10)), 0, 10, 5) == 10
 
 
-def test_a_gap_is_out_of_order() -> None:
-    assert refused(after((0, 5)), 0, 10) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+@pytest.mark.parametrize("sequence", [6, 10, 1 << 30])
+def test_a_gap_is_out_of_order(sequence: int) -> None:
+    assert refused(after((0, 5)), 0, sequence) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 def test_an_older_epoch_is_invalid() -> None:
