@@ -34,6 +34,10 @@ def test_an_epoch_that_wrote_nothing_leaves_no_trace() -> None:
     assert Epochs(epochs.to_store(), 6, 20).entries == [(1, 0), (6, 20)]
 
 
+def test_a_stored_epoch_without_records_left_is_forgotten_at_start() -> None:
+    assert Epochs([(1, 0), (3, 20)], 5, 20).entries == [(1, 0), (5, 20)]
+
+
 def test_trimming_forgets_epochs_whose_records_are_gone() -> None:
     epochs = Epochs([(1, 0), (3, 10)], 5, 20)
     epochs.trim(12)
