@@ -52,7 +52,7 @@ class Head:
 
     @property
     def cold(self) -> list[HeadBlob]:
-        """The blobs whose content is not in memory, or not all: a merge by reference may have joined new data to old."""
+        """The blobs whose content is not in memory, or only in part: a merge by reference may join new data to old."""
         return [blob for blob in self.blobs if blob.position < self.run.base]
 
     @property

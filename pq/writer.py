@@ -280,7 +280,7 @@ class Writer:
 def _run_of(blobs: Sequence[HeadBlob], data: Sequence[Sequence[Buffer]]) -> GrowingRun:
     """The content of head blobs read from the store, indexed. Runs in a thread."""
     run = GrowingRun(blobs[0].position)
-    for blob, buffers in zip(blobs, data, strict=True):
+    for buffers in data:
         starts_blob = True
         for buffer in buffers:
             view = memoryview(buffer)

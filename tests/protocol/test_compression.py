@@ -19,7 +19,7 @@ LIMIT = 1 << 20
 COMPRESSED = [GZIP, SNAPPY, LZ4, ZSTD]
 repeated = st.builds(lambda piece, times: piece * times, st.binary(max_size=20), st.integers(0, 9000))
 contents = st.binary(max_size=2000) | repeated
-DAMAGES = {
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     "cut": lambda data: data[:-3],
     "overwritten": lambda data: b"\0\1" + data[2:],
     "empty": lambda data: b"",
