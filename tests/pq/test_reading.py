@@ -62,11 +62,13 @@ async def read_until_refused(partition: PartitionServer, found: list[int]) -> No
 async def is_served(partition: PartitionServer, offset: int) -> bool:
     """Whether a read at the offset gives its record; a refusal must be CORRUPT_MESSAGE."""
     try:
-        return offset in dict(values_of(await read(partition, offset, 1000), offset))
+        found = dict(values_of(await read(partition, offset, 1000), offset))
     except KafkaError as refusal:
         if refusal.code is not ErrorCode.CORRUPT_MESSAGE:
             raise
         return False
+    assert offset in found
+    return True
 
 
 @pytest.mark.parametrize("offset", [-1, 31])
@@ -185,6 +187,22 @@ async def test_a_damaged_index_is_made_anew_from_the_batches(monkeypatch: pytest
     monkeypatch.setattr("pqbroker.pq.reader.rebuild_index", counted)
     assert await read_all(partition) == list(enumerate(values))
     assert len(rebuilt) == len(partition.state.bodies)
+
+
+async def test_with_index_and_batches_damaged_what_can_be_read_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = await Node(by_reference=False).start()
+    partition = await node.topic()
+    await write(partition, *(batch(b"%06d" % number + bytes(300 * KIB)) for number in range(30)))
+    await node.restart()
+    hurt = Damage(node, monkeypatch)
+    partition = node.partition()
+    size = len(node.engine._store.blobs[hurt.blob])
+    hurt.first, hurt.last = size // 2, size
+    served = [await is_served(partition, offset) for offset in range(30)]
+    bad = served.index(False)
+    assert bad > 0
+    assert await partition.delete_before(partition.state.bodies.ends[0])
+    assert len(await read_all(partition)) == 30 - partition.start_offset
 
 
 async def test_a_head_that_cannot_be_loaded_is_closed_and_read_around(monkeypatch: pytest.MonkeyPatch) -> None:

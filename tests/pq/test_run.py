@@ -64,6 +64,11 @@ def test_the_first_batch_comes_even_if_it_is_too_large() -> None:
     assert run.read(0, 10, False, run.end, 2).buffers == []
 
 
+def test_a_batch_that_ends_exactly_at_the_limit_comes_too() -> None:
+    run, layout = filled([300] * 9)
+    assert run.read(1, layout[3][0] - layout[1][0], False, run.end, 9).next_offset == 3
+
+
 def test_small_batches_side_by_side_are_one_view() -> None:
     run, layout = filled([300] * 12)
     assert len(run.slices(0, layout[10][0])) == 1

@@ -77,6 +77,7 @@ def test_pages_cover_a_body_without_a_gap_and_are_large_enough(entries: int, gap
         start, size, end_offset = index.span(*index.page_entries(page))
         assert start == position
         position += size
+        assert size < PAGE_BYTES + gap
         if page + 1 < len(index.pages):
             assert size >= PAGE_BYTES
             assert index.page_of(end_offset) == page + 1

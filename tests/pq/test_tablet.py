@@ -226,6 +226,10 @@ async def test_each_generation_that_wrote_has_its_epoch() -> None:
     assert partition.end_of_epoch(partition.leader_epoch) == (7, 6)
     assert partition.end_of_epoch(8) == (-1, -1)
     assert [partition.epoch_at(offset) for offset in (0, 2, 5)] == [1, 3, 5]
+    await partition.delete_before(4)
+    assert [partition.end_of_epoch(epoch) for epoch in (1, 3, 5)] == [(1, 4), (3, 4), (5, 6)]
+    await node.restart()
+    assert [node.partition().end_of_epoch(epoch) for epoch in (1, 3, 5)] == [(1, 4), (3, 4), (5, 6)]
 
 
 async def test_a_write_after_a_restart_merges_what_it_has_to_load() -> None:
