@@ -194,6 +194,6 @@ class PartitionMachine(RuleBasedStateMachine):
 
 
 PartitionMachine.TestCase.settings = settings(
-    max_examples=40, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=150, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
 )
 TestPartition = PartitionMachine.TestCase
