@@ -24,6 +24,7 @@ FORMAT = 1
 MAIN_POOL = "main"
 _INDEX = "index-"
 _IDENTITY = "pool"
+_FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,11 +176,19 @@ def write_durably(file: Path, content: bytes) -> None:
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
     try:
         os.write(descriptor, content)
-        os.fsync(descriptor)
+        sync_data(descriptor)
     finally:
         os.close(descriptor)
     os.rename(draft, file)
     fsync_directory(file.parent)
+
+
+def sync_data(descriptor: int) -> None:
+    """Make a file's bytes durable. macOS leaves them in the drive's cache unless it is told otherwise."""
+    if _FULL_SYNC is None:
+        os.fdatasync(descriptor)
+    else:
+        fcntl.fcntl(descriptor, _FULL_SYNC)
 
 
 def fsync_directory(path: Path) -> None:

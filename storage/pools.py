@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pqbroker.storage.directory import fsync_directory
+from pqbroker.storage.directory import fsync_directory, sync_data
 from pqbroker.storage.engine import BlobKey, Buffer, PoolStats
 from pqbroker.storage.room import Space
 from pqbroker.storage.segments import Location, parse_segment_name, record_bytes, segment_name
@@ -124,7 +124,7 @@ class Pool:
     def sync(self) -> None:
         """Make all that was written durable. A failure here is never retried."""
         for segment in self._unsynced.values():
-            os.fdatasync(segment.file)
+            sync_data(segment.file)
         self._unsynced.clear()
         if self._created:
             fsync_directory(self.path)
@@ -139,7 +139,7 @@ class Pool:
                 self._unlink(segment)
             elif segment is not self._active and segment.file >= 0:
                 if self._unsynced.pop(segment.key, None) is not None:
-                    os.fdatasync(segment.file)
+                    sync_data(segment.file)
                 _seal(segment)
         self.touched.clear()
         self._durable_active = self._active

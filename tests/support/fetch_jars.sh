@@ -14,6 +14,7 @@ fresh=$(mktemp -d "$directory.XXXXXX")
 trap 'rm -rf "$fresh"' EXIT
 mvn -q -B -f "$pom" org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies \
     -DincludeScope=runtime "-DoutputDirectory=$(CDPATH='' cd -- "$fresh" && pwd)" >&2
+chmod 755 "$fresh"
 cp "$pom" "$fresh/pom.xml"
 rm -rf "$directory"
 mv "$fresh" "$directory"
