@@ -1,7 +1,7 @@
 """The broker a suite talks to: ours, unless $PQBROKER_TESTS_BROKER says HOST:PORT, or `apache` for Apache Kafka."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -25,8 +25,11 @@ def is_ours() -> bool:
 
 
 @contextmanager
-def served(advertised: str | None = None) -> Iterator[Served]:
-    """The broker to test, stopped at the end if it was started here; it tells clients to come to `advertised`."""
+def served(advertised: str | None = None, settings: Mapping[str, str] | None = None) -> Iterator[Served]:
+    """The broker to test, stopped at the end if it was started here.
+
+    It tells clients to come to `advertised`; `settings` are for ours alone. Groups start without Kafka's delay.
+    """
     choice = os.environ.get(BROKER_VARIABLE, "")
     if choice == "apache":
         properties = {"advertised.listeners": f"PLAINTEXT://{advertised}"} if advertised else {}
@@ -35,5 +38,6 @@ def served(advertised: str | None = None) -> Iterator[Served]:
     elif choice:
         yield Served(choice)
     else:
-        with broker(settings={"advertised.listeners": advertised} if advertised else {}) as running:
+        told = {"advertised.listeners": advertised} if advertised else {}
+        with broker(settings={"group.initial.rebalance.delay.ms": "0", **told, **(settings or {})}) as running:
             yield Served(running.kafka, running.http)

@@ -14,6 +14,8 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.util.Arrays;
 import java.util.Map;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.locks.LockSupport;
 import org.apache.kafka.common.utils.Exit;
 
 /**
@@ -24,24 +26,13 @@ import org.apache.kafka.common.utils.Exit;
  * a line of standard output is what came of it, as JSON.
  */
 public final class Tools {
-    private static final class Exited extends RuntimeException {
-        private static final long serialVersionUID = 1;
-        private final int status;
-
-        Exited(int status) {
-            this.status = status;
-        }
-    }
+    private static volatile CompletableFuture<Integer> running;
 
     public static void main(String[] jars) throws IOException {
         PrintStream answers = System.out;
         BufferedReader runs = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
-        Exit.setExitProcedure((status, message) -> {
-            throw new Exited(status);
-        });
-        Exit.setHaltProcedure((status, message) -> {
-            throw new Exited(status);
-        });
+        Exit.setExitProcedure((status, message) -> stay(status));
+        Exit.setHaltProcedure((status, message) -> stay(status));
         for (String line = runs.readLine(); line != null; line = runs.readLine()) {
             String[] words = line.split("\t", -1);
             for (int at = 0; at < words.length; at++) {
@@ -64,7 +55,6 @@ public final class Tools {
         System.setIn(new ByteArrayInputStream(input.getBytes(StandardCharsets.UTF_8)));
         int status;
         try (URLClassLoader fresh = new URLClassLoader(urls(jars), Tools.class.getClassLoader())) {
-            Thread.currentThread().setContextClassLoader(fresh);
             status = status(fresh, tool, arguments);
         } finally {
             System.out.flush();
@@ -77,18 +67,30 @@ public final class Tools {
             "err", complained.toString(StandardCharsets.UTF_8));
     }
 
+    /** In a thread of its own, which stays where the tool ends the process: an exception would be caught and printed. */
     private static int status(ClassLoader classes, String tool, String[] arguments) {
-        try {
-            classes.loadClass(tool).getMethod("main", String[].class).invoke(null, (Object) arguments);
-            return 0;
-        } catch (InvocationTargetException thrown) {
-            if (thrown.getCause() instanceof Exited) {
-                return ((Exited) thrown.getCause()).status;
+        running = new CompletableFuture<>();
+        Thread thread = new Thread(() -> {
+            try {
+                classes.loadClass(tool).getMethod("main", String[].class).invoke(null, (Object) arguments);
+                running.complete(0);
+            } catch (InvocationTargetException thrown) {
+                thrown.getCause().printStackTrace();
+                running.complete(1);
+            } catch (ReflectiveOperationException missing) {
+                running.completeExceptionally(missing);
             }
-            thrown.getCause().printStackTrace();
-            return 1;
-        } catch (ReflectiveOperationException missing) {
-            throw new IllegalArgumentException(tool, missing);
+        });
+        thread.setDaemon(true);
+        thread.setContextClassLoader(classes);
+        thread.start();
+        return running.join();
+    }
+
+    private static void stay(int status) {
+        running.complete(status);
+        while (true) {
+            LockSupport.park();
         }
     }
 

@@ -1,6 +1,7 @@
 """Kafka's command line tools by the names of their scripts, run in one Java process."""
 
 import json
+import select
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,9 +22,8 @@ CLASSES = {
     "kafka-console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
     "kafka-producer-perf-test": "org.apache.kafka.tools.ProducerPerformance",
     "kafka-consumer-perf-test": "org.apache.kafka.tools.ConsumerPerformance",
-    "kafka-delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
-    "kafka-leader-election": "org.apache.kafka.tools.LeaderElectionCommand",
 }
+_RUN_TIMEOUT_S = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,5 +55,8 @@ class Tools:
         assert self._process.stdout is not None
         self._process.stdin.write("\t".join(map(quote, words)) + "\n")
         self._process.stdin.flush()
+        if not select.select([self._process.stdout], [], [], _RUN_TIMEOUT_S)[0]:
+            self._process.kill()
+            raise AssertionError(f"{tool} {' '.join(arguments)} did not end within {_RUN_TIMEOUT_S} s")
         told = json.loads(self._process.stdout.readline())
         return Told(told["out"], told["err"], told["status"])
