@@ -68,7 +68,7 @@ class Server:
         self.failed = self._cell.failed
         metrics = Metrics()
         metrics.cell_openings = 1
-        metrics.sources.append(lambda: cell_samples(self._cell.current))
+        metrics.sources.append(lambda: cell_samples(self._cell.current, self._settings.metrics_partitions_max))
         metrics.sources.append(lambda: [Sample("durability", 1, (self._settings.durability,))])
         self.node = Node(
             settings=self._settings,

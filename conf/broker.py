@@ -112,6 +112,30 @@ class BrokerSettings:
         "Bytes that may wait at one partition; more are answered REQUEST_TIMED_OUT (retry).", low=MIB,
     )  # fmt: skip
 
+    # HTTP and metrics
+    http_body_bytes_max: int = setting(
+        "pqbroker.http.body.bytes.max", Kind.INT, 2 * MIB, "The largest body of an HTTP request.", low=1024
+    )
+    http_items_max: int = setting(
+        "pqbroker.http.items.max", Kind.INT, 1000, "Topics, partitions, groups or records that an HTTP answer lists.",
+        low=1, high=100_000,
+    )  # fmt: skip
+    http_answer_bytes_max: int = setting(
+        "pqbroker.http.answer.bytes.max", Kind.INT, MIB,
+        "Bytes of records that an HTTP answer shows; one record always.", low=1024,
+    )  # fmt: skip
+    http_look_bytes_max: int = setting(
+        "pqbroker.http.look.bytes.max", Kind.INT, 32 * MIB,
+        "Bytes of records that an HTTP request looks through, as they are without compression.", low=1024,
+    )  # fmt: skip
+    http_looks_max: int = setting(
+        "pqbroker.http.looks.max", Kind.INT, 2, "HTTP requests that decode records at once; more wait.", low=1
+    )
+    metrics_partitions_max: int = setting(
+        "pqbroker.metrics.partitions.max", Kind.INT, 500,
+        "Partitions that have series of their own in `/metrics`; above, topics have, and above that the node.", low=0,
+    )  # fmt: skip
+
     # What a new topic is set to, where the topic itself does not say
     default_replication_factor: int = without_effect(
         "default.replication.factor", Kind.INT, 1, "There is one replica.", low=1
