@@ -11,6 +11,10 @@ from pqbroker.pq.counters import Histogram
 from pqbroker.protocol.errors import ErrorCode
 
 
+PREFIX = "pqbroker_"
+"""Before every name."""
+
+
 class RouteMetrics(Histogram):
     """One API in one version: how many requests, and how long each took from its decoding to its answer."""
 
