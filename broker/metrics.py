@@ -10,7 +10,6 @@ from typing import NamedTuple
 from pqbroker.pq.counters import Histogram
 from pqbroker.protocol.errors import ErrorCode
 
-
 PREFIX = "pqbroker_"
 """Before every name."""
 

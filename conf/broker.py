@@ -19,7 +19,8 @@ class BrokerSettings:
     node_id: int = setting("node.id", Kind.INT, 1, "The node's id in Kafka's metadata.", low=0)
     advertised_listeners: str = setting(
         "advertised.listeners", Kind.STRING, "",
-        "HOST:PORT that clients are told to connect to, the first of several; empty: the address they came on.",
+        "[NAME://]HOST:PORT that clients are told to connect to, for each listener (`--kafka`) by its name; with one "
+        "listener the first counts; empty: the address they came on.",
     )  # fmt: skip
     auto_create_topics_enable: bool = setting(
         "auto.create.topics.enable", Kind.BOOLEAN, True, "Create a topic that a client's Metadata request names."

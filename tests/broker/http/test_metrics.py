@@ -46,11 +46,12 @@ async def test_every_declared_metric_is_told_with_its_labels(web: Web) -> None:
 
 async def test_what_a_partition_writes_is_counted(web: Web) -> None:
     await web.node.create_topic("t", 2)
-    batch = encode_batch([Record(0, web.node.clock(), None, b"v")] * 3, producer_id=7, producer_epoch=0, base_sequence=0)
+    record = Record(0, web.node.clock(), None, b"v")
+    batch = encode_batch([record] * 3, producer_id=7, producer_epoch=0, base_sequence=0)
     client = await web.node.connect()
     for _ in range(2):
         await client.ask(produce_request("t", batch, 1), 9)
-    bad = encode_batch([Record(0, web.node.clock(), None, b"v")], producer_id=7, producer_epoch=0, base_sequence=9)
+    bad = encode_batch([record], producer_id=7, producer_epoch=0, base_sequence=9)
     await client.ask(produce_request("t", bad, 1), 9)
     values = await scrape(web)
     labels = ("1", "t")
