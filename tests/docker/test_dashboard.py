@@ -34,13 +34,16 @@ def labels_by_name() -> dict[str, set[str]]:
 LABELS = labels_by_name()
 
 
-def targets() -> Iterator[tuple[str, dict[str, Any]]]:
+def all_targets() -> Iterator[tuple[str, dict[str, Any]]]:
     for panel in PANELS:
         for target in panel["targets"]:
             yield panel["title"], target
 
 
-@pytest.mark.parametrize(("title", "target"), targets())
+TARGETS = list(all_targets())
+
+
+@pytest.mark.parametrize(("title", "target"), TARGETS)
 def test_an_expression_is_a_query_for_metrics_and_labels_that_there_are(title: str, target: dict[str, Any]) -> None:
     expression = target["expr"].replace("$__rate_interval", "1m")
     promql_parser.parse(re.sub(r"\$\w+", "x", expression))
@@ -57,11 +60,11 @@ def test_an_expression_is_a_query_for_metrics_and_labels_that_there_are(title: s
     assert set(re.findall(r"\$(\w+)", expression)) <= {*VARIABLES, "__rate_interval"}
 
 
-@pytest.mark.parametrize(("title", "target"), targets())
+@pytest.mark.parametrize(("title", "target"), TARGETS)
 def test_counters_are_asked_for_as_rates_and_gauges_are_not(title: str, target: dict[str, Any]) -> None:
     counters = {exposed_name(family) for family in FAMILIES if family.type == "counter"}
     for name, ranged in re.findall(r"(pqbroker_\w+){[^}]*}(\[)?", target["expr"]):
-        is_counter = name in counters or name.endswith("_bucket")
+        is_counter = name in counters or name.endswith(("_bucket", "_count", "_sum"))
         assert bool(ranged) is is_counter or name == "pqbroker_cell_openings_total", title
 
 
@@ -75,7 +78,7 @@ def test_variables_are_values_of_labels_that_there_are() -> None:
 def test_every_panel_asks_the_source_that_is_provisioned() -> None:
     known = {source["uid"] for source in SOURCES["datasources"]}
     assert {panel["datasource"]["uid"] for panel in PANELS} == known
-    assert {target["datasource"]["uid"] for _, target in targets()} == known
+    assert {target["datasource"]["uid"] for _, target in TARGETS} == known
 
 
 def test_panels_have_ids_of_their_own_and_do_not_overlap() -> None:

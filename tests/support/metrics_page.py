@@ -11,8 +11,8 @@ _HEAD = """\
 # Metrics
 
 This page is written from the declarations in `broker/metrics.py` (`python -m tests.support.metrics_page`); a test
-compares them. `GET /metrics` on the HTTP address answers in Prometheus' text form; [docker/](../docker) has a Prometheus
-and a Grafana dashboard for it.
+compares them. `GET /metrics` on the HTTP address answers in Prometheus' text form; [docker/](../docker) has a
+Prometheus and a Grafana dashboard for it.
 
 Counters begin at 0 when their part starts: the node, or for what the cell, its pools and its partitions count, the
 opening of the cell. A histogram has the series `…_bucket`, `…_sum` and `…_count`.
