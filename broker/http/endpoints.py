@@ -5,7 +5,7 @@ What a browser can send across sites without being asked to is refused: a body m
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from aiohttp import web
@@ -17,7 +17,7 @@ from pqbroker.broker.http.routes import Call, Route
 from pqbroker.broker.http.schemas import SchemaError, check, parse_json, parse_text
 from pqbroker.broker.http.served import ROUTES
 from pqbroker.broker.listeners import Address, bind
-from pqbroker.broker.metrics import samples
+from pqbroker.broker.metrics import Sample, samples
 from pqbroker.broker.refusals import REFUSED, translate
 
 SHUTDOWN_TIMEOUT_S = 1.0
@@ -45,10 +45,8 @@ def _application(node: Node, owner: CellOwner) -> web.Application:
         return web.json_response(state, status=200 if is_open else 503)
 
     async def metrics(_: web.Request) -> web.Response:
-        from pqbroker.broker.http.exposition import CONTENT_TYPE, exposition
-
-        text = await asyncio.to_thread(exposition, samples(node.metrics))
-        return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE})
+        text, content_type = await asyncio.to_thread(_exposition, samples(node.metrics))
+        return web.Response(body=text, headers={"Content-Type": content_type})
 
     application = web.Application(
         client_max_size=node.settings.http_body_bytes_max, middlewares=[_counter(node), _refuser(node)]
@@ -59,6 +57,13 @@ def _application(node: Node, owner: CellOwner) -> web.Application:
     for route in ROUTES:
         application.router.add_route(route.method, route.path, _endpoint(route, node, looks))
     return application
+
+
+def _exposition(taken: Sequence[Sample]) -> tuple[bytes, str]:
+    """Runs in a thread, imports included: both take longer than the loop's other work should wait."""
+    from pqbroker.broker.http.exposition import CONTENT_TYPE, exposition
+
+    return exposition(taken), CONTENT_TYPE
 
 
 def _endpoint(route: Route, node: Node, looks: asyncio.Semaphore) -> _Handler:

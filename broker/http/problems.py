@@ -83,5 +83,5 @@ def not_json(content_type: str) -> Problem:
     """A browser may send other types across sites without asking: only what it must ask for is taken."""
     return Problem(
         415, "NOT_JSON", f"the body has the type {content_type or 'none'}",
-        "Send Content-Type: application/json (curl: --json).",
+        "Send Content-Type: application/json (curl: -H 'Content-Type: application/json').",
     )  # fmt: skip
