@@ -15,6 +15,7 @@ def cell_samples(opened: OpenCell, partition_series_max: int) -> list[Sample]:
         Sample("commits", stats.commits),
         Sample("commit_rounds", stats.rounds),
         Sample("commit_syncs", stats.syncs),
+        Sample("commits_refused", stats.refused),
         Sample("stored_bytes", stats.bytes_written),
     ]
     for pool in stats.pools:

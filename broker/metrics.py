@@ -109,6 +109,7 @@ FAMILIES = (
     Family("commits", "counter", "Batches committed by the engine since the cell was opened."),
     Family("commit_rounds", "counter", "Group commits."),
     Family("commit_syncs", "counter", "Syncs to disk."),
+    Family("commits_refused", "counter", "Batches refused, for want of room above all: the disk is full."),
     Family("stored_bytes", "counter", "Bytes the engine has written since the cell was opened."),
     Family("pool_free_bytes", "gauge", "Free space of a pool.", ("pool",)),
     Family("pool_total_bytes", "gauge", "Space of a pool, used or not.", ("pool",)),

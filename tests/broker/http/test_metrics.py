@@ -75,6 +75,7 @@ async def test_a_refused_commit_is_an_error_and_no_record(web: Web) -> None:
     values = await scrape(web)
     assert values["partition_write_errors_total"] == {("KAFKA_STORAGE_ERROR", "0", "t"): 1}
     assert values["partition_written_records_total"][("0", "t")] == 0
+    assert values["commits_refused_total"] == {(): 1}
 
 
 async def test_bytes_written_by_merging_show_in_the_bytes_of_blobs(web: Web) -> None:
