@@ -5,9 +5,11 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import urllib.request
+import zipfile
 from collections.abc import Iterator
 from fnmatch import fnmatch
 from pathlib import Path
@@ -67,6 +69,25 @@ def test_what_the_image_is_built_from_is_there_and_not_ignored() -> None:
     assert set(PACKAGES) <= set(copied())
     for path in (".git", ".venv", "tests", "data", "docker", "src/pqbroker/__pycache__", "pipeline/target"):
         assert ignored(path), path
+
+
+@pytest.mark.timeout(300)
+def test_the_package_is_built_from_what_is_copied_alone(tmp_path: Path) -> None:
+    context, wheels = tmp_path / "context", tmp_path / "wheels"
+    listing = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *copied()]
+    names = subprocess.run(listing, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\0")
+    for name in filter(None, names):
+        (context / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / name, context / name, follow_symlinks=False)
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(wheels), str(context)]
+    built = subprocess.run(command, capture_output=True, text=True)
+    assert built.returncode == 0, built.stderr
+    zipfile.ZipFile(next(wheels.glob("pqbroker-*.whl"))).extractall(tmp_path / "installed")
+    environment = os.environ | {"PYTHONPATH": str(tmp_path / "installed")}
+    command = [sys.executable, "-m", "pqbroker", "--version"]
+    run = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert run.stdout.startswith("pqbroker "), run.stderr
+    assert {path.name for path in (tmp_path / "installed" / "pqbroker").iterdir() if path.is_dir()} >= set(PACKAGES)
 
 
 def test_the_stages_of_the_image_are_known_and_its_base_has_a_version() -> None:
