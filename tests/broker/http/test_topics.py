@@ -1,4 +1,5 @@
 from base64 import urlsafe_b64encode
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -91,6 +92,14 @@ async def test_what_cannot_be_is_refused(
     refused = await web.refusal(method, path, body)
     assert refused[:2] == (status, code)
     assert word in refused[2]
+
+
+async def test_a_topic_grows_no_further_than_the_node_allows(serve: Callable[..., Awaitable[Web]]) -> None:
+    web = await serve(topic_partitions_max=3)
+    await web.node.create_topic("t")
+    refused = await web.refusal("POST", "/v1/topics/t/partitions", {"count": 4})
+    assert refused[:2] == (400, "INVALID_PARTITIONS")
+    assert (await web.ask("POST", "/v1/topics/t/partitions", {"count": 3}))[0] == 200
 
 
 async def test_a_body_that_a_browser_sends_across_sites_is_refused(web: Web) -> None:
