@@ -176,7 +176,7 @@ async def _run_mix(steps: list[dict[int, bytes] | str]) -> None:
             bench.engine.refuse_next()
         elif isinstance(step, dict):
             value = b"%d" % number
-            parts = [(tablet, [write(key, value)]) for tablet, key in step.items()]
+            parts: list[tuple[int, list[Command]]] = [(tablet, [write(key, value)]) for tablet, key in step.items()]
             requests.append((step, value, bench.run(*parts)))
         else:
             await asyncio.sleep(0)
