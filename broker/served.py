@@ -15,6 +15,9 @@ from pqbroker.broker.handlers import (
     init_producer_id,
     list_offsets,
     metadata,
+    offset_commit,
+    offset_delete,
+    offset_fetch,
     offset_for_leader_epoch,
     produce,
 )
@@ -24,6 +27,8 @@ APIS: Final[tuple[Api, ...]] = (
     fetch.API,
     list_offsets.API,
     metadata.API,
+    offset_commit.API,
+    offset_fetch.API,
     find_coordinator.API,
     api_versions.API,
     create_topics.API,
@@ -32,5 +37,6 @@ APIS: Final[tuple[Api, ...]] = (
     offset_for_leader_epoch.API,
     describe_configs.API,
     create_partitions.API,
+    offset_delete.API,
     describe_cluster.API,
 )

@@ -119,11 +119,10 @@ class GroupOffsets:
             if group_id in self._pending:
                 continue
             try:
-                found = self.of(group_id)
+                over = self._over(group_id, now_ms, now_ms - kept_ms)
             except KafkaError as lost:
                 _log.info("offsets expire later: %s", lost)
                 return
-            over = [place for place in found if self._is_over(group_id, place, found[place], now_ms - kept_ms, now_ms)]
             outcomes = await self.commit(group_id, dict.fromkeys(over))
             if refusal := next(filter(None, outcomes.values()), None):
                 _log.warning("offsets of group %r expire later: %s", group_id, refusal)
@@ -132,13 +131,20 @@ class GroupOffsets:
         """The cell is left: its offsets may be changed elsewhere, and nothing is answered here any more."""
         self._stopped = True
 
-    def _is_over(self, group_id: str, place: Place, state: ConsumerOffset, unread_before_ms: int, now_ms: int) -> bool:
-        unread_ms = self.unread_since(group_id, place[0])
-        if unread_ms is None:
-            return False
-        if state.expire_ms >= 0:
-            return state.expire_ms <= now_ms
-        return max(unread_ms, state.commit_ms) <= unread_before_ms
+    def _over(self, group_id: str, now_ms: int, unread_before_ms: int) -> list[Place]:
+        """Partitions whose offset has expired. KafkaError NOT_COORDINATOR."""
+        found = []
+        for place, state in self.of(group_id).items():
+            unread_ms = self.unread_since(group_id, place[0])
+            if unread_ms is None:
+                continue
+            if state.expire_ms >= 0:
+                is_over = state.expire_ms <= now_ms
+            else:
+                is_over = max(unread_ms, state.commit_ms) <= unread_before_ms
+            if is_over:
+                found.append(place)
+        return found
 
     def _settle(
         self,
