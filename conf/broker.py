@@ -426,16 +426,19 @@ class BrokerSettings:
     )
 
     # ... consumer groups and transactions
-    group_initial_rebalance_delay_ms: int = without_effect(
-        "group.initial.rebalance.delay.ms", Kind.INT, 3000, "For consumer groups.", low=0
+    group_initial_rebalance_delay_ms: int = setting(
+        "group.initial.rebalance.delay.ms", Kind.INT, 3000,
+        "How long the first rebalance of an empty group waits for more members.", low=0,
+    )  # fmt: skip
+    group_min_session_timeout_ms: int = setting(
+        "group.min.session.timeout.ms", Kind.INT, 6000, "The shortest session timeout a member may ask for.", low=0
     )
-    group_min_session_timeout_ms: int = without_effect(
-        "group.min.session.timeout.ms", Kind.INT, 6000, "For consumer groups.", low=0
+    group_max_session_timeout_ms: int = setting(
+        "group.max.session.timeout.ms", Kind.INT, 1_800_000, "The longest session timeout a member may ask for.", low=0
     )
-    group_max_session_timeout_ms: int = without_effect(
-        "group.max.session.timeout.ms", Kind.INT, 1_800_000, "For consumer groups.", low=0
+    group_max_size: int = setting(
+        "group.max.size", Kind.INT, _INT_MAX, "Members that a group may have.", low=1
     )
-    group_max_size: int = without_effect("group.max.size", Kind.INT, _INT_MAX, "For consumer groups.", low=0)
     group_coordinator_append_linger_ms: int = without_effect(
         "group.coordinator.append.linger.ms", Kind.INT, 5, "For consumer groups.", low=0
     )

@@ -32,6 +32,7 @@ class TabletType(IntEnum):
 
     SCHEME = 1
     PERSQUEUE = 2
+    COORDINATOR = 3
 
 
 @dataclass(frozen=True, slots=True)
