@@ -2,7 +2,7 @@
 
 import asyncio
 import struct
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import pytest
@@ -36,7 +36,7 @@ HOUR_MS = 3_600_000
 
 
 def commit_request(
-    offsets: dict[tuple[str, int], tuple[int, int, str | None]],
+    offsets: Mapping[tuple[str, int], tuple[int, int, str | None]],
     member: tuple[str, int] = ("", -1),
     ids: dict[str, bytes] | None = None,
     **fields: Any,
@@ -82,12 +82,14 @@ def fetch_request(
     version: int, topics: dict[str, list[int]] | None, group_id: str = "g", ids: dict[str, bytes] | None = None
 ) -> OffsetFetchRequest:
     if version < 8:
-        asked = topics and [OffsetFetchRequestTopic(name=name, partition_indexes=topics[name]) for name in topics]
+        asked = None if topics is None else [
+            OffsetFetchRequestTopic(name=name, partition_indexes=indexes) for name, indexes in topics.items()
+        ]  # fmt: skip
         return OffsetFetchRequest(group_id=group_id, topics=asked)
-    listed = topics and [
-        OffsetFetchRequestTopics(name=name, topic_id=(ids or {}).get(name, bytes(16)), partition_indexes=topics[name])
-        for name in topics
-    ]
+    listed = None if topics is None else [
+        OffsetFetchRequestTopics(name=name, topic_id=(ids or {}).get(name, bytes(16)), partition_indexes=indexes)
+        for name, indexes in topics.items()
+    ]  # fmt: skip
     return OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group_id, topics=listed)])
 
 
