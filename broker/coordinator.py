@@ -7,7 +7,7 @@ What was stored stays; a group that has members has one timer.
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
@@ -93,14 +93,21 @@ class Coordinator:
                 self._store(hosted, effect)
         self._arm(hosted)
 
-    async def delete(self, group_id: str) -> None:
-        """Forget a group without members. NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND; CommitRefused, ShardLost."""
+    def delete(self, group_id: str) -> Awaitable[None]:
+        """Forget a group without members, in this call; durable when awaited: CommitRefused, ShardLost.
+
+        NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND in this call.
+        """
         hosted = self._hosted.get(group_id)
         if hosted is None:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id}")
         if hosted.group.state is not GroupState.EMPTY:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"group {group_id} has members: stop them first")
         del self._hosted[group_id]
+        return self._delete_stored(hosted)
+
+    async def _delete_stored(self, hosted: Hosted) -> None:
+        group_id = hosted.group.group_id
         try:
             await self._tablet.transact(lambda transaction: delete_group(transaction, group_id))
         except (CommitRefused, ShardLost):

@@ -7,7 +7,7 @@ on in the same generation. Offsets belong to the partitions (pq/group.py); here 
 import asyncio
 import uuid
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from pqbroker.broker.coordinator import Coordinator, Hosted
@@ -143,9 +143,12 @@ class Coordinators:
             for group_id, hosted in coordinator.hosted.items()
         ]
 
-    async def delete(self, group_id: str) -> None:
-        """Forget a group, not its offsets. NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND; CommitRefused, ShardLost."""
-        await self._coordinator(group_id).delete(group_id)
+    def delete(self, group_id: str) -> Awaitable[None]:
+        """Forget a group, not its offsets, in this call; durable when awaited: CommitRefused, ShardLost.
+
+        NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND in this call.
+        """
+        return self._coordinator(group_id).delete(group_id)
 
     def subscribed_topics(self, group_id: str) -> frozenset[str] | None:
         """Topics that members read: none for a group without members; None when they do not say."""
