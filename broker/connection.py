@@ -69,7 +69,8 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         address = transport.get_extra_info("sockname")
-        self._peer = Peer(self._node, address[0], address[1], self._advertised)
+        peer = transport.get_extra_info("peername")
+        self._peer = Peer(self._node, address[0], address[1], self._advertised, peer[0] if peer else "")
         if not self._connections.add(self):
             self._close()
 

@@ -92,6 +92,7 @@ class Server:
             sessions=FetchSessions(self._settings.fetch_sessions_max, self._clock),
             producer_ids=ProducerIds(self._producer_id_block),
             groups=opened.groups,
+            coordinators=opened.coordinators,
             cluster_id=opened.scheme.cluster_id,
             api_ranges=tuple(api.advertised for api in APIS),
         )
@@ -115,6 +116,7 @@ class Server:
         """Drain: take no connection more, answer what is in work within the time allowed, close the cell."""
         for server in self._servers:
             server.close()
+        self._cell.current.coordinators.close()
         await self._connections.drain(self._settings.drain_timeout_ms / 1000)
         for task in self._tasks:
             task.cancel()
