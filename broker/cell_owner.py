@@ -49,6 +49,7 @@ async def open_cell(engine: Engine, settings: BrokerSettings, clock: Callable[[]
         await groups.start()
         coordinators = Coordinators(cell, settings, clock)
         await coordinators.start()
+        groups.tell_unread(coordinators.unread_since)
     except BaseException:
         await _close(cell)
         raise

@@ -478,32 +478,39 @@ class BrokerSettings:
     group_consumer_regex_refresh_interval_ms: int = without_effect(
         "group.consumer.regex.refresh.interval.ms", Kind.INT, 600_000, "For consumer groups.", low=0
     )
-    offset_metadata_max_bytes: int = without_effect(
-        "offset.metadata.max.bytes", Kind.INT, 4096, "For consumer groups.", low=0
-    )
+    offset_metadata_max_bytes: int = setting(
+        "offset.metadata.max.bytes", Kind.INT, 4096,
+        "The longest text that a consumer may commit with an offset, in characters.", low=0, high=16_000,
+    )  # fmt: skip
+    offsets_retention_minutes: int = setting(
+        "offsets.retention.minutes", Kind.INT, 10_080,
+        "How long committed offsets are kept after the last member of their group has left.", low=1,
+    )  # fmt: skip
+    partition_consumers_max: int = setting(
+        "pqbroker.partition.consumers.max", Kind.INT, 10_000,
+        "Consumer groups with an offset in one partition; the commit of one more is refused.", low=1,
+    )  # fmt: skip
     offsets_commit_timeout_ms: int = without_effect(
-        "offsets.commit.timeout.ms", Kind.INT, 5000, "For consumer groups.", low=0
+        "offsets.commit.timeout.ms", Kind.INT, 5000, "A commit is done when its store has synced it.", low=0
     )
     offsets_load_buffer_size: int = without_effect(
-        "offsets.load.buffer.size", Kind.INT, 5_242_880, "For consumer groups.", low=0
-    )
-    offsets_retention_minutes: int = without_effect(
-        "offsets.retention.minutes", Kind.INT, 10_080, "For consumer groups.", low=0
+        "offsets.load.buffer.size", Kind.INT, 5_242_880, "Offsets are rows of their partitions.", low=0
     )
     offsets_retention_check_interval_ms: int = without_effect(
-        "offsets.retention.check.interval.ms", Kind.LONG, 600_000, "For consumer groups.", low=0
-    )
+        "offsets.retention.check.interval.ms", Kind.LONG, 600_000,
+        "Looked at with the records, every `log.retention.check.interval.ms`.", low=0,
+    )  # fmt: skip
     offsets_topic_compression_codec: int = without_effect(
-        "offsets.topic.compression.codec", Kind.INT, 0, "For consumer groups.", low=0
+        "offsets.topic.compression.codec", Kind.INT, 0, "There is no topic of offsets.", low=0
     )
     offsets_topic_num_partitions: int = without_effect(
-        "offsets.topic.num.partitions", Kind.INT, 50, "For consumer groups.", low=0
+        "offsets.topic.num.partitions", Kind.INT, 50, "There is no topic of offsets.", low=0
     )
     offsets_topic_replication_factor: int = without_effect(
-        "offsets.topic.replication.factor", Kind.SHORT, 3, "For consumer groups.", low=0
+        "offsets.topic.replication.factor", Kind.SHORT, 3, "There is no topic of offsets.", low=0
     )
     offsets_topic_segment_bytes: int = without_effect(
-        "offsets.topic.segment.bytes", Kind.INT, 104_857_600, "For consumer groups.", low=0
+        "offsets.topic.segment.bytes", Kind.INT, 104_857_600, "There is no topic of offsets.", low=0
     )
     share_coordinator_state_topic_min_isr: int = without_effect(
         "share.coordinator.state.topic.min.isr", Kind.SHORT, 2, "Share groups are not served.", low=1

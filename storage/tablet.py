@@ -127,6 +127,19 @@ class TabletStorage:
             failed.set_exception(lost)
             return failed
 
+    def check(self) -> None:
+        """Raises Blocked when a later instance of the tablet runs, or the tablet is being dropped."""
+        self._blobs.check(self.tablet_id, self.generation)
+
+    def shares_cell(self, other: "TabletStorage") -> bool:
+        """Whether one commit can hold changes of both tablets."""
+        return self._shard is other._shard
+
+    def end_step(self) -> None:
+        """What is planned from now on belongs to the next commit: this one goes out in another tablet's."""
+        self._step += 1
+        self._cookie = 0
+
     async def scan(self, lo: bytes, hi: bytes | None, rows_max: int) -> list[tuple[bytes, bytes]]:
         """Durable rows of this tablet with lo <= key < hi (None: to the end), at most `rows_max`, in key order."""
         last = row_prefix(self.tablet_id + 1) if hi is None else self.prefix + hi
