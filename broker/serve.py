@@ -14,8 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pqbroker.broker.addresses import Address, AddressError, parse_address
 from pqbroker.broker.allocator import keep_freed_memory
-from pqbroker.broker.listeners import Address, AddressError, parse_address
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.declare import ConfigError, set_in_vain
 from pqbroker.conf.load import load_settings

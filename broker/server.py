@@ -5,13 +5,14 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 
+from pqbroker.broker.addresses import Address, parse_address
 from pqbroker.broker.budget import ByteBudget
 from pqbroker.broker.cell_owner import CellLost, CellOwner
 from pqbroker.broker.cell_samples import cell_samples
 from pqbroker.broker.connection import Connection
 from pqbroker.broker.context import Node
 from pqbroker.broker.dispatch import Dispatcher
-from pqbroker.broker.listeners import Address, Connections, bind, parse_address
+from pqbroker.broker.listeners import Connections, bind
 from pqbroker.broker.metrics import Metrics, Sample
 from pqbroker.broker.producer_ids import ProducerIds
 from pqbroker.broker.served import APIS

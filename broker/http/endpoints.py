@@ -6,7 +6,8 @@ from aiohttp import web
 
 from pqbroker.broker.cell_owner import CellOwner
 from pqbroker.broker.context import Node
-from pqbroker.broker.listeners import Address, bind
+from pqbroker.broker.addresses import Address
+from pqbroker.broker.listeners import bind
 
 SHUTDOWN_TIMEOUT_S = 1.0
 

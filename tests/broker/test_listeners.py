@@ -2,7 +2,8 @@ import socket
 
 import pytest
 
-from pqbroker.broker.listeners import Address, AddressError, bind, parse_address
+from pqbroker.broker.addresses import Address, AddressError, parse_address
+from pqbroker.broker.listeners import bind
 
 
 @pytest.mark.parametrize(
