@@ -14,6 +14,7 @@ from pqbroker.broker.cli.bench import add_bench
 from pqbroker.broker.cli.command import form
 from pqbroker.broker.cli.consume import add_consume
 from pqbroker.broker.cli.group import app as group_app
+from pqbroker.broker.cli.output import say
 from pqbroker.broker.cli.produce import add_produce
 from pqbroker.broker.cli.refusals import CommandError, WrongInput
 from pqbroker.broker.cli.topic import app as topic_app
@@ -26,16 +27,25 @@ app = typer.Typer(
 )  # fmt: skip
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        say(f"pqbroker {__version__}")
+        raise typer.Exit()
+
+
 @app.callback()
 def start(
-    version: Annotated[bool, typer.Option("--version", is_eager=True, help="Print the version.")] = False,
+    version: Annotated[bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")] = False,
 ) -> None:
     """A message broker that speaks Kafka's protocol, and commands for any Kafka broker."""
 
 
 @app.command("serve", add_help_option=False, context_settings={"ignore_unknown_options": True})
 def serve() -> None:
-    """Serve a data directory; `pqbroker serve --help` says how."""
+    """Serve a data directory; `pqbroker serve --help` says how.
+
+    It stands here to be listed and completed: `__main__` reads its options, without the imports of this file.
+    """
 
 
 app.add_typer(topic_app, name="topic")

@@ -43,7 +43,7 @@ def bench(
     with Cluster(broker) as cluster:
         create_topic(cluster, topic, partitions, -1, {})
         try:
-            cluster.topic(topic)
+            cluster.created(topic)
             phases = measure(broker, topic, Load(records, size, batch, linger, compression, acks))
         finally:
             if not keep:

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import NamedTuple, Self, TypeVar
 
 from pqbroker.broker.addresses import Address, AddressError, parse_address
-from pqbroker.broker.cli.link import ANSWER_TIMEOUT_S, CONNECT_TIMEOUT_S, Link
+from pqbroker.broker.cli.link import ANSWER_TIMEOUT_S, ANY_VERSION, CONNECT_TIMEOUT_S, Link
 from pqbroker.broker.cli.refusals import CommandError, WrongInput, check, near
 from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -86,9 +86,10 @@ class Cluster:
         for link in self._links.values():
             link.close()
 
-    def ask(self, request: object, response: type[T], node: int | None = None) -> T:
+    def ask(self, request: object, response: type[T], node: int | None = None, version_max: int = ANY_VERSION) -> T:
         """Ask a node, or the one that was named."""
-        return self._link(self.address if node is None else self._nodes[node]).ask(request, response)
+        address = self.address if node is None else self._nodes[node]
+        return self._link(address).ask(request, response, version_max)
 
     def ask_controller(self, request: object, response: type[T]) -> T:
         """Ask the node that creates, alters and deletes topics."""
@@ -109,6 +110,11 @@ class Cluster:
             check(found, f"cannot look up topic {name}")
         hint = near(name, self.topics()) or f"`pqbroker topic create {name}` makes it, `pqbroker topic list` shows all"
         raise CommandError(f"no topic {name} at {self.address}; {hint}")
+
+    def created(self, name: str) -> Topic:
+        """A topic that is being created, when it is there; CommandError."""
+        settled(lambda: self._metadata([name])[name], lambda found: isinstance(found, Topic))
+        return self.topic(name)
 
     def offsets(self, topic: Topic, timestamps: Mapping[int, int]) -> dict[int, int]:
         """By partition the first offset at or after a time in ms, or the end that EARLIEST and LATEST name.

@@ -8,7 +8,7 @@ import typer
 from pqbroker.broker.cli.cluster import Cluster
 from pqbroker.broker.cli.command import declare
 from pqbroker.broker.cli.link import DEFAULT_KAFKA
-from pqbroker.broker.cli.options import Broker, Json, TopicName
+from pqbroker.broker.cli.options import Broker, Json, TopicName, complete_groups
 from pqbroker.broker.cli.positions import choose_partitions, parse_position, resolve
 from pqbroker.broker.cli.refusals import WrongInput
 
@@ -37,7 +37,10 @@ def consume(
     limit: Annotated[int | None, typer.Option(min=1, help="Stop after so many records.")] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more at the end, until Ctrl-C.")] = False,
     group: Annotated[
-        str | None, typer.Option(help="Read as a member of this group: from its offsets on, which are committed.")
+        str | None,
+        typer.Option(
+            autocompletion=complete_groups, help="Read as a member of this group: on from its offsets, and commit."
+        ),
     ] = None,
     form: Annotated[Format, typer.Option("--format", help="What is printed of a record.")] = Format.VALUE,
     broker: Broker = DEFAULT_KAFKA,

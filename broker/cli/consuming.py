@@ -93,17 +93,12 @@ async def _print_records(reading: Reading, consumer: Any, commit: Callable[[], A
         while not await _is_done(reading, consumer, printed):
             left = POLL_RECORDS_MAX if reading.limit is None else min(POLL_RECORDS_MAX, reading.limit - printed)
             found = await consumer.getmany(timeout_ms=POLL_MS, max_records=left)
-            wanted = [record for records in found.values() for record in _before_end(reading, records)]
+            wanted = [record for records in found.values() for record in records]
             _print(reading.form, wanted)
             printed += len(wanted)
             shown.advance(task, len(wanted))
             if found and commit is not None:
                 await commit()
-
-
-def _before_end(reading: Reading, records: Sequence[ConsumerRecord]) -> list[ConsumerRecord]:
-    """Records that were there when the reading began; a group prints whatever it will have committed."""
-    return list(records)
 
 
 async def _is_done(reading: Reading, consumer: Any, printed: int) -> bool:

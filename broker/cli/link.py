@@ -23,6 +23,7 @@ CONNECT_TIMEOUT_S = 5.0
 ANSWER_TIMEOUT_S = 60.0
 ANSWER_BYTES_MAX = 256 << 20
 DEFAULT_KAFKA = "127.0.0.1:9092"
+ANY_VERSION = 1 << 15
 
 _CLIENT_ID = b"pqbroker-cli"
 _API_VERSIONS_KEY = 18
@@ -54,9 +55,9 @@ class Link:
         served = self.ask(ApiVersionsRequest(), ApiVersionsResponse)
         self._versions = {each.api_key: (each.min_version, each.max_version) for each in served.api_keys}
 
-    def ask(self, request: object, response: type[T]) -> T:
+    def ask(self, request: object, response: type[T], version_max: int = ANY_VERSION) -> T:
         """The answer; CommandError when the broker does not serve this or goes away."""
-        version = self._version(type(request))
+        version = self._version(type(request), version_max)
         try:
             return self._exchange(request, response, version)
         except (OSError, ProtocolError) as error:
@@ -67,10 +68,10 @@ class Link:
         """Close the connection."""
         self._socket.close()
 
-    def _version(self, request: type) -> int:
+    def _version(self, request: type, version_max: int) -> int:
         ours = message(request)
         low, high = self._versions.get(ours.api_key, (1, 0))
-        low, high = max(low, ours.versions.low), min(high, ours.versions.high)
+        low, high = max(low, ours.versions.low), min(high, ours.versions.high, version_max)
         if low > high:
             raise CommandError(f"the broker at {self._address} does not serve {request.__name__.removesuffix('Request')}")
         return high

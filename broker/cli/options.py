@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from pqbroker.broker.cli.cluster import Cluster
+from pqbroker.broker.cli.groups import list_groups
 from pqbroker.broker.cli.link import DEFAULT_KAFKA
 from pqbroker.broker.cli.refusals import CommandError, WrongInput
 
@@ -16,6 +17,11 @@ COMPLETION_TIMEOUT_S = 0.5
 def complete_topics(ctx: typer.Context, incomplete: str) -> list[str]:
     """Topics that begin so; none when no broker answers quickly."""
     return _complete(ctx, incomplete, lambda cluster: cluster.topics())
+
+
+def complete_groups(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Groups that begin so; none when no broker answers quickly."""
+    return _complete(ctx, incomplete, list_groups)
 
 
 def _complete(ctx: typer.Context, incomplete: str, names: Callable[[Cluster], Iterable[str]]) -> list[str]:
@@ -35,6 +41,7 @@ TopicName = Annotated[str, typer.Argument(metavar="TOPIC", autocompletion=comple
 TopicNames = Annotated[
     list[str], typer.Argument(metavar="TOPIC", autocompletion=complete_topics, help="One topic or several.")
 ]
+GroupName = Annotated[str, typer.Argument(metavar="GROUP", autocompletion=complete_groups, help="A group.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 

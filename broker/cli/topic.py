@@ -48,7 +48,7 @@ def create(
     with Cluster(broker) as cluster:
         for name in topics:
             create_topic(cluster, name, count, factor, configs)
-            made = len(cluster.topic(name).partitions)
+            made = len(cluster.created(name).partitions)
             if json:
                 show_json({"topic": name, "partitions": made})
             else:

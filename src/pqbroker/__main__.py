@@ -8,7 +8,6 @@ import logging
 import sys
 from collections.abc import Sequence
 
-from pqbroker import __version__
 from pqbroker.broker.serve import ServeError, add_serve
 
 FAILED = 1
@@ -30,9 +29,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: Sequence[str]) -> int:
-    if arguments == ["--version"]:
-        print(f"pqbroker {__version__}")
-        return 0
     if arguments[:1] != ["serve"]:
         from pqbroker.broker.cli.app import main as run_command
 
