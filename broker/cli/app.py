@@ -35,7 +35,9 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def start(
-    version: Annotated[bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
 ) -> None:
     """A message broker that speaks Kafka's protocol, and commands for any Kafka broker."""
 
@@ -61,7 +63,8 @@ def main(arguments: Sequence[str]) -> int:
     try:
         return int(get_command(app).main(list(arguments), prog_name="pqbroker", standalone_mode=False) or 0)
     except typer.TyperException as error:
-        return _wrong(error.format_message(), form(error.ctx) if getattr(error, "ctx", None) else "")
+        context = getattr(error, "ctx", None)
+        return _wrong(error.format_message(), "" if context is None else form(context))
     except WrongInput as error:
         return _wrong(str(error), "\n".join(getattr(error, "__notes__", [])))
     except CommandError as error:

@@ -38,9 +38,9 @@ _NOT_YET = frozenset(
 
 
 class Partition(NamedTuple):
-    """One partition; node ids."""
+    """One partition of a topic; leader and replicas are node ids."""
 
-    index: int
+    number: int
     leader: int
     leader_epoch: int
     replicas: list[int]

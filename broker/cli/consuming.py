@@ -4,11 +4,11 @@ import asyncio
 import json
 import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
-from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
+from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, ConsumerRecord, TopicPartition
 from aiokafka.errors import KafkaError
 
 from pqbroker.broker.cli.consume import Format
@@ -37,7 +37,7 @@ def read_partitions(reading: Reading, starts: Mapping[int, int]) -> None:
             consumer.assign([TopicPartition(reading.topic, index) for index in starts])
             for index, offset in starts.items():
                 consumer.seek(TopicPartition(reading.topic, index), offset)
-            await _print_records(reading, consumer, None)
+            await _print_records(reading, consumer)
 
     _run(read())
 
@@ -47,13 +47,27 @@ def read_group(reading: Reading, group: str, start: str) -> None:
 
     async def read() -> None:
         async with _consumer(reading, group, start) as consumer:
-            consumer.subscribe([reading.topic])
-            await _print_records(reading, consumer, consumer.commit)
+            joined = _Joined()
+            consumer.subscribe([reading.topic], listener=joined)
+            await _print_records(reading, consumer, joined)
 
     _run(read())
 
 
-def _run(reading: Any) -> None:
+class _Joined(ConsumerRebalanceListener):  # type: ignore[misc]
+    """Whether the group has said which partitions are ours; there may be none for us."""
+
+    def __init__(self) -> None:
+        self.has = False
+
+    def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
+        self.has = True
+
+    def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
+        self.has = False
+
+
+def _run(reading: Coroutine[Any, Any, None]) -> None:
     """Run until it is done; Ctrl-C and SIGTERM end it as the end of the topic would, with all that is printed."""
 
     async def run() -> None:
@@ -86,28 +100,28 @@ async def _consumer(reading: Reading, group: str | None, start: str) -> AsyncIte
         raise refusal(error, f"cannot read {reading.topic}") from None
 
 
-async def _print_records(reading: Reading, consumer: Any, commit: Callable[[], Awaitable[None]] | None) -> None:
+async def _print_records(reading: Reading, consumer: Any, joined: _Joined | None = None) -> None:
+    """Print until it is done; a member of a group commits what is printed."""
     printed = 0
     with progress() as shown:
         task = shown.add_task(f"records of {reading.topic}", total=reading.limit)
-        while not await _is_done(reading, consumer, printed):
+        while not await _is_done(reading, consumer, printed, joined):
             left = POLL_RECORDS_MAX if reading.limit is None else min(POLL_RECORDS_MAX, reading.limit - printed)
             found = await consumer.getmany(timeout_ms=POLL_MS, max_records=left)
             wanted = [record for records in found.values() for record in records]
             _print(reading.form, wanted)
             printed += len(wanted)
             shown.advance(task, len(wanted))
-            if found and commit is not None:
-                await commit()
+            if found and joined is not None:
+                await consumer.commit()
 
 
-async def _is_done(reading: Reading, consumer: Any, printed: int) -> bool:
+async def _is_done(reading: Reading, consumer: Any, printed: int, joined: _Joined | None) -> bool:
     if reading.limit is not None and printed >= reading.limit:
         return True
-    assigned = consumer.assignment()
-    if reading.ends is None or not assigned:
+    if reading.ends is None or (joined is not None and not joined.has):
         return False
-    for partition in assigned:
+    for partition in consumer.assignment():
         if await consumer.position(partition) < reading.ends.get(partition.partition, 0):
             return False
     return True

@@ -70,14 +70,17 @@ class Link:
 
     def _version(self, request: type, version_max: int) -> int:
         ours = message(request)
+        assert ours.api_key is not None
         low, high = self._versions.get(ours.api_key, (1, 0))
         low, high = max(low, ours.versions.low), min(high, ours.versions.high, version_max)
         if low > high:
-            raise CommandError(f"the broker at {self._address} does not serve {request.__name__.removesuffix('Request')}")
+            name = request.__name__.removesuffix("Request")
+            raise CommandError(f"the broker at {self._address} does not serve {name}, which this needs")
         return high
 
     def _exchange(self, request: object, response: type[T], version: int) -> T:
         key, correlation_id = message(type(request)).api_key, next(self._correlation_ids)
+        assert key is not None
         flexible = is_flexible(key, version)
         header = struct.pack(">hhih", key, version, correlation_id, len(_CLIENT_ID)) + _CLIENT_ID + b"\0" * flexible
         self._socket.sendall(b"".join(frame([header, *encoder(type(request), version)(request)])))

@@ -9,7 +9,10 @@ from typing import NamedTuple
 from pqbroker.broker.cli.cluster import EARLIEST, LATEST, Cluster, Topic
 from pqbroker.broker.cli.refusals import CommandError, WrongInput
 
-FORMS = "beginning, end, an offset (42), a time (2026-01-31T12:00, local unless it says Z or +02:00) or an age (90s, 15m, 2h, 7d)"
+FORMS = (
+    "beginning, end, an offset (42), a time (2026-01-31T12:00, local unless it says Z or +02:00) "
+    "or an age (90s, 15m, 2h, 7d)"
+)
 
 _NAMED = {"beginning": EARLIEST, "earliest": EARLIEST, "end": LATEST, "latest": LATEST}
 _AGE = re.compile(r"(\d{1,9})(ms|s|m|h|d)", re.ASCII)

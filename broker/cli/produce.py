@@ -26,11 +26,11 @@ def add_produce(app: typer.Typer) -> None:
 
 def produce(
     topic: TopicName,
-    file: Annotated[Path | None, typer.Option(help="Read the lines here instead of at standard input.")] = None,
+    file: Annotated[Path | None, typer.Option(metavar="FILE", help="Read the lines here instead of at standard input.")] = None,
     key_separator: Annotated[str | None, typer.Option(metavar="TEXT", help="What stands before it is the key.")] = None,
     null: Annotated[str | None, typer.Option(metavar="TEXT", help="A value that reads so is null.")] = None,
     header: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="On each record; repeatable.")] = None,
-    partition: Annotated[int | None, typer.Option(min=0, help="Else by the key, or any.")] = None,
+    partition: Annotated[int | None, typer.Option(min=0, metavar="NUMBER", help="Else by the key, or any.")] = None,
     compression: Annotated[Compression, typer.Option(help="Of the batches.")] = Compression.NONE,
     acks: Annotated[Acks, typer.Option(help="Who must have a record: nobody, the leader, all.")] = Acks.ALL,
     broker: Broker = DEFAULT_KAFKA,

@@ -1,4 +1,4 @@
-"""Why a command is not carried out: what was wrong and what to do, in the user's words; and Kafka's codes in such words."""
+"""Why a command is not carried out: what was wrong and what to do, in the user's words; Kafka's codes too."""
 
 import difflib
 from collections.abc import Iterable

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from pqbroker.broker.cli.cluster import Cluster
+from pqbroker.broker.cli.cluster import Cluster, Topic
 from pqbroker.broker.cli.command import declare, family
 from pqbroker.broker.cli.confirming import confirm
 from pqbroker.broker.cli.link import DEFAULT_KAFKA
@@ -36,7 +36,7 @@ CONFIG_EXAMPLE = "retention.ms=3600000"
 @declare(app, "create", "pqbroker topic create orders --partitions 4 --config retention.ms=3600000")
 def create(
     topics: TopicNames,
-    partitions: Annotated[int | None, typer.Option(min=1, help="How many; the broker's num.partitions if not given.")] = None,
+    partitions: Annotated[int | None, typer.Option(min=1, help="How many; else the broker's num.partitions.")] = None,
     replication_factor: Annotated[int | None, typer.Option(min=1, help="Copies of each; the broker's default.")] = None,
     config: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="A config; repeatable.")] = None,
     broker: Broker = DEFAULT_KAFKA,
@@ -73,7 +73,7 @@ def list_all(
     """List topics."""
     with Cluster(broker) as cluster:
         found = [topic for _, topic in sorted(cluster.topics().items()) if internal or not topic.is_internal]
-    rows = [(topic.name, len(topic.partitions), max(len(one.replicas) for one in topic.partitions.values())) for topic in found]
+    rows = [(topic.name, len(topic.partitions), _replicas(topic)) for topic in found]
     if json:
         for name, partitions, replicas in rows:
             show_json({"topic": name, "partitions": partitions, "replicas": replicas})
@@ -119,7 +119,7 @@ def grow(
     with Cluster(broker) as cluster:
         before = len(cluster.topic(topic).partitions)
         if partitions <= before:
-            raise WrongInput(f"topic {topic} has {_partitions(before)}; give a COUNT above that, a topic does not shrink")
+            raise WrongInput(f"topic {topic} has {_partitions(before)}; give a COUNT above that, topics never shrink")
         asked = CreatePartitionsTopic(name=topic, count=partitions, assignments=None)
         request = CreatePartitionsRequest(topics=[asked], timeout_ms=TIMEOUT_MS)
         result = cluster.ask_controller(request, CreatePartitionsResponse).results[0]
@@ -158,6 +158,10 @@ add_trim(app)
 
 def _partitions(count: int) -> str:
     return f"{count} partition{'s' * (count != 1)}"
+
+
+def _replicas(topic: Topic) -> int:
+    return max((len(one.replicas) for one in topic.partitions.values()), default=0)
 
 
 def _cell(value: object) -> object:

@@ -29,8 +29,8 @@ def add_trim(app: typer.Typer) -> None:
 
 def trim(
     topic: TopicName,
-    before: Annotated[str, typer.Option(metavar="POSITION", help="What is older goes: end, an offset, a time, an age.")],
-    partition: Annotated[list[int] | None, typer.Option(min=0, help="Only this one; repeatable.")] = None,
+    before: Annotated[str, typer.Option(metavar="POSITION", help="end, an offset, a time, an age (7d).")],
+    partition: Annotated[list[int] | None, typer.Option(min=0, metavar="NUMBER", help="Only this one; repeatable.")] = None,
     yes: Yes = False,
     broker: Broker = DEFAULT_KAFKA,
     json: Json = False,

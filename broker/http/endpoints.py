@@ -4,9 +4,9 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
+from pqbroker.broker.addresses import Address
 from pqbroker.broker.cell_owner import CellOwner
 from pqbroker.broker.context import Node
-from pqbroker.broker.addresses import Address
 from pqbroker.broker.listeners import bind
 
 SHUTDOWN_TIMEOUT_S = 1.0
