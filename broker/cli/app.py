@@ -16,7 +16,7 @@ from pqbroker.broker.cli.consume import add_consume
 from pqbroker.broker.cli.group import app as group_app
 from pqbroker.broker.cli.output import say
 from pqbroker.broker.cli.produce import add_produce
-from pqbroker.broker.cli.refusals import CommandError, WrongInput
+from pqbroker.broker.cli.refusals import CommandError, OutputClosed, WrongInput
 from pqbroker.broker.cli.topic import app as topic_app
 
 FAILED, WRONG = 1, 2
@@ -73,7 +73,7 @@ def main(arguments: Sequence[str]) -> int:
     except typer.Abort:
         print("pqbroker: nothing was changed", file=sys.stderr)
         return FAILED
-    except BrokenPipeError:
+    except OutputClosed:
         _forget_output()
         return 0
 
@@ -84,5 +84,5 @@ def _wrong(what: str, right_form: str) -> int:
 
 
 def _forget_output() -> None:
-    """Whoever read us, as `head` does, has enough: Python's own flush at exit shall not complain either."""
+    """Python's own flush at exit shall not complain either."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -26,7 +26,7 @@ SETTLE_TIMEOUT_S = 10.0
 """How long an answer that says "not yet" is asked for again: a new topic's leader, a coordinator that starts."""
 SETTLE_PAUSE_S = 0.1
 
-_NOT_YET = frozenset(
+NOT_YET = frozenset(
     {
         ErrorCode.LEADER_NOT_AVAILABLE,
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -158,7 +158,7 @@ class Cluster:
             one = answer.coordinators[0] if answer.coordinators else answer
             return one.error_code, one.node_id, one.error_message, Address(one.host, one.port)
 
-        code, node, message, address = settled(find, lambda found: found[0] not in _NOT_YET)
+        code, node, message, address = settled(find, lambda found: found[0] not in NOT_YET)
         check(code, f"cannot find the coordinator of group {group}", message)
         self._nodes[node] = address
         return node
@@ -203,4 +203,4 @@ def settled(ask: Callable[[], T], is_settled: Callable[[T], bool]) -> T:
 def _topic_settles(found: Topic | ErrorCode) -> bool:
     if isinstance(found, Topic):
         return all(one.leader >= 0 for one in found.partitions.values())
-    return found not in _NOT_YET
+    return found not in NOT_YET

@@ -6,13 +6,13 @@ from typing import Any, TypeVar
 import typer
 from typer.core import TyperCommand
 
-from pqbroker.broker.cli.refusals import WrongInput
+from pqbroker.broker.cli.refusals import CommandError, OutputClosed, WrongInput
 
 F = TypeVar("F", bound=Callable[..., None])
 
 
 class ExampleCommand(TyperCommand):
-    """A command whose refusals show its right form."""
+    """A command whose refusals show its right form. Typer would end the process itself for the rest."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -20,6 +20,10 @@ class ExampleCommand(TyperCommand):
         except WrongInput as error:
             error.add_note(form(ctx))
             raise
+        except KeyboardInterrupt:
+            raise CommandError("interrupted") from None
+        except BrokenPipeError:
+            raise OutputClosed from None
 
 
 def family(help_text: str) -> typer.Typer:

@@ -33,7 +33,9 @@ def consume(
     start: Annotated[
         str, typer.Option("--from", metavar="POSITION", help="beginning, end, an offset, a time, an age (15m).")
     ] = "beginning",
-    partition: Annotated[list[int] | None, typer.Option(min=0, metavar="NUMBER", help="Only this one; repeatable.")] = None,
+    partition: Annotated[
+        list[int] | None, typer.Option(min=0, metavar="NUMBER", help="Only this one; repeatable.")
+    ] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Stop after so many records.")] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more at the end, until Ctrl-C.")] = False,
     group: Annotated[

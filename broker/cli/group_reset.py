@@ -25,9 +25,13 @@ def reset(
     group: GroupName,
     topic: Annotated[
         list[str] | None,
-        typer.Option(metavar="TOPIC", autocompletion=complete_topics, help="Repeatable; else all that the group has read."),
+        typer.Option(
+            metavar="TOPIC", autocompletion=complete_topics, help="Repeatable; else all that the group has read."
+        ),
     ] = None,
-    partition: Annotated[list[int] | None, typer.Option(min=0, metavar="NUMBER", help="Only this one of --topic; repeatable.")] = None,
+    partition: Annotated[
+        list[int] | None, typer.Option(min=0, metavar="NUMBER", help="Only this one of --topic; repeatable.")
+    ] = None,
     to: Annotated[
         str | None, typer.Option(metavar="POSITION", help="earliest, latest, an offset, a time, an age (2h).")
     ] = None,

@@ -4,12 +4,13 @@ import struct
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from pqbroker.broker.cli.cluster import Cluster
+from pqbroker.broker.cli.cluster import NOT_YET, Cluster, settled
 from pqbroker.broker.cli.refusals import CommandError, check, near
 from pqbroker.protocol.codec import decoder
 from pqbroker.protocol.errors import ErrorCode, ProtocolError
 from pqbroker.protocol.messages.consumer_protocol import ConsumerProtocolAssignment
 from pqbroker.protocol.messages.describe_groups import (
+    DescribedGroup,
     DescribedGroupMember,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
@@ -66,12 +67,11 @@ def list_groups(cluster: Cluster) -> dict[str, ListedGroup]:
 
 def find_group(cluster: Cluster, group: str, *, must_be: bool = True) -> Group:
     """State, members and offsets; CommandError with near names when there is no such group and there must be."""
-    node = cluster.coordinator(group)
-    described = cluster.ask(DescribeGroupsRequest(groups=[group]), DescribeGroupsResponse, node).groups[0]
+    described = settled(lambda: _describe(cluster, group), lambda found: found.error_code not in NOT_YET)
     if described.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
         check(described.error_code, f"cannot describe group {group}", described.error_message)
     state = DEAD if described.error_code else described.group_state
-    offsets = _offsets(cluster, group, node)
+    offsets = _offsets(cluster, group, cluster.coordinator(group))
     if must_be and state == DEAD and not offsets:
         names = list_groups(cluster)
         if group not in names:
@@ -98,6 +98,11 @@ def commit(cluster: Cluster, group: str, offsets: Mapping[Place, int]) -> None:
     for each in answer.topics:
         for one in each.partitions:
             check(one.error_code, f"cannot set the offset of group {group} in {each.name}-{one.partition_index}")
+
+
+def _describe(cluster: Cluster, group: str) -> DescribedGroup:
+    request = DescribeGroupsRequest(groups=[group])
+    return cluster.ask(request, DescribeGroupsResponse, cluster.coordinator(group)).groups[0]
 
 
 def _offsets(cluster: Cluster, group: str, node: int) -> dict[Place, int]:

@@ -26,7 +26,9 @@ def add_produce(app: typer.Typer) -> None:
 
 def produce(
     topic: TopicName,
-    file: Annotated[Path | None, typer.Option(metavar="FILE", help="Read the lines here instead of at standard input.")] = None,
+    file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Read the lines here instead of at standard input.")
+    ] = None,
     key_separator: Annotated[str | None, typer.Option(metavar="TEXT", help="What stands before it is the key.")] = None,
     null: Annotated[str | None, typer.Option(metavar="TEXT", help="A value that reads so is null.")] = None,
     header: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="On each record; repeatable.")] = None,

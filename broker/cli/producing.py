@@ -73,9 +73,7 @@ def write_lines(
     return written
 
 
-async def _send_all(
-    client: Any, topic: str, lines: Lines, descriptor: int, written: Written, shown: Progress
-) -> None:
+async def _send_all(client: Any, topic: str, lines: Lines, descriptor: int, written: Written, shown: Progress) -> None:
     found = os.fstat(descriptor)
     task = shown.add_task(f"bytes to {topic}", total=found.st_size if stat.S_ISREG(found.st_mode) else None)
     number = 0

@@ -30,6 +30,10 @@ class WrongInput(CommandError):
     """What was typed cannot be meant: exit status 2, and the command's right form is shown."""
 
 
+class OutputClosed(Exception):
+    """Whoever read what we print, as `head` does, has enough: nothing went wrong."""
+
+
 def words(code: int, message: str | None = None) -> str:
     """What a Kafka error code means: the broker's own message if it sent one."""
     try:

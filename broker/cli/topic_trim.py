@@ -30,7 +30,9 @@ def add_trim(app: typer.Typer) -> None:
 def trim(
     topic: TopicName,
     before: Annotated[str, typer.Option(metavar="POSITION", help="end, an offset, a time, an age (7d).")],
-    partition: Annotated[list[int] | None, typer.Option(min=0, metavar="NUMBER", help="Only this one; repeatable.")] = None,
+    partition: Annotated[
+        list[int] | None, typer.Option(min=0, metavar="NUMBER", help="Only this one; repeatable.")
+    ] = None,
     yes: Yes = False,
     broker: Broker = DEFAULT_KAFKA,
     json: Json = False,

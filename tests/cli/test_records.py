@@ -66,7 +66,9 @@ def test_a_record_that_is_too_large_is_named(shell: Shell, topic: str, tmp_path:
     file.write_bytes(b"x" * 2_000_000)
     refused = shell("produce", topic, "--file", str(file))
     assert refused.status == 1
-    assert refused.errors == "pqbroker: line 1 was not written: the record is larger than the topic's max.message.bytes\n"
+    assert (
+        refused.errors == "pqbroker: line 1 was not written: the record is larger than the topic's max.message.bytes\n"
+    )
 
 
 @pytest.mark.parametrize("command", ["produce", "consume"])

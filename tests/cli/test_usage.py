@@ -130,7 +130,7 @@ def test_ctrl_c_ends_writing_that_waits_for_lines(our_shell: Shell, fresh_name: 
     writer.send_signal(signal.SIGINT)
     assert writer.wait(TIMEOUT_S) == 1
     assert writer.stderr is not None
-    assert writer.stderr.read() == ""
+    assert writer.stderr.read() == "pqbroker: interrupted\n"
     writer.communicate()
     reader.terminate()
     reader.communicate(timeout=TIMEOUT_S)

@@ -19,8 +19,8 @@ This page is written from the commands (`python -m tests.support.cli_page`); a t
 the one at `127.0.0.1:9092` unless `--broker HOST:PORT` or the environment's `PQBROKER_BROKER` names another. A command
 that needs what a broker does not serve says so.
 
-- `--json` prints objects with the keys below, one a line; else there are tables for people. Progress bars go to standard
-  error, and only to a terminal.
+- `--json` prints objects with the keys below, one a line; else there are tables for people. Progress bars go to
+  standard error, and only to a terminal.
 - Exit status: 0 done, 1 failed or refused, 2 wrong input. The reason stands on standard error, with the right form when
   the input was wrong.
 - A *position* is `beginning` (`earliest`), `end` (`latest`), an offset (`42`), a time (`2026-01-31T12:00`, local unless
@@ -80,7 +80,7 @@ def _lines() -> Iterator[str]:
         yield f"| `{name}` | {KEYS[name]} |"
     for name, command in commands().items():
         yield f"\n## pqbroker {name}\n"
-        yield command.help
+        yield str(command.help)
         yield f"\n```sh\n{command.epilog.removeprefix('Example: ')}\n```\n"
         yield "| | |"
         yield "|---|---|"
@@ -92,7 +92,7 @@ def _written(parameter: Any) -> str:
     if parameter.param_type_name == "argument":
         return str(parameter.metavar) + "..." * (parameter.nargs != 1)
     names = ", ".join(sorted(parameter.opts, reverse=True))
-    return names if parameter.is_flag else f"{names} {_value(parameter)}"
+    return str(names) if parameter.is_flag else f"{names} {_value(parameter)}"
 
 
 def _value(parameter: Any) -> str:
