@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from pqbroker.broker.addresses import Address
+from pqbroker.broker.listeners import Address
 from pqbroker.broker.server import Server
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest

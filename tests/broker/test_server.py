@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from pqbroker.broker.addresses import Address, AddressError
+from pqbroker.broker.listeners import Address, AddressError
 from pqbroker.broker.server import Server
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.protocol.errors import ErrorCode

@@ -90,7 +90,7 @@ def _lines() -> Iterator[str]:
 
 def _written(parameter: Any) -> str:
     if parameter.param_type_name == "argument":
-        return str(parameter.metavar) + "..." * (parameter.nargs != 1)
+        return f"{parameter.metavar}{'...' if parameter.nargs != 1 else ''}"
     names = ", ".join(sorted(parameter.opts, reverse=True))
     return str(names) if parameter.is_flag else f"{names} {_value(parameter)}"
 
