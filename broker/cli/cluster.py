@@ -13,6 +13,7 @@ from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from pqbroker.protocol.messages.list_offsets import (
     ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopic,
@@ -125,7 +126,7 @@ class Cluster:
         for leader, partitions in self.by_leader(topic, timestamps).items():
             asked = [ListOffsetsPartition(partition_index=index, timestamp=timestamps[index]) for index in partitions]
             request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic.name, partitions=asked)])
-            for each in self.ask(request, ListOffsetsResponse, leader).topics[0].partitions:
+            for each in self._settled_offsets(request, leader):
                 check(each.error_code, f"cannot look up offsets of {topic.name}-{each.partition_index}")
                 found[each.partition_index] = each.offset
         return found
@@ -162,6 +163,14 @@ class Cluster:
         check(code, f"cannot find the coordinator of group {group}", message)
         self._nodes[node] = address
         return node
+
+    def _settled_offsets(self, request: ListOffsetsRequest, leader: int) -> list[ListOffsetsPartitionResponse]:
+        """What a leader says, which of partitions just made may not know yet that it is one."""
+        not_yet = NOT_YET | {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        return settled(
+            lambda: self.ask(request, ListOffsetsResponse, leader).topics[0].partitions,
+            lambda found: all(each.error_code not in not_yet for each in found),
+        )
 
     def _metadata(self, names: list[str] | None) -> dict[str, Topic | ErrorCode]:
         """Topics by name, or the error there is instead; refreshes what is known of the nodes."""
