@@ -1,0 +1,98 @@
+"""A directory of Parquet in which every batch is there whole or not at all, and once, however often it is written.
+
+DIRECTORY/data/batch=N/    the rows of batch N and, in `_landed.json`, where they came from
+DIRECTORY/checkpoint/      Spark's own memory of the job
+DIRECTORY/temporary/       batches that are being written; nobody reads them
+
+A batch is written under a temporary name, synced and renamed. Spark fixes the offsets of batch N before it runs it and
+runs it again after a crash; what is there under its number is then the same rows, and stays. A batch of the same number
+that came from other offsets, or through another checkpoint, is refused: to skip it would lose rows, to add it double some.
+"""
+
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+_LANDED = "_landed.json"
+
+Offsets = Mapping[str, Mapping[str, int]]
+"""Topic -> partition -> offset, in the form of Spark's JSON."""
+
+
+class LakeError(RuntimeError):
+    """The directory cannot take the batch; the text names the cause and the way out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A batch as Spark fixed it: its number, the query (that is, the checkpoint) it belongs to, where it ends."""
+
+    number: int
+    query: str
+    until: Offsets
+
+
+class Lake:
+    """The batches of one topic in one directory."""
+
+    def __init__(self, directory: Path) -> None:
+        """Makes what is missing and removes what an earlier job left half written. LakeError when it cannot."""
+        self.directory = directory.resolve()
+        self.data = self.directory / "data"
+        self.checkpoint = self.directory / "checkpoint"
+        self._temporary = self.directory / "temporary"
+        try:
+            self.data.mkdir(parents=True, exist_ok=True)
+            shutil.rmtree(self._temporary, ignore_errors=True)
+            self._temporary.mkdir()
+        except OSError as error:
+            raise LakeError(f"cannot write to {directory}: {error.strerror}; name another with --to DIR") from error
+
+    def batch(self, number: int) -> Batch:
+        """The batch of this number as the checkpoint has it. LakeError when it does not have it."""
+        try:
+            query = json.loads((self.checkpoint / "metadata").read_text(encoding="utf-8"))["id"]
+            *_, until = (self.checkpoint / "offsets" / str(number)).read_text(encoding="utf-8").splitlines()
+            return Batch(number, query, json.loads(until))
+        except (OSError, ValueError, KeyError) as error:
+            raise LakeError(f"the checkpoint in {self.checkpoint} does not tell of batch {number}: {error}") from error
+
+    def has(self, batch: Batch) -> bool:
+        """Whether this very batch is there. LakeError when another one is there under its number."""
+        place = self._place(batch)
+        if not place.exists():
+            return False
+        if Batch(**json.loads((place / _LANDED).read_text(encoding="utf-8"))) == batch:
+            return True
+        raise LakeError(
+            f"{place} came from other offsets or through another checkpoint than {self.checkpoint}; "
+            "land into another directory, or restore the checkpoint that belongs to this one"
+        )
+
+    def land(self, batch: Batch, write: Callable[[Path], None]) -> bool:
+        """Let `write` fill a directory and make it the batch; False when the batch was there already."""
+        if self.has(batch):
+            return False
+        written = self._temporary / f"{batch.number}-{uuid.uuid4().hex}"
+        write(written)
+        (written / _LANDED).write_text(json.dumps(asdict(batch)), encoding="utf-8")
+        for path in (*written.iterdir(), written):
+            _sync(path)
+        written.rename(self._place(batch))
+        _sync(self.data)
+        return True
+
+    def _place(self, batch: Batch) -> Path:
+        return self.data / f"batch={batch.number}"
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
