@@ -11,7 +11,8 @@ from types import FrameType
 from typing import NoReturn
 
 from pqbroker.pipeline.lake import LakeError
-from pqbroker.pipeline.land import LandError, Landing, land
+from pqbroker.pipeline.land import land
+from pqbroker.pipeline.landing import LandError, Landing
 from pqbroker.pipeline.session import SparkUnavailableError, check_java, find_jars, start_session
 
 FAILED = 1
@@ -77,7 +78,6 @@ def _landing(parser: Parser, options: argparse.Namespace) -> Landing:
 
 def _run(landing: Landing) -> None:
     spark = start_session("pqbroker-pipeline land", master="local[*]", options=_SPARK)
-    spark.sparkContext.setLogLevel("FATAL")  # errors end the job and are told once, in a line
     stopping = threading.Event()
     try:
         _stop_on_signals(stopping)
@@ -87,6 +87,8 @@ def _run(landing: Landing) -> None:
 
 
 _SPARK = {
+    # Errors end the job and are told once, in a line.
+    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{Path(__file__).with_name('log4j2.properties')}",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.host": "127.0.0.1",

@@ -7,7 +7,7 @@ from typing import Any, Self
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-_TIMEOUT_MS = 10_000
+_TIMEOUT_MS = 5_000
 _MISSING = "UnknownTopicOrPartitionException"
 _THERE_ALREADY = "TopicExistsException"
 
@@ -25,13 +25,14 @@ class Admin:
     """One admin client; a context manager. Methods raise AdminError."""
 
     def __init__(self, spark: SparkSession, broker: str) -> None:
-        self._jvm: Any = spark.sparkContext._jvm
         settings = {
             "bootstrap.servers": broker,
             "request.timeout.ms": str(_TIMEOUT_MS),
             "default.api.timeout.ms": str(_TIMEOUT_MS),
         }
-        self._client = self._jvm.org.apache.kafka.clients.admin.AdminClient.create(settings)
+        jvm: Any = spark.sparkContext._jvm
+        self._jvm = jvm
+        self._client = jvm.org.apache.kafka.clients.admin.AdminClient.create(settings)
 
     def __enter__(self) -> Self:
         return self
@@ -45,15 +46,15 @@ class Admin:
         """The names of all topics."""
         return sorted(_result(self._client.listTopics().names()))
 
-    def has_topic(self, name: str) -> bool:
-        """Whether there is such a topic; asking does not create it."""
+    def topic_id(self, name: str) -> str | None:
+        """The id of the topic, None when there is none; asking does not create it."""
         try:
-            _result(self._client.describeTopics([name]).allTopicNames())
+            described = _result(self._client.describeTopics([name]).allTopicNames())
         except AdminError as error:
             if error.kind == _MISSING:
-                return False
+                return None
             raise
-        return True
+        return str(described[name].topicId().toString())
 
     def ensure_topic(self, name: str) -> None:
         """Create the topic, with the broker's defaults, unless it is there."""

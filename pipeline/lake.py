@@ -3,10 +3,11 @@
 DIRECTORY/data/batch=N/    the rows of batch N and, in `_landed.json`, where they came from
 DIRECTORY/checkpoint/      Spark's own memory of the job
 DIRECTORY/temporary/       batches that are being written; nobody reads them
+DIRECTORY/topic.json       the topic that lands here, and its id: a topic made again under the name is another one
 
-A batch is written under a temporary name, synced and renamed. Spark fixes the offsets of batch N before it runs it and
-runs it again after a crash; what is there under its number is then the same rows, and stays. A batch of the same number
-that came from other offsets, or through another checkpoint, is refused: to skip it would lose rows, to add it double some.
+A batch is written under a temporary name, synced and renamed. Spark fixes the offsets of batch N before it runs it, and
+runs it again after a crash: what is there under its number is then the same rows, and stays. A batch of a number that is
+taken, from other offsets or through another checkpoint, is refused: skipped, it would be lost, and added, some rows double.
 """
 
 import json
@@ -52,6 +53,27 @@ class Lake:
         except OSError as error:
             raise LakeError(f"cannot write to {directory}: {error.strerror}; name another with --to DIR") from error
 
+    def claim(self, topic: str, topic_id: str) -> None:
+        """Take the directory for a topic, for good. LakeError when another one, or an earlier one, has it."""
+        mine = {"topic": topic, "id": topic_id}
+        file = self.directory / "topic.json"
+        try:
+            with file.open("x", encoding="utf-8") as made:
+                json.dump(mine, made)
+                return
+        except FileExistsError:
+            theirs = json.loads(file.read_text(encoding="utf-8"))
+        if theirs != mine:
+            why = f"topic {theirs['topic']}"
+            if theirs["topic"] == topic:
+                why = f"an earlier topic {topic}, which was deleted and made again since"
+            raise LakeError(f"{self.directory} holds {why}; name another directory with --to DIR")
+
+    def last(self) -> Batch | None:
+        """The last batch that is there."""
+        numbers = [int(path.name.removeprefix("batch=")) for path in self.data.glob("batch=*")]
+        return self._landed(self.data / f"batch={max(numbers)}") if numbers else None
+
     def batch(self, number: int) -> Batch:
         """The batch of this number as the checkpoint has it. LakeError when it does not have it."""
         try:
@@ -66,17 +88,15 @@ class Lake:
         place = self._place(batch)
         if not place.exists():
             return False
-        if Batch(**json.loads((place / _LANDED).read_text(encoding="utf-8"))) == batch:
+        if self._landed(place) == batch:
             return True
         raise LakeError(
             f"{place} came from other offsets or through another checkpoint than {self.checkpoint}; "
             "land into another directory, or restore the checkpoint that belongs to this one"
         )
 
-    def land(self, batch: Batch, write: Callable[[Path], None]) -> bool:
-        """Let `write` fill a directory and make it the batch; False when the batch was there already."""
-        if self.has(batch):
-            return False
+    def land(self, batch: Batch, write: Callable[[Path], None]) -> None:
+        """Let `write` fill a directory and make it the batch, which is not there."""
         written = self._temporary / f"{batch.number}-{uuid.uuid4().hex}"
         write(written)
         (written / _LANDED).write_text(json.dumps(asdict(batch)), encoding="utf-8")
@@ -84,7 +104,9 @@ class Lake:
             _sync(path)
         written.rename(self._place(batch))
         _sync(self.data)
-        return True
+
+    def _landed(self, place: Path) -> Batch:
+        return Batch(**json.loads((place / _LANDED).read_text(encoding="utf-8")))
 
     def _place(self, batch: Batch) -> Path:
         return self.data / f"batch={batch.number}"

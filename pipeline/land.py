@@ -1,58 +1,27 @@
 """The job `land`: a topic into Parquet, each row once, however often the broker or the job is killed.
 
-Spark's checkpoint fixes which offsets a batch holds; `lake.py` lets each batch in once. What does not parse goes to the
-topic's dead letters before its batch lands, so that a crash between the two can repeat a dead letter but not lose one:
-`error.partition` and `error.offset` in its headers tell a repeated one.
+Spark's checkpoint fixes which offsets a batch holds, `batches.py` writes them, `lake.py` lets each batch in once.
 """
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
 
 from pyspark.errors import ParseException, StreamingQueryException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
 from pqbroker.pipeline.admin import Admin, AdminError
+from pqbroker.pipeline.batches import BatchWriter, local
 from pqbroker.pipeline.lake import Lake
+from pqbroker.pipeline.landing import LandError, Landing
 from pqbroker.pipeline.ownership import owned
-from pqbroker.pipeline.progress import Figures, Progress, Watch
-from pqbroker.pipeline.rows import parsed, raw
+from pqbroker.pipeline.progress import Watch
+from pqbroker.pipeline.reports import Reports
 
-_LOOK_EVERY_S = 0.5
-_LAST_REPORT_TIMEOUT_S = 10
+_LOOK_EVERY_S = 1
+_LAST_REPORT_TIMEOUT_S = 15
 _NAMED_TOPICS_MAX = 10
-
-
-class LandError(RuntimeError):
-    """The topic cannot be landed; the text names the cause and the way out."""
-
-
-@dataclass(frozen=True, slots=True)
-class Landing:
-    """What to land and how."""
-
-    topic: str
-    directory: Path
-    broker: str = "127.0.0.1:9092"
-    group: str | None = None
-    """Consumer group that shows the offsets; None is `land-TOPIC`."""
-    schema: str | None = None
-    """The value is JSON of this schema, in SQL: `id BIGINT NOT NULL, name STRING`; None takes it as it is."""
-    once: bool = False
-    interval_s: float = 10.0
-    starting_offsets: str = "earliest"
-    batch_rows_max: int = 1_000_000
-    fail_on_data_loss: bool = True
-    figures: Path | None = None
-    """File for figures in Prometheus' text form."""
-
-    @property
-    def dead_letters(self) -> str:
-        """The topic for what does not parse."""
-        return f"{self.topic}.dlq"
 
 
 def land(spark: SparkSession, landing: Landing, say: Callable[[str], None], stopping: threading.Event) -> None:
@@ -63,18 +32,21 @@ def land(spark: SparkSession, landing: Landing, say: Callable[[str], None], stop
     schema = None if landing.schema is None else _schema(landing.schema)
     lake = Lake(landing.directory)
     with owned(spark, lake.directory), Admin(spark, landing.broker) as admin:
-        _check_topic(admin, landing)
-        name = f"land {landing.topic} to {lake.directory}"
-        watch = Watch(name, landing.topic, _reporter(admin, landing, say))
+        topic_id = _find_topic(admin, landing)
+        lake.claim(landing.topic, topic_id)
+        reports = Reports(admin, landing, say)
+        reports.resume(lake.last())
+        watch = Watch(f"land {landing.topic} to {lake.directory}", landing.topic, reports.batch)
         spark.streams.addListener(watch)
         try:
-            _run(_start(spark, landing, lake, schema, name), stopping)
+            writer = BatchWriter(admin, landing, lake, schema, topic_id)
+            _run(_start(spark, landing, lake, writer, watch.query), stopping)
             watch.over.wait(_LAST_REPORT_TIMEOUT_S)
         finally:
             spark.streams.removeListener(watch)
 
 
-def _start(spark: SparkSession, landing: Landing, lake: Lake, schema: StructType | None, name: str) -> StreamingQuery:
+def _start(spark: SparkSession, landing: Landing, lake: Lake, write: BatchWriter, name: str) -> StreamingQuery:
     source = {
         "kafka.bootstrap.servers": landing.broker,
         "subscribe": landing.topic,
@@ -84,29 +56,11 @@ def _start(spark: SparkSession, landing: Landing, lake: Lake, schema: StructType
         "failOnDataLoss": str(landing.fail_on_data_loss).lower(),
     }
     records = spark.readStream.format("kafka").options(**source).load()
-    writer = records.writeStream.queryName(name).option("checkpointLocation", _path(lake.checkpoint))
-    writer = writer.foreachBatch(batch_writer(landing, lake, schema))
+    writer = records.writeStream.queryName(name).option("checkpointLocation", local(lake.checkpoint))
+    writer = writer.foreachBatch(write)
     if landing.once:
         return writer.trigger(availableNow=True).start()
     return writer.trigger(processingTime=f"{int(landing.interval_s * 1000)} milliseconds").start()
-
-
-def batch_writer(landing: Landing, lake: Lake, schema: StructType | None) -> Callable[[DataFrame, int], None]:
-    """What Spark calls with the records and the number of each batch, and again after a crash."""
-
-    def write(records: DataFrame, number: int) -> None:
-        batch = lake.batch(number)
-        if schema is None:
-            lake.land(batch, lambda path: raw(records).write.parquet(_path(path)))
-        elif not lake.has(batch):
-            records.persist()  # else both writes would read the topic
-            good, bad = parsed(records, schema)
-            options = {"kafka.bootstrap.servers": landing.broker, "topic": landing.dead_letters}
-            bad.write.format("kafka").options(**options, includeHeaders="true").save()
-            lake.land(batch, lambda path: good.write.parquet(_path(path)))
-            records.unpersist()
-
-    return write
 
 
 def _run(query: StreamingQuery, stopping: threading.Event) -> None:
@@ -120,31 +74,17 @@ def _run(query: StreamingQuery, stopping: threading.Event) -> None:
         query.stop()
 
 
-def _reporter(admin: Admin, landing: Landing, say: Callable[[str], None]) -> Callable[[Progress], None]:
-    figures = None if landing.figures is None else Figures(landing.figures, landing.topic)
-    group = landing.group or f"land-{landing.topic}"
-
-    def report(progress: Progress) -> None:
-        line = progress.line()
-        try:
-            admin.set_group_offsets(group, landing.topic, progress.offsets, f"batch {progress.batch}")
-        except AdminError as error:  # the group only shows what landed: the next batch sets it right
-            line += f"  (group {group} not set: {error})"
-        if figures is not None:
-            figures.write(progress)
-        say(line)
-
-    return report
-
-
-def _check_topic(admin: Admin, landing: Landing) -> None:
+def _find_topic(admin: Admin, landing: Landing) -> str:
+    """The topic's id. Makes the topic for dead letters when there can be some."""
     try:
-        if not admin.has_topic(landing.topic):
+        topic_id = admin.topic_id(landing.topic)
+        if topic_id is None:
             raise LandError(f"no topic {landing.topic} at {landing.broker}; {_there(admin.topics())}")
         if landing.schema is not None:
             admin.ensure_topic(landing.dead_letters)
     except AdminError as error:
         raise LandError(f"the broker at {landing.broker}: {error}") from error
+    return topic_id
 
 
 def _there(topics: list[str]) -> str:
@@ -168,8 +108,3 @@ def _cause(error: StreamingQueryException) -> str:
     """The innermost message: what is round it names threads and classes of Spark's."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[0]
-
-
-def _path(path: Path) -> str:
-    """A local path as Spark takes it, whatever its default file system."""
-    return f"file://{path}"

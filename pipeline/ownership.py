@@ -1,4 +1,4 @@
-"""One job in a directory at a time. The lock is the JVM's: a killed job's JVM lives on for a moment, and so does its lock."""
+"""One job in a directory at a time. The lock is the JVM's: that of a killed job lives on for a moment, and so does its lock."""
 
 import time
 from collections.abc import Iterator

@@ -39,18 +39,19 @@ class Watch(StreamingQueryListener):
     def __init__(self, query: str, topic: str, report: Callable[[Progress], None]) -> None:
         self.over = threading.Event()
         """Set when the query has ended and its last batch was reported."""
-        self._query = query
+        self.query = query
+        """Its name."""
         self._topic = topic
         self._report = report
         self._run: Any = None
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
-        if event.name == self._query:
+        if event.name == self.query:
             self._run = event.runId
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
         progress = event.progress
-        if progress.name == self._query and progress.sources and progress.numInputRows > 0:
+        if progress.name == self.query and progress.sources and progress.numInputRows > 0:
             source = progress.sources[0]
             ends = _offsets(source.endOffset, self._topic)
             latest = _offsets(source.latestOffset, self._topic)

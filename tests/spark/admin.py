@@ -1,0 +1,28 @@
+"""What the tests ask of a broker's admin API beside what every client driver has."""
+
+import json
+
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from tests.support.drivers.driver import REQUEST_TIMEOUT_S
+
+
+def trim(address: str, topic: str, offset: int, partition: int = 0) -> None:
+    """Delete the records below an offset."""
+    place = TopicPartition(topic, partition, offset)
+    AdminClient({"bootstrap.servers": address}).delete_records([place])[place].result(REQUEST_TIMEOUT_S)
+
+
+def committed(address: str, group: str) -> dict[tuple[str, int], int]:
+    """The offsets a consumer group has committed, by topic and partition."""
+    asked = AdminClient({"bootstrap.servers": address}).list_consumer_group_offsets(
+        [ConsumerGroupTopicPartitions(group)], request_timeout=REQUEST_TIMEOUT_S
+    )
+    found = asked[group].result(REQUEST_TIMEOUT_S).topic_partitions or []
+    return {(place.topic, place.partition): place.offset for place in found}
+
+
+def offsets(topic: str, *first: int) -> str:
+    """Offsets in Spark's JSON, of the partitions from 0 on."""
+    return json.dumps({topic: {str(partition): offset for partition, offset in enumerate(first)}})
