@@ -10,6 +10,8 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
+from py4j.protocol import Py4JNetworkError
+
 from pqbroker.pipeline.lake import LakeError
 from pqbroker.pipeline.land import land
 from pqbroker.pipeline.landing import LandError, Landing
@@ -39,6 +41,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _run(landing)
     except (LandError, LakeError, SparkUnavailableError) as error:
         print(f"pqbroker-pipeline: {error}", file=sys.stderr)
+        return FAILED
+    except (Py4JNetworkError, ConnectionError):
+        print("pqbroker-pipeline: Spark's Java process ended; start the job again, it goes on", file=sys.stderr)
         return FAILED
     except KeyboardInterrupt:
         return FAILED

@@ -7,7 +7,8 @@ from typing import Any, Self
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-_TIMEOUT_MS = 5_000
+_TIMEOUT_MS = 30_000
+_NOTE_TIMEOUT_MS = 5_000
 _MISSING = "UnknownTopicOrPartitionException"
 _THERE_ALREADY = "TopicExistsException"
 
@@ -67,11 +68,12 @@ class Admin:
                 raise
 
     def set_group_offsets(self, group: str, topic: str, offsets: Mapping[int, int], note: str) -> None:
-        """Commit offsets for a consumer group that has no members, with a note that lag tools show."""
+        """Commit offsets for a consumer group that has no members, with a note. Waits less long than the others."""
         common = self._jvm.org.apache.kafka.common
         committed = self._jvm.org.apache.kafka.clients.consumer.OffsetAndMetadata
         places = {common.TopicPartition(topic, number): committed(offset, note) for number, offset in offsets.items()}
-        _result(self._client.alterConsumerGroupOffsets(group, places).all())
+        options = self._jvm.org.apache.kafka.clients.admin.AlterConsumerGroupOffsetsOptions()
+        _result(self._client.alterConsumerGroupOffsets(group, places, options.timeoutMs(_NOTE_TIMEOUT_MS)).all())
 
 
 def _result(future: Any) -> Any:

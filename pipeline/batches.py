@@ -6,11 +6,14 @@ Dead letters go before their batch lands, so that a crash between the two can re
 
 from pathlib import Path
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
-from pqbroker.pipeline.admin import Admin
-from pqbroker.pipeline.lake import Batch, Lake
+from pqbroker.pipeline.admin import Admin, AdminError
+from pqbroker.pipeline.causes import FAILURES
+from pqbroker.pipeline.lake import Batch, Lake, LakeError
 from pqbroker.pipeline.landing import LandError, Landing
 from pqbroker.pipeline.rows import parsed, raw
 
@@ -24,8 +27,17 @@ class BatchWriter:
         self._lake = lake
         self._schema = schema
         self._topic_id = topic_id
+        self.failure: LandError | LakeError | CapturedException | Py4JJavaError | None = None
+        """What a batch failed with; Spark passes on only its text, wrapped."""
 
     def __call__(self, records: DataFrame, number: int) -> None:
+        try:
+            self._write_batch(records, number)
+        except (LandError, LakeError, *FAILURES) as error:
+            self.failure = error
+            raise
+
+    def _write_batch(self, records: DataFrame, number: int) -> None:
         batch = self._lake.batch(number)
         if self._lake.has(batch):
             return
@@ -47,7 +59,11 @@ class BatchWriter:
     def _write(self, rows: DataFrame, place: Path) -> None:
         """Spark goes by the topic's name and would read on in another topic of it: looked at after the rows were."""
         rows.write.parquet(local(place))
-        if self._admin.topic_id(self._landing.topic) != self._topic_id:
+        try:
+            topic_id = self._admin.topic_id(self._landing.topic)
+        except AdminError as error:
+            raise LandError(f"the broker at {self._landing.broker}: {error}") from error
+        if topic_id != self._topic_id:
             raise LandError(f"topic {self._landing.topic} was deleted, or deleted and made again, under the job")
 
 

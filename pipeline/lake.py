@@ -6,8 +6,8 @@ DIRECTORY/temporary/       batches that are being written; nobody reads them
 DIRECTORY/topic.json       the topic that lands here, and its id: a topic made again under the name is another one
 
 A batch is written under a temporary name, synced and renamed. Spark fixes the offsets of batch N before it runs it, and
-runs it again after a crash: what is there under its number is then the same rows, and stays. A batch of a number that is
-taken, from other offsets or through another checkpoint, is refused: skipped, it would be lost, and added, some rows double.
+runs it again after a crash: what is there under its number is then the same rows, and stays. Other rows under a number
+that is taken, from other offsets or through another checkpoint, are refused: to skip them would lose some.
 """
 
 import json

@@ -13,7 +13,8 @@ from pyspark.sql.types import StructType
 
 from pqbroker.pipeline.admin import Admin, AdminError
 from pqbroker.pipeline.batches import BatchWriter, local
-from pqbroker.pipeline.lake import Lake
+from pqbroker.pipeline.causes import innermost
+from pqbroker.pipeline.lake import Lake, LakeError
 from pqbroker.pipeline.landing import LandError, Landing
 from pqbroker.pipeline.ownership import owned
 from pqbroker.pipeline.progress import Watch
@@ -40,7 +41,7 @@ def land(spark: SparkSession, landing: Landing, say: Callable[[str], None], stop
         spark.streams.addListener(watch)
         try:
             writer = BatchWriter(admin, landing, lake, schema, topic_id)
-            _run(_start(spark, landing, lake, writer, watch.query), stopping)
+            _run(_start(spark, landing, lake, writer, watch.query), writer, stopping)
             watch.over.wait(_LAST_REPORT_TIMEOUT_S)
         finally:
             spark.streams.removeListener(watch)
@@ -63,13 +64,15 @@ def _start(spark: SparkSession, landing: Landing, lake: Lake, write: BatchWriter
     return writer.trigger(processingTime=f"{int(landing.interval_s * 1000)} milliseconds").start()
 
 
-def _run(query: StreamingQuery, stopping: threading.Event) -> None:
+def _run(query: StreamingQuery, writer: BatchWriter, stopping: threading.Event) -> None:
     """Until the query ends or shall end. Looks now and then: a signal must not break into a call to the JVM."""
     try:
         while not query.awaitTermination(_LOOK_EVERY_S) and not stopping.is_set():
             pass
     except StreamingQueryException as error:
-        raise LandError(_cause(error)) from error
+        if isinstance(writer.failure, LandError | LakeError):
+            raise writer.failure from error
+        raise LandError(innermost(error if writer.failure is None else writer.failure)) from error
     finally:
         query.stop()
 
@@ -102,9 +105,3 @@ def _schema(text: str) -> StructType:
         raise LandError(f"--schema {text!r} is not a schema; it is written {right}") from error
     assert isinstance(schema, StructType)
     return schema
-
-
-def _cause(error: StreamingQueryException) -> str:
-    """The innermost message: what is round it names threads and classes of Spark's."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0]

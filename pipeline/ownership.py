@@ -1,4 +1,4 @@
-"""One job in a directory at a time. The lock is the JVM's: that of a killed job lives on for a moment, and so does its lock."""
+"""One job in a directory at a time. The lock is the JVM's, which outlives a killed job for a moment."""
 
 import time
 from collections.abc import Iterator
