@@ -10,12 +10,12 @@ from tests.spark.admin import trim
 from tests.spark.topics import Topics, finish
 from tests.support.drivers.driver import Driver, Message
 from tests.support.drivers.librdkafka_driver import LibrdkafkaDriver
-from tests.support.serving import served
+from tests.support.serving import is_ours, served
 from tests.support.waiting import wait_until
 from tests.support.wire import EARLIEST, Wire
 
 RECORDS = 10
-LARGE_BYTES, LARGE_RECORDS = 900_000, 24
+LARGE_BYTES, LARGE_RECORDS = 900_000, 4
 
 
 def produce(client: Driver, topic: str, count: int) -> None:
@@ -65,7 +65,8 @@ def test_retention_under_a_query_is_an_error_or_skipped_as_told(
     forgetful: Topics, fresh_name: Callable[[], str], tmp_path: Path, fails: bool
 ) -> None:
     name = fresh_name()
-    forgetful.client.create_topic(name, config={"retention.bytes": "1", "segment.bytes": "1048576"})
+    sizes = {"pq.low.watermark.bytes": "1048576"} if is_ours() else {"segment.bytes": "1048576"}
+    forgetful.client.create_topic(name, config={"retention.bytes": "1", **sizes})
     produce(forgetful.client, name, RECORDS)
 
     def push_out() -> None:
