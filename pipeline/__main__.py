@@ -62,6 +62,7 @@ def _declare(parser: Parser, arguments: Sequence[str] | None) -> Sequence[str] |
     one.add_argument("--format", choices=("raw", "json"), default="raw", help="what values are; default: raw bytes")
     one.add_argument("--schema", metavar="SQL", help=f"of JSON values: {_JSON_EXAMPLE}; others go to TOPIC.dlq")
     one.add_argument("--group", help="consumer group that shows offsets and lag; default: land-TOPIC")
+    one.add_argument("--no-group", dest="group", action="store_const", const="", help="show them in no group")
     one.add_argument("--batch-rows", type=_count, default=1_000_000, metavar="N", help="limit of a batch (1000000)")
     one.add_argument("--allow-loss", action="store_true", help="go on where retention was faster than the job")
     one.add_argument("--metrics", type=Path, metavar="FILE", help="write figures in Prometheus' text form")
@@ -74,8 +75,9 @@ def _landing(parser: Parser, options: argparse.Namespace) -> Landing:
     host, _, port = options.broker.rpartition(":")
     if not host or not port.isdigit():
         parser.error(f"--broker {options.broker!r} is not HOST:PORT, such as 127.0.0.1:9092")
+    group = f"land-{options.topic}" if options.group is None else options.group
     return Landing(
-        options.topic, options.to, options.broker, options.group, options.schema, once=options.once,
+        options.topic, options.to, options.broker, group, options.schema, once=options.once,
         interval_s=options.interval, starting_offsets=options.starting, batch_rows_max=options.batch_rows,
         fail_on_data_loss=not options.allow_loss, figures=options.metrics,
     )  # fmt: skip

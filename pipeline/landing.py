@@ -15,8 +15,8 @@ class Landing:
     topic: str
     directory: Path
     broker: str = "127.0.0.1:9092"
-    group: str | None = None
-    """Consumer group that shows the offsets; None is `land-TOPIC`."""
+    group: str = ""
+    """Consumer group that shows the offsets; empty for none."""
     schema: str | None = None
     """The value is JSON of this schema, in SQL: `id BIGINT NOT NULL, name STRING`; None takes it as it is."""
     once: bool = False

@@ -14,7 +14,7 @@ class Reports:
     def __init__(self, admin: Admin, landing: Landing, say: Callable[[str], None]) -> None:
         self._admin = admin
         self._topic = landing.topic
-        self._group = landing.group or f"land-{landing.topic}"
+        self._group = landing.group
         self._figures = None if landing.figures is None else Figures(landing.figures, landing.topic)
         self._say = say
 
@@ -33,6 +33,8 @@ class Reports:
 
     def _mirror(self, offsets: Mapping[int, int], batch: int) -> str:
         """Set the group's offsets. That they could not be set is told and no more: the next batch sets them right."""
+        if not self._group:
+            return ""
         try:
             self._admin.set_group_offsets(self._group, self._topic, offsets, f"batch {batch}")
         except AdminError as error:

@@ -1,11 +1,25 @@
 """What the tests ask of a broker's admin API beside what every client driver has."""
 
-import json
-
+import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from tests.support.drivers.driver import REQUEST_TIMEOUT_S
+from tests.support.wire import Wire
+
+DELETE_RECORDS, OFFSET_COMMIT, JOIN_GROUP = 21, 8, 11
+
+
+def serves(address: str, api_key: int) -> bool:
+    """Whether the broker serves an API."""
+    with Wire(address) as wire:
+        return wire.serves(api_key)
+
+
+def require(address: str, api_key: int) -> None:
+    """Skip the test while the broker does not serve an API."""
+    if not serves(address, api_key):
+        pytest.skip(f"the broker does not serve API {api_key}")
 
 
 def trim(address: str, topic: str, offset: int, partition: int = 0) -> None:
@@ -21,8 +35,3 @@ def committed(address: str, group: str) -> dict[tuple[str, int], int]:
     asked = client.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
     found = asked[group].result(REQUEST_TIMEOUT_S).topic_partitions or []
     return {(place.topic, place.partition): place.offset for place in found}
-
-
-def offsets(topic: str, *first: int) -> str:
-    """Offsets in Spark's JSON, of the partitions from 0 on."""
-    return json.dumps({topic: {str(partition): offset for partition, offset in enumerate(first)}})

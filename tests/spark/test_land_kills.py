@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from pqbroker.pipeline.landing import Landing
 from pqbroker.testing import Broker, broker
 from tests.faults.load import read_all
+from tests.spark.admin import OFFSET_COMMIT, committed, serves
 from tests.spark.lakes import Lander, batches
 from tests.support.drivers.driver import Message
 from tests.support.drivers.librdkafka_driver import LibrdkafkaDriver
@@ -24,6 +25,7 @@ pytestmark = pytest.mark.skipif(not is_ours(), reason="only our broker is killed
 TOPIC = "orders"
 PARTITIONS = 2
 ROUND = 100
+GROUP = "lake"
 JOB_STARTS_WITHIN_S = 60.0
 
 
@@ -32,7 +34,8 @@ class Site:
 
     def __init__(self, spark: SparkSession, node: Broker, directory: Path) -> None:
         self.node = node
-        self.lander = Lander(spark, Landing(TOPIC, directory, node.kafka))
+        group = GROUP if serves(node.kafka, OFFSET_COMMIT) else ""
+        self.lander = Lander(spark, Landing(TOPIC, directory, node.kafka, group))
         self._client = LibrdkafkaDriver(node.kafka)
         self._client.create_topic(TOPIC, partitions=PARTITIONS)
         self._written = 0
@@ -70,6 +73,9 @@ class Site:
         ]
         assert len(log) == self._written
         assert self.lander.rows() == log
+        if self.lander.landing.group:
+            ends = {(TOPIC, partition): self._written // PARTITIONS for partition in range(PARTITIONS)}
+            assert committed(self.node.kafka, GROUP) == ends
 
 
 @pytest.fixture
@@ -85,6 +91,7 @@ def job(site: Site, log_file: Path) -> Iterator[None]:
     landing = site.lander.landing
     command = [sys.executable, "-P", "-m", "pqbroker.pipeline", "land", TOPIC, "--to", str(landing.directory)]
     command += ["--broker", landing.broker, "--interval", "0"]
+    command += ["--group", landing.group] if landing.group else ["--no-group"]
     with log_file.open("ab") as log:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     try:
