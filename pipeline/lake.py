@@ -13,6 +13,7 @@ that is taken, from other offsets or through another checkpoint, are refused: to
 import json
 import os
 import shutil
+import tempfile
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
@@ -41,17 +42,22 @@ class Lake:
     """The batches of one topic in one directory."""
 
     def __init__(self, directory: Path) -> None:
-        """Makes what is missing and removes what an earlier job left half written. LakeError when it cannot."""
+        """Makes what is missing. LakeError when it cannot."""
         self.directory = directory.resolve()
         self.data = self.directory / "data"
         self.checkpoint = self.directory / "checkpoint"
         self._temporary = self.directory / "temporary"
         try:
             self.data.mkdir(parents=True, exist_ok=True)
-            shutil.rmtree(self._temporary, ignore_errors=True)
-            self._temporary.mkdir()
+            self._temporary.mkdir(exist_ok=True)
+            tempfile.TemporaryFile(dir=self._temporary).close()
         except OSError as error:
             raise LakeError(f"cannot write to {directory}: {error.strerror}; name another with --to DIR") from error
+
+    def clear(self) -> None:
+        """Remove what an earlier job left half written. Only for the job that owns the directory."""
+        for left in self._temporary.iterdir():
+            shutil.rmtree(left)
 
     def claim(self, topic: str, topic_id: str) -> None:
         """Take the directory for a topic, for good. LakeError when another one, or an earlier one, has it."""

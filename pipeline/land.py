@@ -33,6 +33,7 @@ def land(spark: SparkSession, landing: Landing, say: Callable[[str], None], stop
     schema = None if landing.schema is None else _schema(landing.schema)
     lake = Lake(landing.directory)
     with owned(spark, lake.directory), Admin(spark, landing.broker) as admin:
+        lake.clear()
         topic_id = _find_topic(admin, landing)
         lake.claim(landing.topic, topic_id)
         reports = Reports(admin, landing, say)

@@ -41,15 +41,19 @@ def parsed(records: DataFrame, schema: StructType) -> Sorted:
 
 
 def _reason(schema: StructType) -> Column:
-    """Why a record is bad; null for a good one."""
+    """Why a record is bad; null for a good one, for which nothing else is worked out."""
     is_json = expr("is_valid_utf8(CAST(value AS STRING)) AND try_parse_json(CAST(value AS STRING)) IS NOT NULL")
     given = expr("try_variant_get(try_parse_json(CAST(value AS STRING)), '$', 'map<string,variant>')")
     wrong = concat_ws("; ", *(_wrong(field.name, field.dataType, given) for field in schema.fields))
     required = [field.name for field in schema.fields if not field.nullable]
     absent = concat_ws("; ", *(_absent(name) for name in required))
     unfit = concat(lit("the value does not fit the schema"), when(wrong != "", concat(lit(": "), wrong)).otherwise(""))
+    fits = col("tried").isNotNull() & col(f"tried.{_UNPARSED}").isNull() & expr("is_valid_utf8(CAST(value AS STRING))")
+    for name in required:
+        fits = fits & col(f"tried.`{name}`").isNotNull()
     return (
-        when(col("value").isNull(), lit("there is no value"))
+        when(fits, lit(None))
+        .when(col("value").isNull(), lit("there is no value"))
         .when(~is_json, lit("the value is not JSON"))
         .when(col("tried").isNull() | col(f"tried.{_UNPARSED}").isNotNull(), unfit)
         .when(absent != "", absent)

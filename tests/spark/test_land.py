@@ -1,6 +1,5 @@
 """`land`: a topic in Parquet, each row once; what does not parse in the dead letters; the job seen from outside."""
 
-import os
 import shutil
 import threading
 from collections.abc import Callable
@@ -62,7 +61,7 @@ def test_a_replayed_batch_lands_once(topics: Topics, lander: Lander) -> None:
     assert done.exists(), "the batch was not replayed"
     assert (directory / "data" / "batch=1").stat().st_mtime_ns == written
     forget(done)  # killed while the batch was written
-    os.rename(directory / "data" / "batch=1", directory / "temporary" / "half")
+    (directory / "data" / "batch=1").rename(directory / "temporary" / "half")
     lander.run()
     assert lander.rows() == expected(20)
     assert list((directory / "temporary").iterdir()) == []
@@ -150,9 +149,11 @@ def test_each_batch_has_a_line_and_figures(topics: Topics, lander: Lander, tmp_p
 
 def test_a_directory_has_one_job_at_a_time(topics: Topics, lander: Lander, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pqbroker.pipeline.ownership._WAIT_S", 0.0)
-    lander.landing.directory.mkdir()
+    being_written = lander.landing.directory / "temporary" / "0-a"
+    being_written.mkdir(parents=True)
     with owned(topics.spark, lander.landing.directory), pytest.raises(LakeError, match="another job"):
         lander.run()
+    assert being_written.exists()
 
 
 def test_a_missing_topic_is_named_with_those_there(lander: Lander) -> None:
