@@ -9,7 +9,7 @@ from typing import Any
 
 from pqbroker.protocol.errors import ProtocolError
 from pqbroker.protocol.primitives import ELEMENTS_MAX, read_unsigned_varint, skip_tagged_fields
-from pqbroker.protocol.schema import RECORDS, STRING, Field, Kind, message, wire_fields
+from pqbroker.protocol.schema import BYTES, RECORDS, STRING, Field, Kind, message, wire_fields
 from pqbroker.protocol.source import Source
 
 
@@ -17,6 +17,8 @@ def decoder_source(declared: type, version: int) -> tuple[str, dict[str, object]
     """The source of `decode(data)` for a message at a version, and the globals it needs."""
     writer = _Decoder(f"{declared.__name__} v{version}", version, flexible=version in message(declared).flexible)
     return writer.message(declared), writer.source.names
+
+_TAKEN = {STRING: "str(data[p:q], 'utf-8')", BYTES: "bytes(data[p:q])", RECORDS: "data[p:q]"}
 
 
 class _Decoder:
@@ -45,7 +47,7 @@ class _Decoder:
             with source.block("except UnicodeDecodeError:"):
                 source.line(f"raise ProtocolError('{title}: a string is not UTF-8') from None")
             # Kafka passes over bytes after a request; librdkafka sends three after Metadata 9+ for all topics.
-            if not message(declared).is_request:
+            if not message(declared).may_be_longer:
                 with source.block("if p != end:"):
                     source.line(f"raise ProtocolError(f'{title} is followed by {{end - p}} bytes')")
             source.line("return message")
@@ -66,12 +68,25 @@ class _Decoder:
 
     def _field(self, item: Field, variable: str, level: int) -> None:
         if not isinstance(item.kind, Kind):
-            expression = self._struct(item.kind, level + 1)
-            self.source.line(f"{variable} = {expression}")
+            self._nested(item.kind, variable, level, nullable=item.is_nullable(self._version))
         elif item.kind.code:
             self._run.append((variable, item.kind.code))
         else:
             self._sized(item.kind, variable, level, nullable=item.is_nullable(self._version))
+
+    def _nested(self, kind: type, variable: str, level: int, *, nullable: bool) -> None:
+        """Decode a struct; one that may be null starts with a byte that is negative when it is."""
+        source = self.source
+        if not nullable:
+            expression = self._struct(kind, level + 1)
+            source.line(f"{variable} = {expression}")
+            return
+        self._run.append((f"n_{level}", "b"))
+        self._flush()
+        source.line(f"{variable} = None")
+        with source.block(f"if n_{level} >= 0:"):
+            expression = self._struct(kind, level + 1)
+            source.line(f"{variable} = {expression}")
 
     def _sized(self, kind: Kind[Any], variable: str, level: int, *, nullable: bool) -> None:
         """Decode what starts with its length or count."""
@@ -99,17 +114,17 @@ class _Decoder:
         return f"not {length}"
 
     def _content(self, kind: Kind[Any], variable: str, level: int) -> None:
-        """Decode what follows a length: a string, records or the elements of an array."""
+        """Decode what follows a length: a string, bytes, records or the elements of an array."""
         source, length = self.source, f"n_{level}"
         if self._flexible:
             source.line(f"{length} -= 1")
         if kind.element is not None:
             self._array(kind.element, variable, level)
             return
-        assert kind is STRING or kind is RECORDS
+        assert kind in _TAKEN
         source.line(f"q = p + {length}")
         self._check("q > end" if self._flexible else "not p <= q <= end", variable)
-        source.line(f"{variable} = str(data[p:q], 'utf-8')" if kind is STRING else f"{variable} = data[p:q]")
+        source.line(f"{variable} = {_TAKEN[kind]}")
         source.line("p = q")
 
     def _array(self, element: Kind[Any] | type, variable: str, level: int) -> None:
@@ -137,6 +152,7 @@ class _Decoder:
         self._run.append((tags, "B"))
         self._flush()
         for item in fields:
+            assert item.is_constant or isinstance(item.kind, Kind)
             default = repr(item.default) if item.is_constant else "[]"
             source.line(f"{variables[item.name]} = {default}")
         with source.block(f"if {tags}:"):
@@ -196,7 +212,9 @@ def _bytes_min(kind: Kind[Any] | type, version: int, *, flexible: bool) -> int:
     """The fewest bytes that a value takes on the wire."""
     if not isinstance(kind, Kind):
         fields = [item for item in wire_fields(kind, version) if item.tag is None]
-        return sum(_bytes_min(item.kind, version, flexible=flexible) for item in fields) + flexible
+        nullable = [item for item in fields if not isinstance(item.kind, Kind) and item.is_nullable(version)]
+        sent = [item for item in fields if item not in nullable]
+        return sum(_bytes_min(item.kind, version, flexible=flexible) for item in sent) + len(nullable) + flexible
     if kind.code:
         return struct.calcsize(">" + kind.code)
     if flexible:

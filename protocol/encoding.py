@@ -7,7 +7,7 @@ import struct
 from typing import Any
 
 from pqbroker.protocol.primitives import unsigned_varint
-from pqbroker.protocol.schema import RECORDS, STRING, Field, Kind, message, wire_fields
+from pqbroker.protocol.schema import BYTES, RECORDS, STRING, Field, Kind, message, wire_fields
 from pqbroker.protocol.source import Source
 
 
@@ -53,12 +53,26 @@ class _Encoder:
     def _field(self, item: Field, level: int) -> None:
         value = f"m_{level}.{item.name}"
         if not isinstance(item.kind, Kind):
-            self.source.line(f"m_{level + 1} = {value}")
-            self._struct(item.kind, level + 1)
+            self._nested(item.kind, value, level, nullable=item.is_nullable(self._version))
         elif item.kind.code:
             self._run.append((value, item.kind.code))
         else:
             self._sized(item.kind, value, level, nullable=item.is_nullable(self._version))
+
+    def _nested(self, kind: type, value: str, level: int, *, nullable: bool) -> None:
+        """Encode a struct; one that may be null starts with a byte that is negative when it is."""
+        source, variable = self.source, f"m_{level + 1}"
+        self._flush()
+        source.line(f"{variable} = {value}")
+        if not nullable:
+            self._struct(kind, level + 1)
+            return
+        with source.block(f"if {variable} is None:"):
+            source.line("add(b'\\xff')")
+        with source.block("else:"):
+            source.line("add(b'\\x01')")
+            self._struct(kind, level + 1)
+            self._flush()
 
     def _sized(self, kind: Kind[Any], value: str, level: int, *, nullable: bool) -> None:
         """Encode what starts with its length or count."""
@@ -84,6 +98,11 @@ class _Encoder:
             self._length("len(text)", "h")
             self._flush()
             source.line("add(text)")
+        elif kind is BYTES:
+            source.line(f"content = {value}")
+            self._length("len(content)", "i")
+            self._flush()
+            source.line("add(content)")
         else:
             assert kind is RECORDS
             self._records(value)

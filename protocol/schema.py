@@ -27,6 +27,9 @@ class Versions(NamedTuple):
         return isinstance(version, int) and self.low <= version <= self.high
 
 
+NO_VERSIONS: Final = Versions(1, 0)
+
+
 @dataclass(frozen=True, slots=True)
 class Kind(Generic[T]):
     """A type on the wire: its `struct` format in `code` when its size is fixed, else empty; an array's `element`."""
@@ -43,7 +46,10 @@ INT16: Final[Kind[int]] = Kind("int16", "h", 0)
 INT32: Final[Kind[int]] = Kind("int32", "i", 0)
 INT64: Final[Kind[int]] = Kind("int64", "q", 0)
 UUID: Final[Kind[bytes]] = Kind("uuid", "16s", ZERO_UUID)
+FLOAT64: Final[Kind[float]] = Kind("float64", "d", 0.0)
 STRING: Final[Kind[str]] = Kind("string", "", "")
+BYTES: Final[Kind[bytes]] = Kind("bytes", "", b"")
+"""Opaque bytes, copied out of the input: what is remembered of a request does not keep its frame."""
 RECORDS: Final[Kind[memoryview]] = Kind("records", "", None)
 """Record batches: decoded to a slice of the input; encoded from one buffer or a sequence of them, never copied."""
 
@@ -66,7 +72,7 @@ class Field:
 
     @property
     def is_constant(self) -> bool:
-        """Whether the default is one value; else it is a new empty list."""
+        """Whether the default is one value; else it is a new list or struct."""
         return self.default is not MISSING
 
     def is_nullable(self, version: int) -> bool:
@@ -75,12 +81,12 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What a message class is declared with."""
+    """What a message class is declared with; data that travels inside another message has no API's key."""
 
-    api_key: int
+    api_key: int | None
     versions: Versions
     flexible: Versions
-    is_request: bool
+    may_be_longer: bool
 
 
 @overload
@@ -91,20 +97,25 @@ def field(
 ) -> T | None: ...
 @overload
 def field(kind: type[T], versions: str = "0+", *, tag: int) -> T | None: ...
+@overload
+def field(kind: type[T], versions: str = "0+", *, nullable: str) -> T | None: ...
+@overload
+def field(kind: type[T], versions: str = "0+") -> T: ...
 def field(
     kind: Kind[Any] | type, versions: str = "0+", *, nullable: str = "", tag: int | None = None, default: Any = MISSING
 ) -> Any:
     """Declare a field and the versions that have it; outside them it keeps its default and is not sent.
 
-    A struct is declared by its class and is None unless it is sent. A field with a `tag` is sent only when it differs
-    from its default.
+    A struct is declared by its class; with a `tag` or `nullable` it is None unless it is sent, else a struct of
+    defaults. A field with a `tag` is sent only when it differs from its default.
     """
     if default is MISSING:
-        default = kind.default if isinstance(kind, Kind) else None
+        default = kind.default if isinstance(kind, Kind) else None if nullable or tag is not None else MISSING
     declared = Field("", kind, _versions(versions), _versions(nullable) if nullable else None, tag, default)
     metadata = {"wire": declared}
     if default is MISSING:
-        return dataclasses.field(default_factory=list, metadata=metadata)
+        made: Callable[[], Any] = list if isinstance(kind, Kind) else kind
+        return dataclasses.field(default_factory=made, metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -120,7 +131,7 @@ def request(api_key: int, *, versions: str, flexible: str) -> Callable[[type[T]]
 
     def declare(declared: type[T]) -> type[T]:
         made = struct(declared)
-        _messages[made] = Message(api_key, _versions(versions), _versions(flexible), is_request=True)
+        _messages[made] = Message(api_key, _versions(versions), _versions(flexible), may_be_longer=True)
         _flexible_requests[api_key] = _versions(flexible)
         return made
 
@@ -133,14 +144,26 @@ def response(api_key: int, *, versions: str, flexible: str) -> Callable[[type[T]
 
     def declare(declared: type[T]) -> type[T]:
         made = struct(declared)
-        _messages[made] = Message(api_key, _versions(versions), _versions(flexible), is_request=False)
+        _messages[made] = Message(api_key, _versions(versions), _versions(flexible), may_be_longer=False)
+        return made
+
+    return declare
+
+
+@dataclass_transform(kw_only_default=True)
+def data(*, versions: str) -> Callable[[type[T]], type[T]]:
+    """Declare what travels as bytes inside a message; no version of it is flexible, and later ones only add to it."""
+
+    def declare(declared: type[T]) -> type[T]:
+        made = struct(declared)
+        _messages[made] = Message(None, _versions(versions), NO_VERSIONS, may_be_longer=True)
         return made
 
     return declare
 
 
 def message(declared: type) -> Message:
-    """What a request or response class was declared with."""
+    """What a request, response or data class was declared with."""
     return _messages[declared]
 
 
@@ -163,7 +186,9 @@ _VERSION_MAX: Final = 32_767
 
 
 def _versions(text: str) -> Versions:
-    """Parse Kafka's notation: `3+`, `0-12`, `5`."""
+    """Parse Kafka's notation: `3+`, `0-12`, `5`, `none`."""
+    if text == "none":
+        return NO_VERSIONS
     if text.endswith("+"):
         return Versions(int(text[:-1]), _VERSION_MAX)
     low, _, high = text.partition("-")

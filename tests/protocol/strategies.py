@@ -2,6 +2,8 @@
 
 import importlib
 import pkgutil
+import re
+from dataclasses import MISSING
 from typing import Any
 
 from hypothesis import strategies as st
@@ -12,6 +14,8 @@ from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.records import Record, encode_batch
 from pqbroker.protocol.schema import (
     BOOL,
+    BYTES,
+    FLOAT64,
     INT8,
     INT16,
     INT32,
@@ -33,29 +37,35 @@ SCALARS: dict[Kind[Any], st.SearchStrategy[Any]] = {
     INT64: st.integers(-(1 << 63), (1 << 63) - 1),
     UUID: st.binary(min_size=16, max_size=16),
     STRING: st.text(max_size=20) | st.text("aé€𝄞", min_size=100, max_size=200),
+    BYTES: st.binary(max_size=200),
+    FLOAT64: st.floats(allow_nan=False),
     RECORDS: st.binary(max_size=300).map(memoryview),
 }
 
 # The oracle kio knows error codes and times of day only.
 BY_NAME = {
     "error_code": st.sampled_from(ErrorCode).map(int),
+    "partition_error_code": st.sampled_from(ErrorCode).map(int),
     "topic_config_error_code": st.sampled_from(ErrorCode).map(int),
+    "session_lifetime_ms": st.integers(-1, 1 << 41),
+    "retention_time_ms": st.integers(-1, 1 << 41),
+    "transaction_start_time_ms": st.integers(0, 1 << 41),
     "log_append_time_ms": st.just(-1) | st.integers(0, 1 << 41),
 }
 
 
 def message_classes() -> list[type]:
-    """Every declared request and response."""
+    """Every declared request and response, and the data that consumers put into those of groups."""
     found = []
     for module in pkgutil.iter_modules(messages.__path__, messages.__name__ + "."):
         names = vars(importlib.import_module(module.name))
-        found += [item for name, item in names.items() if name.endswith(("Request", "Response")) and is_message(item)]
+        found += [item for item in names.values() if isinstance(item, type) and is_message(item)]
     return found
 
 
-def is_message(declared: object) -> bool:
+def is_message(declared: type) -> bool:
     try:
-        return bool(message(declared))  # type: ignore[arg-type]
+        return bool(message(declared))
     except KeyError:
         return False
 
@@ -70,7 +80,11 @@ def every_version() -> list[tuple[type, int]]:
 
 def kio_class(declared: type, version: int) -> Any:
     """kio's class for a message at a version; None below the versions of Kafka 4, which it has not."""
-    api = api_key_map[message(declared).api_key]
+    key = message(declared).api_key
+    if key is None:
+        name = re.sub("(?<=[a-z])(?=[A-Z])", "_", declared.__name__).lower()
+        return getattr(importlib.import_module(f"kio.schema.{name}.v{version}.data"), declared.__name__)
+    api = api_key_map[key]
     kind = "request" if declared.__name__.endswith("Request") else "response"
     try:
         return getattr(importlib.import_module(f"kio.schema.{api}.v{version}.{kind}"), declared.__name__)
@@ -87,9 +101,11 @@ def field_values(item: Field, version: int) -> st.SearchStrategy[Any]:
     if item.name in BY_NAME:
         return BY_NAME[item.name]
     if not isinstance(item.kind, Kind):
-        # Kafka does not send a tagged struct of defaults; ours is None then.
-        sent = values(item.kind, version).filter(lambda made: made != type(made)())
-        return st.none() | sent
+        sent = values(item.kind, version)
+        if item.tag is not None:
+            # Kafka does not send a tagged struct of defaults; ours is None then.
+            sent = sent.filter(lambda made: made != type(made)())
+        return sent if item.default is MISSING else st.none() | sent
     content = kind_values(item.kind, version)
     return st.none() | content if item.is_nullable(version) else content
 

@@ -1,0 +1,78 @@
+"""OffsetFetch (key 9): how far groups have read; several from version 8 (KIP-709), by topic id from 10."""
+
+from pqbroker.protocol.schema import BOOL, INT16, INT32, INT64, STRING, UUID, array, field, request, response, struct
+
+
+@struct
+class OffsetFetchRequestTopic:
+    name: str = field(STRING, "0-7")
+    partition_indexes: list[int] = field(array(INT32), "0-7")
+
+
+@struct
+class OffsetFetchRequestTopics:
+    name: str = field(STRING, "8-9")
+    topic_id: bytes = field(UUID, "10+")
+    partition_indexes: list[int] = field(array(INT32))
+
+
+@struct
+class OffsetFetchRequestGroup:
+    group_id: str = field(STRING)
+    member_id: str | None = field(STRING, "9+", nullable="9+", default=None)
+    member_epoch: int = field(INT32, "9+", default=-1)
+    topics: list[OffsetFetchRequestTopics] | None = field(array(OffsetFetchRequestTopics), nullable="0+")
+
+
+@request(9, versions="1-10", flexible="6+")
+class OffsetFetchRequest:
+    group_id: str = field(STRING, "0-7")
+    topics: list[OffsetFetchRequestTopic] | None = field(array(OffsetFetchRequestTopic), "0-7", nullable="2-7")
+    groups: list[OffsetFetchRequestGroup] = field(array(OffsetFetchRequestGroup), "8+")
+    require_stable: bool = field(BOOL, "7+")
+
+
+@struct
+class OffsetFetchResponsePartition:
+    partition_index: int = field(INT32, "0-7")
+    committed_offset: int = field(INT64, "0-7")
+    committed_leader_epoch: int = field(INT32, "5-7", default=-1)
+    metadata: str | None = field(STRING, "0-7", nullable="0-7")
+    error_code: int = field(INT16, "0-7")
+
+
+@struct
+class OffsetFetchResponseTopic:
+    name: str = field(STRING, "0-7")
+    partitions: list[OffsetFetchResponsePartition] = field(array(OffsetFetchResponsePartition), "0-7")
+
+
+@struct
+class OffsetFetchResponsePartitions:
+    partition_index: int = field(INT32)
+    committed_offset: int = field(INT64)
+    committed_leader_epoch: int = field(INT32, default=-1)
+    metadata: str | None = field(STRING, nullable="0+")
+    error_code: int = field(INT16)
+
+
+@struct
+class OffsetFetchResponseTopics:
+    name: str = field(STRING, "8-9")
+    topic_id: bytes = field(UUID, "10+")
+    partitions: list[OffsetFetchResponsePartitions] = field(array(OffsetFetchResponsePartitions))
+
+
+@struct
+class OffsetFetchResponseGroup:
+    group_id: str = field(STRING)
+    topics: list[OffsetFetchResponseTopics] = field(array(OffsetFetchResponseTopics))
+    error_code: int = field(INT16)
+
+
+@response(9, versions="1-10", flexible="6+")
+class OffsetFetchResponse:
+    throttle_time_ms: int = field(INT32, "3+")
+    topics: list[OffsetFetchResponseTopic] = field(array(OffsetFetchResponseTopic), "0-7")
+    error_code: int = field(INT16, "2-7")
+    groups: list[OffsetFetchResponseGroup] = field(array(OffsetFetchResponseGroup), "8+")
