@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from pqbroker.broker.context import Node
+from pqbroker.broker.coordinators import Coordinators
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.pq.group import PersQueueGroups
 from pqbroker.storage.cells.cell import Cell
@@ -36,6 +37,7 @@ class OpenCell:
     cell: Cell
     scheme: Scheme
     groups: PersQueueGroups
+    coordinators: Coordinators
 
 
 async def open_cell(engine: Engine, settings: BrokerSettings, clock: Callable[[], int]) -> OpenCell:
@@ -45,10 +47,13 @@ async def open_cell(engine: Engine, settings: BrokerSettings, clock: Callable[[]
         scheme = await Scheme.open(cell, clock)
         groups = PersQueueGroups(cell, scheme, settings=settings, clock=clock)
         await groups.start()
+        coordinators = Coordinators(cell, settings, clock)
+        await coordinators.start()
+        groups.tell_unread(coordinators.unread_since)
     except BaseException:
         await _close(cell)
         raise
-    return OpenCell(cell, scheme, groups)
+    return OpenCell(cell, scheme, groups, coordinators)
 
 
 async def _close(cell: Cell) -> None:
@@ -98,6 +103,7 @@ class CellOwner:
         while not self.failed.done():
             loss = await asyncio.shield(self.current.cell.lost)
             log.error("the cell was lost: %s", loss)
+            self.current.coordinators.close()
             await _close(self.current.cell)
             if isinstance(loss, Fenced):
                 self.failed.set_result(CellLost("another process took over the data directory; stop one of the two"))
@@ -119,7 +125,7 @@ class CellOwner:
                 back_off_s = min(2 * back_off_s, BACK_OFF_MOST_S)
                 continue
             lost, self.current = self.current, opened
-            node.groups = opened.groups
+            node.groups, node.coordinators = opened.groups, opened.coordinators
             await self._stop(lost)
             node.metrics.cell_openings += 1
             log.warning("the cell is open again, generation %d", opened.cell.generation)
@@ -127,6 +133,7 @@ class CellOwner:
 
     async def _stop(self, opened: OpenCell) -> None:
         try:
+            await opened.coordinators.stop()
             await opened.groups.stop()
             await opened.scheme.stop()
         except ShardLost as error:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pqbroker.conf.broker import BrokerSettings
 
 if TYPE_CHECKING:
+    from pqbroker.broker.coordinators import Coordinators
     from pqbroker.broker.metrics import Metrics
     from pqbroker.broker.producer_ids import ProducerIds
     from pqbroker.broker.sessions import FetchSessions
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Node:
-    """This node's parts. `groups` and `cluster_id` change when the cell is opened again after a loss."""
+    """This node's parts. Those of the cell (`groups`, `coordinators`, `cluster_id`) change when it is opened again."""
 
     settings: BrokerSettings
     loop: asyncio.AbstractEventLoop
@@ -25,9 +26,8 @@ class Node:
     sessions: "FetchSessions"
     producer_ids: "ProducerIds"
     groups: "PersQueueGroups"
+    coordinators: "Coordinators"
     cluster_id: str
-    advertised: tuple[str, int] | None = None
-    """Host and port told to clients; None: the local address of their connection."""
     api_ranges: tuple[tuple[int, int, int], ...] = ()
     """What ApiVersions lists: key, least and greatest version."""
     creations: "dict[str, asyncio.Future[Group]]" = field(default_factory=dict)
@@ -41,6 +41,10 @@ class Peer:
     node: Node
     local_host: str
     local_port: int
+    advertised: tuple[str, int] | None = None
+    """Host and port that its listener tells clients; None: those it reached us at."""
+    host: str = ""
+    """Where the other end is; empty when it has gone already."""
 
 
 class Context:
@@ -57,4 +61,4 @@ class Context:
     @property
     def address(self) -> tuple[str, int]:
         """Host and port that this client is to connect to."""
-        return self.node.advertised or (self.peer.local_host, self.peer.local_port)
+        return self.peer.advertised or (self.peer.local_host, self.peer.local_port)

@@ -19,7 +19,8 @@ class BrokerSettings:
     node_id: int = setting("node.id", Kind.INT, 1, "The node's id in Kafka's metadata.", low=0)
     advertised_listeners: str = setting(
         "advertised.listeners", Kind.STRING, "",
-        "HOST:PORT that clients are told to connect to, the first of several; empty: the address they came on.",
+        "[NAME://]HOST:PORT that clients are told to connect to, for each listener (`--kafka`) by its name; with one "
+        "listener the first counts; empty: the address they came on.",
     )  # fmt: skip
     auto_create_topics_enable: bool = setting(
         "auto.create.topics.enable", Kind.BOOLEAN, True, "Create a topic that a client's Metadata request names."
@@ -110,6 +111,30 @@ class BrokerSettings:
     write_queue_bytes_max: int = setting(
         "pqbroker.write.queue.bytes", Kind.INT, 64 * MIB,
         "Bytes that may wait at one partition; more are answered REQUEST_TIMED_OUT (retry).", low=MIB,
+    )  # fmt: skip
+
+    # HTTP and metrics
+    http_body_bytes_max: int = setting(
+        "pqbroker.http.body.bytes.max", Kind.INT, 2 * MIB, "The largest body of an HTTP request.", low=1024
+    )
+    http_items_max: int = setting(
+        "pqbroker.http.items.max", Kind.INT, 1000, "Topics, partitions, groups or records that an HTTP answer lists.",
+        low=1, high=100_000,
+    )  # fmt: skip
+    http_answer_bytes_max: int = setting(
+        "pqbroker.http.answer.bytes.max", Kind.INT, MIB,
+        "Bytes of records that an HTTP answer shows; one record always.", low=1024,
+    )  # fmt: skip
+    http_look_bytes_max: int = setting(
+        "pqbroker.http.look.bytes.max", Kind.INT, 32 * MIB,
+        "Bytes of records that an HTTP request looks through, as they are without compression.", low=1024,
+    )  # fmt: skip
+    http_looks_max: int = setting(
+        "pqbroker.http.looks.max", Kind.INT, 2, "HTTP requests that decode records at once; more wait.", low=1
+    )
+    metrics_partitions_max: int = setting(
+        "pqbroker.metrics.partitions.max", Kind.INT, 500,
+        "Partitions that have series of their own in `/metrics`; above, topics have, and above that the node.", low=0,
     )  # fmt: skip
 
     # What a new topic is set to, where the topic itself does not say
@@ -426,16 +451,19 @@ class BrokerSettings:
     )
 
     # ... consumer groups and transactions
-    group_initial_rebalance_delay_ms: int = without_effect(
-        "group.initial.rebalance.delay.ms", Kind.INT, 3000, "For consumer groups.", low=0
+    group_initial_rebalance_delay_ms: int = setting(
+        "group.initial.rebalance.delay.ms", Kind.INT, 3000,
+        "How long the first rebalance of an empty group waits for more members.", low=0,
+    )  # fmt: skip
+    group_min_session_timeout_ms: int = setting(
+        "group.min.session.timeout.ms", Kind.INT, 6000, "The shortest session timeout a member may ask for.", low=0
     )
-    group_min_session_timeout_ms: int = without_effect(
-        "group.min.session.timeout.ms", Kind.INT, 6000, "For consumer groups.", low=0
+    group_max_session_timeout_ms: int = setting(
+        "group.max.session.timeout.ms", Kind.INT, 1_800_000, "The longest session timeout a member may ask for.", low=0
     )
-    group_max_session_timeout_ms: int = without_effect(
-        "group.max.session.timeout.ms", Kind.INT, 1_800_000, "For consumer groups.", low=0
+    group_max_size: int = setting(
+        "group.max.size", Kind.INT, _INT_MAX, "Members that a group may have.", low=1
     )
-    group_max_size: int = without_effect("group.max.size", Kind.INT, _INT_MAX, "For consumer groups.", low=0)
     group_coordinator_append_linger_ms: int = without_effect(
         "group.coordinator.append.linger.ms", Kind.INT, 5, "For consumer groups.", low=0
     )
@@ -475,32 +503,39 @@ class BrokerSettings:
     group_consumer_regex_refresh_interval_ms: int = without_effect(
         "group.consumer.regex.refresh.interval.ms", Kind.INT, 600_000, "For consumer groups.", low=0
     )
-    offset_metadata_max_bytes: int = without_effect(
-        "offset.metadata.max.bytes", Kind.INT, 4096, "For consumer groups.", low=0
-    )
+    offset_metadata_max_bytes: int = setting(
+        "offset.metadata.max.bytes", Kind.INT, 4096,
+        "The longest text that a consumer may commit with an offset, in characters.", low=0, high=16_000,
+    )  # fmt: skip
+    offsets_retention_minutes: int = setting(
+        "offsets.retention.minutes", Kind.INT, 10_080,
+        "How long committed offsets are kept after the last member of their group has left.", low=1,
+    )  # fmt: skip
+    partition_consumers_max: int = setting(
+        "pqbroker.partition.consumers.max", Kind.INT, 10_000,
+        "Consumer groups with an offset in one partition; the commit of one more is refused.", low=1,
+    )  # fmt: skip
     offsets_commit_timeout_ms: int = without_effect(
-        "offsets.commit.timeout.ms", Kind.INT, 5000, "For consumer groups.", low=0
+        "offsets.commit.timeout.ms", Kind.INT, 5000, "A commit is done when its store has synced it.", low=0
     )
     offsets_load_buffer_size: int = without_effect(
-        "offsets.load.buffer.size", Kind.INT, 5_242_880, "For consumer groups.", low=0
-    )
-    offsets_retention_minutes: int = without_effect(
-        "offsets.retention.minutes", Kind.INT, 10_080, "For consumer groups.", low=0
+        "offsets.load.buffer.size", Kind.INT, 5_242_880, "Offsets are rows of their partitions.", low=0
     )
     offsets_retention_check_interval_ms: int = without_effect(
-        "offsets.retention.check.interval.ms", Kind.LONG, 600_000, "For consumer groups.", low=0
-    )
+        "offsets.retention.check.interval.ms", Kind.LONG, 600_000,
+        "Looked at with the records, every `log.retention.check.interval.ms`.", low=0,
+    )  # fmt: skip
     offsets_topic_compression_codec: int = without_effect(
-        "offsets.topic.compression.codec", Kind.INT, 0, "For consumer groups.", low=0
+        "offsets.topic.compression.codec", Kind.INT, 0, "There is no topic of offsets.", low=0
     )
     offsets_topic_num_partitions: int = without_effect(
-        "offsets.topic.num.partitions", Kind.INT, 50, "For consumer groups.", low=0
+        "offsets.topic.num.partitions", Kind.INT, 50, "There is no topic of offsets.", low=0
     )
     offsets_topic_replication_factor: int = without_effect(
-        "offsets.topic.replication.factor", Kind.SHORT, 3, "For consumer groups.", low=0
+        "offsets.topic.replication.factor", Kind.SHORT, 3, "There is no topic of offsets.", low=0
     )
     offsets_topic_segment_bytes: int = without_effect(
-        "offsets.topic.segment.bytes", Kind.INT, 104_857_600, "For consumer groups.", low=0
+        "offsets.topic.segment.bytes", Kind.INT, 104_857_600, "There is no topic of offsets.", low=0
     )
     share_coordinator_state_topic_min_isr: int = without_effect(
         "share.coordinator.state.topic.min.isr", Kind.SHORT, 2, "Share groups are not served.", low=1

@@ -7,13 +7,15 @@ serving   delete (scheme: a tombstone)      absent; its tablets are dropped in t
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from typing import Any
 
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.defaults import topic_config
 from pqbroker.conf.topic import TopicConfig
 from pqbroker.pq.cache import NodeMemory
+from pqbroker.pq.consumers import ConsumerOffset
+from pqbroker.pq.offsets import GroupOffsets, Outcomes, Place, UnreadSince
 from pqbroker.pq.tablet import PartitionServer, PqTablet
 from pqbroker.protocol.errors import KafkaError
 from pqbroker.storage.cells.cell import Cell
@@ -24,6 +26,7 @@ from pqbroker.storage.tablet import TabletType
 _STARTS_AT_ONCE = 64
 _LOOKS_AT_ONCE = 100
 """Partitions that retention looks at before the loop's other work has its turn."""
+_MS_PER_MINUTE = 60_000
 _log = logging.getLogger(__name__)
 
 
@@ -68,6 +71,7 @@ class PersQueueGroups:
         self.memory = NodeMemory(settings.cache_bytes, settings.head_bytes)
         self._groups: dict[str, Group] = {}
         self._by_id: dict[bytes, Group] = {}
+        self._offsets = GroupOffsets(self._partition)
         self._changes = asyncio.Lock()
         self._reclaiming: set[asyncio.Task[None]] = set()
 
@@ -96,6 +100,7 @@ class PersQueueGroups:
 
     async def stop(self) -> None:
         """End every tablet's instance; what is reclaimed goes on at the next start."""
+        self._offsets.stop()
         for task in self._reclaiming:
             task.cancel()
         await asyncio.gather(*self._reclaiming, return_exceptions=True)
@@ -113,6 +118,30 @@ class PersQueueGroups:
 
     def names(self) -> Iterable[str]:
         return self._groups.keys()
+
+    def commit_offsets(self, group_id: str, offsets: Mapping[Place, ConsumerOffset | None]) -> Awaitable[Outcomes]:
+        """Store a consumer group's offsets, or delete them (None), all in one commit; see `GroupOffsets.commit`."""
+        return self._offsets.commit(group_id, offsets)
+
+    def offsets_of(self, group_id: str) -> Mapping[Place, ConsumerOffset]:
+        """A consumer group's durable offsets by topic and partition, in order."""
+        return self._offsets.of(group_id)
+
+    def groups_with_offsets(self) -> Iterable[str]:
+        """Ids of the consumer groups that have offsets."""
+        return self._offsets.groups()
+
+    async def settled(self, group_id: str) -> None:
+        """Return when the commits of a consumer group that were asked for before this call are done."""
+        await self._offsets.settled(group_id)
+
+    def lag(self, group_id: str) -> Mapping[Place, int]:
+        """Records between a consumer group's offsets and the ends of the partitions."""
+        return self._offsets.lag(group_id)
+
+    def tell_unread(self, unread_since: UnreadSince) -> None:
+        """Have offsets expire by what is known of the groups' members; without it, by the time of their commit."""
+        self._offsets.unread_since = unread_since
 
     async def create(self, name: str, partitions: int, config: Mapping[str, str]) -> Group:
         """Create a topic and start its partitions. Raises TopicExists, PartitionsRefused, ConfigError."""
@@ -154,13 +183,15 @@ class PersQueueGroups:
             topic = await self._scheme.delete_topic(name)
             group = self._groups.pop(name, None)
             self._by_id.pop(topic.topic_id, None)
-            for tablet in group.tablets.values() if group else ():
-                tablet.stop()
+            if group is not None:
+                self._offsets.forget(name, group.partitions)
+                for tablet in group.tablets.values():
+                    tablet.stop()
             self._in_background(self._reclaim(topic.tablets, topic.topic_id))
 
     async def retain(self) -> None:
         """One walk over all partitions: delete what retention no longer keeps. Called every
-        log.retention.check.interval.ms."""
+        log.retention.check.interval.ms. Offsets of groups that nobody is in any more go too."""
         servers = [(group, server) for group in self._groups.values() for server in group.partitions]
         for number, (group, server) in enumerate(servers):
             if number % _LOOKS_AT_ONCE == 0:
@@ -169,12 +200,18 @@ class PersQueueGroups:
                 await server.retain()
             except KafkaError as refusal:
                 _log.warning("retention of %s-%d waits: %s", group.topic.name, server.index, refusal)
+        await self._offsets.expire(self._clock(), self._settings.offsets_retention_minutes * _MS_PER_MINUTE)
+
+    def _partition(self, name: str, index: int) -> PartitionServer | None:
+        group = self._groups.get(name)
+        return group.partitions[index] if group is not None and 0 <= index < len(group.partitions) else None
 
     async def _serve(self, topic: Topic) -> Group:
         group = Group(topic, topic_config(topic.config, self._settings))
         await self._start_partitions(group)
         self._groups[topic.name] = group
         self._by_id[topic.topic_id] = group
+        self._offsets.learn(topic.name, group.partitions)
         return group
 
     async def _start_partitions(self, group: Group) -> None:

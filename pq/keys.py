@@ -3,6 +3,7 @@
 d<partition:10>_<offset:20>_<part:5>_<count:10>_<internal parts:5>[|]   record batches; `|` marks a head blob
 i<partition:10>                                                        partition meta
 m<partition:10>p<producer id:20>                                       what is remembered of a producer
+m<partition:10>c<group id>                                             how far a consumer has read
 """
 
 from typing import NamedTuple
@@ -56,3 +57,17 @@ def producer_range(partition: int) -> tuple[bytes, bytes]:
 def parse_producer_key(key: bytes) -> int:
     """The producer id of a producer key."""
     return int(key[12:])
+
+
+def consumer_key(partition: int, group_id: str) -> bytes:
+    return b"m%010dc%s" % (partition, group_id.encode())
+
+
+def consumer_range(partition: int) -> tuple[bytes, bytes]:
+    """Bounds lo <= key < hi of a partition's consumer keys."""
+    return b"m%010dc" % partition, b"m%010dd" % partition
+
+
+def parse_consumer_key(key: bytes) -> str:
+    """The group id of a consumer key."""
+    return key[12:].decode()

@@ -22,7 +22,10 @@ from pqbroker.storage.kv_commands import KeyMissing
 
 READ_BYTES_MAX = 8 << 20
 """Bytes that one cold read asks of the store at most."""
-_PREFETCH_PAGES = 2
+_PREFETCH_PAGES = 4
+"""Read ahead at once; a sequential reader has up to twice as much ahead of it."""
+_CACHE_BYTES_MIN = 2 * READ_BYTES_MAX
+"""A smaller cache would lose what is read ahead before it is asked for."""
 _STREAMS_MAX = 16
 """Sequential readers of one partition that are recognised."""
 _ATTEMPTS = 10
@@ -30,6 +33,16 @@ _ATTEMPTS = 10
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
+
+
+class _Stream:
+    """A sequential reader: the stretch [begin, end) of offsets read ahead last, and the task that reads it."""
+
+    __slots__ = ("begin", "end", "task")
+
+    def __init__(self) -> None:
+        self.begin = self.end = -1
+        self.task: asyncio.Task[None] | None = None
 
 
 class Reader:
@@ -51,8 +64,8 @@ class Reader:
         self._number = number
         self._load_head = load_head
         self._loading: dict[PageKey, asyncio.Task[dict[PageKey, Run]]] = {}
-        self._streams: dict[int, None] = {}
-        """Offsets where a sequential reader of bodies would go on."""
+        self._streams: dict[int, _Stream] = {}
+        """Sequential readers of bodies by the offset where each would go on."""
 
     def check_range(self, offset: int) -> None:
         partition = self._partition
@@ -115,16 +128,17 @@ class Reader:
         """After a read of [offset, next_offset): fetch what a sequential reader wants next."""
         if offset == next_offset:
             return
-        is_stream = offset in self._streams
-        self._streams.pop(offset, None)
+        stream = self._streams.pop(offset, None)
         if self._partition.bodies.find(next_offset) == len(self._partition.bodies):
             return
-        self._streams[next_offset] = None
+        is_stream = stream is not None
+        stream = self._streams[next_offset] = stream or _Stream()
         if len(self._streams) > _STREAMS_MAX:
             del self._streams[next(iter(self._streams))]
-        if is_stream and self._cache.bytes_max >= 2 * READ_BYTES_MAX and self._run_at(next_offset, {}) is None:
-            task = asyncio.get_running_loop().create_task(self._prefetch(next_offset))
-            task.add_done_callback(_retrieve)
+        is_due = is_stream and stream.task is None and next_offset >= stream.begin
+        if is_due and self._cache.bytes_max >= _CACHE_BYTES_MIN:
+            stream.task = asyncio.get_running_loop().create_task(self._prefetch(stream, next_offset))
+            stream.task.add_done_callback(_retrieve)
 
     async def index(self, number: int) -> BodyIndex:
         """The sparse index of a body, read once and cached; rebuilt from the batches when it is damaged."""
@@ -229,19 +243,27 @@ class Reader:
             for page in pages:
                 self._loading.pop((self._number, body_offset, page), None)
 
-    async def _prefetch(self, offset: int) -> None:
+    async def _prefetch(self, stream: _Stream, offset: int) -> None:
+        """Read what follows the stretch read ahead last, while the reader is still at that."""
         try:
-            number = self._partition.bodies.find(offset)
+            begin = max(offset, stream.end)
+            number = self._partition.bodies.find(begin)
             if number == len(self._partition.bodies):
                 return
             body_offset = self._partition.bodies.offsets[number]
             index = await self.index(number)
-            first = index.page_of(offset)
-            wanted = range(first, min(first + _PREFETCH_PAGES, len(index.pages)))
+            first = index.page_of(begin)
+            last = min(first + _PREFETCH_PAGES, len(index.pages)) - 1
+            stream.begin = begin
+            stream.end = index.span(*index.page_entries(last))[2]
+            wanted = range(first, last + 1)
             pages = [page for page in wanted if (self._number, body_offset, page) not in self._cache]
-            await self._pages(body_offset, index, pages)
+            if pages:
+                await self._pages(body_offset, index, pages)
         except (KeyMissing, BlobMissing, BlobCorrupt, ShardLost):
             return
+        finally:
+            stream.task = None
 
     async def _read_index(self, name: bytes, size: int) -> BodyIndex | None:
         tail_bytes = min(TAIL_BYTES, size)

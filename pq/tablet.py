@@ -4,14 +4,22 @@ Writing is in writer.py, reading in reader.py.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.topic import TopicConfig
-from pqbroker.pq import sources
+from pqbroker.pq import consumers, sources
 from pqbroker.pq.cache import NodeMemory
-from pqbroker.pq.keys import data_range, meta_key, parse_producer_key, producer_range
+from pqbroker.pq.consumers import ConsumerOffset, Consumers
+from pqbroker.pq.keys import (
+    consumer_range,
+    data_range,
+    meta_key,
+    parse_consumer_key,
+    parse_producer_key,
+    producer_range,
+)
 from pqbroker.pq.partition import Partition, Written
 from pqbroker.pq.reader import Reader
 from pqbroker.pq.recovery import Meta, StoredBlob, recover
@@ -24,7 +32,7 @@ from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.records import BatchHeader
 from pqbroker.storage.engine import BlobCorrupt, Buffer, ShardLost
 from pqbroker.storage.kv import KeyValueTablet
-from pqbroker.storage.kv_commands import DeleteRange, KeyMissing
+from pqbroker.storage.kv_commands import Command, DeleteRange, KeyMissing
 from pqbroker.storage.tablet import TabletStorage
 
 __all__ = ["PartitionServer", "Pieces", "PqTablet", "Written"]
@@ -36,7 +44,9 @@ _READ_ROWS = 10_000
 class PartitionServer:
     """One partition as the broker sees it. Writes are taken in the order of the calls."""
 
-    __slots__ = ("_clock", "_partition", "_reader", "_settings", "_watchers", "_writer", "write")
+    __slots__ = (
+        "_clock", "_consumers", "_kv", "_partition", "_reader", "_settings", "_watchers", "_writer", "counters", "write",
+    )  # fmt: skip
 
     write: Callable[[memoryview, BatchHeader], "asyncio.Future[Written]"]
     """Store a batch that `records.check_produced` let pass; see `Writer.write`."""
@@ -44,6 +54,7 @@ class PartitionServer:
     def __init__(
         self,
         partition: Partition,
+        consumers: Consumers,
         kv: KeyValueTablet,
         memory: NodeMemory,
         settings: BrokerSettings,
@@ -51,12 +62,15 @@ class PartitionServer:
     ) -> None:
         number = memory.new_partition()
         self._partition = partition
+        self._consumers = consumers
+        self._kv = kv
         self._settings = settings
         self._clock = clock
         self._writer = Writer(partition, kv, memory, number, settings, clock, self._notify)
         self._reader = Reader(partition, kv, memory.cache, number, self._writer.load_head)
         self._watchers: dict[object, Callable[[], None]] | None = None
         self.write = self._writer.write
+        self.counters = self._writer.counters
 
     @property
     def index(self) -> int:
@@ -84,6 +98,15 @@ class PartitionServer:
         return self._partition.size_bytes
 
     @property
+    def queue_length(self) -> int:
+        """Batches that wait to be written."""
+        return self._writer.queue_length
+
+    @property
+    def queued_bytes(self) -> int:
+        return self._writer.queued_bytes
+
+    @property
     def is_lost(self) -> bool:
         """Whether everything asked of the partition fails: its tablet was lost, or its topic deleted."""
         return self._writer.is_lost
@@ -106,6 +129,7 @@ class PartitionServer:
         if pieces is None:
             return self._read_cold(offset, bytes_max, one_at_least)
         self._reader.follow(offset, pieces.next_offset)
+        self.counters.bytes_read += pieces.size
         return pieces
 
     def readable_bytes(self, offset: int, bytes_max: int) -> int:
@@ -156,6 +180,23 @@ class PartitionServer:
         """Idempotent producers by id."""
         return iter(self._partition.sources)
 
+    def consumer(self, group_id: str) -> ConsumerOffset | None:
+        """How far the group has read, None when it never said. Durable."""
+        return self._consumers.get(group_id)
+
+    def consumers(self) -> Mapping[str, ConsumerOffset]:
+        """Every group's offset by group id; only to be looked at."""
+        return self._consumers.all()
+
+    def plan_consumer(self, group_id: str, state: ConsumerOffset | None) -> tuple[KeyValueTablet, Command]:
+        """What stores a group's offset, or deletes it, and where; `settle_consumer` has to follow. KafkaError as
+        `Consumers.plan`."""
+        return self._kv, self._consumers.plan(group_id, state)
+
+    def settle_consumer(self, group_id: str, state: ConsumerOffset | None, *, is_durable: bool) -> None:
+        """What was planned for the group became durable, or came to nothing."""
+        self._consumers.settle(group_id, state, is_durable=is_durable)
+
     async def delete_before(self, offset: int) -> int:
         """Move the start offset up to `offset` (DeleteRecords); durable when it returns the start offset.
 
@@ -192,6 +233,7 @@ class PartitionServer:
     async def _read_cold(self, offset: int, bytes_max: int, one_at_least: bool) -> Pieces:
         pieces = await self._reader.read(offset, bytes_max, one_at_least)
         self._reader.follow(offset, pieces.next_offset)
+        self.counters.bytes_read += pieces.size
         return pieces
 
     async def _search(self, find: Callable[[TimeSearch], Awaitable[TimedOffset | None]]) -> TimedOffset | None:
@@ -255,7 +297,9 @@ class PqTablet:
         partition = Partition(
             index, self._storage.generation, self._config, recovered, meta, producers, by_reference=self._by_reference
         )
-        server = PartitionServer(partition, kv, self._memory, self._settings, self._clock)
+        server = PartitionServer(
+            partition, self._read_consumers(index), kv, self._memory, self._settings, self._clock
+        )
         self.partitions[index] = server
         return server
 
@@ -273,6 +317,14 @@ class PqTablet:
     def _on_lost(self, _: "asyncio.Future[ShardLost]") -> None:
         for server in self.partitions.values():
             server.stop()
+
+    def _read_consumers(self, index: int) -> Consumers:
+        settings = self._settings
+        stored = (
+            (parse_consumer_key(key), consumers.decode(entry.value))
+            for key, entry in self._kv.keys(*consumer_range(index))
+        )
+        return Consumers(index, settings.partition_consumers_max, settings.offset_metadata_max_bytes, stored)
 
     async def _read_producers(self, index: int) -> list[tuple[int, Producer]]:
         keys = [key for key, _ in self._kv.keys(*producer_range(index))]

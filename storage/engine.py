@@ -85,6 +85,7 @@ class ShardStats:
     rounds: int
     bytes_written: int
     syncs: int
+    refused: int
     pools: tuple[PoolStats, ...]
 
 
@@ -126,6 +127,14 @@ class Batch:
 
     def delete_blob(self, blob: BlobKey) -> None:
         self.dead.append(blob)
+
+    def take_in(self, other: "Batch") -> None:
+        """Add another batch's changes to this one. They must not touch the same keys: ranges come before all rows."""
+        self.ranges += other.ranges
+        self.rows += other.rows
+        self.blobs += other.blobs
+        self.dead += other.dead
+        self.bytes += other.bytes
 
 
 class Shard(Protocol):

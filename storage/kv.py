@@ -5,13 +5,15 @@
                                                              --lost-----> gone, and so is everything that waits
 
 Requests wait in order. One that changes reference counts waits until nothing is in flight, since a count that is
-planned on another that is then refused would delete what is held, or keep what is not.
+planned on another that is then refused would delete what is held, or keep what is not. A request of several tablets
+(together.py) waits in the queue of each, and is admitted by all of them in one turn.
 """
 
 import asyncio
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import Protocol
 
 from sortedcontainers import SortedDict
 
@@ -28,6 +30,18 @@ Range = tuple[bytes, int, int]
 """Key, offset, size in bytes; size 0 means to the end (spec B.1)."""
 
 
+class JointRequest(Protocol):
+    """A request of several tablets, which waits in the queue of each."""
+
+    @property
+    def tablets(self) -> "Sequence[KeyValueTablet]": ...
+
+    def admit(self) -> bool:
+        """Commit it, unless it must wait in some tablet. When it need not it has left every queue."""
+
+    def finish(self, error: BaseException | None) -> None: ...
+
+
 class KeyValueTablet:
     """One tablet's keys. `inline_bytes_max`: smaller values stay in the index. `clock`: milliseconds since 1970."""
 
@@ -38,7 +52,7 @@ class KeyValueTablet:
         self._entries: SortedDict[bytes, Entry] = SortedDict()
         self._references: dict[BlobKey, int] = {}
         """Holders of each blob that has more than one."""
-        self._waiting: deque[_Request] = deque()
+        self._waiting: deque[_Request | JointRequest] = deque()
         self._busy: set[bytes] = set()
         self._in_flight = 0
         self._lost: ShardLost | None = None
@@ -84,6 +98,67 @@ class KeyValueTablet:
             self._waiting.append(request)
         return future
 
+    @property
+    def storage(self) -> TabletStorage:
+        return self._storage
+
+    @property
+    def lost(self) -> ShardLost | None:
+        """Why everything fails from now on; None while the tablet runs."""
+        return self._lost
+
+    def is_next(self, request: JointRequest) -> bool:
+        """Whether the request may be planned now: it stands first, or would if it were queued."""
+        return not self._waiting or self._waiting[0] is request
+
+    def enqueue(self, request: JointRequest) -> None:
+        self._waiting.append(request)
+
+    def leave(self, request: JointRequest) -> None:
+        """Take the request out of the queue, if it waits there."""
+        if self._waiting and self._waiting[0] is request:
+            self._waiting.popleft()
+        elif request in self._waiting:
+            self._waiting.remove(request)
+
+    def plan_part(self, commands: Sequence[Command]) -> Plan | None:
+        """A part of a joint request as a plan; None: it must wait. Raises KeyValueError, ShardLost."""
+        if self._in_flight and self._touches_busy(commands):
+            return None
+        plan = self._planner.plan(commands, self._clock())
+        return None if plan.recounts and self._in_flight else plan
+
+    def begin(self, plan: Plan) -> None:
+        """The plan is on its way to the store: its keys are in flight."""
+        self._in_flight += 1
+        self._busy.update(plan.changes)
+
+    def end(self, plan: Plan, error: BaseException | None) -> None:
+        """The plan's commit is done: apply it, or forget it. `advance` has to follow."""
+        self._in_flight -= 1
+        self._busy.difference_update(plan.changes)
+        if error is None:
+            self._apply(plan)
+        if isinstance(error, ShardLost):
+            self._fail(error)
+
+    def advance(self) -> None:
+        """Admit what need not wait any more, here and wherever that makes room."""
+        due = [self]
+        while due:
+            tablet = due.pop()
+            waiting = tablet._waiting
+            while waiting:
+                first = waiting[0]
+                if isinstance(first, _Request):
+                    if not tablet._admit(first):
+                        break
+                    waiting.popleft()
+                elif first.admit():
+                    due += first.tablets
+                else:
+                    break
+
     async def read(self, ranges: Sequence[Range]) -> list[list[Buffer]]:
         """The bytes of each range of a durable value as buffers in order, read together. Short at a value's end.
 
@@ -127,24 +202,18 @@ class KeyValueTablet:
         if plan.recounts and self._in_flight:
             return False
         request.plan = plan
-        self._in_flight += 1
-        self._busy.update(plan.changes)
+        self.begin(plan)
         self._storage.commit(plan.batch).add_done_callback(partial(self._settle, request))
         return True
 
     def _settle(self, request: "_Request", committed: "asyncio.Future[None]") -> None:
         plan = request.plan
         assert plan is not None
-        self._in_flight -= 1
-        self._busy.difference_update(plan.changes)
         error = committed.exception()
-        if error is None:
-            self._apply(plan)
-        if isinstance(error, ShardLost):
-            self._fail(error)
+        self.end(plan, error)
         request.finish(error)
-        while self._waiting and self._admit(self._waiting[0]):
-            self._waiting.popleft()
+        if self._waiting:
+            self.advance()
 
     def _apply(self, plan: Plan) -> None:
         entries = self._entries
@@ -161,8 +230,13 @@ class KeyValueTablet:
 
     def _fail(self, lost: ShardLost) -> None:
         self._lost = lost
-        while self._waiting:
-            self._waiting.popleft().finish(lost)
+        waiting, self._waiting = self._waiting, deque()
+        for request in waiting:
+            request.finish(lost)
+        for request in waiting:
+            if not isinstance(request, _Request):
+                for tablet in request.tablets:
+                    tablet.advance()
 
     def _touches_busy(self, commands: Sequence[Command]) -> bool:
         busy = self._busy

@@ -7,9 +7,12 @@ from pathlib import Path
 
 from pqbroker.storage import indexrows
 from pqbroker.storage.engine import BlobCorrupt, BlobKey, BlobMissing, Buffer
-from pqbroker.storage.segments import Location, read_range, segment_name
+from pqbroker.storage.segments import Location, SegmentFile, read_range, record_bytes, segment_name
 
 _log = logging.getLogger(__name__)
+_STRETCH_BYTES_MAX = 2 << 20
+"""Read in one call at most, where blobs lie end to end."""
+SegmentKey = tuple[str, int, int]
 _CURE = "delete the records before it, or restore a copy"
 
 
@@ -24,45 +27,75 @@ class BlobReader:
     def read(self, ranges: Sequence[tuple[BlobKey, int, int]]) -> list[Buffer]:
         """Bytes of each (blob, offset, size). Raises BlobMissing and BlobCorrupt for the first that is."""
         rows = self._get([indexrows.BLOB + blob for blob, _, _ in ranges])
-        files: dict[Path, int] = {}
+        places = [None if row is None else indexrows.location(row) for row in rows]
+        files: dict[SegmentKey, SegmentFile] = {}
+        found: list[Buffer] = []
+        expected = 0
         try:
-            return [
-                self._range(blob, row, offset, size, files)
-                for (blob, offset, size), row in zip(ranges, rows, strict=True)
-            ]
+            for number, (blob, offset, size) in enumerate(ranges):
+                row, at = rows[number], places[number]
+                if row is None:
+                    raise BlobMissing(blob.hex())
+                if at is None:
+                    found.append(indexrows.inline_payload(blob, row)[offset : offset + size])
+                    continue
+                file = self._file(files, blob, row, at)
+                if number >= expected:
+                    expected, end = _neighbours(places, number)
+                    if expected > number + 1 and not offset:
+                        file.expect(at.position, end)
+                found.append(read_range(file, blob, at, offset, size, self._path(at)))
+            return found
         except BlobCorrupt as corrupt:
             _log.error("%s; %s", corrupt, _CURE)
             raise
         finally:
             for file in files.values():
-                os.close(file)
+                os.close(file.file)
 
     def content(self, blob: BlobKey, row: bytes) -> Buffer:
         """The whole blob that an index row is about. Raises BlobCorrupt."""
-        files: dict[Path, int] = {}
-        try:
-            return self._range(blob, row, 0, indexrows.blob_size(row), files)
-        finally:
-            for file in files.values():
-                os.close(file)
-
-    def _range(self, blob: BlobKey, row: bytes | None, offset: int, size: int, files: dict[Path, int]) -> Buffer:
-        if row is None:
-            raise BlobMissing(blob.hex())
         at = indexrows.location(row)
         if at is None:
-            return indexrows.inline_payload(blob, row)[offset : offset + size]
-        path = self._pools[at.pool] / segment_name(at.generation, at.sequence)
-        file = files.get(path)
-        if file is None:
-            file = files[path] = self._open(path, blob, row, at)
-        return read_range(file, blob, at, offset, size, str(path))
-
-    def _open(self, path: Path, blob: BlobKey, row: bytes, at: Location) -> int:
+            return indexrows.inline_payload(blob, row)
+        file = self._open(blob, row, at)
         try:
-            return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            return read_range(file, blob, at, 0, at.size, self._path(at))
+        finally:
+            os.close(file.file)
+
+    def _file(self, files: dict[SegmentKey, SegmentFile], blob: BlobKey, row: bytes, at: Location) -> SegmentFile:
+        key = (at.pool, at.generation, at.sequence)
+        file = files.get(key)
+        if file is None:
+            file = files[key] = self._open(blob, row, at)
+        return file
+
+    def _open(self, blob: BlobKey, row: bytes, at: Location) -> SegmentFile:
+        try:
+            return SegmentFile(os.open(self._path(at), os.O_RDONLY | os.O_CLOEXEC))
         except FileNotFoundError:
             # Deleted between the look-up and now, unless the index still says otherwise.
             if self._get([indexrows.BLOB + blob])[0] != row:
                 raise BlobMissing(blob.hex()) from None
-            raise BlobCorrupt(blob, 0, f"{path} is gone") from None
+            raise BlobCorrupt(blob, 0, f"{self._path(at)} is gone") from None
+
+    def _path(self, at: Location) -> str:
+        return f"{self._pools[at.pool]}/{segment_name(at.generation, at.sequence)}"
+
+
+def _neighbours(places: Sequence[Location | None], first: int) -> tuple[int, int]:
+    """How far the records from `first` on lie end to end in one segment: the number behind them, where they end."""
+    at = places[first]
+    assert at is not None
+    start, end = at.position, at.position + record_bytes(at.size)
+    number = first + 1
+    while number < len(places):
+        following = places[number]
+        if following is None or following[:3] != at[:3] or following.position != end:
+            break
+        if end + record_bytes(following.size) - start > _STRETCH_BYTES_MAX:
+            break
+        end += record_bytes(following.size)
+        number += 1
+    return number, end

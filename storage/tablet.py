@@ -32,6 +32,7 @@ class TabletType(IntEnum):
 
     SCHEME = 1
     PERSQUEUE = 2
+    COORDINATOR = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +126,19 @@ class TabletStorage:
             failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             failed.set_exception(lost)
             return failed
+
+    def check(self) -> None:
+        """Raises Blocked when a later instance of the tablet runs, or the tablet is being dropped."""
+        self._blobs.check(self.tablet_id, self.generation)
+
+    def shares_cell(self, other: "TabletStorage") -> bool:
+        """Whether one commit can hold changes of both tablets."""
+        return self._shard is other._shard
+
+    def end_step(self) -> None:
+        """What is planned from now on belongs to the next commit: this one goes out in another tablet's."""
+        self._step += 1
+        self._cookie = 0
 
     async def scan(self, lo: bytes, hi: bytes | None, rows_max: int) -> list[tuple[bytes, bytes]]:
         """Durable rows of this tablet with lo <= key < hi (None: to the end), at most `rows_max`, in key order."""

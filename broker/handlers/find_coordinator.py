@@ -1,10 +1,10 @@
 """FindCoordinator (key 10), versions 0 to 6.
 
-Behaviour: for a group COORDINATOR_NOT_AVAILABLE, which is retriable: this broker serves no groups yet. For a
-transactional id this node, whose InitProducerId then refuses it for good: every client takes that for final, while
-an error here makes most of them ask again for ever.
-Left out: coordinators. The API is served all the same because librdkafka takes a broker without it for one that
-cannot store lz4, and then sends uncompressed what it was told to compress (rdkafka_feature.c).
+Behaviour: this node, at the address of the connection that asks; several keys at once from version 4. While the cell
+is lost a group's coordinator is COORDINATOR_NOT_AVAILABLE, so that clients wait before they ask again. A transactional
+id has this node too, whose InitProducerId then refuses it for good: every client takes that for final, while an error
+here makes most of them ask again for ever.
+Left out: coordinators of transactions.
 """
 
 from dataclasses import replace
@@ -25,12 +25,12 @@ NO_NODE = -1
 
 
 def serve(context: Context, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
-    if request.key_type == TRANSACTION:
-        host, port = context.address
-        return _response(context, request, Coordinator(node_id=context.node.settings.node_id, host=host, port=port))
-    if request.key_type == GROUP:
-        return refuse(context, request, ErrorCode.COORDINATOR_NOT_AVAILABLE, "this broker serves no groups yet")
-    return refuse(context, request, ErrorCode.INVALID_REQUEST, f"coordinator type {request.key_type} is unknown")
+    if request.key_type not in (GROUP, TRANSACTION):
+        return refuse(context, request, ErrorCode.INVALID_REQUEST, f"coordinator type {request.key_type} is unknown")
+    if request.key_type == GROUP and not context.node.coordinators.is_serving:
+        return refuse(context, request, ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker stops or starts anew: retry")
+    host, port = context.address
+    return _response(context, request, Coordinator(node_id=context.node.settings.node_id, host=host, port=port))
 
 
 def refuse(

@@ -123,6 +123,7 @@ async def test_a_full_disk_refuses_blobs_takes_deletes_and_recovers(cell: RocksC
     refused = shard.commit(blobs(shard, [(9, content(9, 20 * MIB // 4))]))
     with pytest.raises(DiskFull):
         await refused
+    assert shard.stats().refused == 1
     await shard.commit(rows((b"K", b"a generation")))
     assert not ballast.exists()
     await shard.commit(dead(0, 1, 2, 3))
@@ -242,7 +243,8 @@ async def test_payload_is_synced_before_the_index_and_the_index_before_the_answe
 
     def noted(step: str, call: Callable[..., object]) -> Callable[..., object]:
         def noting(*arguments: object) -> object:
-            steps.append(step)
+            if steps[-1:] != [step]:
+                steps.append(step)
             return call(*arguments)
 
         return noting

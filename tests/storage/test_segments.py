@@ -14,6 +14,7 @@ from pqbroker.storage.segments import (
     HEADER_BYTES,
     PAGE_BYTES,
     Location,
+    SegmentFile,
     encode_record,
     page_checksums,
     parse_segment_name,
@@ -74,9 +75,9 @@ def test_a_flipped_byte_anywhere_is_never_served(tmp_path: Path, size: int) -> N
             continue
         flip(file, position)
         with pytest.raises(BlobCorrupt, match=blob_key(1).hex()):
-            read_range(file, blob_key(1), at, 0, size, "here")
+            read_range(SegmentFile(file), blob_key(1), at, 0, size, "here")
         flip(file, position)
-        assert bytes(read_range(file, blob_key(1), at, 0, size, "here")) == whole
+        assert bytes(read_range(SegmentFile(file), blob_key(1), at, 0, size, "here")) == whole
     os.close(file)
 
 
@@ -88,9 +89,10 @@ def test_a_range_is_served_when_only_other_pages_are_bad(tmp_path: Path, pages: 
     flip(file, at.position + HEADER_BYTES + 4 * pages + bad * PAGE_BYTES + 5)
     whole = content(0, size)
     for offset, count in [(0, bad * PAGE_BYTES), ((bad + 1) * PAGE_BYTES, PAGE_BYTES), (PAGE_BYTES - 1, 1)]:
-        assert bytes(read_range(file, blob_key(0), at, offset, count, "here")) == whole[offset : offset + count]
+        found = read_range(SegmentFile(file), blob_key(0), at, offset, count, "here")
+        assert bytes(found) == whole[offset : offset + count]
     with pytest.raises(BlobCorrupt) as told:
-        read_range(file, blob_key(0), at, bad * PAGE_BYTES + 100, 1, "here")
+        read_range(SegmentFile(file), blob_key(0), at, bad * PAGE_BYTES + 100, 1, "here")
     assert told.value.position == bad * PAGE_BYTES
     os.close(file)
 
@@ -98,9 +100,9 @@ def test_a_range_is_served_when_only_other_pages_are_bad(tmp_path: Path, pages: 
 def test_a_record_read_under_another_blobs_name_is_corrupt(tmp_path: Path) -> None:
     file, (first, second) = segment_of(tmp_path, 500, 500)
     with pytest.raises(BlobCorrupt):
-        read_range(file, blob_key(0), second, 0, 500, "here")
+        read_range(SegmentFile(file), blob_key(0), second, 0, 500, "here")
     with pytest.raises(BlobCorrupt):
-        read_range(file, blob_key(0), first._replace(size=499), 0, 499, "here")
+        read_range(SegmentFile(file), blob_key(0), first._replace(size=499), 0, 499, "here")
     os.close(file)
 
 
@@ -109,7 +111,7 @@ def test_a_segment_cut_short_is_corrupt(tmp_path: Path, left: int) -> None:
     file, (at,) = segment_of(tmp_path, 500)
     os.ftruncate(file, left)
     with pytest.raises(BlobCorrupt):
-        read_range(file, blob_key(0), at, 0, 500, "here")
+        read_range(SegmentFile(file), blob_key(0), at, 0, 500, "here")
     os.close(file)
 
 
@@ -126,3 +128,14 @@ def test_segment_names_tell_generation_and_sequence_and_sort_by_them() -> None:
     assert names == sorted(names)
     assert parse_segment_name(segment_name(300, 2)) == (300, 2)
     assert parse_segment_name("pool") is None
+
+
+def test_what_was_expected_is_read_in_one_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, places = segment_of(tmp_path, 300, 40_000, 500)
+    segment = SegmentFile(file)
+    segment.expect(places[0].position, places[1].position + record_bytes(40_000))
+    monkeypatch.setattr(os, "pread", None)
+    for index, at in enumerate(places[:2]):
+        assert bytes(read_range(segment, blob_key(index), at, 0, at.size, "here")) == content(index, at.size)
+    with pytest.raises(TypeError):
+        read_range(segment, blob_key(2), places[2], 0, 500, "here")

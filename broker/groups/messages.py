@@ -1,0 +1,156 @@
+"""What goes into a group and what comes out of it: requests without a wire format, answers, what to store."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from pqbroker.protocol.errors import ErrorCode
+
+Ticket = Any
+"""Stands for one parked request; a group only gives it back with the answer."""
+
+
+class MemberProtocol(NamedTuple):
+    """One way of assigning that a member offers, with its own opaque bytes for it."""
+
+    name: str
+    metadata: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLimits:
+    """What a node sets for all groups; milliseconds."""
+
+    session_timeout_min_ms: int
+    session_timeout_max_ms: int
+    initial_rebalance_delay_ms: int
+    members_max: int
+    new_member_join_timeout_ms: int = 300_000
+    """A new member that joins cannot be seen to die: so long it may wait, then it must ask again (as in Kafka)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """A JoinGroup. `new_member_id` is what a member without an id would be called: chance is the caller's business."""
+
+    member_id: str
+    instance_id: str | None
+    protocol_type: str
+    protocols: tuple[MemberProtocol, ...]
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    new_member_id: str = ""
+    client_id: str = ""
+    client_host: str = ""
+    requires_known_id: bool = True
+    """From version 4 a dynamic member is told its id first and joins with it (KIP-394)."""
+    can_skip_assignment: bool = True
+    """From version 9 a returning static leader may be told to assign nothing (KIP-814)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sync:
+    """A SyncGroup; only the leader's has assignments. Protocol names of None are not compared."""
+
+    member_id: str
+    instance_id: str | None
+    generation: int
+    protocol_type: str | None = None
+    protocol: str | None = None
+    assignments: Mapping[str, bytes] | None = None
+
+
+class Leaver(NamedTuple):
+    """One of those whom a LeaveGroup removes; an administrator names a static member by its instance alone."""
+
+    member_id: str
+    instance_id: str | None
+
+
+class JoinedMember(NamedTuple):
+    """What the leader is told of each member."""
+
+    member_id: str
+    instance_id: str | None
+    metadata: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """Answer to a Join."""
+
+    error: ErrorCode
+    member_id: str
+    generation: int = -1
+    protocol_type: str | None = None
+    protocol: str | None = None
+    leader: str = ""
+    skips_assignment: bool = False
+    members: tuple[JoinedMember, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Synced:
+    """Answer to a Sync."""
+
+    error: ErrorCode
+    protocol_type: str | None = None
+    protocol: str | None = None
+    assignment: bytes = b""
+
+
+class Send(NamedTuple):
+    """Effect: answer a parked request."""
+
+    ticket: Ticket
+    answer: Joined | Synced
+
+
+@dataclass(frozen=True, slots=True)
+class MemberImage:
+    """A member as it is stored and described."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocols: tuple[MemberProtocol, ...]
+    assignment: bytes
+
+    def metadata(self, protocol: str | None) -> bytes:
+        """The member's bytes for a protocol; none where it does not offer it."""
+        return next((offered.metadata for offered in self.protocols if offered.name == protocol), b"")
+
+
+@dataclass(frozen=True, slots=True)
+class GroupImage:
+    """A group as it is stored: at each completed sync, when its last member is gone, when a static member returns."""
+
+    group_id: str
+    generation: int
+    protocol_type: str | None
+    protocol: str | None
+    leader: str | None
+    members: tuple[MemberImage, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What waits for a store: an assignment of a generation, or one static member's answer."""
+
+    generation: int
+    assignments: Mapping[str, bytes] | None = None
+    ticket: Ticket = None
+    joined: Joined | None = None
+
+
+class Store(NamedTuple):
+    """Effect: make the image durable; `stored` is then called with the receipt, if there is one."""
+
+    image: GroupImage
+    receipt: Receipt | None
+
+
+Effect = Send | Store

@@ -1,0 +1,68 @@
+"""Members ask for their assignment, the leader brings it, and it is given out once it is stored (clients 4.33)."""
+
+from pqbroker.broker.groups.group import Group
+from pqbroker.broker.groups.messages import Joined, Receipt, Send, Sync, Synced, Ticket
+from pqbroker.broker.groups.rebalance import fail_syncs, rebalance
+from pqbroker.broker.groups.states import GroupState
+from pqbroker.protocol.errors import ErrorCode, KafkaError
+
+
+def sync(group: Group, request: Sync, ticket: Ticket, now_ms: int) -> None:
+    """The answer comes as an effect: now, or when the leader's assignment is stored."""
+    try:
+        _sync(group, request, ticket, now_ms)
+    except KafkaError as error:
+        group.effects.append(Send(ticket, Synced(error.code)))
+
+
+def stored(group: Group, receipt: Receipt, failure: ErrorCode | None, now_ms: int) -> None:
+    """What waited for a store goes on, unless the group has moved on meanwhile."""
+    if receipt.generation != group.generation:
+        return
+    if receipt.assignments is None:
+        _answer_returned(group, receipt, failure, now_ms)
+    elif group.state is GroupState.COMPLETING_REBALANCE:
+        if failure is None:
+            _give_out(group, receipt, now_ms)
+        else:
+            fail_syncs(group, failure, now_ms)
+            rebalance(group, now_ms)
+
+
+def _sync(group: Group, request: Sync, ticket: Ticket, now_ms: int) -> None:
+    member = group.known_member(request.member_id, request.instance_id)
+    if request.generation != group.generation:
+        raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+    if request.protocol_type not in (None, group.protocol_type) or request.protocol not in (None, group.protocol):
+        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    if group.state is GroupState.PREPARING_REBALANCE:
+        raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
+    group.note_synced(member.member_id)
+    if group.state is GroupState.STABLE:
+        member.renew(now_ms)
+        group.effects.append(Send(ticket, group.synced(member)))
+        return
+    assert group.state is GroupState.COMPLETING_REBALANCE, group.state
+    group.answer_sync(member, Synced(ErrorCode.REBALANCE_IN_PROGRESS))  # an earlier one, superseded
+    member.sync_ticket = ticket
+    if member.member_id == group.leader:
+        group.store(Receipt(group.generation, assignments=dict(request.assignments or {})))
+
+
+def _give_out(group: Group, receipt: Receipt, now_ms: int) -> None:
+    assert receipt.assignments is not None
+    group.change(GroupState.STABLE)
+    for member in group.members.values():
+        member.assignment = receipt.assignments.get(member.member_id, b"")
+        if member.sync_ticket is not None:
+            group.answer_sync(member, group.synced(member))
+            member.renew(now_ms)
+
+
+def _answer_returned(group: Group, receipt: Receipt, failure: ErrorCode | None, now_ms: int) -> None:
+    """A static member's return is stored. If a rebalance has begun, the member has joined that one."""
+    assert receipt.joined is not None
+    member = group.members.get(receipt.joined.member_id)
+    if group.state is GroupState.STABLE and member is not None and member.join_ticket is receipt.ticket:
+        group.answer_join(member, receipt.joined if failure is None else Joined(failure, member.member_id))
+        member.renew(now_ms)

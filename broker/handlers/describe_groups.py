@@ -1,0 +1,69 @@
+"""DescribeGroups (key 15), versions 0 to 6.
+
+Behaviour: state, members with their host, subscription and assignment; the protocol and what depends on it only while
+the group is stable. A group that only has offsets is Empty. An unknown group is Dead, without an error before version 6
+and with GROUP_ID_NOT_FOUND from then on (KIP-1043).
+Left out: authorized operations (there is no authorizer: the "unknown" value).
+"""
+
+from pqbroker.broker.apis import Api
+from pqbroker.broker.context import Context
+from pqbroker.broker.groups.messages import MemberImage
+from pqbroker.broker.groups.states import GroupState
+from pqbroker.protocol.errors import ErrorCode
+from pqbroker.protocol.messages.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+
+UNKNOWN_IS_AN_ERROR_FROM_VERSION = 6
+
+
+def serve(context: Context, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
+    return DescribeGroupsResponse(groups=[_describe(context, group_id) for group_id in request.groups])
+
+
+def refuse(context: Context, request: DescribeGroupsRequest, code: ErrorCode, message: str) -> DescribeGroupsResponse:
+    return DescribeGroupsResponse(groups=[_failed(group_id, code, message) for group_id in request.groups])
+
+
+def _describe(context: Context, group_id: str) -> DescribedGroup:
+    found = context.node.coordinators.describe(group_id)
+    if found is None:
+        if group_id in context.node.groups.groups_with_offsets():
+            return DescribedGroup(group_id=group_id, group_state=GroupState.EMPTY)
+        if context.version < UNKNOWN_IS_AN_ERROR_FROM_VERSION:
+            return DescribedGroup(group_id=group_id, group_state=GroupState.DEAD)
+        return _failed(group_id, ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+    is_stable = found.state is GroupState.STABLE
+    image = found.image
+    return DescribedGroup(
+        group_id=group_id,
+        group_state=found.state,
+        protocol_type=image.protocol_type or "",
+        protocol_data=(image.protocol or "") if is_stable else "",
+        members=[_member(member, image.protocol, is_stable=is_stable) for member in image.members],
+    )
+
+
+def _member(member: MemberImage, protocol: str | None, *, is_stable: bool) -> DescribedGroupMember:
+    return DescribedGroupMember(
+        member_id=member.member_id,
+        group_instance_id=member.instance_id,
+        client_id=member.client_id,
+        client_host=f"/{member.client_host}",  # as Java writes an address
+        member_metadata=member.metadata(protocol) if is_stable else b"",
+        member_assignment=member.assignment if is_stable else b"",
+    )
+
+
+def _failed(group_id: str, code: ErrorCode, message: str) -> DescribedGroup:
+    return DescribedGroup(error_code=code, error_message=message, group_id=group_id, group_state=GroupState.DEAD)
+
+
+API = Api(
+    key=15, name="DescribeGroups", version_min=0, version_max=6,
+    request=DescribeGroupsRequest, response=DescribeGroupsResponse, serve=serve, refuse=refuse,
+)  # fmt: skip

@@ -1,0 +1,48 @@
+"""LeaveGroup (key 13), versions 0 to 5.
+
+Behaviour: those who leave are gone at once, and the others share what they had. Several from version 3, each with its
+own result, in one rebalance; a static member may be named by its instance alone, which is how administrators remove it.
+Left out: nothing. The reason of version 5 is not kept.
+"""
+
+from pqbroker.broker.apis import Api
+from pqbroker.broker.context import Context
+from pqbroker.broker.group_ids import check_group_id
+from pqbroker.broker.groups.messages import Leaver
+from pqbroker.protocol.errors import ErrorCode
+from pqbroker.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
+
+BATCHED_FROM_VERSION = 3
+
+
+def serve(context: Context, request: LeaveGroupRequest) -> LeaveGroupResponse:
+    check_group_id(request.group_id)
+    if context.version < BATCHED_FROM_VERSION:
+        (code,) = context.node.coordinators.leave(request.group_id, [Leaver(request.member_id, None)])
+        return LeaveGroupResponse(error_code=_counted(context, code))
+    leavers = [Leaver(each.member_id, each.group_instance_id) for each in request.members]
+    results = context.node.coordinators.leave(request.group_id, leavers)
+    return LeaveGroupResponse(
+        members=[
+            MemberResponse(
+                member_id=leaver.member_id, group_instance_id=leaver.instance_id, error_code=_counted(context, code)
+            )
+            for leaver, code in zip(leavers, results, strict=True)
+        ]
+    )
+
+
+def refuse(context: Context, request: LeaveGroupRequest, code: ErrorCode, message: str) -> LeaveGroupResponse:
+    return LeaveGroupResponse(error_code=code)
+
+
+def _counted(context: Context, code: ErrorCode) -> ErrorCode:
+    if code:
+        context.node.metrics.count_error(code)
+    return code
+
+
+API = Api(
+    key=13, name="LeaveGroup", version_min=0, version_max=5,
+    request=LeaveGroupRequest, response=LeaveGroupResponse, serve=serve, refuse=refuse,
+)  # fmt: skip

@@ -1,0 +1,53 @@
+"""SyncGroup (key 14), versions 0 to 5.
+
+Behaviour: the leader brings the assignment; everybody is answered with their part once it is stored, and who asks later
+is answered at once. While members are to join again: REBALANCE_IN_PROGRESS. Names of protocols, from version 5, must be
+those of the group when they are given.
+Left out: nothing.
+"""
+
+from pqbroker.broker.answer import Answer
+from pqbroker.broker.apis import Api
+from pqbroker.broker.context import Context
+from pqbroker.broker.group_ids import check_group_id
+from pqbroker.broker.groups.messages import Sync, Synced
+from pqbroker.protocol.errors import ErrorCode
+from pqbroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+
+def serve(context: Context, request: SyncGroupRequest) -> Answer[SyncGroupResponse]:
+    check_group_id(request.group_id)
+    answer: Answer[SyncGroupResponse] = Answer()
+
+    def settle(synced: Synced) -> None:
+        if synced.error:
+            context.node.metrics.count_error(synced.error)
+        answer.complete(
+            SyncGroupResponse(
+                error_code=synced.error,
+                protocol_type=synced.protocol_type,
+                protocol_name=synced.protocol,
+                assignment=synced.assignment,
+            )
+        )
+
+    asked = Sync(
+        member_id=request.member_id,
+        instance_id=request.group_instance_id,
+        generation=request.generation_id,
+        protocol_type=request.protocol_type,
+        protocol=request.protocol_name,
+        assignments={each.member_id: bytes(each.assignment) for each in request.assignments},
+    )
+    context.node.coordinators.sync(request.group_id, asked, settle)
+    return answer
+
+
+def refuse(context: Context, request: SyncGroupRequest, code: ErrorCode, message: str) -> SyncGroupResponse:
+    return SyncGroupResponse(error_code=code)
+
+
+API = Api(
+    key=14, name="SyncGroup", version_min=0, version_max=5,
+    request=SyncGroupRequest, response=SyncGroupResponse, serve=serve, refuse=refuse,
+)  # fmt: skip

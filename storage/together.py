@@ -1,0 +1,105 @@
+"""One request to several KV tablets of a cell, as one commit: all of it or nothing.
+
+    waiting --first in the queue of every tablet, no key of it in flight--> in flight --durable--> applied in all
+                                                                                      --refused--> gone without a trace
+                                                                                      --lost-----> gone
+
+It takes its place in every tablet's queue in the same call, so that two such requests stand in the same order in all
+queues that they share, and none waits for the other in a circle.
+"""
+
+import asyncio
+from collections.abc import Sequence
+
+from pqbroker.storage.engine import Batch, ShardLost
+from pqbroker.storage.kv import KeyValueTablet
+from pqbroker.storage.kv_commands import Command, KeyValueError
+from pqbroker.storage.kv_plan import Plan
+
+Part = tuple[KeyValueTablet, Sequence[Command]]
+
+
+def execute_together(parts: Sequence[Part]) -> "asyncio.Future[None]":
+    """Apply the commands of every part, one part a tablet; durable and visible in all when the future resolves.
+
+    Fails as `KeyValueTablet.execute` does. A tablet that is blocked fails the request and leaves the others alone.
+    """
+    assert parts
+    if len(parts) == 1:
+        tablet, commands = parts[0]
+        return tablet.execute(commands)
+    request = _Together(parts)
+    lost = next((tablet.lost for tablet in request.tablets if tablet.lost is not None), None)
+    if lost is not None:
+        request.finish(lost)
+    elif not request.admit():
+        for tablet in request.tablets:
+            tablet.enqueue(request)
+    return request.future
+
+
+class _Together:
+    """A joint request between its call and its outcome."""
+
+    __slots__ = ("_parts", "_plans", "future", "tablets")
+
+    def __init__(self, parts: Sequence[Part]) -> None:
+        self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.tablets = [tablet for tablet, _ in parts]
+        self._parts = parts
+        self._plans: list[Plan] = []
+        first = self.tablets[0]
+        assert len({id(tablet) for tablet in self.tablets}) == len(parts), "a tablet has one part"
+        assert all(tablet.storage.shares_cell(first.storage) for tablet in self.tablets), "one commit is of one cell"
+
+    def admit(self) -> bool:
+        """Commit the request, unless something stands before it in some tablet."""
+        if not all(tablet.is_next(self) for tablet in self.tablets):
+            return False
+        plans = []
+        try:
+            for tablet in self.tablets:
+                tablet.storage.check()
+            for tablet, commands in self._parts:
+                plan = tablet.plan_part(commands)
+                if plan is None:
+                    return False
+                plans.append(plan)
+        except (KeyValueError, ShardLost) as refusal:
+            self.finish(refusal)
+            return True
+        self._leave()
+        self._plans = plans
+        self._commit().add_done_callback(self._settle)
+        return True
+
+    def finish(self, error: BaseException | None) -> None:
+        """Leave every queue and tell the caller, unless it has stopped to care."""
+        self._leave()
+        if self.future.done():
+            return
+        if error is None:
+            self.future.set_result(None)
+        else:
+            self.future.set_exception(error)
+
+    def _commit(self) -> "asyncio.Future[None]":
+        batch = Batch()
+        for tablet, plan in zip(self.tablets, self._plans, strict=True):
+            batch.take_in(plan.batch)
+            tablet.begin(plan)
+        for tablet in self.tablets[1:]:
+            tablet.storage.end_step()
+        return self.tablets[0].storage.commit(batch)
+
+    def _settle(self, committed: "asyncio.Future[None]") -> None:
+        error = committed.exception()
+        for tablet, plan in zip(self.tablets, self._plans, strict=True):
+            tablet.end(plan, error)
+        self.finish(error)
+        for tablet in self.tablets:
+            tablet.advance()
+
+    def _leave(self) -> None:
+        for tablet in self.tablets:
+            tablet.leave(self)

@@ -1,0 +1,101 @@
+"""Consumers of one partition: what is stored of them, their limits."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pqbroker.pq.consumers import ConsumerOffset, Consumers, decode, encode
+from pqbroker.pq.keys import consumer_key, consumer_range, parse_consumer_key, producer_key
+from pqbroker.protocol.errors import ErrorCode, KafkaError
+from pqbroker.storage.kv_commands import INLINE, KEY_BYTES_MAX, DeleteRange, Write
+
+INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
+TEXT = st.text(st.characters(codec="utf-8"), max_size=50)
+STATES = st.builds(ConsumerOffset, INT64, st.integers(-(1 << 31), (1 << 31) - 1), TEXT, INT64, INT64)
+
+
+def consumers(count_max: int = 2, metadata_max: int = 4) -> Consumers:
+    return Consumers(7, count_max, metadata_max)
+
+
+def refusal(found: Consumers, group_id: str, state: ConsumerOffset) -> ErrorCode:
+    with pytest.raises(KafkaError) as refused:
+        found.plan(group_id, state)
+    return refused.value.code
+
+
+@given(STATES)
+def test_a_stored_consumer_is_read_as_it_was(state: ConsumerOffset) -> None:
+    assert decode(memoryview(encode(state))) == state
+
+
+@given(st.integers(0, 10**10 - 1), TEXT)
+def test_a_consumers_key_gives_the_group_and_lies_in_its_partitions_range(partition: int, group_id: str) -> None:
+    key = consumer_key(partition, group_id)
+    assert parse_consumer_key(key) == group_id
+    lo, hi = consumer_range(partition)
+    assert lo <= key < hi
+    assert not lo <= producer_key(partition, 1) < hi
+
+
+def test_an_offset_is_stored_in_the_row_itself_and_seen_when_it_is_durable() -> None:
+    found = consumers()
+    state = ConsumerOffset(5, 2, "here")
+    command = found.plan("g", state)
+    assert isinstance(command, Write)
+    assert (command.key, command.channel) == (b"m0000000007cg", INLINE)
+    assert found.get("g") is None
+    found.settle("g", state, is_durable=True)
+    assert found.get("g") == state
+    assert dict(found.all()) == {"g": state}
+
+
+def test_what_came_to_nothing_changes_nothing() -> None:
+    found = consumers()
+    first, second = ConsumerOffset(5), ConsumerOffset(6)
+    found.plan("g", first)
+    found.settle("g", first, is_durable=True)
+    for state in (second, None):
+        found.plan("g", state)
+        found.settle("g", state, is_durable=False)
+        assert found.get("g") == first
+
+
+def test_a_deleted_consumer_is_gone() -> None:
+    found = consumers()
+    found.plan("g", ConsumerOffset(5))
+    found.settle("g", ConsumerOffset(5), is_durable=True)
+    assert found.plan("g", None) == DeleteRange(b"m0000000007cg", True, b"m0000000007cg", True)
+    found.settle("g", None, is_durable=True)
+    assert not found.all()
+
+
+def test_metadata_up_to_the_limit_is_taken() -> None:
+    found = consumers()
+    found.plan("g", ConsumerOffset(1, metadata="äöüß"))
+    assert refusal(found, "g", ConsumerOffset(1, metadata="abcde")) == ErrorCode.OFFSET_METADATA_TOO_LARGE
+
+
+def test_a_group_id_too_long_for_a_key_is_refused() -> None:
+    found = consumers()
+    room = KEY_BYTES_MAX - len(consumer_key(7, ""))
+    found.plan("g" * room, ConsumerOffset(1))
+    assert refusal(found, "g" * (room + 1), ConsumerOffset(1)) == ErrorCode.INVALID_GROUP_ID
+
+
+def test_one_consumer_too_many_is_refused_and_those_on_their_way_count() -> None:
+    found = consumers(count_max=2)
+    state = ConsumerOffset(1)
+    found.plan("a", state)
+    found.plan("a", state)
+    found.plan("b", state)
+    assert refusal(found, "c", state) == ErrorCode.POLICY_VIOLATION
+    found.settle("a", state, is_durable=True)
+    assert refusal(found, "c", state) == ErrorCode.POLICY_VIOLATION
+    found.settle("b", state, is_durable=False)
+    found.plan("c", state)
+    found.settle("a", state, is_durable=True)
+    found.plan("a", state)
+    found.settle("a", None, is_durable=True)
+    found.plan("d", state)
+    assert refusal(found, "e", state) == ErrorCode.POLICY_VIOLATION
