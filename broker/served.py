@@ -4,6 +4,7 @@ from typing import Final
 
 from pqbroker.broker.apis import Api
 from pqbroker.broker.handlers import (
+    alter_configs,
     api_versions,
     create_partitions,
     create_topics,
@@ -12,6 +13,7 @@ from pqbroker.broker.handlers import (
     describe_configs,
     fetch,
     find_coordinator,
+    incremental_alter_configs,
     init_producer_id,
     list_offsets,
     metadata,
@@ -31,6 +33,8 @@ APIS: Final[tuple[Api, ...]] = (
     init_producer_id.API,
     offset_for_leader_epoch.API,
     describe_configs.API,
+    alter_configs.API,
+    incremental_alter_configs.API,
     create_partitions.API,
     describe_cluster.API,
 )
