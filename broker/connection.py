@@ -34,13 +34,22 @@ class Connection(asyncio.BufferedProtocol):
     """Requests of one connection are answered in the order they came."""
 
     __slots__ = (
-        "_budget", "_bytes", "_connections", "_dispatcher", "_in_flight", "_is_closing", "_is_draining", "_is_reading",
-        "_is_send_planned", "_is_serving", "_is_write_paused", "_metrics", "_node", "_peer", "_reader", "_settings",
-        "_transport", "_unsent", "_unsent_bytes", "_unserved", "active_at",
+        "_advertised", "_budget", "_bytes", "_connections", "_dispatcher", "_in_flight", "_is_closing", "_is_draining",
+        "_is_reading", "_is_send_planned", "_is_serving", "_is_write_paused", "_metrics", "_node", "_peer", "_reader",
+        "_settings", "_transport", "_unsent", "_unsent_bytes", "_unserved", "active_at",
     )  # fmt: skip
 
-    def __init__(self, node: Node, dispatcher: Dispatcher, budget: ByteBudget, connections: "Connections") -> None:
+    def __init__(
+        self,
+        node: Node,
+        dispatcher: Dispatcher,
+        budget: ByteBudget,
+        connections: "Connections",
+        advertised: tuple[str, int] | None = None,
+    ) -> None:
+        """`advertised`: host and port told to the client; None: those it reached."""
         self._node = node
+        self._advertised = advertised
         self._settings = node.settings
         self._metrics = node.metrics
         self._dispatcher = dispatcher
@@ -60,7 +69,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         address = transport.get_extra_info("sockname")
-        self._peer = Peer(self._node, address[0], address[1])
+        self._peer = Peer(self._node, address[0], address[1], self._advertised)
         if not self._connections.add(self):
             self._close()
 
