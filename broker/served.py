@@ -12,6 +12,7 @@ from pqbroker.broker.handlers import (
     delete_topics,
     describe_cluster,
     describe_configs,
+    describe_topic_partitions,
     fetch,
     find_coordinator,
     incremental_alter_configs,
@@ -39,4 +40,5 @@ APIS: Final[tuple[Api, ...]] = (
     create_partitions.API,
     incremental_alter_configs.API,
     describe_cluster.API,
+    describe_topic_partitions.API,
 )
