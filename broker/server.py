@@ -93,6 +93,7 @@ class Server:
             producer_ids=ProducerIds(self._producer_id_block),
             groups=opened.groups,
             cluster_id=opened.scheme.cluster_id,
+            pools=lambda: self._cell.current.cell.stats().pools,
             api_ranges=tuple(api.advertised for api in APIS),
         )
         self._connections = Connections(loop, metrics, self._settings.max_connections)
