@@ -42,7 +42,9 @@ async def change(client: Client, *resources: Any, version: int = 1, only: bool =
     return [(answer.error_code, answer.error_message) for answer in response.responses]
 
 
-async def replace(client: Client, texts: dict[str, str | None], version: int = 2, **fields: Any) -> tuple[int, str | None]:
+async def replace(
+    client: Client, texts: dict[str, str | None], version: int = 2, **fields: Any
+) -> tuple[int, str | None]:
     configs = [alter_configs.AlterableConfig(name=name, value=value) for name, value in texts.items()]
     asked = alter_configs.AlterConfigsResource(resource_type=TOPIC, resource_name="t", configs=configs)
     answer = (await client.ask(AlterConfigsRequest(resources=[asked], **fields), version)).responses[0]
