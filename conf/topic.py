@@ -6,6 +6,9 @@ from pqbroker.conf.declare import Kind, setting, without_effect
 
 _LONG_MAX = (1 << 63) - 1
 
+FIXED_AT_CREATION = frozenset({"pq.partitions.per.tablet"})
+"""Configs that can be given to a new topic only."""
+
 
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
