@@ -1,4 +1,4 @@
-"""Offsets committed by assignment, without members: each client stores them, each reads them back, behind a kill too."""
+"""Offsets committed by assignment, without members: each client stores them, all read them back, behind a kill."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -84,7 +84,7 @@ def read_by_librdkafka(address: str, group_id: str) -> dict[int, int]:
     consumer = librdkafka_consumer(address, group_id)
     found = consumer.committed([LibrdkafkaPartition(TOPIC, index) for index in range(PARTITIONS)], TIMEOUT_S)
     consumer.close()
-    assert {trimmed(place.metadata) for place in found if place.offset >= 0} == {METADATA}
+    assert {trimmed(place.metadata or "") for place in found if place.offset >= 0} == {METADATA}
     return {place.partition: place.offset for place in found if place.offset >= 0}
 
 
