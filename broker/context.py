@@ -28,8 +28,6 @@ class Node:
     groups: "PersQueueGroups"
     coordinators: "Coordinators"
     cluster_id: str
-    advertised: tuple[str, int] | None = None
-    """Host and port told to clients; None: the local address of their connection."""
     api_ranges: tuple[tuple[int, int, int], ...] = ()
     """What ApiVersions lists: key, least and greatest version."""
     creations: "dict[str, asyncio.Future[Group]]" = field(default_factory=dict)
@@ -43,6 +41,8 @@ class Peer:
     node: Node
     local_host: str
     local_port: int
+    advertised: tuple[str, int] | None = None
+    """Host and port that its listener tells clients; None: those it reached us at."""
     host: str = ""
     """Where the other end is; empty when it has gone already."""
 
@@ -61,4 +61,4 @@ class Context:
     @property
     def address(self) -> tuple[str, int]:
         """Host and port that this client is to connect to."""
-        return self.node.advertised or (self.peer.local_host, self.peer.local_port)
+        return self.peer.advertised or (self.peer.local_host, self.peer.local_port)

@@ -1,6 +1,6 @@
 """One coordinator tablet: its groups in memory, their timers, and what is stored of them. Rules are in groups/.
 
-    loaded --close--> closed: everything that waits is answered NOT_COORDINATOR, no timer is left
+    loaded --close--> closed: everything that waited is answered NOT_COORDINATOR, no timer is left
 
 What was stored stays; a group that has members has one timer.
 """
@@ -115,7 +115,7 @@ class Coordinator:
             raise
 
     def close(self) -> None:
-        """Answer what waits, stop the timers. Nothing is stored or answered afterwards."""
+        """Answer what waits, stop the timers; nobody waits here afterwards."""
         self._is_closed = True
         for hosted in self._hosted.values():
             if hosted.timer is not None:

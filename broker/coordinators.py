@@ -46,9 +46,10 @@ class DescribedGroup:
 
 
 class Coordinators:
-    """All groups of one opening of the cell. Once it is lost or closed, KafkaError NOT_COORDINATOR for whatever asks.
+    """All groups of one opening of the cell. Once that is lost, KafkaError NOT_COORDINATOR for whatever asks.
 
-    `clock`: milliseconds since 1970.
+    After `close` nobody waits here any more, and nobody can join; members may still leave and commit. `clock`:
+    milliseconds since 1970.
     """
 
     def __init__(self, cell: Cell, settings: BrokerSettings, clock: Callable[[], int]) -> None:
@@ -73,7 +74,7 @@ class Coordinators:
         await asyncio.gather(*(coordinator.start() for coordinator in self._coordinators))
 
     def close(self) -> None:
-        """Answer everything that waits with NOT_COORDINATOR, and what comes from now on."""
+        """Answer everything that waits with NOT_COORDINATOR, and who joins or syncs from now on."""
         self._is_closed = True
         for coordinator in self._coordinators:
             coordinator.close()
@@ -90,6 +91,7 @@ class Coordinators:
     def join(self, group_id: str, request: Join, answer: Callable[[Joined], None]) -> None:
         """`answer` is called once, in this call or when the rebalance is over."""
         coordinator = self._coordinator(group_id)
+        self._check_open()
         if request.member_id and group_id not in coordinator.hosted:
             answer(Joined(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
             return
@@ -100,6 +102,7 @@ class Coordinators:
     def sync(self, group_id: str, request: Sync, answer: Callable[[Synced], None]) -> None:
         """`answer` is called once, in this call or when the assignment is stored."""
         coordinator, hosted = self._known(group_id)
+        self._check_open()
         syncing.sync(hosted.group, request, answer, coordinator.now_ms())
         coordinator.follow(hosted)
 
@@ -136,7 +139,7 @@ class Coordinators:
 
     def groups(self) -> list[ListedGroup]:
         """Every group that had members, in no order."""
-        self._check_serving()
+        self._check_cell()
         return [
             _listed(group_id, hosted)
             for coordinator in self._coordinators
@@ -175,12 +178,16 @@ class Coordinators:
         return coordinator, hosted
 
     def _coordinator(self, group_id: str) -> Coordinator:
-        self._check_serving()
+        self._check_cell()
         return self._coordinators[zlib.crc32(group_id.encode()) % COORDINATORS]
 
-    def _check_serving(self) -> None:
-        if not self.is_serving:
-            raise KafkaError(ErrorCode.NOT_COORDINATOR, "the broker is stopping, or its cell was lost: try again")
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, "the broker is stopping: join again when it is back")
+
+    def _check_cell(self) -> None:
+        if self._cell.lost.done():
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, "the cell was lost and is being opened again: retry")
 
 
 def new_member_id(client_id: str | None, instance_id: str | None) -> str:

@@ -19,7 +19,8 @@ class BrokerSettings:
     node_id: int = setting("node.id", Kind.INT, 1, "The node's id in Kafka's metadata.", low=0)
     advertised_listeners: str = setting(
         "advertised.listeners", Kind.STRING, "",
-        "HOST:PORT that clients are told to connect to, the first of several; empty: the address they came on.",
+        "[NAME://]HOST:PORT that clients are told to connect to, for each listener (`--kafka`) by its name; with one "
+        "listener the first counts; empty: the address they came on.",
     )  # fmt: skip
     auto_create_topics_enable: bool = setting(
         "auto.create.topics.enable", Kind.BOOLEAN, True, "Create a topic that a client's Metadata request names."
@@ -110,6 +111,30 @@ class BrokerSettings:
     write_queue_bytes_max: int = setting(
         "pqbroker.write.queue.bytes", Kind.INT, 64 * MIB,
         "Bytes that may wait at one partition; more are answered REQUEST_TIMED_OUT (retry).", low=MIB,
+    )  # fmt: skip
+
+    # HTTP and metrics
+    http_body_bytes_max: int = setting(
+        "pqbroker.http.body.bytes.max", Kind.INT, 2 * MIB, "The largest body of an HTTP request.", low=1024
+    )
+    http_items_max: int = setting(
+        "pqbroker.http.items.max", Kind.INT, 1000, "Topics, partitions, groups or records that an HTTP answer lists.",
+        low=1, high=100_000,
+    )  # fmt: skip
+    http_answer_bytes_max: int = setting(
+        "pqbroker.http.answer.bytes.max", Kind.INT, MIB,
+        "Bytes of records that an HTTP answer shows; one record always.", low=1024,
+    )  # fmt: skip
+    http_look_bytes_max: int = setting(
+        "pqbroker.http.look.bytes.max", Kind.INT, 32 * MIB,
+        "Bytes of records that an HTTP request looks through, as they are without compression.", low=1024,
+    )  # fmt: skip
+    http_looks_max: int = setting(
+        "pqbroker.http.looks.max", Kind.INT, 2, "HTTP requests that decode records at once; more wait.", low=1
+    )
+    metrics_partitions_max: int = setting(
+        "pqbroker.metrics.partitions.max", Kind.INT, 500,
+        "Partitions that have series of their own in `/metrics`; above, topics have, and above that the node.", low=0,
     )  # fmt: skip
 
     # What a new topic is set to, where the topic itself does not say

@@ -85,6 +85,7 @@ class ShardStats:
     rounds: int
     bytes_written: int
     syncs: int
+    refused: int
     pools: tuple[PoolStats, ...]
 
 

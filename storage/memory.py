@@ -140,7 +140,7 @@ class MemoryShard:
         self._queue: deque[tuple[Batch, asyncio.Future[None]]] = deque()
         self._reason: ShardLost | None = None
         self._awaited = False
-        self._commits = self._rounds = self._bytes_written = 0
+        self._commits = self._rounds = self._refused = self._bytes_written = 0
 
     def commit(self, batch: Batch) -> "asyncio.Future[None]":
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -188,7 +188,7 @@ class MemoryShard:
             PoolStats(name, free, self._bytes_max, store.blob_bytes if name == self.pools[0] else 0, store.blob_bytes)
             for name in self.pools
         )
-        return ShardStats(self._commits, self._rounds, self._bytes_written, 0, tuple(pools))
+        return ShardStats(self._commits, self._rounds, self._bytes_written, 0, self._refused, tuple(pools))
 
     async def close(self) -> None:
         if self._reason is None:
@@ -224,6 +224,7 @@ class MemoryShard:
             batch, future = self._queue.popleft()
             refusal = fault or self._store.refusal(batch, self.pools, self._bytes_max)
             if refusal is not None:
+                self._refused += 1
                 _fail(future, refusal)
                 continue
             self._store.apply(batch)

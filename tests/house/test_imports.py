@@ -6,7 +6,13 @@ from collections.abc import Iterator
 
 from tests.house.sources import ROOT, Source, product
 
-ENTRIES = {"pqbroker.__main__", "pqbroker.testing", "pqbroker.pytest_plugin", "pqbroker.pipeline.session"}
+ENTRIES = {
+    "pqbroker.__main__",
+    "pqbroker.pipeline.__main__",
+    "pqbroker.pipeline.session",
+    "pqbroker.pytest_plugin",
+    "pqbroker.testing",
+}
 """What users and Python itself start from."""
 
 

@@ -1,0 +1,80 @@
+"""Two brokers, ours and Apache Kafka: the commands must do the same with both."""
+
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from pqbroker.broker.served import APIS
+from pqbroker.testing import broker
+from tests.cli.shell import Shell
+from tests.support.kafka.broker import ApacheKafka
+
+NEEDED = {"groups": {8, 9, 11, 12, 13, 14, 15, 16, 42}, "trim": {21}, "configs": {44}}
+_numbers = itertools.count(1)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "needs(what): what a broker must serve for the test")
+
+
+@pytest.fixture(scope="package")
+def ours() -> Iterator[str]:
+    """HOST:PORT of a broker of ours."""
+    with broker() as running:
+        yield running.kafka
+
+
+@pytest.fixture(scope="package")
+def apache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """HOST:PORT of Apache Kafka."""
+    with ApacheKafka(tmp_path_factory.mktemp("apache"), heap="512m") as running:
+        yield running.kafka
+
+
+@pytest.fixture(params=["ours", "apache"])
+def kafka(request: pytest.FixtureRequest) -> str:
+    """Each broker in turn; ours only for what it serves."""
+    needs = request.node.get_closest_marker("needs")
+    if request.param == "ours" and needs and not NEEDED[needs.args[0]] <= {api.key for api in APIS}:
+        pytest.skip(f"our broker does not serve {needs.args[0]}")
+    address: str = request.getfixturevalue(request.param)
+    return address
+
+
+@pytest.fixture
+def shell(kafka: str, capsys: pytest.CaptureFixture[str]) -> Shell:
+    """Commands at each broker."""
+    return Shell(kafka, capsys)
+
+
+@pytest.fixture
+def our_shell(ours: str, capsys: pytest.CaptureFixture[str]) -> Shell:
+    """Commands at our broker, for what does not depend on it."""
+    return Shell(ours, capsys)
+
+
+@pytest.fixture
+def fresh_name() -> Callable[[], str]:
+    """Names that no topic or group has yet."""
+    return lambda: f"cli-{next(_numbers)}-name"
+
+
+@pytest.fixture
+def topic(shell: Shell, fresh_name: Callable[[], str]) -> str:
+    """A new topic of two partitions."""
+    name = fresh_name()
+    assert shell("topic", "create", name, "--partitions", "2").status == 0
+    return name
+
+
+@pytest.fixture
+def filled(shell: Shell, topic: str, tmp_path: Path) -> str:
+    """A topic with a, b, c, d in partition 0 and e in partition 1."""
+    for partition, lines in enumerate(["a\nb\nc\nd\n", "e\n"]):
+        file = tmp_path / f"lines-{partition}"
+        file.write_text(lines)
+        written = shell("produce", topic, "--file", str(file), "--partition", str(partition))
+        assert written.status == 0, written.errors
+    return topic
