@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pqbroker.broker.producer_ids import ProducerIds
     from pqbroker.broker.sessions import FetchSessions
     from pqbroker.pq.group import Group, PersQueueGroups
+    from pqbroker.storage.engine import PoolStats
 
 
 @dataclass(slots=True)
@@ -28,6 +29,8 @@ class Node:
     groups: "PersQueueGroups"
     coordinators: "Coordinators"
     cluster_id: str
+    pools: "Callable[[], tuple[PoolStats, ...]]" = tuple
+    """Space of the pools of the cell."""
     api_ranges: tuple[tuple[int, int, int], ...] = ()
     """What ApiVersions lists: key, least and greatest version."""
     creations: "dict[str, asyncio.Future[Group]]" = field(default_factory=dict)

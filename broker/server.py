@@ -94,6 +94,7 @@ class Server:
             groups=opened.groups,
             coordinators=opened.coordinators,
             cluster_id=opened.scheme.cluster_id,
+            pools=lambda: self._cell.current.cell.stats().pools,
             api_ranges=tuple(api.advertised for api in APIS),
         )
         self._connections = Connections(loop, metrics, self._settings.max_connections)

@@ -184,8 +184,9 @@ class MemoryShard:
     def stats(self) -> ShardStats:
         store = self._store
         free = max(0, self._bytes_max - store.total_bytes)
+        live = {self.pools[0]: store.blob_bytes}
         pools = (
-            PoolStats(name, free, self._bytes_max, store.blob_bytes if name == self.pools[0] else 0, store.blob_bytes)
+            PoolStats(name, ":memory:", free, self._bytes_max, live.get(name, 0), store.blob_bytes)
             for name in self.pools
         )
         return ShardStats(self._commits, self._rounds, self._bytes_written, 0, self._refused, tuple(pools))
