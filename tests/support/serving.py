@@ -28,9 +28,9 @@ def is_ours() -> bool:
 def served(advertised: str | None = None, settings: Mapping[str, str] | None = None) -> Iterator[Served]:
     """The broker to test, stopped at the end if it was started here; it tells clients to come to `advertised`.
 
-    `settings` have a name and a meaning in both brokers.
+    `settings` have a name and a meaning in both brokers. Groups start without Kafka's delay.
     """
-    own = dict(settings or {})
+    own = {"group.initial.rebalance.delay.ms": "0", **(settings or {})}
     choice = os.environ.get(BROKER_VARIABLE, "")
     if choice == "apache":
         properties = own | ({"advertised.listeners": f"PLAINTEXT://{advertised}"} if advertised else {})
