@@ -132,13 +132,13 @@ def _value(name: str, texts: Texts, defaults: Texts) -> Any:
 
 def _apply(texts: dict[str, str], change: Change, defaults: Texts) -> None:
     name, operation, value = change
+    declaration = declarations(TopicConfig).get(name)
+    if declaration is None:
+        raise ConfigError(f"{name} is no config of a topic; kafka-configs --describe --all lists them")
     if operation == Operation.DELETE:
         texts.pop(name, None)
         return
     assert value is not None
-    declaration = declarations(TopicConfig).get(name)
-    if declaration is None:
-        raise ConfigError(f"{name} is no config of a topic; kafka-configs --describe --all lists them")
     if operation == Operation.SET:
         texts[name] = value
         return

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 from pqbroker.broker.partitions import unknown_topic
 from pqbroker.broker.topic_names import check_topic_name
-from pqbroker.conf.declare import ConfigError, declarations
+from pqbroker.conf.declare import ConfigError
 from pqbroker.conf.defaults import topic_config
-from pqbroker.conf.topic import TopicConfig
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.scheme import PartitionsNotGrown, PartitionsRefused, TopicExists, TopicUnknown
 
@@ -71,24 +70,9 @@ async def grow_topic(node: "Node", name: str, count: int) -> None:
         raise KafkaError(ErrorCode.INVALID_PARTITIONS, str(error)) from None
 
 
-async def configure_topic(node: "Node", name: str, changes: Mapping[str, str | None]) -> None:
-    """Set configs of a topic, None for its default again; KafkaError 3 or 40."""
-    group = node.groups.get(name)
-    if group is None:
-        raise unknown_topic()
-    unknown = [key for key in changes if key not in declarations(TopicConfig)]
-    if unknown:
-        raise KafkaError(ErrorCode.INVALID_CONFIG, f"unknown config {', '.join(sorted(unknown))}")
-    config = {**group.topic.config, **changes}
-    try:
-        await node.groups.configure(name, {key: text for key, text in config.items() if text is not None})
-    except TopicUnknown:
-        raise unknown_topic() from None
-    except ConfigError as error:
-        raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
-
-
 async def delete_topic(node: "Node", name: str) -> None:
+    if not node.settings.delete_topic_enable:
+        raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false: no topic is deleted")
     try:
         await node.groups.delete(name)
     except TopicUnknown:

@@ -16,7 +16,7 @@ class TopicConfig:
 
     cleanup_policy: tuple[str, ...] = setting(
         "cleanup.policy", Kind.LIST, ("delete",),
-        "How old records go: `delete` by age or size; `compact` is accepted and does not compact yet.",
+        "How old records go: `delete` by age or size; `compact` wants a key in each record and does not compact yet.",
         choices=("delete", "compact"),
     )  # fmt: skip
     compression_type: str = without_effect(

@@ -45,7 +45,8 @@ class PartitionServer:
     """One partition as the broker sees it. Writes are taken in the order of the calls."""
 
     __slots__ = (
-        "_clock", "_consumers", "_kv", "_partition", "_reader", "_settings", "_watchers", "_writer", "counters", "write",
+        "_clock", "_consumers", "_kv", "_partition", "_reader", "_settings", "_watchers", "_writer", "counters",
+        "write",
     )  # fmt: skip
 
     write: Callable[[memoryview, BatchHeader], "asyncio.Future[Written]"]

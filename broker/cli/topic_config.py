@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from pqbroker.broker.cli.cluster import Cluster
+from pqbroker.broker.cli.cluster import Cluster, settled
 from pqbroker.broker.cli.command import declare
 from pqbroker.broker.cli.link import DEFAULT_KAFKA
 from pqbroker.broker.cli.options import Broker, Json, TopicName, assignments
@@ -50,10 +50,12 @@ def config(
         changes[name] = None
     with Cluster(broker) as cluster:
         cluster.topic(topic)
+        before = described(cluster, topic)
         if changes:
-            _check_names(changes, described(cluster, topic))
+            _check_names(changes, before)
             _alter(cluster, topic, changes)
-        found = [each for each in described(cluster, topic) if every or is_own(each)]
+        now = settled(lambda: described(cluster, topic), lambda after: _have_come(changes, before, after))
+    found = [each for each in now if every or is_own(each)]
     if json:
         configs = {each.name: {"value": each.value, "source": source(each)} for each in found}
         show_json({"topic": topic, "configs": configs})
@@ -87,6 +89,21 @@ def _check_names(changes: dict[str, str | None], known: list[DescribeConfigsReso
         if name not in names:
             hint = near(name, names) or "`pqbroker topic config TOPIC --all` shows what there is"
             raise WrongInput(f"unknown config {name}; {hint}")
+
+
+def _have_come(
+    changes: dict[str, str | None],
+    before: list[DescribeConfigsResourceResult],
+    after: list[DescribeConfigsResourceResult],
+) -> bool:
+    """Whether a broker says what it has taken: Apache Kafka does so a little later. It may write a value otherwise."""
+    earlier = {each.name: each.value for each in before}
+    return all(
+        is_own(each) == (changes[each.name] is not None)
+        and (not is_own(each) or each.value == changes[each.name] or each.value != earlier[each.name])
+        for each in after
+        if each.name in changes
+    )
 
 
 def _alter(cluster: Cluster, topic: str, changes: dict[str, str | None]) -> None:

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
+from pqbroker.broker.config_changes import Change, Operation, Resource, alter
 from pqbroker.broker.config_texts import topic_texts
 from pqbroker.broker.http.problems import of_kafka
 from pqbroker.broker.http.routes import Call, Route
 from pqbroker.broker.http.schemas import TEXT, Schema, array_of, object_of
-from pqbroker.broker.topics import configure_topic
 from pqbroker.protocol.errors import ErrorCode
 
 _BOOLEAN: Schema = {"type": "boolean"}
@@ -48,9 +48,11 @@ async def describe(call: Call) -> Any:
 
 async def change(call: Call) -> Any:
     changes = call.body["configs"]
-    removed = [name for name, value in changes.items() if value is None]
     texts = config_texts({name: value for name, value in changes.items() if value is not None})
-    await configure_topic(call.node, call.group().topic.name, {**texts, **dict.fromkeys(removed)})
+    wanted = [Change(name, Operation.SET, text) for name, text in texts.items()]
+    wanted += [Change(name, Operation.DELETE, None) for name, value in changes.items() if value is None]
+    resource = (Resource.TOPIC, call.group().topic.name)
+    await alter(call.node, resource, wanted, replaces=False, validate_only=False)
     return await describe(call)
 
 

@@ -37,7 +37,9 @@ _MEANINGS: Mapping[ErrorCode, _Meaning] = {
     ErrorCode.INVALID_PARTITIONS: _Meaning(400, "Give a count within the limits; a topic can only grow."),
     ErrorCode.INVALID_CONFIG: _Meaning(400, "GET /v1/topics/NAME/configs lists names, values and meanings."),
     ErrorCode.INVALID_REQUEST: _Meaning(400, _DOCUMENT),
-    ErrorCode.INVALID_RECORD: _Meaning(400, "Raise pqbroker.http.look.bytes.max for large batches."),
+    ErrorCode.INVALID_RECORD: _Meaning(
+        400, "Give records of a compacted topic a key; to look into large batches raise pqbroker.http.look.bytes.max."
+    ),
     ErrorCode.INVALID_TIMESTAMP: _Meaning(400, "Give a timestamp in milliseconds within the topic's limits."),
     ErrorCode.OFFSET_OUT_OF_RANGE: _Meaning(400, "GET /v1/topics/NAME shows where each partition starts and ends."),
     ErrorCode.MESSAGE_TOO_LARGE: _Meaning(413, "Send fewer records at once, or raise max.message.bytes of the topic."),

@@ -10,10 +10,10 @@ from pqbroker.broker.http.partitioner import partition_of
 from pqbroker.broker.http.problems import bad_request, of_kafka
 from pqbroker.broker.http.routes import Call, Route
 from pqbroker.broker.http.schemas import COUNT, OFFSET, array_of, object_of
-from pqbroker.broker.partitions import find_partition
+from pqbroker.broker.partitions import check_batch, find_partition
 from pqbroker.broker.refusals import translate
 from pqbroker.pq.partition import Written
-from pqbroker.protocol.records import Record, check_produced, encode_batch
+from pqbroker.protocol.records import Record, encode_batch
 
 
 async def produce(call: Call) -> Any:
@@ -29,7 +29,7 @@ async def produce(call: Call) -> Any:
         chosen = keyless if record.key is None else partition_of(record.key, len(group.partitions))
         numbers[find_partition(group, item.get("partition", chosen)).index].append(number)
     batches = await asyncio.to_thread(_encode, records, numbers)
-    headers = {index: check_produced(batch, group.config.max_message_bytes) for index, batch in batches.items()}
+    headers = {index: check_batch(group, batch) for index, batch in batches.items()}
     writes = [find_partition(group, index).write(batch, headers[index]) for index, batch in batches.items()]
     outcomes = await asyncio.gather(*writes, return_exceptions=True)
     offsets: list[Any] = [None] * len(records)

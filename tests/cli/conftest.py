@@ -6,23 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from pqbroker.broker.served import APIS
 from pqbroker.testing import broker
 from tests.cli.shell import Shell
 from tests.support.kafka.broker import ApacheKafka
 
-NEEDED = {"groups": {8, 9, 11, 12, 13, 14, 15, 16, 42}, "trim": {21}, "configs": {44}}
 _numbers = itertools.count(1)
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "needs(what): what a broker must serve for the test")
 
 
 @pytest.fixture(scope="package")
 def ours() -> Iterator[str]:
     """HOST:PORT of a broker of ours."""
-    with broker() as running:
+    with broker(settings={"group.initial.rebalance.delay.ms": "0"}) as running:
         yield running.kafka
 
 
@@ -35,10 +29,7 @@ def apache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(params=["ours", "apache"])
 def kafka(request: pytest.FixtureRequest) -> str:
-    """Each broker in turn; ours only for what it serves."""
-    needs = request.node.get_closest_marker("needs")
-    if request.param == "ours" and needs and not NEEDED[needs.args[0]] <= {api.key for api in APIS}:
-        pytest.skip(f"our broker does not serve {needs.args[0]}")
+    """Each broker in turn."""
     address: str = request.getfixturevalue(request.param)
     return address
 

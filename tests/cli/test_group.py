@@ -1,4 +1,4 @@
-"""`pqbroker group`, at every broker that serves groups."""
+"""`pqbroker group`, at our broker and at Apache Kafka."""
 
 import signal
 
@@ -6,8 +6,6 @@ import pytest
 
 from tests.cli.shell import TIMEOUT_S, Shell, start
 from tests.support.waiting import wait_until
-
-pytestmark = pytest.mark.needs("groups")
 
 
 @pytest.fixture

@@ -102,7 +102,6 @@ def test_a_limit_ends_the_reading(shell: Shell, filled: str) -> None:
     assert [record["value"] for record in read] == ["a", "b"]
 
 
-@pytest.mark.needs("groups")
 def test_a_group_goes_on_where_it_stopped(shell: Shell, filled: str) -> None:
     first = shell("consume", filled, "--group", f"{filled}-group", "--limit", "3").output.splitlines()
     rest = shell("consume", filled, "--group", f"{filled}-group").output.splitlines()
@@ -110,7 +109,6 @@ def test_a_group_goes_on_where_it_stopped(shell: Shell, filled: str) -> None:
     assert shell("consume", filled, "--group", f"{filled}-group").output == ""
 
 
-@pytest.mark.needs("groups")
 def test_a_new_group_may_start_at_the_end(shell: Shell, filled: str) -> None:
     assert shell("consume", filled, "--group", f"{filled}-late", "--from", "end").output == ""
 

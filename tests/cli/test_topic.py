@@ -86,7 +86,6 @@ def test_a_misspelled_topic_is_answered_with_near_names(shell: Shell, topic: str
     assert topic in refused.errors.partition("did you mean")[2]
 
 
-@pytest.mark.needs("configs")
 def test_configs_are_set_and_unset(shell: Shell, topic: str) -> None:
     both = ["--set", "retention.ms=7000", "--set", "cleanup.policy=compact"]
     changed = shell("topic", "config", topic, *both, "--json").object
@@ -95,7 +94,6 @@ def test_configs_are_set_and_unset(shell: Shell, topic: str) -> None:
     assert changed == {"topic": topic, "configs": {"cleanup.policy": {"value": "compact", "source": "topic"}}}
 
 
-@pytest.mark.needs("configs")
 def test_a_value_that_cannot_be_is_refused_by_the_broker(shell: Shell, topic: str) -> None:
     refused = shell("topic", "config", topic, "--set", "retention.ms=soon")
     assert refused.status == 1
@@ -128,21 +126,18 @@ def test_config_changes_must_make_sense(our_shell: Shell, options: list[str], wo
     assert words in refused.errors
 
 
-@pytest.mark.needs("trim")
 def test_records_before_an_offset_are_trimmed(shell: Shell, filled: str) -> None:
     trimmed = shell("topic", "trim", filled, "--before", "3", "--partition", "0", "--yes", "--json").object
     assert trimmed == {"topic": filled, "partitions": [{"partition": 0, "before": 0, "start": 3, "deleted": 3}]}
     assert shell("consume", filled, "--partition", "0").output == "d\n"
 
 
-@pytest.mark.needs("trim")
 def test_records_before_a_time_are_trimmed(shell: Shell, filled: str) -> None:
     assert shell("topic", "trim", filled, "--before", "1h", "--yes", "--json").object["partitions"][0]["deleted"] == 0
     assert shell("topic", "trim", filled, "--before", "0s", "--yes").status == 0
     assert shell("consume", filled).output == ""
 
 
-@pytest.mark.needs("trim")
 def test_nothing_is_trimmed_where_nobody_can_be_asked(shell: Shell, filled: str) -> None:
     refused = shell("topic", "trim", filled, "--before", "end")
     assert refused.status == 2

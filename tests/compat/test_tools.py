@@ -1,4 +1,4 @@
-"""Kafka's command line tools say against our broker what they say against Apache Kafka (tests/compat/transcripts.py)."""
+"""Kafka's command line tools say to our broker what they say to Apache Kafka (tests/compat/transcripts.py)."""
 
 import difflib
 import re

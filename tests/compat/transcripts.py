@@ -1,8 +1,8 @@
 """What Kafka's tools say, as transcripts in tests/compat/tools/, taken from Apache Kafka and compared with our broker.
 
 A line `$ TOOL ARGUMENTS` is a run and `> TEXT` a line of its standard input; what it printed follows, `! TEXT` if as a
-complaint, and `[STATUS]` if it failed. `$ join GROUP TOPIC` lets a member live in a group until `$ leave`. Take them anew
-with `python -m tests.compat.transcripts`, which starts Apache Kafka; only the lines with `$` and `>` are read then.
+complaint, and `[STATUS]` if it failed. `$ join GROUP TOPIC` lets a member live in a group until `$ leave`. Take them
+anew with `python -m tests.compat.transcripts`, which starts Apache Kafka; only `$` and `>` lines are read then.
 """
 
 import json
@@ -64,7 +64,8 @@ def compared() -> list[Path]:
 
 def runs(text: str) -> Iterator[Run]:
     """The runs that a transcript asks for."""
-    command, content = "", []
+    command = ""
+    content: list[str] = []
     for line in text.splitlines():
         if line.startswith("$ "):
             if command:

@@ -1,7 +1,9 @@
 """`land`: a topic in Parquet, each row once; what does not parse in the dead letters; the job seen from outside."""
 
+import json
 import shutil
 import threading
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from tests.spark.admin import OFFSET_COMMIT, committed, require
 from tests.spark.lakes import Lander, batches
 from tests.spark.topics import Topics
 from tests.support.drivers.driver import Message
+from tests.support.serving import Served
 
 SCHEMA = "id BIGINT NOT NULL, name STRING"
 
@@ -167,12 +170,23 @@ def test_a_schema_that_is_none_is_shown_right(lander: Lander) -> None:
         lander.run(schema="id BIG INT")
 
 
-def test_growth_is_seen_by_a_running_job(topics: Topics, lander: Lander) -> None:
+def grow_by_http(http: str, topic: str, count: int) -> None:
+    """Our own way to add partitions."""
+    body = json.dumps({"count": count}).encode()
+    headers = {"Content-Type": "application/json"}
+    request = urllib.request.Request(f"http://{http}/v1/topics/{topic}/partitions", body, headers)
+    urllib.request.urlopen(request, timeout=10).close()
+
+
+def test_growth_is_seen_by_a_running_job(topics: Topics, lander: Lander, broker: Served) -> None:
     produce(topics, lander, 0, 10)
     grown = threading.Event()
 
     def grow() -> None:
-        topics.client.grow_topic(lander.landing.topic, 3)
+        if broker.http is None:
+            topics.client.grow_topic(lander.landing.topic, 3)
+        else:
+            grow_by_http(broker.http, lander.landing.topic, 3)
         topics.client.produce(lander.landing.topic, [Message(b"added")], partition=2)
         grown.set()
 

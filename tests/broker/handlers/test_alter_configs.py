@@ -121,6 +121,7 @@ async def test_validate_only_changes_nothing(node: Node, client: Client) -> None
     ("asked", "code"),
     [
         (resource(("no.such", SET, "1")), ErrorCode.INVALID_CONFIG),
+        (resource(("no.such", DELETE, None)), ErrorCode.INVALID_CONFIG),
         (resource(("retention.ms", SET, "x")), ErrorCode.INVALID_CONFIG),
         (resource(("retention.ms", SET, "-2")), ErrorCode.INVALID_CONFIG),
         (resource(("retention.ms", APPEND, "1")), ErrorCode.INVALID_CONFIG),
