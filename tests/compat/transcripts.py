@@ -103,6 +103,8 @@ def _told(run: Run, tools: Tools, address: str) -> list[str]:
     tool, *arguments = run.words
     told = tools.run(tool, arguments, "".join(f"{line}\n" for line in run.content))
     lines = [line for line in _normal(tool, told.out, address) if line]
+    if "brokers" in arguments and "--all" in arguments:  # values are the node's own: ports, paths
+        lines = [line.partition("=")[0] + "=" for line in lines]
     if "--list" in arguments:
         lines.sort()
     lines += [f"! {line}" for line in _normal(tool, _complaints(told), address) if line]
