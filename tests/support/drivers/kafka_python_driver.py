@@ -155,6 +155,8 @@ class KafkaPythonConsumer:
             auto_offset_reset="earliest", session_timeout_ms=SESSION_MS, heartbeat_interval_ms=HEARTBEAT_MS,
         )  # fmt: skip
         self._consumer.subscribe([topic], listener=_Noting(self.assignments))
+        # Whoever shares out partitions before it has heard of any may never come back to that; topics() hears of them.
+        assert topic in self._consumer.topics()
 
     def poll(self, timeout_s: float) -> list[tuple[int, int]]:
         polled = self._consumer.poll(timeout_ms=int(timeout_s * 1000))
