@@ -62,7 +62,7 @@ class Bench:
         loop = asyncio.get_running_loop()
         node = Node(
             settings=BrokerSettings(**settings), loop=loop, clock=lambda: 0, metrics=self.metrics,
-            sessions=None, producer_ids=None, groups=None, cluster_id="c",  # type: ignore[arg-type]
+            sessions=None, producer_ids=None, groups=None, coordinators=None, cluster_id="c",  # type: ignore[arg-type]
             api_ranges=((18, 0, 4),),
         )  # fmt: skip
         self.budget = ByteBudget(node.settings.node_bytes_max)
