@@ -1,43 +1,53 @@
 """Metrics of the floors below the server, read from them at scrape time."""
 
+from collections import Counter
+
 from pqbroker.broker.cell_owner import OpenCell
 from pqbroker.broker.metrics import Sample
+from pqbroker.broker.partition_samples import partition_samples
 
 
-def cell_samples(opened: OpenCell) -> list[Sample]:
-    """The cell's commits and pools, and every partition's ends and size."""
+def cell_samples(opened: OpenCell, partition_series_max: int) -> list[Sample]:
+    """The cell's commits, pools and tablets, the node's memory, and partitions."""
     stats = opened.cell.stats()
     samples = [
         Sample("cell_generation", opened.cell.generation),
         Sample("commits", stats.commits),
         Sample("commit_rounds", stats.rounds),
         Sample("commit_syncs", stats.syncs),
+        Sample("commits_refused", stats.refused),
         Sample("stored_bytes", stats.bytes_written),
     ]
     for pool in stats.pools:
-        samples.append(Sample("pool_free_bytes", pool.free_bytes, (pool.name,)))
-        samples.append(Sample("pool_live_bytes", pool.live_bytes, (pool.name,)))
-    return samples + _memory_samples(opened) + _topic_samples(opened)
+        labels = (pool.name,)
+        samples += [
+            Sample("pool_free_bytes", pool.free_bytes, labels),
+            Sample("pool_total_bytes", pool.total_bytes, labels),
+            Sample("pool_live_bytes", pool.live_bytes, labels),
+            Sample("pool_trash_bytes", pool.stored_bytes - pool.live_bytes, labels),
+        ]
+    tablets = Counter(record.type.name.lower() for record in opened.cell.tablets().values())
+    samples += [Sample("tablets", count, (kind,)) for kind, count in tablets.items()]
+    return samples + _memory_samples(opened) + _topic_samples(opened, partition_series_max)
 
 
 def _memory_samples(opened: OpenCell) -> list[Sample]:
-    cache, heads = opened.groups.memory.cache, opened.groups.memory.heads
+    memory = opened.groups.memory
+    cache, heads = memory.cache, memory.heads
     return [
         Sample("cache_hits", cache.hits),
         Sample("cache_misses", cache.misses),
         Sample("cache_evictions", cache.evictions),
         Sample("cache_bytes", cache.size),
+        Sample("cache_pages", len(cache)),
         Sample("head_bytes", heads.size),
+        Sample("head_drops", heads.drops),
+        Sample("write_cycle_seconds", histogram=memory.cycles),
     ]
 
 
-def _topic_samples(opened: OpenCell) -> list[Sample]:
+def _topic_samples(opened: OpenCell, partition_series_max: int) -> list[Sample]:
     groups = [group for name in opened.groups.names() if (group := opened.groups.get(name)) is not None]
-    samples = [Sample("topics", len(groups))]
-    for group in groups:
-        for partition in group.partitions:
-            labels = (group.topic.name, str(partition.index))
-            samples.append(Sample("partition_start_offset", partition.start_offset, labels))
-            samples.append(Sample("partition_end_offset", partition.end_offset, labels))
-            samples.append(Sample("partition_size_bytes", partition.size_bytes, labels))
-    return samples
+    partitions = sum(len(group.partitions) for group in groups)
+    counts = [Sample("topics", len(groups)), Sample("partitions", partitions)]
+    return counts + partition_samples(groups, partition_series_max)

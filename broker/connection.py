@@ -19,24 +19,37 @@ from pqbroker.broker.context import Node, Peer
 from pqbroker.broker.dispatch import PRODUCE, Dispatcher, Exchange
 from pqbroker.protocol.errors import ProtocolError
 from pqbroker.protocol.frames import FrameReader
+from pqbroker.storage.engine import Buffer
 
 if TYPE_CHECKING:
     from pqbroker.broker.listeners import Connections
 
 log = logging.getLogger(__name__)
 
+_UNSENT_BYTES_MAX = 64 << 10
+"""Answers that are due wait for others of the same turn of the loop only up to this size."""
+
 
 class Connection(asyncio.BufferedProtocol):
     """Requests of one connection are answered in the order they came."""
 
     __slots__ = (
-        "_budget", "_bytes", "_connections", "_dispatcher", "_in_flight", "_is_closing", "_is_draining", "_is_reading",
-        "_is_serving", "_is_write_paused", "_metrics", "_node", "_peer", "_reader", "_settings", "_transport",
-        "_unserved", "active_at",
+        "_advertised", "_budget", "_bytes", "_connections", "_dispatcher", "_in_flight", "_is_closing", "_is_draining",
+        "_is_reading", "_is_send_planned", "_is_serving", "_is_write_paused", "_metrics", "_node", "_peer", "_reader",
+        "_settings", "_transport", "_unsent", "_unsent_bytes", "_unserved", "active_at",
     )  # fmt: skip
 
-    def __init__(self, node: Node, dispatcher: Dispatcher, budget: ByteBudget, connections: "Connections") -> None:
+    def __init__(
+        self,
+        node: Node,
+        dispatcher: Dispatcher,
+        budget: ByteBudget,
+        connections: "Connections",
+        advertised: tuple[str, int] | None = None,
+    ) -> None:
+        """`advertised`: host and port told to the client; None: those it reached."""
         self._node = node
+        self._advertised = advertised
         self._settings = node.settings
         self._metrics = node.metrics
         self._dispatcher = dispatcher
@@ -48,13 +61,16 @@ class Connection(asyncio.BufferedProtocol):
         self._bytes = 0
         self._is_reading = True
         self._is_serving = self._is_closing = self._is_draining = self._is_write_paused = False
+        self._unsent: list[Buffer] = []
+        self._unsent_bytes = 0
+        self._is_send_planned = False
         self.active_at = node.loop.time()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         address = transport.get_extra_info("sockname")
         peer = transport.get_extra_info("peername")
-        self._peer = Peer(self._node, address[0], address[1], peer[0] if peer else "")
+        self._peer = Peer(self._node, address[0], address[1], self._advertised, peer[0] if peer else "")
         if not self._connections.add(self):
             self._close()
 
@@ -65,6 +81,7 @@ class Connection(asyncio.BufferedProtocol):
         self._budget.give_back(self._bytes)
         self._bytes = 0
         self._unserved.clear()
+        self._unsent.clear()
         in_flight, self._in_flight = self._in_flight, deque()
         for exchange in in_flight:
             if exchange.answer is not None and exchange.answer.hurry is not None:
@@ -127,6 +144,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def abort(self) -> None:
         self._is_closing = True
+        self._unsent.clear()
         self._transport.abort()
 
     def _serve(self) -> None:
@@ -141,6 +159,7 @@ class Connection(asyncio.BufferedProtocol):
             self._break(error)
         finally:
             self._is_serving = False
+        self._plan_to_send()
 
     def _begin(self, frame: memoryview) -> None:
         exchange = self._dispatcher.begin(self._peer, frame)
@@ -201,11 +220,28 @@ class Connection(asyncio.BufferedProtocol):
         if exchange.must_close:
             self._close()
         elif output is not None:
-            self._metrics.bytes_out += sum(map(len, output))
-            if len(output) == 1:
-                self._transport.write(output[0])
-            else:
-                self._transport.writelines(output)
+            size = sum(map(len, output))
+            self._metrics.bytes_out += size
+            self._unsent_bytes += size
+            self._unsent.extend(output)
+            if self._unsent_bytes > _UNSENT_BYTES_MAX:
+                self._send()
+
+    def _send(self) -> None:
+        """Give the transport all answers that are due: one system call for those that became due together."""
+        self._is_send_planned = False
+        if self._unsent:
+            unsent, self._unsent = self._unsent, []
+            self._unsent_bytes = 0
+            self._transport.writelines(unsent)
+
+    def _plan_to_send(self) -> None:
+        """Send at once, unless more answers may be due in this turn of the loop."""
+        if not self._in_flight:
+            self._send()
+        elif self._unsent and not self._is_send_planned:
+            self._is_send_planned = True
+            self._node.loop.call_soon(self._send)
 
     def _limit_reading(self) -> None:
         if self._is_reading and not self._is_closing and not self._may_read():
@@ -239,6 +275,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _close(self) -> None:
         """Send what is written, then a clean FIN."""
+        self._send()
         self._is_closing = True
         self._transport.close()
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pqbroker.broker.producer_ids import ProducerIds
     from pqbroker.broker.sessions import FetchSessions
     from pqbroker.pq.group import Group, PersQueueGroups
+    from pqbroker.storage.engine import PoolStats
 
 
 @dataclass(slots=True)
@@ -28,8 +29,8 @@ class Node:
     groups: "PersQueueGroups"
     coordinators: "Coordinators"
     cluster_id: str
-    advertised: tuple[str, int] | None = None
-    """Host and port told to clients; None: the local address of their connection."""
+    pools: "Callable[[], tuple[PoolStats, ...]]" = tuple
+    """Space of the pools of the cell."""
     api_ranges: tuple[tuple[int, int, int], ...] = ()
     """What ApiVersions lists: key, least and greatest version."""
     creations: "dict[str, asyncio.Future[Group]]" = field(default_factory=dict)
@@ -43,6 +44,8 @@ class Peer:
     node: Node
     local_host: str
     local_port: int
+    advertised: tuple[str, int] | None = None
+    """Host and port that its listener tells clients; None: those it reached us at."""
     host: str = ""
     """Where the other end is; empty when it has gone already."""
 
@@ -61,4 +64,4 @@ class Context:
     @property
     def address(self) -> tuple[str, int]:
         """Host and port that this client is to connect to."""
-        return self.node.advertised or (self.peer.local_host, self.peer.local_port)
+        return self.peer.advertised or (self.peer.local_host, self.peer.local_port)

@@ -1,13 +1,16 @@
-"""Listening sockets and the connections they brought: addresses, the limit on connections, idle ones, draining."""
+"""Listening sockets and the connections they brought: addresses, listeners, the limit on connections, draining."""
 
 import asyncio
 import errno
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pqbroker.broker.addresses import Address as Address
+from pqbroker.broker.addresses import AddressError as AddressError
+from pqbroker.broker.addresses import parse_address as parse_address
 from pqbroker.broker.metrics import Metrics
 
 if TYPE_CHECKING:
@@ -17,33 +20,72 @@ log = logging.getLogger(__name__)
 
 BACKLOG = 1024
 PORT_ATTEMPTS = 10
+DEFAULT_NAME = "PLAINTEXT"
+"""Of a listener that is given none."""
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
-    """A host and a port, as a user writes them; port 0 means any that is free."""
+class Listener:
+    """An address that Kafka clients come to, and the name that `advertised.listeners` has for it."""
 
-    host: str
-    port: int
+    name: str
+    address: Address
 
     def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        return str(self.address) if self.name == DEFAULT_NAME else f"{self.name}://{self.address}"
 
 
-class AddressError(ValueError):
-    """Text that is no HOST:PORT, or an address that cannot be listened on; the text names cause and cure."""
+def parse_listeners(text: str) -> tuple[Listener, ...]:
+    """[NAME://]HOST:PORT, one or several with commas, each of these with a name of its own; AddressError."""
+    listeners = []
+    for item in text.split(","):
+        name, separator, address = item.strip().rpartition("://")
+        listeners.append(Listener(name if separator else DEFAULT_NAME, parse_address(address)))
+    names = [listener.name for listener in listeners]
+    if len(set(names)) < len(names):
+        raise AddressError(f"{text!r} has two listeners of one name; write INSIDE://HOST:PORT,OUTSIDE://HOST:PORT")
+    if not all(names):
+        raise AddressError(f"{text!r} has a listener of no name; write NAME://HOST:PORT")
+    return tuple(listeners)
 
 
-def parse_address(text: str) -> Address:
-    """HOST:PORT, an IPv6 host in brackets; AddressError."""
-    host, colon, port = text.rpartition(":")
-    if host.startswith("[") and host.endswith("]"):
-        host = host[1:-1]
-    elif ":" in host:
-        raise AddressError(f"{text!r} is no HOST:PORT; write an IPv6 host in brackets, as in [::1]:9092")
-    if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65_535:
-        raise AddressError(f"{text!r} is no HOST:PORT, as in 127.0.0.1:9092; port 0 picks a free one")
-    return Address(host, int(port))
+def advertised_addresses(listeners: Sequence[Listener], text: str) -> Mapping[str, Address]:
+    """Where each listener sends its clients (`advertised.listeners`), by name; AddressError.
+
+    A listener without an entry sends them where they came. A node with one listener takes the entry of its name, or
+    else the first.
+    """
+    if not text:
+        return {}
+    told = {listener.name: listener.address for listener in parse_listeners(text)}
+    names = [listener.name for listener in listeners]
+    if len(names) == 1:
+        return {names[0]: told.get(names[0]) or next(iter(told.values()))}
+    unknown = sorted(told.keys() - set(names))
+    if unknown:
+        raise AddressError(
+            f"advertised.listeners names {', '.join(unknown)}; the listeners are {', '.join(names)}: use their names"
+        )
+    return told
+
+
+def bind_all(listeners: Iterable[Listener]) -> list[tuple[Listener, list[socket.socket]]]:
+    """Listening sockets of every listener, its address with its port; AddressError leaves none open."""
+    bound: list[tuple[Listener, list[socket.socket]]] = []
+    try:
+        for listener in listeners:
+            sockets, address = bind(listener.address)
+            bound.append((Listener(listener.name, address), sockets))
+    except AddressError:
+        close_all(bound)
+        raise
+    return bound
+
+
+def close_all(bound: Iterable[tuple[Listener, list[socket.socket]]]) -> None:
+    for _, sockets in bound:
+        for listening in sockets:
+            listening.close()
 
 
 def bind(address: Address) -> tuple[list[socket.socket], Address]:

@@ -3,31 +3,15 @@
 prometheus_client is imported by `broker.http` only when a scrape asks; this file declares names, types and help.
 """
 
-from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
+from pqbroker.pq.counters import Histogram
 from pqbroker.protocol.errors import ErrorCode
 
-LATENCY_BOUNDS_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
-
-
-class Histogram:
-    """Counts per bucket; bounds in seconds."""
-
-    __slots__ = ("buckets", "total")
-
-    def __init__(self) -> None:
-        self.buckets = [0] * (len(LATENCY_BOUNDS_S) + 1)
-        self.total = 0.0
-
-    def observe(self, seconds: float) -> None:
-        self.buckets[bisect_left(LATENCY_BOUNDS_S, seconds)] += 1
-        self.total += seconds
-
-    @property
-    def count(self) -> int:
-        return sum(self.buckets)
+PREFIX = "pqbroker_"
+"""Before every name."""
 
 
 class RouteMetrics(Histogram):
@@ -45,13 +29,14 @@ class Metrics:
     """The server's counters; seconds and bytes."""
 
     __slots__ = (
-        "bytes_in", "bytes_out", "cell_openings", "connections", "connections_refused", "errors", "loop_lag_worst_s",
-        "overstay", "overstay_worst_s", "protocol_errors", "routes", "sources",
+        "bytes_in", "bytes_out", "cell_openings", "connections", "connections_refused", "errors", "http_requests",
+        "loop_lag_worst_s", "overstay", "overstay_worst_s", "protocol_errors", "routes", "sources",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.routes: list[RouteMetrics] = []
         self.errors: dict[ErrorCode, int] = {}
+        self.http_requests: dict[tuple[str, str, str], int] = {}
         self.bytes_in = 0
         self.bytes_out = 0
         self.connections = 0
@@ -72,6 +57,11 @@ class Metrics:
     def count_error(self, code: ErrorCode) -> None:
         self.errors[code] = self.errors.get(code, 0) + 1
 
+    def count_http(self, method: str, route: str, status: int) -> None:
+        """`route` is a path as declared, empty for one that is none of ours."""
+        key = (method if route else "", route, str(status))
+        self.http_requests[key] = self.http_requests.get(key, 0) + 1
+
     def observe_overstay(self, seconds: float) -> None:
         """How long a parked Fetch outlived the arrival of the next request on its connection."""
         self.overstay.observe(seconds)
@@ -91,8 +81,7 @@ class Family:
     labels: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(NamedTuple):
     """One value of a family; `labels` in the family's order. A histogram sets `histogram` instead of `value`."""
 
     name: str
@@ -101,12 +90,15 @@ class Sample:
     histogram: Histogram | None = None
 
 
+_PARTITION = ("topic", "partition")
+
 FAMILIES = (
     Family("request_seconds", "histogram", "Requests, with the time from decoding to answer.", ("api", "version")),
     Family("errors", "counter", "Error codes sent, by Kafka's name.", ("error",)),
     Family("protocol_errors", "counter", "Connections closed because the peer broke the protocol."),
     Family("connections", "gauge", "Connections open."),
     Family("connections_refused", "counter", "Connections closed at once: above max.connections."),
+    Family("http_requests", "counter", "HTTP requests, by path as documented.", ("method", "path", "status")),
     Family("bytes_in", "counter", "Bytes read from clients."),
     Family("bytes_out", "counter", "Bytes of answers to clients."),
     Family("parked_fetch_overstay_seconds", "histogram", "How long a parked Fetch outlived the request after it."),
@@ -117,19 +109,42 @@ FAMILIES = (
     Family("commits", "counter", "Batches committed by the engine since the cell was opened."),
     Family("commit_rounds", "counter", "Group commits."),
     Family("commit_syncs", "counter", "Syncs to disk."),
+    Family("commits_refused", "counter", "Batches refused, for want of room above all: the disk is full."),
     Family("stored_bytes", "counter", "Bytes the engine has written since the cell was opened."),
     Family("pool_free_bytes", "gauge", "Free space of a pool.", ("pool",)),
+    Family("pool_total_bytes", "gauge", "Space of a pool, used or not.", ("pool",)),
     Family("pool_live_bytes", "gauge", "Bytes of a pool's blobs that are in use.", ("pool",)),
+    Family("pool_trash_bytes", "gauge", "Bytes of a pool's segments whose blobs are deleted.", ("pool",)),
     Family("cache_hits", "counter", "Pages of stored blobs found in the node's cache."),
     Family("cache_misses", "counter", "Pages that had to be read."),
     Family("cache_evictions", "counter", "Pages dropped for newer ones."),
     Family("cache_bytes", "gauge", "Bytes in the cache."),
+    Family("cache_pages", "gauge", "Pages and indexes of blobs in the cache."),
     Family("head_bytes", "gauge", "Bytes of the newest records kept in memory, all partitions together."),
+    Family("head_drops", "counter", "Partitions whose newest records were dropped from memory for want of room."),
     Family("durability", "gauge", "1 for what pqbroker.durability is set to.", ("mode",)),
+    Family("tablets", "gauge", "Tablets by type.", ("type",)),
     Family("topics", "gauge", "Topics."),
-    Family("partition_start_offset", "gauge", "First offset that can be read.", ("topic", "partition")),
-    Family("partition_end_offset", "gauge", "High watermark.", ("topic", "partition")),
-    Family("partition_size_bytes", "gauge", "Bytes of a partition.", ("topic", "partition")),
+    Family("partitions", "gauge", "Partitions of all topics."),
+    Family("write_cycle_seconds", "histogram", "Write cycles of all partitions, from their plan to durable."),
+    Family("partition_start_offset", "gauge", "First offset that can be read.", _PARTITION),
+    Family("partition_end_offset", "gauge", "High watermark.", _PARTITION),
+    Family("partition_leader_epoch", "gauge", "Generation of the tablet; not told where series are sums.", _PARTITION),
+    Family("partition_size_bytes", "gauge", "Bytes of a partition.", _PARTITION),
+    Family("partition_head_blobs", "gauge", "Keys of the head: the newest, small blobs.", _PARTITION),
+    Family("partition_body_blobs", "gauge", "Keys of the body: the older, large blobs.", _PARTITION),
+    Family("partition_producers", "gauge", "Idempotent producers remembered.", _PARTITION),
+    Family("partition_producers_evicted", "counter", "Producers forgotten early, for want of room.", _PARTITION),
+    Family("partition_queue_batches", "gauge", "Batches that wait for a write cycle.", _PARTITION),
+    Family("partition_queue_bytes", "gauge", "Their bytes.", _PARTITION),
+    Family("partition_written_records", "counter", "Records stored.", _PARTITION),
+    Family("partition_written_bytes", "counter", "Bytes of the batches stored.", _PARTITION),
+    Family("partition_duplicate_records", "counter", "Records acknowledged that were stored before.", _PARTITION),
+    Family("partition_duplicate_bytes", "counter", "Bytes of their batches.", _PARTITION),
+    Family("partition_write_errors", "counter", "Batches not stored, by Kafka's name of why.", (*_PARTITION, "error")),
+    Family("partition_write_cycles", "counter", "Write cycles: commits that a partition asked for.", _PARTITION),
+    Family("partition_blob_bytes", "counter", "Bytes of blobs written, merging included.", _PARTITION),
+    Family("partition_read_bytes", "counter", "Bytes of batches given to readers.", _PARTITION),
 )  # fmt: skip
 
 
@@ -139,6 +154,7 @@ def samples(metrics: Metrics) -> list[Sample]:
         Sample("request_seconds", labels=(route.api, str(route.version)), histogram=route) for route in metrics.routes
     ]
     taken += [Sample("errors", count, (code.name,)) for code, count in metrics.errors.items()]
+    taken += [Sample("http_requests", count, labels) for labels, count in metrics.http_requests.items()]
     taken += [
         Sample("protocol_errors", metrics.protocol_errors),
         Sample("connections", metrics.connections),

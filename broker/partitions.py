@@ -3,12 +3,14 @@
 from typing import TYPE_CHECKING
 
 from pqbroker.protocol.errors import ErrorCode, KafkaError
+from pqbroker.protocol.records import BatchHeader, check_keys, check_produced
 
 if TYPE_CHECKING:
     from pqbroker.pq.group import Group, PersQueueGroups
     from pqbroker.pq.tablet import PartitionServer
 
 NO_TOPIC_ID = bytes(16)
+COMPACT = "compact"
 
 
 def find_group(groups: "PersQueueGroups", name: str | None, topic_id: bytes, *, by_id: bool) -> "Group":
@@ -35,6 +37,13 @@ def check_leader_epoch(partition: "PartitionServer", epoch: int) -> None:
     code = ErrorCode.FENCED_LEADER_EPOCH if is_old else ErrorCode.UNKNOWN_LEADER_EPOCH
     raise KafkaError(code, f"the leader epoch is {partition.leader_epoch}, not {epoch}; refresh metadata")
 
+
+def check_batch(group: "Group", records: memoryview) -> BatchHeader:
+    """Check a batch for a topic as `records.check_produced` does; a compacted topic's records need a key."""
+    header = check_produced(records, group.config.max_message_bytes)
+    if COMPACT in group.config.cleanup_policy:
+        check_keys(records)
+    return header
 
 
 def unknown_topic() -> KafkaError:

@@ -10,12 +10,12 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pqbroker.broker.allocator import keep_freed_memory
-from pqbroker.broker.listeners import Address, AddressError, parse_address
+from pqbroker.broker.listeners import Address, AddressError, Listener, parse_address, parse_listeners
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.declare import ConfigError, set_in_vain
 from pqbroker.conf.load import load_settings
@@ -39,7 +39,10 @@ class ServeError(Exception):
 def add_serve(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Declare the command and its options; the last of a repeated option wins, --set adds up."""
     parser = commands.add_parser("serve", help="serve a data directory", description="Serve a data directory.")
-    parser.add_argument("--kafka", metavar="HOST:PORT", default="127.0.0.1:9092", help="Kafka address (%(default)s)")
+    parser.add_argument(
+        "--kafka", metavar="[NAME://]HOST:PORT", default="127.0.0.1:9092",
+        help="Kafka address (%(default)s); several with commas, each with its name in advertised.listeners",
+    )  # fmt: skip
     parser.add_argument("--http", metavar="HOST:PORT", default="127.0.0.1:8092", help="/health, /metrics (%(default)s)")
     parser.add_argument("--data", metavar="DIR", default="./data", help="directory (%(default)s); :memory: for none")
     parser.add_argument("--config", metavar="FILE", type=Path, help="settings, in the form of Kafka's .properties")
@@ -57,7 +60,7 @@ def run(options: argparse.Namespace) -> int:
     )
     keep_freed_memory()
     try:
-        kafka, http = parse_address(options.kafka), parse_address(options.http)
+        kafka, http = parse_listeners(options.kafka), parse_address(options.http)
         settings = load_settings(options.config, os.environ, options.assignments)
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             return runner.run(_serve(settings, kafka, http, options.data))
@@ -67,7 +70,7 @@ def run(options: argparse.Namespace) -> int:
         raise ServeError(f"cannot open {options.data}: {error}") from error
 
 
-async def _serve(settings: BrokerSettings, kafka: Address, http: Address, data: str) -> int:
+async def _serve(settings: BrokerSettings, kafka: Sequence[Listener], http: Address, data: str) -> int:
     from pqbroker.broker.server import Server
 
     stopping = _stop_on_signals()
@@ -78,7 +81,8 @@ async def _serve(settings: BrokerSettings, kafka: Address, http: Address, data: 
         log.warning("set without effect in this broker: %s", ", ".join(in_vain))
     if settings.durability != "fsync":
         log.warning("pqbroker.durability=%s: a power loss may take acknowledged records", settings.durability)
-    print(f"ready kafka={server.kafka_address} http={server.http_address} data={data}", flush=True)
+    kafka_addresses = ",".join(map(str, server.listeners))
+    print(f"ready kafka={kafka_addresses} http={server.http_address} data={data}", flush=True)
     ends: list[asyncio.Future[Any]] = [stopping, server.failed]
     await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
     await _stop(server)

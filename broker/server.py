@@ -3,7 +3,8 @@
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 from pqbroker.broker.budget import ByteBudget
 from pqbroker.broker.cell_owner import CellLost, CellOwner
@@ -11,7 +12,15 @@ from pqbroker.broker.cell_samples import cell_samples
 from pqbroker.broker.connection import Connection
 from pqbroker.broker.context import Node
 from pqbroker.broker.dispatch import Dispatcher
-from pqbroker.broker.listeners import Address, Connections, bind, parse_address
+from pqbroker.broker.listeners import (
+    DEFAULT_NAME,
+    Address,
+    Connections,
+    Listener,
+    advertised_addresses,
+    bind_all,
+    close_all,
+)
 from pqbroker.broker.metrics import Metrics, Sample
 from pqbroker.broker.producer_ids import ProducerIds
 from pqbroker.broker.served import APIS
@@ -30,45 +39,50 @@ def wall_clock_ms() -> int:
 
 
 class Server:
-    """A node serving Kafka on one address and HTTP on another (None: no HTTP). start, then stop."""
+    """A node serving Kafka on its listeners and HTTP on another address (None: no HTTP). start, then stop."""
 
     def __init__(
         self,
         settings: BrokerSettings,
         engine: Engine,
-        kafka: Address,
+        kafka: Address | Sequence[Listener],
         http: Address | None = None,
         clock: Callable[[], int] = wall_clock_ms,
     ) -> None:
         self._settings = settings
         self._clock = clock
         self._engine = engine
-        self._listeners: list[asyncio.Server] = []
+        self._servers: list[asyncio.Server] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._http_close: Callable[[], Awaitable[None]] | None = None
-        self.kafka_address = kafka
+        self.listeners = (Listener(DEFAULT_NAME, kafka),) if isinstance(kafka, Address) else tuple(kafka)
         self.http_address = http
 
     node: Node
     failed: "asyncio.Future[CellLost]"
     """Resolves when the cell is lost for good; the process should stop and exit with an error."""
 
+    @property
+    def kafka_address(self) -> Address:
+        """The first listener's."""
+        return self.listeners[0].address
+
     async def start(self) -> None:
         """Open the cell and listen. EngineError, ShardLost, AddressError, ConfigError; nothing is left open then."""
         loop = asyncio.get_running_loop()
-        advertised = _advertised(self._settings)
-        sockets, self.kafka_address = bind(self.kafka_address)
+        advertised = advertised_addresses(self.listeners, self._settings.advertised_listeners)
+        bound = bind_all(self.listeners)
+        self.listeners = tuple(listener for listener, _ in bound)
         try:
             self._cell = CellOwner(self._engine, self._settings, self._clock)
             opened = await self._cell.open()
         except BaseException:
-            for listening in sockets:
-                listening.close()
+            close_all(bound)
             raise
         self.failed = self._cell.failed
         metrics = Metrics()
         metrics.cell_openings = 1
-        metrics.sources.append(lambda: cell_samples(self._cell.current))
+        metrics.sources.append(lambda: cell_samples(self._cell.current, self._settings.metrics_partitions_max))
         metrics.sources.append(lambda: [Sample("durability", 1, (self._settings.durability,))])
         self.node = Node(
             settings=self._settings,
@@ -80,18 +94,18 @@ class Server:
             groups=opened.groups,
             coordinators=opened.coordinators,
             cluster_id=opened.scheme.cluster_id,
-            advertised=(advertised.host, advertised.port) if advertised else None,
+            pools=lambda: self._cell.current.cell.stats().pools,
             api_ranges=tuple(api.advertised for api in APIS),
         )
         self._connections = Connections(loop, metrics, self._settings.max_connections)
         budget = ByteBudget(self._settings.node_bytes_max)
         dispatcher = Dispatcher(self.node, APIS)
 
-        def connect() -> Connection:
-            return Connection(self.node, dispatcher, budget, self._connections)
-
-        for listening in sockets:
-            self._listeners.append(await loop.create_server(connect, sock=listening))
+        for listener, sockets in bound:
+            told = advertised.get(listener.name)
+            address = (told.host, told.port) if told else None
+            connect = partial(Connection, self.node, dispatcher, budget, self._connections, address)
+            self._servers += [await loop.create_server(connect, sock=listening) for listening in sockets]
         for work in (self._cell.watch(self.node), self._retain(), self._sample_loop_lag(), self._close_idle()):
             task = loop.create_task(work)
             task.add_done_callback(self._ended)
@@ -101,8 +115,8 @@ class Server:
 
     async def stop(self) -> None:
         """Drain: take no connection more, answer what is in work within the time allowed, close the cell."""
-        for listener in self._listeners:
-            listener.close()
+        for server in self._servers:
+            server.close()
         self._cell.current.coordinators.close()
         await self._connections.drain(self._settings.drain_timeout_ms / 1000)
         for task in self._tasks:
@@ -151,9 +165,3 @@ class Server:
         while True:
             await asyncio.sleep(max(idle_ms / 1000 / IDLE_LOOKS_PER_TIMEOUT, 0.01))
             self._connections.close_idle(idle_ms / 1000)
-
-
-def _advertised(settings: BrokerSettings) -> Address | None:
-    """The first of Kafka's [NAME://]HOST:PORT, ...; None: clients are told the address they came on."""
-    text = settings.advertised_listeners.partition(",")[0]
-    return parse_address(text.partition("://")[2] or text) if text else None

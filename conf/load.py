@@ -14,8 +14,8 @@ from pqbroker.conf.declare import ConfigError, declarations, parse
 
 ENVIRONMENT_PREFIX = "PQBROKER_"
 _OWN_PREFIX = "pqbroker."
-_FOREIGN = re.compile(r"(SERVICE_|PORT$|PORT_|(SPARK|KAFKA)_JARS$)")
-"""What others set: Kubernetes for a service called pqbroker; the places of the jars of Spark and Apache Kafka."""
+_FOREIGN = re.compile(r"(SERVICE_|PORT$|PORT_|(SPARK|KAFKA)_JARS$|BROKER$)")
+"""Not of a node: Kubernetes for a service called pqbroker, the places of jars, the broker that commands talk to."""
 
 _LINE_END = re.compile(r"\r\n|\n|\r")
 _SEPARATOR = re.compile(r"[ \t\f]*[=:][ \t\f]*|[ \t\f]+")

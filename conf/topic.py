@@ -6,6 +6,9 @@ from pqbroker.conf.declare import Kind, setting, without_effect
 
 _LONG_MAX = (1 << 63) - 1
 
+FIXED_AT_CREATION = frozenset({"pq.partitions.per.tablet"})
+"""Configs that can be given to a new topic only."""
+
 
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
@@ -13,7 +16,7 @@ class TopicConfig:
 
     cleanup_policy: tuple[str, ...] = setting(
         "cleanup.policy", Kind.LIST, ("delete",),
-        "How old records go: `delete` by age or size; `compact` is accepted and does not compact yet.",
+        "How old records go: `delete` by age or size; `compact` wants a key in each record and does not compact yet.",
         choices=("delete", "compact"),
     )  # fmt: skip
     compression_type: str = without_effect(

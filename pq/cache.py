@@ -5,6 +5,8 @@ from collections import OrderedDict
 from itertools import islice
 from typing import Protocol
 
+from pqbroker.pq.counters import Histogram
+
 INDEX_PAGE = -1
 """The page number under which a body's index is cached."""
 
@@ -109,13 +111,14 @@ class HeadBudget:
 
 
 class NodeMemory:
-    """The two budgets, and the numbers that tell partitions apart in the cache."""
+    """The two budgets, the numbers that tell partitions apart in the cache, and how long write cycles took."""
 
-    __slots__ = ("_partitions", "cache", "heads")
+    __slots__ = ("_partitions", "cache", "cycles", "heads")
 
     def __init__(self, cache_bytes: int, head_bytes: int) -> None:
         self.cache = BlobCache(cache_bytes)
         self.heads = HeadBudget(head_bytes)
+        self.cycles = Histogram()
         self._partitions = 0
 
     def new_partition(self) -> int:

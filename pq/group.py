@@ -167,8 +167,14 @@ class PersQueueGroups:
 
     async def configure(self, name: str, config: Mapping[str, str]) -> Group:
         """Replace what is set for the topic; it holds from the next write cycle on. TopicUnknown, ConfigError."""
-        parsed = topic_config(config, self._settings)
+        return await self.reconfigure(name, lambda _: config)
+
+    async def reconfigure(self, name: str, change: Callable[[Mapping[str, str]], Mapping[str, str]]) -> Group:
+        """Replace what is set for the topic by what `change` makes of it: no change of another is lost between."""
         async with self._changes:
+            known = self._scheme.topics.get(name)
+            config = change(known.config if known else {})
+            parsed = topic_config(config, self._settings)
             topic = await self._scheme.configure_topic(name, config)
             group = self._groups[name]
             group.topic = topic

@@ -58,8 +58,8 @@ class Cycle:
     """One planned KV request and what it will mean."""
 
     __slots__ = (
-        "bodies", "commands", "end_offset", "forgotten", "head_blob", "mark", "now_ms", "outcomes", "placement",
-        "sources", "start_offset", "stores_epoch",
+        "bodies", "commands", "duplicate_bytes", "duplicates", "end_offset", "forgotten", "head_blob", "mark", "now_ms",
+        "outcomes", "placement", "sources", "start_offset", "stores_epoch",
     )  # fmt: skip
 
     def __init__(self, partition: "Partition", now_ms: int) -> None:
@@ -71,6 +71,9 @@ class Cycle:
         self.end_offset = partition.end_offset
         self.sources: dict[int, Producer] = {}
         self.forgotten: list[int] = []
+        self.duplicates = 0
+        """Records of the plan's batches that are stored already."""
+        self.duplicate_bytes = 0
         self.mark = partition.head.run.end
         self.head_blob: HeadBlob | None = None
         self.placement: Placement | None = None
@@ -261,6 +264,8 @@ class Partition:
             state = cycle.sources.get(producer_id) or self.sources.producers.get(producer_id)
             verdict = sources.check(state, header.producer_epoch, header.base_sequence, count)
             if type(verdict) is Duplicate:
+                cycle.duplicates += count
+                cycle.duplicate_bytes += len(batch)
                 return Written(verdict.base_offset, verdict.log_append_time_ms, self.start_offset)
             assert type(verdict) is int
             sequence = verdict

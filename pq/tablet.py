@@ -45,7 +45,8 @@ class PartitionServer:
     """One partition as the broker sees it. Writes are taken in the order of the calls."""
 
     __slots__ = (
-        "_clock", "_consumers", "_kv", "_partition", "_reader", "_settings", "_watchers", "_writer", "write",
+        "_clock", "_consumers", "_kv", "_partition", "_reader", "_settings", "_watchers", "_writer", "counters",
+        "write",
     )  # fmt: skip
 
     write: Callable[[memoryview, BatchHeader], "asyncio.Future[Written]"]
@@ -70,6 +71,7 @@ class PartitionServer:
         self._reader = Reader(partition, kv, memory.cache, number, self._writer.load_head)
         self._watchers: dict[object, Callable[[], None]] | None = None
         self.write = self._writer.write
+        self.counters = self._writer.counters
 
     @property
     def index(self) -> int:
@@ -97,6 +99,15 @@ class PartitionServer:
         return self._partition.size_bytes
 
     @property
+    def queue_length(self) -> int:
+        """Batches that wait to be written."""
+        return self._writer.queue_length
+
+    @property
+    def queued_bytes(self) -> int:
+        return self._writer.queued_bytes
+
+    @property
     def is_lost(self) -> bool:
         """Whether everything asked of the partition fails: its tablet was lost, or its topic deleted."""
         return self._writer.is_lost
@@ -119,6 +130,7 @@ class PartitionServer:
         if pieces is None:
             return self._read_cold(offset, bytes_max, one_at_least)
         self._reader.follow(offset, pieces.next_offset)
+        self.counters.bytes_read += pieces.size
         return pieces
 
     def readable_bytes(self, offset: int, bytes_max: int) -> int:
@@ -222,6 +234,7 @@ class PartitionServer:
     async def _read_cold(self, offset: int, bytes_max: int, one_at_least: bool) -> Pieces:
         pieces = await self._reader.read(offset, bytes_max, one_at_least)
         self._reader.follow(offset, pieces.next_offset)
+        self.counters.bytes_read += pieces.size
         return pieces
 
     async def _search(self, find: Callable[[TimeSearch], Awaitable[TimedOffset | None]]) -> TimedOffset | None:

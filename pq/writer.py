@@ -18,6 +18,7 @@ from functools import partial
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.pq.body import PAGE_BYTES
 from pqbroker.pq.cache import INDEX_PAGE, NodeMemory
+from pqbroker.pq.counters import PartitionCounters, blob_bytes
 from pqbroker.pq.head import HeadBlob
 from pqbroker.pq.partition import ClosedBody, Cycle, Partition, Written
 from pqbroker.pq.run import GrowingRun
@@ -38,7 +39,7 @@ class Writer:
 
     __slots__ = (
         "_clock", "_jobs", "_kv", "_load", "_loop", "_memory", "_notify", "_number", "_partition", "_queue",
-        "_queued_bytes", "_running", "_settings", "is_lost",
+        "_running", "_settings", "counters", "is_lost", "queued_bytes",
     )  # fmt: skip
 
     def __init__(
@@ -60,11 +61,17 @@ class Writer:
         self._notify = notify
         self._loop = asyncio.get_running_loop()
         self._queue: deque[_Write] = deque()
-        self._queued_bytes = 0
+        self.queued_bytes = 0
         self._jobs: list[_Job] = []
         self._running = False
         self._load: asyncio.Task[None] | None = None
         self.is_lost = False
+        self.counters = PartitionCounters()
+
+    @property
+    def queue_length(self) -> int:
+        """Batches that wait for a cycle."""
+        return len(self._queue)
 
     def write(self, batch: memoryview, header: BatchHeader) -> "asyncio.Future[Written]":
         """Store a checked batch, which stays as it is until the future is done; enqueued in this call.
@@ -74,14 +81,14 @@ class Writer:
         """
         future: asyncio.Future[Written] = self._loop.create_future()
         if self.is_lost:
-            future.set_exception(not_leader())
-        elif self._queued_bytes and self._queued_bytes + len(batch) > self._settings.write_queue_bytes_max:
-            future.set_exception(
-                KafkaError(ErrorCode.REQUEST_TIMED_OUT, "pqbroker.write.queue.bytes wait already: retry")
+            self._refuse(future, not_leader())
+        elif self.queued_bytes and self.queued_bytes + len(batch) > self._settings.write_queue_bytes_max:
+            self._refuse(
+                future, KafkaError(ErrorCode.REQUEST_TIMED_OUT, "pqbroker.write.queue.bytes wait already: retry")
             )
         else:
             self._queue.append((batch, header, future))
-            self._queued_bytes += len(batch)
+            self.queued_bytes += len(batch)
             if not self._running:
                 self._run()
         return future
@@ -131,7 +138,7 @@ class Writer:
                     return
             elif not self._queue:
                 break
-            elif self._partition.needs_content(self._queued_bytes):
+            elif self._partition.needs_content(self.queued_bytes):
                 self._start_load().add_done_callback(self._loaded)
                 return
             else:
@@ -146,25 +153,27 @@ class Writer:
         queue = self._queue
         taken = [queue.popleft()]
         room = self._settings.write_cycle_bytes_max - len(taken[0][0])
-        self._queued_bytes -= len(taken[0][0])
+        self.queued_bytes -= len(taken[0][0])
         while queue and len(queue[0][0]) <= room:
             item = queue.popleft()
             room -= len(item[0])
-            self._queued_bytes -= len(item[0])
+            self.queued_bytes -= len(item[0])
             taken.append(item)
         return taken
 
     def _perform(self, cycle: Cycle, writes: Sequence[_Write], job: "asyncio.Future[None] | None") -> bool:
         """Execute a plan; False when there was nothing to execute and all is answered."""
         if not cycle.commands:
-            _answer(cycle, writes, job)
+            self._answer(cycle, writes, job)
             return False
+        started = self._loop.time()
         committed = self._kv.execute(cycle.commands)
-        committed.add_done_callback(partial(self._settle, cycle, writes, job))
+        committed.add_done_callback(partial(self._settle, started, cycle, writes, job))
         return True
 
     def _settle(
         self,
+        started: float,
         cycle: Cycle,
         writes: Sequence[_Write],
         job: "asyncio.Future[None] | None",
@@ -173,14 +182,33 @@ class Writer:
         """The cycle's request is done: apply it or roll it back, answer, go on."""
         error = committed.exception()
         if error is None:
+            self._memory.cycles.observe(self._loop.time() - started)
+            self._count(cycle)
             self._apply(cycle)
-            _answer(cycle, writes, job)
+            self._answer(cycle, writes, job)
             self._notify()
         else:
             self._partition.rollback(cycle)
             self._count_held()
             self._fail_cycle(error, writes, job)
         self._run()
+
+    def _answer(self, cycle: Cycle, writes: Sequence[_Write], job: "asyncio.Future[None] | None") -> None:
+        counters = self.counters
+        counters.duplicates += cycle.duplicates
+        counters.duplicate_bytes += cycle.duplicate_bytes
+        for (_, _, future), outcome in zip(writes, cycle.outcomes, strict=True):
+            if type(outcome) is not Written:
+                assert isinstance(outcome, KafkaError)
+                self._refuse(future, outcome)
+            elif not future.cancelled():
+                future.set_result(outcome)
+        if job is not None and not job.done():
+            job.set_result(None)
+
+    def _refuse(self, future: "asyncio.Future[Written]", error: KafkaError) -> None:
+        self.counters.count_error(error.code)
+        _fail(future, error)
 
     def _fail_cycle(self, error: BaseException, writes: Sequence[_Write], job: "asyncio.Future[None] | None") -> None:
         if isinstance(error, CommitRefused):
@@ -191,11 +219,19 @@ class Writer:
                 _log.critical("a KV request of partition %d is wrong", self._partition.index, exc_info=error)
             self.lose()
         for _, _, future in writes:
-            _fail(future, KafkaError(code, message))
+            self._refuse(future, KafkaError(code, message))
         if job is not None:
             _fail(job, KafkaError(code, message))
         if writes:
             self._fail_queue(code, message)
+
+    def _count(self, cycle: Cycle) -> None:
+        """A cycle is durable and not applied yet."""
+        counters, partition = self.counters, self._partition
+        counters.cycles += 1
+        counters.written += cycle.end_offset - partition.end_offset
+        counters.bytes_written += partition.head.run.end - cycle.mark
+        counters.blob_bytes += blob_bytes(cycle.commands)
 
     def _apply(self, cycle: Cycle) -> None:
         partition = self._partition
@@ -233,9 +269,9 @@ class Writer:
 
     def _fail_queue(self, code: ErrorCode, message: str) -> None:
         queue, self._queue = self._queue, deque()
-        self._queued_bytes = 0
+        self.queued_bytes = 0
         for _, _, future in queue:
-            _fail(future, KafkaError(code, message))
+            self._refuse(future, KafkaError(code, message))
 
     def _start_load(self) -> "asyncio.Task[None]":
         if self._load is None:
@@ -289,19 +325,6 @@ def _run_of(blobs: Sequence[HeadBlob], data: Sequence[Sequence[Buffer]]) -> Grow
                 run.append(batch, header.base_offset, header.max_timestamp, starts_blob)
                 starts_blob = False
     return run
-
-
-def _answer(cycle: Cycle, writes: Sequence[_Write], job: "asyncio.Future[None] | None") -> None:
-    for (_, _, future), outcome in zip(writes, cycle.outcomes, strict=True):
-        if future.cancelled():
-            continue
-        if type(outcome) is Written:
-            future.set_result(outcome)
-        else:
-            assert isinstance(outcome, KafkaError)
-            future.set_exception(outcome)
-    if job is not None and not job.done():
-        job.set_result(None)
 
 
 def _fail(future: "asyncio.Future[Written] | asyncio.Future[None]", error: KafkaError) -> None:

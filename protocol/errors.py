@@ -1,5 +1,6 @@
 """Kafka's error codes and the two errors a peer can cause. Codes and names are those of Kafka's `Errors`."""
 
+from collections.abc import Mapping
 from enum import IntEnum
 
 
@@ -119,3 +120,11 @@ class KafkaError(Exception):
         super().__init__(f"{code.name}: {message}" if message else code.name)
         self.code = code
         self.message = message
+
+
+class RecordsRefused(KafkaError):
+    """A batch was refused for some of its records: their indexes in it, each with what is wrong (Produce, KIP-467)."""
+
+    def __init__(self, code: ErrorCode, message: str, records: Mapping[int, str]) -> None:
+        super().__init__(code, message)
+        self.records = records

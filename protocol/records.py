@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from crc32c import crc32c
 
 from pqbroker.protocol.compression import CODECS, compress, decompress
-from pqbroker.protocol.errors import ErrorCode, KafkaError, ProtocolError
+from pqbroker.protocol.errors import ErrorCode, KafkaError, ProtocolError, RecordsRefused
 from pqbroker.protocol.primitives import Buffer, read_varlong, varlong
 
 HEADER_BYTES: Final = 61
@@ -125,6 +125,17 @@ def check_produced(records: memoryview, bytes_max: int) -> BatchHeader:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "the record batch does not match its checksum")
     _check_meaning(header)
     return header
+
+
+def check_keys(records: memoryview, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> None:
+    """Check that every record of a checked batch has a key, as a compacted topic wants it; RecordsRefused."""
+    keyless = [index for index, record in enumerate(decode_records(records, bytes_max)) if record.key is None]
+    if keyless:
+        raise RecordsRefused(
+            ErrorCode.INVALID_RECORD,
+            "One or more records have been rejected: a compacted topic takes records with a key only",
+            dict.fromkeys(keyless, "Compacted topic cannot accept message without key."),
+        )
 
 
 def stamp(batch: memoryview, base_offset: int, leader_epoch: int) -> None:

@@ -64,6 +64,7 @@ class Counters:
     rounds: int = 0
     bytes_written: int = 0
     syncs: int = 0
+    refused: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +193,7 @@ class Committer(threading.Thread):
             self.counters.commits += len(queued) - len(plan.refused)
             self.counters.rounds += 1
             self.counters.bytes_written += plan.bytes
+        self.counters.refused += len(plan.refused)
         self._round = []
         self._post(_resolve, queued, plan.refused)
 

@@ -47,6 +47,8 @@ class CellDirectory:
         self.generation = 0
         self.facts = CellFacts(FORMAT, uuid.uuid4().hex, (), "fsync", ready=False)
         self._lock = -1
+        self._index_name = ""
+        """The index's path as text once it is ours: `is_ours` is asked every round."""
 
     @property
     def index(self) -> Path:
@@ -64,6 +66,7 @@ class CellDirectory:
             self._read_facts()
             self._check_pools()
             self._take_index()
+            self._index_name = str(self.index)
         except OSError as failure:
             self.release()
             raise EngineError(f"{self.path} cannot be used: {failure}; see that it may be written") from failure
@@ -73,7 +76,7 @@ class CellDirectory:
 
     def is_ours(self) -> bool:
         """Whether no later owner has renamed the index away."""
-        return os.path.exists(self.index)
+        return os.path.exists(self._index_name)
 
     def write_facts(self, *, durability: str) -> None:
         """Record, durably, that the cell is whole, and how its commits are acknowledged from now on."""

@@ -98,7 +98,9 @@ class DiskShard:
     def stats(self) -> ShardStats:
         counted = self._committer.counters
         pools = tuple(pool.stats() for pool in self._cell.pools)
-        return ShardStats(counted.commits, counted.rounds, counted.bytes_written, counted.syncs, pools)
+        return ShardStats(
+            counted.commits, counted.rounds, counted.bytes_written, counted.syncs, counted.refused, pools
+        )
 
     async def close(self) -> None:
         if self._closing is None:

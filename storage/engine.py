@@ -68,9 +68,10 @@ class Caps:
 
 @dataclass(frozen=True, slots=True)
 class PoolStats:
-    """Space of one pool, in bytes."""
+    """Space of one pool, in bytes; `directory` is where it lies, `:memory:` in memory."""
 
     name: str
+    directory: str
     free_bytes: int
     total_bytes: int
     live_bytes: int
@@ -85,6 +86,7 @@ class ShardStats:
     rounds: int
     bytes_written: int
     syncs: int
+    refused: int
     pools: tuple[PoolStats, ...]
 
 

@@ -140,7 +140,7 @@ class MemoryShard:
         self._queue: deque[tuple[Batch, asyncio.Future[None]]] = deque()
         self._reason: ShardLost | None = None
         self._awaited = False
-        self._commits = self._rounds = self._bytes_written = 0
+        self._commits = self._rounds = self._refused = self._bytes_written = 0
 
     def commit(self, batch: Batch) -> "asyncio.Future[None]":
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -184,11 +184,12 @@ class MemoryShard:
     def stats(self) -> ShardStats:
         store = self._store
         free = max(0, self._bytes_max - store.total_bytes)
+        live = {self.pools[0]: store.blob_bytes}
         pools = (
-            PoolStats(name, free, self._bytes_max, store.blob_bytes if name == self.pools[0] else 0, store.blob_bytes)
+            PoolStats(name, ":memory:", free, self._bytes_max, live.get(name, 0), store.blob_bytes)
             for name in self.pools
         )
-        return ShardStats(self._commits, self._rounds, self._bytes_written, 0, tuple(pools))
+        return ShardStats(self._commits, self._rounds, self._bytes_written, 0, self._refused, tuple(pools))
 
     async def close(self) -> None:
         if self._reason is None:
@@ -224,6 +225,7 @@ class MemoryShard:
             batch, future = self._queue.popleft()
             refusal = fault or self._store.refusal(batch, self.pools, self._bytes_max)
             if refusal is not None:
+                self._refused += 1
                 _fail(future, refusal)
                 continue
             self._store.apply(batch)

@@ -170,6 +170,7 @@ class Pool:
         segments = list(self.segments.values())
         return PoolStats(
             self.name,
+            str(self.path.absolute()),
             space.f_bavail * space.f_frsize,
             space.f_blocks * space.f_frsize,
             sum(segment.live for segment in segments),

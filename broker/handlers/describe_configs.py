@@ -1,18 +1,22 @@
 """DescribeConfigs (key 32), versions 1 to 4.
 
 Behaviour: every config of a topic (resource type 2) or of this broker (type 4, named by the node id), each with its
-source, type, synonyms and documentation when asked for; no keys asked means all. Broker settings are read-only: they
-are set at start. The cluster-wide default broker (type 4, empty name) has no dynamic settings, so its list is empty.
+source, type, synonyms and documentation when asked for; no keys asked means all. A topic's synonyms are the node's
+settings that stand for it, by their own names and values; the value of what is not set is null. Broker settings are
+read-only: they are set at start. The cluster-wide default broker (type 4, empty name) has no dynamic settings, so its
+list is empty.
 Left out: loggers and every other resource type: INVALID_REQUEST.
 """
 
 from collections.abc import Iterable
 
 from pqbroker.broker.apis import Api
+from pqbroker.broker.config_changes import Resource
 from pqbroker.broker.config_texts import ConfigText, broker_texts, topic_texts
 from pqbroker.broker.context import Context
 from pqbroker.broker.partitions import NO_TOPIC_ID, find_group
 from pqbroker.broker.topic_names import check_topic_name
+from pqbroker.conf.topic import FIXED_AT_CREATION
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -22,9 +26,6 @@ from pqbroker.protocol.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
-
-TOPIC = 2
-BROKER = 4
 
 
 def serve(context: Context, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
@@ -51,7 +52,7 @@ def _describe(
         resource_type=resource.resource_type,
         resource_name=resource.resource_name,
         configs=[
-            _show(text, request, is_read_only=resource.resource_type == BROKER)
+            _show(text, request, is_read_only=_is_read_only(resource, text))
             for text in texts
             if not keys or text.declaration.name in keys
         ],
@@ -60,17 +61,21 @@ def _describe(
 
 def _texts(context: Context, resource: DescribeConfigsResource) -> Iterable[ConfigText]:
     name = resource.resource_name
-    if resource.resource_type == TOPIC:
+    if resource.resource_type == Resource.TOPIC:
         check_topic_name(name)
         topic = find_group(context.node.groups, name, NO_TOPIC_ID, by_id=False).topic
         return topic_texts(topic.config, context.node.settings)
-    if resource.resource_type != BROKER:
+    if resource.resource_type != Resource.BROKER:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"resource type {resource.resource_type} has no configs here")
     if not name:
         return ()
     if name != str(context.node.settings.node_id):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"this is broker {context.node.settings.node_id}, not {name!r}")
     return broker_texts(context.node.settings)
+
+
+def _is_read_only(resource: DescribeConfigsResource, text: ConfigText) -> bool:
+    return resource.resource_type == Resource.BROKER or text.declaration.name in FIXED_AT_CREATION
 
 
 def _show(text: ConfigText, request: DescribeConfigsRequest, *, is_read_only: bool) -> DescribeConfigsResourceResult:
@@ -85,7 +90,8 @@ def _show(text: ConfigText, request: DescribeConfigsRequest, *, is_read_only: bo
     )
     if request.include_synonyms:
         shown.synonyms = [
-            DescribeConfigsSynonym(name=declaration.name, value=value, source=source) for value, source in text.values
+            DescribeConfigsSynonym(name=synonym.name, value=synonym.text, source=synonym.source)
+            for synonym in text.synonyms
         ]
     return shown
 

@@ -3,6 +3,7 @@
 Behaviour: every batch is checked and enqueued at its partition before this returns, so the order on a connection is
 the order in the log; the answer comes when all are durable. acks 0 gets no answer; an error then closes the
 connection. Errors are per partition, with a text from version 8. Topics are never created here (Metadata does that).
+A batch for a compacted topic is refused whole when a record has no key; from version 8 the answer names those records.
 Left out: versions 0 to 2 (the connection closes) and transactions: a transactional id or batch is refused with
 UNSUPPORTED_VERSION, which Java and librdkafka take as final; nothing waits or retries.
 """
@@ -13,19 +14,19 @@ from functools import partial
 from pqbroker.broker.answer import Answer
 from pqbroker.broker.apis import Api
 from pqbroker.broker.context import Context
-from pqbroker.broker.partitions import find_group, find_partition
+from pqbroker.broker.partitions import check_batch, find_group, find_partition
 from pqbroker.broker.refusals import translate
 from pqbroker.pq.group import Group
 from pqbroker.pq.partition import Written
-from pqbroker.protocol.errors import ErrorCode, KafkaError, ProtocolError
+from pqbroker.protocol.errors import ErrorCode, KafkaError, ProtocolError, RecordsRefused
 from pqbroker.protocol.messages.produce import (
+    BatchIndexAndErrorMessage,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceResponse,
 )
-from pqbroker.protocol.records import check_produced
 
 TOPIC_IDS_FROM_VERSION = 13
 ZSTD = 4
@@ -106,7 +107,7 @@ class _Append:
         records = data.records
         if records is None:
             raise KafkaError(ErrorCode.INVALID_RECORD, "a Produce request holds exactly one record batch a partition")
-        header = check_produced(records, group.config.max_message_bytes)
+        header = check_batch(group, records)
         if header.is_transactional:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, _NO_TRANSACTIONS)
         if header.codec == ZSTD and self._context.version < ZSTD_FROM_VERSION:
@@ -131,6 +132,11 @@ class _Append:
         response.error_code = code
         response.error_message = message or None
         response.base_offset = response.log_append_time_ms = response.log_start_offset = -1
+        if isinstance(error, RecordsRefused):
+            response.record_errors = [
+                BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=text)
+                for index, text in error.records.items()
+            ]
         return response
 
     def _count_down(self) -> None:

@@ -1,14 +1,30 @@
-"""The node's HTTP side: /health and /metrics. No state of its own; the console and the admin API are not here yet."""
+"""The node's HTTP side: the routes under /v1, /health and /metrics, put onto aiohttp. No state of its own.
 
-from collections.abc import Awaitable, Callable
+What a browser can send across sites without being asked to is refused: a body must say that it is JSON.
+"""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 from aiohttp import web
 
 from pqbroker.broker.cell_owner import CellOwner
 from pqbroker.broker.context import Node
+from pqbroker.broker.http.problems import Problem, bad_request, not_json, of_kafka, of_status
+from pqbroker.broker.http.routes import Call, Route
+from pqbroker.broker.http.schemas import SchemaError, check, parse_json, parse_text
+from pqbroker.broker.http.served import ROUTES
 from pqbroker.broker.listeners import Address, bind
+from pqbroker.broker.metrics import Sample, samples
+from pqbroker.broker.refusals import REFUSED, translate
 
 SHUTDOWN_TIMEOUT_S = 1.0
+THREAD_FROM_BYTES = 64 * 1024
+"""Bodies from this size on are parsed in a thread."""
+
+_Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 async def start_http(node: Node, owner: CellOwner, address: Address) -> tuple[Callable[[], Awaitable[None]], Address]:
@@ -29,11 +45,110 @@ def _application(node: Node, owner: CellOwner) -> web.Application:
         return web.json_response(state, status=200 if is_open else 503)
 
     async def metrics(_: web.Request) -> web.Response:
-        from pqbroker.broker.http.exposition import CONTENT_TYPE, exposition
+        text, content_type = await asyncio.to_thread(_exposition, samples(node.metrics))
+        return web.Response(body=text, headers={"Content-Type": content_type})
 
-        return web.Response(body=exposition(node.metrics), headers={"Content-Type": CONTENT_TYPE})
-
-    application = web.Application()
+    application = web.Application(
+        client_max_size=node.settings.http_body_bytes_max, middlewares=[_counter(node), _refuser(node)]
+    )
     application.router.add_get("/health", health)
     application.router.add_get("/metrics", metrics)
+    looks = asyncio.Semaphore(node.settings.http_looks_max)
+    for route in ROUTES:
+        application.router.add_route(route.method, route.path, _endpoint(route, node, looks))
     return application
+
+
+def _exposition(taken: Sequence[Sample]) -> tuple[bytes, str]:
+    """Runs in a thread, imports included: both take longer than the loop's other work should wait."""
+    from pqbroker.broker.http.exposition import CONTENT_TYPE, exposition
+
+    return exposition(taken), CONTENT_TYPE
+
+
+def _endpoint(route: Route, node: Node, looks: asyncio.Semaphore) -> _Handler:
+    async def answer(request: web.Request) -> web.Response:
+        query = _query(route, request)
+        body = None if route.body is None else await _body(route, request)
+        served = await route.serve(Call(node, request.match_info, query, body, looks))
+        return web.Response(status=route.status) if route.answer is None else _reply(served, route.status)
+
+    return answer
+
+
+def _query(route: Route, request: web.Request) -> dict[str, Any]:
+    """The query's values by name, each known, given once and of its type; Problem."""
+    known = {parameter.name: parameter for parameter in route.parameters}
+    values: dict[str, Any] = {}
+    for name, text in request.query.items():
+        if name not in known:
+            raise bad_request(f"unknown parameter {name!r}; there is {', '.join(known) or 'none'}")
+        if name in values:
+            raise bad_request(f"the parameter {name!r} is given twice")
+        try:
+            values[name] = parse_text(text, known[name].schema, name)
+        except SchemaError as error:
+            raise bad_request(str(error)) from None
+    return values
+
+
+async def _body(route: Route, request: web.Request) -> Any:
+    """The checked body; Problem."""
+    assert route.body is not None
+    if request.content_type != "application/json":
+        raise not_json(request.headers.get("Content-Type", ""))
+    data = await request.read()
+    try:
+        if len(data) < THREAD_FROM_BYTES:
+            return _checked(route, data)
+        return await asyncio.to_thread(_checked, route, data)
+    except SchemaError as error:
+        raise Problem(400, "INVALID_BODY", str(error), "See /v1/openapi.json for what this path takes.") from None
+
+
+def _checked(route: Route, data: bytes) -> Any:
+    assert route.body is not None
+    value = parse_json(data)
+    check(value, route.body, "body")
+    return value
+
+
+def _counter(node: Node) -> Any:
+    @web.middleware
+    async def count(request: web.Request, handler: _Handler) -> web.StreamResponse:
+        """Requests by route, not by path: what people ask for has no end."""
+        response = await handler(request)
+        resource = request.match_info.route.resource
+        node.metrics.count_http(request.method, resource.canonical if resource else "", response.status)
+        return response
+
+    return count
+
+
+def _refuser(node: Node) -> Any:
+    @web.middleware
+    async def refuse(request: web.Request, handler: _Handler) -> web.StreamResponse:
+        """The one place where an error becomes an answer."""
+        try:
+            return await handler(request)
+        except web.HTTPException as error:
+            allowed = error.headers.get("Allow", "")
+            problem = of_status(error.status, request.method, request.path, allowed)
+            return _reply(problem.document(), problem.status, {"Allow": allowed} if allowed else None)
+        except Problem as error:
+            problem = error
+        except REFUSED as error:
+            code, message = translate(error)
+            node.metrics.count_error(code)
+            problem = of_kafka(code, message)
+        return _reply(problem.document(), problem.status)
+
+    return refuse
+
+
+def _reply(document: Any, status: int, headers: dict[str, str] | None = None) -> web.Response:
+    return web.json_response(document, status=status, headers=headers, dumps=_dumps)
+
+
+def _dumps(document: Any) -> str:
+    return json.dumps(document, ensure_ascii=False)

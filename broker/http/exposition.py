@@ -1,6 +1,6 @@
-"""The metrics in Prometheus' text form, collected when asked. A registry of our own: no collectors nobody asked for."""
+"""Samples in Prometheus' text form. A registry of our own: no collectors nobody asked for."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
 from prometheus_client import CollectorRegistry
@@ -8,32 +8,32 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
-from pqbroker.broker.metrics import FAMILIES, LATENCY_BOUNDS_S, Family, Histogram, Metrics, Sample, samples
+from pqbroker.broker.metrics import FAMILIES, PREFIX, Family, Sample
+from pqbroker.pq.counters import LATENCY_BOUNDS_S, Histogram
 
 CONTENT_TYPE: str = CONTENT_TYPE_LATEST
-PREFIX = "pqbroker_"
 
 
-def exposition(metrics: Metrics) -> bytes:
-    """Every metric as text."""
+def exposition(taken: Sequence[Sample]) -> bytes:
+    """Samples as text. Thousands take a while: run it in a thread."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Samples(metrics))
+    registry.register(_Samples(taken))
     text: bytes = generate_latest(registry)
     return text
 
 
 class _Samples(Collector):
-    """Turns the declared families and the samples taken now into the library's."""
+    """Turns the declared families and the samples taken into the library's."""
 
-    def __init__(self, metrics: Metrics) -> None:
-        self._metrics = metrics
+    def __init__(self, taken: Sequence[Sample]) -> None:
+        self._taken = taken
 
     def describe(self) -> list[Metric]:
         return []
 
     def collect(self) -> Iterator[Metric]:
         by_name: dict[str, list[Sample]] = {family.name: [] for family in FAMILIES}
-        for sample in samples(self._metrics):
+        for sample in self._taken:
             by_name[sample.name].append(sample)
         for family in FAMILIES:
             yield _metric(family, by_name[family.name])

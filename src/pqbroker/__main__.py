@@ -1,11 +1,13 @@
-"""The command line: `pqbroker COMMAND`. Errors become one line on standard error and an exit status."""
+"""The command line: `pqbroker COMMAND`. Errors become a line on standard error and an exit status.
+
+`serve` must be ready at once, so it is read with argparse; the libraries of the other commands are not even imported.
+"""
 
 import argparse
 import logging
 import sys
 from collections.abc import Sequence
 
-from pqbroker import __version__
 from pqbroker.broker.serve import ServeError, add_serve
 
 FAILED = 1
@@ -13,20 +15,28 @@ FAILED = 1
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command: 0 done, 1 failed (the reason on standard error); wrong usage exits with 2."""
-    parser = argparse.ArgumentParser(prog="pqbroker", description="A message broker that speaks Kafka's protocol.")
-    parser.add_argument("--version", action="version", version=f"pqbroker {__version__}")
-    add_serve(parser.add_subparsers(metavar="COMMAND", required=True))
-    options = parser.parse_args(arguments)
+    given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        status: int = options.run(options)
+        return _run(given)
     except ServeError as error:
         print(f"pqbroker: {error}", file=sys.stderr)
         return FAILED
     except KeyboardInterrupt:
         return FAILED
     except Exception:
-        logging.getLogger(__name__).critical("the broker failed; this is a defect", exc_info=True)
+        logging.getLogger(__name__).critical("the command failed; this is a defect", exc_info=True)
         return FAILED
+
+
+def _run(arguments: Sequence[str]) -> int:
+    if arguments[:1] != ["serve"]:
+        from pqbroker.broker.cli.app import main as run_command
+
+        return run_command(arguments)
+    parser = argparse.ArgumentParser(prog="pqbroker")
+    add_serve(parser.add_subparsers(metavar="COMMAND", required=True))
+    options = parser.parse_args(arguments)
+    status: int = options.run(options)
     return status
 
 

@@ -2,7 +2,7 @@ import asyncio
 import logging
 import struct
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -31,12 +31,14 @@ class Wire(asyncio.Transport):
     def __init__(self) -> None:
         super().__init__({"sockname": ("127.0.0.1", 9092), "peername": ("127.0.0.1", 5)})
         self.written = bytearray()
+        self.calls = 0
         self.is_closed = self.is_aborted = self.is_paused = False
 
     def write(self, data: Any) -> None:
         self.written += data
 
     def writelines(self, list_of_data: Any) -> None:
+        self.calls += 1
         for data in list_of_data:
             self.written += data
 
@@ -53,13 +55,33 @@ class Wire(asyncio.Transport):
         self.is_paused = False
 
 
+class Turn:
+    """The running loop, except that the test says when a turn of it ends."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._calls: list[Callable[[], None]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loop, name)
+
+    def call_soon(self, call: Callable[[], None]) -> None:
+        self._calls.append(call)
+
+    def end(self) -> None:
+        calls, self._calls = self._calls, []
+        for call in calls:
+            call()
+
+
 class Bench:
     """A connection whose handlers' answers the test gives."""
 
     def __init__(self, **settings: Any) -> None:
         self.begun: list[tuple[str, Answer[Any]]] = []
         self.metrics = Metrics()
-        loop = asyncio.get_running_loop()
+        self.turn = Turn()
+        loop = cast(asyncio.AbstractEventLoop, self.turn)
         node = Node(
             settings=BrokerSettings(**settings), loop=loop, clock=lambda: 0, metrics=self.metrics,
             sessions=None, producer_ids=None, groups=None, coordinators=None, cluster_id="c",  # type: ignore[arg-type]
@@ -89,7 +111,8 @@ class Bench:
             data = data[size:]
 
     def answered(self) -> list[int]:
-        """Correlation ids of the answers written so far."""
+        """Correlation ids of the answers written by the end of the loop's turn."""
+        self.turn.end()
         return [struct.unpack_from(">i", each)[0] for each in split_frames(bytes(self.wire.written))]
 
     def _api(self, api: Api) -> Api:
@@ -449,3 +472,14 @@ async def test_record_data_is_written_as_it_is_not_joined() -> None:
     bench.serve = lambda name, request: response
     bench.receive(fetch_frame(1))
     assert any(line is record_data for line in lines)
+
+
+async def test_answers_that_become_due_together_are_sent_together() -> None:
+    bench = Bench()
+    bench.receive(produce_frame(1), produce_frame(2), produce_frame(3))
+    for _, answer in bench.begun[:2]:
+        answer.complete(ProduceResponse())
+    assert not bench.wire.written
+    bench.begun[2][1].complete(ProduceResponse())
+    assert len(split_frames(bytes(bench.wire.written))) == 3
+    assert bench.wire.calls == 1

@@ -113,7 +113,7 @@ def test_a_bad_value_in_a_file_or_the_environment_names_its_place(tmp_path: Path
     assert_one_line(*refusal("serve", PQBROKER_NUM_PARTITIONS="0"), "PQBROKER_NUM_PARTITIONS")
 
 
-@pytest.mark.parametrize("arguments", [(), ("nonsense",), ("serve", "--nonsense"), ("serve", "--log-level", "loud")])
+@pytest.mark.parametrize("arguments", [("serve", "--nonsense"), ("serve", "--log-level", "loud"), ("serve", "more")])
 def test_wrong_usage_exits_with_2(arguments: tuple[str, ...]) -> None:
     status, errors = refusal(*arguments)
     assert status == 2

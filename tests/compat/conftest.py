@@ -5,17 +5,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.support.drivers.aiokafka_driver import AiokafkaDriver
+from tests.compat.clients import DRIVEN, Clients
 from tests.support.drivers.driver import Driver
-from tests.support.drivers.kafka_python_driver import KafkaPythonDriver
 from tests.support.drivers.librdkafka_driver import LibrdkafkaDriver
 from tests.support.serving import served
 
-DRIVERS: dict[str, Callable[[str], Driver]] = {
-    "aiokafka": AiokafkaDriver,
-    "kafka-python": KafkaPythonDriver,
-    "confluent-kafka": LibrdkafkaDriver,
-}
 _topic_numbers = itertools.count(1)
 
 
@@ -26,17 +20,24 @@ def kafka() -> Iterator[str]:
         yield broker.kafka
 
 
-@pytest.fixture(params=DRIVERS)
-def client(request: pytest.FixtureRequest, kafka: str) -> Iterator[Driver]:
+@pytest.fixture(scope="package")
+def clients(kafka: str) -> Iterator[Clients]:
+    """Every client, the Java ones started once."""
+    with Clients(kafka) as clients:
+        yield clients
+
+
+@pytest.fixture(params=DRIVEN)
+def client(request: pytest.FixtureRequest, clients: Clients) -> Iterator[Driver]:
     """Each client library in turn."""
-    with DRIVERS[request.param](kafka) as driver:
+    with clients.driver(request.param) as driver:
         yield driver
 
 
 @pytest.fixture
-def others(kafka: str) -> Iterator[list[Driver]]:
+def others(clients: Clients) -> Iterator[list[Driver]]:
     """All client libraries, to read what one of them wrote."""
-    drivers = [start(kafka) for start in DRIVERS.values()]
+    drivers = [clients.driver(name) for name in DRIVEN]
     yield drivers
     for driver in drivers:
         driver.__exit__(None, None, None)

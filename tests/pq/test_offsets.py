@@ -162,16 +162,20 @@ async def test_a_deleted_topic_takes_its_offsets_along() -> None:
 async def test_a_commit_on_its_way_when_its_topic_is_deleted_does_not_come_back() -> None:
     node = await started()
     node.engine.hold()
+    before = node.groups.commit_offsets("g", {("t", 0): ConsumerOffset(1)})
+    behind = node.groups.commit_offsets("g", {("t", 0): ConsumerOffset(2), ("u", 0): ConsumerOffset(2)})
     deletion = asyncio.ensure_future(node.groups.delete("t"))
     for _ in range(10):
         await asyncio.sleep(0)
-    commits = asyncio.ensure_future(commit(node, {("t", 0): ConsumerOffset(1), ("u", 0): ConsumerOffset(1)}))
-    await asyncio.sleep(0)
     node.engine.release()
+    assert (await before) == {("t", 0): None}
     await deletion
     await node.groups.create("t", 1, {})
-    assert (await commits)["u", 0] is None
-    assert node.groups.offsets_of("g") == {("u", 0): ConsumerOffset(1)}
+    outcomes = await behind
+    assert outcomes["u", 0] is None
+    assert outcomes["t", 0] is not None
+    assert outcomes["t", 0].code == GONE
+    assert node.groups.offsets_of("g") == {("u", 0): ConsumerOffset(2)}
 
 
 async def test_offsets_are_stored_as_they_are_given() -> None:

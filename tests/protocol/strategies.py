@@ -45,7 +45,11 @@ SCALARS: dict[Kind[Any], st.SearchStrategy[Any]] = {
 # The oracle kio knows error codes and times of day only.
 BY_NAME = {
     "error_code": st.sampled_from(ErrorCode).map(int),
+    "partition_error_code": st.sampled_from(ErrorCode).map(int),
     "topic_config_error_code": st.sampled_from(ErrorCode).map(int),
+    "session_lifetime_ms": st.integers(-1, 1 << 41),
+    "retention_time_ms": st.integers(-1, 1 << 41),
+    "transaction_start_time_ms": st.integers(0, 1 << 41),
     "log_append_time_ms": st.just(-1) | st.integers(0, 1 << 41),
 }
 

@@ -17,7 +17,9 @@ from pqbroker.protocol.messages.api_versions import (
     ApiVersionsResponse,
     FinalizedFeatureKey,
 )
+from pqbroker.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 from pqbroker.protocol.messages.delete_topics import DeleteTopicsRequest
+from pqbroker.protocol.messages.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest
 from pqbroker.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from pqbroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from pqbroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -83,6 +85,27 @@ def test_encoded_record_data_is_the_very_buffers_given() -> None:
     records = decoder(FetchResponse, 12)(memoryview(b"".join(out))).responses[0].partitions[0].records
     assert isinstance(records, memoryview)
     assert bytes(records) == b"onetwo"
+
+
+def test_a_struct_that_may_be_null_starts_with_a_byte_that_tells() -> None:
+    request = DescribeTopicPartitionsRequest(response_partition_limit=5)
+    assert encoded(request, 0) == bytes.fromhex("01 00000005 ff 00")
+    request.cursor = Cursor(topic_name="t", partition_index=3)
+    expected = bytes.fromhex("01 00000005 01 02 74 00000003 00 00")
+    assert encoded(request, 0) == expected
+    assert decoder(DescribeTopicPartitionsRequest, 0)(memoryview(expected)) == request
+
+
+def test_bytes_are_copied_out_of_the_input() -> None:
+    body = memoryview(bytearray(encoded(ConsumerProtocolAssignment(user_data=b"abc"), 0)))
+    decoded = decoder(ConsumerProtocolAssignment, 0)(body)
+    body[-1] = ord("x")
+    assert decoded.user_data == b"abc"
+
+
+def test_a_subscription_of_the_future_is_read_as_far_as_it_is_known() -> None:
+    body = encoded(ConsumerProtocolSubscription(topics=["t"]), 3) + b"later"
+    assert decoder(ConsumerProtocolSubscription, 3)(memoryview(body)).topics == ["t"]
 
 
 def test_unknown_tagged_fields_are_skipped() -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import Row
 
-from tests.spark.topics import Topics, by_place, finish
+from tests.spark.admin import JOIN_GROUP, require
+from tests.spark.topics import QUICK, Topics, by_place, finish
 from tests.support.drivers.driver import RECENT_MS, Message
 from tests.support.waiting import wait_until
 
@@ -100,6 +101,46 @@ def test_a_running_query_reads_partitions_that_are_added(topics: Topics, fresh_n
         wait_until(lambda: read(first + added), "the added partition read from its start")
     finally:
         query.stop()
+
+
+def test_a_running_query_of_a_pattern_reads_topics_that_are_added(
+    topics: Topics, fresh_name: Callable[[], str]
+) -> None:
+    name = fresh_name()
+    table = name.replace("-", "_")
+    source = {"kafka.bootstrap.servers": topics.address, "subscribePattern": f"{name}-.*", **QUICK}
+    stream = topics.spark.readStream.format("kafka").options(**source, startingOffsets="earliest").load()
+    topics.client.create_topic(f"{name}-first")
+    topics.client.produce(f"{name}-first", numbered(2))
+    query = stream.writeStream.format("memory").queryName(table).start()
+
+    def read(expected: list[tuple[str, int]]) -> bool:
+        query.processAllAvailable()
+        return sorted((row["topic"], row["offset"]) for row in topics.spark.table(table).collect()) == expected
+
+    try:
+        first = [(f"{name}-first", offset) for offset in range(2)]
+        added = [(f"{name}-second", offset) for offset in range(3)]
+        wait_until(lambda: read(first), "the first topic read")
+        topics.client.create_topic(f"{name}-second")
+        topics.client.produce(f"{name}-second", numbered(3))
+        wait_until(lambda: read(first + added), "the added topic read from its start")
+    finally:
+        query.stop()
+
+
+def test_the_old_way_to_find_offsets_reads_the_same(topics: Topics, fresh_name: Callable[[], str]) -> None:
+    require(topics.address, JOIN_GROUP)
+    name = fresh_name()
+    topics.client.create_topic(name, partitions=2)
+    for partition in range(2):
+        topics.client.produce(name, numbered(10, start=10 * partition), partition=partition)
+    setting = "spark.sql.streaming.kafka.useDeprecatedOffsetFetching"
+    topics.spark.conf.set(setting, "true")  # through a consumer group's members instead of the admin client
+    try:
+        assert values(topics.read(name).collect()) == list(range(20))
+    finally:
+        topics.spark.conf.unset(setting)
 
 
 def test_a_query_of_what_is_available_ends(topics: Topics, fresh_name: Callable[[], str], tmp_path: Path) -> None:

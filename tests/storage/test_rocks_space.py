@@ -123,6 +123,7 @@ async def test_a_full_disk_refuses_blobs_takes_deletes_and_recovers(cell: RocksC
     refused = shard.commit(blobs(shard, [(9, content(9, 20 * MIB // 4))]))
     with pytest.raises(DiskFull):
         await refused
+    assert shard.stats().refused == 1
     await shard.commit(rows((b"K", b"a generation")))
     assert not ballast.exists()
     await shard.commit(dead(0, 1, 2, 3))

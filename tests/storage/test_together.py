@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pqbroker.storage.blobid import BlobId, tablet_bounds
 from pqbroker.storage.cells.cell import Cell
 from pqbroker.storage.engine import CommitRefused, ShardLost
 from pqbroker.storage.kv import KeyValueTablet
@@ -92,10 +93,13 @@ async def test_what_one_tablet_cannot_do_none_does(bench: Bench) -> None:
     assert await bench.stored() == [{}, {}, {}]
 
 
-async def test_a_blob_id_is_not_used_twice_by_a_part_and_what_follows(bench: Bench) -> None:
+async def test_a_part_has_a_step_of_its_own_in_every_tablet(bench: Bench) -> None:
     first = bench.run((0, [write(b"a", b"first" * 4)]), (1, [write(b"b", b"first" * 4)]))
     second = [bench.tablets[number].execute([write(b"c", b"later" * 4)]) for number in (0, 1)]
     await asyncio.gather(first, *second)
+    for number in (0, 1):
+        stored = bench.cell.storage(FIRST + number).stored_blobs(*tablet_bounds(FIRST + number))
+        assert len({BlobId.from_key(blob).step async for blob, _ in stored}) == 2
     expected = {b"c": b"later" * 4}
     assert await bench.stored() == [{b"a": b"first" * 4, **expected}, {b"b": b"first" * 4, **expected}, {}]
 

@@ -1,8 +1,10 @@
 import pytest
+from crc32c import crc32c
 
 from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.messages.metadata import MetadataRequest
 from pqbroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from pqbroker.protocol.records import Record, encode_batch
 from tests.broker.conftest import Node, make_batch, produce_request
 from tests.broker.wire import Client
 
@@ -149,3 +151,47 @@ async def test_pipelined_requests_are_stored_and_answered_in_order(node: Node, c
         client.send(produce_request("t", make_batch()), 9)
     offsets = [(await client.receive()).responses[0].partition_responses[0].base_offset for _ in range(20)]
     assert offsets == list(range(20))
+
+
+def keyed_batch(*keys: bytes | None, codec: int = 0) -> bytearray:
+    return encode_batch([Record(key=key, value=b"v", timestamp=1_700_000_000_000) for key in keys], codec=codec)
+
+
+@pytest.mark.parametrize("codec", range(5))
+@pytest.mark.parametrize("policy", ["compact", "compact,delete"])
+async def test_a_compacted_topic_refuses_a_batch_and_names_its_records_without_key(
+    node: Node, client: Client, policy: str, codec: int
+) -> None:
+    await node.create_topic("t", cleanup_policy=policy)
+    response = await client.ask(produce_request("t", keyed_batch(b"a", None, b"", None, codec=codec)), 12)
+    answer = response.responses[0].partition_responses[0]
+    assert (answer.error_code, answer.base_offset) == (ErrorCode.INVALID_RECORD, -1)
+    assert answer.error_message
+    assert [each.batch_index for each in answer.record_errors] == [1, 3]
+    assert all(each.batch_index_error_message for each in answer.record_errors)
+    response = await client.ask(produce_request("t", keyed_batch(b"a", b"", codec=codec)), 12)
+    answer = response.responses[0].partition_responses[0]
+    assert (answer.error_code, answer.base_offset, answer.record_errors) == (0, 0, [])
+
+
+async def test_a_topic_that_begins_to_compact_refuses_records_without_key(node: Node) -> None:
+    await node.create_topic("t")
+    assert (await node.produce("t", b"a")).error_code == 0
+    await node.server.node.groups.configure("t", {"cleanup.policy": "compact"})
+    assert (await node.produce("t", b"a")).error_code == ErrorCode.INVALID_RECORD
+
+
+async def test_only_compacted_topics_look_at_records(node: Node, client: Client) -> None:
+    await node.create_topic("t")
+    await node.create_topic("c", cleanup_policy="compact")
+    batch = keyed_batch(b"a", b"b")
+    damaged = reseal(batch[:61] + b"\xff" * (len(batch) - 61))
+    for topic, code in (("t", 0), ("c", ErrorCode.INVALID_RECORD)):
+        response = await client.ask(produce_request(topic, bytearray(damaged)), 9)
+        assert response.responses[0].partition_responses[0].error_code == code
+
+
+def reseal(batch: bytearray) -> bytearray:
+    """Give a batch the checksum of what it holds."""
+    batch[17:21] = crc32c(bytes(batch[21:])).to_bytes(4, "big")
+    return batch

@@ -5,12 +5,21 @@ from collections.abc import Coroutine, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError
+from aiokafka.protocol.admin import DeleteGroupsRequest
 
-from tests.support.drivers.driver import REQUEST_TIMEOUT_S, Cluster, Message, RefusedError
+from tests.support.drivers.driver import (
+    HEARTBEAT_MS,
+    REQUEST_TIMEOUT_S,
+    SESSION_MS,
+    Cluster,
+    Group,
+    Message,
+    RefusedError,
+)
 
 T = TypeVar("T")
 
@@ -109,10 +118,42 @@ class AiokafkaDriver:
         _check(error_code)
         return {entry[0]: entry[1] for entry in entries}
 
+    def alter_topic(self, name: str, config: Mapping[str, str]) -> None:
+        resource = ConfigResource(ConfigResourceType.TOPIC, name, dict(config))
+        answers = self._administer(lambda admin: admin.alter_configs([resource]))
+        _check(answers[0].resources[0][0])
+
+    def trim_topic(self, name: str, before: int, partition: int = 0) -> None:
+        wanted = {TopicPartition(name, partition): RecordsToDelete(before)}
+        self._administer(lambda admin: admin.delete_records(wanted))
+
     def cluster(self) -> Cluster:
         found = self._administer(lambda admin: admin.describe_cluster())
         brokers = {broker["node_id"]: f"{broker['host']}:{broker['port']}" for broker in found["brokers"]}
         return Cluster(found["cluster_id"], found["controller_id"], brokers)
+
+    def consumer(self, topic: str, group: str, instance_id: str | None = None) -> "AiokafkaConsumer":
+        return AiokafkaConsumer(self._address, topic, group, instance_id)
+
+    def groups(self) -> set[str]:
+        return {listed[0] for listed in self._administer(lambda admin: admin.list_consumer_groups())}
+
+    def group(self, name: str) -> Group:
+        answers = self._administer(lambda admin: admin.describe_consumer_groups([name]))
+        error_code, _name, state, _protocol_type, _protocol, members = answers[0].groups[0][:6]
+        _check(error_code)
+        return Group(state, len(members))
+
+    def committed(self, group: str, topic: str) -> dict[int, int]:
+        found = self._administer(lambda admin: admin.list_consumer_group_offsets(group))
+        return {place.partition: told.offset for place, told in found.items() if place.topic == topic}
+
+    def delete_group(self, name: str) -> None:
+        async def ask(admin: Any) -> Any:
+            node = await admin.find_coordinator(name)
+            return await admin._send_request(DeleteGroupsRequest([name]), node)
+
+        _check(self._administer(ask).results[0][1])
 
     def _administer(self, act: Any) -> Any:
         async def ask() -> Any:
@@ -127,6 +168,48 @@ class AiokafkaDriver:
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         return self._runner.run(asyncio.wait_for(work, 2 * REQUEST_TIMEOUT_S))
+
+
+class AiokafkaConsumer:
+    """See `driver.GroupConsumer`. Its event loop runs while it is polled, and is that of the thread that polls it."""
+
+    def __init__(self, address: str, topic: str, group: str, instance_id: str | None) -> None:
+        self.assignments: list[frozenset[int]] = []
+        self._runner = asyncio.Runner()
+        self._consumer: Any = None
+        self._runner.run(self._start(address, topic, group, instance_id))
+
+    def poll(self, timeout_s: float) -> list[tuple[int, int]]:
+        polled = self._runner.run(self._consumer.getmany(timeout_ms=int(timeout_s * 1000)))
+        return [(record.partition, record.offset) for records in polled.values() for record in records]
+
+    def commit(self) -> None:
+        self._runner.run(self._consumer.commit())
+
+    def close(self) -> None:
+        self._runner.run(self._consumer.stop())
+        self._runner.close()
+
+    async def _start(self, address: str, topic: str, group: str, instance_id: str | None) -> None:
+        self._consumer = AIOKafkaConsumer(
+            bootstrap_servers=address, group_id=group, group_instance_id=instance_id, enable_auto_commit=False,
+            auto_offset_reset="earliest", session_timeout_ms=SESSION_MS, heartbeat_interval_ms=HEARTBEAT_MS,
+        )  # fmt: skip
+        self._consumer.subscribe([topic], listener=_Noting(self.assignments))
+        await self._consumer.start()
+
+
+class _Noting(ConsumerRebalanceListener):  # type: ignore[misc]
+    """Notes each assignment."""
+
+    def __init__(self, assignments: list[frozenset[int]]) -> None:
+        self._assignments = assignments
+
+    def on_partitions_revoked(self, revoked: Any) -> None:
+        pass
+
+    def on_partitions_assigned(self, assigned: Any) -> None:
+        self._assignments.append(frozenset(place.partition for place in assigned))
 
 
 def _received(record: Any) -> tuple[int, Message]:

@@ -7,6 +7,8 @@ from types import TracebackType
 from typing import Protocol, Self
 
 REQUEST_TIMEOUT_S = 15.0
+SESSION_MS, HEARTBEAT_MS = 10_000, 300
+"""Of group members: they hear soon of a rebalance, and are not given up while the machine is busy."""
 RECENT_MS = int(time.time() * 1000) - 600_000
 """A time that retention does not reach while the tests run."""
 
@@ -30,12 +32,39 @@ class Cluster:
     brokers: Mapping[int, str]
 
 
+@dataclass(frozen=True, slots=True)
+class Group:
+    """What describing a group says."""
+
+    state: str
+    members: int
+
+
 class RefusedError(Exception):
     """The broker answered with a Kafka error code."""
 
     def __init__(self, code: int) -> None:
         super().__init__(f"error code {code}")
         self.code = code
+
+
+class GroupConsumer(Protocol):
+    """A consumer subscribed to one topic in a group, reading from the start where nothing is committed.
+
+    One thread makes and uses it. It sends heartbeats often, so that tests need not wait for rebalances.
+    """
+
+    assignments: list[frozenset[int]]
+    """What it owned after each rebalance."""
+
+    def poll(self, timeout_s: float) -> list[tuple[int, int]]:
+        """Partition and offset of records that came; returns about when the time is over."""
+
+    def commit(self) -> None:
+        """Commit all that was polled, and await the answer."""
+
+    def close(self) -> None:
+        """Close as a program does."""
 
 
 class Driver(Protocol):
@@ -76,5 +105,26 @@ class Driver(Protocol):
     def topic_config(self, name: str) -> dict[str, str]:
         """Every config of a topic."""
 
+    def alter_topic(self, name: str, config: Mapping[str, str]) -> None:
+        """Set configs of a topic."""
+
+    def trim_topic(self, name: str, before: int, partition: int = 0) -> None:
+        """Delete the records before an offset."""
+
     def cluster(self) -> Cluster:
         """The cluster as the broker describes it."""
+
+    def consumer(self, topic: str, group: str, instance_id: str | None = None) -> GroupConsumer:
+        """Join a group; with an instance id as a static member."""
+
+    def groups(self) -> set[str]:
+        """Every group."""
+
+    def group(self, name: str) -> Group:
+        """A group as the broker describes it; RefusedError, or a state `Dead`, when there is none."""
+
+    def committed(self, group: str, topic: str) -> dict[int, int]:
+        """What a group committed, by partition."""
+
+    def delete_group(self, name: str) -> None:
+        """Delete; RefusedError as the broker says."""

@@ -5,11 +5,22 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import ConsumerRebalanceListener, KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import KafkaError
 
-from tests.support.drivers.driver import REQUEST_TIMEOUT_S, Cluster, Message, RefusedError
+from tests.support.drivers.driver import (
+    HEARTBEAT_MS,
+    REQUEST_TIMEOUT_S,
+    SESSION_MS,
+    Cluster,
+    Group,
+    Message,
+    RefusedError,
+)
+
+GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP = 69, 68
+_DELETION_REFUSED = {"GroupIdNotFoundError": GROUP_ID_NOT_FOUND, "NonEmptyGroupError": NON_EMPTY_GROUP}
 
 
 class KafkaPythonDriver:
@@ -88,10 +99,38 @@ class KafkaPythonDriver:
         found = self._administer(lambda admin: admin.describe_configs([resource], config_filter="all"))
         return {entry: described["value"] for entry, described in found["topic"][name].items()}
 
+    def alter_topic(self, name: str, config: Mapping[str, str]) -> None:
+        resource = ConfigResource(ConfigResourceType.TOPIC, name, dict(config))
+        self._administer(lambda admin: admin.alter_configs([resource]))
+
+    def trim_topic(self, name: str, before: int, partition: int = 0) -> None:
+        self._administer(lambda admin: admin.delete_records({TopicPartition(name, partition): before}))
+
     def cluster(self) -> Cluster:
         found = self._administer(lambda admin: admin.describe_cluster())
         brokers = {broker["broker_id"]: f"{broker['host']}:{broker['port']}" for broker in found["brokers"]}
         return Cluster(found["cluster_id"], found["controller_id"], brokers)
+
+    def consumer(self, topic: str, group: str, instance_id: str | None = None) -> "KafkaPythonConsumer":
+        return KafkaPythonConsumer(self._address, topic, group, instance_id)
+
+    def groups(self) -> set[str]:
+        return {listed["group_id"] for listed in self._administer(lambda admin: admin.list_groups())}
+
+    def group(self, name: str) -> Group:
+        told = self._administer(lambda admin: admin.describe_groups([name]))[name]
+        if told["error"]:
+            raise RefusedError(GROUP_ID_NOT_FOUND)
+        return Group(told["group_state"], len(told["members"]))
+
+    def committed(self, group: str, topic: str) -> dict[int, int]:
+        found = self._administer(lambda admin: admin.list_group_offsets([group]))[group]
+        return {place.partition: told.offset for place, told in found.items() if place.topic == topic}
+
+    def delete_group(self, name: str) -> None:
+        told = self._administer(lambda admin: admin.delete_groups([name]))[name]
+        if told != "OK":
+            raise RefusedError(_DELETION_REFUSED[told])
 
     def _consumer(self) -> Any:
         return KafkaConsumer(
@@ -104,6 +143,41 @@ class KafkaPythonDriver:
                 return act(admin)
             except KafkaError as error:
                 raise RefusedError(error.errno) from error
+
+
+class KafkaPythonConsumer:
+    """See `driver.GroupConsumer`."""
+
+    def __init__(self, address: str, topic: str, group: str, instance_id: str | None) -> None:
+        self.assignments: list[frozenset[int]] = []
+        self._consumer = KafkaConsumer(
+            bootstrap_servers=address, group_id=group, group_instance_id=instance_id, enable_auto_commit=False,
+            auto_offset_reset="earliest", session_timeout_ms=SESSION_MS, heartbeat_interval_ms=HEARTBEAT_MS,
+        )  # fmt: skip
+        self._consumer.subscribe([topic], listener=_Noting(self.assignments))
+
+    def poll(self, timeout_s: float) -> list[tuple[int, int]]:
+        polled = self._consumer.poll(timeout_ms=int(timeout_s * 1000))
+        return [(record.partition, record.offset) for records in polled.values() for record in records]
+
+    def commit(self) -> None:
+        self._consumer.commit()
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+class _Noting(ConsumerRebalanceListener):  # type: ignore[misc]
+    """Notes each assignment."""
+
+    def __init__(self, assignments: list[frozenset[int]]) -> None:
+        self._assignments = assignments
+
+    def on_partitions_revoked(self, revoked: Any) -> None:
+        pass
+
+    def on_partitions_assigned(self, assigned: Any) -> None:
+        self._assignments.append(frozenset(place.partition for place in assigned))
 
 
 def _received(record: Any) -> tuple[int, Message]:

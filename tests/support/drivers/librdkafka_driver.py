@@ -6,10 +6,28 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, ResourceType
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    ResourceType,
+)
 
-from tests.support.drivers.driver import REQUEST_TIMEOUT_S, Cluster, Message, RefusedError
+from tests.support.drivers.driver import (
+    HEARTBEAT_MS,
+    REQUEST_TIMEOUT_S,
+    SESSION_MS,
+    Cluster,
+    Group,
+    Message,
+    RefusedError,
+)
+
+_STATES = {"STABLE": "Stable", "EMPTY": "Empty", "DEAD": "Dead"}
 
 
 class LibrdkafkaDriver:
@@ -95,10 +113,41 @@ class LibrdkafkaDriver:
         entries = _result(self._admin.describe_configs([resource])[resource])
         return {name: entry.value for name, entry in entries.items()}
 
+    def alter_topic(self, name: str, config: Mapping[str, str]) -> None:
+        changes = [
+            ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET) for key, value in config.items()
+        ]
+        resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=changes)
+        _result(self._admin.incremental_alter_configs([resource])[resource])
+
+    def trim_topic(self, name: str, before: int, partition: int = 0) -> None:
+        place = TopicPartition(name, partition, before)
+        _result(self._admin.delete_records([place], request_timeout=REQUEST_TIMEOUT_S)[place])
+
     def cluster(self) -> Cluster:
         found = _result(self._admin.describe_cluster(request_timeout=REQUEST_TIMEOUT_S))
         brokers = {node.id: f"{node.host}:{node.port}" for node in found.nodes}
         return Cluster(found.cluster_id, found.controller.id, brokers)
+
+    def consumer(self, topic: str, group: str, instance_id: str | None = None) -> "LibrdkafkaConsumer":
+        return LibrdkafkaConsumer(self._address, topic, group, instance_id)
+
+    def groups(self) -> set[str]:
+        listed = _result(self._admin.list_consumer_groups(request_timeout=REQUEST_TIMEOUT_S))
+        assert not listed.errors, listed.errors
+        return {group.group_id for group in listed.valid}
+
+    def group(self, name: str) -> Group:
+        told = _result(self._admin.describe_consumer_groups([name], request_timeout=REQUEST_TIMEOUT_S)[name])
+        return Group(_STATES[told.state.name], len(told.members))
+
+    def committed(self, group: str, topic: str) -> dict[int, int]:
+        wanted = [ConsumerGroupTopicPartitions(group)]
+        told = _result(self._admin.list_consumer_group_offsets(wanted, request_timeout=REQUEST_TIMEOUT_S)[group])
+        return {place.partition: place.offset for place in told.topic_partitions if place.topic == topic}
+
+    def delete_group(self, name: str) -> None:
+        _result(self._admin.delete_consumer_groups([name], request_timeout=REQUEST_TIMEOUT_S)[name])
 
     def _consumer(self) -> Any:
         return Consumer(
@@ -107,6 +156,36 @@ class LibrdkafkaDriver:
                 "auto.offset.reset": "error", "fetch.message.max.bytes": 1 << 21,
             }
         )  # fmt: skip
+
+
+class LibrdkafkaConsumer:
+    """See `driver.GroupConsumer`."""
+
+    def __init__(self, address: str, topic: str, group: str, instance_id: str | None) -> None:
+        self.assignments: list[frozenset[int]] = []
+        settings = {
+            "bootstrap.servers": address, "group.id": group, "enable.auto.commit": False,
+            "auto.offset.reset": "earliest", "session.timeout.ms": SESSION_MS, "heartbeat.interval.ms": HEARTBEAT_MS,
+        }  # fmt: skip
+        self._consumer = Consumer(settings | ({"group.instance.id": instance_id} if instance_id else {}))
+        self._consumer.subscribe([topic], on_assign=self._note)
+
+    def poll(self, timeout_s: float) -> list[tuple[int, int]]:
+        records = self._consumer.consume(100, timeout_s)
+        failed = [record.error() for record in records if record.error() is not None]
+        if failed:
+            raise KafkaException(failed[0])
+        places = [(record.partition(), record.offset()) for record in records]
+        return [(partition, offset) for partition, offset in places if partition is not None and offset is not None]
+
+    def commit(self) -> None:
+        self._consumer.commit(asynchronous=False)
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def _note(self, _consumer: Any, assigned: list[Any]) -> None:
+        self.assignments.append(frozenset(place.partition for place in assigned))
 
 
 def _note(delivered: list[Any], index: int, error: Any, sent: Any) -> None:

@@ -32,9 +32,9 @@ class ApacheKafka:
     """A context manager: inside it Kafka answers at `.kafka`; afterwards it is stopped and its data is gone."""
 
     def __init__(
-        self, directory: Path | None = None, *, properties: Mapping[str, str] | None = None, heap: str = "1g"
+        self, directory: Path | None = None, *, properties: Mapping[str, str | None] | None = None, heap: str = "1g"
     ) -> None:
-        """`directory`: where a new directory for the data is made; `properties`: added to server.properties."""
+        """`directory`: where one for the data is made; `properties`: added to server.properties, None: left out."""
         self._directory = Path(tempfile.mkdtemp(prefix="apache-kafka-", dir=directory))
         self._extra = dict(properties or {})
         self._heap = heap
@@ -73,7 +73,8 @@ class ApacheKafka:
     def start(self) -> None:
         """Format the storage and start; returns when the broker answers. KafkaStartError when it does not."""
         port, controller_port = _free_ports(2)
-        self.properties = _properties(self._directory / "log", port, controller_port) | self._extra
+        wanted = {**_properties(self._directory / "log", port, controller_port), **self._extra}
+        self.properties = {name: value for name, value in wanted.items() if value is not None}
         config = self._directory / "server.properties"
         config.write_text("".join(f"{name}={value}\n" for name, value in self.properties.items()))
         self._format(config)

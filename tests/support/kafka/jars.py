@@ -32,6 +32,11 @@ def classpath() -> str:
     return f"{_jars()}/*"
 
 
+def tools_jar() -> str:
+    """The jar of the command line tools."""
+    return str(_jars() / f"kafka-tools-{KAFKA_VERSION}.jar")
+
+
 def _jars() -> Path:
     directory = Path(os.environ.get("PQBROKER_KAFKA_JARS") or _ROOT / ".cache" / f"kafka-{KAFKA_VERSION}")
     if not directory.exists():

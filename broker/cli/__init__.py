@@ -1,0 +1,1 @@
+"""The commands besides `serve`: a client of any Kafka broker, over the network only."""

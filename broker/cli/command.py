@@ -1,0 +1,45 @@
+"""How commands are declared: a family of them, each with an example that stands in its help and in its refusals."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import typer
+from typer.core import TyperCommand
+
+from pqbroker.broker.cli.refusals import CommandError, OutputClosed, WrongInput
+
+F = TypeVar("F", bound=Callable[..., None])
+
+
+class ExampleCommand(TyperCommand):
+    """A command whose refusals show its right form. Typer would end the process itself for the rest."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except WrongInput as error:
+            error.add_note(form(ctx))
+            raise
+        except KeyboardInterrupt:
+            raise CommandError("interrupted") from None
+        except BrokenPipeError:
+            raise OutputClosed from None
+
+
+def family(help_text: str) -> typer.Typer:
+    """A command with commands below it."""
+    return typer.Typer(help=help_text, no_args_is_help=False, add_completion=False)
+
+
+def declare(app: typer.Typer, name: str, example: str) -> Callable[[F], F]:
+    """Make a function a command."""
+    return app.command(name, cls=ExampleCommand, epilog=f"Example: {example}")
+
+
+def form(ctx: Any) -> str:
+    """The lines that show how a command is written."""
+    lines = [ctx.get_usage().replace("Usage:", "usage:", 1)]
+    epilog = getattr(ctx.command, "epilog", None)
+    if epilog:
+        lines.append(epilog.replace("Example:", "example:", 1))
+    return "\n".join(" ".join(line.split()) for line in lines)

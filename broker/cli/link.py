@@ -1,0 +1,106 @@
+"""One blocking connection to a broker, for the requests of administration: one question, one answer.
+
+Of the versions that both sides know the latest is spoken. Records do not come this way, they go through aiokafka.
+"""
+
+import itertools
+import socket
+import struct
+from typing import TypeVar
+
+from pqbroker.broker.addresses import Address
+from pqbroker.broker.cli.refusals import CommandError
+from pqbroker.protocol.codec import decoder, encoder
+from pqbroker.protocol.errors import ProtocolError
+from pqbroker.protocol.frames import frame
+from pqbroker.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from pqbroker.protocol.primitives import ELEMENTS_MAX, skip_tagged_fields
+from pqbroker.protocol.schema import is_flexible, message
+
+T = TypeVar("T")
+
+CONNECT_TIMEOUT_S = 5.0
+ANSWER_TIMEOUT_S = 60.0
+ANSWER_BYTES_MAX = 256 << 20
+DEFAULT_KAFKA = "127.0.0.1:9092"
+ANY_VERSION = 1 << 15
+
+_CLIENT_ID = b"pqbroker-cli"
+_API_VERSIONS_KEY = 18
+
+
+class NoBroker(CommandError):
+    """Nothing answers at the address."""
+
+    def __init__(self, address: Address, why: str) -> None:
+        at = "" if str(address) == DEFAULT_KAFKA else f" --kafka {address}"
+        super().__init__(
+            f"no broker answers at {address} ({why}); start one with `pqbroker serve{at}`, "
+            "or name another with --broker HOST:PORT or in PQBROKER_BROKER"
+        )
+
+
+class Link:
+    """A connection, opened at once. NoBroker when nobody is there or what is there does not speak Kafka's protocol."""
+
+    def __init__(self, address: Address, connect_timeout_s: float, answer_timeout_s: float) -> None:
+        self._address = address
+        self._correlation_ids = itertools.count(1)
+        try:
+            self._socket = socket.create_connection((address.host, address.port), timeout=connect_timeout_s)
+        except (OSError, UnicodeError) as error:
+            raise NoBroker(address, getattr(error, "strerror", None) or str(error)) from None
+        self._socket.settimeout(answer_timeout_s)
+        self._versions = {_API_VERSIONS_KEY: (0, 0)}
+        served = self.ask(ApiVersionsRequest(), ApiVersionsResponse)
+        self._versions = {each.api_key: (each.min_version, each.max_version) for each in served.api_keys}
+
+    def ask(self, request: object, response: type[T], version_max: int = ANY_VERSION) -> T:
+        """The answer; CommandError when the broker does not serve this or goes away."""
+        version = self._version(type(request), version_max)
+        try:
+            return self._exchange(request, response, version)
+        except (OSError, ProtocolError) as error:
+            why = getattr(error, "strerror", None) or str(error) or "it closed the connection"
+            raise NoBroker(self._address, why) from None
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._socket.close()
+
+    def _version(self, request: type, version_max: int) -> int:
+        ours = message(request)
+        assert ours.api_key is not None
+        low, high = self._versions.get(ours.api_key, (1, 0))
+        low, high = max(low, ours.versions.low), min(high, ours.versions.high, version_max)
+        if low > high:
+            name = request.__name__.removesuffix("Request")
+            raise CommandError(f"the broker at {self._address} does not serve {name}, which this needs")
+        return high
+
+    def _exchange(self, request: object, response: type[T], version: int) -> T:
+        key, correlation_id = message(type(request)).api_key, next(self._correlation_ids)
+        assert key is not None
+        flexible = is_flexible(key, version)
+        header = struct.pack(">hhih", key, version, correlation_id, len(_CLIENT_ID)) + _CLIENT_ID + b"\0" * flexible
+        self._socket.sendall(b"".join(frame([header, *encoder(type(request), version)(request)])))
+        (size,) = struct.unpack(">i", self._receive(4))
+        if not 4 <= size <= ANSWER_BYTES_MAX:
+            raise ProtocolError("it does not speak Kafka's protocol")
+        body = memoryview(self._receive(size))
+        if struct.unpack_from(">i", body)[0] != correlation_id:
+            raise ProtocolError("it does not speak Kafka's protocol")
+        start = 4
+        if flexible and key != _API_VERSIONS_KEY:
+            start, _ = skip_tagged_fields(body, start, len(body), ELEMENTS_MAX)
+        return decoder(response, version)(body[start:])
+
+    def _receive(self, size: int) -> bytearray:
+        data = bytearray(size)
+        rest = memoryview(data)
+        while rest:
+            count = self._socket.recv_into(rest)
+            if not count:
+                raise ProtocolError("it closed the connection")
+            rest = rest[count:]
+        return data

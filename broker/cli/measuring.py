@@ -1,0 +1,111 @@
+"""The two phases of `pqbroker bench`: writing, with the time until each acknowledgement, and reading all of it."""
+
+import asyncio
+import os
+import time
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from aiokafka import AIOKafkaConsumer
+from aiokafka.errors import KafkaError
+from rich.progress import Progress, TaskID
+
+from pqbroker.broker.cli.output import progress
+from pqbroker.broker.cli.records import Acks, Compression, producer, refusal
+from pqbroker.broker.cli.refusals import CommandError
+
+SAMPLE_EVERY = 100
+"""Of so many records one is timed."""
+READ_TIMEOUT_MS = 30_000
+_MB = 1_000_000
+
+
+class Load(NamedTuple):
+    """What is written: counts and bytes."""
+
+    records: int
+    size: int
+    batch_bytes: int
+    linger_ms: int
+    compression: Compression
+    acks: Acks
+
+
+class Phase(NamedTuple):
+    """What one phase took; latencies are of acknowledgements, in seconds, none for reading."""
+
+    name: str
+    records: int
+    size: int
+    seconds: float
+    latencies: Sequence[float]
+
+    def row(self) -> tuple[object, ...]:
+        """Name, records, MB, seconds, records/s, MB/s, latencies in ms: half and 99 of 100 are below."""
+        megabytes = self.records * self.size / _MB
+        figures = round(megabytes, 3), round(self.seconds, 3)
+        rates = round(self.records / self.seconds), round(megabytes / self.seconds, 3)
+        return self.name, self.records, *figures, *rates, self._below(0.5), self._below(0.99)
+
+    def _below(self, share: float) -> float | None:
+        ordered = sorted(self.latencies)
+        return round(ordered[int(share * (len(ordered) - 1))] * 1000, 3) if ordered else None
+
+
+def measure(broker: str, topic: str, load: Load) -> list[Phase]:
+    """Write, then read."""
+
+    async def both() -> list[Phase]:
+        with progress() as shown:
+            return [await _write(broker, topic, load, shown), await _read(broker, topic, load, shown)]
+
+    return asyncio.run(both())
+
+
+async def _write(broker: str, topic: str, load: Load, shown: Progress) -> Phase:
+    value = os.urandom(load.size)
+    task = shown.add_task("writing", total=load.records)
+    latencies: list[float] = []
+    async with producer(broker, load.compression, load.acks, load.linger_ms, load.batch_bytes) as client:
+        begin = time.perf_counter()
+        last: Any = None
+        for number in range(load.records):
+            last = await client.send(topic, value)
+            if number % SAMPLE_EVERY == 0:
+                _time(last, latencies)
+                shown.update(task, completed=number)
+        await client.flush()
+        await last
+        seconds = time.perf_counter() - begin
+    shown.update(task, completed=load.records)
+    return Phase("produce", load.records, load.size, seconds, latencies)
+
+
+def _time(future: "asyncio.Future[Any]", latencies: list[float]) -> None:
+    begin = time.perf_counter()
+    future.add_done_callback(lambda done: latencies.append(time.perf_counter() - begin))
+
+
+async def _read(broker: str, topic: str, load: Load, shown: Progress) -> Phase:
+    task = shown.add_task("reading", total=load.records)
+    consumer = AIOKafkaConsumer(topic, bootstrap_servers=broker, client_id="pqbroker-cli", auto_offset_reset="earliest")
+    try:
+        await consumer.start()
+        begin = time.perf_counter()
+        seconds = await _read_all(consumer, load.records, shown, task, begin)
+    except KafkaError as error:
+        raise refusal(error, f"cannot read {topic}") from None
+    finally:
+        await consumer.stop()
+    return Phase("consume", load.records, load.size, seconds, ())
+
+
+async def _read_all(consumer: Any, records: int, shown: Progress, task: TaskID, begin: float) -> float:
+    read = 0
+    while read < records:
+        found = await consumer.getmany(timeout_ms=READ_TIMEOUT_MS)
+        if not found:
+            raise CommandError(f"only {read} of {records} records came back")
+        read += sum(map(len, found.values()))
+        shown.update(task, completed=read)
+    return time.perf_counter() - begin

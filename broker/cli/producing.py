@@ -1,0 +1,141 @@
+"""Writing lines as records: read in a thread of their own, counted as their acknowledgements come."""
+
+import asyncio
+import os
+import stat
+import threading
+from collections.abc import AsyncIterator
+from typing import Any, NamedTuple
+
+from aiokafka.errors import KafkaError
+from rich.progress import Progress
+
+from pqbroker.broker.cli.output import progress
+from pqbroker.broker.cli.records import Acks, Compression, producer, refusal
+from pqbroker.broker.cli.refusals import CommandError
+
+READ_BYTES = 1 << 16
+CHUNKS_AHEAD = 16
+LINGER_MS = 5
+BATCH_BYTES = 1 << 17
+
+
+class Lines(NamedTuple):
+    """How a line becomes a record."""
+
+    key_separator: bytes | None
+    null: bytes | None
+    headers: list[tuple[str, bytes]]
+    partition: int | None
+
+
+class Written:
+    """Records whose acknowledgement came, with the first and last offset by partition; the first refusal is kept."""
+
+    def __init__(self) -> None:
+        self.records = 0
+        self.bytes = 0
+        self.spans: dict[int, tuple[int, int]] = {}
+        self.refusal: CommandError | None = None
+
+    def count(self, line: int, size: int, done: "asyncio.Future[Any]") -> None:
+        """One record's answer has come."""
+        if done.cancelled():
+            return
+        error = done.exception()
+        if error is not None:
+            self.refusal = self.refusal or refusal(error, f"line {line} was not written")
+            return
+        self.records += 1
+        self.bytes += size
+        sent = done.result()
+        if sent is not None and sent.offset >= 0:
+            first, last = self.spans.get(sent.partition, (sent.offset, sent.offset))
+            self.spans[sent.partition] = min(first, sent.offset), max(last, sent.offset)
+
+
+def write_lines(
+    broker: str, topic: str, lines: Lines, descriptor: int, compression: Compression, acks: Acks
+) -> Written:
+    """Every line until the end of the file; CommandError with the first line that is refused."""
+
+    async def write() -> Written:
+        written = Written()
+        async with producer(broker, compression, acks, LINGER_MS, BATCH_BYTES) as client:
+            with progress() as shown:
+                await _send_all(client, topic, lines, descriptor, written, shown)
+            await client.flush()
+        return written
+
+    written = asyncio.run(write())
+    if written.refusal is not None:
+        raise written.refusal
+    return written
+
+
+async def _send_all(client: Any, topic: str, lines: Lines, descriptor: int, written: Written, shown: Progress) -> None:
+    found = os.fstat(descriptor)
+    task = shown.add_task(f"bytes to {topic}", total=found.st_size if stat.S_ISREG(found.st_mode) else None)
+    number = 0
+    rest = b""
+    async for chunk in _chunks(descriptor):
+        *whole, rest = (rest + chunk).split(b"\n")
+        if not chunk and rest:
+            whole.append(rest)
+        for line in whole:
+            number += 1
+            await _send(client, topic, lines, line, number, written)
+        shown.advance(task, len(chunk))
+        if written.refusal is not None:
+            return
+
+
+async def _send(client: Any, topic: str, lines: Lines, line: bytes, number: int, written: Written) -> None:
+    key, value = _split(lines, line.removesuffix(b"\r"), number)
+    try:
+        future = await client.send(topic, value, key, lines.partition, headers=lines.headers)
+    except KafkaError as error:
+        raise refusal(error, f"line {number} was not written") from None
+    size = len(key or b"") + len(value or b"")
+    future.add_done_callback(lambda done: written.count(number, size, done))
+
+
+def _split(lines: Lines, line: bytes, number: int) -> tuple[bytes | None, bytes | None]:
+    key: bytes | None = None
+    if lines.key_separator is not None:
+        key, separator, line = line.partition(lines.key_separator)
+        if not separator:
+            text = lines.key_separator.decode()
+            raise CommandError(f"line {number} has no {text!r} after a key; the lines before it were written")
+    return key, None if line == lines.null else line
+
+
+async def _chunks(descriptor: int) -> AsyncIterator[bytes]:
+    """What is read, as it comes, and an empty one at the end.
+
+    A terminal or a pipe may keep a read waiting for ever: the thread is a daemon, which Ctrl-C leaves behind, and it
+    reads the descriptor itself, since Python's own buffer would be locked at exit.
+    """
+    loop = asyncio.get_running_loop()
+    queue: asyncio.Queue[bytes | OSError] = asyncio.Queue(CHUNKS_AHEAD)
+
+    def read() -> None:
+        chunk: bytes | OSError = b"-"
+        while chunk and isinstance(chunk, bytes):
+            try:
+                chunk = os.read(descriptor, READ_BYTES)
+            except OSError as error:
+                chunk = error
+            try:
+                asyncio.run_coroutine_threadsafe(queue.put(chunk), loop).result()
+            except (RuntimeError, asyncio.CancelledError):
+                return  # the loop has ended, nobody wants the rest
+
+    threading.Thread(target=read, daemon=True).start()
+    while True:
+        chunk = await queue.get()
+        if isinstance(chunk, OSError):
+            raise CommandError(f"cannot read the lines: {chunk.strerror}")
+        yield chunk
+        if not chunk:
+            return

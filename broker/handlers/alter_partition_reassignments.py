@@ -1,0 +1,66 @@
+"""AlterPartitionReassignments (key 45), versions 0 to 1.
+
+Behaviour: a partition may be assigned to this broker, where it is already: done at once. Any other assignment is
+INVALID_REPLICA_ASSIGNMENT with a text; to cancel one (null) is NO_REASSIGNMENT_IN_PROGRESS, as none ever is.
+Left out: replicas and moves between nodes.
+"""
+
+from pqbroker.broker.apis import Api
+from pqbroker.broker.context import Context
+from pqbroker.broker.partitions import NO_TOPIC_ID, find_group, find_partition
+from pqbroker.protocol.errors import ErrorCode, KafkaError
+from pqbroker.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+
+
+def serve(context: Context, request: AlterPartitionReassignmentsRequest) -> AlterPartitionReassignmentsResponse:
+    return AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=request.allow_replication_factor_change,
+        error_message=None,
+        responses=[
+            ReassignableTopicResponse(
+                name=topic.name, partitions=[_answer(context, topic.name, asked) for asked in topic.partitions]
+            )
+            for topic in request.topics
+        ],
+    )
+
+
+def refuse(
+    context: Context, request: AlterPartitionReassignmentsRequest, code: ErrorCode, message: str
+) -> AlterPartitionReassignmentsResponse:
+    return AlterPartitionReassignmentsResponse(error_code=code, error_message=message)
+
+
+def _answer(context: Context, topic: str, asked: ReassignablePartition) -> ReassignablePartitionResponse:
+    answer = ReassignablePartitionResponse(partition_index=asked.partition_index, error_message=None)
+    try:
+        _check(context, topic, asked)
+    except KafkaError as error:
+        answer.error_code, answer.error_message = error.code, error.message
+        context.node.metrics.count_error(error.code)
+    return answer
+
+
+def _check(context: Context, topic: str, asked: ReassignablePartition) -> None:
+    find_partition(find_group(context.node.groups, topic, NO_TOPIC_ID, by_id=False), asked.partition_index)
+    node_id = context.node.settings.node_id
+    if asked.replicas is None:
+        raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "no replica of this broker is ever moved")
+    if asked.replicas != [node_id]:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"broker {node_id} is the only one; assign the partition to it alone, not to {asked.replicas}",
+        )
+
+
+API = Api(
+    key=45, name="AlterPartitionReassignments", version_min=0, version_max=1,
+    request=AlterPartitionReassignmentsRequest, response=AlterPartitionReassignmentsResponse,
+    serve=serve, refuse=refuse,
+)  # fmt: skip

@@ -1,0 +1,61 @@
+"""DescribeLogDirs (key 35), versions 1 to 4.
+
+Behaviour: each pool of the cell with its directory, and from version 4 its space. Every partition asked for that is
+here (null: all) is in the first one, with the bytes of its records; partitions that are not here are left out.
+Left out: replicas that follow or move (offset_lag 0, is_future_key false) and cordoned directories (version 5).
+"""
+
+from collections.abc import Iterator
+
+from pqbroker.broker.apis import Api
+from pqbroker.broker.context import Context
+from pqbroker.protocol.errors import ErrorCode
+from pqbroker.protocol.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+
+
+def serve(context: Context, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+    response = DescribeLogDirsResponse(
+        results=[
+            DescribeLogDirsResult(log_dir=pool.directory, total_bytes=pool.total_bytes, usable_bytes=pool.free_bytes)
+            for pool in context.node.pools()
+        ]
+    )
+    for first in response.results[:1]:
+        first.topics = list(_topics(context, request))
+    return response
+
+
+def refuse(context: Context, request: DescribeLogDirsRequest, code: ErrorCode, message: str) -> DescribeLogDirsResponse:
+    return DescribeLogDirsResponse(error_code=code)
+
+
+def _topics(context: Context, request: DescribeLogDirsRequest) -> Iterator[DescribeLogDirsTopic]:
+    groups = context.node.groups
+    asked: dict[str, set[int] | None] = {}
+    if request.topics is None:
+        asked = dict.fromkeys(groups.names())
+    for topic in request.topics or ():
+        asked[topic.topic] = set(topic.partitions)
+    for name, indexes in asked.items():
+        group = groups.get(name)
+        if group is None:
+            continue
+        partitions = [
+            DescribeLogDirsPartition(partition_index=partition.index, partition_size=partition.size_bytes)
+            for partition in group.partitions
+            if indexes is None or partition.index in indexes
+        ]
+        if partitions:
+            yield DescribeLogDirsTopic(name=name, partitions=partitions)
+
+
+API = Api(
+    key=35, name="DescribeLogDirs", version_min=1, version_max=4,
+    request=DescribeLogDirsRequest, response=DescribeLogDirsResponse, serve=serve, refuse=refuse,
+)  # fmt: skip

@@ -1,0 +1,75 @@
+"""DescribeProducers (key 61), versions 0 to 0.
+
+Behaviour: the idempotent producers that each partition remembers, with the last sequence taken and when that was.
+Left out: transactions. No producer has one open (-1), nor a coordinator's epoch (-1).
+"""
+
+from pqbroker.broker.apis import Api
+from pqbroker.broker.context import Context
+from pqbroker.broker.partitions import NO_TOPIC_ID, find_group, find_partition
+from pqbroker.pq.sources import Producer
+from pqbroker.protocol.errors import ErrorCode, KafkaError
+from pqbroker.protocol.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+from pqbroker.protocol.schema import INT32_MAX
+
+UNKNOWN_EPOCH = -1
+
+
+def serve(context: Context, request: DescribeProducersRequest) -> DescribeProducersResponse:
+    return DescribeProducersResponse(
+        topics=[
+            TopicResponse(
+                name=asked.name, partitions=[_describe(context, asked.name, index) for index in asked.partition_indexes]
+            )
+            for asked in request.topics
+        ]
+    )
+
+
+def refuse(
+    context: Context, request: DescribeProducersRequest, code: ErrorCode, message: str
+) -> DescribeProducersResponse:
+    return DescribeProducersResponse(
+        topics=[
+            TopicResponse(
+                name=asked.name, partitions=[_refused(index, code, message) for index in asked.partition_indexes]
+            )
+            for asked in request.topics
+        ]
+    )
+
+
+def _describe(context: Context, topic: str, index: int) -> PartitionResponse:
+    try:
+        partition = find_partition(find_group(context.node.groups, topic, NO_TOPIC_ID, by_id=False), index)
+    except KafkaError as error:
+        context.node.metrics.count_error(error.code)
+        return _refused(index, error.code, error.message)
+    active = [_state(producer_id, producer) for producer_id, producer in partition.producers()]
+    return PartitionResponse(partition_index=index, active_producers=active)
+
+
+def _state(producer_id: int, producer: Producer) -> ProducerState:
+    return ProducerState(
+        producer_id=producer_id,
+        producer_epoch=producer.epoch,
+        last_sequence=producer.last & INT32_MAX,
+        last_timestamp=producer.written_ms,
+        coordinator_epoch=UNKNOWN_EPOCH,
+    )
+
+
+def _refused(index: int, code: ErrorCode, message: str) -> PartitionResponse:
+    return PartitionResponse(partition_index=index, error_code=code, error_message=message)
+
+
+API = Api(
+    key=61, name="DescribeProducers", version_min=0, version_max=0,
+    request=DescribeProducersRequest, response=DescribeProducersResponse, serve=serve, refuse=refuse,
+)  # fmt: skip

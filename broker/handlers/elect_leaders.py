@@ -1,0 +1,64 @@
+"""ElectLeaders (key 43), versions 0 to 2.
+
+Behaviour: this node leads every partition, so there is nothing to elect: ELECTION_NOT_NEEDED for each partition that is
+named, as Kafka says of a partition whose preferred replica leads. All partitions (null) elects none and lists none.
+Left out: elections. An election type that Kafka does not know is INVALID_REQUEST.
+"""
+
+from pqbroker.broker.apis import Api
+from pqbroker.broker.context import Context
+from pqbroker.broker.partitions import NO_TOPIC_ID, find_group, find_partition
+from pqbroker.protocol.errors import ErrorCode, KafkaError
+from pqbroker.protocol.messages.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
+
+PREFERRED = 0
+UNCLEAN = 1
+
+
+def serve(context: Context, request: ElectLeadersRequest) -> ElectLeadersResponse:
+    if request.election_type not in (PREFERRED, UNCLEAN):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"election type {request.election_type} is unknown")
+    return ElectLeadersResponse(
+        replica_election_results=[
+            ReplicaElectionResult(
+                topic=asked.topic, partition_result=[_answer(context, asked.topic, index) for index in asked.partitions]
+            )
+            for asked in request.topic_partitions or ()
+        ]
+    )
+
+
+def refuse(context: Context, request: ElectLeadersRequest, code: ErrorCode, message: str) -> ElectLeadersResponse:
+    return ElectLeadersResponse(
+        error_code=code,
+        replica_election_results=[
+            ReplicaElectionResult(
+                topic=asked.topic, partition_result=[_result(index, code, message) for index in asked.partitions]
+            )
+            for asked in request.topic_partitions or ()
+        ],
+    )
+
+
+def _answer(context: Context, topic: str, index: int) -> PartitionResult:
+    try:
+        find_partition(find_group(context.node.groups, topic, NO_TOPIC_ID, by_id=False), index)
+    except KafkaError as error:
+        context.node.metrics.count_error(error.code)
+        return _result(index, error.code, error.message)
+    return _result(index, ErrorCode.ELECTION_NOT_NEEDED, "the only replica leads the partition")
+
+
+def _result(index: int, code: ErrorCode, message: str) -> PartitionResult:
+    return PartitionResult(partition_id=index, error_code=code, error_message=message)
+
+
+API = Api(
+    key=43, name="ElectLeaders", version_min=0, version_max=2,
+    request=ElectLeadersRequest, response=ElectLeadersResponse, serve=serve, refuse=refuse,
+)  # fmt: skip

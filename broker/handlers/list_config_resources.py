@@ -1,0 +1,47 @@
+"""ListConfigResources (key 74), versions 0 to 1.
+
+Behaviour: every topic and this broker, or those of the types asked for; a type that Kafka does not know is
+UNSUPPORTED_VERSION. Version 0 asks for client metrics alone, so its answer is empty.
+Left out: loggers, client metrics and groups. None of them has configs here, so none is listed.
+"""
+
+from collections.abc import Iterator
+
+from pqbroker.broker.apis import Api
+from pqbroker.broker.config_changes import Resource
+from pqbroker.broker.context import Context
+from pqbroker.protocol.errors import ErrorCode, KafkaError
+from pqbroker.protocol.messages.list_config_resources import (
+    ConfigResource,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
+
+
+def serve(context: Context, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
+    every: set[int] = set(Resource) if context.version >= 1 else {Resource.CLIENT_METRICS}
+    asked = set(request.resource_types) or every
+    unknown = sorted(asked - every)
+    if unknown:
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"resource types {unknown} are unknown")
+    return ListConfigResourcesResponse(config_resources=list(_resources(context, asked)))
+
+
+def refuse(
+    context: Context, request: ListConfigResourcesRequest, code: ErrorCode, message: str
+) -> ListConfigResourcesResponse:
+    return ListConfigResourcesResponse(error_code=code)
+
+
+def _resources(context: Context, asked: set[int]) -> Iterator[ConfigResource]:
+    if Resource.TOPIC in asked:
+        for name in context.node.groups.names():
+            yield ConfigResource(resource_name=name, resource_type=Resource.TOPIC)
+    if Resource.BROKER in asked:
+        yield ConfigResource(resource_name=str(context.node.settings.node_id), resource_type=Resource.BROKER)
+
+
+API = Api(
+    key=74, name="ListConfigResources", version_min=0, version_max=1,
+    request=ListConfigResourcesRequest, response=ListConfigResourcesResponse, serve=serve, refuse=refuse,
+)  # fmt: skip

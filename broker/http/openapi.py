@@ -1,0 +1,63 @@
+"""The OpenAPI document of the routes, made from the same table that they are served from."""
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from pqbroker import __version__
+from pqbroker.broker.http.problems import ERROR
+from pqbroker.broker.http.routes import Route
+from pqbroker.broker.http.schemas import Schema
+
+_NAME = re.compile(r"{(\w+)}")
+
+
+def openapi(routes: Iterable[Route]) -> dict[str, Any]:
+    paths: dict[str, dict[str, Any]] = {}
+    for route in routes:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "pqbroker",
+            "version": __version__,
+            "description": "Administration and a look inside. Programs that read and write use Kafka's protocol.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "paths": paths,
+        "components": {"schemas": {"Error": ERROR}},
+    }
+
+
+def _operation(route: Route) -> dict[str, Any]:
+    answer: dict[str, Any] = {"description": route.summary}
+    if route.answer is not None:
+        answer["content"] = _json(route.answer)
+    operation = {
+        "operationId": route.serve.__module__.rpartition(".")[2] + "_" + route.serve.__name__,
+        "summary": route.summary,
+        "parameters": [
+            *(
+                {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+                for name in _NAME.findall(route.path)
+            ),
+            *(
+                {"name": one.name, "in": "query", "description": one.doc, "schema": one.schema}
+                for one in route.parameters
+            ),
+        ],
+        "responses": {
+            str(route.status): answer,
+            "default": {
+                "description": "An error: what happened, and what helps.",
+                "content": _json({"$ref": "#/components/schemas/Error"}),
+            },
+        },
+    }
+    if route.body is not None:
+        operation["requestBody"] = {"required": True, "content": _json(route.body)}
+    return operation
+
+
+def _json(schema: Schema) -> dict[str, Any]:
+    return {"application/json": {"schema": schema}}

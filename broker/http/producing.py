@@ -1,0 +1,84 @@
+"""Producing by POST: one batch for each partition that the records go to, stored as any producer's batch."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pqbroker.broker.http.contents import CONTENT, HEADERS, TIMESTAMP, read, read_text
+from pqbroker.broker.http.partitioner import partition_of
+from pqbroker.broker.http.problems import bad_request, of_kafka
+from pqbroker.broker.http.routes import Call, Route
+from pqbroker.broker.http.schemas import COUNT, OFFSET, array_of, object_of
+from pqbroker.broker.partitions import check_batch, find_partition
+from pqbroker.broker.refusals import translate
+from pqbroker.pq.partition import Written
+from pqbroker.protocol.records import Record, encode_batch
+
+
+async def produce(call: Call) -> Any:
+    """Nothing is written unless every batch passes the checks; each partition is then on its own."""
+    asked = call.body["records"]
+    if not asked:
+        raise bad_request("body.records is empty; give at least one record")
+    group = call.group()
+    keyless = partition_of(None, len(group.partitions))
+    records = [_record(item, f"body.records[{number}]", call.node.clock()) for number, item in enumerate(asked)]
+    numbers: defaultdict[int, list[int]] = defaultdict(list)
+    for number, (item, record) in enumerate(zip(asked, records, strict=True)):
+        chosen = keyless if record.key is None else partition_of(record.key, len(group.partitions))
+        numbers[find_partition(group, item.get("partition", chosen)).index].append(number)
+    batches = await asyncio.to_thread(_encode, records, numbers)
+    headers = {index: check_batch(group, batch) for index, batch in batches.items()}
+    writes = [find_partition(group, index).write(batch, headers[index]) for index, batch in batches.items()]
+    outcomes = await asyncio.gather(*writes, return_exceptions=True)
+    offsets: list[Any] = [None] * len(records)
+    for index, written in _all_written(dict(zip(batches, outcomes, strict=True))).items():
+        for delta, number in enumerate(numbers[index]):
+            offsets[number] = {"partition": index, "offset": written.base_offset + delta}
+    return {"offsets": offsets}
+
+
+def _record(item: Mapping[str, Any], where: str, now_ms: int) -> Record:
+    headers = tuple(
+        (read_text(header["key"], f"{where}.headers[{number}].key").decode(),
+         read(header["value"], f"{where}.headers[{number}].value"))
+        for number, header in enumerate(item.get("headers", ()))
+    )  # fmt: skip
+    key, value = read(item.get("key"), f"{where}.key"), read(item["value"], f"{where}.value")
+    return Record(0, item.get("timestamp", now_ms), key, value, headers)
+
+
+def _encode(records: Sequence[Record], numbers: Mapping[int, Sequence[int]]) -> dict[int, memoryview]:
+    """Runs in a thread."""
+    return {index: memoryview(encode_batch([records[one] for one in chosen])) for index, chosen in numbers.items()}
+
+
+def _all_written(outcomes: Mapping[int, Written | BaseException]) -> dict[int, Written]:
+    """What was written; Problem when a partition failed, which says where the records went."""
+    written = {index: outcome for index, outcome in outcomes.items() if isinstance(outcome, Written)}
+    for index, outcome in outcomes.items():
+        if isinstance(outcome, BaseException):
+            code, message = translate(outcome)
+            others = f"; written at partitions {', '.join(map(str, sorted(written)))}" if written else ""
+            raise of_kafka(code, f"partition {index}: {message}{others}")
+    return written
+
+
+ROUTES = (
+    Route(
+        "POST", "/v1/topics/{name}/records", "Produce records", produce,
+        object_of({"offsets": array_of(object_of({"partition": COUNT, "offset": OFFSET}))}),
+        body=object_of(
+            {
+                "records": array_of(
+                    object_of(
+                        {"value": CONTENT},
+                        {"key": CONTENT, "headers": HEADERS, "partition": COUNT, "timestamp": TIMESTAMP},
+                    )
+                )
+            }
+        ),
+        status=201,
+    ),
+)  # fmt: skip

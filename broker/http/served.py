@@ -1,0 +1,20 @@
+"""Every route under /v1. The HTTP server and the OpenAPI document read this one table."""
+
+from typing import Any, Final
+
+from pqbroker.broker.http import configs, producing, records, topics
+from pqbroker.broker.http.openapi import openapi
+from pqbroker.broker.http.routes import Call, Route
+
+
+async def describe_routes(_: Call) -> Any:
+    return openapi(ROUTES)
+
+
+ROUTES: Final[tuple[Route, ...]] = (
+    *topics.ROUTES,
+    *configs.ROUTES,
+    *records.ROUTES,
+    *producing.ROUTES,
+    Route("GET", "/v1/openapi.json", "This document", describe_routes, {"type": "object"}),
+)

@@ -1,0 +1,70 @@
+"""Metrics of partitions, read at scrape time. The number of series is bounded: many partitions are told per topic, many
+topics as one."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from pqbroker.broker.metrics import Sample
+from pqbroker.pq.group import Group
+from pqbroker.pq.tablet import PartitionServer
+from pqbroker.protocol.errors import ErrorCode
+
+_NOT_TOLD = ""
+"""Label of what a sum runs over; Prometheus takes an empty label for none."""
+
+_VALUES: tuple[tuple[str, Callable[[PartitionServer], int]], ...] = (
+    ("partition_start_offset", lambda one: one.start_offset),
+    ("partition_end_offset", lambda one: one.end_offset),
+    ("partition_size_bytes", lambda one: one.size_bytes),
+    ("partition_head_blobs", lambda one: len(one.state.head.blobs)),
+    ("partition_body_blobs", lambda one: len(one.state.bodies)),
+    ("partition_producers", lambda one: len(one.state.sources.producers)),
+    ("partition_producers_evicted", lambda one: one.state.sources.evicted),
+    ("partition_queue_batches", lambda one: one.queue_length),
+    ("partition_queue_bytes", lambda one: one.queued_bytes),
+    ("partition_written_records", lambda one: one.counters.written),
+    ("partition_written_bytes", lambda one: one.counters.bytes_written),
+    ("partition_duplicate_records", lambda one: one.counters.duplicates),
+    ("partition_duplicate_bytes", lambda one: one.counters.duplicate_bytes),
+    ("partition_write_cycles", lambda one: one.counters.cycles),
+    ("partition_blob_bytes", lambda one: one.counters.blob_bytes),
+    ("partition_read_bytes", lambda one: one.counters.bytes_read),
+)
+
+
+def partition_samples(groups: Sequence[Group], series_max: int) -> list[Sample]:
+    """Samples of every partition, labelled by topic and partition, at most `series_max` such pairs (one at least)."""
+    if sum(len(group.partitions) for group in groups) <= series_max:
+        return _each(groups)
+    if len(groups) <= series_max:
+        return [sample for group in groups for sample in _sum(group.topic.name, group.partitions)]
+    return list(_sum(_NOT_TOLD, (partition for group in groups for partition in group.partitions)))
+
+
+def _each(groups: Iterable[Group]) -> list[Sample]:
+    samples: list[Sample] = []
+    for group in groups:
+        for partition in group.partitions:
+            labels = (group.topic.name, str(partition.index))
+            samples.append(Sample("partition_leader_epoch", partition.leader_epoch, labels))
+            samples += [Sample(name, value(partition), labels) for name, value in _VALUES]
+            samples += _errors(partition.counters.errors.items(), labels)
+    return samples
+
+
+def _sum(topic: str, partitions: Iterable[PartitionServer]) -> Iterator[Sample]:
+    labels = (topic, _NOT_TOLD)
+    values = [0] * len(_VALUES)
+    errors: defaultdict[ErrorCode, int] = defaultdict(int)
+    for partition in partitions:
+        for number, (_, value) in enumerate(_VALUES):
+            values[number] += value(partition)
+        for code, count in partition.counters.errors.items():
+            errors[code] += count
+    for (name, _), total in zip(_VALUES, values, strict=True):
+        yield Sample(name, total, labels)
+    yield from _errors(errors.items(), labels)
+
+
+def _errors(counts: Iterable[tuple[ErrorCode, int]], labels: tuple[str, str]) -> list[Sample]:
+    return [Sample("partition_write_errors", count, (*labels, code.name)) for code, count in counts]

@@ -1,0 +1,84 @@
+"""What a job asks of a broker beside records, through the admin client that Spark's Kafka source brought along."""
+
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
+
+_TIMEOUT_MS = 30_000
+_NOTE_TIMEOUT_MS = 5_000
+_MISSING = "UnknownTopicOrPartitionException"
+_THERE_ALREADY = "TopicExistsException"
+
+
+class AdminError(RuntimeError):
+    """The broker refused or did not answer; the text is its own."""
+
+    def __init__(self, kind: str, text: str) -> None:
+        super().__init__(text)
+        self.kind = kind
+        """The name of the Java exception."""
+
+
+class Admin:
+    """One admin client; a context manager. Methods raise AdminError."""
+
+    def __init__(self, spark: SparkSession, broker: str) -> None:
+        settings = {
+            "bootstrap.servers": broker,
+            "request.timeout.ms": str(_TIMEOUT_MS),
+            "default.api.timeout.ms": str(_TIMEOUT_MS),
+        }
+        jvm: Any = spark.sparkContext._jvm
+        self._jvm = jvm
+        self._client = jvm.org.apache.kafka.clients.admin.AdminClient.create(settings)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._client.close(self._jvm.java.time.Duration.ofSeconds(1))
+
+    def topics(self) -> list[str]:
+        """The names of all topics."""
+        return sorted(_result(self._client.listTopics().names()))
+
+    def topic_id(self, name: str) -> str | None:
+        """The id of the topic, None when there is none; asking does not create it."""
+        try:
+            described = _result(self._client.describeTopics([name]).allTopicNames())
+        except AdminError as error:
+            if error.kind == _MISSING:
+                return None
+            raise
+        return str(described[name].topicId().toString())
+
+    def ensure_topic(self, name: str) -> None:
+        """Create the topic, with the broker's defaults, unless it is there."""
+        default = self._jvm.java.util.Optional.empty()
+        topic = self._jvm.org.apache.kafka.clients.admin.NewTopic(name, default, default)
+        try:
+            _result(self._client.createTopics([topic]).all())
+        except AdminError as error:
+            if error.kind != _THERE_ALREADY:
+                raise
+
+    def set_group_offsets(self, group: str, topic: str, offsets: Mapping[int, int], note: str) -> None:
+        """Commit offsets for a consumer group that has no members, with a note. Waits less long than the others."""
+        common = self._jvm.org.apache.kafka.common
+        committed = self._jvm.org.apache.kafka.clients.consumer.OffsetAndMetadata
+        places = {common.TopicPartition(topic, number): committed(offset, note) for number, offset in offsets.items()}
+        options = self._jvm.org.apache.kafka.clients.admin.AlterConsumerGroupOffsetsOptions()
+        _result(self._client.alterConsumerGroupOffsets(group, places, options.timeoutMs(_NOTE_TIMEOUT_MS)).all())
+
+
+def _result(future: Any) -> Any:
+    try:
+        return future.get()
+    except Py4JJavaError as error:
+        cause = error.java_exception.getCause() or error.java_exception
+        raise AdminError(cause.getClass().getSimpleName(), str(cause.getMessage())) from error

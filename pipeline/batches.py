@@ -1,0 +1,72 @@
+"""Writing one batch: rows into the lake, and what does not parse to the topic's dead letters.
+
+Dead letters go before their batch lands, so that a crash between the two can repeat one but not lose one:
+`error.partition` and `error.offset` in its headers tell a repeated one.
+"""
+
+from pathlib import Path
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors.exceptions.captured import CapturedException
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
+
+from pqbroker.pipeline.admin import Admin, AdminError
+from pqbroker.pipeline.causes import FAILURES
+from pqbroker.pipeline.lake import Batch, Lake, LakeError
+from pqbroker.pipeline.landing import LandError, Landing
+from pqbroker.pipeline.rows import parsed, raw
+
+
+class BatchWriter:
+    """What Spark calls with the records and the number of each batch, and again after a crash."""
+
+    def __init__(self, admin: Admin, landing: Landing, lake: Lake, schema: StructType | None, topic_id: str) -> None:
+        self._admin = admin
+        self._landing = landing
+        self._lake = lake
+        self._schema = schema
+        self._topic_id = topic_id
+        self.failure: LandError | LakeError | CapturedException | Py4JJavaError | None = None
+        """What a batch failed with; Spark passes on only its text, wrapped."""
+
+    def __call__(self, records: DataFrame, number: int) -> None:
+        try:
+            self._write_batch(records, number)
+        except (LandError, LakeError, *FAILURES) as error:
+            self.failure = error
+            raise
+
+    def _write_batch(self, records: DataFrame, number: int) -> None:
+        batch = self._lake.batch(number)
+        if self._lake.has(batch):
+            return
+        if self._schema is None:
+            self._land(batch, raw(records))
+            return
+        records.persist()  # else both writes would read the topic
+        try:
+            good, bad = parsed(records, self._schema)
+            sink = {"kafka.bootstrap.servers": self._landing.broker, "topic": self._landing.dead_letters}
+            bad.write.format("kafka").options(**sink, includeHeaders="true").save()
+            self._land(batch, good)
+        finally:
+            records.unpersist()
+
+    def _land(self, batch: Batch, rows: DataFrame) -> None:
+        self._lake.land(batch, lambda place: self._write(rows, place))
+
+    def _write(self, rows: DataFrame, place: Path) -> None:
+        """Spark goes by the topic's name and would read on in another topic of it: looked at after the rows were."""
+        rows.write.parquet(local(place))
+        try:
+            topic_id = self._admin.topic_id(self._landing.topic)
+        except AdminError as error:
+            raise LandError(f"the broker at {self._landing.broker}: {error}") from error
+        if topic_id != self._topic_id:
+            raise LandError(f"topic {self._landing.topic} was deleted, or deleted and made again, under the job")
+
+
+def local(path: Path) -> str:
+    """A local path as Spark takes it, whatever its default file system."""
+    return f"file://{path}"

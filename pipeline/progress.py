@@ -1,0 +1,108 @@
+"""How a job is getting on, batch by batch: from Spark's listener to a line for people and figures for Prometheus."""
+
+import json
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """One batch that is done: its rows, where it ended in each partition, and how much is there beyond."""
+
+    batch: int
+    rows: int
+    rows_per_s: float
+    offsets: Mapping[int, int]
+    lag: Mapping[int, int]
+
+    def line(self) -> str:
+        """For people."""
+        rate = f"{self.rows_per_s:,.0f} rows/s"
+        return f"batch {self.batch}  {self.rows:,} rows  {rate}  lag {sum(self.lag.values()):,}"
+
+
+class Watch(StreamingQueryListener):
+    """Calls `report` after each batch of the query of this name, in a thread of Spark's."""
+
+    def __init__(self, query: str, topic: str, report: Callable[[Progress], None]) -> None:
+        self.over = threading.Event()
+        """Set when the query has ended and its last batch was reported."""
+        self.query = query
+        """Its name."""
+        self._topic = topic
+        self._report = report
+        self._run: Any = None
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
+        if event.name == self.query:
+            self._run = event.runId
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
+        progress = event.progress
+        if progress.name == self.query and progress.sources and progress.numInputRows > 0:
+            source = progress.sources[0]
+            ends = _offsets(source.endOffset, self._topic)
+            latest = _offsets(source.latestOffset, self._topic)
+            lag = {number: max(0, latest.get(number, end) - end) for number, end in ends.items()}
+            rate = progress.processedRowsPerSecond
+            self._report(Progress(progress.batchId, progress.numInputRows, rate, ends, lag))
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
+        pass
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
+        if event.runId == self._run:
+            self.over.set()
+
+
+class Figures:
+    """A file with the figures of a job in Prometheus' text form, replaced whole after each batch."""
+
+    def __init__(self, file: Path, topic: str) -> None:
+        self._file = file
+        self._topic = topic
+        self._rows = 0
+
+    def write(self, progress: Progress) -> None:
+        """Count the batch and replace the file."""
+        self._rows += progress.rows
+        fresh = self._file.with_name(f".{self._file.name}.new")
+        fresh.write_text("\n".join(self._lines(progress)) + "\n", encoding="utf-8")
+        os.replace(fresh, self._file)
+
+    def _lines(self, progress: Progress) -> Iterator[str]:
+        yield from _metric("rows_total", "counter", "Rows read since the job's start.", {self._labels(): self._rows})
+        yield from _metric("batch", "gauge", "The last batch that is done.", {self._labels(): progress.batch})
+        offsets = {self._labels(number): offset for number, offset in progress.offsets.items()}
+        yield from _metric("offset", "gauge", "Where the last batch ended.", offsets)
+        lag = {self._labels(number): count for number, count in progress.lag.items()}
+        yield from _metric("lag", "gauge", "Offsets there beyond the last batch.", lag)
+
+    def _labels(self, partition: int | None = None) -> str:
+        place = "" if partition is None else f',partition="{partition}"'
+        return f'{{topic="{self._topic}"{place}}}'
+
+
+def _metric(name: str, kind: str, meaning: str, values: Mapping[str, int]) -> Iterator[str]:
+    yield f"# HELP pqbroker_land_{name} {meaning}"
+    yield f"# TYPE pqbroker_land_{name} {kind}"
+    for labels, value in values.items():
+        yield f"pqbroker_land_{name}{labels} {value}"
+
+
+def _offsets(text: str | None, topic: str) -> dict[int, int]:
+    """A topic's offsets in Spark's JSON; empty when Spark has not told."""
+    told = json.loads(text) if text else None
+    return {int(number): offset for number, offset in (told or {}).get(topic, {}).items()}

@@ -1,0 +1,189 @@
+"""AlterConfigs and IncrementalAlterConfigs."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from pqbroker.conf.declare import declarations
+from pqbroker.conf.topic import TopicConfig
+from pqbroker.protocol.errors import ErrorCode
+from pqbroker.protocol.messages import alter_configs, incremental_alter_configs
+from pqbroker.protocol.messages.alter_configs import AlterConfigsRequest
+from pqbroker.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from pqbroker.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from tests.broker.conftest import Node, until
+from tests.broker.wire import Client
+
+TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
+SET, DELETE, APPEND, SUBTRACT = range(4)
+LIST = "leader.replication.throttled.replicas"
+
+
+def stored(node: Node, name: str = "t") -> dict[str, str]:
+    group = node.server.node.groups.get(name)
+    assert group is not None
+    return dict(group.topic.config)
+
+
+def resource(*changes: tuple[str, int, str | None], kind: int = TOPIC, name: str = "t") -> Any:
+    configs = [
+        incremental_alter_configs.AlterableConfig(name=config, config_operation=operation, value=value)
+        for config, operation, value in changes
+    ]
+    return incremental_alter_configs.AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
+
+
+async def change(client: Client, *resources: Any, version: int = 1, only: bool = False) -> list[tuple[int, str | None]]:
+    request = IncrementalAlterConfigsRequest(resources=list(resources), validate_only=only)
+    response = await client.ask(request, version)
+    answered = [(answer.resource_type, answer.resource_name) for answer in response.responses]
+    assert answered == [(asked.resource_type, asked.resource_name) for asked in resources]
+    return [(answer.error_code, answer.error_message) for answer in response.responses]
+
+
+async def replace(
+    client: Client, texts: dict[str, str | None], version: int = 2, **fields: Any
+) -> tuple[int, str | None]:
+    configs = [alter_configs.AlterableConfig(name=name, value=value) for name, value in texts.items()]
+    asked = alter_configs.AlterConfigsResource(resource_type=TOPIC, resource_name="t", configs=configs)
+    answer = (await client.ask(AlterConfigsRequest(resources=[asked], **fields), version)).responses[0]
+    assert (answer.resource_type, answer.resource_name) == (TOPIC, "t")
+    return answer.error_code, answer.error_message
+
+
+@pytest.mark.parametrize("version", range(2))
+async def test_single_configs_are_set_and_deleted_and_the_others_kept(node: Node, client: Client, version: int) -> None:
+    await node.create_topic("t", retention_ms="60000", segment_ms="5")
+    answers = await change(
+        client, resource(("max.message.bytes", SET, "2000"), ("segment.ms", DELETE, None)), version=version
+    )
+    assert answers == [(0, None)]
+    assert stored(node) == {"retention.ms": "60000", "max.message.bytes": "2000"}
+    assert (await node.produce("t", b"x" * 3000)).error_code == ErrorCode.MESSAGE_TOO_LARGE
+
+
+async def test_a_list_is_appended_to_and_subtracted_from(node: Node, client: Client) -> None:
+    await node.create_topic("t")
+    await change(client, resource(("cleanup.policy", APPEND, "compact,delete")))
+    assert stored(node)["cleanup.policy"] == "delete,compact"
+    await change(client, resource(("cleanup.policy", SUBTRACT, "delete"), (LIST, APPEND, "0:1")))
+    assert stored(node) == {"cleanup.policy": "compact", LIST: "0:1"}
+
+
+async def test_a_change_is_there_after_a_loss_of_the_cell(node: Node, client: Client) -> None:
+    await node.create_topic("t")
+    await change(client, resource(("retention.ms", SET, "1")))
+    before = node.server.node.groups
+    node.engine.lose_next()
+    await node.produce("t", b"lost")
+    await until(lambda: node.server.node.groups is not before)
+    assert stored(node) == {"retention.ms": "1"}
+
+
+async def test_changes_made_at_the_same_time_are_all_kept(node: Node, client: Client) -> None:
+    await node.create_topic("t")
+    others = [await node.connect() for _ in range(3)]
+    names = ["retention.ms", "retention.bytes", "segment.ms"]
+    await asyncio.gather(
+        *(change(other, resource((name, SET, "9"))) for other, name in zip(others, names, strict=True))
+    )
+    assert stored(node) == dict.fromkeys(names, "9")
+
+
+@pytest.mark.parametrize("version", range(3))
+async def test_what_is_not_named_goes_back_to_its_default(node: Node, client: Client, version: int) -> None:
+    await node.create_topic("t", retention_ms="60000", segment_ms="5")
+    assert await replace(client, {"segment.ms": "6"}, version) == (0, None)
+    assert stored(node) == {"segment.ms": "6"}
+
+
+async def test_what_was_described_can_be_given_back_with_one_change(node: Node, client: Client) -> None:
+    await node.create_topic("t", pq_partitions_per_tablet="2")
+    asked = DescribeConfigsResource(resource_type=TOPIC, resource_name="t", configuration_keys=None)
+    described = (await client.ask(DescribeConfigsRequest(resources=[asked]))).results[0].configs
+    texts = {config.name: config.value for config in described} | {"retention.ms": "7"}
+    assert await replace(client, texts) == (0, None)
+    assert stored(node)["retention.ms"] == "7"
+    assert stored(node).keys() == declarations(TopicConfig).keys()
+
+
+async def test_validate_only_changes_nothing(node: Node, client: Client) -> None:
+    await node.create_topic("t")
+    assert await change(client, resource(("retention.ms", SET, "1")), only=True) == [(0, None)]
+    assert await replace(client, {"retention.ms": "1"}, validate_only=True) == (0, None)
+    ((code, _),) = await change(client, resource(("retention.ms", SET, "x")), only=True)
+    assert code == ErrorCode.INVALID_CONFIG
+    assert stored(node) == {}
+
+
+@pytest.mark.parametrize(
+    ("asked", "code"),
+    [
+        (resource(("no.such", SET, "1")), ErrorCode.INVALID_CONFIG),
+        (resource(("no.such", DELETE, None)), ErrorCode.INVALID_CONFIG),
+        (resource(("retention.ms", SET, "x")), ErrorCode.INVALID_CONFIG),
+        (resource(("retention.ms", SET, "-2")), ErrorCode.INVALID_CONFIG),
+        (resource(("retention.ms", APPEND, "1")), ErrorCode.INVALID_CONFIG),
+        (resource(("cleanup.policy", APPEND, "burn")), ErrorCode.INVALID_CONFIG),
+        (resource(("pq.partitions.per.tablet", SET, "9")), ErrorCode.INVALID_CONFIG),
+        (resource(("pq.partitions.per.tablet", DELETE, None)), ErrorCode.INVALID_CONFIG),
+        (resource(("retention.ms", SET, None)), ErrorCode.INVALID_REQUEST),
+        (resource(("retention.ms", 4, "1")), ErrorCode.INVALID_REQUEST),
+        (resource(("", SET, "1")), ErrorCode.INVALID_REQUEST),
+        (resource(("retention.ms", SET, "1"), ("retention.ms", DELETE, None)), ErrorCode.INVALID_REQUEST),
+        (resource(name="nowhere"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (resource(name="a/b"), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (resource(("num.partitions", SET, "2"), kind=BROKER, name="1"), ErrorCode.INVALID_REQUEST),
+        (resource(("num.partitions", SET, "2"), kind=BROKER, name=""), ErrorCode.INVALID_REQUEST),
+        (resource(("no.such", SET, "2"), kind=BROKER, name="1"), ErrorCode.INVALID_CONFIG),
+        (resource(("num.partitions", SET, "2"), kind=BROKER, name="7"), ErrorCode.INVALID_REQUEST),
+        (resource(("root", SET, "DEBUG"), kind=LOGGER, name="1"), ErrorCode.INVALID_REQUEST),
+        (resource(("interval.ms", SET, "1"), kind=CLIENT_METRICS, name="m"), ErrorCode.INVALID_REQUEST),
+        (resource(("consumer.session.timeout.ms", SET, "1"), kind=GROUP, name="g"), ErrorCode.INVALID_REQUEST),
+    ],
+)
+async def test_what_cannot_be_changed_is_refused_with_a_text(
+    node: Node, client: Client, asked: Any, code: ErrorCode
+) -> None:
+    await node.create_topic("t", pq_partitions_per_tablet="2", retention_bytes="5")
+    before = stored(node)
+    ((answered, text),) = await change(client, asked)
+    assert answered == code
+    assert text
+    assert stored(node) == before
+
+
+async def test_one_bad_change_keeps_the_resource_as_it_was_and_others_are_made(node: Node, client: Client) -> None:
+    await node.create_topic("t")
+    await node.create_topic("u")
+    answers = await change(
+        client,
+        resource(("retention.ms", SET, "1"), ("retention.bytes", SET, "x")),
+        resource(("retention.ms", SET, "2"), name="u"),
+    )
+    assert [code for code, _ in answers] == [ErrorCode.INVALID_CONFIG, 0]
+    assert (stored(node), stored(node, "u")) == ({}, {"retention.ms": "2"})
+
+
+async def test_a_resource_named_twice_is_refused_twice(node: Node, client: Client) -> None:
+    await node.create_topic("t")
+    answers = await change(client, resource(("retention.ms", SET, "1")), resource(("retention.ms", SET, "2")))
+    assert [code for code, _ in answers] == [ErrorCode.INVALID_REQUEST] * 2
+    assert stored(node) == {}
+
+
+async def test_a_value_that_is_missing_is_refused(node: Node, client: Client) -> None:
+    await node.create_topic("t")
+    code, text = await replace(client, {"retention.ms": None})
+    assert code == ErrorCode.INVALID_REQUEST
+    assert text
+    assert "retention.ms" in text
+
+
+async def test_a_refused_commit_is_told(node: Node, client: Client) -> None:
+    await node.create_topic("t")
+    node.engine.refuse_next()
+    ((code, _),) = await change(client, resource(("retention.ms", SET, "1")))
+    assert code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert stored(node) == {}

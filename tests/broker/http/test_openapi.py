@@ -1,0 +1,39 @@
+"""The OpenAPI document is one, says what is served, and the answers are what it says."""
+
+import re
+from typing import Any
+
+from jsonschema import Draft202012Validator
+from openapi_spec_validator import validate
+
+from pqbroker.broker.http.openapi import openapi
+from pqbroker.broker.http.served import ROUTES
+from tests.broker.http.conftest import Web
+
+
+async def test_the_document_is_served_and_valid(web: Web) -> None:
+    status, document = await web.ask("GET", "/v1/openapi.json")
+    assert status == 200
+    validate(document)
+    assert document == openapi(ROUTES)
+    served = {(route.method.lower(), route.path) for route in ROUTES}
+    assert {(method, path) for path, methods in document["paths"].items() for method in methods} == served
+
+
+async def test_answers_are_as_documented(web: Web) -> None:
+    await web.node.create_topic("t")
+    await web.node.produce("t", b"a")
+    bodies: dict[tuple[str, str], Any] = {
+        ("POST", "/v1/topics"): {"name": "u"},
+        ("POST", "/v1/topics/{name}/partitions"): {"count": 2},
+        ("PATCH", "/v1/topics/{name}/configs"): {"configs": {"retention.ms": 1}},
+        ("POST", "/v1/topics/{name}/records"): {"records": [{"value": "v"}]},
+    }
+    for route in sorted(ROUTES, key=lambda route: route.method == "DELETE"):
+        path = re.sub("{name}", "t", route.path)
+        status, answer = await web.ask(route.method, path, bodies.get((route.method, route.path)))
+        assert status == route.status, (route.method, path, answer)
+        if route.answer is None:
+            assert answer is None
+        else:
+            Draft202012Validator(dict(route.answer)).validate(answer)

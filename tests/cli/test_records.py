@@ -1,0 +1,145 @@
+"""`pqbroker produce` and `consume`, at our broker and at Apache Kafka."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cli.shell import Shell
+
+
+def write(shell: Shell, tmp_path: Path, topic: str, text: bytes, *options: str) -> dict[str, object]:
+    file = tmp_path / "lines"
+    file.write_bytes(text)
+    return shell("produce", topic, "--file", str(file), "--json", *options).object
+
+
+def test_lines_become_records(shell: Shell, topic: str, tmp_path: Path) -> None:
+    written = write(shell, tmp_path, topic, b"one\r\ntwo\n\nlast", "--partition", "1")
+    assert {**written, "seconds": 0} == {
+        "topic": topic, "records": 4, "bytes": 10, "seconds": 0,
+        "partitions": [{"partition": 1, "first": 0, "last": 3}],
+    }  # fmt: skip
+    assert shell("consume", topic).output == "one\ntwo\n\nlast\n"
+
+
+def test_keys_headers_and_nulls_are_written(shell: Shell, topic: str, tmp_path: Path) -> None:
+    before = time.time_ns() // 1_000_000
+    options = ["--key-separator", "=>", "--null", "NULL", "--header", "a=1", "--header", "b=x=y", "--partition", "0"]
+    write(shell, tmp_path, topic, "k=>v=>w\ng=>NULL\nü=>\xff\n".encode("latin-1"), *options)
+    first, second, third = shell("consume", topic, "--format", "json").objects
+    assert before <= first.pop("timestamp") <= time.time_ns() // 1_000_000
+    assert first == {
+        "topic": topic, "partition": 0, "offset": 0, "key": "k", "value": "v=>w",
+        "headers": [["a", "1"], ["b", "x=y"]],
+    }  # fmt: skip
+    assert (second["key"], second["value"]) == ("g", None)
+    assert (third["key"], third["value"]) == ("\\xfc", "\\xff")
+    assert shell("consume", topic, "--format", "key", "--limit", "2").output == "k\ng\n"
+
+
+@pytest.mark.parametrize("compression", ["gzip", "snappy", "lz4", "zstd"])
+@pytest.mark.parametrize("acks", ["1", "all"])
+def test_what_is_compressed_is_read(shell: Shell, topic: str, tmp_path: Path, compression: str, acks: str) -> None:
+    lines = b"same same same\n" * 100
+    written = write(shell, tmp_path, topic, lines, "--compression", compression, "--acks", acks)
+    assert written["records"] == 100
+    assert shell("consume", topic).output.encode() == lines
+
+
+def test_without_acknowledgements_records_are_written(shell: Shell, topic: str, tmp_path: Path) -> None:
+    written = write(shell, tmp_path, topic, b"a\nb\n", "--acks", "0")
+    assert (written["records"], written["partitions"]) == (2, [])
+
+
+def test_a_line_without_its_key_is_named(shell: Shell, topic: str, tmp_path: Path) -> None:
+    file = tmp_path / "lines"
+    file.write_text("k:v\nnone\n")
+    refused = shell("produce", topic, "--file", str(file), "--key-separator", ":")
+    assert refused.status == 1
+    assert "line 2 has no ':' after a key" in refused.errors
+    assert shell("consume", topic).output == "v\n"
+
+
+def test_a_record_that_is_too_large_is_named(shell: Shell, topic: str, tmp_path: Path) -> None:
+    file = tmp_path / "lines"
+    file.write_bytes(b"x" * 2_000_000)
+    refused = shell("produce", topic, "--file", str(file))
+    assert refused.status == 1
+    assert (
+        refused.errors == "pqbroker: line 1 was not written: the record is larger than the topic's max.message.bytes\n"
+    )
+
+
+@pytest.mark.parametrize("command", ["produce", "consume"])
+def test_a_partition_that_is_not_there_is_refused(shell: Shell, topic: str, command: str) -> None:
+    refused = shell(command, topic, "--partition", "7")
+    assert refused.status == 1
+    assert refused.errors == f"pqbroker: topic {topic} has no partition 7: its 2 are 0 to 1\n"
+
+
+@pytest.mark.parametrize(
+    ("start", "values"),
+    [("beginning", "abcd"), ("end", ""), ("2", "cd"), ("4", ""), ("1h", "abcd"), ("0ms", ""), ("1999-12-31", "abcd")],
+)
+def test_reading_starts_where_it_is_told(shell: Shell, filled: str, start: str, values: str) -> None:
+    read = shell("consume", filled, "--from", start, "--partition", "0")
+    assert (read.status, read.output) == (0, "".join(f"{value}\n" for value in values))
+
+
+def test_an_offset_counts_in_each_partition_as_far_as_it_goes(shell: Shell, filled: str) -> None:
+    assert shell("consume", filled, "--from", "3").output == "d\n"
+
+
+def test_an_offset_that_no_partition_holds_is_refused(shell: Shell, filled: str) -> None:
+    refused = shell("consume", filled, "--from", "9")
+    assert refused.status == 1
+    assert f"{filled}-0 holds 0 to 4, {filled}-1 holds 0 to 1" in refused.errors
+
+
+def test_a_limit_ends_the_reading(shell: Shell, filled: str) -> None:
+    read = shell("consume", filled, "--limit", "2", "--partition", "0", "--follow", "--json").objects
+    assert [record["value"] for record in read] == ["a", "b"]
+
+
+def test_a_group_goes_on_where_it_stopped(shell: Shell, filled: str) -> None:
+    first = shell("consume", filled, "--group", f"{filled}-group", "--limit", "3").output.splitlines()
+    rest = shell("consume", filled, "--group", f"{filled}-group").output.splitlines()
+    assert (len(first), sorted(first + rest)) == (3, ["a", "b", "c", "d", "e"])
+    assert shell("consume", filled, "--group", f"{filled}-group").output == ""
+
+
+def test_a_new_group_may_start_at_the_end(shell: Shell, filled: str) -> None:
+    assert shell("consume", filled, "--group", f"{filled}-late", "--from", "end").output == ""
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--from", "yesterday"], "--from 'yesterday': give beginning, end, an offset (42)"),
+        (["--group", "g", "--partition", "0"], "--group and --partition do not go together"),
+        (["--group", "g", "--from", "3"], "`pqbroker group reset` moves them"),
+        (["--limit", "0"], "greater than or equal to 1"),
+        (["--format", "xml"], "'xml' is not one of"),
+    ],
+)
+def test_reading_must_make_sense(our_shell: Shell, options: list[str], words: str) -> None:
+    refused = our_shell("consume", "any", *options)
+    assert (refused.status, refused.output) == (2, "")
+    assert words in refused.errors
+    assert "example: pqbroker consume orders" in refused.errors
+
+
+@pytest.mark.parametrize(
+    ("options", "status", "words"),
+    [
+        (["--header", "source"], 2, "--header 'source': give NAME=VALUE"),
+        (["--key-separator", ""], 2, "--key-separator is empty"),
+        (["--acks", "2"], 2, "'2' is not one of"),
+        (["--file", "/no/such/file"], 1, "cannot read /no/such/file: No such file"),
+    ],
+)
+def test_writing_must_make_sense(our_shell: Shell, options: list[str], status: int, words: str) -> None:
+    refused = our_shell("produce", "any", *options)
+    assert (refused.status, refused.output) == (status, "")
+    assert words in refused.errors

@@ -1,0 +1,179 @@
+"""What is typed wrong, brokers that are not there, pipes, signals, completion: the command line as such."""
+
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from tests.cli.shell import TIMEOUT_S, Said, Shell, run, start
+from tests.support.cli_page import KEYS, PAGE, cli_page, commands
+
+
+def test_the_page_says_what_the_commands_say() -> None:
+    assert PAGE.read_text(encoding="utf-8") == cli_page(), "run: python -m tests.support.cli_page"
+
+
+def test_every_command_has_an_example_a_broker_and_json() -> None:
+    found = commands()
+    assert found.keys() == KEYS.keys()
+    for name, command in found.items():
+        assert f"pqbroker {name}" in command.epilog
+        assert {"broker", "json"} <= {parameter.name for parameter in command.params}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], ["missing command", "usage: pqbroker [OPTIONS] COMMAND"]),
+        (["topics"], ["no such command 'topics'", "'topic'"]),
+        (["topic", "crate"], ["no such command 'crate'", "'create'"]),
+        (["topic", "create"], ["missing argument 'TOPIC'", "example: pqbroker topic create orders"]),
+        (["topic", "create", "a", "--partition", "3"], ["no such option", "--partitions"]),
+        (["topic", "create", "a", "--partitions", "x"], ["'--partitions'", "example: "]),
+        (["topic", "create", "a", "--config", "b"], ["--config 'b': give NAME=VALUE, as in retention.ms=3600000"]),
+        (["topic", "list", "--broker", "nonsense"], ["--broker 'nonsense' is no HOST:PORT"]),
+        (["topic", "trim", "a"], ["missing option '--before'"]),
+        (["topic", "trim", "a", "--before", "x"], ["--before 'x': give beginning, end, an offset"]),
+        (["group", "reset", "g"], ["one of --to POSITION and --shift COUNT"]),
+        (["group", "reset", "g", "--to", "end", "--shift", "1"], ["one of --to POSITION and --shift COUNT"]),
+        (["group", "reset", "g", "--to", "end", "--partition", "1"], ["--partition needs the one --topic"]),
+    ],
+)
+def test_wrong_input_is_named_and_the_right_form_shown(
+    our_shell: Shell, arguments: list[str], words: list[str]
+) -> None:
+    said = our_shell.raw(*arguments)
+    assert (said.status, said.output) == (2, "")
+    assert said.errors.startswith("pqbroker: ")
+    assert all(word in said.errors for word in words), said.errors
+
+
+def every_command(broker: str) -> list[list[str]]:
+    """Each command with what it needs, at a broker."""
+    needed = {
+        "topic create": ["t"], "topic describe": ["t"], "topic grow": ["t", "2"], "topic config": ["t"],
+        "topic trim": ["t", "--before", "end", "--yes"], "topic delete": ["t", "--yes"], "produce": ["t"],
+        "consume": ["t"], "group describe": ["g"], "group reset": ["g", "--to", "end"],
+        "group delete": ["g", "--yes"],
+    }  # fmt: skip
+    return [[*name.split(), *needed.get(name, []), "--broker", broker] for name in KEYS]
+
+
+def test_without_a_broker_every_command_says_how_to_start_one(our_shell: Shell) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        for arguments in every_command(address):
+            said = our_shell.raw(*arguments)
+            assert (said.status, said.output) == (1, "")
+            assert said.errors.startswith(f"pqbroker: no broker answers at {address} (Connection refused); ")
+            assert f"`pqbroker serve --kafka {address}`" in said.errors
+
+
+def test_what_is_no_broker_is_said_to_be_none(our_shell: Shell) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        process = start("topic", "list", "--broker", f"127.0.0.1:{other.getsockname()[1]}")
+        connection, _ = other.accept()
+        with connection:
+            connection.recv(100)
+            connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+            _, errors = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 1
+    assert "(it does not speak Kafka's protocol)" in errors
+
+
+def test_the_environment_names_the_broker_and_the_flag_wins(ours: str) -> None:
+    assert run("topic", "list", PQBROKER_BROKER=ours).status == 0
+    assert "127.0.0.1:1 " in run("topic", "list", "--broker", "127.0.0.1:1", PQBROKER_BROKER=ours).errors
+
+
+def piped(ours: str, topic: str, given: str, *options: str) -> Said:
+    return run("produce", topic, "--broker", ours, *options, given=given)
+
+
+def test_lines_come_from_standard_input(our_shell: Shell, fresh_name: Callable[[], str]) -> None:
+    topic = fresh_name()
+    our_shell("topic", "create", topic)
+    assert piped(our_shell.kafka, topic, "one\ntwo\n").output.startswith(f"2 records to {topic} in ")
+    assert piped(our_shell.kafka, topic, "").output.startswith(f"0 records to {topic} in ")
+    assert our_shell("consume", topic).output == "one\ntwo\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_following_with_0(
+    our_shell: Shell, fresh_name: Callable[[], str], number: signal.Signals
+) -> None:
+    topic = fresh_name()
+    our_shell("topic", "create", topic)
+    reader = start("consume", topic, "--follow", "--broker", our_shell.kafka)
+    piped(our_shell.kafka, topic, "one\n")
+    assert reader.stdout is not None
+    assert reader.stdout.readline() == "one\n"
+    reader.send_signal(number)
+    assert reader.communicate(timeout=TIMEOUT_S) == ("", "")
+    assert reader.returncode == 0
+
+
+def test_ctrl_c_ends_writing_that_waits_for_lines(our_shell: Shell, fresh_name: Callable[[], str]) -> None:
+    topic = fresh_name()
+    our_shell("topic", "create", topic)
+    reader = start("consume", topic, "--follow", "--broker", our_shell.kafka)
+    writer = start("produce", topic, "--broker", our_shell.kafka)
+    assert writer.stdin is not None
+    assert reader.stdout is not None
+    writer.stdin.write("one\n")
+    writer.stdin.flush()
+    assert reader.stdout.readline() == "one\n"
+    writer.send_signal(signal.SIGINT)
+    assert writer.wait(TIMEOUT_S) == 1
+    assert writer.stderr is not None
+    assert writer.stderr.read() == "pqbroker: interrupted\n"
+    writer.communicate()
+    reader.terminate()
+    reader.communicate(timeout=TIMEOUT_S)
+
+
+def test_a_reader_that_has_enough_is_no_error(our_shell: Shell, fresh_name: Callable[[], str]) -> None:
+    topic = fresh_name()
+    our_shell("topic", "create", topic)
+    piped(our_shell.kafka, topic, f"{'x' * 1000}\n" * 1000)
+    reader = start("consume", topic, "--broker", our_shell.kafka)
+    assert reader.stdout is not None
+    reader.stdout.close()
+    assert reader.stderr is not None
+    assert reader.stderr.read() == ""
+    assert reader.wait(TIMEOUT_S) == 0
+    reader.stdout = None
+    reader.communicate()
+
+
+def complete(line: str, **environment: str) -> list[str]:
+    """What bash would offer for the last word of a line."""
+    last = str(len(line.split(" ")) - 1)
+    return run(COMP_WORDS=line, COMP_CWORD=last, _PQBROKER_COMPLETE="complete_bash", **environment).output.split()
+
+
+def test_the_shell_completes_commands_options_and_topics(our_shell: Shell, fresh_name: Callable[[], str]) -> None:
+    topic = fresh_name()
+    our_shell("topic", "create", topic)
+    assert complete("pqbroker topic de") == ["describe", "delete"]
+    assert "--follow" in complete("pqbroker consume --fo")
+    assert complete(f"pqbroker consume {topic[:-2]}", PQBROKER_BROKER=our_shell.kafka) == [topic]
+    assert complete(f"pqbroker consume --broker {our_shell.kafka} {topic[:-2]}") == [topic]
+
+
+def test_without_a_broker_nothing_is_completed_and_nothing_said() -> None:
+    assert complete("pqbroker consume x", PQBROKER_BROKER="127.0.0.1:1") == []
+
+
+def test_serving_imports_none_of_the_commands_libraries() -> None:
+    program = (
+        "import sys; sys.argv[1:] = ['serve', '--kafka', 'none']; from pqbroker.__main__ import main; main(); "
+        "import pqbroker.broker.server; "
+        "print(sorted({'typer', 'rich', 'aiokafka', 'pqbroker.broker.cli'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout == "[]\n"

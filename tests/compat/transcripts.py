@@ -1,0 +1,155 @@
+"""What Kafka's tools say, as transcripts in tests/compat/tools/, taken from Apache Kafka and compared with our broker.
+
+A line `$ TOOL ARGUMENTS` is a run and `> TEXT` a line of its standard input; what it printed follows, `! TEXT` if as a
+complaint, and `[STATUS]` if it failed. `$ join GROUP TOPIC` lets a member live in a group until `$ leave`. Take them
+anew with `python -m tests.compat.transcripts`, which starts Apache Kafka; only `$` and `>` lines are read then.
+"""
+
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.support.drivers.librdkafka_driver import LibrdkafkaDriver
+from tests.support.drivers.member import Member, await_members
+from tests.support.java.tools import Told, Tools
+from tests.support.kafka.broker import ApacheKafka
+
+DIRECTORY = Path(__file__).parent / "tools"
+NODE_ID = "1"
+"""What both brokers call themselves."""
+OURS = {"node.id": NODE_ID}
+THEIRS = {"log.segment.delete.delay.ms": None}
+
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_TOPIC_ID = re.compile(r"TopicId: [\w-]{22}")
+_BLANKS = re.compile(r"[ \t]+")
+_STACK = re.compile(r"^(\tat |\s*\.\.\. \d+ more|Caused by: )")
+# Apache Kafka's format sets it for the cluster, so that it counts as set; with us it is a default.
+_CLUSTER_DEFAULT = re.compile(r"^ *min\.insync\.replicas=1 .*$|min\.insync\.replicas=1,?", re.MULTILINE)
+_PRODUCED = re.compile(r"^(\d+ records sent), .*$", re.MULTILINE)
+_OWN_CONFIG = re.compile(r"^ *pqbroker\.")
+_DOCUMENTS = ("api-versions", "broker-configs")
+"""Transcripts that are compared in their own way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One line with `$`, and the lines for its standard input."""
+
+    command: str
+    content: tuple[str, ...]
+
+    @property
+    def words(self) -> list[str]:
+        return shlex.split(self.command)
+
+
+def transcripts() -> list[Path]:
+    """Every transcript."""
+    return sorted(DIRECTORY.glob("*.txt"))
+
+
+def compared() -> list[Path]:
+    """Those that our broker must repeat word by word."""
+    return [path for path in transcripts() if path.stem not in _DOCUMENTS]
+
+
+def runs(text: str) -> Iterator[Run]:
+    """The runs that a transcript asks for."""
+    command = ""
+    content: list[str] = []
+    for line in text.splitlines():
+        if line.startswith("$ "):
+            if command:
+                yield Run(command, tuple(content))
+            command, content = line[2:], []
+        elif line.startswith("> "):
+            content.append(line[2:])
+    if command:
+        yield Run(command, tuple(content))
+
+
+def perform(text: str, tools: Tools, address: str) -> str:
+    """Do what a transcript asks for at a broker; the transcript of that."""
+    lines = []
+    with ExitStack() as members:
+        for run in runs(text):
+            lines += [f"$ {run.command}", *(f"> {line}" for line in run.content)]
+            if run.words[0] == "join":
+                members.enter_context(_member(address, *run.words[1:]))
+            elif run.words[0] == "leave":
+                members.close()
+            else:
+                lines += _told(run, tools, address)
+    return "\n".join(lines) + "\n"
+
+
+def _member(address: str, group: str, topic: str) -> Member:
+    """Lives in a group, and has at least one partition already."""
+    member = Member(lambda: LibrdkafkaDriver(address).consumer(topic, group))
+    await_members(lambda: member.owned, "partitions assigned")
+    return member
+
+
+def _told(run: Run, tools: Tools, address: str) -> list[str]:
+    tool, *arguments = run.words
+    told = tools.run(tool, arguments, "".join(f"{line}\n" for line in run.content))
+    lines = [line for line in _normal(tool, told.out, address) if line]
+    if "--list" in arguments:
+        lines.sort()
+    lines += [f"! {line}" for line in _normal(tool, _complaints(told), address) if line]
+    return lines + ([f"[{told.status}]"] if told.status else [])
+
+
+def _complaints(told: Told) -> str:
+    return "\n".join(line for line in told.err.splitlines() if not _STACK.match(line))
+
+
+def _normal(tool: str, text: str, address: str) -> list[str]:
+    """Without what differs from broker to broker and run to run: addresses, ids, sizes, times, widths of columns."""
+    text = text.replace(address, "HOST:PORT")
+    text = _TOPIC_ID.sub("TopicId: ID", _UUID.sub("UUID", text))
+    if tool == "kafka-log-dirs":
+        text = "\n".join(_log_directories(line) for line in text.splitlines())
+    if tool == "kafka-producer-perf-test":
+        text = _PRODUCED.sub(r"\1", text)
+    if tool == "kafka-consumer-perf-test":
+        text = "\n".join(_consumed(line) for line in text.splitlines())
+    if tool in ("kafka-configs", "kafka-topics"):
+        text = _CLUSTER_DEFAULT.sub("", text)
+    return [_BLANKS.sub(" ", line).strip() for line in text.splitlines() if not _OWN_CONFIG.match(line)]
+
+
+def _log_directories(line: str) -> str:
+    """The JSON without paths and sizes, a partition a line, in order."""
+    if not line.startswith("{"):
+        return line
+    found = [
+        f"broker {broker['broker']} {each['partition']} lag {each['offsetLag']} future {each['isFuture']}"
+        for broker in json.loads(line)["brokers"]
+        for directory in broker["logDirs"]
+        for each in directory["partitions"]
+        if directory["error"] is None and each["size"] >= 0
+    ]
+    return "\n".join(sorted(found))
+
+
+def _consumed(line: str) -> str:
+    """Of the line with figures only megabytes and records."""
+    figures = line.split(", ")
+    return f"{figures[2]} MB, {figures[4]} records" if line[:1].isdigit() else line
+
+
+def main() -> None:
+    """Take every transcript anew."""
+    with ApacheKafka(properties=THEIRS) as kafka, Tools(kafka.kafka) as tools:
+        for path in transcripts():
+            path.write_text(perform(path.read_text(encoding="utf-8"), tools, kafka.kafka), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+"""The Grafana dashboard asks for metrics that there are, in queries that Prometheus understands."""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import promql_parser
+import pytest
+import yaml
+
+from pqbroker.broker.metrics import FAMILIES
+from tests.house.sources import ROOT
+from tests.support.metrics_page import exposed_name
+
+GRAFANA = ROOT / "docker" / "grafana"
+DASHBOARD: dict[str, Any] = json.loads((GRAFANA / "dashboards" / "pqbroker.json").read_text(encoding="utf-8"))
+SOURCES = yaml.safe_load((GRAFANA / "provisioning/datasources/prometheus.yaml").read_text(encoding="utf-8"))
+PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
+VARIABLES = {variable["name"]: variable for variable in DASHBOARD["templating"]["list"]}
+COMMON_LABELS = {"instance", "job", "le"}
+
+
+def labels_by_name() -> dict[str, set[str]]:
+    """Labels of every series there is."""
+    found: dict[str, set[str]] = {}
+    for family in FAMILIES:
+        suffixes = ("_bucket", "_sum", "_count") if family.type == "histogram" else ("",)
+        for suffix in suffixes:
+            found[exposed_name(family) + suffix] = {*family.labels, *COMMON_LABELS}
+    return found
+
+
+LABELS = labels_by_name()
+
+
+def all_targets() -> Iterator[tuple[str, dict[str, Any]]]:
+    for panel in PANELS:
+        for target in panel["targets"]:
+            yield panel["title"], target
+
+
+TARGETS = list(all_targets())
+
+
+@pytest.mark.parametrize(("title", "target"), TARGETS)
+def test_an_expression_is_a_query_for_metrics_and_labels_that_there_are(title: str, target: dict[str, Any]) -> None:
+    expression = target["expr"].replace("$__rate_interval", "1m")
+    promql_parser.parse(re.sub(r"\$\w+", "x", expression))
+    names = re.findall(r"\b(pqbroker_\w+)", expression)
+    assert names
+    assert set(names) <= LABELS.keys(), title
+    labels = set.intersection(*(LABELS[name] for name in names))
+    asked = {label for group in re.findall(r"by \(([^)]*)\)", expression) for label in re.findall(r"\w+", group)}
+    asked |= {label for group in re.findall(r"{([^}]*)}", expression) for label in re.findall(r"(\w+)=", group)}
+    assert asked <= labels, title
+    shown = set(re.findall(r"{{(\w+)}}", target["legendFormat"]))
+    kept = {label for group in re.findall(r"by \(([^)]*)\)", expression) for label in re.findall(r"\w+", group)}
+    assert shown <= (kept if "by (" in expression else labels)
+    assert set(re.findall(r"\$(\w+)", expression)) <= {*VARIABLES, "__rate_interval"}
+
+
+@pytest.mark.parametrize(("title", "target"), TARGETS)
+def test_counters_are_asked_for_as_rates_and_gauges_are_not(title: str, target: dict[str, Any]) -> None:
+    counters = {exposed_name(family) for family in FAMILIES if family.type == "counter"}
+    for name, ranged in re.findall(r"(pqbroker_\w+){[^}]*}(\[)?", target["expr"]):
+        is_counter = name in counters or name.endswith(("_bucket", "_count", "_sum"))
+        assert bool(ranged) is is_counter or name == "pqbroker_cell_openings_total", title
+
+
+def test_variables_are_values_of_labels_that_there_are() -> None:
+    for variable in VARIABLES.values():
+        found = re.fullmatch(r"label_values\((pqbroker_\w+)(?:{.*})?, (\w+)\)", variable["definition"])
+        assert found
+        assert found[2] in LABELS[found[1]]
+
+
+def test_every_panel_asks_the_source_that_is_provisioned() -> None:
+    known = {source["uid"] for source in SOURCES["datasources"]}
+    assert {panel["datasource"]["uid"] for panel in PANELS} == known
+    assert {target["datasource"]["uid"] for _, target in TARGETS} == known
+
+
+def test_panels_have_ids_of_their_own_and_do_not_overlap() -> None:
+    panels = DASHBOARD["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    cells = [
+        (x, y)
+        for place in (panel["gridPos"] for panel in panels)
+        for x in range(place["x"], place["x"] + place["w"])
+        for y in range(place["y"], place["y"] + place["h"])
+    ]
+    assert len(set(cells)) == len(cells)
+    assert max(x for x, _ in cells) < 24

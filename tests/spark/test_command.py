@@ -1,0 +1,58 @@
+"""`pqbroker-pipeline land` says in a line what is wrong, before Spark is started, and shows what is right."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from pqbroker.pipeline.__main__ import main
+from pqbroker.pipeline.session import JARS_VARIABLE
+from tests.spark.topics import Topics
+
+WRONG = {
+    "no topic": (["land", "--to", "lake"], "the following arguments are required: TOPIC"),
+    "no directory": (["land", "events"], "the following arguments are required: --to"),
+    "no command": ([], "the following arguments are required: COMMAND"),
+    "schema alone": (
+        ["land", "events", "--to", "lake", "--schema", "id INT"],
+        "--format json and --schema go together",
+    ),
+    "JSON alone": (["land", "events", "--to", "lake", "--format", "json"], "--format json and --schema go together"),
+    "port": (["land", "events", "--to", "lake", "--broker", "here"], "'here' is not HOST:PORT"),
+    "interval": (["land", "events", "--to", "lake", "--interval", "-1"], "-1 is not between 0 and 86400"),
+    "rows": (["land", "events", "--to", "lake", "--batch-rows", "0"], "0 is not a count of at least 1"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_usage_is_named_and_a_right_line_shown(case: str, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments, text = WRONG[case]
+    with pytest.raises(SystemExit, match="2"):
+        main(arguments)
+    said = capsys.readouterr().err
+    assert text in said
+    assert "for example: pqbroker-pipeline land events --to ./lake --once" in said
+
+
+def test_a_broker_that_is_not_there_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["land", "events", "--to", str(tmp_path), "--broker", "127.0.0.1:1"]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("pqbroker-pipeline: no broker at 127.0.0.1:1: Connection refused; start one with")
+
+
+def test_a_directory_that_cannot_be_written_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").touch()
+    assert main(["land", "events", "--to", str(tmp_path / "file" / "lake")]) == 1
+    assert re.search(r"cannot write to .*/file/lake: Not a directory; name another", capsys.readouterr().err)
+
+
+def test_missing_java_and_jars_are_named(
+    topics: Topics, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["land", "events", "--to", str(tmp_path / "lake"), "--broker", topics.address]
+    monkeypatch.setenv(JARS_VARIABLE, str(tmp_path))
+    assert main(command) == 1
+    assert "has no jar of spark-sql-kafka" in capsys.readouterr().err
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert main(command) == 1
+    assert "install Java 17" in capsys.readouterr().err

@@ -1,0 +1,195 @@
+"""`land`: a topic in Parquet, each row once; what does not parse in the dead letters; the job seen from outside."""
+
+import json
+import shutil
+import threading
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pqbroker.pipeline.lake import LakeError
+from pqbroker.pipeline.landing import LandError, Landing
+from pqbroker.pipeline.ownership import owned
+from tests.spark.admin import OFFSET_COMMIT, committed, require
+from tests.spark.lakes import Lander, batches
+from tests.spark.topics import Topics
+from tests.support.drivers.driver import Message
+from tests.support.serving import Served
+
+SCHEMA = "id BIGINT NOT NULL, name STRING"
+
+
+@pytest.fixture
+def lander(topics: Topics, fresh_name: Callable[[], str], tmp_path: Path) -> Lander:
+    """A landing of a fresh topic of two partitions."""
+    name = fresh_name()
+    topics.client.create_topic(name, partitions=2)
+    return Lander(topics.spark, Landing(name, tmp_path / "lake", topics.address))
+
+
+def produce(topics: Topics, lander: Lander, first: int, after_last: int) -> None:
+    """Numbers as values, the odd ones into partition 1."""
+    for partition in range(2):
+        numbers = range(first + partition, after_last, 2)
+        topics.client.produce(lander.landing.topic, [Message(b"%d" % each) for each in numbers], partition=partition)
+
+
+def expected(after_last: int) -> list[tuple[int, int, bytes]]:
+    """The rows of all numbers below."""
+    return sorted((number % 2, number // 2, b"%d" % number) for number in range(after_last))
+
+
+def test_a_topic_lands_once_and_is_resumed(topics: Topics, lander: Lander) -> None:
+    produce(topics, lander, 0, 40)
+    lander.run(batch_rows_max=10)
+    assert lander.rows() == expected(40)
+    assert len(batches(lander.landing.directory)) == 4
+    produce(topics, lander, 40, 50)
+    lander.run()
+    assert lander.rows() == expected(50)
+
+
+def test_a_replayed_batch_lands_once(topics: Topics, lander: Lander) -> None:
+    produce(topics, lander, 0, 10)
+    lander.run()
+    produce(topics, lander, 10, 20)
+    lander.run()
+    directory = lander.landing.directory
+    done = directory / "checkpoint" / "commits" / "1"
+    forget(done)  # killed after the batch landed, before Spark knew it
+    written = (directory / "data" / "batch=1").stat().st_mtime_ns
+    lander.run()
+    assert done.exists(), "the batch was not replayed"
+    assert (directory / "data" / "batch=1").stat().st_mtime_ns == written
+    forget(done)  # killed while the batch was written
+    (directory / "data" / "batch=1").rename(directory / "temporary" / "half")
+    lander.run()
+    assert lander.rows() == expected(20)
+    assert list((directory / "temporary").iterdir()) == []
+
+
+def forget(file: Path) -> None:
+    """Remove one of Spark's files with its checksum."""
+    file.unlink()
+    file.with_name(f".{file.name}.crc").unlink()
+
+
+def test_batches_of_another_checkpoint_are_refused(topics: Topics, lander: Lander) -> None:
+    produce(topics, lander, 0, 10)
+    lander.run()
+    shutil.rmtree(lander.landing.directory / "checkpoint")
+    with pytest.raises(LakeError, match="through another checkpoint"):
+        lander.run()
+    assert lander.rows() == expected(10)
+
+
+def test_a_topic_made_again_is_refused(topics: Topics, lander: Lander) -> None:
+    produce(topics, lander, 0, 10)
+    lander.run()
+    topics.client.delete_topic(lander.landing.topic)
+    topics.client.create_topic(lander.landing.topic, partitions=2)
+    produce(topics, lander, 0, 30)
+    with pytest.raises(LakeError, match="deleted and made again"):
+        lander.run()
+    assert lander.rows() == expected(10)
+
+
+def test_what_does_not_parse_goes_to_the_dead_letters(topics: Topics, lander: Lander) -> None:
+    topic = lander.landing.topic
+    good = Message(b'{"id": 1, "name": "one"}')
+    bad = {
+        b"nonsense": b"the value is not JSON",
+        b'{"id": 2}\xff': b"the value is not JSON",
+        b'{"id": "x", "name": "y"}': b"the value does not fit the schema: id is not BIGINT",
+        b"[3]": b"the value does not fit the schema",
+        b'{"name": "four"}': b"id is missing",
+        None: b"there is no value",
+    }
+    headers = (("trace", b"\x00\xff"),)
+    topics.client.produce(topic, [good, *(Message(value, b"key", headers) for value in bad), good])
+    lander.run(schema=SCHEMA)
+    assert [(offset, tuple(value)) for _, offset, value in lander.rows()] == [(0, (1, "one")), (7, (1, "one"))]
+    letters = [letter for _, letter in topics.client.read(f"{topic}.dlq", count=len(bad))]
+    assert topics.client.bounds(f"{topic}.dlq") == (0, len(bad))
+    assert [(letter.key, letter.value, letter.headers) for letter in letters] == [
+        (b"key", value, (*headers, *reason(why, topic, 1 + place))) for place, (value, why) in enumerate(bad.items())
+    ]
+
+
+def reason(why: bytes, topic: str, offset: int) -> tuple[tuple[str, bytes], ...]:
+    """The headers a dead letter gets."""
+    place = (("error.topic", topic.encode()), ("error.partition", b"0"), ("error.offset", b"%d" % offset))
+    return (("error.reason", why), *place)
+
+
+def test_a_group_shows_how_far_the_lake_is(topics: Topics, lander: Lander) -> None:
+    require(topics.address, OFFSET_COMMIT)
+    topic = lander.landing.topic
+    produce(topics, lander, 0, 9)
+    lander.run(group="one")
+    assert committed(topics.address, "one") == {(topic, 0): 5, (topic, 1): 4}
+    lander.run(group="another")  # as after a kill between the batch and the group: nothing new, and yet it is set
+    assert committed(topics.address, "another") == {(topic, 0): 5, (topic, 1): 4}
+
+
+def test_each_batch_has_a_line_and_figures(topics: Topics, lander: Lander, tmp_path: Path) -> None:
+    produce(topics, lander, 0, 40)
+    figures = tmp_path / "land.prom"
+    lines = lander.run(batch_rows_max=10, figures=figures)
+    assert [line.split()[:4] for line in lines] == [["batch", str(number), "10", "rows"] for number in range(4)]
+    assert [line.split()[7] for line in lines] == ["30", "20", "10", "0"]
+    topic = lander.landing.topic
+    found = dict(line.rsplit(" ", 1) for line in figures.read_text().splitlines() if not line.startswith("#"))
+    assert found == {
+        f'pqbroker_land_rows_total{{topic="{topic}"}}': "40",
+        f'pqbroker_land_batch{{topic="{topic}"}}': "3",
+        **{f'pqbroker_land_offset{{topic="{topic}",partition="{number}"}}': "20" for number in range(2)},
+        **{f'pqbroker_land_lag{{topic="{topic}",partition="{number}"}}': "0" for number in range(2)},
+    }
+
+
+def test_a_directory_has_one_job_at_a_time(topics: Topics, lander: Lander, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pqbroker.pipeline.ownership._WAIT_S", 0.0)
+    being_written = lander.landing.directory / "temporary" / "0-a"
+    being_written.mkdir(parents=True)
+    with owned(topics.spark, lander.landing.directory), pytest.raises(LakeError, match="another job"):
+        lander.run()
+    assert being_written.exists()
+
+
+def test_a_missing_topic_is_named_with_those_there(lander: Lander) -> None:
+    topic = lander.landing.topic
+    with pytest.raises(LandError, match=f"no topic missing at .*; there are .*{topic}"):
+        lander.run(topic="missing")
+
+
+def test_a_schema_that_is_none_is_shown_right(lander: Lander) -> None:
+    with pytest.raises(LandError, match="'id BIG INT' is not a schema; it is written NAME TYPE"):
+        lander.run(schema="id BIG INT")
+
+
+def grow_by_http(http: str, topic: str, count: int) -> None:
+    """Our own way to add partitions."""
+    body = json.dumps({"count": count}).encode()
+    headers = {"Content-Type": "application/json"}
+    request = urllib.request.Request(f"http://{http}/v1/topics/{topic}/partitions", body, headers)
+    urllib.request.urlopen(request, timeout=10).close()
+
+
+def test_growth_is_seen_by_a_running_job(topics: Topics, lander: Lander, broker: Served) -> None:
+    produce(topics, lander, 0, 10)
+    grown = threading.Event()
+
+    def grow() -> None:
+        if broker.http is None:
+            topics.client.grow_topic(lander.landing.topic, 3)
+        else:
+            grow_by_http(broker.http, lander.landing.topic, 3)
+        topics.client.produce(lander.landing.topic, [Message(b"added")], partition=2)
+        grown.set()
+
+    lander.run_until(grow)
+    lander.run()
+    assert lander.rows() == [*expected(10), (2, 0, b"added")]

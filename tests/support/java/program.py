@@ -1,0 +1,73 @@
+"""Compiles this directory's Java against a client's jars, once, and starts its programs."""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.support.kafka.jars import classpath, java
+
+OLDER, NEWER = "3.9.2", "4.3.1"
+
+_ROOT = Path(__file__).resolve().parents[3]
+_SOURCES = Path(__file__).parent
+_COMPILE_TIMEOUT_S = 120
+# Programs that live for seconds: no time for the second compiler, no memory for many collectors.
+_QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m", "-Xshare:auto", "-Djava.awt.headless=true")
+
+
+def client_jars(version: str) -> str:
+    """The class path of Kafka's Java client of that version; the newer one's is that of Kafka and its tools."""
+    if version == NEWER:
+        return classpath()
+    directory = _ROOT / ".cache" / f"kafka-clients-{version}"
+    assert directory.exists(), f"the jars of kafka-clients {version} are missing: ./test fetches them into {directory}"
+    return f"{directory}/*"
+
+
+def start(program: str, arguments: Sequence[str], version: str) -> subprocess.Popen[str]:
+    """Start a program of the file of its name, talking over its standard input and output."""
+    classes = compiled(version, _sources(program))
+    command = [java(), *_QUICK_START, "-cp", os.pathsep.join((str(classes), client_jars(version))), program, *arguments]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8")
+
+
+def stop(process: subprocess.Popen[str]) -> None:
+    """Close its standard input, at which it ends, and await the end."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.close()
+    process.wait(30)
+    process.stdout.close()
+
+
+def compiled(version: str, sources: Sequence[Path]) -> Path:
+    """The directory of the classes, under a name that changes with the sources."""
+    print_of = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:16]
+    directory = _ROOT / ".cache" / "java" / f"{version}-{print_of}"
+    if not directory.exists():
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        fresh = Path(tempfile.mkdtemp(dir=directory.parent))
+        _compile(fresh, client_jars(version), sources)
+        try:
+            fresh.rename(directory)
+        except OSError:  # another process was first, with the same classes
+            shutil.rmtree(fresh)
+    return directory
+
+
+def _compile(target: Path, jars: str, sources: Sequence[Path]) -> None:
+    program = shutil.which("javac", path=str(Path(java()).resolve().parent)) or shutil.which("javac")
+    assert program, "javac is missing; install a JDK (on Debian: apt-get install openjdk-17-jdk-headless)"
+    command = [program, "-Xlint:none", "-nowarn", "-d", str(target), "-cp", jars, *map(str, sources)]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=_COMPILE_TIMEOUT_S, check=False)
+    assert run.returncode == 0, run.stderr
+
+
+def _sources(program: str) -> list[Path]:
+    """The client's program has two files beside its own; the tools' program only knows Kafka 4.3."""
+    names = {"Client": ("AdminCalls", "Client", "Json"), "Tools": ("Json", "Tools")}[program]
+    return [_SOURCES / f"{name}.java" for name in names]
