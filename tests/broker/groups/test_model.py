@@ -82,9 +82,7 @@ class Groups(RuleBasedStateMachine):
         for client in [one for one in self.clients if one.ticket is None and not one.is_fenced]:
             if client.must_sync:
                 self.send_sync(client)
-            elif client.generation < 0:
-                self.send_join(client)
-            elif self.send_live(client, "heartbeat") is ErrorCode.REBALANCE_IN_PROGRESS:
+            elif client.generation < 0 or self.send_live(client, "heartbeat") is ErrorCode.REBALANCE_IN_PROGRESS:
                 self.send_join(client)
         self.rig.advance(by_ms)
         if ends_stores:
