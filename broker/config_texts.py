@@ -1,12 +1,13 @@
 """Settings as Kafka's APIs show them: text values, where each came from, what it was before."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.declare import Declaration, declarations
-from pqbroker.conf.defaults import topic_defaults
+from pqbroker.conf.defaults import NODE_SETTINGS, topic_defaults
 from pqbroker.conf.topic import TopicConfig
 
 
@@ -18,20 +19,22 @@ class Source(IntEnum):
     DEFAULT = 5
 
 
+class Synonym(NamedTuple):
+    """A place a value comes from: the name and text there."""
+
+    name: str
+    text: str
+    source: Source
+
+
 @dataclass(frozen=True, slots=True)
 class ConfigText:
-    """One setting in text; `values` and their sources, the one in force first."""
+    """One setting in text, None where nothing is set; `synonyms`: where it could come from, the one in force first."""
 
     declaration: Declaration
-    values: tuple[tuple[str, Source], ...]
-
-    @property
-    def value(self) -> str:
-        return self.values[0][0]
-
-    @property
-    def source(self) -> Source:
-        return self.values[0][1]
+    value: str | None
+    source: Source
+    synonyms: tuple[Synonym, ...]
 
     @property
     def documentation(self) -> str:
@@ -44,18 +47,34 @@ def topic_texts(stored: Mapping[str, str], settings: BrokerSettings) -> Iterator
     """Every topic config: what was set for the topic (`stored`), what the node's settings make of it, the default."""
     of_node = topic_defaults(settings)
     for name, declaration in declarations(TopicConfig).items():
-        default = declaration.format(declaration.default)
-        values = [(default, Source.DEFAULT)]
-        if of_node.get(name, default) != default:
-            values.insert(0, (of_node[name], Source.STATIC_BROKER))
+        synonyms = _of_node(NODE_SETTINGS.get(name, ()), settings)
+        source = synonyms[0].source if synonyms else Source.DEFAULT
+        value = of_node.get(name, declaration.format(declaration.default))
         if name in stored:
-            values.insert(0, (declaration.format(declaration.parse(stored[name])), Source.DYNAMIC_TOPIC))
-        yield ConfigText(declaration, tuple(values))
+            value, source = declaration.format(declaration.parse(stored[name])), Source.DYNAMIC_TOPIC
+            synonyms.insert(0, Synonym(name, value, source))
+        yield ConfigText(declaration, value, source, tuple(synonyms))
 
 
 def broker_texts(settings: BrokerSettings) -> Iterator[ConfigText]:
     """Every broker setting. One that differs from its default was set at start."""
-    for declaration in declarations(BrokerSettings).values():
-        default, value = declaration.format(declaration.default), declaration.of(settings)
-        static = ((value, Source.STATIC_BROKER),) if value != default else ()
-        yield ConfigText(declaration, (*static, (default, Source.DEFAULT)))
+    for name, declaration in declarations(BrokerSettings).items():
+        synonyms = _of_node((name,), settings)
+        first = synonyms[0] if synonyms else None
+        yield ConfigText(
+            declaration, first.text if first else None, first.source if first else Source.DEFAULT, tuple(synonyms)
+        )
+
+
+def _of_node(names: Sequence[str], settings: BrokerSettings) -> list[Synonym]:
+    """What the node is set to under these names, then their defaults."""
+    known = declarations(BrokerSettings)
+    found = []
+    for name in names:
+        value, default = getattr(settings, known[name].attribute), known[name].default
+        if value != default:
+            found.append(Synonym(name, known[name].format(value), Source.STATIC_BROKER))
+    for name in names:
+        if known[name].default is not None:
+            found.append(Synonym(name, known[name].format(known[name].default), Source.DEFAULT))
+    return found

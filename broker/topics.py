@@ -71,6 +71,8 @@ async def grow_topic(node: "Node", name: str, count: int) -> None:
 
 
 async def delete_topic(node: "Node", name: str) -> None:
+    if not node.settings.delete_topic_enable:
+        raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false: no topic is deleted")
     try:
         await node.groups.delete(name)
     except TopicUnknown:

@@ -22,6 +22,9 @@ class BrokerSettings:
         "[NAME://]HOST:PORT that clients are told to connect to, for each listener (`--kafka`) by its name; with one "
         "listener the first counts; empty: the address they came on.",
     )  # fmt: skip
+    delete_topic_enable: bool = setting(
+        "delete.topic.enable", Kind.BOOLEAN, True, "Whether topics may be deleted; if not: TOPIC_DELETION_DISABLED."
+    )
     auto_create_topics_enable: bool = setting(
         "auto.create.topics.enable", Kind.BOOLEAN, True, "Create a topic that a client's Metadata request names."
     )
@@ -68,6 +71,10 @@ class BrokerSettings:
     cell_reopen_timeout_ms: int = setting(
         "pqbroker.cell.reopen.timeout.ms", Kind.INT, 60_000,
         "How long a node tries to open a lost cell again before it exits.", low=0,
+    )  # fmt: skip
+    describe_partitions_max: int = setting(
+        "max.request.partition.size.limit", Kind.INT, 2000, "Partitions that one DescribeTopicPartitions answer has.",
+        low=1,
     )  # fmt: skip
     fetch_max_bytes: int = setting("fetch.max.bytes", Kind.INT, 55 * MIB, "The largest Fetch answer.", low=1024)
     fetch_sessions_max: int = setting(
@@ -187,8 +194,8 @@ class BrokerSettings:
     listeners: tuple[str, ...] = without_effect(
         "listeners", Kind.LIST, ("PLAINTEXT://:9092",), "`--kafka` and `--http` decide where a node listens."
     )
-    listener_security_protocol_map: tuple[str, ...] = without_effect(
-        "listener.security.protocol.map", Kind.LIST, ("PLAINTEXT:PLAINTEXT",), "Listeners are plain."
+    listener_security_protocol_map: str = without_effect(
+        "listener.security.protocol.map", Kind.STRING, "PLAINTEXT:PLAINTEXT", "Listeners are plain."
     )
     inter_broker_listener_name: str | None = without_effect(
         "inter.broker.listener.name", Kind.STRING, None, "A node is its own controller."
@@ -196,7 +203,9 @@ class BrokerSettings:
     security_inter_broker_protocol: str = without_effect(
         "security.inter.broker.protocol", Kind.STRING, "PLAINTEXT", "A node is its own controller."
     )
-    log_dir: str = without_effect("log.dir", Kind.STRING, "/tmp/kafka-logs", "`--data` is the directory.")
+    log_dir: tuple[str, ...] = without_effect(
+        "log.dir", Kind.LIST, ("/tmp/kafka-logs",), "`--data` is the directory."
+    )
     log_dirs: tuple[str, ...] | None = without_effect("log.dirs", Kind.LIST, None, "`--data` is the directory.")
     background_threads: int = without_effect(
         "background.threads", Kind.INT, 10, "One event loop, and `pqbroker.read.threads`.", low=1
@@ -333,8 +342,8 @@ class BrokerSettings:
 
     # ... replication and the controller
     process_roles: tuple[str, ...] = without_effect("process.roles", Kind.LIST, (), "A node is its own controller.")
-    controller_listener_names: str | None = without_effect(
-        "controller.listener.names", Kind.STRING, None, "A node is its own controller."
+    controller_listener_names: tuple[str, ...] = without_effect(
+        "controller.listener.names", Kind.LIST, (), "A node is its own controller."
     )
     controller_quorum_voters: tuple[str, ...] = without_effect(
         "controller.quorum.voters", Kind.LIST, (), "A node is its own controller."
@@ -465,7 +474,7 @@ class BrokerSettings:
         "group.max.size", Kind.INT, _INT_MAX, "Members that a group may have.", low=1
     )
     group_coordinator_append_linger_ms: int = without_effect(
-        "group.coordinator.append.linger.ms", Kind.INT, 5, "For consumer groups.", low=0
+        "group.coordinator.append.linger.ms", Kind.INT, -1, "For consumer groups.", low=-1
     )
     group_coordinator_rebalance_protocols: tuple[str, ...] = without_effect(
         "group.coordinator.rebalance.protocols", Kind.LIST, ("classic", "consumer", "streams"), "For consumer groups."
@@ -598,13 +607,13 @@ class BrokerSettings:
         "alter.log.dirs.replication.quota.window.size.seconds", Kind.INT, 1, "For quotas."
     )
     client_quota_callback_class: str | None = without_effect(
-        "client.quota.callback.class", Kind.STRING, None, "For quotas."
+        "client.quota.callback.class", Kind.CLASS, None, "For quotas."
     )
     alter_config_policy_class_name: str | None = without_effect(
-        "alter.config.policy.class.name", Kind.STRING, None, "There are no Java policies."
+        "alter.config.policy.class.name", Kind.CLASS, None, "There are no Java policies."
     )
     create_topic_policy_class_name: str | None = without_effect(
-        "create.topic.policy.class.name", Kind.STRING, None, "There are no Java policies."
+        "create.topic.policy.class.name", Kind.CLASS, None, "There are no Java policies."
     )
     remote_log_storage_system_enable: bool = without_effect(
         "remote.log.storage.system.enable", Kind.BOOLEAN, False, "Nothing is tiered."
@@ -614,8 +623,9 @@ class BrokerSettings:
     )
     log_local_retention_ms: int = without_effect("log.local.retention.ms", Kind.LONG, -2, "Nothing is tiered.", low=-2)
     metric_reporters: tuple[str, ...] = without_effect(
-        "metric.reporters", Kind.LIST, (), "Metrics are at /metrics of the HTTP address."
-    )
+        "metric.reporters", Kind.LIST, ("org.apache.kafka.common.metrics.JmxReporter",),
+        "Metrics are at /metrics of the HTTP address.",
+    )  # fmt: skip
     metrics_num_samples: int = without_effect(
         "metrics.num.samples", Kind.INT, 2, "Metrics are at /metrics of the HTTP address."
     )
@@ -627,4 +637,295 @@ class BrokerSettings:
     )
     telemetry_max_bytes: int = without_effect(
         "telemetry.max.bytes", Kind.INT, 1_048_576, "Clients do not send their metrics."
+    )
+
+    # ... what only later parts of Kafka have
+    remote_log_storage_manager_impl_prefix: str = without_effect(
+        "remote.log.storage.manager.impl.prefix", Kind.STRING, "rsm.config.", "Nothing is tiered."
+    )
+    remote_log_metadata_manager_impl_prefix: str = without_effect(
+        "remote.log.metadata.manager.impl.prefix", Kind.STRING, "rlmm.config.", "Nothing is tiered."
+    )
+    remote_log_storage_manager_class_name: str | None = without_effect(
+        "remote.log.storage.manager.class.name", Kind.STRING, None, "Nothing is tiered."
+    )
+    remote_log_storage_manager_class_path: str | None = without_effect(
+        "remote.log.storage.manager.class.path", Kind.STRING, None, "Nothing is tiered."
+    )
+    remote_log_metadata_manager_class_name: str = without_effect(
+        "remote.log.metadata.manager.class.name",
+        Kind.STRING,
+        ("org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager"),
+        "Nothing is tiered.",
+    )
+    remote_log_metadata_manager_class_path: str | None = without_effect(
+        "remote.log.metadata.manager.class.path", Kind.STRING, None, "Nothing is tiered."
+    )
+    remote_log_metadata_manager_listener_name: str | None = without_effect(
+        "remote.log.metadata.manager.listener.name", Kind.STRING, None, "Nothing is tiered."
+    )
+    remote_log_metadata_custom_metadata_max_bytes: int = without_effect(
+        "remote.log.metadata.custom.metadata.max.bytes", Kind.INT, 128, "Nothing is tiered.", low=0
+    )
+    remote_log_index_file_cache_total_size_bytes: int = without_effect(
+        "remote.log.index.file.cache.total.size.bytes", Kind.LONG, 1 << 30, "Nothing is tiered.", low=1
+    )
+    remote_log_manager_thread_pool_size: int = without_effect(
+        "remote.log.manager.thread.pool.size", Kind.INT, 2, "Nothing is tiered.", low=1
+    )
+    remote_log_manager_copier_thread_pool_size: int = without_effect(
+        "remote.log.manager.copier.thread.pool.size", Kind.INT, 10, "Nothing is tiered.", low=1
+    )
+    remote_log_manager_expiration_thread_pool_size: int = without_effect(
+        "remote.log.manager.expiration.thread.pool.size", Kind.INT, 10, "Nothing is tiered.", low=1
+    )
+    remote_log_manager_follower_thread_pool_size: int = without_effect(
+        "remote.log.manager.follower.thread.pool.size", Kind.INT, 2, "Nothing is tiered.", low=1
+    )
+    remote_log_manager_task_interval_ms: int = without_effect(
+        "remote.log.manager.task.interval.ms", Kind.LONG, 30_000, "Nothing is tiered.", low=1
+    )
+    remote_log_reader_threads: int = without_effect(
+        "remote.log.reader.threads", Kind.INT, 10, "Nothing is tiered.", low=1
+    )
+    remote_log_reader_max_pending_tasks: int = without_effect(
+        "remote.log.reader.max.pending.tasks", Kind.INT, 100, "Nothing is tiered.", low=1
+    )
+    remote_log_manager_copy_max_bytes_per_second: int = without_effect(
+        "remote.log.manager.copy.max.bytes.per.second", Kind.LONG, _LONG_MAX, "Nothing is tiered.", low=1
+    )
+    remote_log_manager_copy_quota_window_num: int = without_effect(
+        "remote.log.manager.copy.quota.window.num", Kind.INT, 11, "Nothing is tiered.", low=1
+    )
+    remote_log_manager_copy_quota_window_size_seconds: int = without_effect(
+        "remote.log.manager.copy.quota.window.size.seconds", Kind.INT, 1, "Nothing is tiered.", low=1
+    )
+    remote_log_manager_fetch_max_bytes_per_second: int = without_effect(
+        "remote.log.manager.fetch.max.bytes.per.second", Kind.LONG, _LONG_MAX, "Nothing is tiered.", low=1
+    )
+    remote_log_manager_fetch_quota_window_num: int = without_effect(
+        "remote.log.manager.fetch.quota.window.num", Kind.INT, 11, "Nothing is tiered.", low=1
+    )
+    remote_log_manager_fetch_quota_window_size_seconds: int = without_effect(
+        "remote.log.manager.fetch.quota.window.size.seconds", Kind.INT, 1, "Nothing is tiered.", low=1
+    )
+    remote_fetch_max_wait_ms: int = without_effect(
+        "remote.fetch.max.wait.ms", Kind.INT, 500, "Nothing is tiered.", low=1
+    )
+    remote_list_offsets_request_timeout_ms: int = without_effect(
+        "remote.list.offsets.request.timeout.ms", Kind.LONG, 30_000, "Nothing is tiered.", low=1
+    )
+    socket_connection_setup_timeout_ms: int = without_effect(
+        "socket.connection.setup.timeout.ms", Kind.LONG, 10_000, "A node is its own controller."
+    )
+    socket_connection_setup_timeout_max_ms: int = without_effect(
+        "socket.connection.setup.timeout.max.ms", Kind.LONG, 30_000, "A node is its own controller."
+    )
+    early_start_listeners: tuple[str, ...] | None = without_effect(
+        "early.start.listeners", Kind.LIST, None, "A node is its own controller."
+    )
+    controller_socket_timeout_ms: int = without_effect(
+        "controller.socket.timeout.ms", Kind.INT, 30_000, "A node is its own controller."
+    )
+    controller_quorum_auto_join_enable: bool = without_effect(
+        "controller.quorum.auto.join.enable", Kind.BOOLEAN, False, "A node is its own controller."
+    )
+    controller_quorum_fetch_snapshot_max_bytes: int = without_effect(
+        "controller.quorum.fetch.snapshot.max.bytes", Kind.INT, 1_048_576, "A node is its own controller.", low=1
+    )
+    controller_quorum_fetch_max_bytes: int = without_effect(
+        "controller.quorum.fetch.max.bytes", Kind.INT, 1_048_576, "A node is its own controller.", low=1
+    )
+    config_providers: tuple[str, ...] = without_effect(
+        "config.providers", Kind.LIST, (), "Values are taken as they stand: nothing is looked up."
+    )
+    group_coordinator_background_threads: int = without_effect(
+        "group.coordinator.background.threads", Kind.INT, 2, "Groups are coordinated on the event loop.", low=1
+    )
+    group_coordinator_cached_buffer_max_bytes: int = without_effect(
+        "group.coordinator.cached.buffer.max.bytes",
+        Kind.INT,
+        1_048_588,
+        "Groups are coordinated on the event loop.",
+        low=524288,
+    )
+    group_consumer_assignment_interval_ms: int = without_effect(
+        "group.consumer.assignment.interval.ms", Kind.INT, 1000, "Consumer groups of KIP-848 are not served.", low=0
+    )
+    group_consumer_min_assignment_interval_ms: int = without_effect(
+        "group.consumer.min.assignment.interval.ms", Kind.INT, 0, "Consumer groups of KIP-848 are not served.", low=0
+    )
+    group_consumer_max_assignment_interval_ms: int = without_effect(
+        "group.consumer.max.assignment.interval.ms",
+        Kind.INT,
+        15_000,
+        "Consumer groups of KIP-848 are not served.",
+        low=0,
+    )
+    group_share_session_timeout_ms: int = without_effect(
+        "group.share.session.timeout.ms", Kind.INT, 45_000, "Share groups are not served.", low=1
+    )
+    group_share_min_session_timeout_ms: int = without_effect(
+        "group.share.min.session.timeout.ms", Kind.INT, 45_000, "Share groups are not served.", low=1
+    )
+    group_share_max_session_timeout_ms: int = without_effect(
+        "group.share.max.session.timeout.ms", Kind.INT, 60_000, "Share groups are not served.", low=1
+    )
+    group_share_heartbeat_interval_ms: int = without_effect(
+        "group.share.heartbeat.interval.ms", Kind.INT, 5000, "Share groups are not served.", low=1
+    )
+    group_share_min_heartbeat_interval_ms: int = without_effect(
+        "group.share.min.heartbeat.interval.ms", Kind.INT, 5000, "Share groups are not served.", low=1
+    )
+    group_share_max_heartbeat_interval_ms: int = without_effect(
+        "group.share.max.heartbeat.interval.ms", Kind.INT, 15_000, "Share groups are not served.", low=1
+    )
+    group_share_max_size: int = without_effect(
+        "group.share.max.size", Kind.INT, 200, "Share groups are not served.", low=1, high=1000
+    )
+    group_share_assignors: tuple[str, ...] = without_effect(
+        "group.share.assignors", Kind.LIST, ("simple",), "Share groups are not served."
+    )
+    group_share_assignment_interval_ms: int = without_effect(
+        "group.share.assignment.interval.ms", Kind.INT, 1000, "Share groups are not served.", low=0
+    )
+    group_share_min_assignment_interval_ms: int = without_effect(
+        "group.share.min.assignment.interval.ms", Kind.INT, 0, "Share groups are not served.", low=0
+    )
+    group_share_max_assignment_interval_ms: int = without_effect(
+        "group.share.max.assignment.interval.ms", Kind.INT, 15_000, "Share groups are not served.", low=0
+    )
+    group_share_delivery_count_limit: int = without_effect(
+        "group.share.delivery.count.limit", Kind.INT, 5, "Share groups are not served.", low=2, high=10
+    )
+    group_share_max_delivery_count_limit: int = without_effect(
+        "group.share.max.delivery.count.limit", Kind.INT, 10, "Share groups are not served.", low=5, high=25
+    )
+    group_share_min_delivery_count_limit: int = without_effect(
+        "group.share.min.delivery.count.limit", Kind.INT, 2, "Share groups are not served.", low=2, high=5
+    )
+    group_share_record_lock_duration_ms: int = without_effect(
+        "group.share.record.lock.duration.ms", Kind.INT, 30_000, "Share groups are not served.", low=1000, high=3600000
+    )
+    group_share_min_record_lock_duration_ms: int = without_effect(
+        "group.share.min.record.lock.duration.ms",
+        Kind.INT,
+        15_000,
+        "Share groups are not served.",
+        low=1000,
+        high=30000,
+    )
+    group_share_max_record_lock_duration_ms: int = without_effect(
+        "group.share.max.record.lock.duration.ms",
+        Kind.INT,
+        60_000,
+        "Share groups are not served.",
+        low=30000,
+        high=3600000,
+    )
+    group_share_partition_max_record_locks: int = without_effect(
+        "group.share.partition.max.record.locks", Kind.INT, 2000, "Share groups are not served.", low=100, high=10000
+    )
+    group_share_max_partition_max_record_locks: int = without_effect(
+        "group.share.max.partition.max.record.locks",
+        Kind.INT,
+        4000,
+        "Share groups are not served.",
+        low=2000,
+        high=10000,
+    )
+    group_share_min_partition_max_record_locks: int = without_effect(
+        "group.share.min.partition.max.record.locks", Kind.INT, 100, "Share groups are not served.", low=100, high=2000
+    )
+    share_fetch_purgatory_purge_interval_requests: int = without_effect(
+        "share.fetch.purgatory.purge.interval.requests", Kind.INT, 1000, "Share groups are not served."
+    )
+    group_share_max_share_sessions: int = without_effect(
+        "group.share.max.share.sessions", Kind.INT, 2000, "Share groups are not served.", low=1
+    )
+    share_coordinator_state_topic_num_partitions: int = without_effect(
+        "share.coordinator.state.topic.num.partitions", Kind.INT, 50, "Share groups are not served.", low=1
+    )
+    share_coordinator_state_topic_segment_bytes: int = without_effect(
+        "share.coordinator.state.topic.segment.bytes", Kind.INT, 104_857_600, "Share groups are not served.", low=1
+    )
+    share_coordinator_threads: int = without_effect(
+        "share.coordinator.threads", Kind.INT, 1, "Share groups are not served.", low=1
+    )
+    share_coordinator_snapshot_update_records_per_snapshot: int = without_effect(
+        "share.coordinator.snapshot.update.records.per.snapshot",
+        Kind.INT,
+        500,
+        "Share groups are not served.",
+        low=0,
+        high=500,
+    )
+    share_coordinator_load_buffer_size: int = without_effect(
+        "share.coordinator.load.buffer.size", Kind.INT, 5_242_880, "Share groups are not served.", low=1
+    )
+    share_coordinator_state_topic_compression_codec: int = without_effect(
+        "share.coordinator.state.topic.compression.codec", Kind.INT, 0, "Share groups are not served."
+    )
+    share_coordinator_append_linger_ms: int = without_effect(
+        "share.coordinator.append.linger.ms", Kind.INT, -1, "Share groups are not served.", low=-1
+    )
+    share_coordinator_write_timeout_ms: int = without_effect(
+        "share.coordinator.write.timeout.ms", Kind.INT, 5000, "Share groups are not served.", low=1
+    )
+    share_coordinator_cached_buffer_max_bytes: int = without_effect(
+        "share.coordinator.cached.buffer.max.bytes", Kind.INT, 1_048_588, "Share groups are not served.", low=524288
+    )
+    group_streams_session_timeout_ms: int = without_effect(
+        "group.streams.session.timeout.ms", Kind.INT, 45_000, "Streams groups are not served.", low=1
+    )
+    group_streams_min_session_timeout_ms: int = without_effect(
+        "group.streams.min.session.timeout.ms", Kind.INT, 45_000, "Streams groups are not served.", low=1
+    )
+    group_streams_max_session_timeout_ms: int = without_effect(
+        "group.streams.max.session.timeout.ms", Kind.INT, 60_000, "Streams groups are not served.", low=1
+    )
+    group_streams_heartbeat_interval_ms: int = without_effect(
+        "group.streams.heartbeat.interval.ms", Kind.INT, 5000, "Streams groups are not served.", low=1
+    )
+    group_streams_min_heartbeat_interval_ms: int = without_effect(
+        "group.streams.min.heartbeat.interval.ms", Kind.INT, 5000, "Streams groups are not served.", low=1
+    )
+    group_streams_max_heartbeat_interval_ms: int = without_effect(
+        "group.streams.max.heartbeat.interval.ms", Kind.INT, 15_000, "Streams groups are not served.", low=1
+    )
+    group_streams_max_size: int = without_effect(
+        "group.streams.max.size", Kind.INT, _INT_MAX, "Streams groups are not served.", low=1
+    )
+    group_streams_num_standby_replicas: int = without_effect(
+        "group.streams.num.standby.replicas", Kind.INT, 0, "Streams groups are not served.", low=0
+    )
+    group_streams_max_standby_replicas: int = without_effect(
+        "group.streams.max.standby.replicas", Kind.INT, 2, "Streams groups are not served.", low=0
+    )
+    group_streams_initial_rebalance_delay_ms: int = without_effect(
+        "group.streams.initial.rebalance.delay.ms", Kind.INT, 3000, "Streams groups are not served.", low=0
+    )
+    group_streams_assignment_interval_ms: int = without_effect(
+        "group.streams.assignment.interval.ms", Kind.INT, 1000, "Streams groups are not served.", low=0
+    )
+    group_streams_min_assignment_interval_ms: int = without_effect(
+        "group.streams.min.assignment.interval.ms", Kind.INT, 0, "Streams groups are not served.", low=0
+    )
+    group_streams_max_assignment_interval_ms: int = without_effect(
+        "group.streams.max.assignment.interval.ms", Kind.INT, 15_000, "Streams groups are not served.", low=0
+    )
+    cordoned_log_dirs: tuple[str, ...] = without_effect(
+        "cordoned.log.dirs", Kind.LIST, (), "`--data` is the directory."
+    )
+    kafka_metrics_reporters: tuple[str, ...] = without_effect(
+        "kafka.metrics.reporters", Kind.LIST, (), "Metrics are at /metrics of the HTTP address."
+    )
+    kafka_metrics_polling_interval_secs: int = without_effect(
+        "kafka.metrics.polling.interval.secs", Kind.INT, 10, "Metrics are at /metrics of the HTTP address.", low=1
+    )
+    add_partitions_to_txn_retry_backoff_max_ms: int = without_effect(
+        "add.partitions.to.txn.retry.backoff.max.ms", Kind.INT, 100, "For transactions.", low=0
+    )
+    add_partitions_to_txn_retry_backoff_ms: int = without_effect(
+        "add.partitions.to.txn.retry.backoff.ms", Kind.INT, 20, "For transactions.", low=1
     )

@@ -21,6 +21,7 @@ class Kind(Enum):
     LONG = 5
     DOUBLE = 6
     LIST = 7
+    CLASS = 8
 
 
 _INTEGERS = {Kind.INT: 31, Kind.SHORT: 15, Kind.LONG: 63}
@@ -75,7 +76,7 @@ class Declaration:
         return self.format(getattr(settings, self.attribute))
 
     def _convert(self, text: str) -> Any:
-        if self.kind is Kind.STRING:
+        if self.kind in (Kind.STRING, Kind.CLASS):
             return text
         if self.kind is Kind.LIST:
             return tuple(item.strip() for item in text.split(",") if item.strip())

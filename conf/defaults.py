@@ -1,21 +1,48 @@
 """What a node's settings make of the configs that a topic leaves open, as Kafka's `log.…` settings do."""
 
 from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
 
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.declare import declarations, parse
 from pqbroker.conf.topic import TopicConfig
 
-_NODE_SETTING = {
-    "cleanup.policy": "log.cleanup.policy",
-    "max.message.bytes": "message.max.bytes",
-    "message.timestamp.after.max.ms": "log.message.timestamp.after.max.ms",
-    "message.timestamp.before.max.ms": "log.message.timestamp.before.max.ms",
-    "message.timestamp.type": "log.message.timestamp.type",
-    "retention.bytes": "log.retention.bytes",
-}
-_MS_PER_MINUTE = 60_000
-_MS_PER_HOUR = 3_600_000
+NODE_SETTINGS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "cleanup.policy": ("log.cleanup.policy",),
+        "compression.gzip.level": ("compression.gzip.level",),
+        "compression.lz4.level": ("compression.lz4.level",),
+        "compression.type": ("compression.type",),
+        "compression.zstd.level": ("compression.zstd.level",),
+        "delete.retention.ms": ("log.cleaner.delete.retention.ms",),
+        "file.delete.delay.ms": ("log.segment.delete.delay.ms",),
+        "flush.messages": ("log.flush.interval.messages",),
+        "flush.ms": ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
+        "index.interval.bytes": ("log.index.interval.bytes",),
+        "local.retention.bytes": ("log.local.retention.bytes",),
+        "local.retention.ms": ("log.local.retention.ms",),
+        "max.compaction.lag.ms": ("log.cleaner.max.compaction.lag.ms",),
+        "max.message.bytes": ("message.max.bytes",),
+        "message.timestamp.after.max.ms": ("log.message.timestamp.after.max.ms",),
+        "message.timestamp.before.max.ms": ("log.message.timestamp.before.max.ms",),
+        "message.timestamp.type": ("log.message.timestamp.type",),
+        "min.cleanable.dirty.ratio": ("log.cleaner.min.cleanable.ratio",),
+        "min.compaction.lag.ms": ("log.cleaner.min.compaction.lag.ms",),
+        "min.insync.replicas": ("min.insync.replicas",),
+        "preallocate": ("log.preallocate",),
+        "retention.bytes": ("log.retention.bytes",),
+        "retention.ms": ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+        "segment.bytes": ("log.segment.bytes",),
+        "segment.index.bytes": ("log.index.size.max.bytes",),
+        "segment.jitter.ms": ("log.roll.jitter.ms", "log.roll.jitter.hours"),
+        "segment.ms": ("log.roll.ms", "log.roll.hours"),
+        "unclean.leader.election.enable": ("unclean.leader.election.enable",),
+    }
+)
+"""The node's settings that stand for a topic config where the topic does not say; the first that is set decides."""
+
+_MS = {"minutes": 60_000, "hours": 3_600_000}
 
 
 def topic_config(texts: Mapping[str, str], settings: BrokerSettings) -> TopicConfig:
@@ -25,15 +52,14 @@ def topic_config(texts: Mapping[str, str], settings: BrokerSettings) -> TopicCon
 
 def topic_defaults(settings: BrokerSettings) -> dict[str, str]:
     """Texts by name of the topic configs that the node's settings give; a topic's own texts go over them."""
+    return {name: _first_set(of_node, settings) for name, of_node in NODE_SETTINGS.items()}
+
+
+def _first_set(names: tuple[str, ...], settings: BrokerSettings) -> str:
+    """The text of the first setting that is set, in the topic's unit; times below zero mean for ever."""
     known = declarations(BrokerSettings)
-    values = {name: known[of_node].of(settings) for name, of_node in _NODE_SETTING.items()}
-    return {**values, "retention.ms": str(_retention_ms(settings))}
-
-
-def _retention_ms(settings: BrokerSettings) -> int:
-    """The finest of Kafka's three settings that is set decides; below zero means for ever."""
-    if settings.log_retention_ms is not None:
-        return settings.log_retention_ms
-    if settings.log_retention_minutes is not None:
-        return max(-1, settings.log_retention_minutes * _MS_PER_MINUTE)
-    return max(-1, settings.log_retention_hours * _MS_PER_HOUR)
+    name = next(name for name in names if getattr(settings, known[name].attribute) is not None)
+    ms = _MS.get(name.rpartition(".")[2])
+    if ms is None:
+        return known[name].of(settings)
+    return str(max(-1, getattr(settings, known[name].attribute) * ms))

@@ -2,8 +2,8 @@
 
 Behaviour: by name, or by id from version 6. The name is free, and the partitions are gone for clients, when the
 scheme's one commit is durable; what they held is reclaimed afterwards. A topic made anew under the name has another
-id.
-Left out: delete.topic.enable; deleting is always allowed.
+id. With delete.topic.enable=false everything is refused with TOPIC_DELETION_DISABLED.
+Left out: timeout_ms; the answer comes when the deletion is durable.
 """
 
 from pqbroker.broker.apis import Api

@@ -1,8 +1,10 @@
 """DescribeConfigs (key 32), versions 1 to 4.
 
 Behaviour: every config of a topic (resource type 2) or of this broker (type 4, named by the node id), each with its
-source, type, synonyms and documentation when asked for; no keys asked means all. Broker settings are read-only: they
-are set at start. The cluster-wide default broker (type 4, empty name) has no dynamic settings, so its list is empty.
+source, type, synonyms and documentation when asked for; no keys asked means all. A topic's synonyms are the node's
+settings that stand for it, by their own names and values; the value of what is not set is null. Broker settings are
+read-only: they are set at start. The cluster-wide default broker (type 4, empty name) has no dynamic settings, so its
+list is empty.
 Left out: loggers and every other resource type: INVALID_REQUEST.
 """
 
@@ -88,7 +90,8 @@ def _show(text: ConfigText, request: DescribeConfigsRequest, *, is_read_only: bo
     )
     if request.include_synonyms:
         shown.synonyms = [
-            DescribeConfigsSynonym(name=declaration.name, value=value, source=source) for value, source in text.values
+            DescribeConfigsSynonym(name=synonym.name, value=synonym.text, source=synonym.source)
+            for synonym in text.synonyms
         ]
     return shown
 

@@ -1,8 +1,8 @@
 """DescribeTopicPartitions (key 75), versions 0 to 0.
 
 Behaviour: topics in the order of their names, all of them when none is named, from the cursor on and up to a limit of
-partitions (at most 2000, at least one), then with the cursor to go on from. What is not there any more at the cursor is
-passed over. Lists are empty, never null: Java cannot read the latter.
+partitions (at least one, at most max.request.partition.size.limit), then with the cursor to go on from. What is gone
+since at the cursor is passed over. Lists are empty, never null: Java cannot read the latter.
 Left out: eligible leader replicas and authorized operations (there is one replica and no authorizer).
 """
 
@@ -20,15 +20,13 @@ from pqbroker.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponseTopic,
 )
 
-PARTITIONS_MAX = 2000
-
 
 def serve(context: Context, request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
     names = sorted({topic.name for topic in request.topics} or context.node.groups.names())
     start = request.cursor or Cursor()
     if start.partition_index < 0:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"the cursor's partition is {start.partition_index}")
-    room = max(min(request.response_partition_limit, PARTITIONS_MAX), 1)
+    room = max(min(request.response_partition_limit, context.node.settings.describe_partitions_max), 1)
     response = DescribeTopicPartitionsResponse()
     for name in names:
         if name < start.topic_name:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.compat.clients import CLIENTS, DRIVEN, Clients
+from tests.compat.clients_page import PAGE, PASSED, Outcomes, clients_page, declared
 from tests.support.drivers.driver import Message, RefusedError
 from tests.support.drivers.librdkafka_driver import LibrdkafkaDriver
 from tests.support.drivers.member import await_members
@@ -90,7 +91,10 @@ def test_commit_and_resume(name: str, clients: Clients, writer: LibrdkafkaDriver
 
 @every_client
 def test_static_membership(name: str, clients: Clients, wide_topic: str, group: str) -> None:
-    with clients.member(name, wide_topic, group, "left") as left, clients.member(name, wide_topic, group, "right") as right:
+    with (
+        clients.member(name, wide_topic, group, "left") as left,
+        clients.member(name, wide_topic, group, "right") as right,
+    ):
         await_members(lambda: len(left.owned) == len(right.owned) == 2, "two partitions each")
         given, rebalances = left.owned, len(right.assignments)
         left.leave()
@@ -131,3 +135,10 @@ def administer_group(clients: Clients, name: str, topic: str, group: str) -> Non
         assert driver.committed(group, topic)[0] == 6
         driver.delete_group(group)
         assert group not in driver.groups()
+
+
+def test_the_page_says_what_the_matrix_came_to(outcomes: Outcomes) -> None:
+    ran = outcomes.cells
+    assert ran.keys() <= declared()
+    whole = {cell: ran.get(cell, PASSED) for cell in declared()}  # the rest is as promised
+    assert PAGE.read_text(encoding="utf-8") == clients_page(whole), "run: python -m tests.compat.clients_page"

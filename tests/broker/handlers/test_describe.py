@@ -29,6 +29,7 @@ from tests.broker.wire import Client
 SOFTWARE = {"client_software_name": "test-client", "client_software_version": "1.0"}
 TOPIC, BROKER, LOGGER = 2, 4, 8
 DYNAMIC_TOPIC, STATIC_BROKER, DEFAULT = 1, 4, 5
+STRING, CLASS = 2, 8
 
 
 @pytest.mark.parametrize("version", range(5))
@@ -81,9 +82,9 @@ async def test_every_config_of_a_topic_is_described(node: Node, client: Client, 
     assert configs.keys() == declarations(TopicConfig).keys()
     changed, kept = configs["retention.ms"], configs["max.message.bytes"]
     assert (changed.value, changed.config_source, changed.read_only) == ("60000", DYNAMIC_TOPIC, False)
-    assert [(each.value, each.source) for each in changed.synonyms] == [
-        ("60000", DYNAMIC_TOPIC),
-        ("604800000", DEFAULT),
+    assert [(each.name, each.value, each.source) for each in changed.synonyms] == [
+        ("retention.ms", "60000", DYNAMIC_TOPIC),
+        ("log.retention.hours", "168", DEFAULT),
     ]
     assert (kept.value, kept.config_source) == ("1048588", DEFAULT)
     if version >= 3:
@@ -95,8 +96,38 @@ async def test_a_nodes_default_for_topics_holds_and_is_named(start: Callable[...
     await node.create_topic("t")
     config = (await describe(await node.connect(), TOPIC, "t", ["max.message.bytes"])).configs[0]
     assert (config.value, config.config_source) == ("3000", STATIC_BROKER)
-    assert [(each.value, each.source) for each in config.synonyms] == [("3000", STATIC_BROKER), ("1048588", DEFAULT)]
+    assert [(each.name, each.value, each.source) for each in config.synonyms] == [
+        ("message.max.bytes", "3000", STATIC_BROKER),
+        ("message.max.bytes", "1048588", DEFAULT),
+    ]
     assert (await node.produce("t", b"x" * 4000)).error_code == ErrorCode.MESSAGE_TOO_LARGE
+
+
+async def test_a_nodes_setting_in_another_unit_is_told_in_both(start: Callable[..., Awaitable[Node]]) -> None:
+    node = await start(log_retention_minutes=2, log_roll_hours=1)
+    await node.create_topic("t")
+    retention, segment = (await describe(await node.connect(), TOPIC, "t", ["retention.ms", "segment.ms"])).configs
+    assert (retention.value, retention.config_source) == ("120000", STATIC_BROKER)
+    assert [(each.name, each.value, each.source) for each in retention.synonyms] == [
+        ("log.retention.minutes", "2", STATIC_BROKER),
+        ("log.retention.hours", "168", DEFAULT),
+    ]
+    assert (segment.value, segment.config_source) == ("3600000", STATIC_BROKER)
+
+
+async def test_what_is_not_set_is_null(client: Client) -> None:
+    configs = (await describe(client, BROKER, "1", ["broker.rack", "client.quota.callback.class"])).configs
+    assert [(config.value, config.config_source, config.synonyms) for config in configs] == [(None, DEFAULT, [])] * 2
+    assert {config.name: config.config_type for config in configs} == {
+        "broker.rack": STRING,
+        "client.quota.callback.class": CLASS,
+    }
+
+
+async def test_a_config_that_is_fixed_at_creation_is_read_only(node: Node, client: Client) -> None:
+    await node.create_topic("t")
+    configs = (await describe(client, TOPIC, "t")).configs
+    assert [config.name for config in configs if config.read_only] == ["pq.partitions.per.tablet"]
 
 
 async def test_only_the_keys_asked_for_are_described(node: Node, client: Client) -> None:

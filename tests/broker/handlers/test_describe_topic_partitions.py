@@ -1,5 +1,7 @@
 """DescribeTopicPartitions."""
 
+from collections.abc import Awaitable, Callable
+
 from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.messages.describe_topic_partitions import (
     Cursor,
@@ -81,6 +83,13 @@ async def test_a_limit_below_one_gives_one_partition(node: Node, client: Client)
     await node.create_topic("a", partitions=2)
     response = await describe(client, limit=0)
     assert (shown(response), cursor(response)) == ([("a", [0])], ("a", 1))
+
+
+async def test_the_nodes_limit_holds_too(start: Callable[..., Awaitable[Node]]) -> None:
+    node = await start(describe_partitions_max=2)
+    await node.create_topic("a", partitions=5)
+    response = await describe(await node.connect(), limit=4)
+    assert (shown(response), cursor(response)) == ([("a", [0, 1])], ("a", 2))
 
 
 async def test_a_cursor_at_what_is_gone_goes_on_behind_it(node: Node, client: Client) -> None:

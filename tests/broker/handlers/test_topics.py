@@ -1,5 +1,6 @@
 """CreateTopics, DeleteTopics and CreatePartitions."""
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -141,6 +142,16 @@ async def test_deleting_by_name_and_id_or_by_neither_is_refused(node: Node, clie
     asked = [DeleteTopicState(name="t", topic_id=topic_id), DeleteTopicState()]
     response = await client.ask(DeleteTopicsRequest(topics=asked))
     assert [each.error_code for each in response.responses] == [ErrorCode.INVALID_REQUEST] * 2
+    assert node.server.node.groups.get("t") is not None
+
+
+async def test_nothing_is_deleted_where_deletion_is_turned_off(start: Callable[..., Awaitable[Node]]) -> None:
+    node = await start(delete_topic_enable=False)
+    await node.create_topic("t")
+    client = await node.connect()
+    response = await client.ask(DeleteTopicsRequest(topics=[DeleteTopicState(name="t")]))
+    assert [each.error_code for each in response.responses] == [ErrorCode.TOPIC_DELETION_DISABLED]
+    assert response.responses[0].error_message
     assert node.server.node.groups.get("t") is not None
 
 

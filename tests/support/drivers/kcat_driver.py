@@ -7,7 +7,7 @@ import signal
 import subprocess
 import threading
 from collections.abc import Callable, Sequence
-from typing import IO
+from typing import IO, Self
 
 from tests.support.drivers.driver import HEARTBEAT_MS, REQUEST_TIMEOUT_S, SESSION_MS, Message
 from tests.support.drivers.member import tell_of_change
@@ -71,7 +71,7 @@ class KcatMember:
         for thread in self._threads:
             thread.start()
 
-    def __enter__(self) -> "KcatMember":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -27,7 +27,6 @@ from tests.support.drivers.driver import (
     RefusedError,
 )
 
-
 _STATES = {"STABLE": "Stable", "EMPTY": "Empty", "DEAD": "Dead"}
 
 
@@ -176,7 +175,8 @@ class LibrdkafkaConsumer:
         failed = [record.error() for record in records if record.error() is not None]
         if failed:
             raise KafkaException(failed[0])
-        return [(record.partition(), record.offset()) for record in records]
+        places = [(record.partition(), record.offset()) for record in records]
+        return [(partition, offset) for partition, offset in places if partition is not None and offset is not None]
 
     def commit(self) -> None:
         self._consumer.commit(asynchronous=False)

@@ -34,7 +34,7 @@ class ApacheKafka:
     def __init__(
         self, directory: Path | None = None, *, properties: Mapping[str, str | None] | None = None, heap: str = "1g"
     ) -> None:
-        """`directory`: where a new directory for the data is made; `properties`: added to server.properties, None left out."""
+        """`directory`: where one for the data is made; `properties`: added to server.properties, None: left out."""
         self._directory = Path(tempfile.mkdtemp(prefix="apache-kafka-", dir=directory))
         self._extra = dict(properties or {})
         self._heap = heap

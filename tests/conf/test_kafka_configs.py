@@ -1,0 +1,64 @@
+"""Every public config of Kafka 4.3 is declared, with its type and default. The table beside this file lists them.
+
+It was written from `LogConfig` and `AbstractKafkaConfig` of Kafka 4.3.1: kind, name, type, default, and
+whether Kafka documents it.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from pqbroker.conf.broker import BrokerSettings
+from pqbroker.conf.declare import declarations
+from pqbroker.conf.defaults import NODE_SETTINGS
+from pqbroker.conf.topic import TopicConfig
+
+TABLE = Path(__file__).with_name("kafka_4_3_configs.tsv").read_text(encoding="utf-8")
+ROWS = [tuple(line.split("\t")) for line in TABLE.splitlines()]
+PUBLIC = [row[:4] for row in ROWS if row[4] == "public"]
+SETTINGS = {"topic": TopicConfig, "broker": BrokerSettings}
+
+# Refused at start: nothing would be protected by them.
+ACCESS_CONTROL = ("sasl.", "ssl.", "security.providers", "authorizer.", "principal.builder.", "delegation.token.")
+
+# Type and default of ours that are not Kafka's.
+DIFFERENT = {
+    "node.id": (("INT", "1"), "Kafka has no default; a node alone needs none to be given"),
+    "advertised.listeners": (("STRING", ""), "empty means the address that a client came on"),
+    "max.connections": (("INT", "10000"), "everything has a limit"),
+    "log.retention.check.interval.ms": (("LONG", "5000"), "a look costs microseconds"),
+    "listener.security.protocol.map": (("STRING", "PLAINTEXT:PLAINTEXT"), "listeners are plain"),
+    "log.cleaner.io.max.bytes.per.second": (("DOUBLE", "1.7976931348623157e+308"), "Python writes it so"),
+    "process.roles": (("LIST", ""), "Kafka has no default; a node has every role"),
+    "controller.listener.names": (("LIST", ""), "Kafka has no default; a node is its own controller"),
+}
+
+OF_EARLIER_KAFKAS = {"leader.imbalance.per.broker.percentage"}
+
+
+@pytest.mark.parametrize(("kind", "name", "type_name", "default"), PUBLIC, ids=[f"{row[0]}-{row[1]}" for row in PUBLIC])
+def test_a_config_of_kafkas_is_declared_as_kafka_has_it(kind: str, name: str, type_name: str, default: str) -> None:
+    known = declarations(SETTINGS[kind])
+    if name.startswith(ACCESS_CONTROL):
+        assert name not in known
+        return
+    ours = known[name]
+    shown = "null" if ours.default is None else ours.format(ours.default)
+    expected, _reason = DIFFERENT.get(name, ((type_name, default), ""))
+    assert (ours.kind.name, shown) == expected
+
+
+def test_what_differs_is_something_of_kafkas_and_differs() -> None:
+    theirs = {name: (type_name, default) for _, name, type_name, default in PUBLIC}
+    assert all(theirs[name] != ours for name, (ours, _reason) in DIFFERENT.items())
+
+
+def test_what_is_not_kafkas_says_so_by_its_name() -> None:
+    theirs = {(kind, name) for kind, name, *_ in ROWS}
+    own = [name for kind, of in SETTINGS.items() for name in declarations(of) if (kind, name) not in theirs]
+    assert {name for name in own if not name.startswith(("pq.", "pqbroker."))} == OF_EARLIER_KAFKAS
+
+
+def test_what_a_node_gives_a_topic_are_configs_and_settings() -> None:
+    assert declarations(TopicConfig).keys() >= NODE_SETTINGS.keys()
+    assert all(name in declarations(BrokerSettings) for names in NODE_SETTINGS.values() for name in names)
