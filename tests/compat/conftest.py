@@ -6,11 +6,26 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.compat.clients import DRIVEN, Clients
+from tests.compat.clients_page import Outcomes
 from tests.support.drivers.driver import Driver
 from tests.support.drivers.librdkafka_driver import LibrdkafkaDriver
 from tests.support.serving import served
 
 _topic_numbers = itertools.count(1)
+_OUTCOMES = "outcomes of the matrix"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Note what comes of the matrix."""
+    config.pluginmanager.register(Outcomes(), _OUTCOMES)
+
+
+@pytest.fixture
+def outcomes(pytestconfig: pytest.Config) -> Outcomes:
+    """What came of the cells of the matrix so far."""
+    plugin = pytestconfig.pluginmanager.get_plugin(_OUTCOMES)
+    assert isinstance(plugin, Outcomes)
+    return plugin
 
 
 @pytest.fixture(scope="package")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.compat.clients import CLIENTS, DRIVEN, Clients
+from tests.compat.clients_page import PAGE, PASSED, Outcomes, clients_page, declared
 from tests.support.drivers.driver import Message, RefusedError
 from tests.support.drivers.librdkafka_driver import LibrdkafkaDriver
 from tests.support.drivers.member import await_members
@@ -134,3 +135,10 @@ def administer_group(clients: Clients, name: str, topic: str, group: str) -> Non
         assert driver.committed(group, topic)[0] == 6
         driver.delete_group(group)
         assert group not in driver.groups()
+
+
+def test_the_page_says_what_the_matrix_came_to(outcomes: Outcomes) -> None:
+    ran = outcomes.cells
+    assert ran.keys() <= declared()
+    whole = {cell: ran.get(cell, PASSED) for cell in declared()}  # the rest is as promised
+    assert PAGE.read_text(encoding="utf-8") == clients_page(whole), "run: python -m tests.compat.clients_page"

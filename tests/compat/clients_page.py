@@ -1,0 +1,89 @@
+"""Writes docs/clients.md from what the tests of the matrix came to: `python -m tests.compat.clients_page` runs them."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.compat.clients import CLIENTS, DRIVEN
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "clients.md"
+MATRIX = Path(__file__).with_name("test_matrix.py")
+BEHAVIOURS = {
+    "produce": "produce",
+    "consume": "consume",
+    "group_join": "group join",
+    "leave_and_rebalance": "leave and rebalance",
+    "commit_and_resume": "commit and resume",
+    "static_membership": "static membership",
+    "admin": "admin",
+}
+"""Tests of the matrix, without their `test_`, in the order of the columns."""
+PASSED = "passed"
+
+_HEAD = """\
+# Clients
+
+Which client does what with this broker: the tests of `tests/compat/test_matrix.py` run every cell, and this page is
+written from what they came to (`python -m tests.compat.clients_page`); a test compares them. *yes*: the test passes;
+*no*: it does not; a dash: the client does not have it.
+
+"""
+_TAIL = """
+- **produce**, **consume**: records with keys, read by another client or written by one; reading from an offset.
+- **group join**: one member gets every partition and a record of each.
+- **leave and rebalance**: two members have half of the partitions each; one leaves, the other has all.
+- **commit and resume**: a second member goes on exactly where the first one committed.
+- **static membership**: a member that comes back under its instance id has its partitions again; nobody else notices.
+- **admin**: topics created, grown, listed, altered, trimmed and deleted; groups listed, described, deleted, and their
+  offsets.
+
+Versions of the Python clients are those of `pyproject.toml` or later; confluent-kafka brings librdkafka. Kafka's
+command line tools of 4.3.1 are compared with what they say to Apache Kafka in `tests/compat/test_tools.py`, the admin
+client's calls that AKHQ and Kafbat make are in `tests/compat/test_console_calls.py`.
+"""
+
+
+class Outcomes:
+    """A pytest plugin that notes what came of each cell of the matrix: (behaviour, client) to pytest's word for it."""
+
+    def __init__(self) -> None:
+        self.cells: dict[tuple[str, str], str] = {}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Called by pytest for each phase of each test."""
+        file, _, test = report.nodeid.partition("::test_")
+        behaviour, bracket, client = test.rstrip("]").partition("[")
+        if file.endswith(MATRIX.name) and bracket and (report.when == "call" or report.failed):
+            self.cells[behaviour, client] = report.outcome
+
+
+def clients_page(cells: Mapping[tuple[str, str], str]) -> str:
+    """The whole page."""
+    rows = [["client", *BEHAVIOURS.values()], ["---"] * (len(BEHAVIOURS) + 1)]
+    rows += [[client, *(_cell(cells, behaviour, client) for behaviour in BEHAVIOURS)] for client in CLIENTS]
+    return _HEAD + "".join(f"| {' | '.join(row)} |\n" for row in rows) + _TAIL
+
+
+def declared() -> set[tuple[str, str]]:
+    """The cells that must have been run: kcat administers nothing."""
+    return {(behaviour, client) for behaviour in BEHAVIOURS for client in (DRIVEN if behaviour == "admin" else CLIENTS)}
+
+
+def _cell(cells: Mapping[tuple[str, str], str], behaviour: str, client: str) -> str:
+    outcome = cells.get((behaviour, client))
+    return "–" if outcome is None else "yes" if outcome == PASSED else "no"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the matrix and write the page."""
+    outcomes = Outcomes()
+    status = pytest.main([str(MATRIX), "-k", "not page", *arguments], plugins=[outcomes])
+    assert outcomes.cells.keys() == declared(), "the matrix was not run whole"
+    PAGE.write_text(clients_page(outcomes.cells), encoding="utf-8")
+    return int(status)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
