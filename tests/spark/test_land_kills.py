@@ -73,7 +73,7 @@ class Site:
         assert len(log) == self._written
         assert self.lander.rows() == log
         ends = {(TOPIC, partition): self._written // PARTITIONS for partition in range(PARTITIONS)}
-        assert committed(self.node.kafka, GROUP) == ends
+        wait_until(lambda: committed(self.node.kafka, GROUP) == ends, "the mirrored offsets", JOB_STARTS_WITHIN_S)
 
 
 @pytest.fixture
