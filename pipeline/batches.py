@@ -4,15 +4,15 @@ Dead letters go before their batch lands, so that a crash between the two can re
 `error.partition` and `error.offset` in its headers tell a repeated one.
 """
 
+import threading
+from contextlib import AbstractContextManager
 from pathlib import Path
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from pqbroker.pipeline.admin import Admin, AdminError
-from pqbroker.pipeline.causes import FAILURES
+from pqbroker.pipeline.causes import FAILURES, innermost
 from pqbroker.pipeline.lake import Batch, Lake, LakeError
 from pqbroker.pipeline.landing import LandError, Landing
 from pqbroker.pipeline.rows import parsed, raw
@@ -27,15 +27,31 @@ class BatchWriter:
         self._lake = lake
         self._schema = schema
         self._topic_id = topic_id
-        self.failure: LandError | LakeError | CapturedException | Py4JJavaError | None = None
+        self._writing = threading.Lock()
+        self.failure: LandError | LakeError | None = None
         """What a batch failed with; Spark passes on only its text, wrapped."""
 
     def __call__(self, records: DataFrame, number: int) -> None:
+        if not self._writing.acquire(blocking=False):
+            raise LandError("stopping")
         try:
             self._write_batch(records, number)
-        except (LandError, LakeError, *FAILURES) as error:
+        except (LandError, LakeError) as error:
             self.failure = error
             raise
+        except FAILURES as error:
+            self.failure = LandError(innermost(error))
+            raise self.failure from None
+        finally:
+            self._writing.release()
+
+    def rest(self) -> AbstractContextManager[object]:
+        """Between batches: waits for the one in work, and refuses others meanwhile.
+
+        A query must be stopped at rest. Stopped within a batch, Spark 4.2 looks for an interrupt in the text of the
+        Python error by a regular expression that overflows the thread's stack, and may never end.
+        """
+        return self._writing
 
     def _write_batch(self, records: DataFrame, number: int) -> None:
         batch = self._lake.batch(number)

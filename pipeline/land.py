@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 from pqbroker.pipeline.admin import Admin, AdminError
 from pqbroker.pipeline.batches import BatchWriter, local
 from pqbroker.pipeline.causes import innermost
-from pqbroker.pipeline.lake import Lake, LakeError
+from pqbroker.pipeline.lake import Lake
 from pqbroker.pipeline.landing import LandError, Landing
 from pqbroker.pipeline.ownership import owned
 from pqbroker.pipeline.progress import Watch
@@ -71,11 +71,10 @@ def _run(query: StreamingQuery, writer: BatchWriter, stopping: threading.Event) 
         while not query.awaitTermination(_LOOK_EVERY_S) and not stopping.is_set():
             pass
     except StreamingQueryException as error:
-        if isinstance(writer.failure, LandError | LakeError):
-            raise writer.failure from error
-        raise LandError(innermost(error if writer.failure is None else writer.failure)) from error
+        raise writer.failure or LandError(innermost(error)) from error
     finally:
-        query.stop()
+        with writer.rest():
+            query.stop()
 
 
 def _find_topic(admin: Admin, landing: Landing) -> str:

@@ -112,10 +112,17 @@ class Cluster:
         hint = near(name, self.topics()) or f"`pqbroker topic create {name}` makes it, `pqbroker topic list` shows all"
         raise CommandError(f"no topic {name} at {self.address}; {hint}")
 
-    def created(self, name: str) -> Topic:
-        """A topic that is being created, when it is there; CommandError."""
-        settled(lambda: self._metadata([name])[name], lambda found: isinstance(found, Topic))
+    def created(self, name: str, partitions: int = 1) -> Topic:
+        """A topic that is being created or grown, when that many of its partitions are known; CommandError."""
+        settled(
+            lambda: self._metadata([name])[name],
+            lambda found: isinstance(found, Topic) and len(found.partitions) >= partitions,
+        )
         return self.topic(name)
+
+    def await_deletion(self, name: str) -> None:
+        """Return when a topic that is being deleted is not known any more."""
+        settled(lambda: self._metadata([name])[name], lambda found: found == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     def offsets(self, topic: Topic, timestamps: Mapping[int, int]) -> dict[int, int]:
         """By partition the first offset at or after a time in ms, or the end that EARLIEST and LATEST name.

@@ -124,6 +124,7 @@ def grow(
         request = CreatePartitionsRequest(topics=[asked], timeout_ms=TIMEOUT_MS)
         result = cluster.ask_controller(request, CreatePartitionsResponse).results[0]
         check(result.error_code, f"cannot grow topic {topic}", result.error_message)
+        cluster.created(topic, partitions)
     if json:
         show_json({"topic": topic, "partitions": partitions, "before": before})
     else:
@@ -150,6 +151,7 @@ def delete_topic(cluster: Cluster, name: str) -> None:
     request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], topic_names=[name], timeout_ms=TIMEOUT_MS)
     result = cluster.ask_controller(request, DeleteTopicsResponse).responses[0]
     check(result.error_code, f"cannot delete topic {name}", result.error_message)
+    cluster.await_deletion(name)
 
 
 add_config(app)

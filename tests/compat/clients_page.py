@@ -36,12 +36,12 @@ _TAIL = """
 - **leave and rebalance**: two members have half of the partitions each; one leaves, the other has all.
 - **commit and resume**: a second member goes on exactly where the first one committed.
 - **static membership**: a member that comes back under its instance id has its partitions again; nobody else notices.
-- **admin**: topics created, grown, listed, altered, trimmed and deleted; groups listed, described and deleted, with
-  their offsets.
+- **admin**: topics created, grown, listed, altered, trimmed and deleted; groups listed, described, deleted, and their
+  offsets.
 
-Versions of the Python clients are those of `pyproject.toml` or later; confluent-kafka brings librdkafka. What Kafka's
-command line tools of 4.3.1 say is compared with what they say to Apache Kafka in `tests/compat/test_tools.py`; calls
-of the admin client that AKHQ and Kafbat make are in `tests/compat/test_console_calls.py`.
+Versions of the Python clients are those of `pyproject.toml` or later; confluent-kafka brings librdkafka. Kafka's
+command line tools of 4.3.1 are compared with what they say to Apache Kafka in `tests/compat/test_tools.py`, the admin
+client's calls that AKHQ and Kafbat make are in `tests/compat/test_console_calls.py`.
 """
 
 

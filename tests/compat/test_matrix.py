@@ -140,5 +140,5 @@ def administer_group(clients: Clients, name: str, topic: str, group: str) -> Non
 def test_the_page_says_what_the_matrix_came_to(outcomes: Outcomes) -> None:
     ran = outcomes.cells
     assert ran.keys() <= declared()
-    whole = {cell: ran.get(cell, PASSED) for cell in declared()}  # what this run was not asked for is as promised
+    whole = {cell: ran.get(cell, PASSED) for cell in declared()}  # the rest is as promised
     assert PAGE.read_text(encoding="utf-8") == clients_page(whole), "run: python -m tests.compat.clients_page"

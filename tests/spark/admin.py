@@ -1,25 +1,9 @@
 """What the tests ask of a broker's admin API beside what every client driver has."""
 
-import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from tests.support.drivers.driver import REQUEST_TIMEOUT_S
-from tests.support.wire import Wire
-
-DELETE_RECORDS, OFFSET_COMMIT, JOIN_GROUP = 21, 8, 11
-
-
-def serves(address: str, api_key: int) -> bool:
-    """Whether the broker serves an API."""
-    with Wire(address) as wire:
-        return wire.serves(api_key)
-
-
-def require(address: str, api_key: int) -> None:
-    """Skip the test while the broker does not serve an API."""
-    if not serves(address, api_key):
-        pytest.skip(f"the broker does not serve API {api_key}")
 
 
 def trim(address: str, topic: str, offset: int, partition: int = 0) -> None:

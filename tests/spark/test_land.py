@@ -12,11 +12,12 @@ import pytest
 from pqbroker.pipeline.lake import LakeError
 from pqbroker.pipeline.landing import LandError, Landing
 from pqbroker.pipeline.ownership import owned
-from tests.spark.admin import OFFSET_COMMIT, committed, require
+from tests.spark.admin import committed
 from tests.spark.lakes import Lander, batches
 from tests.spark.topics import Topics
 from tests.support.drivers.driver import Message
 from tests.support.serving import Served
+from tests.support.waiting import wait_until
 
 SCHEMA = "id BIGINT NOT NULL, name STRING"
 
@@ -125,7 +126,6 @@ def reason(why: bytes, topic: str, offset: int) -> tuple[tuple[str, bytes], ...]
 
 
 def test_a_group_shows_how_far_the_lake_is(topics: Topics, lander: Lander) -> None:
-    require(topics.address, OFFSET_COMMIT)
     topic = lander.landing.topic
     produce(topics, lander, 0, 9)
     lander.run(group="one")
@@ -176,6 +176,17 @@ def grow_by_http(http: str, topic: str, count: int) -> None:
     headers = {"Content-Type": "application/json"}
     request = urllib.request.Request(f"http://{http}/v1/topics/{topic}/partitions", body, headers)
     urllib.request.urlopen(request, timeout=10).close()
+
+
+def test_a_job_that_is_stopped_ends_the_batch_in_work(topics: Topics, lander: Lander) -> None:
+    produce(topics, lander, 0, 10)
+    temporary = lander.landing.directory / "temporary"
+    temporary.mkdir(parents=True)
+    lander.run_until(lambda: wait_until(lambda: list(temporary.iterdir()), "a batch in work"), batch_rows_max=5)
+    assert "batch=0" in batches(lander.landing.directory)
+    assert list(temporary.iterdir()) == []
+    lander.run()
+    assert lander.rows() == expected(10)
 
 
 def test_growth_is_seen_by_a_running_job(topics: Topics, lander: Lander, broker: Served) -> None:

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from pqbroker.pipeline.landing import Landing
 from pqbroker.testing import Broker, broker
 from tests.faults.load import read_all
-from tests.spark.admin import OFFSET_COMMIT, committed, serves
+from tests.spark.admin import committed
 from tests.spark.lakes import Lander, batches
 from tests.support.drivers.driver import Message
 from tests.support.drivers.librdkafka_driver import LibrdkafkaDriver
@@ -34,8 +34,7 @@ class Site:
 
     def __init__(self, spark: SparkSession, node: Broker, directory: Path) -> None:
         self.node = node
-        group = GROUP if serves(node.kafka, OFFSET_COMMIT) else ""
-        self.lander = Lander(spark, Landing(TOPIC, directory, node.kafka, group))
+        self.lander = Lander(spark, Landing(TOPIC, directory, node.kafka, GROUP))
         self._client = LibrdkafkaDriver(node.kafka)
         self._client.create_topic(TOPIC, partitions=PARTITIONS)
         self._written = 0
@@ -73,9 +72,8 @@ class Site:
         ]
         assert len(log) == self._written
         assert self.lander.rows() == log
-        if self.lander.landing.group:
-            ends = {(TOPIC, partition): self._written // PARTITIONS for partition in range(PARTITIONS)}
-            assert committed(self.node.kafka, GROUP) == ends
+        ends = {(TOPIC, partition): self._written // PARTITIONS for partition in range(PARTITIONS)}
+        wait_until(lambda: committed(self.node.kafka, GROUP) == ends, "the mirrored offsets", JOB_STARTS_WITHIN_S)
 
 
 @pytest.fixture
@@ -90,8 +88,7 @@ def job(site: Site, log_file: Path) -> Iterator[None]:
     """The job in a process of its own, killed at the end."""
     landing = site.lander.landing
     command = [sys.executable, "-P", "-m", "pqbroker.pipeline", "land", TOPIC, "--to", str(landing.directory)]
-    command += ["--broker", landing.broker, "--interval", "0"]
-    command += ["--group", landing.group] if landing.group else ["--no-group"]
+    command += ["--broker", landing.broker, "--interval", "0", "--group", landing.group]
     with log_file.open("ab") as log:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     try:

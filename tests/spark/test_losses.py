@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.spark.admin import DELETE_RECORDS, require, trim
+from tests.spark.admin import trim
 from tests.spark.topics import Topics, finish
 from tests.support.drivers.driver import Driver, Message
 from tests.support.drivers.librdkafka_driver import LibrdkafkaDriver
@@ -41,7 +41,6 @@ def read_after(topics: Topics, name: str, meanwhile: Callable[[], None], checkpo
 def test_a_trim_under_a_query_is_an_error_or_skipped_as_told(
     topics: Topics, fresh_name: Callable[[], str], tmp_path: Path, fails: bool
 ) -> None:
-    require(topics.address, DELETE_RECORDS)
     name = fresh_name()
     topics.client.create_topic(name)
     produce(topics.client, name, RECORDS)

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from pyspark.sql import Row
 
-from tests.spark.admin import JOIN_GROUP, require
 from tests.spark.topics import QUICK, Topics, by_place, finish
 from tests.support.drivers.driver import RECENT_MS, Message
 from tests.support.waiting import wait_until
@@ -130,7 +129,6 @@ def test_a_running_query_of_a_pattern_reads_topics_that_are_added(
 
 
 def test_the_old_way_to_find_offsets_reads_the_same(topics: Topics, fresh_name: Callable[[], str]) -> None:
-    require(topics.address, JOIN_GROUP)
     name = fresh_name()
     topics.client.create_topic(name, partitions=2)
     for partition in range(2):

@@ -11,7 +11,7 @@ from pqbroker.storage.blobid import BlobId, tablet_bounds
 from pqbroker.storage.cells.cell import Cell
 from pqbroker.storage.engine import CommitRefused, ShardLost
 from pqbroker.storage.kv import KeyValueTablet
-from pqbroker.storage.kv_commands import Command, DeleteRange, KeyMissing, Rename, Write
+from pqbroker.storage.kv_commands import Command, Concat, DeleteRange, KeyMissing, Rename, Write
 from pqbroker.storage.memory import MemoryEngine
 from pqbroker.storage.tablet import TabletType
 from pqbroker.storage.together import execute_together
@@ -119,6 +119,30 @@ async def test_a_joint_request_waits_for_keys_in_flight_and_is_waited_for(bench:
     assert await bench.contents() == [{b"k": b"3"}, {b"k": b"3"}, {}]
 
 
+async def test_a_joint_request_does_not_overtake_what_waits(bench: Bench) -> None:
+    bench.engine.hold()
+    requests = [
+        bench.tablets[0].execute([write(b"k", b"1")]),
+        bench.tablets[0].execute([write(b"k", b"2"), write(b"l", b"2")]),
+        bench.run((0, [write(b"l", b"3")]), (1, [write(b"l", b"3")])),
+    ]
+    bench.engine.release()
+    await asyncio.gather(*requests)
+    assert await bench.contents() == [{b"k": b"2", b"l": b"3"}, {b"l": b"3"}, {}]
+
+
+async def test_a_part_that_counts_references_waits_until_nothing_is_in_flight(bench: Bench) -> None:
+    await bench.run((0, [write(b"a")]))
+    bench.engine.hold()
+    other = bench.tablets[0].execute([write(b"b")])
+    joint = bench.run((0, [Concat((b"a",), b"c", keep_inputs=True)]), (1, [write(b"d")]))
+    bench.engine.release()
+    await other
+    assert not joint.done()
+    await joint
+    assert await bench.stored() == [{b"a": BLOB, b"b": BLOB, b"c": BLOB}, {b"d": BLOB}, {}]
+
+
 async def test_requests_that_cross_wait_for_each_other_in_one_order(bench: Bench) -> None:
     bench.engine.hold()
     block = [tablet.execute([write(b"k", b"0")]) for tablet in bench.tablets]
@@ -140,6 +164,18 @@ async def test_a_lost_shard_fails_what_is_in_flight_and_what_waits(bench: Bench)
     for request in (*joint, behind, bench.run((0, [write(b"k")]), (2, [write(b"k")]))):
         with pytest.raises(ShardLost):
             await request
+
+
+async def test_what_waits_behind_a_joint_request_in_another_tablet_fails_with_the_shard(bench: Bench) -> None:
+    bench.engine.hold()
+    busy = bench.tablets[0].execute([write(b"k")])
+    joint = bench.run((0, [write(b"k")]), (1, [write(b"k")]))
+    behind = bench.tablets[1].execute([write(b"k")])
+    bench.engine.crash()
+    async with asyncio.timeout(5):
+        for request in (busy, joint, behind):
+            with pytest.raises(ShardLost):
+                await request
 
 
 async def test_a_dropped_tablet_fails_its_joint_requests_and_leaves_the_other_tablet_alone(bench: Bench) -> None:

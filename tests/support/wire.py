@@ -103,13 +103,6 @@ class Wire:
         error_code, _timestamp, offset = struct.unpack_from(">hqq", answer, 4 + 2 + len(topic.encode()) + 4 + 4)
         return error_code, offset
 
-    def serves(self, api_key: int) -> bool:
-        """Whether the broker says that it serves an API, in any version."""
-        answer = self._ask(18, 0, b"")
-        error_code, count = struct.unpack_from(">hi", answer)
-        assert error_code == 0, error_code
-        return any(struct.unpack_from(">h", answer, 6 + 6 * index)[0] == api_key for index in range(count))
-
     def log(self, topic: str, partition: int) -> Iterator[tuple[StoredBatch, bytes]]:
         """Every batch from the log's start to its end, in order. AssertionError on an error code or a hole."""
         error_code, offset = self.offset(topic, partition, EARLIEST)

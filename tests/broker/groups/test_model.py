@@ -42,7 +42,7 @@ class Client:
 class Groups(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.rig = Rig(replace(LIMITS, members_max=5), stores_at_once=False)
+        self.rig = Rig(replace(LIMITS, members_max=4), stores_at_once=False)
         self.clients: list[Client] = []
         self.names = 0
         self.generation = 0
@@ -60,15 +60,36 @@ class Groups(RuleBasedStateMachine):
         protocols=st.sampled_from((PROTOCOLS, PROTOCOLS[::-1], PROTOCOLS[:1])),
         known=st.booleans(),
     )
-    @precondition(lambda self: len(self.clients) < 7)
+    @precondition(lambda self: len(self.clients) < 6)
     def start_client(self, instance: str | None, protocols: tuple[MemberProtocol, ...], known: bool) -> None:
         self.clients.append(Client(instance, protocols, known))
 
     @rule(data=st.data())
     def join(self, data: st.DataObject) -> None:
         client = self.pick(data, lambda one: not one.must_sync and not one.is_fenced)
-        if client is None:
-            return
+        if client is not None:
+            self.send_join(client)
+
+    @rule(data=st.data())
+    def sync(self, data: st.DataObject) -> None:
+        client = self.pick(data, lambda one: one.must_sync)
+        if client is not None:
+            self.send_sync(client)
+
+    @rule(by_ms=st.sampled_from((0, 3_000)), ends_stores=st.booleans())
+    def everybody_goes_on(self, by_ms: int, *, ends_stores: bool) -> None:
+        """Each does what is next for it, so that rebalances get somewhere."""
+        for client in [one for one in self.clients if one.ticket is None and not one.is_fenced]:
+            if client.must_sync:
+                self.send_sync(client)
+            elif client.generation < 0 or self.send_live(client, "heartbeat") is ErrorCode.REBALANCE_IN_PROGRESS:
+                self.send_join(client)
+        self.rig.advance(by_ms)
+        if ends_stores:
+            self.rig.finish_stores()
+        self.read_answers()
+
+    def send_join(self, client: Client) -> None:
         self.names += 1
         ticket = self.rig.tickets + 1
         self.wait(client, ticket, "join")
@@ -78,11 +99,7 @@ class Groups(RuleBasedStateMachine):
         )  # fmt: skip
         self.read_answers()
 
-    @rule(data=st.data())
-    def sync(self, data: st.DataObject) -> None:
-        client = self.pick(data, lambda one: one.must_sync)
-        if client is None:
-            return
+    def send_sync(self, client: Client) -> None:
         shares: dict[str, list[int]] = {member_id: [] for member_id in client.leads}
         for partition in range(PARTITIONS if shares else 0):
             shares[client.leads[partition % len(shares)]].append(partition)
@@ -96,14 +113,17 @@ class Groups(RuleBasedStateMachine):
     @rule(data=st.data(), how=st.sampled_from(("heartbeat", "commit")))
     def live(self, data: st.DataObject, how: str) -> None:
         client = self.pick(data, lambda one: one.generation >= 0)
-        if client is None:
-            return
+        if client is not None:
+            self.send_live(client, how)
+
+    def send_live(self, client: Client, how: str) -> ErrorCode:
         act: Any = getattr(self.rig, how)
-        error = act(client.member_id, generation=client.generation, instance=client.instance)
+        error: ErrorCode = act(client.member_id, generation=client.generation, instance=client.instance)
         is_current = client.generation == self.rig.group.generation
         if error is ErrorCode.NONE and how == "commit":
             assert is_current
         self.obey(client, error)
+        return error
 
     @rule(data=st.data())
     def leave(self, data: st.DataObject) -> None:

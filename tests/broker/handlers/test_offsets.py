@@ -265,8 +265,9 @@ async def test_offsets_are_there_when_the_cell_was_lost_and_opened_again(node: N
     openings = node.server.node.metrics.cell_openings
     node.engine.lose_next()
     assert await commit(client, {("t", 0): 6}) == {("t", 0): ErrorCode.NOT_COORDINATOR}
-    response = await client.ask(fetch_request(9, None), 9)
-    assert response.groups[0].error_code == ErrorCode.NOT_COORDINATOR
+    for group_id in ("g", "without offsets"):
+        response = await client.ask(fetch_request(9, None, group_id), 9)
+        assert response.groups[0].error_code == ErrorCode.NOT_COORDINATOR
     assert (await client.ask(fetch_request(7, None), 7)).error_code == ErrorCode.NOT_COORDINATOR
     old = await client.ask(fetch_request(1, {"t": [0]}), 1)
     assert old.topics[0].partitions[0].error_code == ErrorCode.NOT_COORDINATOR

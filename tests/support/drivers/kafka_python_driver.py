@@ -154,6 +154,8 @@ class KafkaPythonConsumer:
             bootstrap_servers=address, group_id=group, group_instance_id=instance_id, enable_auto_commit=False,
             auto_offset_reset="earliest", session_timeout_ms=SESSION_MS, heartbeat_interval_ms=HEARTBEAT_MS,
         )  # fmt: skip
+        # It may share out partitions before it has heard of any, and does not come back to that by itself.
+        assert self._consumer.partitions_for_topic(topic)
         self._consumer.subscribe([topic], listener=_Noting(self.assignments))
         # Whoever shares out partitions before it has heard of any may never come back to that; topics() hears of them.
         assert topic in self._consumer.topics()
