@@ -103,6 +103,9 @@ def _metric(name: str, kind: str, meaning: str, values: Mapping[str, int]) -> It
 
 
 def _offsets(text: str | None, topic: str) -> dict[int, int]:
-    """A topic's offsets in Spark's JSON; empty when Spark has not told."""
-    told = json.loads(text) if text else None
+    """A topic's offsets in Spark's JSON; empty when Spark has not told.
+
+    A batch that a killed job had begun is run again without asking where the topic ends; PySpark says "None" then.
+    """
+    told = json.loads(text) if text and text != "None" else None
     return {int(number): offset for number, offset in (told or {}).get(topic, {}).items()}
