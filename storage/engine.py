@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NewType, Protocol
 
+from pqbroker.storage.status import Colour
+
 Buffer = bytes | bytearray | memoryview
 BlobKey = NewType("BlobKey", bytes)
 """The 24 bytes of a blob id, big-endian, in the sort order of the id."""
@@ -76,6 +78,7 @@ class PoolStats:
     total_bytes: int
     live_bytes: int
     stored_bytes: int
+    colour: Colour
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +180,9 @@ class Shard(Protocol):
 
         Raises BlobMissing, BlobCorrupt (naming the first bad one), ShardLost. Short only at a blob's end.
         """
+
+    def colour(self, pool: str) -> Colour:
+        """How full the pool was at the last look, a round or a second ago; asks nobody."""
 
     async def confirm(self) -> None:
         """Return once it is certain that this owner is not fenced now; else raise ShardLost."""

@@ -11,6 +11,7 @@ from pqbroker.storage.blobstorage import BlobStorage, Discovered
 from pqbroker.storage.engine import Batch, BlobKey, Buffer, Shard, ShardLost
 from pqbroker.storage.garbage import Collection
 from pqbroker.storage.history import ChannelHistory
+from pqbroker.storage.status import Colour
 
 LOG_CHANNEL = 0
 SNAPSHOT_CHANNEL = 1
@@ -126,6 +127,10 @@ class TabletStorage:
             failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             failed.set_exception(lost)
             return failed
+
+    def status(self, channel: int) -> Colour:
+        """How full the channel is, at the last look: YELLOW_STOP and above stop user writes (A.12)."""
+        return self._shard.colour(self._blobs.pools[self._groups[channel]])
 
     def check(self) -> None:
         """Raises Blocked when a later instance of the tablet runs, or the tablet is being dropped."""
