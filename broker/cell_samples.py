@@ -17,6 +17,7 @@ def cell_samples(opened: OpenCell, partition_series_max: int) -> list[Sample]:
         Sample("commit_syncs", stats.syncs),
         Sample("commits_refused", stats.refused),
         Sample("stored_bytes", stats.bytes_written),
+        Sample("compaction_moved_bytes", stats.moved_bytes),
     ]
     for pool in stats.pools:
         labels = (pool.name,)

@@ -111,6 +111,7 @@ FAMILIES = (
     Family("commit_syncs", "counter", "Syncs to disk."),
     Family("commits_refused", "counter", "Batches refused, for want of room above all: the disk is full."),
     Family("stored_bytes", "counter", "Bytes the engine has written since the cell was opened."),
+    Family("compaction_moved_bytes", "counter", "Bytes of blobs moved to empty mostly dead segments."),
     Family("pool_free_bytes", "gauge", "Free space of a pool.", ("pool",)),
     Family("pool_total_bytes", "gauge", "Space of a pool, used or not.", ("pool",)),
     Family("pool_live_bytes", "gauge", "Bytes of a pool's blobs that are in use.", ("pool",)),

@@ -123,6 +123,7 @@ def _engine(data: str, settings: BrokerSettings) -> Engine:
         from pqbroker.storage.memory import MemoryEngine
 
         return MemoryEngine(settings.memory_engine_bytes, thresholds=thresholds)
+    from pqbroker.storage.compaction import CompactionPace
     from pqbroker.storage.rocks import RocksEngine
 
     return RocksEngine(
@@ -135,6 +136,7 @@ def _engine(data: str, settings: BrokerSettings) -> Engine:
         ballast_bytes=settings.ballast_bytes,
         read_threads=settings.read_threads,
         thresholds=thresholds,
+        compaction=CompactionPace(settings.compaction_bytes_per_second, settings.compaction_dead_percent),
     )
 
 

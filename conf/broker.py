@@ -121,6 +121,15 @@ class BrokerSettings:
         "Less free than this says that channels should move to another pool; a fifth of the disk if that is less.",
         low=0,
     )  # fmt: skip
+    compaction_bytes_per_second: int = setting(
+        "pqbroker.compaction.bytes.per.second", Kind.LONG, 32 * MIB,
+        "Blobs moved at most to empty mostly dead segments; 0: only a segment that is dead as a whole gives back its "
+        "room.", low=0,
+    )  # fmt: skip
+    compaction_dead_percent: int = setting(
+        "pqbroker.compaction.dead.percent", Kind.INT, 50, "How much of a segment is dead before it is emptied.",
+        low=1, high=99,
+    )  # fmt: skip
     read_threads: int = setting("pqbroker.read.threads", Kind.INT, 4, "Threads that read from disk.", low=1, high=256)
     write_cycle_bytes_max: int = setting(
         "pqbroker.write.cycle.bytes", Kind.INT, 16 * MIB, "Bytes of one write cycle of a partition.", low=MIB

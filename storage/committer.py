@@ -13,27 +13,20 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from errno import EDQUOT, EFBIG, ENOSPC
 from pathlib import Path
 from typing import Protocol
 
-from pqbroker.storage.engine import Batch, CommitRefused, EngineError, Fenced, ShardLost, StoreFailed
+from pqbroker.storage.engine import CommitRefused, EngineError, Fenced, ShardLost, StoreFailed
 from pqbroker.storage.plan import IndexBatch, Plan, Planner, Queued, full
 from pqbroker.storage.pools import Pool
-from pqbroker.storage.room import Ballast, Room
-from pqbroker.storage.status import Colour
+from pqbroker.storage.room import Rooms
 
 _log = logging.getLogger(__name__)
 _NO_ROOM = frozenset((ENOSPC, EDQUOT, EFBIG))
-RESERVE_BYTES = 32 << 20
-"""Kept free for the index: its write-ahead log and one flush."""
-FLOOR_BYTES = 4 << 20
-"""Below this even deletes are refused."""
-POOL_RESERVE_BYTES = 16 << 20
-"""Kept free in a pool on a disk of its own, to rewrite what is left of mostly dead segments."""
 _LOOK_SECONDS = 1.0
 _ANXIOUS_LOOK_SECONDS = 0.2
 """Between looks at free space while nothing is committed: when all is green, and when a colour is to clear."""
@@ -81,28 +74,8 @@ class OpenCell:
     pools: Sequence[Pool]
     planner: Planner
     last_number: int
-    room: Room
-    pool_rooms: Mapping[str, Room]
-    """Rooms of the pools, where one lies on another file system than the index."""
-    ballast: Ballast
+    rooms: Rooms
     path: Path
-
-    def look(self) -> int:
-        """See what is free everywhere; bytes, where the index is."""
-        for room in self.pool_rooms.values():
-            room.refresh()
-        return self.room.refresh()
-
-    @property
-    def is_green(self) -> bool:
-        return self.room.colour is Colour.GREEN and all(
-            room.colour is Colour.GREEN for room in self.pool_rooms.values()
-        )
-
-    def colour(self, pool: str) -> Colour:
-        """At the last look. A full index stops every pool."""
-        own = self.pool_rooms.get(pool)
-        return self.room.colour if own is None else max(own.colour, self.room.colour)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,11 +158,12 @@ class Committer(threading.Thread):
             except queue.Empty:
                 if self._is_sync_due():
                     self._sync(cell)
-                cell.ballast.restore(cell.look(), RESERVE_BYTES)
+                cell.rooms.look()
+                cell.rooms.restore_ballast()
 
     def _patience(self, cell: OpenCell) -> float:
         """Seconds to wait for an item before there is something else to do."""
-        look = _LOOK_SECONDS if cell.is_green else _ANXIOUS_LOOK_SECONDS
+        look = _LOOK_SECONDS if cell.rooms.is_green else _ANXIOUS_LOOK_SECONDS
         if self._unsynced and self._pace.sync_seconds is not None:
             return min(look, max(0.0, self._sync_due - time.monotonic()))
         return look
@@ -220,9 +194,7 @@ class Committer(threading.Thread):
             plan = cell.planner.plan(queued, refused, self._number + 1, cell.index.new_batch())
         if len(plan.refused) < len(queued):
             self._write_index(cell, plan)
-            for pool in cell.pools:
-                if pool.touched:
-                    pool.settle()
+            self._settle(cell)
             self._number = plan.number
             self.counters.commits += len(queued) - len(plan.refused)
             self.counters.rounds += 1
@@ -232,20 +204,11 @@ class Committer(threading.Thread):
         self._post(_resolve, queued, plan.refused)
 
     def _without_room(self, cell: OpenCell, queued: Sequence[Queued]) -> dict[int, CommitRefused]:
-        """Refusals of the commits that would eat the reserve; one without blobs may use it, and the ballast's room."""
-        refused: dict[int, CommitRefused] = {}
-        cell.look()
-        for position, (batch, _) in enumerate(queued):
-            if cell.room.take(batch.bytes):
-                if cell.pool_rooms and not _pools_take(cell.pool_rooms, batch):
-                    refused[position] = full(batch)
-            elif batch.blobs:
-                refused[position] = full(batch)
-            else:
-                cell.ballast.release()
-                if cell.room.refresh() < batch.bytes + FLOOR_BYTES:
-                    refused[position] = full(batch)
-        return refused
+        """Refusals of the commits that would eat the reserve."""
+        cell.rooms.look()
+        return {
+            position: full(batch) for position, (batch, _) in enumerate(queued) if not cell.rooms.take(batch)
+        }
 
     def _write_payloads(self, cell: OpenCell, plan: Plan) -> bool:
         """Write and sync the round's payloads; False when there was no room and nothing of them is left."""
@@ -263,6 +226,17 @@ class Committer(threading.Thread):
         if self._pace.sync_seconds == 0:
             self._sync_pools(pools)
         return True
+
+    def _settle(self, cell: OpenCell) -> None:
+        """The round is committed. What it emptied is unlinked once that is durable: not before the blobs it moved."""
+        for pool in cell.pools:
+            if pool.touched:
+                pool.settle()
+        if self._pace.sync_seconds is None and any(pool.emptied for pool in cell.pools):
+            self._sync(cell)
+        elif not self._unsynced:
+            for pool in cell.pools:
+                pool.unlink_emptied()
 
     def _write_index(self, cell: OpenCell, plan: Plan) -> None:
         with cell.index.undurable:
@@ -284,6 +258,8 @@ class Committer(threading.Thread):
         cell.index.sync()
         self.counters.syncs += 1
         self._unsynced = False
+        for pool in cell.pools:
+            pool.unlink_emptied()
 
     def _sync_pools(self, pools: Sequence[Pool]) -> None:
         if len(pools) == 1:
@@ -322,10 +298,6 @@ class Committer(threading.Thread):
     def _post(self, callback: Callable[..., None], *arguments: object) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
             self._loop.call_soon_threadsafe(callback, *arguments)
-
-
-def _pools_take(rooms: Mapping[str, Room], batch: Batch) -> bool:
-    return all(rooms[pool].take(size) for _, _, size, pool in batch.blobs if pool in rooms)
 
 
 def _resolve(queued: Sequence[Queued], refused: dict[int, CommitRefused]) -> None:

@@ -9,7 +9,7 @@ Three outcomes of a commit:
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NewType, Protocol
+from typing import NamedTuple, NewType, Protocol
 
 from pqbroker.storage.status import Colour
 
@@ -90,7 +90,18 @@ class ShardStats:
     bytes_written: int
     syncs: int
     refused: int
+    moved_bytes: int
+    """Rewritten to give back the room of what was deleted beside it."""
     pools: tuple[PoolStats, ...]
+
+
+class Move(NamedTuple):
+    """A blob that an engine moves within a pool, if its index row is still `row`."""
+
+    blob: BlobKey
+    row: bytes
+    content: Buffer
+    pool: str
 
 
 class Batch:
@@ -99,7 +110,7 @@ class Batch:
     Buffers given to `put_blob` must not change until the commit's future is done.
     """
 
-    __slots__ = ("blobs", "bytes", "dead", "ranges", "rows")
+    __slots__ = ("blobs", "bytes", "dead", "moves", "ranges", "rows")
 
     def __init__(self) -> None:
         self.ranges: list[tuple[bytes, bytes]] = []
@@ -109,6 +120,8 @@ class Batch:
         self.blobs: list[tuple[BlobKey, Sequence[Buffer], int, str]] = []
         """Blob id, buffers, size, pool."""
         self.dead: list[BlobKey] = []
+        self.moves: Sequence[Move] = ()
+        """The engine's own; nothing else moves blobs."""
         self.bytes = 0
 
     def put(self, key: bytes, value: bytes) -> None:

@@ -217,7 +217,7 @@ class MemoryShard:
             )
             for name in self.pools
         )
-        return ShardStats(self._commits, self._rounds, self._bytes_written, 0, self._refused, tuple(pools))
+        return ShardStats(self._commits, self._rounds, self._bytes_written, 0, self._refused, 0, tuple(pools))
 
     async def close(self) -> None:
         if self._reason is None:

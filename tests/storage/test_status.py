@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from pqbroker.storage.cells.cell import Cell
-from pqbroker.storage.committer import POOL_RESERVE_BYTES, RESERVE_BYTES, OpenCell
 from pqbroker.storage.memory import MemoryEngine
 from pqbroker.storage.rocks import RocksEngine
-from pqbroker.storage.room import Ballast, Room
+from pqbroker.storage.room import INDEX_RESERVE_BYTES, POOL_RESERVE_BYTES, Ballast, Room, Rooms
 from pqbroker.storage.status import Colour, Thresholds
 from pqbroker.storage.tablet import USER_CHANNEL, TabletType
 from tests.storage.cells import MIB, Disk, RocksCell, blobs, content, dead
@@ -26,7 +25,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 def set_free(cell: RocksCell, spare: int) -> None:
-    cell.disk.f_bavail = (RESERVE_BYTES + spare) // cell.disk.f_frsize
+    cell.disk.f_bavail = (INDEX_RESERVE_BYTES + spare) // cell.disk.f_frsize
 
 
 @pytest.mark.parametrize(
@@ -105,20 +104,19 @@ async def test_an_engine_is_told_a_colour_and_a_tablet_asks_for_its_channels(
 def test_a_full_index_stops_every_pool_and_a_full_pool_only_itself(tmp_path: Path) -> None:
     disks = {tmp_path / "index": Disk(), tmp_path / "pool": Disk()}
     thresholds = Thresholds(0, MIB)
-    room = Room(tmp_path / "index", RESERVE_BYTES, disks.__getitem__, thresholds)
+    room = Room(tmp_path / "index", INDEX_RESERVE_BYTES, disks.__getitem__, thresholds)
     elsewhere = Room(tmp_path / "pool", POOL_RESERVE_BYTES, disks.__getitem__, thresholds)
-    ballast = Ballast(tmp_path / "ballast", 0)
-    cell = OpenCell(None, (), None, 0, room, {"big": elsewhere}, ballast, tmp_path)  # type: ignore[arg-type]
+    rooms = Rooms(room, {"big": elsewhere}, Ballast(tmp_path / "ballast", 0))
 
     def colours() -> list[Colour]:
-        cell.look()
-        return [cell.colour("main"), cell.colour("big")]
+        rooms.look()
+        return [rooms.colour("main"), rooms.colour("big")]
 
     assert colours() == [GREEN, GREEN]
-    assert cell.is_green
+    assert rooms.is_green
     disks[tmp_path / "pool"].f_bavail = 0
     assert colours() == [GREEN, ORANGE]
-    assert not cell.is_green
+    assert not rooms.is_green
     disks[tmp_path / "pool"].f_bavail = 100_000
     disks[tmp_path / "index"].f_bavail = 0
     assert colours() == [ORANGE, ORANGE]
