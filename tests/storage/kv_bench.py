@@ -1,0 +1,43 @@
+"""A KV tablet to try things on, over the memory engine."""
+
+from pqbroker.storage.blobid import BlobId, tablet_bounds
+from pqbroker.storage.cells.cell import Cell
+from pqbroker.storage.kv import KeyValueTablet
+from pqbroker.storage.kv_commands import Command, Write
+from pqbroker.storage.memory import MemoryEngine
+from pqbroker.storage.tablet import TabletType
+
+TABLET = 70_000
+BLOB = b"x" * 20
+
+
+class Bench:
+    """A KV tablet over the memory engine whose values from 8 bytes on are blobs."""
+
+    def __init__(self) -> None:
+        self.engine = MemoryEngine(1 << 30)
+        self.now_ms = 1_000
+
+    async def open(self) -> None:
+        self.cell = await Cell.open(self.engine)
+        await self.cell.create_tablets([(TABLET, TabletType.PERSQUEUE, "owner")])
+        self.kv = KeyValueTablet(self.cell.storage(TABLET), inline_bytes_max=8, clock=lambda: self.now_ms)
+        await self.kv.start()
+
+    async def run(self, *commands: Command) -> None:
+        await self.kv.execute(commands)
+
+    async def contents(self) -> dict[bytes, bytes]:
+        keys = [key for key, _ in self.kv.keys(b"")]
+        return {
+            key: b"".join(buffers)
+            for key, buffers in zip(keys, await self.kv.read([(key, 0, 0) for key in keys]), strict=True)
+        }
+
+    async def blobs(self) -> list[BlobId]:
+        stored = self.cell.storage(TABLET).stored_blobs(*tablet_bounds(TABLET))
+        return [BlobId.from_key(blob) async for blob, _ in stored]
+
+
+def write(key: bytes, value: bytes = BLOB) -> Write:
+    return Write(key, [value], len(value))
