@@ -2,12 +2,14 @@
 
 import asyncio
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from pqbroker.storage.engine import Batch, BlobMissing
+from pqbroker.storage.engine import Batch, BlobMissing, Buffer
 from pqbroker.storage.kv_commands import INLINE, MAIN, DeleteRange, KeyRange, KeyValueError, Write
 from pqbroker.storage.kv_reads import PAIR_BYTES, READ_BYTES_MAX, Page, Pair, Status, Value, read_range, read_value
+from pqbroker.storage.memory import MemoryShard
 from tests.storage.kv_bench import BLOB, Bench, write
 
 
@@ -117,8 +119,16 @@ async def test_a_value_over_the_limit_comes_without_its_bytes_and_the_range_goes
     assert (rest.status, joined(rest.pairs[0])) == (Status.OK, b"small")
 
 
-async def test_what_is_deleted_under_a_read_is_read_as_it_is_afterwards(bench: Bench) -> None:
-    """The blobs are gone before the tablet has heard that its request is durable."""
+async def test_what_is_deleted_under_a_read_is_read_as_it_is_afterwards(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = MemoryShard.read
+
+    async def read_later(*call: Any) -> list[Buffer]:
+        await asyncio.sleep(0)
+        return await read(*call)
+
+    monkeypatch.setattr(MemoryShard, "read", read_later)
     await bench.run(write(b"a"), write(b"b"), write(b"c"))
     deleted = bench.kv.execute([DeleteRange(b"a", True, b"a", True), write(b"b", b"another value")])
     value, page = await asyncio.gather(
