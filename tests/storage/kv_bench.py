@@ -1,10 +1,17 @@
 """A KV tablet to try things on, over the memory engine."""
 
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
 from pqbroker.storage.blobid import BlobId, tablet_bounds
 from pqbroker.storage.cells.cell import Cell
+from pqbroker.storage.engine import Buffer
 from pqbroker.storage.kv import KeyValueTablet
 from pqbroker.storage.kv_commands import Command, Write
-from pqbroker.storage.memory import MemoryEngine
+from pqbroker.storage.memory import MemoryEngine, MemoryShard
 from pqbroker.storage.tablet import TabletType
 
 TABLET = 70_000
@@ -41,3 +48,16 @@ class Bench:
 
 def write(key: bytes, value: bytes = BLOB) -> Write:
     return Write(key, [value], len(value))
+
+
+@contextmanager
+def late_reads() -> Iterator[None]:
+    """Blobs are read a turn of the loop after they were asked for, as a thread would."""
+    read = MemoryShard.read
+
+    async def read_later(*call: Any) -> list[Buffer]:
+        await asyncio.sleep(0)
+        return await read(*call)
+
+    with patch.object(MemoryShard, "read", read_later):
+        yield

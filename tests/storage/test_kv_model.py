@@ -31,6 +31,7 @@ from pqbroker.storage.kv_commands import (
 from pqbroker.storage.kv_reads import Status, read_range, read_value
 from pqbroker.storage.memory import MemoryEngine
 from pqbroker.storage.tablet import TabletType
+from tests.storage.kv_bench import late_reads
 
 TABLET = 70_000
 State = dict[bytes, bytes]
@@ -217,8 +218,8 @@ async def _run(plan: list[Burst]) -> None:
         else:
             for _ in range(burst.refusals):
                 engine.refuse_next()
-            engine.release()
             reading = asyncio.ensure_future(_read(tablet, burst.within, 10_000))
+            engine.release()
             states = [state]
             outcomes = await asyncio.gather(*futures, return_exceptions=True)
             refusals = burst.refusals
@@ -248,4 +249,5 @@ async def _run(plan: list[Burst]) -> None:
 @settings(max_examples=400, deadline=None)
 @given(st.lists(bursts, min_size=1, max_size=8))
 def test_the_tablet_does_what_a_dict_does_and_leaks_no_blob(plan: list[Burst]) -> None:
-    asyncio.run(_run(plan))
+    with late_reads():
+        asyncio.run(_run(plan))

@@ -2,15 +2,13 @@
 
 import asyncio
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
-from pqbroker.storage.engine import Batch, BlobMissing, Buffer
+from pqbroker.storage.engine import Batch, BlobMissing
 from pqbroker.storage.kv_commands import INLINE, MAIN, DeleteRange, KeyRange, KeyValueError, Write
 from pqbroker.storage.kv_reads import PAIR_BYTES, READ_BYTES_MAX, Page, Pair, Status, Value, read_range, read_value
-from pqbroker.storage.memory import MemoryShard
-from tests.storage.kv_bench import BLOB, Bench, write
+from tests.storage.kv_bench import BLOB, Bench, late_reads, write
 
 
 def joined(value: Value | Pair) -> bytes:
@@ -119,22 +117,12 @@ async def test_a_value_over_the_limit_comes_without_its_bytes_and_the_range_goes
     assert (rest.status, joined(rest.pairs[0])) == (Status.OK, b"small")
 
 
-async def test_what_is_deleted_under_a_read_is_read_as_it_is_afterwards(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    read = MemoryShard.read
-
-    async def read_later(*call: Any) -> list[Buffer]:
-        await asyncio.sleep(0)
-        return await read(*call)
-
-    monkeypatch.setattr(MemoryShard, "read", read_later)
+async def test_what_is_deleted_under_a_read_is_read_as_it_is_afterwards(bench: Bench) -> None:
     await bench.run(write(b"a"), write(b"b"), write(b"c"))
-    deleted = bench.kv.execute([DeleteRange(b"a", True, b"a", True), write(b"b", b"another value")])
-    value, page = await asyncio.gather(
-        read_value(bench.kv, b"a"), read_range(bench.kv, None, with_values=True)
-    )
-    await deleted
+    with late_reads():
+        reading = asyncio.gather(read_value(bench.kv, b"a"), read_range(bench.kv, None, with_values=True))
+        await bench.kv.execute([DeleteRange(b"a", True, b"a", True), write(b"b", b"another value")])
+        value, page = await reading
     assert value == Value(Status.NODATA, ())
     assert [(pair.key, joined(pair)) for pair in page.pairs] == [(b"b", b"another value"), (b"c", BLOB)]
 
