@@ -1,32 +1,46 @@
 """The base tablet: tables in memory, every commit a log blob in channel 0, at times a snapshot in channel 1 (spec K.2).
 
-    idle --transact--> planning --commit--> in flight --durable--> applied, idle
-                          |                     |-----refused, lost--> nothing changed, idle
+    idle --transact--> planning --log blob committed--> in flight --durable------> applied, idle
+                          |                                 |-------refused, lost--> nothing changed, idle
                           '--plan raises--> idle
 
-For tablets whose state is small. One transaction at a time, in the order of calls.
+    snapshot due:   parts stored --> the log blob that names them, and begins a chain --> barriers behind both
+
+Nothing refers to the parts before the log blob does, so a crash between two of these steps leaves only garbage, which
+the next start or the next snapshot collects. For tablets whose state is small. One transaction at a time, in the order
+of calls.
 """
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from pqbroker.storage.blobid import BlobId
+from pqbroker.storage.blobid import BlobId, channel_bounds
 from pqbroker.storage.blobstorage import following
 from pqbroker.storage.engine import Batch, BlobKey, CommitRefused, ShardLost
-from pqbroker.storage.outcome import Outcome
-from pqbroker.storage.tables import Changed, Key, Row, Table, TableError, Transaction, apply, snapshot
+from pqbroker.storage.tables import (
+    Changed,
+    Key,
+    Row,
+    Table,
+    TableError,
+    Transaction,
+    apply,
+    operation_count,
+    snapshot,
+)
 from pqbroker.storage.tablet import LOG_CHANNEL, SNAPSHOT_CHANNEL, TabletStorage
-from pqbroker.storage.values import decode, encode
+from pqbroker.storage.values import decode, encode, encode_list_head
 
 LOG_BLOBS_MAX = 256
 LOG_BYTES_MAX = 4 << 20
 """A snapshot is due after so many log blobs, or bytes of them."""
 PART_BYTES_MAX = 8 << 20
-"""Largest log blob, and part of a snapshot."""
+"""Most that a log blob says, and largest part of a snapshot; each part is a commit, so that tables may outgrow one."""
+TURN_BYTES = 16 << 10
+"""A snapshot is encoded in portions of about this size, and the loop turns between them (1 to 3 ms)."""
 
 _FORMAT = 1
 
@@ -41,9 +55,6 @@ class LogRecord:
     previous: BlobKey | None
     snapshot: tuple[BlobKey, ...]
     operations: Sequence[Sequence[Any]]
-
-    def encode(self) -> bytes:
-        return bytes((_FORMAT,)) + encode([self.first, self.previous, self.snapshot, self.operations])
 
     @classmethod
     def decode(cls, blob: bytes | bytearray | memoryview) -> "LogRecord":
@@ -73,8 +84,10 @@ class BaseTablet:
         self._last: BlobKey | None = None
         self._log_blobs = 0
         self._log_bytes = 0
+        self._snapshot: tuple[BlobKey, ...] | None = None
+        """Parts that are stored and hold the tables as they are, though no log blob names them yet."""
         self._turn = asyncio.Lock()
-        self._applied: asyncio.Future[None] | None = None
+        self._committing: asyncio.Task[None] | None = None
         self._collection: asyncio.Task[None] | None = None
 
     @property
@@ -90,11 +103,13 @@ class BaseTablet:
         assert found.body is not None
         last = found.blob.key()
         first = LogRecord.decode(found.body).first or last
-        keys = [key async for key, _ in self._storage.stored_blobs(first, following(last))]
+        lo, _ = channel_bounds(found.blob.tablet, LOG_CHANNEL)
+        stored = [key async for key, _ in self._storage.stored_blobs(lo, following(last))]
+        keys = [key for key in stored if key >= first]
         bodies = await self._storage.read([(key, 0, BlobId.from_key(key).size) for key in keys])
+        records = [LogRecord.decode(body) for body in bodies]
         previous: BlobKey | None = None
-        for key, body in zip(keys, bodies, strict=True):
-            record = LogRecord.decode(body)
+        for key, record in zip(keys, records, strict=True):
             assert record.previous == previous, f"log blob {key.hex()} does not follow {previous!r}"
             if record.snapshot:
                 await self._load_snapshot(record.snapshot)
@@ -102,6 +117,8 @@ class BaseTablet:
             previous = key
         self._first, self._last = first, last
         self._log_blobs, self._log_bytes = len(keys), sum(map(len, bodies))
+        if len(stored) > len(keys):
+            self._collect_behind(first, records[0].snapshot)
 
     async def transact(self, plan: Callable[[Transaction], T]) -> T:
         """Run `plan`, which reads the tables and says what changes; return what it returned when that is durable.
@@ -110,63 +127,71 @@ class BaseTablet:
         cancelled does not undo what is in flight.
         """
         async with self._turn:
-            if self._applied is not None:
-                await asyncio.wait([self._applied])
+            if self._committing is not None and not self._committing.done():
+                await asyncio.wait([self._committing])
             transaction = Transaction(self._tables)
             result = plan(transaction)
             if transaction.operations:
-                await asyncio.shield(self._commit(transaction.operations))
+                self._committing = asyncio.get_running_loop().create_task(self._commit(transaction.operations))
+                await asyncio.shield(self._committing)
             return result
 
     async def stop(self) -> None:
-        """Wait for the collection of garbage, if one runs."""
-        if self._collection is not None:
-            await asyncio.wait([self._collection])
+        """Wait for the commit and the collection of garbage that are under way."""
+        for task in (self._committing, self._collection):
+            if task is not None:
+                await asyncio.wait([task])
 
-    def _commit(self, operations: Sequence[Sequence[Any]]) -> "asyncio.Future[None]":
-        batch = Batch()
-        starts_chain = self._last is None or (
-            self._log_blobs >= self._log_blobs_max or self._log_bytes >= self._log_bytes_max
-        )
-        if starts_chain:
-            record = LogRecord(None, None, self._put_snapshot(batch), operations)
+    async def _commit(self, operations: Sequence[Sequence[Any]]) -> None:
+        changes = encode(operations)
+        if len(changes) > PART_BYTES_MAX:
+            raise TableError(f"a transaction of {len(changes)} bytes; at most {PART_BYTES_MAX} are taken")
+        if self._last is None or self._log_blobs >= self._log_blobs_max or self._log_bytes >= self._log_bytes_max:
+            body = encode_record(None, None, await self._store_snapshot(), changes)
         else:
-            record = LogRecord(self._first, self._last, (), operations)
-        body = record.encode()
-        if len(body) > PART_BYTES_MAX:
-            raise TableError(f"a transaction of {len(body)} bytes; at most {PART_BYTES_MAX} are taken")
+            body = encode_record(self._first, self._last, (), changes)
+        batch = Batch()
         key = self._storage.put_blob(batch, LOG_CHANNEL, [body], len(body))
-        self._applied = asyncio.get_running_loop().create_future()
-        committed = self._storage.commit(batch)
-        committed.add_done_callback(partial(self._settle, self._applied, key, body))
-        return self._applied
+        await self._storage.commit(batch)
+        self._apply(key, body)
 
-    def _put_snapshot(self, batch: Batch) -> tuple[BlobKey, ...]:
-        if not self._tables:
-            return ()
-        body = memoryview(encode(snapshot(self._tables)))
-        parts = [body[start : start + PART_BYTES_MAX] for start in range(0, len(body), PART_BYTES_MAX)]
-        return tuple(self._storage.put_blob(batch, SNAPSHOT_CHANNEL, [part], len(part)) for part in parts)
-
-    def _settle(
-        self, applied: "asyncio.Future[None]", key: BlobKey, body: bytes, committed: Outcome[None]
-    ) -> None:
-        self._applied = None
-        error = committed.exception()
-        if error is not None:
-            applied.set_exception(error)
-            return
+    def _apply(self, key: BlobKey, body: bytes) -> None:
+        """The log blob is durable. What it says is decoded anew, so that nobody else holds the rows."""
         record = LogRecord.decode(body)
         self._replay(record.operations)
-        self._last = key
         if record.first is None:
+            if self._last is not None:
+                self._collect_behind(key, record.snapshot)
             self._first = key
+            self._snapshot = None
             self._log_blobs = self._log_bytes = 0
-        if record.snapshot:
-            self._collect_behind(BlobId.from_key(key))
+        self._last = key
         self._log_blobs += 1
         self._log_bytes += len(body)
-        applied.set_result(None)
+
+    async def _store_snapshot(self) -> tuple[BlobKey, ...]:
+        """Blobs that hold the tables as they are. Stored once, however often the log blob behind them is refused."""
+        if self._snapshot is None:
+            body = memoryview(await self._encode_snapshot() if self._tables else b"")
+            keys: list[BlobKey] = []
+            for start in range(0, len(body), PART_BYTES_MAX):
+                batch = Batch()
+                part = body[start : start + PART_BYTES_MAX]
+                keys.append(self._storage.put_blob(batch, SNAPSHOT_CHANNEL, [part], len(part)))
+                await self._storage.commit(batch)
+            self._snapshot = tuple(keys)
+        return self._snapshot
+
+    async def _encode_snapshot(self) -> bytearray:
+        """The operations that make the tables, as one list. Nothing changes them meanwhile: the turn is ours."""
+        body = bytearray(encode_list_head(operation_count(self._tables)))
+        turned = 0
+        for operation in snapshot(self._tables):
+            body += encode(operation)
+            if len(body) - turned >= TURN_BYTES:
+                turned = len(body)
+                await asyncio.sleep(0)
+        return body
 
     def _replay(self, operations: Sequence[Sequence[Any]]) -> None:
         for operation in operations:
@@ -177,17 +202,27 @@ class BaseTablet:
         operations: Any = decode(b"".join(bodies))
         self._replay(operations)
 
-    def _collect_behind(self, log: BlobId) -> None:
-        """Nothing before this log blob is referred to any more."""
+    def _collect_behind(self, first: BlobKey, parts: Sequence[BlobKey]) -> None:
+        """Nothing before the chain's first log blob is referred to any more, nor are parts before its snapshot's."""
         if self._collection is None or self._collection.done():
-            self._collection = asyncio.get_running_loop().create_task(self._collect(log.generation, log.step - 1))
+            log, snapshot = BlobId.from_key(first), BlobId.from_key(parts[0] if parts else first)
+            self._collection = asyncio.get_running_loop().create_task(self._collect(log, snapshot))
 
-    async def _collect(self, generation: int, step: int) -> None:
+    async def _collect(self, log: BlobId, snapshot: BlobId) -> None:
+        """The log goes last: as long as there is something behind its barrier, a start does all of this again."""
         try:
-            await self._storage.collect_garbage(LOG_CHANNEL, generation, step)
-            await self._storage.collect_garbage(SNAPSHOT_CHANNEL, generation, step)
+            for channel, blob in ((SNAPSHOT_CHANNEL, snapshot), (LOG_CHANNEL, log)):
+                await self._storage.collect_garbage(channel, blob.generation, blob.step - 1)
         except (CommitRefused, ShardLost):
             return  # the next snapshot's barrier lies further ahead and does this one's work
+
+
+def encode_record(
+    first: BlobKey | None, previous: BlobKey | None, parts: Sequence[BlobKey], changes: bytes
+) -> bytes:
+    """A log blob, of its encoded operations and the fields of `LogRecord`."""
+    references = (encode(first), encode(previous), encode(parts))
+    return b"".join((bytes((_FORMAT,)), encode_list_head(4), *references, changes))
 
 
 def _nobody_listens(table: str, key: Key, row: Row | None) -> None: ...

@@ -19,8 +19,18 @@ from typing import Protocol
 from sortedcontainers import SortedDict
 
 from pqbroker.storage.engine import BlobKey, Buffer, ShardLost
-from pqbroker.storage.kv_commands import Command, Concat, DeleteRange, KeyMissing, KeyValueError, Rename, Write
-from pqbroker.storage.kv_plan import Plan, Planner, covers
+from pqbroker.storage.kv_commands import (
+    CheckGeneration,
+    Command,
+    Concat,
+    DeleteRange,
+    KeyMissing,
+    KeyRange,
+    KeyValueError,
+    Rename,
+    Write,
+)
+from pqbroker.storage.kv_plan import GENERATION_KEY, Plan, Planner, covers, keys_within
 from pqbroker.storage.kv_rows import Entry
 from pqbroker.storage.outcome import Outcome
 from pqbroker.storage.tablet import TabletStorage
@@ -58,7 +68,7 @@ class KeyValueTablet:
         self._busy: set[bytes] = set()
         self._in_flight = 0
         self._lost: ShardLost | None = None
-        self._planner = self._new_planner()
+        self._planner = self._new_planner(user_generation=0)
         self._chained: Entry | None = None
         self._chain_of: tuple[list[int], list[BlobKey]] = [0], []
         """The chain of the value `_chained`, which was read last."""
@@ -72,10 +82,11 @@ class KeyValueTablet:
             if len(page) < PAGE_ROWS:
                 break
             lo = page[-1][0] + b"\0"
+        generation = rows.pop(GENERATION_KEY, None)
         self._entries = SortedDict(rows)
         holders = Counter(blob for entry in rows.values() if entry.is_shared for blob in entry.blobs())
         self._references = {blob: count for blob, count in holders.items() if count > 1}
-        self._planner = self._new_planner()
+        self._planner = self._new_planner(0 if generation is None else int.from_bytes(generation.value, "big"))
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -101,6 +112,16 @@ class KeyValueTablet:
         if self._waiting or not self._admit(request):
             self._waiting.append(request)
         return request.outcome
+
+    def keys_within(self, within: KeyRange | None) -> Iterator[tuple[bytes, Entry]]:
+        """Durable keys of the range (None: all) in order. To be used up before anything is awaited. KeyValueError."""
+        for key in self._entries if within is None else keys_within(self._entries, within):
+            yield key, self._entries[key]
+
+    @property
+    def user_generation(self) -> int:
+        """How often the tablet's users were told to lock out earlier ones (IncrementGeneration). Durable."""
+        return self._planner.user_generation
 
     @property
     def storage(self) -> TabletStorage:
@@ -224,6 +245,9 @@ class KeyValueTablet:
             self.advance()
 
     def _apply(self, plan: Plan) -> None:
+        if plan.user_generation is not None:
+            self._planner.user_generation = plan.user_generation
+            return
         entries = self._entries
         for key, entry in plan.changes.items():
             if entry is None:
@@ -261,12 +285,15 @@ class KeyValueTablet:
             elif type(command) is Rename:
                 if command.old in busy or command.new in busy:
                     return True
+            elif type(command) is CheckGeneration:
+                if GENERATION_KEY in busy:
+                    return True
             else:
                 return True
         return False
 
-    def _new_planner(self) -> Planner:
-        return Planner(self._storage, self._entries, self._references, self._inline_bytes_max)
+    def _new_planner(self, user_generation: int) -> Planner:
+        return Planner(self._storage, self._entries, self._references, self._inline_bytes_max, user_generation)
 
 
 class _Request:

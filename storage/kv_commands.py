@@ -1,7 +1,7 @@
 """What a request to a KV tablet says: its commands and their refusals (spec B.1).
 
-Commands of one request run by their `order`, whatever place they have in it: DeleteRange, Rename, CopyRange, Concat,
-Write (spec H12).
+Commands of one request run by their `order`, whatever place they have in it: CheckGeneration, DeleteRange, Rename,
+CopyRange, Concat, Write (spec H12). What is read is in kv_reads.py.
 """
 
 from collections.abc import Sequence
@@ -36,35 +36,43 @@ class KeyMissing(KeyValueError):
         self.key = key
 
 
+class GenerationMismatch(KeyValueError):
+    """The tablet's user generation is not the one that the request is for."""
+
+
 @dataclass(frozen=True, slots=True)
 class KeyRange:
-    """The keys from `lo` to `hi`; each end only when included."""
+    """The keys from `lo` to `hi` (None: to the last one); each end only when included."""
 
     lo: bytes
     include_lo: bool
-    hi: bytes
+    hi: bytes | None
     include_hi: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Set a key to `size` bytes, the buffers end to end. The buffers must not change until the request is done."""
+    """Set a key to `size` bytes, the buffers end to end. The buffers must not change until the request is done.
+
+    `created_ms`: when the value was made, milliseconds since 1970; None: now.
+    """
 
     order: ClassVar[int] = 4
     key: bytes
     buffers: Sequence[Buffer]
     size: int
     channel: int = MAIN
+    created_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteRange:
-    """Delete the keys from `lo` to `hi`; each end only when included."""
+    """Delete the keys from `lo` to `hi` (None: to the last one); each end only when included."""
 
     order: ClassVar[int] = 0
     lo: bytes
     include_lo: bool
-    hi: bytes
+    hi: bytes | None
     include_hi: bool
 
 
@@ -105,4 +113,20 @@ class Concat:
     keep_inputs: bool = False
 
 
-Command = Write | DeleteRange | Rename | CopyRange | Concat
+@dataclass(frozen=True, slots=True)
+class CheckGeneration:
+    """Refuse the whole request unless the tablet's user generation is this one."""
+
+    order: ClassVar[int] = -1
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class IncrementGeneration:
+    """Raise the tablet's user generation by one: who knows only the one before is locked out. No other command may
+    stand beside it."""
+
+    order: ClassVar[int] = -1
+
+
+Command = Write | DeleteRange | Rename | CopyRange | Concat | CheckGeneration | IncrementGeneration

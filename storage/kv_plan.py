@@ -1,6 +1,6 @@
 """What a request would change in a KV tablet, worked out on its memory; nothing is changed here."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from operator import attrgetter
 
@@ -14,10 +14,13 @@ from pqbroker.storage.kv_commands import (
     KEY_BYTES_MAX,
     MAIN,
     PIECE_BYTES_MAX,
+    CheckGeneration,
     Command,
     Concat,
     CopyRange,
     DeleteRange,
+    GenerationMismatch,
+    IncrementGeneration,
     KeyMissing,
     KeyRange,
     KeyValueError,
@@ -28,13 +31,16 @@ from pqbroker.storage.kv_commands import (
 from pqbroker.storage.kv_rows import Entry
 from pqbroker.storage.tablet import USER_CHANNEL, TabletStorage
 
+GENERATION_KEY = b""
+"""Row of the user generation: the one key that no user can have."""
+
 _order = attrgetter("order")
 
 
 class Plan:
     """One request's changes: what becomes durable, and what the memory becomes then."""
 
-    __slots__ = ("batch", "changes", "counting", "moved", "recounts")
+    __slots__ = ("batch", "changes", "counting", "moved", "recounts", "user_generation")
 
     def __init__(self) -> None:
         self.batch = Batch()
@@ -44,6 +50,8 @@ class Plan:
         """New reference counts of blobs that more than one entry holds, or held."""
         self.moved: set[bytes] = set()
         """Keys whose present blobs live on in another entry."""
+        self.user_generation: int | None = None
+        """The new one, where the request raises it."""
         self.counting = False
         """Some blob may have several holders, or died at birth: count instead of following the moves."""
 
@@ -51,7 +59,7 @@ class Plan:
 class Planner:
     """Plans requests over a tablet's entries and reference counts, which only the tablet changes."""
 
-    __slots__ = ("_entries", "_inline_bytes_max", "_references", "_storage")
+    __slots__ = ("_entries", "_inline_bytes_max", "_references", "_storage", "user_generation")
 
     def __init__(
         self,
@@ -59,13 +67,16 @@ class Planner:
         entries: "SortedDict[bytes, Entry]",
         references: Mapping[BlobKey, int],
         inline_bytes_max: int,
+        user_generation: int,
     ) -> None:
         self._storage = storage
         self._entries = entries
         self._references = references
         self._inline_bytes_max = inline_bytes_max
+        self.user_generation = user_generation
+        """The tablet's, as it is durable; it raises it."""
 
-    def plan(self, commands: Iterable[Command], now_ms: int) -> Plan:
+    def plan(self, commands: Sequence[Command], now_ms: int) -> Plan:
         """Raises KeyValueError when a command cannot be, and Blocked when a later instance of the tablet runs."""
         plan = Plan()
         for command in sorted(commands, key=_order):
@@ -77,23 +88,28 @@ class Planner:
                 self._delete(plan, command)
             elif type(command) is Rename:
                 self._rename(plan, command)
-            else:
-                assert type(command) is CopyRange, command
+            elif type(command) is CopyRange:
                 self._copy(plan, command)
+            elif type(command) is CheckGeneration:
+                self._check_generation(command)
+            else:
+                assert type(command) is IncrementGeneration, command
+                self._increment_generation(plan, len(commands), now_ms)
         self._finish(plan)
         return plan
 
     def _write(self, plan: Plan, command: Write, now_ms: int) -> None:
         size = command.size
         buffers = command.buffers
+        created_ms = now_ms if command.created_ms is None else command.created_ms
         if not buffers:
             raise KeyValueError(f"the write of {command.key!r} has no value")
         if size < self._inline_bytes_max or command.channel == INLINE:
             if size > INLINE_BYTES_MAX:
                 raise KeyValueError(f"{command.key!r} has {size} bytes; inline there may be {INLINE_BYTES_MAX}")
-            entry = Entry.inline(now_ms, buffers, size)
+            entry = Entry.inline(created_ms, buffers, size)
         else:
-            entry = Entry.chained(now_ms, self._store(plan, command.channel, buffers, size), size)
+            entry = Entry.chained(created_ms, self._store(plan, command.channel, buffers, size), size)
         self._set(plan, command.key, entry)
 
     def _concat(self, plan: Plan, command: Concat, now_ms: int) -> None:
@@ -133,7 +149,7 @@ class Planner:
             if command.lo in self._entries:
                 changes[command.lo] = None
         else:
-            found = self._keys(command)
+            found = keys_within(self._entries, command)
             changes.update(dict.fromkeys(islice(found, DELETED_KEYS_MAX + 1)))
         if len(changes) > DELETED_KEYS_MAX:
             raise KeyValueError(f"a request may delete at most {DELETED_KEYS_MAX} keys; this one covers more")
@@ -154,6 +170,18 @@ class Planner:
         plan.changes.update(sources)
         for key, entry in sources.items():
             self._set(plan, command.prefix_to_add + key[len(prefix) :], entry)
+
+    def _check_generation(self, command: CheckGeneration) -> None:
+        if command.generation != self.user_generation:
+            raise GenerationMismatch(
+                f"the request is for user generation {command.generation}; now it is {self.user_generation}"
+            )
+
+    def _increment_generation(self, plan: Plan, count: int, now_ms: int) -> None:
+        if count > 1:
+            raise KeyValueError("a request that raises the user generation holds no other command")
+        plan.user_generation = self.user_generation + 1
+        plan.changes[GENERATION_KEY] = Entry.number(now_ms, plan.user_generation)
 
     def _finish(self, plan: Plan) -> None:
         """Turn the changes into rows, and the blobs that nobody holds any more into deletions."""
@@ -234,17 +262,9 @@ class Planner:
             plan.counting = True
         plan.changes[key] = entry
 
-    def _keys(self, within: DeleteRange | KeyRange) -> Iterator[bytes]:
-        if within.lo > within.hi:
-            raise KeyValueError(f"the range from {within.lo!r} to {within.hi!r} is inverted")
-        if within.lo == within.hi and not (within.include_lo and within.include_hi):
-            return iter(())
-        keys: Iterator[bytes] = self._entries.irange(within.lo, within.hi, (within.include_lo, within.include_hi))
-        return keys
-
     def _visible(self, plan: Plan, within: KeyRange | None) -> dict[bytes, Entry]:
         """Entries in the range as the commands planned so far leave them."""
-        keys = self._entries if within is None else self._keys(within)
+        keys = self._entries if within is None else keys_within(self._entries, within)
         found: dict[bytes, Entry] = {key: self._entries[key] for key in keys if key not in plan.changes}
         for key, entry in plan.changes.items():
             if entry is not None and (within is None or covers(within, key)):
@@ -252,11 +272,23 @@ class Planner:
         return found
 
 
+def keys_within(entries: "SortedDict[bytes, Entry]", within: DeleteRange | KeyRange) -> Iterator[bytes]:
+    """The keys of the range in order. KeyValueError when its ends are the wrong way round."""
+    lo, hi = within.lo, within.hi
+    if hi is not None and lo > hi:
+        raise KeyValueError(f"the range from {lo!r} to {hi!r} is inverted")
+    if lo == hi and not (within.include_lo and within.include_hi):
+        return iter(())
+    keys: Iterator[bytes] = entries.irange(lo, hi, (within.include_lo, within.include_hi))
+    return keys
+
+
 def covers(within: DeleteRange | KeyRange, key: bytes) -> bool:
     """Whether the key lies in the range."""
-    if key == within.lo:
-        return within.include_lo and (key < within.hi or (key == within.hi and within.include_hi))
-    return within.lo < key < within.hi or (key == within.hi and within.include_hi and within.lo < key)
+    lo, hi = within.lo, within.hi
+    if key < lo or (key == lo and not within.include_lo):
+        return False
+    return hi is None or key < hi or (key == hi and within.include_hi)
 
 
 def cut(buffers: Sequence[Buffer]) -> Iterator[tuple[list[Buffer], int]]:

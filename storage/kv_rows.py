@@ -1,6 +1,6 @@
 """A KV tablet's row: a value inline, or the ids of the blobs it is chained from.
 
-    format 1   created_ms 8 | the value
+    format 1   created_ms 8 | the value (under the empty key: the user generation, 8 bytes)
     format 2   created_ms 8 | blob keys, 24 bytes each; no other row holds these blobs
     format 3   the same, but another row (or this one twice) may hold some of them: they are counted at start
 """
@@ -10,12 +10,17 @@ from struct import Struct
 
 from pqbroker.storage.blobid import blob_size
 from pqbroker.storage.engine import BLOB_KEY_BYTES, BlobKey, Buffer
+from pqbroker.storage.kv_commands import INLINE
+from pqbroker.storage.tablet import USER_CHANNEL
 
 _INLINE = 1
 _OWNED = 2
 _SHARED = 3
 _HEADER = Struct(">BQ")
 _HEADER_BYTES = _HEADER.size
+_NUMBER = Struct(">Q")
+_CHANNEL_BYTE = 8
+"""Of a blob key: behind the tablet's id."""
 
 
 class Entry:
@@ -30,6 +35,11 @@ class Entry:
     @classmethod
     def inline(cls, created_ms: int, buffers: Sequence[Buffer], size: int) -> "Entry":
         return cls(b"".join((_HEADER.pack(_INLINE, created_ms), *buffers)), size)
+
+    @classmethod
+    def number(cls, created_ms: int, number: int) -> "Entry":
+        """A row of the tablet's own that holds a number."""
+        return cls.inline(created_ms, [_NUMBER.pack(number)], _NUMBER.size)
 
     @classmethod
     def chained(cls, created_ms: int, blobs: bytes, size: int, *, shared: bool = False) -> "Entry":
@@ -65,6 +75,11 @@ class Entry:
         """The bytes of an inline value."""
         assert self.row[0] == _INLINE
         return memoryview(self.row)[_HEADER_BYTES:]
+
+    @property
+    def channel(self) -> int:
+        """Where the value is: INLINE, or the channel of its first blob (MAIN, EXTRA)."""
+        return INLINE if self.row[0] == _INLINE else self.row[_HEADER_BYTES + _CHANNEL_BYTE] - USER_CHANNEL
 
     @property
     def blob_keys(self) -> bytes:

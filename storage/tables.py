@@ -129,15 +129,17 @@ class Transaction:
         return schema
 
 
-def snapshot(tables: Mapping[str, Table]) -> list[list[Any]]:
-    """The operations that make these tables out of none."""
-    operations: list[list[Any]] = []
+def snapshot(tables: Mapping[str, Table]) -> Iterator[list[Any]]:
+    """The operations that make these tables out of none, `operation_count` of them."""
     for name, table in tables.items():
         schema = table.schema
-        key_columns = [list(column) for column in schema.key]
-        operations.append([Operation.CREATE, name, key_columns, list(schema.columns)])
-        operations.extend([Operation.PUT, name, list(key), dict(row)] for key, row in table)
-    return operations
+        yield [Operation.CREATE, name, [list(column) for column in schema.key], list(schema.columns)]
+        for key, row in table:
+            yield [Operation.PUT, name, list(key), dict(row)]
+
+
+def operation_count(tables: Mapping[str, Table]) -> int:
+    return sum(1 + len(table) for table in tables.values())
 
 
 def apply(tables: dict[str, Table], operation: Sequence[Any], changed: Changed) -> None:

@@ -15,6 +15,13 @@ def encode(value: object) -> bytes:
     return bytes(out)
 
 
+def encode_list_head(count: int) -> bytes:
+    """What stands before the bytes of a list's `count` values."""
+    out = bytearray((_LIST,))
+    _encode_count(out, count)
+    return bytes(out)
+
+
 def decode(data: bytes | bytearray | memoryview) -> Value:
     """The value that `data` holds, all of it. ValueError when it holds none."""
     data = bytes(data)
@@ -43,8 +50,7 @@ def _encode(out: bytearray, value: object) -> None:
     elif isinstance(value, bytes):
         _encode_bytes(out, _BYTES, value)
     elif isinstance(value, list | tuple):
-        out.append(_LIST)
-        _encode_count(out, len(value))
+        out += encode_list_head(len(value))
         for item in value:
             _encode(out, item)
     elif isinstance(value, dict):

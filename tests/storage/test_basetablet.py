@@ -1,6 +1,7 @@
 """The base tablet: tables against dicts, through snapshots, refusals and a crash at any commit."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pqbroker.storage.basetablet import PART_BYTES_MAX, BaseTablet
+from pqbroker.storage.basetablet import PART_BYTES_MAX, TURN_BYTES, BaseTablet
 from pqbroker.storage.blobid import BlobId, tablet_bounds
 from pqbroker.storage.cells.cell import Cell
 from pqbroker.storage.engine import CommitRefused, ShardLost
@@ -69,6 +70,9 @@ class Tables:
 
     async def blobs(self) -> list[BlobId]:
         await self.tablet.stop()
+        return await self.stored()
+
+    async def stored(self) -> list[BlobId]:
         stored = self.cell.storage(TABLET).stored_blobs(*tablet_bounds(TABLET))
         return [BlobId.from_key(key) async for key, _ in stored]
 
@@ -127,8 +131,7 @@ async def _run(plan: list[tuple[list[list[Change]], str]]) -> None:
             tables.engine.refuse_next()
         refusals = int(ending == "refuse")
         if ending == "crash":
-            tables.engine.crash_after(1)
-        durable = 1 if ending == "crash" else len(todos)
+            tables.engine.crash_after(2)
         outcomes = await asyncio.gather(
             *(tables.tablet.transact(_plan(todo)) for todo in todos), return_exceptions=True
         )
@@ -142,10 +145,8 @@ async def _run(plan: list[tuple[list[list[Change]], str]]) -> None:
                 assert isinstance(outcome, CommitRefused)
                 refusals -= 1
                 continue
-            if durable == 0:
-                assert isinstance(outcome, ShardLost)
+            if ending == "crash" and isinstance(outcome, ShardLost):
                 break
-            durable -= 1
             assert outcome is None
             model, narrow = after, narrowed
         tables.check(model)
@@ -180,7 +181,7 @@ async def test_the_log_is_channel_0_and_a_snapshot_channel_1_replaces_what_is_be
     assert [blob.channel for blob in await tables.blobs()] == [0, 0, 0]
     await tables.tablet.transact(_put(2))
     log, part = await tables.blobs()
-    assert (log.channel, part.channel, log.step) == (0, 1, part.step)
+    assert (log.channel, part.channel, log.step) == (0, 1, part.step + 1)
     for number in range(3, 9):
         await tables.tablet.transact(_put(number))
     assert [blob.channel for blob in await tables.blobs()] == [0, 1]
@@ -188,7 +189,22 @@ async def test_the_log_is_channel_0_and_a_snapshot_channel_1_replaces_what_is_be
     assert list(tables.contents()["a"]) == [("k", number) for number in range(9)]
 
 
-@pytest.mark.parametrize("commits", range(12))
+async def test_tables_and_columns_come_and_go_while_the_tablet_runs(tables: Tables) -> None:
+    row = {"x": 1, "y": 2}
+    await tables.tablet.transact(_plan([("create", "b", None, None), ("put", "b", ("k", 1), row)]))
+    await tables.tablet.transact(lambda transaction: transaction.alter_table("b", ["y", "z"]))
+    assert tables.contents()["b"] == {("k", 1): {"y": 2}}
+    with pytest.raises(TableError, match="no column x"):
+        await tables.tablet.transact(_plan([("put", "b", ("k", 2), row)]))
+    await tables.tablet.transact(lambda transaction: transaction.put("b", ("k", 2), {"z": ["any", 1]}))
+    await tables.open()
+    assert tables.contents() == {"a": {}, "b": {("k", 1): {"y": 2}, ("k", 2): {"z": ["any", 1]}}}
+    await tables.tablet.transact(_plan([("drop", "b", None, None)]))
+    await tables.open()
+    assert tables.contents() == {"a": {}}
+
+
+@pytest.mark.parametrize("commits", range(20))
 async def test_a_crash_at_any_commit_loses_nothing_that_was_acknowledged(tables: Tables, commits: int) -> None:
     tables.engine.crash_after(commits)
     acknowledged: Model = tables.contents()
@@ -201,9 +217,81 @@ async def test_a_crash_at_any_commit_loses_nothing_that_was_acknowledged(tables:
     await tables.tablet.stop()
     await tables.open()
     assert tables.contents() == acknowledged
-    await tables.tablet.transact(_put(99))
-    assert ("k", 99) in tables.contents()["a"]
+    for number in range(3):
+        await tables.tablet.transact(_put(99 + number))
+    assert ("k", 101) in tables.contents()["a"]
+    channels = [blob.channel for blob in await tables.blobs()]
+    assert channels in ([0, 1], [0, 0, 1], [0, 0, 0, 1]), "one snapshot, and the log since"
+
+
+async def test_a_start_collects_what_a_crash_left_behind_the_barrier(tables: Tables) -> None:
+    for number in range(2):
+        await tables.tablet.transact(_put(number))
+    tables.engine.crash_after(2)
+    await tables.tablet.transact(_put(2))
     await tables.tablet.stop()
+    await tables.open()
+    assert [blob.channel for blob in await tables.blobs()] == [0, 1]
+
+
+async def test_a_snapshot_of_no_tables_replaces_the_log_too(tables: Tables) -> None:
+    await tables.tablet.transact(lambda transaction: transaction.drop_table("a"))
+    for _ in range(3):
+        await tables.tablet.transact(_plan([("create", "b", None, None), ("drop", "b", None, None)]))
+    assert [blob.channel for blob in await tables.blobs()] == [0, 0]
+    await tables.open()
+    assert tables.contents() == {}
+
+
+async def test_a_snapshot_outlives_the_refusal_of_the_log_blob_behind_it(tables: Tables) -> None:
+    for number in range(2):
+        await tables.tablet.transact(_put(number))
+    tables.engine.hold()
+    refused = asyncio.ensure_future(tables.tablet.transact(_put(2)))
+    await asyncio.sleep(0)
+    tables.engine.release()
+    while not (parts := [blob for blob in await tables.stored() if blob.channel == 1]):  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    tables.engine.refuse_next()
+    with pytest.raises(CommitRefused):
+        await refused
+    await tables.tablet.transact(_put(3))
+    assert (await tables.blobs())[1:] == parts
+    await tables.open()
+    assert list(tables.contents()["a"]) == [("k", 0), ("k", 1), ("k", 3)]
+
+
+async def test_the_loop_turns_while_a_snapshot_is_made(tables: Tables) -> None:
+    await tables.tablet.transact(_plan([("put", "a", ("k", number), {"x": bytes(100)}) for number in range(2000)]))
+    await tables.tablet.transact(_put(2))
+    turns = 0
+    snapshot = asyncio.ensure_future(tables.tablet.transact(_put(3)))
+    while not snapshot.done():
+        await asyncio.sleep(0)
+        turns += 1
+    assert turns > 2000 * 100 // TURN_BYTES
+
+
+@pytest.mark.parametrize("commits", range(14))
+async def test_a_crash_between_the_parts_of_a_snapshot_loses_nothing(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch, commits: int
+) -> None:
+    monkeypatch.setattr("pqbroker.storage.basetablet.PART_BYTES_MAX", 1000)
+    for number in range(2):
+        await tables.tablet.transact(_put(number, bytes(900)))
+    tables.engine.crash_after(commits)
+    acknowledged = tables.contents()
+    with contextlib.suppress(ShardLost):
+        for number in range(2, 6):
+            await tables.tablet.transact(_put(number, bytes(900)))
+            acknowledged = tables.contents()
+    await tables.tablet.stop()
+    await tables.open()
+    assert tables.contents() == acknowledged
+    for number in range(3):
+        await tables.tablet.transact(_put(10 + number))
+    parts = [blob for blob in await tables.blobs() if blob.channel == 1]
+    assert len(parts) == -(-sum(blob.size for blob in parts) // 1000), "of one snapshot only"
 
 
 async def test_a_large_snapshot_is_cut_into_parts(tables: Tables) -> None:

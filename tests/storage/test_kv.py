@@ -1,14 +1,10 @@
 """The KV tablet: commands, ranges, order, reference counts, reads."""
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import pytest
 
-from pqbroker.storage.blobid import BlobId, tablet_bounds
-from pqbroker.storage.cells.cell import Cell
 from pqbroker.storage.engine import CommitRefused, ShardLost
-from pqbroker.storage.kv import KeyValueTablet
 from pqbroker.storage.kv_commands import (
     DELETED_KEYS_MAX,
     INLINE,
@@ -26,51 +22,7 @@ from pqbroker.storage.kv_commands import (
     Rename,
     Write,
 )
-from pqbroker.storage.memory import MemoryEngine
-from pqbroker.storage.tablet import TabletType
-
-TABLET = 70_000
-BLOB = b"x" * 20
-
-
-class Bench:
-    """A KV tablet over the memory engine whose values from 8 bytes on are blobs."""
-
-    def __init__(self) -> None:
-        self.engine = MemoryEngine(1 << 30)
-        self.now_ms = 1_000
-
-    async def open(self) -> None:
-        self.cell = await Cell.open(self.engine)
-        await self.cell.create_tablets([(TABLET, TabletType.PERSQUEUE, "owner")])
-        self.kv = KeyValueTablet(self.cell.storage(TABLET), inline_bytes_max=8, clock=lambda: self.now_ms)
-        await self.kv.start()
-
-    async def run(self, *commands: Command) -> None:
-        await self.kv.execute(commands)
-
-    async def contents(self) -> dict[bytes, bytes]:
-        keys = [key for key, _ in self.kv.keys(b"")]
-        return {
-            key: b"".join(buffers)
-            for key, buffers in zip(keys, await self.kv.read([(key, 0, 0) for key in keys]), strict=True)
-        }
-
-    async def blobs(self) -> list[BlobId]:
-        stored = self.cell.storage(TABLET).stored_blobs(*tablet_bounds(TABLET))
-        return [BlobId.from_key(blob) async for blob, _ in stored]
-
-
-@pytest.fixture
-async def bench() -> AsyncIterator[Bench]:
-    opened = Bench()
-    await opened.open()
-    yield opened
-    await opened.cell.close()
-
-
-def write(key: bytes, value: bytes = BLOB) -> Write:
-    return Write(key, [value], len(value))
+from tests.storage.kv_bench import BLOB, Bench, write
 
 
 async def test_a_small_value_is_in_the_row_and_a_large_one_is_a_blob(bench: Bench) -> None:
@@ -169,6 +121,25 @@ async def test_what_cannot_be_fails_the_whole_request(bench: Bench, refused: Com
     assert await bench.contents() == {b"a": BLOB}
     await bench.open()
     assert await bench.contents() == {b"a": BLOB}
+
+
+async def test_a_range_without_an_end_goes_to_the_last_key(bench: Bench) -> None:
+    await bench.run(*(write(bytes((letter,))) for letter in b"abc\xff"))
+    await bench.run(CopyRange(KeyRange(b"c", True, None, False), b"", b"_"))
+    assert sorted(await bench.contents()) == [b"_c", b"_\xff", b"a", b"b", b"c", b"\xff"]
+    await bench.run(DeleteRange(b"b", False, None, True))
+    assert sorted(await bench.contents()) == [b"_c", b"_\xff", b"a", b"b"]
+    await bench.run(DeleteRange(b"", True, None, False))
+    assert len(bench.kv) == 0
+    assert await bench.blobs() == []
+
+
+async def test_a_write_may_say_when_its_value_was_made(bench: Bench) -> None:
+    await bench.run(
+        Write(b"a", [BLOB], len(BLOB), created_ms=5), Write(b"b", [b"tiny"], 4, created_ms=0), write(b"c")
+    )
+    await bench.open()
+    assert [entry.created_ms for _, entry in bench.kv.keys()] == [5, 0, 1_000]
 
 
 async def test_the_refusal_names_the_missing_key(bench: Bench) -> None:

@@ -14,10 +14,13 @@ from pqbroker.storage.engine import CommitRefused, ShardLost
 from pqbroker.storage.kv import KeyValueTablet
 from pqbroker.storage.kv_commands import (
     INLINE,
+    CheckGeneration,
     Command,
     Concat,
     CopyRange,
     DeleteRange,
+    GenerationMismatch,
+    IncrementGeneration,
     KeyMissing,
     KeyRange,
     KeyValueError,
@@ -25,13 +28,16 @@ from pqbroker.storage.kv_commands import (
     Rename,
     Write,
 )
+from pqbroker.storage.kv_reads import Status, read_range, read_value
 from pqbroker.storage.memory import MemoryEngine
 from pqbroker.storage.tablet import TabletType
+from tests.storage.kv_bench import late_reads
 
 TABLET = 70_000
 State = dict[bytes, bytes]
 
 KEYS = (b"a", b"b", b"aa", b"ba")
+LAST = b"z"
 keys = st.sampled_from(KEYS)
 nonempty = st.sampled_from((1, 7, 8, 9, 20)).flatmap(lambda size: st.binary(min_size=size, max_size=size))
 values = st.just(b"") | nonempty
@@ -42,11 +48,13 @@ def _write(key: bytes, value: bytes, channel: int) -> Write:
     return Write(key, [value[:half], memoryview(value)[half:]], len(value), channel)
 
 
-ranges = st.builds(KeyRange, keys, st.booleans(), keys, st.booleans())
+lows = keys | st.just(b"")
+highs = keys | st.none()
+ranges = st.builds(KeyRange, lows, st.booleans(), highs, st.booleans())
 commands = st.one_of(
     st.builds(_write, keys, values, st.sampled_from((0, 1, 9, INLINE))),
     st.builds(_write, keys, nonempty, st.just(0)),
-    st.builds(DeleteRange, keys, st.booleans(), keys, st.booleans()),
+    st.builds(DeleteRange, lows, st.booleans(), highs, st.booleans()),
     st.builds(Rename, keys, keys),
     st.builds(Concat, st.lists(keys, min_size=1, max_size=2).map(tuple), keys),
     st.builds(CopyRange, st.none() | ranges, st.sampled_from((b"", b"a", b"b")), st.sampled_from((b"", b"a", b"bb"))),
@@ -56,17 +64,21 @@ commands = st.one_of(
         keys,
         st.booleans(),
     ),
+    st.builds(CheckGeneration, st.integers(0, 2)),
 )
-requests = st.lists(commands, min_size=1, max_size=3)
+requests = st.lists(commands, min_size=1, max_size=3) | st.builds(lambda: [IncrementGeneration()])
 
 
 @dataclass(frozen=True)
 class Burst:
-    """Requests in flight together; then their commits come through, some refused, or the cell crashes."""
+    """Requests in flight together; then their commits come through, some refused, or the cell crashes. `within` is
+    read while that happens and afterwards, `page_bytes` at a time."""
 
     requests: list[list[Command]]
     refusals: int
     ending: str
+    within: KeyRange | None
+    page_bytes: int
 
 
 bursts = st.builds(
@@ -74,14 +86,23 @@ bursts = st.builds(
     st.lists(requests, min_size=1, max_size=5),
     st.sampled_from((0, 0, 0, 1, 2)),
     st.sampled_from(("durable", "durable", "durable", "restart", "crash")),
+    st.none() | ranges,
+    st.sampled_from((0, 50, 100, 1000)),
 )
+ORDER = (IncrementGeneration, CheckGeneration, DeleteRange, Rename, CopyRange, Concat, Write)
 
 
 def apply(state: State, request: Sequence[Command]) -> State:
-    """What the request makes of the state. KeyValueError when it cannot be."""
-    after = dict(state)
-    for command in sorted(request, key=lambda item: [DeleteRange, Rename, CopyRange, Concat, Write].index(type(item))):
-        if isinstance(command, Write):
+    """What the request makes of the state, whose empty key counts the generations. KeyValueError when it cannot be."""
+    generation = state[b""]
+    after = {key: value for key, value in state.items() if key}
+    for command in sorted(request, key=lambda item: ORDER.index(type(item))):
+        if isinstance(command, IncrementGeneration):
+            return state | {b"": generation + b"+"}
+        if isinstance(command, CheckGeneration):
+            if len(generation) != command.generation:
+                raise GenerationMismatch
+        elif isinstance(command, Write):
             after[command.key] = b"".join(command.buffers)
         elif isinstance(command, DeleteRange):
             for key in _within(after, command):
@@ -106,17 +127,18 @@ def apply(state: State, request: Sequence[Command]) -> State:
                 for key in set(inputs):
                     del after[key]
             after[command.output] = value
-    return after
+    return after | {b"": generation}
 
 
 def _within(state: State, within: DeleteRange | KeyRange) -> list[bytes]:
-    if within.lo > within.hi:
+    hi = LAST if within.hi is None else within.hi
+    if within.lo > hi:
         raise KeyValueError
     return [
         key
         for key in state
         if (within.lo < key or (within.include_lo and within.lo == key))
-        and (key < within.hi or (within.include_hi and within.hi == key))
+        and (key < hi or (within.include_hi and hi == key))
     ]
 
 
@@ -134,9 +156,10 @@ async def _open(engine: MemoryEngine) -> tuple[Cell, KeyValueTablet]:
     return cell, tablet
 
 
-async def _check(engine: MemoryEngine, cell: Cell, tablet: KeyValueTablet, state: State) -> None:
-    assert [key for key, _ in tablet.keys(b"")] == sorted(state)
-    ordered = sorted(state)
+async def _check(cell: Cell, tablet: KeyValueTablet, state: State) -> None:
+    assert tablet.user_generation == len(state[b""])
+    ordered = sorted(key for key in state if key)
+    assert [key for key, _ in tablet.keys(b"")] == ordered
     read = await tablet.read([(key, 0, 0) for key in ordered])
     assert [b"".join(buffers) for buffers in read] == [state[key] for key in ordered]
     for key, entry in tablet.keys(b""):
@@ -148,11 +171,42 @@ async def _check(engine: MemoryEngine, cell: Cell, tablet: KeyValueTablet, state
     assert held.keys() == stored
 
 
+async def _read(tablet: KeyValueTablet, within: KeyRange | None, page_bytes: int) -> dict[bytes, bytes] | None:
+    """The keys and values of a range, read page by page; None when the range is the wrong way round."""
+    found: dict[bytes, bytes] = {}
+    rest = within
+    while True:
+        try:
+            page = await read_range(tablet, rest, with_values=True, bytes_max=page_bytes)
+        except KeyValueError:
+            return None
+        assert (page.status is Status.NODATA) == (not page.pairs)
+        for pair in page.pairs:
+            value = pair.buffers
+            if pair.status is Status.OVERRUN:
+                assert pair.size > page_bytes
+                value = (await read_value(tablet, pair.key)).buffers
+            found[pair.key] = b"".join(value)
+        if page.status is not Status.OVERRUN:
+            return found
+        hi, include_hi = (None, False) if within is None else (within.hi, within.include_hi)
+        rest = KeyRange(page.pairs[-1].key, False, hi, include_hi)
+
+
+def _range_of(state: State, within: KeyRange | None) -> dict[bytes, bytes] | None:
+    """What a read of the range finds in the model."""
+    keyed = {key: value for key, value in state.items() if key}
+    try:
+        return keyed if within is None else {key: keyed[key] for key in _within(keyed, within)}
+    except KeyValueError:
+        return None
+
+
 async def _run(plan: list[Burst]) -> None:
     engine = MemoryEngine(1 << 20)
     cell, tablet = await _open(engine)
-    state: State = {key: key * 10 for key in KEYS}
-    await tablet.execute([_write(key, value, 0) for key, value in state.items()])
+    state: State = {key: key * 10 for key in KEYS} | {b"": b""}
+    await tablet.execute([_write(key, key * 10, 0) for key in KEYS])
     for burst in plan:
         engine.hold()
         futures = [tablet.execute(request) for request in burst.requests]
@@ -164,7 +218,9 @@ async def _run(plan: list[Burst]) -> None:
         else:
             for _ in range(burst.refusals):
                 engine.refuse_next()
+            reading = asyncio.ensure_future(_read(tablet, burst.within, 10_000))
             engine.release()
+            states = [state]
             outcomes = await asyncio.gather(*futures, return_exceptions=True)
             refusals = burst.refusals
             for request, outcome in zip(burst.requests, outcomes, strict=True):
@@ -179,15 +235,19 @@ async def _run(plan: list[Burst]) -> None:
                     continue
                 assert outcome is None
                 state = after
+                states.append(state)
+            assert await reading in [_range_of(one, burst.within) for one in states], "a read is of one moment"
             for _ in range(refusals):
                 await asyncio.gather(tablet.execute([]), return_exceptions=True)
-            await _check(engine, cell, tablet, state)
+            await _check(cell, tablet, state)
+            assert await _read(tablet, burst.within, burst.page_bytes) == _range_of(state, burst.within)
         if burst.ending != "durable":
             cell, tablet = await _open(engine)
-            await _check(engine, cell, tablet, state)
+            await _check(cell, tablet, state)
 
 
 @settings(max_examples=400, deadline=None)
 @given(st.lists(bursts, min_size=1, max_size=8))
 def test_the_tablet_does_what_a_dict_does_and_leaks_no_blob(plan: list[Burst]) -> None:
-    asyncio.run(_run(plan))
+    with late_reads():
+        asyncio.run(_run(plan))

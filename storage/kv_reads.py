@@ -1,0 +1,122 @@
+"""Read and ReadRange of a KV tablet, bounded in bytes, with what is to be known of each value (spec B.1).
+
+What is answered was all durable at one moment, which comes after the call. Broker code that bounds its reads itself
+goes to `KeyValueTablet.read`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from pqbroker.storage.engine import BlobMissing, Buffer
+from pqbroker.storage.kv import KeyValueTablet, Range
+from pqbroker.storage.kv_commands import KeyRange
+from pqbroker.storage.kv_rows import Entry
+
+READ_BYTES_MAX = 32 << 20
+"""One answer's bytes; a call may ask for less, not for more."""
+PAIR_BYTES = 32
+"""Counted for each pair of a ReadRange on top of its key, and of its value if that is asked for."""
+
+
+class Status(Enum):
+    """How an answer ended. NODATA: there is no such key; OVERRUN: there is more than the limit lets through."""
+
+    OK = "ok"
+    NODATA = "nodata"
+    OVERRUN = "overrun"
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A Read's answer: the buffers end to end are the bytes asked for, or at OVERRUN the first of them."""
+
+    status: Status
+    buffers: Sequence[Buffer]
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A key of a ReadRange; `size` in bytes, `created_ms` since 1970, `channel` where the value is (or INLINE).
+
+    OVERRUN: the value alone is over the limit, so it is left out; a Read gets it piece by piece.
+    """
+
+    key: bytes
+    size: int
+    created_ms: int
+    channel: int
+    status: Status
+    buffers: Sequence[Buffer]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A ReadRange's answer: whole pairs in key order. OVERRUN: go on behind the last key, which is not included."""
+
+    status: Status
+    pairs: Sequence[Pair]
+
+
+async def read_value(
+    tablet: KeyValueTablet, key: bytes, offset: int = 0, size: int = 0, *, bytes_max: int = READ_BYTES_MAX
+) -> Value:
+    """Bytes [offset, offset + size) of a value, to its end when `size` is 0. Raises BlobCorrupt, ShardLost."""
+    while True:
+        entry = tablet.entry(key)
+        if entry is None:
+            return Value(Status.NODATA, ())
+        rest = max(entry.size - offset, 0)
+        wanted = min(size or rest, rest)
+        taken = min(wanted, bytes_max, READ_BYTES_MAX)
+        if not taken:
+            return Value(Status.OK if not wanted else Status.OVERRUN, ())
+        values = await _read(tablet, [(key, entry)], [(key, offset, taken)])
+        if values is not None:
+            return Value(Status.OK if wanted == taken else Status.OVERRUN, values[0])
+
+
+async def read_range(
+    tablet: KeyValueTablet, within: KeyRange | None, *, with_values: bool = False, bytes_max: int = READ_BYTES_MAX
+) -> Page:
+    """The keys of a range (None: all) up to the limit, at least one. KeyValueError, BlobCorrupt, ShardLost."""
+    limit = min(bytes_max, READ_BYTES_MAX)
+    while True:
+        found, status = _gather(tablet, within, with_values, limit)
+        read = [(key, entry) for key, entry in found if with_values and entry.size <= limit]
+        values = await _read(tablet, read, [(key, 0, 0) for key, _ in read])
+        if values is not None:
+            contents = {key: value for (key, _), value in zip(read, values, strict=True)}
+            return Page(status, [_pair(key, entry, with_values, contents.get(key)) for key, entry in found])
+
+
+def _gather(
+    tablet: KeyValueTablet, within: KeyRange | None, with_values: bool, limit: int
+) -> tuple[list[tuple[bytes, Entry]], Status]:
+    """The pairs of one page."""
+    found: list[tuple[bytes, Entry]] = []
+    taken = 0
+    for key, entry in tablet.keys_within(within):
+        taken += PAIR_BYTES + len(key) + (entry.size if with_values else 0)
+        if found and taken > limit:
+            return found, Status.OVERRUN
+        found.append((key, entry))
+    return found, Status.OK if found else Status.NODATA
+
+
+async def _read(
+    tablet: KeyValueTablet, entries: Sequence[tuple[bytes, Entry]], ranges: Sequence[Range]
+) -> list[list[Buffer]] | None:
+    """The ranges' bytes; None when a request took the blobs away under our hands."""
+    try:
+        return await tablet.read(ranges)
+    except BlobMissing:
+        await tablet.execute(())  # behind this, the request that deleted them shows
+        if all(tablet.entry(key) is entry for key, entry in entries):
+            raise
+        return None
+
+
+def _pair(key: bytes, entry: Entry, with_values: bool, value: Sequence[Buffer] | None) -> Pair:
+    status = Status.OVERRUN if with_values and value is None else Status.OK
+    return Pair(key, entry.size, entry.created_ms, entry.channel, status, value or ())
