@@ -12,15 +12,17 @@ from pqbroker.conf.topic import TopicConfig
 from pqbroker.pq import consumers, sources
 from pqbroker.pq.cache import NodeMemory
 from pqbroker.pq.consumers import ConsumerOffset, Consumers
+from pqbroker.pq.cycle import Written
 from pqbroker.pq.keys import (
     consumer_range,
     data_range,
     meta_key,
     parse_consumer_key,
     parse_producer_key,
+    part_range,
     producer_range,
 )
-from pqbroker.pq.partition import Partition, Written
+from pqbroker.pq.partition import Partition
 from pqbroker.pq.reader import Reader
 from pqbroker.pq.recovery import Meta, StoredBlob, recover
 from pqbroker.pq.run import Pieces
@@ -292,8 +294,9 @@ class PqTablet:
             ),
             meta,
         )
-        if recovered.orphans:
-            await kv.execute([DeleteRange(key, True, key, True) for key in recovered.orphans])
+        orphans = [*recovered.orphans, *(key for key, _ in kv.keys(*part_range(index)))]
+        if orphans:
+            await kv.execute([DeleteRange(key, True, key, True) for key in orphans])
         producers = await self._read_producers(index)
         partition = Partition(
             index, self._storage.generation, self._config, recovered, meta, producers, by_reference=self._by_reference

@@ -19,8 +19,9 @@ from pqbroker.conf.broker import BrokerSettings
 from pqbroker.pq.body import PAGE_BYTES
 from pqbroker.pq.cache import INDEX_PAGE, NodeMemory
 from pqbroker.pq.counters import PartitionCounters, blob_bytes
+from pqbroker.pq.cycle import ClosedBody, Cycle, Written
 from pqbroker.pq.head import HeadBlob
-from pqbroker.pq.partition import ClosedBody, Cycle, Partition, Written
+from pqbroker.pq.partition import Partition
 from pqbroker.pq.run import GrowingRun
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.records import BatchHeader, batches
@@ -167,9 +168,35 @@ class Writer:
             self._answer(cycle, writes, job)
             return False
         started = self._loop.time()
+        if cycle.parts:
+            self._store_parts(started, cycle, writes, job, None)
+            return True
         committed = self._kv.execute(cycle.commands)
         committed.add_done_callback(partial(self._settle, started, cycle, writes, job))
         return True
+
+    def _store_parts(
+        self,
+        started: float,
+        cycle: Cycle,
+        writes: Sequence[_Write],
+        job: "asyncio.Future[None] | None",
+        stored: "asyncio.Future[None] | None",
+    ) -> None:
+        """Make the parts of a large batch durable, one request each, so that others' commits come between; then the
+        cycle's own request. `stored` is the part before."""
+        if stored is not None and (self.is_lost or stored.exception() is not None):
+            self._partition.rollback(cycle)
+            self._count_held()
+            self._fail_cycle(stored.exception() or ShardLost("the tablet was lost"), writes, job)
+            self._run()
+        elif cycle.parts:
+            part = cycle.parts.popleft()
+            self.counters.blob_bytes += blob_bytes((part,))
+            self._kv.execute((part,)).add_done_callback(partial(self._store_parts, started, cycle, writes, job))
+        else:
+            committed = self._kv.execute(cycle.commands)
+            committed.add_done_callback(partial(self._settle, started, cycle, writes, job))
 
     def _settle(
         self,

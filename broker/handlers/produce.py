@@ -16,8 +16,8 @@ from pqbroker.broker.apis import Api
 from pqbroker.broker.context import Context
 from pqbroker.broker.partitions import check_batch, find_group, find_partition
 from pqbroker.broker.refusals import translate
+from pqbroker.pq.cycle import Written
 from pqbroker.pq.group import Group
-from pqbroker.pq.partition import Written
 from pqbroker.protocol.errors import ErrorCode, KafkaError, ProtocolError, RecordsRefused
 from pqbroker.protocol.messages.produce import (
     BatchIndexAndErrorMessage,

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from pqbroker.conf.topic import TopicConfig
-from pqbroker.pq.partition import Cycle, Partition, Written
+from pqbroker.pq.cycle import Cycle, Written
+from pqbroker.pq.partition import Partition
 from pqbroker.protocol import records
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.kv_commands import Concat, DeleteRange, Piece, Write

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from pqbroker.pq.partition import Written
+from pqbroker.pq.cycle import Written
 from pqbroker.pq.run import Pieces
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from tests.pq.rig import DAY_MS, KIB, MIB, Node, batch, check_invariants, read_all, write
