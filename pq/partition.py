@@ -17,7 +17,7 @@ from pqbroker.pq.epochs import Epochs
 from pqbroker.pq.keys import data_range, meta_key, part_range, producer_key
 from pqbroker.pq.placing import Placing
 from pqbroker.pq.recovery import Meta, Recovered
-from pqbroker.pq.retention import start_after_retention
+from pqbroker.pq.retention import FirstUnread, start_after_retention
 from pqbroker.pq.sources import Duplicate, Producer, Sources
 from pqbroker.protocol import records
 from pqbroker.protocol.errors import ErrorCode, KafkaError
@@ -31,9 +31,9 @@ class Partition:
     """State of one partition (A.2); `by_reference` as in `Placing`."""
 
     __slots__ = (
-        "_after_max_ms", "_before_max_ms", "_count_max", "_placing", "_size_max", "_stamps_append_time", "bodies",
-        "config", "end_offset", "epochs", "generation", "has_leftovers", "head", "index", "is_writing", "sources",
-        "start_offset",
+        "_after_max_ms", "_before_max_ms", "_count_max", "_is_limited", "_placing", "_size_max", "_stamps_append_time",
+        "bodies", "config", "end_offset", "epochs", "generation", "has_leftovers", "head", "index", "is_active",
+        "is_writing", "sources", "start_offset",
     )  # fmt: skip
 
     def __init__(
@@ -70,6 +70,8 @@ class Partition:
         self._after_max_ms = config.message_timestamp_after_max_ms
         self._count_max = config.pq_max_count_in_partition
         self._size_max = config.pq_max_size_in_partition
+        self.is_active = str(self.index) not in config.pq_inactive_partitions
+        self._is_limited = self._count_max >= 0 or self._size_max >= 0 or not self.is_active
 
     @property
     def size_bytes(self) -> int:
@@ -131,23 +133,18 @@ class Partition:
         self._write_meta(cycle, Meta(offset, self.end_offset, epochs))
         return cycle
 
-    def is_retention_due(self, now_ms: int, producers_kept_ms: int) -> bool:
+    def is_retention_due(self, now_ms: int, producers_kept_ms: int, first_unread: FirstUnread) -> bool:
         """Whether `plan_retention` would find something to do now."""
-        if start_after_retention(self.bodies, self.head, self.end_offset, self.config, now_ms) is not None:
+        if self._start_after_retention(now_ms, first_unread) is not None:
             return True
-        count_max = self.config.pq_source_id_max_counts
-        return self.sources.is_due(now_ms) and bool(
-            self.sources.expired(self.start_offset, now_ms, producers_kept_ms, count_max)
-        )
+        return self.sources.is_due(now_ms) and bool(self._expired(self.start_offset, now_ms, producers_kept_ms))
 
-    def plan_retention(self, now_ms: int, producers_kept_ms: int) -> Cycle:
-        """Plan what age and size demand, and the forgetting of producers; a plan without commands when there is
-        nothing."""
-        offset = start_after_retention(self.bodies, self.head, self.end_offset, self.config, now_ms)
+    def plan_retention(self, now_ms: int, producers_kept_ms: int, first_unread: FirstUnread) -> Cycle:
+        """Plan what age, size and important groups (`first_unread`) demand, and the forgetting of producers that were
+        idle for so long; a plan without commands when there is nothing."""
+        offset = self._start_after_retention(now_ms, first_unread)
         cycle = self.plan_trim(max(offset, self.start_offset) if offset is not None else self.start_offset, now_ms)
-        cycle.forgotten = self.sources.expired(
-            cycle.start_offset, now_ms, producers_kept_ms, self.config.pq_source_id_max_counts
-        )
+        cycle.forgotten = self._expired(cycle.start_offset, now_ms, producers_kept_ms)
         for producer_id in cycle.forgotten:
             key = producer_key(self.index, producer_id)
             cycle.commands.append(DeleteRange(key, True, key, True))
@@ -194,6 +191,13 @@ class Partition:
         self.has_leftovers = self.has_leftovers or cycle.touches_parts
         self.is_writing = False
 
+    def _start_after_retention(self, now_ms: int, first_unread: FirstUnread) -> int | None:
+        return start_after_retention(self.bodies, self.head, self.end_offset, self.config, now_ms, first_unread)
+
+    def _expired(self, start_offset: int, now_ms: int, kept_ms: int) -> list[int]:
+        kept_ms = max(kept_ms, self.config.pq_source_id_lifetime_ms)
+        return self.sources.expired(start_offset, now_ms, kept_ms, self.config.pq_source_id_max_counts)
+
     def _cycle(self, now_ms: int) -> Cycle:
         return Cycle(self.start_offset, self.end_offset, self.head.run.end, now_ms)
 
@@ -224,8 +228,8 @@ class Partition:
             max_timestamp = append_time = cycle.now_ms
         elif max_timestamp != NO_TIMESTAMP:
             self._check_timestamps(header, cycle.now_ms)
-        if self._count_max >= 0 or self._size_max >= 0:
-            self._check_room(cycle)
+        if self._is_limited:
+            self._check_open(cycle)
         base_offset = cycle.end_offset
         if append_time >= 0:
             records.stamp_log_append_time(batch, append_time)
@@ -252,16 +256,19 @@ class Partition:
                 f"timestamp {header.base_timestamp} is over message.timestamp.before.max.ms behind {now_ms}",
             )
 
-    def _check_room(self, cycle: Cycle) -> None:
-        """PARTITION_IS_FULL (A.12.1, G.5): a lasting condition, so not a retriable code (H35)."""
+    def _check_open(self, cycle: Cycle) -> None:
+        """PARTITION_INACTIVE, PARTITION_IS_FULL (A.12.1, A.15, G.5): lasting conditions, so not a retriable code (H35)
+        unless the topic wants one."""
+        if not self.is_active:
+            text = f"partition {self.index} is inactive by pq.inactive.partitions: write to another one"
+            raise KafkaError(ErrorCode.POLICY_VIOLATION, text)
         if 0 <= self._count_max <= cycle.end_offset - self.start_offset:
-            raise KafkaError(
-                ErrorCode.POLICY_VIOLATION, f"the partition holds pq.max.count.in.partition={self._count_max}"
-            )
+            raise self._full(f"pq.max.count.in.partition={self._count_max}")
         if 0 <= self._size_max <= self.size_bytes + self.head.run.end - cycle.mark:
-            raise KafkaError(
-                ErrorCode.POLICY_VIOLATION, f"the partition holds pq.max.size.in.partition={self._size_max}"
-            )
+            raise self._full(f"pq.max.size.in.partition={self._size_max}")
+
+    def _full(self, limit: str) -> KafkaError:
+        return KafkaError(ErrorCode[self.config.pq_partition_full_error], f"the partition holds {limit}")
 
     def _wipe_leftovers(self, cycle: Cycle) -> None:
         lo, hi = part_range(self.index)
