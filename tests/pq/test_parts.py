@@ -156,7 +156,7 @@ async def test_a_tablet_lost_between_two_parts_fails_the_batch() -> None:
 
 
 async def test_a_retry_of_a_batch_in_parts_is_a_duplicate() -> None:
-    node = await Node().start()
+    node = await Node(write_queue_bytes_max=64 * MIB).start()
     partition = await node.topic()
     future = partition.write(*batch(b"v" * (20 * MIB), producer=(5, 0, 0)))
     await until_parts(node, 1)
