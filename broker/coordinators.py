@@ -23,6 +23,7 @@ from pqbroker.storage.tablet import TabletType
 COORDINATORS = 16
 """Part of what is stored: a group's tablet follows from it."""
 FIRST_COORDINATOR_ID = 16
+MS_PER_MINUTE = 60_000
 _OWNER = "coordinator"
 
 
@@ -56,6 +57,7 @@ class Coordinators:
         self._cell = cell
         self._clock = clock
         self._is_closed = False
+        self._kept_ms = settings.offsets_retention_minutes * MS_PER_MINUTE
         self._limits = GroupLimits(
             session_timeout_min_ms=settings.group_min_session_timeout_ms,
             session_timeout_max_ms=settings.group_max_session_timeout_ms,
@@ -152,6 +154,15 @@ class Coordinators:
         NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND in this call.
         """
         return self._coordinator(group_id).delete(group_id)
+
+    async def expire(self, has_offsets: Callable[[str], bool]) -> None:
+        """Forget groups that have had neither members, for offsets.retention.minutes, nor offsets.
+
+        CommitRefused, ShardLost: what is left goes at the next look.
+        """
+        empty_before_ms = self._clock() - self._kept_ms
+        for coordinator in self._coordinators:
+            await coordinator.expire(empty_before_ms, has_offsets)
 
     def subscribed_topics(self, group_id: str) -> frozenset[str] | None:
         """Topics that members read: none for a group without members; None when they do not say."""

@@ -518,7 +518,7 @@ class BrokerSettings:
     )  # fmt: skip
     offsets_retention_minutes: int = setting(
         "offsets.retention.minutes", Kind.INT, 10_080,
-        "How long committed offsets are kept after the last member of their group has left.", low=1,
+        "How long a group and its offsets are kept after its last member has left.", low=1,
     )  # fmt: skip
     partition_consumers_max: int = setting(
         "pqbroker.partition.consumers.max", Kind.INT, 10_000,

@@ -131,6 +131,10 @@ class PersQueueGroups:
         """Ids of the consumer groups that have offsets."""
         return self._offsets.groups()
 
+    def has_offsets(self, group_id: str) -> bool:
+        """Whether a consumer group has offsets, or commits on their way."""
+        return self._offsets.has(group_id)
+
     async def settled(self, group_id: str) -> None:
         """Return when the commits of a consumer group that were asked for before this call are done."""
         await self._offsets.settled(group_id)
