@@ -29,12 +29,11 @@ _OWNER = "coordinator"
 
 @dataclass(frozen=True, slots=True)
 class ListedGroup:
-    """A group at a glance. `state_since_ms`: milliseconds since 1970."""
+    """A group at a glance."""
 
     group_id: str
     protocol_type: str
     state: GroupState
-    state_since_ms: int
     members: int
 
 
@@ -208,6 +207,4 @@ def new_member_id(client_id: str | None, instance_id: str | None) -> str:
 
 def _listed(group_id: str, hosted: Hosted) -> ListedGroup:
     group = hosted.group
-    return ListedGroup(
-        group_id, group.protocol_type or "", group.state, hosted.state_since_ms, len(group.members)
-    )
+    return ListedGroup(group_id, group.protocol_type or "", group.state, len(group.members))

@@ -132,7 +132,7 @@ class PersQueueGroups:
         return self._offsets.groups()
 
     def has_offsets(self, group_id: str) -> bool:
-        """Whether a consumer group has offsets, or commits on their way."""
+        """Whether a consumer group has durable offsets."""
         return self._offsets.has(group_id)
 
     async def settled(self, group_id: str) -> None:

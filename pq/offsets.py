@@ -96,8 +96,8 @@ class GroupOffsets:
         return list(self._places)
 
     def has(self, group_id: str) -> bool:
-        """Whether the group has an offset anywhere, or a commit on its way."""
-        return group_id in self._places or group_id in self._pending
+        """Whether the group has an offset anywhere."""
+        return group_id in self._places
 
     def lag(self, group_id: str) -> dict[Place, int]:
         """Records between the group's offsets and the ends; 0 where an offset lies beyond the end."""

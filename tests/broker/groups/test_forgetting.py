@@ -112,7 +112,7 @@ async def test_a_refused_store_leaves_the_group_to_the_next_look(node: Node, cli
 async def test_a_forgotten_group_stays_forgotten_and_time_counts_over_a_restart() -> None:
     engine, clock = MemoryEngine(ENGINE_BYTES), Clock()
     settings = BrokerSettings(group_initial_rebalance_delay_ms=0, offsets_retention_minutes=KEPT_MINUTES)
-    found = []
+    found: list[list[str]] = []
     for _ in range(3):
         server = Server(settings, engine, Address("127.0.0.1", 0), None, clock)
         await server.start()
