@@ -143,6 +143,11 @@ class BrokerSettings:
         "pqbroker.metrics.partitions.max", Kind.INT, 500,
         "Partitions that have series of their own in `/metrics`; above, topics have, and above that the node.", low=0,
     )  # fmt: skip
+    metrics_offsets_max: int = setting(
+        "pqbroker.metrics.offsets.max", Kind.INT, 500,
+        "Offsets of consumer groups that have a lag of their own in `/metrics`; above, groups have, and above that the "
+        "node.", low=0,
+    )  # fmt: skip
 
     # What a new topic is set to, where the topic itself does not say
     default_replication_factor: int = without_effect(

@@ -140,7 +140,7 @@ class PersQueueGroups:
         await self._offsets.settled(group_id)
 
     def lag(self, group_id: str) -> Mapping[Place, int]:
-        """Records between a consumer group's offsets and the ends of the partitions."""
+        """Records that a consumer group has not read in each of its partitions."""
         return self._offsets.lag(group_id)
 
     def tell_unread(self, unread_since: UnreadSince) -> None:
