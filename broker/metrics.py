@@ -91,6 +91,7 @@ class Sample(NamedTuple):
 
 
 _PARTITION = ("topic", "partition")
+_OFFSET = ("group", *_PARTITION)
 
 FAMILIES = (
     Family("request_seconds", "histogram", "Requests, with the time from decoding to answer.", ("api", "version")),
@@ -147,6 +148,10 @@ FAMILIES = (
     Family("partition_write_cycles", "counter", "Write cycles: commits that a partition asked for.", _PARTITION),
     Family("partition_blob_bytes", "counter", "Bytes of blobs written, merging included.", _PARTITION),
     Family("partition_read_bytes", "counter", "Bytes of batches given to readers.", _PARTITION),
+    Family("groups", "gauge", "Consumer groups, by state.", ("state",)),
+    Family("group_members", "gauge", "Members of a consumer group.", ("group",)),
+    Family("group_lag_records", "gauge", "Records behind the offset that a group has committed.", _OFFSET),
+    Family("group_lag_summed", "gauge", "1 where these are sums: too many offsets for a series each, else 0."),
 )  # fmt: skip
 
 

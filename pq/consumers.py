@@ -29,6 +29,10 @@ class ConsumerOffset(NamedTuple):
     expire_ms: int = -1
     """-1: the broker's retention decides."""
 
+    def lag(self, end_offset: int) -> int:
+        """Records of the partition that are not read; 0 where the offset lies beyond the end."""
+        return max(end_offset - self.offset, 0)
+
 
 def encode(state: ConsumerOffset) -> bytes:
     head = _STATE.pack(_VERSION, state.offset, state.leader_epoch, state.commit_ms, state.expire_ms)

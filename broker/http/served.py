@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from pqbroker.broker.http import configs, producing, records, topics
+from pqbroker.broker.http import configs, groups, producing, records, topics
 from pqbroker.broker.http.openapi import openapi
 from pqbroker.broker.http.routes import Call, Route
 
@@ -16,5 +16,6 @@ ROUTES: Final[tuple[Route, ...]] = (
     *configs.ROUTES,
     *records.ROUTES,
     *producing.ROUTES,
+    *groups.ROUTES,
     Route("GET", "/v1/openapi.json", "This document", describe_routes, {"type": "object"}),
 )

@@ -28,8 +28,10 @@ async def test_answers_are_as_documented(web: Web) -> None:
         ("POST", "/v1/topics/{name}/partitions"): {"count": 2},
         ("PATCH", "/v1/topics/{name}/configs"): {"configs": {"retention.ms": 1}},
         ("POST", "/v1/topics/{name}/records"): {"records": [{"value": "v"}]},
+        ("POST", "/v1/groups/{name}/offsets"): {"offsets": [{"topic": "t", "partition": 0, "offset": 0}]},
     }
-    for route in sorted(ROUTES, key=lambda route: route.method == "DELETE"):
+    await web.ask("POST", "/v1/groups/t/offsets", bodies["POST", "/v1/groups/{name}/offsets"])
+    for route in sorted(ROUTES, key=lambda route: (route.method == "DELETE", route.path)):
         path = re.sub("{name}", "t", route.path)
         status, answer = await web.ask(route.method, path, bodies.get((route.method, route.path)))
         assert status == route.status, (route.method, path, answer)
