@@ -6,7 +6,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from pqbroker.conf.broker import BrokerSettings
-from pqbroker.conf.declare import Declaration, declarations
+from pqbroker.conf.declare import Declaration, Effect, declarations
 from pqbroker.conf.defaults import NODE_SETTINGS, topic_defaults
 from pqbroker.conf.topic import TopicConfig
 
@@ -38,9 +38,10 @@ class ConfigText:
 
     @property
     def documentation(self) -> str:
-        if self.declaration.effective:
-            return self.declaration.doc
-        return f"{self.declaration.doc} Accepted and stored; it has no effect in this broker."
+        doc, effect = self.declaration.doc, self.declaration.effect
+        if effect is Effect.NONE:
+            return f"{doc} Accepted and stored; it has no effect in this broker."
+        return doc if effect is Effect.FULL else f"{doc} Only the default is accepted."
 
 
 def topic_texts(stored: Mapping[str, str], settings: BrokerSettings) -> Iterator[ConfigText]:
@@ -71,7 +72,7 @@ def _of_node(names: Sequence[str], settings: BrokerSettings) -> list[Synonym]:
     known = declarations(BrokerSettings)
     found = []
     for name in names:
-        value, default = getattr(settings, known[name].attribute), known[name].default
+        value, default = known[name].value_in(settings), known[name].default
         if value != default:
             found.append(Synonym(name, known[name].format(value), Source.STATIC_BROKER))
     for name in names:

@@ -1,10 +1,11 @@
-"""The words settings are declared in: a frozen dataclass per kind of thing, one `setting` per field.
+"""The words settings are declared in: a frozen dataclass per kind of thing, one `setting` per field, and `rows` for the
+many that have no effect: a table is read where a class of so many fields takes 20 ms of each start.
 
 Nothing is loaded here; `conf.load` reads files, environment and flags.
 """
 
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from enum import Enum
 from functools import cache
@@ -22,6 +23,15 @@ class Kind(Enum):
     DOUBLE = 6
     LIST = 7
     CLASS = 8
+    PASSWORD = 9
+
+
+class Effect(Enum):
+    """What comes of giving a setting."""
+
+    FULL = "does what it says"
+    NONE = "accepted, and without effect"
+    REFUSED = "refused, but for its default"
 
 
 _INTEGERS = {Kind.INT: 31, Kind.SHORT: 15, Kind.LONG: 63}
@@ -40,19 +50,28 @@ class Declaration:
     kind: Kind
     default: Any
     doc: str
-    low: float | None
-    high: float | None
-    choices: tuple[str, ...]
-    effective: bool
+    low: float | None = None
+    high: float | None = None
+    choices: tuple[str, ...] = ()
+    effect: Effect = Effect.FULL
+    is_row: bool = False
+    """The attribute holds the rows of a table that were given, not this value alone."""
+
+    @property
+    def effective(self) -> bool:
+        return self.effect is Effect.FULL
 
     def parse(self, text: str) -> Any:
         """The value that `text` stands for; ConfigError when it is none or out of range."""
-        value = self._convert(text.strip())
+        value = convert(self.name, self.kind, text)
         self.check(value)
         return value
 
     def check(self, value: Any) -> None:
         """Refuse a value outside the declared range or choices."""
+        if self.effect is Effect.REFUSED and value != self.default:
+            cause = self.doc[0].lower() + self.doc[1:].rstrip(".")
+            raise ConfigError(f"{self.name} cannot be set: {cause}; leave it out")
         if self.low is not None and value < self.low:
             raise ConfigError(f"{self.name} is {value}; the least allowed is {self.low}")
         if self.high is not None and value > self.high:
@@ -71,32 +90,14 @@ class Declaration:
             return ",".join(value)
         return str(value)
 
+    def value_in(self, settings: Any) -> Any:
+        """This setting's value in a settings object."""
+        held = getattr(settings, self.attribute)
+        return dict(held).get(self.name, self.default) if self.is_row else held
+
     def of(self, settings: Any) -> str:
         """The text form of this setting's value in a settings object."""
-        return self.format(getattr(settings, self.attribute))
-
-    def _convert(self, text: str) -> Any:
-        if self.kind in (Kind.STRING, Kind.CLASS):
-            return text
-        if self.kind is Kind.LIST:
-            return tuple(item.strip() for item in text.split(",") if item.strip())
-        if self.kind is Kind.BOOLEAN:
-            if text.lower() not in ("true", "false"):
-                raise ConfigError(f"{self.name} is {text!r}; give true or false")
-            return text.lower() == "true"
-        number = self._number(text)
-        if self.kind in _INTEGERS and not -(1 << _INTEGERS[self.kind]) <= number < 1 << _INTEGERS[self.kind]:
-            raise ConfigError(f"{self.name} is {text}, which does not fit a Kafka {self.kind.name.lower()}")
-        return number
-
-    def _number(self, text: str) -> float:
-        try:
-            number = float(text) if self.kind is Kind.DOUBLE else int(text)
-        except ValueError:
-            number = math.nan
-        if not math.isfinite(number) or "_" in text:  # Python reads 1_000, Kafka's tools do not
-            raise ConfigError(f"{self.name} is {text!r}; give a number")
-        return number
+        return self.format(self.value_in(settings))
 
 
 def setting(
@@ -108,16 +109,53 @@ def setting(
     low: float | None = None,
     high: float | None = None,
     choices: tuple[str, ...] = (),
-    effective: bool = True,
+    effect: Effect = Effect.FULL,
 ) -> Any:
     """Declare one field; a default of None means that nothing is set."""
     limits = {"low": low, "high": high, "choices": choices}
-    return field(default=default, metadata={"name": name, "kind": kind, "doc": doc, "effective": effective, **limits})
+    return field(default=default, metadata={"name": name, "kind": kind, "doc": doc, "effect": effect, **limits})
 
 
 def without_effect(name: str, kind: Kind, default: Any, doc: str, **limits: Any) -> Any:
     """Declare one field that is accepted, stored and described because Kafka has it, and changes nothing here."""
-    return setting(name, kind, default, doc, effective=False, **limits)
+    return setting(name, kind, default, doc, effect=Effect.NONE, **limits)
+
+
+def rows(table: str) -> Any:
+    """Declare a field for settings without effect that are lines of a table: `name | type | default | allowed`.
+
+    A line `# …` is the documentation of those below it, which are accepted; below `! …` they are refused. What is not
+    set by default is written `null`, what is allowed as in `1..9` or as words. The field's value is the name and value
+    of each that was given: tuple[tuple[str, Any], ...].
+    """
+    return field(default=(), metadata={"table": table})
+
+
+def convert(name: str, kind: Kind, text: str) -> Any:
+    """The value of that kind that a text stands for; ConfigError."""
+    text = text.strip()
+    if kind in (Kind.STRING, Kind.CLASS, Kind.PASSWORD):
+        return text
+    if kind is Kind.LIST:
+        return tuple(item.strip() for item in text.split(",") if item.strip())
+    if kind is Kind.BOOLEAN:
+        if text.lower() not in ("true", "false"):
+            raise ConfigError(f"{name} is {text!r}; give true or false")
+        return text.lower() == "true"
+    number = _number(name, kind, text)
+    if kind in _INTEGERS and not -(1 << _INTEGERS[kind]) <= number < 1 << _INTEGERS[kind]:
+        raise ConfigError(f"{name} is {text}, which does not fit a Kafka {kind.name.lower()}")
+    return number
+
+
+def _number(name: str, kind: Kind, text: str) -> float:
+    try:
+        number = float(text) if kind is Kind.DOUBLE else int(text)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number) or "_" in text:  # Python reads 1_000, Kafka's tools do not
+        raise ConfigError(f"{name} is {text!r}; give a number")
+    return number
 
 
 S = TypeVar("S", bound=Hashable)
@@ -126,7 +164,7 @@ S = TypeVar("S", bound=Hashable)
 @cache
 def declarations(settings: type) -> Mapping[str, Declaration]:
     """Every setting of a settings class by its outside name, in the order declared."""
-    return {item.metadata["name"]: _declaration(item) for item in fields(settings)}
+    return {one.name: one for item in fields(settings) for one in _declared(item)}
 
 
 def parse(settings: type[S], texts: Mapping[str, str]) -> S:
@@ -135,15 +173,44 @@ def parse(settings: type[S], texts: Mapping[str, str]) -> S:
     unknown = [name for name in texts if name not in known]
     if unknown:
         raise ConfigError(f"unknown setting {', '.join(sorted(unknown))}")
-    return settings(**{known[name].attribute: known[name].parse(text) for name, text in texts.items()})
+    values: dict[str, Any] = {}
+    for name, text in texts.items():
+        one = known[name]
+        value = one.parse(text)
+        values[one.attribute] = (*values.get(one.attribute, ()), (name, value)) if one.is_row else value
+    return settings(**values)
 
 
 def set_in_vain(settings: Hashable) -> list[str]:
     """Names of the settings that were changed from their default and have no effect here."""
     known = declarations(type(settings)).values()
-    return [one.name for one in known if not one.effective and getattr(settings, one.attribute) != one.default]
+    return [one.name for one in known if not one.effective and one.value_in(settings) != one.default]
 
 
-def _declaration(item: Field[Any]) -> Declaration:
-    assert item.default is not MISSING
-    return Declaration(attribute=item.name, default=item.default, **item.metadata)
+def _declared(item: Field[Any]) -> Iterator[Declaration]:
+    """The setting of a field, or those of its table."""
+    if "table" in item.metadata:
+        yield from _read(item.metadata["table"], item.name)
+    else:
+        assert item.default is not MISSING
+        yield Declaration(attribute=item.name, default=item.default, **item.metadata)
+
+
+def _read(table: str, attribute: str) -> Iterator[Declaration]:
+    effect, doc = Effect.NONE, ""
+    for line in table.splitlines():
+        if line[0] in "#!":
+            effect, doc = (Effect.NONE if line[0] == "#" else Effect.REFUSED), line[2:]
+            continue
+        name, kind_name, text, *allowed = (cell.strip() for cell in line.split("|"))
+        kind = Kind[kind_name.upper()]
+        default = None if text == "null" else convert(name, kind, text)
+        low, high, choices = _limits(*allowed)
+        yield Declaration(name, attribute, kind, default, doc, low, high, choices, effect, is_row=True)
+
+
+def _limits(allowed: str = "") -> tuple[int | None, int | None, tuple[str, ...]]:
+    least, dots, most = allowed.partition("..")
+    if not dots:
+        return None, None, tuple(allowed.split())
+    return int(least) if least else None, int(most) if most else None, ()

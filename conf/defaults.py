@@ -58,8 +58,8 @@ def topic_defaults(settings: BrokerSettings) -> dict[str, str]:
 def _first_set(names: tuple[str, ...], settings: BrokerSettings) -> str:
     """The text of the first setting that is set, in the topic's unit; times below zero mean for ever."""
     known = declarations(BrokerSettings)
-    name = next(name for name in names if getattr(settings, known[name].attribute) is not None)
+    name = next(name for name in names if known[name].value_in(settings) is not None)
     ms = _MS.get(name.rpartition(".")[2])
     if ms is None:
         return known[name].of(settings)
-    return str(max(-1, getattr(settings, known[name].attribute) * ms))
+    return str(max(-1, known[name].value_in(settings) * ms))

@@ -16,6 +16,7 @@ from pqbroker.broker.config_texts import ConfigText, broker_texts, topic_texts
 from pqbroker.broker.context import Context
 from pqbroker.broker.partitions import NO_TOPIC_ID, find_group
 from pqbroker.broker.topic_names import check_topic_name
+from pqbroker.conf.declare import Kind
 from pqbroker.conf.topic import FIXED_AT_CREATION
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.messages.describe_configs import (
@@ -85,6 +86,7 @@ def _show(text: ConfigText, request: DescribeConfigsRequest, *, is_read_only: bo
         value=text.value,
         read_only=is_read_only,
         config_source=text.source,
+        is_sensitive=declaration.kind is Kind.PASSWORD,
         config_type=declaration.kind.value,
         documentation=text.documentation if request.include_documentation else None,
     )

@@ -1,11 +1,22 @@
 """What a declaration accepts and how it shows a value."""
 
 from dataclasses import dataclass, fields
+from typing import Any
 
 import pytest
 
 from pqbroker.conf.broker import BrokerSettings
-from pqbroker.conf.declare import ConfigError, Kind, declarations, parse, set_in_vain, setting, without_effect
+from pqbroker.conf.declare import (
+    ConfigError,
+    Effect,
+    Kind,
+    declarations,
+    parse,
+    rows,
+    set_in_vain,
+    setting,
+    without_effect,
+)
 from pqbroker.conf.topic import TopicConfig
 
 
@@ -18,11 +29,23 @@ class _Example:
     policies: tuple[str, ...] = setting("policies", Kind.LIST, ("a",), "", choices=("a", "b"))
     unset: int | None = setting("unset", Kind.LONG, None, "")
     vain: str = without_effect("vain", Kind.STRING, "", "")
+    others: tuple[tuple[str, Any], ...] = rows(
+        "# For others.\nother.size | int | 4 | 1..9\nother.name | string | null\n! No lock.\nlock | list | a"
+    )
 
 
 def test_texts_become_values_of_the_declared_kind() -> None:
     texts = {"on": "TRUE", "short": " 3 ", "level": "-1", "ratio": "1e-1", "policies": "a, b", "vain": "x"}
     assert parse(_Example, texts) == _Example(True, 3, -1, 0.1, ("a", "b"), None, "x")
+
+
+def test_a_row_of_a_table_is_a_setting_like_any_other() -> None:
+    known = declarations(_Example)
+    given = parse(_Example, {"other.size": "5", "lock": "a"})
+    assert [known[name].of(given) for name in ("other.size", "other.name", "lock")] == ["5", "", "a"]
+    assert (known["other.size"].doc, known["other.size"].effect) == ("For others.", Effect.NONE)
+    assert (known["lock"].doc, known["lock"].effect) == ("No lock.", Effect.REFUSED)
+    assert set_in_vain(given) == ["other.size"]
 
 
 def test_what_is_not_given_keeps_its_default() -> None:
@@ -40,6 +63,8 @@ def test_what_is_not_given_keeps_its_default() -> None:
         ("short", "32768", "short is 32768, which does not fit a Kafka short"),
         ("policies", "a,c", "policies is 'a,c'; choose from a, b"),
         ("other", "1", "unknown setting other"),
+        ("other.size", "10", "other.size is 10; the most allowed is 9"),
+        ("lock", "b", "lock cannot be set: no lock; leave it out"),
     ],
 )
 def test_a_bad_text_is_refused_with_cause_and_cure(name: str, text: str, message: str) -> None:
@@ -64,14 +89,16 @@ def test_every_default_is_allowed_and_reads_back_from_its_shown_form(settings: t
 
 @pytest.mark.parametrize("settings", [BrokerSettings, TopicConfig])
 def test_a_name_is_declared_once_and_has_a_meaning(settings: type) -> None:
-    assert len(declarations(settings)) == len(fields(settings))
+    tables = [item.metadata["table"] for item in fields(settings) if "table" in item.metadata]
+    lines = [line for table in tables for line in table.splitlines() if line[0] not in "#!"]
+    assert len(declarations(settings)) == len(fields(settings)) - len(tables) + len(lines)
     assert all(one.doc.endswith(".") for one in declarations(settings).values())
 
 
 @pytest.mark.parametrize("settings", [BrokerSettings, TopicConfig])
 def test_kafkas_names_are_attributes_with_underscores(settings: type) -> None:
     for one in declarations(settings).values():
-        if not one.effective:
+        if not one.effective and not one.is_row:
             assert one.attribute == one.name.replace(".", "_")
 
 

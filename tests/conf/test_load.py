@@ -95,7 +95,8 @@ log.retention.check.interval.ms=300000
         ("zzz=1", ":1: unknown setting zzz; docs/settings.md lists the settings"),
         ("node.id=1\nnum.partitions=0", ":2: num.partitions is 0; the least allowed is 1"),
         ("a\\\nb=1\nnode.id=x", ":1: unknown setting ab"),
-        ("ssl.keystore.location=k", ":1: unknown setting ssl.keystore.location"),
+        ("ssl.keystore.location=k", ":1: ssl.keystore.location cannot be set: this broker has no access control"),
+        ("authorizer.class.name=a.B", ":1: authorizer.class.name cannot be set: this broker has no access control"),
     ],
 )
 def test_a_mistake_in_the_file_is_named_with_its_line(tmp_path: Path, text: str, message: str) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from pqbroker.conf.broker import BrokerSettings
-from pqbroker.conf.declare import Declaration, declarations
+from pqbroker.conf.declare import Declaration, Effect, declarations
 from pqbroker.conf.topic import TopicConfig
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "settings.md"
@@ -22,8 +22,8 @@ A node's settings come from, the first one that names a setting wins:
 3. the file given with `--config`, in the form of Kafka's `.properties`;
 4. the default.
 
-An unknown name or a value out of range stops the start with the place it stands at. Kafka's settings for access control
-(`authorizer.…`, `sasl.…`, `ssl.…`) are refused, because nothing would be protected by them.
+An unknown name or a value out of range stops the start with the place it stands at. So does a setting of Kafka's for
+access control (`authorizer.…`, `sasl.…`, `ssl.…`): it is described, but nothing would be protected by it.
 
 A topic's configs are given when it is created or altered, by Kafka's own means.
 """
@@ -47,7 +47,10 @@ def _lines() -> Iterator[str]:
     yield "### Topic\n"
     yield from _short_table(one for one in topic if not one.effective)
     yield "\n### Node\n"
-    yield from _short_table(one for one in broker if not one.effective)
+    yield from _short_table(one for one in broker if one.effect is Effect.NONE)
+    yield "\n## Refused\n"
+    yield "Kafka has these for access control; tools see their defaults, and a node that is given one does not start.\n"
+    yield from _short_table(one for one in broker if one.effect is Effect.REFUSED)
 
 
 def _table(rows: Iterable[Declaration]) -> Iterator[str]:

@@ -104,7 +104,7 @@ async def test_a_nodes_default_for_topics_holds_and_is_named(start: Callable[...
 
 
 async def test_a_nodes_setting_in_another_unit_is_told_in_both(start: Callable[..., Awaitable[Node]]) -> None:
-    node = await start(log_retention_minutes=2, log_roll_hours=1)
+    node = await start(log_retention_minutes=2, without_effect=(("log.roll.hours", 1),))
     await node.create_topic("t")
     retention, segment = (await describe(await node.connect(), TOPIC, "t", ["retention.ms", "segment.ms"])).configs
     assert (retention.value, retention.config_source) == ("120000", STATIC_BROKER)

@@ -1,0 +1,369 @@
+"""Kafka's node settings that change nothing here: `name | type | default | allowed`, as `declare.rows` reads them.
+
+A line `# …` says why those below it have no effect. Below a line `! …` only the default is taken: a node that was told
+to guard something, and does not, must not start.
+"""
+
+WITHOUT_EFFECT = """\
+# There is one replica.
+default.replication.factor | int | 1 | 1..
+auto.leader.rebalance.enable | boolean | true
+leader.imbalance.check.interval.seconds | long | 300
+leader.imbalance.per.broker.percentage | int | 10
+unclean.leader.election.enable | boolean | false
+unclean.leader.election.interval.ms | long | 300000
+num.replica.fetchers | int | 1
+replica.fetch.backoff.ms | int | 1000
+replica.fetch.max.bytes | int | 1048576
+replica.fetch.min.bytes | int | 1
+replica.fetch.response.max.bytes | int | 10485760
+replica.fetch.wait.max.ms | int | 500
+replica.high.watermark.checkpoint.interval.ms | long | 5000
+replica.lag.time.max.ms | long | 30000
+replica.selector.class | string | null
+replica.socket.receive.buffer.bytes | int | 65536
+replica.socket.timeout.ms | int | 30000
+follower.fetch.last.tiered.offset.enable | boolean | false
+# There is one replica, synced before it acknowledges.
+min.insync.replicas | int | 1 | 1..
+# Batches are stored as the producer compressed them.
+compression.type | string | producer | producer uncompressed gzip snappy lz4 zstd
+# Nothing is recompressed.
+compression.gzip.level | int | -1
+compression.lz4.level | int | 9
+compression.zstd.level | int | 3
+# `node.id` is the node's id.
+broker.id | int | -1 | -1..
+# A node is in no rack.
+broker.rack | string | null
+# `--kafka` and `--http` decide where a node listens.
+listeners | list | PLAINTEXT://:9092
+# Listeners are plain.
+listener.security.protocol.map | string | PLAINTEXT:PLAINTEXT
+connection.failed.authentication.delay.ms | int | 100 | 0..
+connections.max.reauth.ms | long | 0 | 0..
+# A node is its own controller.
+inter.broker.listener.name | string | null
+security.inter.broker.protocol | string | PLAINTEXT
+request.timeout.ms | int | 30000 | 1..
+process.roles | list |
+controller.listener.names | list |
+controller.quorum.voters | list |
+controller.quorum.bootstrap.servers | list |
+controller.quorum.append.linger.ms | int | 25
+controller.quorum.election.backoff.max.ms | int | 1000
+controller.quorum.election.timeout.ms | int | 1000
+controller.quorum.fetch.timeout.ms | int | 2000
+controller.quorum.request.timeout.ms | int | 2000
+controller.quorum.retry.backoff.ms | int | 20
+broker.heartbeat.interval.ms | int | 2000
+broker.session.timeout.ms | int | 9000
+initial.broker.registration.timeout.ms | int | 60000
+metadata.log.dir | string | null
+metadata.log.segment.bytes | int | 1073741824
+metadata.log.segment.ms | long | 604800000
+metadata.log.max.record.bytes.between.snapshots | long | 20971520
+metadata.log.max.snapshot.interval.ms | long | 3600000
+metadata.max.retention.bytes | long | 104857600
+metadata.max.retention.ms | long | 604800000
+metadata.max.idle.interval.ms | int | 500
+controlled.shutdown.enable | boolean | true
+server.max.startup.time.ms | long | 9223372036854775807
+socket.connection.setup.timeout.ms | long | 10000
+socket.connection.setup.timeout.max.ms | long | 30000
+early.start.listeners | list | null
+controller.socket.timeout.ms | int | 30000
+controller.quorum.auto.join.enable | boolean | false
+controller.quorum.fetch.snapshot.max.bytes | int | 1048576 | 1..
+controller.quorum.fetch.max.bytes | int | 1048576 | 1..
+# `--data` is the directory.
+log.dir | list | /tmp/kafka-logs
+log.dirs | list | null
+cordoned.log.dirs | list |
+# One event loop, and `pqbroker.read.threads`.
+background.threads | int | 10 | 1..
+num.io.threads | int | 8 | 1..
+num.network.threads | int | 3 | 1..
+num.recovery.threads.per.data.dir | int | 2 | 1..
+num.replica.alter.log.dirs.threads | int | null
+# `pqbroker.connection.requests.max` is the limit.
+queued.max.requests | int | 500 | 1..
+# `pqbroker.inflight.bytes.max` is the limit.
+queued.max.request.bytes | long | -1
+# The system's default.
+socket.listen.backlog.size | int | 50 | 1..
+socket.receive.buffer.bytes | int | 102400 | -1..
+socket.send.buffer.bytes | int | 102400 | -1..
+# `max.connections` is the limit.
+max.connections.per.ip | int | 2147483647 | 0..
+max.connections.per.ip.overrides | string |
+max.connection.creation.rate | int | 2147483647 | 0..
+# `pqbroker.durability` decides when records are synced.
+log.flush.interval.messages | long | 9223372036854775807 | 1..
+log.flush.interval.ms | long | null
+log.flush.scheduler.interval.ms | long | 9223372036854775807
+# Recovery reads the index.
+log.flush.offset.checkpoint.interval.ms | int | 60000 | 0..
+log.flush.start.offset.checkpoint.interval.ms | int | 60000 | 0..
+# A blob carries its own index, about every 32 KiB.
+log.index.interval.bytes | int | 4096 | 0..
+# A blob carries its own index.
+log.index.size.max.bytes | int | 10485760 | 4..
+# `pqbroker.segment.bytes` and the node decide on segments.
+log.segment.bytes | int | 1073741824 | 14..
+log.roll.ms | long | null
+log.roll.hours | int | 168 | 1..
+log.roll.jitter.ms | long | null
+log.roll.jitter.hours | int | 0 | 0..
+log.preallocate | boolean | false
+# Space is given back when the deletion is durable.
+log.segment.delete.delay.ms | long | 60000 | 0..
+# Retention starts with the node.
+log.initial.task.delay.ms | long | 30000 | 0..
+# A directory that fails closes its cell at once.
+log.dir.failure.timeout.ms | long | 30000 | 1..
+# For the cleaner of compacted topics.
+log.cleaner.enable | boolean | true
+log.cleaner.threads | int | 1 | 0..
+log.cleaner.io.max.bytes.per.second | double | 1.7976931348623157e+308
+log.cleaner.dedupe.buffer.size | long | 134217728
+log.cleaner.io.buffer.size | int | 524288 | 0..
+log.cleaner.io.buffer.load.factor | double | 0.9
+log.cleaner.backoff.ms | long | 15000 | 0..
+log.cleaner.min.cleanable.ratio | double | 0.5 | 0..
+log.cleaner.delete.retention.ms | long | 86400000 | 0..
+log.cleaner.min.compaction.lag.ms | long | 0 | 0..
+log.cleaner.max.compaction.lag.ms | long | 9223372036854775807 | 1..
+# What waits is dropped when it is answered.
+fetch.purgatory.purge.interval.requests | int | 1000
+producer.purgatory.purge.interval.requests | int | 1000
+delete.records.purgatory.purge.interval.requests | int | 1
+# For consumer groups.
+group.coordinator.append.linger.ms | int | -1 | -1..
+group.coordinator.rebalance.protocols | list | classic,consumer,streams
+group.coordinator.threads | int | 4 | 0..
+group.consumer.assignors | list | uniform,range
+group.consumer.heartbeat.interval.ms | int | 5000 | 0..
+group.consumer.min.heartbeat.interval.ms | int | 5000 | 0..
+group.consumer.max.heartbeat.interval.ms | int | 15000 | 0..
+group.consumer.session.timeout.ms | int | 45000 | 0..
+group.consumer.min.session.timeout.ms | int | 45000 | 0..
+group.consumer.max.session.timeout.ms | int | 60000 | 0..
+group.consumer.max.size | int | 2147483647 | 0..
+group.consumer.migration.policy | string | bidirectional
+group.consumer.regex.refresh.interval.ms | int | 600000 | 0..
+# A commit is done when its store has synced it.
+offsets.commit.timeout.ms | int | 5000 | 0..
+# Offsets are rows of their partitions.
+offsets.load.buffer.size | int | 5242880 | 0..
+# Looked at with the records, every `log.retention.check.interval.ms`.
+offsets.retention.check.interval.ms | long | 600000 | 0..
+# There is no topic of offsets.
+offsets.topic.compression.codec | int | 0 | 0..
+offsets.topic.num.partitions | int | 50 | 0..
+offsets.topic.replication.factor | short | 3 | 0..
+offsets.topic.segment.bytes | int | 104857600 | 0..
+# Share groups are not served.
+share.coordinator.state.topic.min.isr | short | 2 | 1..
+share.coordinator.state.topic.replication.factor | short | 3 | 1..
+group.share.session.timeout.ms | int | 45000 | 1..
+group.share.min.session.timeout.ms | int | 45000 | 1..
+group.share.max.session.timeout.ms | int | 60000 | 1..
+group.share.heartbeat.interval.ms | int | 5000 | 1..
+group.share.min.heartbeat.interval.ms | int | 5000 | 1..
+group.share.max.heartbeat.interval.ms | int | 15000 | 1..
+group.share.max.size | int | 200 | 1..1000
+group.share.assignors | list | simple
+group.share.assignment.interval.ms | int | 1000 | 0..
+group.share.min.assignment.interval.ms | int | 0 | 0..
+group.share.max.assignment.interval.ms | int | 15000 | 0..
+group.share.delivery.count.limit | int | 5 | 2..10
+group.share.max.delivery.count.limit | int | 10 | 5..25
+group.share.min.delivery.count.limit | int | 2 | 2..5
+group.share.record.lock.duration.ms | int | 30000 | 1000..3600000
+group.share.min.record.lock.duration.ms | int | 15000 | 1000..30000
+group.share.max.record.lock.duration.ms | int | 60000 | 30000..3600000
+group.share.partition.max.record.locks | int | 2000 | 100..10000
+group.share.max.partition.max.record.locks | int | 4000 | 2000..10000
+group.share.min.partition.max.record.locks | int | 100 | 100..2000
+share.fetch.purgatory.purge.interval.requests | int | 1000
+group.share.max.share.sessions | int | 2000 | 1..
+share.coordinator.state.topic.num.partitions | int | 50 | 1..
+share.coordinator.state.topic.segment.bytes | int | 104857600 | 1..
+share.coordinator.threads | int | 1 | 1..
+share.coordinator.snapshot.update.records.per.snapshot | int | 500 | 0..500
+share.coordinator.load.buffer.size | int | 5242880 | 1..
+share.coordinator.state.topic.compression.codec | int | 0
+share.coordinator.append.linger.ms | int | -1 | -1..
+share.coordinator.write.timeout.ms | int | 5000 | 1..
+share.coordinator.cached.buffer.max.bytes | int | 1048588 | 524288..
+# For transactions.
+transaction.max.timeout.ms | int | 900000 | 1..
+transactional.id.expiration.ms | int | 604800000 | 1..
+transaction.abort.timed.out.transaction.cleanup.interval.ms | int | 10000 | 1..
+transaction.remove.expired.transaction.cleanup.interval.ms | int | 3600000 | 1..
+transaction.partition.verification.enable | boolean | true
+transaction.two.phase.commit.enable | boolean | false
+transaction.state.log.load.buffer.size | int | 5242880 | 1..
+transaction.state.log.min.isr | int | 2 | 1..
+transaction.state.log.num.partitions | int | 50 | 1..
+transaction.state.log.replication.factor | short | 3 | 1..
+transaction.state.log.segment.bytes | int | 104857600 | 1..
+producer.id.expiration.check.interval.ms | int | 600000 | 1..
+add.partitions.to.txn.retry.backoff.max.ms | int | 100 | 0..
+add.partitions.to.txn.retry.backoff.ms | int | 20 | 1..
+# For quotas.
+quota.window.num | int | 11
+quota.window.size.seconds | int | 1
+controller.quota.window.num | int | 11
+controller.quota.window.size.seconds | int | 1
+replication.quota.window.num | int | 11
+replication.quota.window.size.seconds | int | 1
+alter.log.dirs.replication.quota.window.num | int | 11
+alter.log.dirs.replication.quota.window.size.seconds | int | 1
+client.quota.callback.class | class | null
+# There are no Java policies.
+alter.config.policy.class.name | class | null
+create.topic.policy.class.name | class | null
+# Nothing is tiered.
+remote.log.storage.system.enable | boolean | false
+log.local.retention.bytes | long | -2 | -2..
+log.local.retention.ms | long | -2 | -2..
+remote.log.storage.manager.impl.prefix | string | rsm.config.
+remote.log.metadata.manager.impl.prefix | string | rlmm.config.
+remote.log.storage.manager.class.name | string | null
+remote.log.storage.manager.class.path | string | null
+remote.log.metadata.manager.class.name | string | \
+org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager
+remote.log.metadata.manager.class.path | string | null
+remote.log.metadata.manager.listener.name | string | null
+remote.log.metadata.custom.metadata.max.bytes | int | 128 | 0..
+remote.log.index.file.cache.total.size.bytes | long | 1073741824 | 1..
+remote.log.manager.thread.pool.size | int | 2 | 1..
+remote.log.manager.copier.thread.pool.size | int | 10 | 1..
+remote.log.manager.expiration.thread.pool.size | int | 10 | 1..
+remote.log.manager.follower.thread.pool.size | int | 2 | 1..
+remote.log.manager.task.interval.ms | long | 30000 | 1..
+remote.log.reader.threads | int | 10 | 1..
+remote.log.reader.max.pending.tasks | int | 100 | 1..
+remote.log.manager.copy.max.bytes.per.second | long | 9223372036854775807 | 1..
+remote.log.manager.copy.quota.window.num | int | 11 | 1..
+remote.log.manager.copy.quota.window.size.seconds | int | 1 | 1..
+remote.log.manager.fetch.max.bytes.per.second | long | 9223372036854775807 | 1..
+remote.log.manager.fetch.quota.window.num | int | 11 | 1..
+remote.log.manager.fetch.quota.window.size.seconds | int | 1 | 1..
+remote.fetch.max.wait.ms | int | 500 | 1..
+remote.list.offsets.request.timeout.ms | long | 30000 | 1..
+# Metrics are at /metrics of the HTTP address.
+metric.reporters | list | org.apache.kafka.common.metrics.JmxReporter
+metrics.num.samples | int | 2
+metrics.recording.level | string | INFO
+metrics.sample.window.ms | long | 30000
+kafka.metrics.reporters | list |
+kafka.metrics.polling.interval.secs | int | 10 | 1..
+# Clients do not send their metrics.
+telemetry.max.bytes | int | 1048576
+# Values are taken as they stand: nothing is looked up.
+config.providers | list |
+# Groups are coordinated on the event loop.
+group.coordinator.background.threads | int | 2 | 1..
+group.coordinator.cached.buffer.max.bytes | int | 1048588 | 524288..
+# Consumer groups of KIP-848 are not served.
+group.consumer.assignment.interval.ms | int | 1000 | 0..
+group.consumer.min.assignment.interval.ms | int | 0 | 0..
+group.consumer.max.assignment.interval.ms | int | 15000 | 0..
+# Streams groups are not served.
+group.streams.session.timeout.ms | int | 45000 | 1..
+group.streams.min.session.timeout.ms | int | 45000 | 1..
+group.streams.max.session.timeout.ms | int | 60000 | 1..
+group.streams.heartbeat.interval.ms | int | 5000 | 1..
+group.streams.min.heartbeat.interval.ms | int | 5000 | 1..
+group.streams.max.heartbeat.interval.ms | int | 15000 | 1..
+group.streams.max.size | int | 2147483647 | 1..
+group.streams.num.standby.replicas | int | 0 | 0..
+group.streams.max.standby.replicas | int | 2 | 0..
+group.streams.initial.rebalance.delay.ms | int | 3000 | 0..
+group.streams.assignment.interval.ms | int | 1000 | 0..
+group.streams.min.assignment.interval.ms | int | 0 | 0..
+group.streams.max.assignment.interval.ms | int | 15000 | 0..
+! This broker has no access control: its listeners are plain and everyone may do everything.
+authorizer.class.name | string |
+delegation.token.expiry.check.interval.ms | long | 3600000
+delegation.token.expiry.time.ms | long | 86400000
+delegation.token.max.lifetime.ms | long | 604800000
+delegation.token.secret.key | password | null
+principal.builder.class | class | org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder
+sasl.client.callback.handler.class | class | null
+sasl.enabled.mechanisms | list | GSSAPI
+sasl.jaas.config | password | null
+sasl.kerberos.kinit.cmd | string | /usr/bin/kinit
+sasl.kerberos.min.time.before.relogin | long | 60000
+sasl.kerberos.principal.to.local.rules | list | DEFAULT
+sasl.kerberos.service.name | string | null
+sasl.kerberos.ticket.renew.jitter | double | 0.05
+sasl.kerberos.ticket.renew.window.factor | double | 0.8
+sasl.login.callback.handler.class | class | null
+sasl.login.class | class | null
+sasl.login.connect.timeout.ms | int | null
+sasl.login.read.timeout.ms | int | null
+sasl.login.refresh.buffer.seconds | short | 300
+sasl.login.refresh.min.period.seconds | short | 60
+sasl.login.refresh.window.factor | double | 0.8
+sasl.login.refresh.window.jitter | double | 0.05
+sasl.login.retry.backoff.max.ms | long | 10000
+sasl.login.retry.backoff.ms | long | 100
+sasl.mechanism.controller.protocol | string | GSSAPI
+sasl.mechanism.inter.broker.protocol | string | GSSAPI
+sasl.oauthbearer.assertion.algorithm | string | RS256
+sasl.oauthbearer.assertion.claim.aud | string | null
+sasl.oauthbearer.assertion.claim.exp.seconds | int | 300
+sasl.oauthbearer.assertion.claim.iss | string | null
+sasl.oauthbearer.assertion.claim.jti.include | boolean | false
+sasl.oauthbearer.assertion.claim.nbf.seconds | int | 60
+sasl.oauthbearer.assertion.claim.sub | string | null
+sasl.oauthbearer.assertion.file | string | null
+sasl.oauthbearer.assertion.private.key.file | string | null
+sasl.oauthbearer.assertion.private.key.passphrase | password | null
+sasl.oauthbearer.assertion.template.file | string | null
+sasl.oauthbearer.client.credentials.client.id | string | null
+sasl.oauthbearer.client.credentials.client.secret | password | null
+sasl.oauthbearer.clock.skew.seconds | int | 30
+sasl.oauthbearer.expected.audience | list |
+sasl.oauthbearer.expected.issuer | string | null
+sasl.oauthbearer.jwks.endpoint.refresh.ms | long | 3600000
+sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms | long | 10000
+sasl.oauthbearer.jwks.endpoint.retry.backoff.ms | long | 100
+sasl.oauthbearer.jwks.endpoint.url | string | null
+sasl.oauthbearer.jwt.retriever.class | class | org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever
+sasl.oauthbearer.jwt.validator.class | class | org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator
+sasl.oauthbearer.scope | string | null
+sasl.oauthbearer.scope.claim.name | string | scope
+sasl.oauthbearer.sub.claim.name | string | sub
+sasl.oauthbearer.token.endpoint.url | string | null
+sasl.server.callback.handler.class | class | null
+sasl.server.max.receive.size | int | 524288
+security.providers | string | null
+ssl.allow.dn.changes | boolean | false
+ssl.allow.san.changes | boolean | false
+ssl.cipher.suites | list |
+ssl.client.auth | string | none
+ssl.enabled.protocols | list | TLSv1.2,TLSv1.3
+ssl.endpoint.identification.algorithm | string | https
+ssl.engine.factory.class | class | null
+ssl.key.password | password | null
+ssl.keymanager.algorithm | string | SunX509
+ssl.keystore.certificate.chain | password | null
+ssl.keystore.key | password | null
+ssl.keystore.location | string | null
+ssl.keystore.password | password | null
+ssl.keystore.type | string | JKS
+ssl.principal.mapping.rules | string | DEFAULT
+ssl.protocol | string | TLSv1.3
+ssl.provider | string | null
+ssl.secure.random.implementation | string | null
+ssl.trustmanager.algorithm | string | PKIX
+ssl.truststore.certificates | password | null
+ssl.truststore.location | string | null
+ssl.truststore.password | password | null
+ssl.truststore.type | string | JKS
+"""
