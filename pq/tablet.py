@@ -32,14 +32,12 @@ from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.records import BatchHeader
 from pqbroker.storage.engine import BlobCorrupt, Buffer, ShardLost
 from pqbroker.storage.kv import KeyValueTablet
-from pqbroker.storage.kv_commands import Command, DeleteRange, KeyMissing
+from pqbroker.storage.kv_commands import Command, DeleteRange, KeyMissing, KeyRange
+from pqbroker.storage.kv_reads import read_pairs
 from pqbroker.storage.outcome import Outcome
 from pqbroker.storage.tablet import TabletStorage
 
 __all__ = ["PartitionServer", "Pieces", "PqTablet", "Written"]
-
-_READ_ROWS = 10_000
-"""Producer rows that one step of start reads."""
 
 
 class PartitionServer:
@@ -329,16 +327,11 @@ class PqTablet:
         return Consumers(index, settings.partition_consumers_max, settings.offset_metadata_max_bytes, stored)
 
     async def _read_producers(self, index: int) -> list[tuple[int, Producer]]:
-        keys = [key for key, _ in self._kv.keys(*producer_range(index))]
-        found: list[tuple[int, Producer]] = []
-        for first in range(0, len(keys), _READ_ROWS):
-            portion = keys[first : first + _READ_ROWS]
-            values = await self._kv.read([(key, 0, 0) for key in portion])
-            found += [
-                (parse_producer_key(key), sources.decode(_joined(value)))
-                for key, value in zip(portion, values, strict=True)
-            ]
-        return found
+        lo, hi = producer_range(index)
+        return [
+            (parse_producer_key(pair.key), sources.decode(_joined(pair.buffers)))
+            async for pair in read_pairs(self._kv, KeyRange(lo, True, hi, False))
+        ]
 
 
 def _joined(buffers: Sequence[Buffer]) -> bytes:
