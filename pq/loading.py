@@ -17,10 +17,8 @@ from pqbroker.pq.recovery import Meta, Recovered, StoredBlob, recover
 from pqbroker.pq.sources import Producer
 from pqbroker.storage.engine import Buffer
 from pqbroker.storage.kv import KeyValueTablet
-from pqbroker.storage.kv_commands import DeleteRange
-
-_READ_ROWS = 10_000
-"""Producer rows that one step of start reads."""
+from pqbroker.storage.kv_commands import DeleteRange, KeyRange
+from pqbroker.storage.kv_reads import read_pairs
 
 
 async def load_blobs(kv: KeyValueTablet, index: int) -> tuple[Recovered, Meta]:
@@ -41,16 +39,11 @@ async def load_blobs(kv: KeyValueTablet, index: int) -> tuple[Recovered, Meta]:
 
 async def load_producers(kv: KeyValueTablet, index: int) -> list[tuple[int, Producer]]:
     """What is remembered of producers, by id."""
-    keys = [key for key, _ in kv.keys(*producer_range(index))]
-    found: list[tuple[int, Producer]] = []
-    for first in range(0, len(keys), _READ_ROWS):
-        portion = keys[first : first + _READ_ROWS]
-        values = await kv.read([(key, 0, 0) for key in portion])
-        found += [
-            (parse_producer_key(key), sources.decode(_joined(value)))
-            for key, value in zip(portion, values, strict=True)
-        ]
-    return found
+    lo, hi = producer_range(index)
+    return [
+        (parse_producer_key(pair.key), sources.decode(_joined(pair.buffers)))
+        async for pair in read_pairs(kv, KeyRange(lo, True, hi, False))
+    ]
 
 
 def stored_consumers(kv: KeyValueTablet, index: int) -> Iterable[tuple[str, ConsumerOffset]]:

@@ -32,6 +32,7 @@ from pqbroker.storage.tablet import TabletStorage
 
 __all__ = ["PartitionServer", "Pieces", "PqTablet", "Written"]
 
+
 class PartitionServer:
     """One partition as the broker sees it. Writes are taken in the order of the calls."""
 

@@ -9,6 +9,7 @@ from sortedcontainers import SortedDict
 from pqbroker.storage.engine import Batch, BlobKey, Buffer
 from pqbroker.storage.kv_commands import (
     DELETED_KEYS_MAX,
+    EXTRA_MAX,
     INLINE,
     INLINE_BYTES_MAX,
     KEY_BYTES_MAX,
@@ -231,6 +232,8 @@ class Planner:
 
     def _store(self, plan: Plan, channel: int, buffers: Sequence[Buffer], size: int) -> bytes:
         """Plan the blobs of a value; their keys end to end."""
+        if not MAIN <= channel <= EXTRA_MAX:
+            raise KeyValueError(f"there is no channel {channel}: values go to {MAIN} to {EXTRA_MAX}, or to {INLINE}")
         lane = USER_CHANNEL + channel
         if lane >= self._storage.channel_count:
             lane = USER_CHANNEL

@@ -4,8 +4,8 @@ What is answered was all durable at one moment, which comes after the call. Brok
 goes to `KeyValueTablet.read`.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from pqbroker.storage.engine import BlobMissing, Buffer
@@ -88,6 +88,17 @@ async def read_range(
         if values is not None:
             contents = {key: value for (key, _), value in zip(read, values, strict=True)}
             return Page(status, [_pair(key, entry, with_values, contents.get(key)) for key, entry in found])
+
+
+async def read_pairs(tablet: KeyValueTablet, within: KeyRange) -> AsyncIterator[Pair]:
+    """Every key of a range with its value (but one over the limit), page after page: behind an OVERRUN it goes on."""
+    while True:
+        page = await read_range(tablet, within, with_values=True)
+        for pair in page.pairs:
+            yield pair
+        if page.status is not Status.OVERRUN:
+            return
+        within = replace(within, lo=page.pairs[-1].key, include_lo=False)
 
 
 def _gather(

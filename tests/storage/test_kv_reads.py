@@ -7,7 +7,17 @@ import pytest
 
 from pqbroker.storage.engine import Batch, BlobMissing
 from pqbroker.storage.kv_commands import INLINE, MAIN, DeleteRange, KeyRange, KeyValueError, Write
-from pqbroker.storage.kv_reads import PAIR_BYTES, READ_BYTES_MAX, Page, Pair, Status, Value, read_range, read_value
+from pqbroker.storage.kv_reads import (
+    PAIR_BYTES,
+    READ_BYTES_MAX,
+    Page,
+    Pair,
+    Status,
+    Value,
+    read_pairs,
+    read_range,
+    read_value,
+)
 from tests.storage.kv_bench import BLOB, Bench, late_reads, write
 
 
@@ -106,6 +116,14 @@ async def test_an_overrun_is_gone_on_from_behind_the_last_key(bench: Bench, with
         after = page.pairs[-1].key
     digits = b"0123456"
     assert found == [digits[start : start + pairs_max] for start in range(0, 7, pairs_max)]
+
+
+async def test_all_pairs_of_a_range_come_page_after_page(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pqbroker.storage.kv_reads.READ_BYTES_MAX", 2 * (PAIR_BYTES + 1 + len(BLOB)))
+    await bench.run(*(write(b"%d" % number) for number in range(8)))
+    found = [pair async for pair in read_pairs(bench.kv, KeyRange(b"1", True, b"6", True))]
+    assert [pair.key for pair in found] == [b"1", b"2", b"3", b"4", b"5", b"6"]
+    assert {joined(pair) for pair in found} == {BLOB}
 
 
 async def test_a_value_over_the_limit_comes_without_its_bytes_and_the_range_goes_on(bench: Bench) -> None:
