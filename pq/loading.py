@@ -29,8 +29,7 @@ async def load_blobs(kv: KeyValueTablet, index: int) -> tuple[Recovered, Meta]:
     if kv.entry(meta_key(index)) is not None:
         meta = Meta.decode(_joined((await kv.read([(meta_key(index), 0, 0)]))[0]))
     stored = (
-        StoredBlob(key, entry.size, entry.created_ms, max(len(entry.pieces), 1))
-        for key, entry in kv.keys(*data_range(index))
+        StoredBlob(key, entry.size, entry.created_ms, entry.piece_count) for key, entry in kv.keys(*data_range(index))
     )
     recovered = recover(stored, meta)
     orphans = [*recovered.orphans, *(key for key, _ in kv.keys(*part_range(index)))]
