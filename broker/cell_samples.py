@@ -25,6 +25,7 @@ def cell_samples(opened: OpenCell, partition_series_max: int) -> list[Sample]:
             Sample("pool_total_bytes", pool.total_bytes, labels),
             Sample("pool_live_bytes", pool.live_bytes, labels),
             Sample("pool_trash_bytes", pool.stored_bytes - pool.live_bytes, labels),
+            Sample("disk_colour", pool.colour, labels),
         ]
     tablets = Counter(record.type.name.lower() for record in opened.cell.tablets().values())
     samples += [Sample("tablets", count, (kind,)) for kind, count in tablets.items()]

@@ -115,6 +115,7 @@ FAMILIES = (
     Family("pool_total_bytes", "gauge", "Space of a pool, used or not.", ("pool",)),
     Family("pool_live_bytes", "gauge", "Bytes of a pool's blobs that are in use.", ("pool",)),
     Family("pool_trash_bytes", "gauge", "Bytes of a pool's segments whose blobs are deleted.", ("pool",)),
+    Family("disk_colour", "gauge", "10 green, 15 move, 20 users stop writing, 30 out of space.", ("pool",)),
     Family("cache_hits", "counter", "Pages of stored blobs found in the node's cache."),
     Family("cache_misses", "counter", "Pages that had to be read."),
     Family("cache_evictions", "counter", "Pages dropped for newer ones."),

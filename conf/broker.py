@@ -111,6 +111,16 @@ class BrokerSettings:
     ballast_bytes: int = setting(
         "pqbroker.ballast.bytes", Kind.LONG, 8 * MIB, "A file kept to have room for deletes on a full disk.", low=0
     )
+    disk_yellow_bytes: int = setting(
+        "pqbroker.disk.yellow.bytes", Kind.LONG, 256 * MIB,
+        "Less free than this in a pool, beyond 32 MiB, stops writes with KAFKA_STORAGE_ERROR until there is more; a "
+        "tenth of the disk if that is less.", low=0,
+    )  # fmt: skip
+    disk_light_yellow_bytes: int = setting(
+        "pqbroker.disk.light.yellow.bytes", Kind.LONG, 1024 * MIB,
+        "Less free than this says that channels should move to another pool; a fifth of the disk if that is less.",
+        low=0,
+    )  # fmt: skip
     read_threads: int = setting("pqbroker.read.threads", Kind.INT, 4, "Threads that read from disk.", low=1, high=256)
     write_cycle_bytes_max: int = setting(
         "pqbroker.write.cycle.bytes", Kind.INT, 16 * MIB, "Bytes of one write cycle of a partition.", low=MIB

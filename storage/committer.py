@@ -26,6 +26,7 @@ from pqbroker.storage.outcome import Outcome
 from pqbroker.storage.plan import IndexBatch, Plan, Planner, Queued, full
 from pqbroker.storage.pools import Pool
 from pqbroker.storage.room import Ballast, Room
+from pqbroker.storage.status import Colour
 
 _log = logging.getLogger(__name__)
 _NO_ROOM = frozenset((ENOSPC, EDQUOT, EFBIG))
@@ -33,6 +34,11 @@ RESERVE_BYTES = 32 << 20
 """Kept free for the index: its write-ahead log and one flush."""
 FLOOR_BYTES = 4 << 20
 """Below this even deletes are refused."""
+POOL_RESERVE_BYTES = 16 << 20
+"""Kept free in a pool on a disk of its own, to rewrite what is left of mostly dead segments."""
+_LOOK_SECONDS = 1.0
+_ANXIOUS_LOOK_SECONDS = 0.2
+"""Between looks at free space while nothing is committed: when all is green, and when a colour is to clear."""
 
 
 class Index(Protocol):
@@ -82,6 +88,23 @@ class OpenCell:
     """Rooms of the pools, where one lies on another file system than the index."""
     ballast: Ballast
     path: Path
+
+    def look(self) -> int:
+        """See what is free everywhere; bytes, where the index is."""
+        for room in self.pool_rooms.values():
+            room.refresh()
+        return self.room.refresh()
+
+    @property
+    def is_green(self) -> bool:
+        return self.room.colour is Colour.GREEN and all(
+            room.colour is Colour.GREEN for room in self.pool_rooms.values()
+        )
+
+    def colour(self, pool: str) -> Colour:
+        """At the last look. A full index stops every pool."""
+        own = self.pool_rooms.get(pool)
+        return self.room.colour if own is None else max(own.colour, self.room.colour)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,15 +178,26 @@ class Committer(threading.Thread):
             self._commit(cell, self._round)
 
     def _next(self, cell: OpenCell) -> Queued | None:
-        """The next item; syncs what is due while waiting for it."""
+        """The next item; while waiting for it, syncs what is due and looks at the room that is free."""
         if self._waiting:
             return self._waiting.pop()
-        while self._unsynced and self._pace.sync_seconds is not None:
+        while True:
             try:
-                return self._queue.get(timeout=max(0.0, self._sync_due - time.monotonic()))
+                return self._queue.get(timeout=self._patience(cell))
             except queue.Empty:
-                self._sync(cell)
-        return self._queue.get()
+                if self._is_sync_due():
+                    self._sync(cell)
+                cell.ballast.restore(cell.look(), RESERVE_BYTES)
+
+    def _patience(self, cell: OpenCell) -> float:
+        """Seconds to wait for an item before there is something else to do."""
+        look = _LOOK_SECONDS if cell.is_green else _ANXIOUS_LOOK_SECONDS
+        if self._unsynced and self._pace.sync_seconds is not None:
+            return min(look, max(0.0, self._sync_due - time.monotonic()))
+        return look
+
+    def _is_sync_due(self) -> bool:
+        return self._unsynced and self._pace.sync_seconds is not None and time.monotonic() >= self._sync_due
 
     def _gather(self, item: Queued) -> list[Queued]:
         """A round: the item and what is queued behind it, up to the limit of bytes."""
@@ -202,9 +236,7 @@ class Committer(threading.Thread):
     def _without_room(self, cell: OpenCell, queued: Sequence[Queued]) -> dict[int, CommitRefused]:
         """Refusals of the commits that would eat the reserve; one without blobs may use it, and the ballast's room."""
         refused: dict[int, CommitRefused] = {}
-        cell.room.refresh()
-        for room in cell.pool_rooms.values():
-            room.refresh()
+        cell.look()
         for position, (batch, _) in enumerate(queued):
             if cell.room.take(batch.bytes):
                 if cell.pool_rooms and not _pools_take(cell.pool_rooms, batch):
@@ -245,7 +277,7 @@ class Committer(threading.Thread):
                 self._sync_due = time.monotonic() + (self._pace.sync_seconds or 0)
         if not self._is_ours():
             raise Fenced("a later owner has opened the cell")
-        if self._unsynced and self._pace.sync_seconds is not None and time.monotonic() >= self._sync_due:
+        if self._is_sync_due():
             self._sync(cell)
 
     def _sync(self, cell: OpenCell) -> None:

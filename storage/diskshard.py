@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import TypeVar
@@ -14,6 +14,7 @@ from pqbroker.storage.engine import Batch, BlobKey, Buffer, Caps, EngineError, F
 from pqbroker.storage.outcome import Outcome
 from pqbroker.storage.plan import Queued
 from pqbroker.storage.reading import BlobReader
+from pqbroker.storage.status import Colour
 
 R = TypeVar("R")
 
@@ -29,6 +30,7 @@ class DiskShard:
         caps: Caps,
         pace: Pace,
         read_threads: int,
+        told: Mapping[str, Colour],
     ) -> None:
         self.generation = directory.generation
         self.caps = caps
@@ -39,6 +41,7 @@ class DiskShard:
         self._index = index
         self._reader = reader
         self._pace = pace
+        self._told = told
         self._threads = ThreadPoolExecutor(read_threads, "read")
         self._reason: ShardLost | None = None
         self._closing: asyncio.Task[None] | None = None
@@ -92,13 +95,16 @@ class DiskShard:
     async def read(self, ranges: Sequence[tuple[BlobKey, int, int]]) -> list[Buffer]:
         return await self._in_thread(self._reader.read, ranges)
 
+    def colour(self, pool: str) -> Colour:
+        return self._told.get(pool) or self._cell.colour(pool)
+
     async def confirm(self) -> None:
         if not await self._in_thread(self._directory.is_ours):
             raise Fenced("a later owner has opened the cell")
 
     def stats(self) -> ShardStats:
         counted = self._committer.counters
-        pools = tuple(pool.stats() for pool in self._cell.pools)
+        pools = tuple(pool.stats(self.colour(pool.name)) for pool in self._cell.pools)
         return ShardStats(
             counted.commits, counted.rounds, counted.bytes_written, counted.syncs, counted.refused, pools
         )

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import NewType, Protocol
 
 from pqbroker.storage.outcome import Outcome
+from pqbroker.storage.status import Colour
 
 Buffer = bytes | bytearray | memoryview
 BlobKey = NewType("BlobKey", bytes)
@@ -78,6 +79,7 @@ class PoolStats:
     total_bytes: int
     live_bytes: int
     stored_bytes: int
+    colour: Colour
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +181,9 @@ class Shard(Protocol):
 
         Raises BlobMissing, BlobCorrupt (naming the first bad one), ShardLost. Short only at a blob's end.
         """
+
+    def colour(self, pool: str) -> Colour:
+        """How full the pool was at the last look, a round or a second ago; asks nobody."""
 
     async def confirm(self) -> None:
         """Return once it is certain that this owner is not fenced now; else raise ShardLost."""

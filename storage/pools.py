@@ -16,6 +16,7 @@ from pqbroker.storage.directory import fsync_directory, sync_data
 from pqbroker.storage.engine import BlobKey, Buffer, PoolStats
 from pqbroker.storage.room import Space
 from pqbroker.storage.segments import Location, parse_segment_name, record_bytes, segment_name
+from pqbroker.storage.status import Colour
 
 _BUFFERS_PER_WRITE = 1024
 _SMALL_DISK_PART = 100
@@ -165,7 +166,7 @@ class Pool:
         found = ((self.path / name, parse_segment_name(name)) for name in os.listdir(self.path))
         return [path for path, key in found if key is not None and key not in self.segments]
 
-    def stats(self) -> PoolStats:
+    def stats(self, colour: Colour) -> PoolStats:
         space = self._statvfs(self.path)
         segments = list(self.segments.values())
         return PoolStats(
@@ -175,6 +176,7 @@ class Pool:
             space.f_blocks * space.f_frsize,
             sum(segment.live for segment in segments),
             sum(segment.end for segment in segments),
+            colour,
         )
 
     def close(self) -> None:

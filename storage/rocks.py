@@ -25,8 +25,8 @@ from rocksdict import (
 )
 
 from pqbroker.storage import indexrows
-from pqbroker.storage.committer import RESERVE_BYTES, OpenCell, Pace
-from pqbroker.storage.directory import CellDirectory
+from pqbroker.storage.committer import POOL_RESERVE_BYTES, RESERVE_BYTES, OpenCell, Pace
+from pqbroker.storage.directory import MAIN_POOL, CellDirectory
 from pqbroker.storage.diskshard import DiskShard
 from pqbroker.storage.engine import BLOB_BYTES_MAX, Caps
 from pqbroker.storage.plan import IndexBatch, Planner
@@ -35,6 +35,7 @@ from pqbroker.storage.reading import BlobReader
 from pqbroker.storage.recovery import load_segments
 from pqbroker.storage.room import Ballast, Room, Space
 from pqbroker.storage.segments import UNSYNCED
+from pqbroker.storage.status import DEFAULT_THRESHOLDS, Colour, Thresholds
 
 _MIB = 1 << 20
 _BATCH_ROUNDS_MAX = 4
@@ -56,11 +57,14 @@ class RocksEngine:
         ballast_bytes: int = 8 * _MIB,
         read_threads: int = 4,
         pools: Mapping[str, Path] | None = None,
+        thresholds: Thresholds = DEFAULT_THRESHOLDS,
         statvfs: Callable[[Path], Space] = os.statvfs,
     ) -> None:
         assert durability in ("fsync", "interval", "none")
         self._path = directory
         self._pools = pools
+        self._thresholds = thresholds
+        self._told: dict[str, Colour] = {}
         self._statvfs = statvfs
         self._durability = durability
         sync_seconds = {"fsync": 0.0, "interval": sync_interval_ms / 1000, "none": None}[durability]
@@ -76,9 +80,16 @@ class RocksEngine:
         await asyncio.to_thread(directory.take)
         index = RocksIndex(directory.index)
         reader = BlobReader(index.get, directory.pools)
-        shard = DiskShard(directory, index, reader, self._caps, self._pace, self._read_threads)
+        shard = DiskShard(directory, index, reader, self._caps, self._pace, self._read_threads, self._told)
         await shard.start(partial(self._open_cell, directory, index, reader))
         return shard
+
+    def tell_colour(self, colour: Colour | None, pool: str = MAIN_POOL) -> None:
+        """A fault on cue: a pool has this colour, whatever is free; None: its own again."""
+        if colour is None:
+            self._told.pop(pool, None)
+        else:
+            self._told[pool] = colour
 
     def _open_cell(self, directory: CellDirectory, index: "RocksIndex", reader: BlobReader) -> OpenCell:
         """In the commit thread: open the index, see that it is whole, and load what the thread works on."""
@@ -91,12 +102,12 @@ class RocksEngine:
         }
         load_segments(pools, index.rows(*indexrows.SEGMENT_ROWS), last_number)
         directory.write_facts(durability=self._durability)
-        room = Room(directory.path, RESERVE_BYTES, self._statvfs)
+        room = Room(directory.path, RESERVE_BYTES, self._statvfs, self._thresholds)
         ballast = Ballast(directory.ballast, self._ballast_bytes)
         ballast.restore(room.refresh(), RESERVE_BYTES)
         device = directory.path.stat().st_dev
         elsewhere = {
-            name: Room(path, 0, self._statvfs)
+            name: Room(path, POOL_RESERVE_BYTES, self._statvfs, self._thresholds)
             for name, path in directory.pools.items()
             if path.stat().st_dev != device
         }
