@@ -21,7 +21,7 @@ from pqbroker.pq.run import Pieces
 from pqbroker.pq.sources import Producer
 from pqbroker.pq.timeindex import TimedOffset
 from pqbroker.pq.timesearch import TimeSearch
-from pqbroker.pq.writer import Writer, not_leader
+from pqbroker.pq.writer import DISK_FULL, Writer, not_leader
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.records import BatchHeader
 from pqbroker.storage.engine import BlobCorrupt, ShardLost
@@ -116,6 +116,8 @@ class PartitionServer:
         What it leaves out becomes a gap, over which readers go on at the next batch. KafkaError as `write`, and
         OFFSET_OUT_OF_RANGE for an offset before the end.
         """
+        if self._writer.is_disk_full:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, DISK_FULL)
         planned: list[Written | KafkaError] = []
 
         def plan() -> Cycle:

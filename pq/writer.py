@@ -2,6 +2,7 @@
 
 state     event                      next
 idle      write, job                 writing: a cycle is planned and its KV request executed
+idle      write on a full disk       idle; all that waits fails (A.12)
 idle      write that must copy       loading, while head content is not in memory
 loading   content is there           writing
 writing   durable                    the next cycle, or idle
@@ -29,6 +30,10 @@ from pqbroker.storage.engine import BlobCorrupt, BlobMissing, CommitRefused, Sha
 from pqbroker.storage.kv import KeyValueTablet
 from pqbroker.storage.kv_commands import KeyMissing
 from pqbroker.storage.outcome import Outcome
+from pqbroker.storage.status import Colour
+from pqbroker.storage.tablet import USER_CHANNEL
+
+DISK_FULL = "the disk is full: it takes writes again once retention, DeleteRecords or you have made room"
 
 _log = logging.getLogger(__name__)
 
@@ -84,6 +89,11 @@ class Writer:
         return self.queued_bytes + self._cycle_bytes
 
     @property
+    def is_disk_full(self) -> bool:
+        """Whether users stop writing until there is room again (A.12.2); reads and deletes go on."""
+        return self._kv.storage.status(USER_CHANNEL) >= Colour.YELLOW_STOP
+
+    @property
     def pause_ms(self) -> int:
         """How long who writes has to pause, for what is in flight to sink below its border (A.8)."""
         settings = self._settings
@@ -114,23 +124,11 @@ class Writer:
 
     async def perform(self, plan: Callable[[], Cycle]) -> None:
         """Have a cycle of its own planned and made durable, between the cycles of writes."""
-        if self.is_lost:
-            raise not_leader()
-        job: asyncio.Future[None] = self._loop.create_future()
-        self._jobs.append((plan, job))
-        if not self._running:
-            self._run()
-        await job
+        await self._enqueue(plan)
 
     def ask(self, plan: Callable[[], Cycle]) -> None:
         """Have a cycle performed that nobody waits for."""
-        if self.is_lost:
-            return
-        job: asyncio.Future[None] = self._loop.create_future()
-        job.add_done_callback(_retrieve)
-        self._jobs.append((plan, job))
-        if not self._running:
-            self._run()
+        self._enqueue(plan).add_done_callback(_retrieve)
 
     async def load_head(self) -> None:
         """Bring the head's content into memory, for a read."""
@@ -157,6 +155,16 @@ class Writer:
             _fail(job, not_leader())
         self._notify()
 
+    def _enqueue(self, plan: Callable[[], Cycle]) -> "asyncio.Future[None]":
+        job: asyncio.Future[None] = self._loop.create_future()
+        if self.is_lost:
+            job.set_exception(not_leader())
+            return job
+        self._jobs.append((plan, job))
+        if not self._running:
+            self._run()
+        return job
+
     def _run(self) -> None:
         """Start the next cycle, if there is anything to do."""
         self._running = True
@@ -168,6 +176,8 @@ class Writer:
                     return
             elif not self._queue:
                 break
+            elif self.is_disk_full:
+                self._fail_queue(ErrorCode.KAFKA_STORAGE_ERROR, DISK_FULL)
             elif self._partition.needs_content(self.queued_bytes):
                 self._start_load().add_done_callback(self._loaded)
                 return
