@@ -238,7 +238,8 @@ class PartitionServer:
 
     def throttle_ms(self, size: int) -> int:
         """For how long who just wrote `size` bytes has to pause; 0 for not at all. Once a write."""
-        pause_ms = self._writer.pause_ms
+        writer = self._writer
+        pause_ms = 0 if writer.in_flight_bytes <= self._settings.write_border_bytes else writer.pause_ms
         return pause_ms if self._quota is None else max(pause_ms, self._quota.take(size, self._clock()))
 
     def configure(self, config: TopicConfig) -> None:

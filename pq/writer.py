@@ -45,8 +45,8 @@ class Writer:
     """Takes writes and jobs in the order of the calls; one cycle is in flight at a time."""
 
     __slots__ = (
-        "_clock", "_cycle_bytes", "_cycle_seconds", "_jobs", "_kv", "_load", "_loop", "_memory", "_notify", "_number",
-        "_partition", "_queue", "_running", "_settings", "counters", "is_lost", "queued_bytes",
+        "_clock", "_cycle_seconds", "_jobs", "_kv", "_load", "_loop", "_memory", "_notify", "_number",
+        "_partition", "_queue", "_running", "_settings", "counters", "in_flight_bytes", "is_lost", "queued_bytes",
     )  # fmt: skip
 
     def __init__(
@@ -69,7 +69,8 @@ class Writer:
         self._loop = asyncio.get_running_loop()
         self._queue: deque[_Write] = deque()
         self.queued_bytes = 0
-        self._cycle_bytes = 0
+        self.in_flight_bytes = 0
+        """Bytes of batches that are not durable yet: those that wait and the cycle's."""
         self._cycle_seconds = 0.0
         """How long the last cycle took."""
         self._jobs: list[_Job] = []
@@ -84,22 +85,15 @@ class Writer:
         return len(self._queue)
 
     @property
-    def in_flight_bytes(self) -> int:
-        """Bytes of batches that are not durable yet, the cycle's included."""
-        return self.queued_bytes + self._cycle_bytes
-
-    @property
     def is_disk_full(self) -> bool:
         """Whether users stop writing until there is room again (A.12.2); reads and deletes go on."""
         return self._kv.storage.status(USER_CHANNEL) >= Colour.YELLOW_STOP
 
     @property
     def pause_ms(self) -> int:
-        """How long who writes has to pause, for what is in flight to sink below its border (A.8)."""
+        """How long who writes has to pause, for what is in flight to sink to its border from above (A.8)."""
         settings = self._settings
         excess = self.in_flight_bytes - settings.write_border_bytes
-        if excess <= 0:
-            return 0
         return min(1 + int(1000 * self._cycle_seconds * excess / settings.write_cycle_bytes_max), PAUSE_MS_MAX)
 
     def write(self, batch: memoryview, header: BatchHeader) -> Outcome[Written]:
@@ -118,6 +112,7 @@ class Writer:
         else:
             self._queue.append((batch, header, outcome))
             self.queued_bytes += len(batch)
+            self.in_flight_bytes += len(batch)
             if not self._running:
                 self._run()
         return outcome
@@ -169,7 +164,7 @@ class Writer:
         """Start the next cycle, if there is anything to do."""
         self._running = True
         while not self.is_lost:
-            self._cycle_bytes = 0
+            self.in_flight_bytes = self.queued_bytes
             if self._jobs:
                 plan, job = self._jobs.pop(0)
                 if self._perform(plan(), (), job):
@@ -190,7 +185,7 @@ class Writer:
 
     def _take_writes(self) -> list[_Write]:
         """The writes of one cycle: at least one, at most `write_cycle_bytes_max`."""
-        queue, before = self._queue, self.queued_bytes
+        queue = self._queue
         taken = [queue.popleft()]
         room = self._settings.write_cycle_bytes_max - len(taken[0][0])
         self.queued_bytes -= len(taken[0][0])
@@ -199,7 +194,6 @@ class Writer:
             room -= len(item[0])
             self.queued_bytes -= len(item[0])
             taken.append(item)
-        self._cycle_bytes = before - self.queued_bytes
         return taken
 
     def _perform(self, cycle: Cycle, writes: Sequence[_Write], job: "asyncio.Future[None] | None") -> bool:
