@@ -13,7 +13,7 @@ from pqbroker.pq.keys import (
     part_range,
     producer_range,
 )
-from pqbroker.pq.recovery import Meta, Recovered, StoredBlob, recover
+from pqbroker.pq.recovery import NO_META, Meta, Recovered, StoredBlob, recover
 from pqbroker.pq.sources import Producer
 from pqbroker.storage.engine import Buffer
 from pqbroker.storage.kv import KeyValueTablet
@@ -23,18 +23,17 @@ from pqbroker.storage.kv_reads import read_pairs
 
 async def load_blobs(kv: KeyValueTablet, index: int) -> tuple[Recovered, Meta]:
     """The partition's blobs and meta row; keys that other keys contain and parts of unfinished batches go."""
-    meta = Meta(0, 0, [])
+    meta = None
     if kv.entry(meta_key(index)) is not None:
         meta = Meta.decode(_joined((await kv.read([(meta_key(index), 0, 0)]))[0]))
     stored = (
-        StoredBlob(key, entry.size, entry.created_ms, entry.piece_count)
-        for key, entry in kv.keys(*data_range(index))
+        StoredBlob(key, entry.size, entry.created_ms, entry.piece_count) for key, entry in kv.keys(*data_range(index))
     )
     recovered = recover(stored, meta)
     orphans = [*recovered.orphans, *(key for key, _ in kv.keys(*part_range(index)))]
     if orphans:
         await kv.execute([DeleteRange(key, True, key, True) for key in orphans])
-    return recovered, meta
+    return recovered, meta or NO_META
 
 
 async def load_producers(kv: KeyValueTablet, index: int) -> list[tuple[int, Producer]]:
