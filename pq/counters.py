@@ -31,7 +31,8 @@ class PartitionCounters:
     """One partition since its tablet started."""
 
     __slots__ = (
-        "blob_bytes", "bytes_read", "bytes_written", "cycles", "duplicate_bytes", "duplicates", "errors", "written",
+        "blob_bytes", "bytes_read", "bytes_written", "cycles", "duplicate_bytes", "duplicates", "errors", "reads",
+        "reads_from_store", "written",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -44,6 +45,9 @@ class PartitionCounters:
         self.blob_bytes = 0
         """Bytes of blobs written for the records, those of merges included."""
         self.bytes_read = 0
+        self.reads = 0
+        self.reads_from_store = 0
+        """Those of the reads that found not all in the head or the node's cache."""
         self.errors: dict[ErrorCode, int] = {}
         """Batches not stored."""
 

@@ -130,6 +130,7 @@ class PartitionServer:
         if pieces is None:
             return self._read_cold(offset, bytes_max, one_at_least)
         self._reader.follow(offset, pieces.next_offset)
+        self.counters.reads += 1
         self.counters.bytes_read += pieces.size
         return pieces
 
@@ -234,6 +235,8 @@ class PartitionServer:
     async def _read_cold(self, offset: int, bytes_max: int, one_at_least: bool) -> Pieces:
         pieces = await self._reader.read(offset, bytes_max, one_at_least)
         self._reader.follow(offset, pieces.next_offset)
+        self.counters.reads += 1
+        self.counters.reads_from_store += 1
         self.counters.bytes_read += pieces.size
         return pieces
 
@@ -270,6 +273,11 @@ class PqTablet:
         self._by_reference = by_reference
         self._kv = KeyValueTablet(storage, inline_bytes_max=settings.inline_bytes_max, clock=clock)
         self.partitions: dict[int, PartitionServer] = {}
+
+    @property
+    def kv(self) -> KeyValueTablet:
+        """What lies beneath, for administration; only to be looked at."""
+        return self._kv
 
     async def start(self, indexes: Iterable[int]) -> None:
         """Recover the partitions from KV keys (A.16). Raises ShardLost."""

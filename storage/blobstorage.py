@@ -116,7 +116,7 @@ class BlobStorage:
         """
         tablet, channel = collection.tablet, collection.channel
         collection.check()
-        key = garbage_prefix(tablet) + BARRIERS + bytes((channel,))
+        key = _barriers_key(tablet, channel)
         async with self._collecting:
             barriers = Barriers.decode((await self._shard.get([key]))[0])
             flags = await self._flags(collection)
@@ -129,6 +129,11 @@ class BlobStorage:
                     batch.put(flag_key(blob), flag)
                 await self._shard.commit(batch)
             await self._delete_garbage(tablet, channel, barriers)
+
+    async def barriers(self, tablet: int, channels: int) -> list[Barriers]:
+        """Where the barriers of the tablet's channels 0, 1, … stand."""
+        rows = await self._shard.get([_barriers_key(tablet, channel) for channel in range(channels)])
+        return [Barriers.decode(row) for row in rows]
 
     def blocked_generation(self, tablet: int) -> int:
         """Puts of this generation and below are refused; 0 when none was blocked."""
@@ -179,6 +184,10 @@ class BlobStorage:
 def block_key(tablet: int) -> bytes:
     """Row of the tablet's blocked generation."""
     return garbage_prefix(tablet) + BLOCK
+
+
+def _barriers_key(tablet: int, channel: int) -> bytes:
+    return garbage_prefix(tablet) + BARRIERS + bytes((channel,))
 
 
 def flag_key(blob: BlobKey) -> bytes:

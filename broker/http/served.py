@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from pqbroker.broker.http import configs, producing, records, topics
+from pqbroker.broker.http import blobs, configs, partitions, producing, records, tablets, topics
 from pqbroker.broker.http.openapi import openapi
 from pqbroker.broker.http.routes import Call, Route
 
@@ -16,5 +16,8 @@ ROUTES: Final[tuple[Route, ...]] = (
     *configs.ROUTES,
     *records.ROUTES,
     *producing.ROUTES,
+    *partitions.ROUTES,
+    *tablets.ROUTES,
+    *blobs.ROUTES,
     Route("GET", "/v1/openapi.json", "This document", describe_routes, {"type": "object"}),
 )
