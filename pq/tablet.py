@@ -33,6 +33,7 @@ from pqbroker.protocol.records import BatchHeader
 from pqbroker.storage.engine import BlobCorrupt, Buffer, ShardLost
 from pqbroker.storage.kv import KeyValueTablet
 from pqbroker.storage.kv_commands import Command, DeleteRange, KeyMissing
+from pqbroker.storage.outcome import Outcome
 from pqbroker.storage.tablet import TabletStorage
 
 __all__ = ["PartitionServer", "Pieces", "PqTablet", "Written"]
@@ -49,7 +50,7 @@ class PartitionServer:
         "write",
     )  # fmt: skip
 
-    write: Callable[[memoryview, BatchHeader], "asyncio.Future[Written]"]
+    write: Callable[[memoryview, BatchHeader], Outcome[Written]]
     """Store a batch that `records.check_produced` let pass; see `Writer.write`."""
 
     def __init__(

@@ -9,7 +9,6 @@ planned on another that is then refused would delete what is held, or keep what 
 (together.py) waits in the queue of each, and is admitted by all of them in one turn.
 """
 
-import asyncio
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -21,6 +20,7 @@ from pqbroker.storage.engine import BLOB_KEY_BYTES, BlobKey, Buffer, ShardLost
 from pqbroker.storage.kv_commands import Command, Concat, DeleteRange, KeyMissing, KeyValueError, Rename, Write
 from pqbroker.storage.kv_plan import Plan, Planner, covers
 from pqbroker.storage.kv_rows import Entry
+from pqbroker.storage.outcome import Outcome
 from pqbroker.storage.tablet import TabletStorage
 
 PAGE_ROWS = 4096
@@ -85,18 +85,17 @@ class KeyValueTablet:
         for key in self._entries.irange(lo, hi, (True, False)):
             yield key, self._entries[key]
 
-    def execute(self, commands: Sequence[Command]) -> "asyncio.Future[None]":
-        """Apply the commands together or not at all; durable and visible here when the future resolves.
+    def execute(self, commands: Sequence[Command]) -> Outcome[None]:
+        """Apply the commands together or not at all; durable and visible here when the outcome is there.
 
         Fails with KeyValueError (nothing of it can be), CommitRefused (nothing was stored) or ShardLost.
         """
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        request = _Request(commands, future)
         if self._lost is not None:
-            future.set_exception(self._lost)
-        elif self._waiting or not self._admit(request):
+            return Outcome.failed(self._lost)
+        request = _Request(commands)
+        if self._waiting or not self._admit(request):
             self._waiting.append(request)
-        return future
+        return request.outcome
 
     @property
     def storage(self) -> TabletStorage:
@@ -206,7 +205,7 @@ class KeyValueTablet:
         self._storage.commit(plan.batch).add_done_callback(partial(self._settle, request))
         return True
 
-    def _settle(self, request: "_Request", committed: "asyncio.Future[None]") -> None:
+    def _settle(self, request: "_Request", committed: Outcome[None]) -> None:
         plan = request.plan
         assert plan is not None
         error = committed.exception()
@@ -264,18 +263,16 @@ class KeyValueTablet:
 class _Request:
     """A request between its call and its outcome."""
 
-    __slots__ = ("commands", "future", "plan")
+    __slots__ = ("commands", "outcome", "plan")
 
-    def __init__(self, commands: Sequence[Command], future: "asyncio.Future[None]") -> None:
+    def __init__(self, commands: Sequence[Command]) -> None:
         self.commands = commands
-        self.future = future
+        self.outcome: Outcome[None] = Outcome()
         self.plan: Plan | None = None
 
     def finish(self, error: BaseException | None) -> None:
-        """Tell the caller, unless it has stopped to care."""
-        if self.future.cancelled():
-            return
+        """Tell the caller."""
         if error is None:
-            self.future.set_result(None)
+            self.outcome.set_result(None)
         else:
-            self.future.set_exception(error)
+            self.outcome.set_exception(error)
