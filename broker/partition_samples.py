@@ -28,6 +28,8 @@ _VALUES: tuple[tuple[str, Callable[[PartitionServer], int]], ...] = (
     ("partition_duplicate_bytes", lambda one: one.counters.duplicate_bytes),
     ("partition_write_cycles", lambda one: one.counters.cycles),
     ("partition_blob_bytes", lambda one: one.counters.blob_bytes),
+    ("partition_reads", lambda one: one.counters.reads),
+    ("partition_store_reads", lambda one: one.counters.reads_from_store),
     ("partition_read_bytes", lambda one: one.counters.bytes_read),
 )
 

@@ -272,8 +272,12 @@ class PqTablet:
         self._settings = settings
         self._clock = clock
         self._by_reference = by_reference
-        self._kv = KeyValueTablet(storage, inline_bytes_max=settings.inline_bytes_max, clock=clock)
+        self._kv = KeyValueTablet(
+            storage, inline_bytes_max=settings.inline_bytes_max, clock=clock, counters=memory.key_values
+        )
         self.partitions: dict[int, PartitionServer] = {}
+        self.start_s = 0.0
+        """How long its start took."""
 
     @property
     def kv(self) -> KeyValueTablet:
@@ -282,9 +286,13 @@ class PqTablet:
 
     async def start(self, indexes: Iterable[int]) -> None:
         """Recover the partitions from KV keys (A.16). Raises ShardLost."""
+        time = asyncio.get_running_loop().time
+        begun_s = time()
         await self._kv.start()
         for index in indexes:
             await self.add(index)
+        self.start_s = time() - begun_s
+        self._memory.starts.observe(self.start_s)
         self._storage.lost.add_done_callback(self._on_lost)
 
     async def add(self, index: int) -> PartitionServer:

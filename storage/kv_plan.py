@@ -34,10 +34,14 @@ _order = attrgetter("order")
 class Plan:
     """One request's changes: what becomes durable, and what the memory becomes then."""
 
-    __slots__ = ("batch", "changes", "counting", "moved", "recounts")
+    __slots__ = ("batch", "begun_s", "changes", "commands", "counting", "moved", "recounts")
 
     def __init__(self) -> None:
         self.batch = Batch()
+        self.commands = 0
+        """How many the request has."""
+        self.begun_s = 0.0
+        """When it was handed to the store, by a clock of its own."""
         self.changes: dict[bytes, Entry | None] = {}
         """New entries by key; None deletes."""
         self.recounts: dict[BlobKey, int] = {}
@@ -80,6 +84,7 @@ class Planner:
             else:
                 assert type(command) is CopyRange, command
                 self._copy(plan, command)
+            plan.commands += 1
         self._finish(plan)
         return plan
 

@@ -13,6 +13,7 @@ from pqbroker.broker.http.schemas import COUNT, OFFSET, TEXT, Schema, array_of, 
 from pqbroker.pq.group import Group
 from pqbroker.pq.tablet import PqTablet
 from pqbroker.storage.blobid import BlobId
+from pqbroker.storage.counters import ChannelCounters
 from pqbroker.storage.garbage import Barriers, Position
 from pqbroker.storage.history import ChannelHistory
 from pqbroker.storage.kv_rows import Entry
@@ -26,7 +27,7 @@ _FACTS = {
 _BARRIER = nullable(object_of({"generation": COUNT, "step": COUNT}))
 _CHANNEL = object_of(
     {
-        "channel": COUNT, "holds": TEXT, "pool": TEXT,
+        "channel": COUNT, "holds": TEXT, "pool": TEXT, "puts": COUNT, "put_bytes": COUNT,
         "history": array_of(object_of({"from_generation": COUNT, "group": COUNT, "pool": TEXT})),
         "soft_barrier": _BARRIER, "hard_barrier": _BARRIER,
     }
@@ -34,7 +35,8 @@ _CHANNEL = object_of(
 _TABLET = object_of(
     {
         **_FACTS, "partitions": array_of(COUNT), "blocked_generation": COUNT, "channels": array_of(_CHANNEL),
-        "key_count": nullable(COUNT), "size_bytes": nullable(COUNT),
+        "commits": COUNT, "start_ms": nullable({"type": "number"}), "key_count": nullable(COUNT),
+        "size_bytes": nullable(COUNT),
     }
 )  # fmt: skip
 _KEY = object_of(
@@ -56,14 +58,18 @@ async def describe(call: Call) -> Any:
     cell = call.cell
     record = find_tablet(call, call.path["tablet"])
     barriers = await cell.barriers(record.tablet_id)
+    counted = [ChannelCounters()] * len(record.channels) if record.dropping else cell.storage(record.tablet_id).counters
     served = _served(call, record)
     return {
         **_facts(call, record),
         "partitions": sorted(served.partitions) if served else [],
         "blocked_generation": cell.blocked_generation(record.tablet_id),
         "channels": [
-            _channel(number, history, barriers[number], cell.groups()) for number, history in enumerate(record.channels)
+            _channel(number, history, cell.groups()) | _put(counted[number]) | _barriers(barriers[number])
+            for number, history in enumerate(record.channels)
         ],
+        "commits": 0 if record.dropping else cell.storage(record.tablet_id).commits,
+        "start_ms": round(1000 * served.start_s, 3) if served else None,
         "key_count": len(served.kv) if served else None,
         "size_bytes": sum(one.size_bytes for one in served.partitions.values()) if served else None,
     }
@@ -113,7 +119,7 @@ def _served(call: Call, record: TabletRecord) -> PqTablet | None:
     return group.tablets.get(record.tablet_id) if group else None
 
 
-def _channel(number: int, history: ChannelHistory, barriers: Barriers, pools: tuple[str, ...]) -> dict[str, Any]:
+def _channel(number: int, history: ChannelHistory, pools: tuple[str, ...]) -> dict[str, Any]:
     return {
         "channel": number,
         "holds": {LOG_CHANNEL: "log", SNAPSHOT_CHANNEL: "snapshots"}.get(number, "data"),
@@ -122,9 +128,16 @@ def _channel(number: int, history: ChannelHistory, barriers: Barriers, pools: tu
             {"from_generation": generation, "group": group, "pool": pools[group]}
             for generation, group in history.ranges
         ],
-        "soft_barrier": _barrier(barriers.soft),
-        "hard_barrier": _barrier(barriers.hard),
     }
+
+
+def _put(counters: ChannelCounters) -> dict[str, int]:
+    """Since the tablet's start."""
+    return {"puts": counters.puts, "put_bytes": counters.put_bytes}
+
+
+def _barriers(barriers: Barriers) -> dict[str, Any]:
+    return {"soft_barrier": _barrier(barriers.soft), "hard_barrier": _barrier(barriers.hard)}
 
 
 def _barrier(position: Position) -> dict[str, int] | None:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from pqbroker.storage.blobid import tablet_bounds
 from pqbroker.storage.blobstorage import BlobStorage, garbage_prefix
+from pqbroker.storage.counters import BlobCounters
 from pqbroker.storage.engine import Batch, BlobKey, Engine, EngineError, Shard, ShardLost, ShardStats
 from pqbroker.storage.garbage import Barriers
 from pqbroker.storage.history import ChannelHistory
@@ -148,6 +149,11 @@ class Cell:
             batch.delete(record_key(tablet_id))
             await self._shard.commit(batch)
             del self._records[tablet_id]
+
+    @property
+    def blob_counters(self) -> BlobCounters:
+        """What BlobStorage did since the cell was opened."""
+        return self._blobs.counters
 
     def stats(self) -> ShardStats:
         return self._shard.stats()

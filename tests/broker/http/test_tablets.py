@@ -68,6 +68,10 @@ async def test_a_tablet_is_described_with_its_channels(web: Web) -> None:
     _, topic = await web.ask("GET", "/v1/topics/t")
     assert found["size_bytes"] == topic["size_bytes"] > 2000
     assert found["key_count"] == 2
+    assert found["commits"] == 1
+    assert found["start_ms"] >= 0
+    assert [one["puts"] for one in found["channels"]] == [0, 0, 1]
+    assert found["channels"][2]["put_bytes"] == found["size_bytes"]
 
 
 async def test_a_barrier_is_told_once_garbage_was_collected(web: Web) -> None:
