@@ -59,6 +59,11 @@ class Consumers:
     def get(self, group_id: str) -> ConsumerOffset | None:
         return self._states.get(group_id)
 
+    def first_unread(self, group_ids: Iterable[str]) -> dict[str, int]:
+        """The first offset that each of the groups has not read; -1 without a commit."""
+        states = self._states
+        return {group_id: states[group_id].offset if group_id in states else -1 for group_id in group_ids}
+
     def all(self) -> Mapping[str, ConsumerOffset]:
         """By group id; only to be looked at."""
         return MappingProxyType(self._states)

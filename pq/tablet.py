@@ -12,17 +12,21 @@ from pqbroker.conf.topic import TopicConfig
 from pqbroker.pq import consumers, sources
 from pqbroker.pq.cache import NodeMemory
 from pqbroker.pq.consumers import ConsumerOffset, Consumers
+from pqbroker.pq.cycle import Cycle, Written
 from pqbroker.pq.keys import (
     consumer_range,
     data_range,
     meta_key,
     parse_consumer_key,
     parse_producer_key,
+    part_range,
     producer_range,
 )
-from pqbroker.pq.partition import Partition, Written
+from pqbroker.pq.partition import Partition
+from pqbroker.pq.quota import WriteQuota
 from pqbroker.pq.reader import Reader
 from pqbroker.pq.recovery import Meta, StoredBlob, recover
+from pqbroker.pq.retention import FirstUnread, Held, why_held
 from pqbroker.pq.run import Pieces
 from pqbroker.pq.sources import Producer
 from pqbroker.pq.timeindex import TimedOffset
@@ -46,8 +50,8 @@ class PartitionServer:
     """One partition as the broker sees it. Writes are taken in the order of the calls."""
 
     __slots__ = (
-        "_clock", "_consumers", "_kv", "_partition", "_reader", "_settings", "_watchers", "_writer", "counters",
-        "write",
+        "_clock", "_consumers", "_kv", "_partition", "_quota", "_reader", "_reads", "_settings", "_watchers", "_writer",
+        "counters", "write",
     )  # fmt: skip
 
     write: Callable[[memoryview, BatchHeader], Outcome[Written]]
@@ -70,7 +74,9 @@ class PartitionServer:
         self._clock = clock
         self._writer = Writer(partition, kv, memory, number, settings, clock, self._notify)
         self._reader = Reader(partition, kv, memory.cache, number, self._writer.load_head)
+        self._reads = asyncio.Semaphore(settings.partition_reads_max)
         self._watchers: dict[object, Callable[[], None]] | None = None
+        self._quota = self._new_quota()
         self.write = self._writer.write
         self.counters = self._writer.counters
 
@@ -199,6 +205,9 @@ class PartitionServer:
     def settle_consumer(self, group_id: str, state: ConsumerOffset | None, *, is_durable: bool) -> None:
         """What was planned for the group became durable, or came to nothing."""
         self._consumers.settle(group_id, state, is_durable=is_durable)
+        config = self._partition.config
+        if config.pq_delete_when_read and group_id in config.pq_important_groups and self._is_retention_due():
+            self._writer.ask(self._plan_retention)
 
     async def delete_before(self, offset: int) -> int:
         """Move the start offset up to `offset` (DeleteRecords); durable when it returns the start offset.
@@ -213,16 +222,42 @@ class PartitionServer:
 
     async def retain(self) -> None:
         """Delete what retention no longer keeps, and forget producers (A.11). KafkaError 6, 56."""
-        kept_ms = self._settings.producer_id_expiration_ms
-        if self._partition.is_retention_due(self._clock(), kept_ms):
-            await self._writer.perform(lambda: self._partition.plan_retention(self._clock(), kept_ms))
+        if self._is_retention_due():
+            await self._writer.perform(self._plan_retention)
+
+    def why_held(self) -> Held:
+        """Why the oldest data was not deleted by now."""
+        partition = self._partition
+        return why_held(partition.bodies, partition.head, partition.config, self._clock(), self._first_unread())
+
+    def throttle_ms(self, size: int) -> int:
+        """For how long who just wrote `size` bytes has to pause; 0 for not at all. Once a write."""
+        pause_ms = self._writer.pause_ms
+        return pause_ms if self._quota is None else max(pause_ms, self._quota.take(size, self._clock()))
 
     def configure(self, config: TopicConfig) -> None:
         self._partition.configure(config)
+        self._quota = self._new_quota()
 
     def stop(self) -> None:
         """The tablet's instance is over: everything fails, now and later."""
         self._writer.lose()
+
+    def _first_unread(self) -> FirstUnread:
+        return self._consumers.first_unread(self._partition.config.pq_important_groups)
+
+    def _is_retention_due(self) -> bool:
+        kept_ms = self._settings.producer_id_expiration_ms
+        return self._partition.is_retention_due(self._clock(), kept_ms, self._first_unread())
+
+    def _plan_retention(self) -> Cycle:
+        kept_ms = self._settings.producer_id_expiration_ms
+        return self._partition.plan_retention(self._clock(), kept_ms, self._first_unread())
+
+    def _new_quota(self) -> WriteQuota | None:
+        config = self._partition.config
+        speed, burst = config.pq_write_speed_bytes, config.pq_write_burst_bytes
+        return WriteQuota(speed, speed if burst < 0 else burst, self._clock()) if speed > 0 else None
 
     def _notify(self) -> None:
         if self._watchers:
@@ -234,7 +269,8 @@ class PartitionServer:
             self._watchers.pop(token, None)
 
     async def _read_cold(self, offset: int, bytes_max: int, one_at_least: bool) -> Pieces:
-        pieces = await self._reader.read(offset, bytes_max, one_at_least)
+        async with self._reads:
+            pieces = await self._reader.read(offset, bytes_max, one_at_least)
         self._reader.follow(offset, pieces.next_offset)
         self.counters.reads += 1
         self.counters.reads_from_store += 1
@@ -309,8 +345,9 @@ class PqTablet:
             ),
             meta,
         )
-        if recovered.orphans:
-            await kv.execute([DeleteRange(key, True, key, True) for key in recovered.orphans])
+        orphans = [*recovered.orphans, *(key for key, _ in kv.keys(*part_range(index)))]
+        if orphans:
+            await kv.execute([DeleteRange(key, True, key, True) for key in orphans])
         producers = await self._read_producers(index)
         partition = Partition(
             index, self._storage.generation, self._config, recovered, meta, producers, by_reference=self._by_reference

@@ -12,7 +12,7 @@ from pqbroker.broker.http.routes import Call, Route
 from pqbroker.broker.http.schemas import COUNT, OFFSET, array_of, object_of
 from pqbroker.broker.partitions import check_batch, find_partition
 from pqbroker.broker.refusals import translate
-from pqbroker.pq.partition import Written
+from pqbroker.pq.cycle import Written
 from pqbroker.protocol.records import Record, encode_batch
 
 

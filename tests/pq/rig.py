@@ -9,10 +9,11 @@ from crc32c import crc32c
 
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.topic import TopicConfig
+from pqbroker.pq.cycle import Written
 from pqbroker.pq.group import PersQueueGroups
 from pqbroker.pq.keys import data_range
 from pqbroker.pq.levels import check_levels
-from pqbroker.pq.partition import Partition, Written
+from pqbroker.pq.partition import Partition
 from pqbroker.pq.recovery import Meta, recover
 from pqbroker.pq.run import Pieces
 from pqbroker.pq.tablet import PartitionServer

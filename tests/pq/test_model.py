@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from pqbroker.pq.partition import Written
+from pqbroker.pq.cycle import Written
 from pqbroker.pq.run import Pieces
 from pqbroker.pq.tablet import PartitionServer
 from pqbroker.protocol.errors import ErrorCode, KafkaError

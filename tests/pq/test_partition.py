@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from pqbroker.conf.topic import TopicConfig
-from pqbroker.pq.partition import Cycle, Partition, Written
+from pqbroker.pq.cycle import Cycle, Written
+from pqbroker.pq.partition import Partition
 from pqbroker.protocol import records
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.kv_commands import Concat, DeleteRange, Piece, Write
@@ -226,7 +227,7 @@ def test_trimming_moves_the_start_inside_a_blob_and_deletes_whole_ones() -> None
 
 
 def retain(partition: Partition, now_ms: int, producers_kept_ms: int = DAY_MS) -> None:
-    cycle = partition.plan_retention(now_ms, producers_kept_ms)
+    cycle = partition.plan_retention(now_ms, producers_kept_ms, {})
     if cycle.commands:
         partition.apply(cycle)
     check_invariants(partition)
@@ -293,3 +294,31 @@ def test_retention_forgets_producers_without_data_that_were_idle_long_enough() -
     assert dict(partition.sources)
     retain(partition, START_MS + 1000, 1000)
     assert not dict(partition.sources)
+
+
+def test_a_full_partition_answers_what_the_topic_wants() -> None:
+    config = replace(TopicConfig(), pq_max_count_in_partition=0, pq_partition_full_error="KAFKA_STORAGE_ERROR")
+    (outcome,) = new_partition(config).plan([batch(b"a")], START_MS).outcomes
+    assert code_of(outcome) is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_an_inactive_partition_takes_no_new_records_and_knows_its_duplicates() -> None:
+    partition = new_partition()
+    partition.apply(partition.plan([batch(b"a", producer=(5, 0, 0))], START_MS))
+    partition.configure(replace(TopicConfig(), pq_inactive_partitions=("3", "0")))
+    outcomes = partition.plan([batch(b"a", producer=(5, 0, 0)), batch(b"b")], START_MS).outcomes
+    assert outcomes[0] == Written(0, -1, 0)
+    assert code_of(outcomes[1]) is ErrorCode.POLICY_VIOLATION
+    partition.configure(replace(TopicConfig(), pq_inactive_partitions=("3",)))
+    assert partition.plan([batch(b"b")], START_MS).outcomes == [Written(1, -1, 0)]
+
+
+def test_the_source_id_lifetime_only_ever_keeps_producers_longer() -> None:
+    for lifetime_ms, kept_ms in ((10, 1000), (3000, 3000)):
+        partition = new_partition(replace(TopicConfig(), retention_ms=-1, pq_source_id_lifetime_ms=lifetime_ms))
+        partition.apply(partition.plan([batch(b"a", producer=(5, 0, 0))], START_MS))
+        partition.apply(partition.plan_trim(1, START_MS))
+        retain(partition, START_MS + kept_ms - 1, 1000)
+        assert dict(partition.sources)
+        retain(partition, START_MS + kept_ms, 1000)
+        assert not dict(partition.sources)

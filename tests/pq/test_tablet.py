@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from pqbroker.pq.partition import Written
+from pqbroker.pq.cycle import Written
 from pqbroker.pq.run import Pieces
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.outcome import Outcome
