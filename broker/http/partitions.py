@@ -1,5 +1,6 @@
-"""One partition seen from inside: its blobs by level, its producers and consumers, what was written and read."""
+"""One partition seen from inside: blobs by level, producers, consumers, traffic, and why its oldest data is held."""
 
+from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
@@ -11,6 +12,7 @@ from pqbroker.pq.consumers import ConsumerOffset
 from pqbroker.pq.counters import PartitionCounters
 from pqbroker.pq.head import Head
 from pqbroker.pq.levels import BORDERS, level_of
+from pqbroker.pq.retention import Held
 from pqbroker.pq.sources import Producer
 
 _INTEGER: Schema = {"type": "integer"}
@@ -25,6 +27,9 @@ _PARTITION = object_of(
     {
         "topic": TEXT, "partition": COUNT, "tablet": COUNT, "leader_epoch": COUNT, "start_offset": OFFSET,
         "end_offset": OFFSET, "size_bytes": COUNT,
+        "oldest_data": object_of(
+            {"held_by": TEXT, "reason": TEXT, "until": nullable(_INTEGER), "groups": array_of(TEXT)}
+        ),
         "head": object_of({"size_bytes": COUNT, "in_memory_bytes": COUNT, "levels": array_of(_LEVEL)}),
         "body": object_of(
             {"size_bytes": COUNT, "count": COUNT, "blobs": array_of(object_of({**_BLOB, "created": OFFSET}))}
@@ -46,7 +51,12 @@ _PARTITION = object_of(
             {
                 "count": COUNT,
                 "consumers": array_of(
-                    object_of({"group": TEXT, "offset": _INTEGER, "lag": COUNT, "committed": _INTEGER})
+                    object_of(
+                        {
+                            "group": TEXT, "offset": _INTEGER, "lag": COUNT, "committed": _INTEGER,
+                            "important": {"type": "boolean"},
+                        }
+                    )
                 ),
             }
         ),
@@ -67,6 +77,7 @@ async def describe(call: Call) -> Any:
     group = call.group()
     server = find_partition(group, call.path["partition"])
     state, limit = server.state, call.limit()
+    important = group.config.pq_important_groups
     return {
         "topic": group.topic.name,
         "partition": server.index,
@@ -75,6 +86,7 @@ async def describe(call: Call) -> Any:
         "start_offset": server.start_offset,
         "end_offset": server.end_offset,
         "size_bytes": server.size_bytes,
+        "oldest_data": _oldest(server.why_held(), limit),
         "head": _head(state.head, server.index),
         "body": _body(state.bodies, server.index, limit),
         "producers": {
@@ -83,13 +95,24 @@ async def describe(call: Call) -> Any:
         },
         "consumers": {
             "count": len(server.consumers()),
-            "consumers": [_consumer(*one, server.end_offset) for one in islice(server.consumers().items(), limit)],
+            "consumers": [
+                _consumer(*one, server.end_offset, important) for one in islice(server.consumers().items(), limit)
+            ],
         },
         "leader_epochs": [
             {"leader_epoch": epoch, "start_offset": offset} for epoch, offset in state.epochs.entries[-limit:]
         ],
         "written": _written(server.counters),
         "read": _read(server.counters),
+    }
+
+
+def _oldest(held: Held, limit: int) -> dict[str, Any]:
+    return {
+        "held_by": held.hold.value,
+        "reason": held.text,
+        "until": held.until_ms,
+        "groups": held.groups[:limit],
     }
 
 
@@ -133,12 +156,13 @@ def _producer(producer_id: int, state: Producer) -> dict[str, int]:
     }
 
 
-def _consumer(group_id: str, state: ConsumerOffset, end_offset: int) -> dict[str, Any]:
+def _consumer(group_id: str, state: ConsumerOffset, end_offset: int, important: Sequence[str]) -> dict[str, Any]:
     return {
         "group": group_id,
         "offset": state.offset,
         "lag": max(0, end_offset - state.offset),
         "committed": state.commit_ms,
+        "important": group_id in important,
     }
 
 

@@ -50,7 +50,7 @@ async def test_head_blobs_stand_on_their_levels_and_bodies_below(web: Web) -> No
 
 
 async def test_producers_and_consumers_are_listed_with_what_they_did(web: Web) -> None:
-    await web.node.create_topic("t")
+    await web.node.create_topic("t", pq_important_groups="g")
     for sequence in (0, 2):
         await web.node.produce("t", b"a", b"b", producer_id=7, producer_epoch=3, base_sequence=sequence)
     groups = web.node.server.node.groups
@@ -64,10 +64,25 @@ async def test_producers_and_consumers_are_listed_with_what_they_did(web: Web) -
         ],
     }  # fmt: skip
     assert found["consumers"]["consumers"] == [
-        {"group": "g", "offset": 1, "lag": 3, "committed": 5},
-        {"group": "ahead", "offset": 9, "lag": 0, "committed": 6},
+        {"group": "g", "offset": 1, "lag": 3, "committed": 5, "important": True},
+        {"group": "ahead", "offset": 9, "lag": 0, "committed": 6, "important": False},
     ]
     assert found["leader_epochs"] == [{"leader_epoch": 1, "start_offset": 0}]
+
+
+async def test_it_is_told_why_the_oldest_data_is_still_held(web: Web) -> None:
+    await web.node.create_topic("t", retention_ms="1000", pq_important_groups="a,g")
+    assert (await inside(web))["oldest_data"]["held_by"] == "empty"
+    await web.node.produce("t", b"v")
+    young = (await inside(web))["oldest_data"]
+    assert (young["held_by"], young["until"], young["groups"]) == ("young", web.node.clock() + 1000, [])
+    web.node.clock.now_ms += 1000
+    await web.node.server.node.groups.commit_offsets("a", {("t", 0): ConsumerOffset(1)})
+    held = (await inside(web))["oldest_data"]
+    assert (held["held_by"], held["until"], held["groups"]) == ("consumer", None, ["g"])
+    assert "let them read it" in held["reason"]
+    await web.node.server.node.groups.commit_offsets("g", {("t", 0): ConsumerOffset(1)})
+    assert (await inside(web))["oldest_data"]["held_by"] == "due"
 
 
 async def test_each_list_has_a_limit_and_tells_the_count(web: Web) -> None:
