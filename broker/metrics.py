@@ -141,7 +141,7 @@ FAMILIES = (
     Family("partition_end_offset", "gauge", "High watermark.", _PARTITION),
     Family("partition_leader_epoch", "gauge", "Generation of the tablet; not told where series are sums.", _PARTITION),
     Family("partition_size_bytes", "gauge", "Bytes of a partition.", _PARTITION),
-    Family("partition_head_blobs", "gauge", "Keys of the head: the newest, small blobs.", _PARTITION),
+    Family("partition_head_blobs", "gauge", "Keys of the head: the newest, small blobs.", (*_PARTITION, "level")),
     Family("partition_body_blobs", "gauge", "Keys of the body: the older, large blobs.", _PARTITION),
     Family("partition_producers", "gauge", "Idempotent producers remembered.", _PARTITION),
     Family("partition_producers_evicted", "counter", "Producers forgotten early, for want of room.", _PARTITION),

@@ -66,7 +66,8 @@ async def test_what_a_partition_writes_is_counted(web: Web) -> None:
     assert values["write_cycle_seconds_count"][()] == 1
     assert values["partition_blob_bytes_total"][labels] == len(batch)
     assert values["partition_producers"][labels] == 1
-    assert values["partition_head_blobs"][labels] == 1
+    levels = {level: count for (level, *place), count in values["partition_head_blobs"].items() if (*place,) == labels}
+    assert levels == {"0": 0, "1": 1, "2": 0, "3": 0}
     assert values["partition_size_bytes"][labels] == len(batch)
 
 

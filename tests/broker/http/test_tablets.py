@@ -1,5 +1,6 @@
 """Tablets, their keys and their blobs over HTTP."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -80,6 +81,26 @@ async def test_a_barrier_is_told_once_garbage_was_collected(web: Web) -> None:
     _, found = await web.ask("GET", f"/v1/tablets/{tablet}")
     assert found["channels"][0]["soft_barrier"] == {"generation": 1, "step": 7}
     assert found["channels"][1]["soft_barrier"] is None
+
+
+async def test_a_tablet_of_a_deleted_topic_is_there_until_its_space_is_back(web: Web) -> None:
+    tablet = await tablet_of_new_topic(web)
+    await web.node.produce("t", b"v" * 2000)
+    await web.node.server.node.groups.delete("t")
+    web.node.engine.hold()
+    _, found = await web.ask("GET", f"/v1/tablets/{tablet}")
+    assert (found["topic"], found["partition_count"], found["key_count"]) == (None, 0, None)
+    assert (await web.refusal("GET", f"/v1/tablets/{tablet}/keys"))[:2] == (409, "TABLET_NOT_SERVED")
+    _, blobs = await web.ask("GET", f"/v1/blobs?tablet={tablet}")
+    assert len(blobs["blobs"]) == 1
+    states = [found["state"]]
+    while states[-1] is not None:
+        web.node.engine.release()
+        await asyncio.sleep(0)
+        web.node.engine.hold()
+        status, found = await web.ask("GET", f"/v1/tablets/{tablet}")
+        states.append(found["state"] if status == 200 else None)
+    assert list(dict.fromkeys(states)) == ["running", "dropping", None]
 
 
 async def tablet_of_new_topic(web: Web) -> int:
