@@ -32,11 +32,12 @@ _CHANNEL = object_of(
         "soft_barrier": _BARRIER, "hard_barrier": _BARRIER,
     }
 )  # fmt: skip
+_TABLE = object_of({"name": TEXT, "rows": COUNT})
 _TABLET = object_of(
     {
         **_FACTS, "partitions": array_of(COUNT), "blocked_generation": COUNT, "channels": array_of(_CHANNEL),
-        "commits": COUNT, "start_ms": nullable({"type": "number"}), "key_count": nullable(COUNT),
-        "size_bytes": nullable(COUNT),
+        "commits": COUNT, "start_ms": nullable({"type": "number"}), "tables": nullable(array_of(_TABLE)),
+        "key_count": nullable(COUNT), "size_bytes": nullable(COUNT),
     }
 )  # fmt: skip
 _KEY = object_of(
@@ -68,6 +69,7 @@ async def describe(call: Call) -> Any:
             _channel(number, history, cell.groups()) | _put(counted[number]) | _barriers(barriers[number])
             for number, history in enumerate(record.channels)
         ],
+        "tables": _tables(call, record),
         "commits": 0 if record.dropping else cell.storage(record.tablet_id).commits,
         "start_ms": round(1000 * served.start_s, 3) if served else None,
         "key_count": len(served.kv) if served else None,
@@ -117,6 +119,18 @@ def _group(call: Call, record: TabletRecord) -> Group | None:
 def _served(call: Call, record: TabletRecord) -> PqTablet | None:
     group = _group(call, record)
     return group.tablets.get(record.tablet_id) if group else None
+
+
+def _tables(call: Call, record: TabletRecord) -> list[dict[str, Any]] | None:
+    """Those of a base tablet; a KV tablet has none."""
+    opened = call.owner.current
+    if record.type is TabletType.SCHEME:
+        tables = opened.scheme.tables
+    elif record.type is TabletType.COORDINATOR:
+        tables = opened.coordinators.tables(record.tablet_id)
+    else:
+        return None
+    return [{"name": name, "rows": len(table)} for name, table in tables.items()]
 
 
 def _channel(number: int, history: ChannelHistory, pools: tuple[str, ...]) -> dict[str, Any]:

@@ -63,7 +63,9 @@ def test_a_tablet_is_shown_with_its_channels(shell: TabletShell) -> None:
     assert lines[0] == f"tablet {tablet}, persqueue of topic full, running in cell 0"
     assert lines[1:3] == ["  generation 1, blocked up to 0", "  partitions 4, 5, 6, 7"]
     assert lines[-1].split() == ["2", "data", "main", "main", "from", "1", "-", "-"]
-    assert shell("show", "1").output.startswith("tablet 1, scheme, running in cell 0\n")
+    scheme = shell("show", "1").output
+    assert scheme.startswith("tablet 1, scheme, running in cell 0\n")
+    assert "  table topics, 2 rows\n" in scheme
 
 
 def test_keys_are_listed_from_where_one_says(shell: TabletShell) -> None:

@@ -196,6 +196,13 @@ async def test_the_scheme_tablet_has_blobs_and_a_log(web: Web) -> None:
     assert (found["type"], found["owner"], found["topic"], found["key_count"]) == ("scheme", "scheme", None, None)
     _, blobs = await web.ask("GET", f"/v1/blobs?tablet={SCHEME}")
     assert {one["channel"] for one in blobs["blobs"]} == {0}
+    before = {table["name"]: table["rows"] for table in found["tables"]}
+    await web.node.create_topic("t")
+    _, found = await web.ask("GET", f"/v1/tablets/{SCHEME}")
+    after = {table["name"]: table["rows"] for table in found["tables"]}
+    assert {name: after[name] - before[name] for name in ("topics", "names", "tombstones")} == {
+        "topics": 1, "names": 1, "tombstones": 0,
+    }  # fmt: skip
 
 
 async def test_a_lost_cell_is_told_as_something_to_wait_for(web: Web) -> None:
