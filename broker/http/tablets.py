@@ -56,21 +56,22 @@ async def list_tablets(call: Call) -> Any:
 
 
 async def describe(call: Call) -> Any:
-    cell = call.cell
-    record = find_tablet(call, call.path["tablet"])
-    barriers = await cell.barriers(record.tablet_id)
-    counted = [ChannelCounters()] * len(record.channels) if record.dropping else cell.storage(record.tablet_id).counters
+    barriers = await call.cell.barriers(find_tablet(call, call.path["tablet"]).tablet_id)
+    cell, record = call.cell, find_tablet(call, call.path["tablet"])
     served = _served(call, record)
+    instance = None if record.dropping else cell.storage(record.tablet_id)
     return {
         **_facts(call, record),
         "partitions": sorted(served.partitions) if served else [],
         "blocked_generation": cell.blocked_generation(record.tablet_id),
         "channels": [
-            _channel(number, history, cell.groups()) | _put(counted[number]) | _barriers(barriers[number])
+            _channel(number, history, cell.groups())
+            | _put(instance.counters[number] if instance else ChannelCounters())
+            | _barriers(barriers[number])
             for number, history in enumerate(record.channels)
         ],
         "tables": _tables(call, record),
-        "commits": 0 if record.dropping else cell.storage(record.tablet_id).commits,
+        "commits": instance.commits if instance else 0,
         "start_ms": round(1000 * served.start_s, 3) if served else None,
         "key_count": len(served.kv) if served else None,
         "size_bytes": sum(one.size_bytes for one in served.partitions.values()) if served else None,
