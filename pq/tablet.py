@@ -339,10 +339,7 @@ class PqTablet:
             meta = Meta.decode(_joined((await kv.read([(meta_key(index), 0, 0)]))[0]))
         lo, hi = data_range(index)
         recovered = recover(
-            (
-                StoredBlob(key, entry.size, entry.created_ms, max(len(entry.pieces), 1))
-                for key, entry in kv.keys(lo, hi)
-            ),
+            (StoredBlob(key, entry.size, entry.created_ms, entry.piece_count) for key, entry in kv.keys(lo, hi)),
             meta,
         )
         orphans = [*recovered.orphans, *(key for key, _ in kv.keys(*part_range(index)))]

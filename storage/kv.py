@@ -9,16 +9,18 @@ planned on another that is then refused would delete what is held, or keep what 
 (together.py) waits in the queue of each, and is admitted by all of them in one turn.
 """
 
+from bisect import bisect_right
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import accumulate
 from time import perf_counter
 from typing import Protocol
 
 from sortedcontainers import SortedDict
 
 from pqbroker.storage.counters import KeyValueCounters
-from pqbroker.storage.engine import BLOB_KEY_BYTES, BlobKey, Buffer, ShardLost
+from pqbroker.storage.engine import BlobKey, Buffer, ShardLost
 from pqbroker.storage.kv_commands import Command, Concat, DeleteRange, KeyMissing, KeyValueError, Rename, Write
 from pqbroker.storage.kv_plan import Plan, Planner, covers
 from pqbroker.storage.kv_rows import Entry
@@ -70,6 +72,9 @@ class KeyValueTablet:
         self._in_flight = 0
         self._lost: ShardLost | None = None
         self._planner = self._new_planner()
+        self._chained: Entry | None = None
+        self._chain_of: tuple[list[int], list[BlobKey]] = [0], []
+        """The chain of the value `_chained`, which was read last."""
 
     async def start(self) -> None:
         """Read the tablet's rows. Raises ShardLost."""
@@ -198,17 +203,21 @@ class KeyValueTablet:
         if entry.is_inline:
             return [entry.value[offset:end]] if offset < end else []
         found: list[tuple[BlobKey, int, int] | Buffer] = []
-        keys = entry.blob_keys
-        start = 0
-        for index, piece in enumerate(entry.pieces):
-            if start >= end:
-                break
-            skip = max(offset - start, 0)
-            if skip < piece:
-                blob = BlobKey(keys[index * BLOB_KEY_BYTES : (index + 1) * BLOB_KEY_BYTES])
-                found.append((blob, skip, min(piece, end - start) - skip))
-            start += piece
+        starts, blobs = self._chain(entry)
+        index = bisect_right(starts, offset) - 1
+        while offset < end:
+            stop = min(end, starts[index + 1])
+            found.append((blobs[index], offset - starts[index], stop - offset))
+            offset = stop
+            index += 1
         return found
+
+    def _chain(self, entry: Entry) -> tuple[list[int], list[BlobKey]]:
+        """Where the blobs of a value begin, and where the last one ends; the blobs. Neighbours are read one by one."""
+        if self._chained is not entry:
+            self._chained = entry
+            self._chain_of = list(accumulate(entry.pieces, initial=0)), list(entry.blobs())
+        return self._chain_of
 
     def _admit(self, request: "_Request") -> bool:
         """Commit the request, unless something in flight stands before it."""
