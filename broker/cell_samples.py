@@ -17,6 +17,7 @@ def cell_samples(opened: OpenCell, partition_series_max: int) -> list[Sample]:
         Sample("commit_syncs", stats.syncs),
         Sample("commits_refused", stats.refused),
         Sample("stored_bytes", stats.bytes_written),
+        Sample("compaction_moved_bytes", stats.moved_bytes),
     ]
     for pool in stats.pools:
         labels = (pool.name,)
@@ -25,6 +26,7 @@ def cell_samples(opened: OpenCell, partition_series_max: int) -> list[Sample]:
             Sample("pool_total_bytes", pool.total_bytes, labels),
             Sample("pool_live_bytes", pool.live_bytes, labels),
             Sample("pool_trash_bytes", pool.stored_bytes - pool.live_bytes, labels),
+            Sample("disk_colour", pool.colour, labels),
         ]
     blobs = opened.cell.blob_counters
     samples += [

@@ -20,6 +20,7 @@ from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.declare import ConfigError, set_in_vain
 from pqbroker.conf.load import load_settings
 from pqbroker.storage.engine import CommitRefused, Engine, EngineError, ShardLost
+from pqbroker.storage.status import Thresholds
 
 if TYPE_CHECKING:
     from pqbroker.broker.server import Server
@@ -117,10 +118,12 @@ def _stop_on_signals() -> "asyncio.Future[None]":
 
 
 def _engine(data: str, settings: BrokerSettings) -> Engine:
+    thresholds = Thresholds(settings.disk_light_yellow_bytes, settings.disk_yellow_bytes)
     if data == MEMORY:
         from pqbroker.storage.memory import MemoryEngine
 
-        return MemoryEngine(settings.memory_engine_bytes)
+        return MemoryEngine(settings.memory_engine_bytes, thresholds=thresholds)
+    from pqbroker.storage.compaction import CompactionPace
     from pqbroker.storage.rocks import RocksEngine
 
     return RocksEngine(
@@ -132,6 +135,8 @@ def _engine(data: str, settings: BrokerSettings) -> Engine:
         inline_bytes_max=settings.inline_bytes_max,
         ballast_bytes=settings.ballast_bytes,
         read_threads=settings.read_threads,
+        thresholds=thresholds,
+        compaction=CompactionPace(settings.compaction_bytes_per_second, settings.compaction_dead_percent),
     )
 
 

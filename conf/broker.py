@@ -111,6 +111,25 @@ class BrokerSettings:
     ballast_bytes: int = setting(
         "pqbroker.ballast.bytes", Kind.LONG, 8 * MIB, "A file kept to have room for deletes on a full disk.", low=0
     )
+    disk_yellow_bytes: int = setting(
+        "pqbroker.disk.yellow.bytes", Kind.LONG, 256 * MIB,
+        "Less free than this in a pool, beyond 32 MiB, stops writes with KAFKA_STORAGE_ERROR until there is more; a "
+        "tenth of the disk if that is less.", low=0,
+    )  # fmt: skip
+    disk_light_yellow_bytes: int = setting(
+        "pqbroker.disk.light.yellow.bytes", Kind.LONG, 1024 * MIB,
+        "Less free than this says that channels should move to another pool; a fifth of the disk if that is less.",
+        low=0,
+    )  # fmt: skip
+    compaction_bytes_per_second: int = setting(
+        "pqbroker.compaction.bytes.per.second", Kind.LONG, 32 * MIB,
+        "Blobs moved at most to empty mostly dead segments; 0: only a segment that is dead as a whole gives back its "
+        "room.", low=0,
+    )  # fmt: skip
+    compaction_dead_percent: int = setting(
+        "pqbroker.compaction.dead.percent", Kind.INT, 50, "How much of a segment is dead before it is emptied.",
+        low=1, high=99,
+    )  # fmt: skip
     read_threads: int = setting("pqbroker.read.threads", Kind.INT, 4, "Threads that read from disk.", low=1, high=256)
     write_cycle_bytes_max: int = setting(
         "pqbroker.write.cycle.bytes", Kind.INT, 16 * MIB, "Bytes of one write cycle of a partition.", low=MIB

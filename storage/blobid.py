@@ -19,7 +19,10 @@ _POSITION = Struct(">QBII")
 
 
 class BlobId(NamedTuple):
-    """The sort order of ids is the order of the fields. `size` is in bytes; a tablet's own blobs have part 0."""
+    """`size` is in bytes; a tablet's own blobs have part 0. Keys sort by the fields in order, `crc_mode` before `size`.
+
+    The first five fields make a blob: no two differ only in what follows.
+    """
 
     tablet: int
     channel: int

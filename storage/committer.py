@@ -14,25 +14,24 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from errno import EDQUOT, EFBIG, ENOSPC
 from pathlib import Path
 from typing import Protocol
 
-from pqbroker.storage.engine import Batch, CommitRefused, EngineError, Fenced, ShardLost, StoreFailed
+from pqbroker.storage.engine import CommitRefused, EngineError, Fenced, ShardLost, StoreFailed
 from pqbroker.storage.outcome import Outcome
 from pqbroker.storage.plan import IndexBatch, Plan, Planner, Queued, full
 from pqbroker.storage.pools import Pool
-from pqbroker.storage.room import Ballast, Room
+from pqbroker.storage.room import Rooms
 
 _log = logging.getLogger(__name__)
 _NO_ROOM = frozenset((ENOSPC, EDQUOT, EFBIG))
-RESERVE_BYTES = 32 << 20
-"""Kept free for the index: its write-ahead log and one flush."""
-FLOOR_BYTES = 4 << 20
-"""Below this even deletes are refused."""
+_LOOK_SECONDS = 1.0
+_ANXIOUS_LOOK_SECONDS = 0.2
+"""Between looks at free space while nothing is committed: when all is green, and when a colour is to clear."""
 
 
 class Index(Protocol):
@@ -77,10 +76,7 @@ class OpenCell:
     pools: Sequence[Pool]
     planner: Planner
     last_number: int
-    room: Room
-    pool_rooms: Mapping[str, Room]
-    """Rooms of the pools, where one lies on another file system than the index."""
-    ballast: Ballast
+    rooms: Rooms
     path: Path
 
 
@@ -155,15 +151,27 @@ class Committer(threading.Thread):
             self._commit(cell, self._round)
 
     def _next(self, cell: OpenCell) -> Queued | None:
-        """The next item; syncs what is due while waiting for it."""
+        """The next item; while waiting for it, syncs what is due and looks at the room that is free."""
         if self._waiting:
             return self._waiting.pop()
-        while self._unsynced and self._pace.sync_seconds is not None:
+        while True:
             try:
-                return self._queue.get(timeout=max(0.0, self._sync_due - time.monotonic()))
+                return self._queue.get(timeout=self._patience(cell))
             except queue.Empty:
-                self._sync(cell)
-        return self._queue.get()
+                if self._is_sync_due():
+                    self._sync(cell)
+                cell.rooms.look()
+                cell.rooms.restore_ballast()
+
+    def _patience(self, cell: OpenCell) -> float:
+        """Seconds to wait for an item before there is something else to do."""
+        look = _LOOK_SECONDS if cell.rooms.is_green else _ANXIOUS_LOOK_SECONDS
+        if self._unsynced and self._pace.sync_seconds is not None:
+            return min(look, max(0.0, self._sync_due - time.monotonic()))
+        return look
+
+    def _is_sync_due(self) -> bool:
+        return self._unsynced and self._pace.sync_seconds is not None and time.monotonic() >= self._sync_due
 
     def _gather(self, item: Queued) -> list[Queued]:
         """A round: the item and what is queued behind it, up to the limit of bytes."""
@@ -188,9 +196,7 @@ class Committer(threading.Thread):
             plan = cell.planner.plan(queued, refused, self._number + 1, cell.index.new_batch())
         if len(plan.refused) < len(queued):
             self._write_index(cell, plan)
-            for pool in cell.pools:
-                if pool.touched:
-                    pool.settle()
+            self._settle(cell)
             self._number = plan.number
             self.counters.commits += len(queued) - len(plan.refused)
             self.counters.rounds += 1
@@ -200,22 +206,11 @@ class Committer(threading.Thread):
         self._post(_resolve, deque((item[1], plan.refused.get(at)) for at, item in enumerate(queued)))
 
     def _without_room(self, cell: OpenCell, queued: Sequence[Queued]) -> dict[int, CommitRefused]:
-        """Refusals of the commits that would eat the reserve; one without blobs may use it, and the ballast's room."""
-        refused: dict[int, CommitRefused] = {}
-        cell.room.refresh()
-        for room in cell.pool_rooms.values():
-            room.refresh()
-        for position, (batch, _) in enumerate(queued):
-            if cell.room.take(batch.bytes):
-                if cell.pool_rooms and not _pools_take(cell.pool_rooms, batch):
-                    refused[position] = full(batch)
-            elif batch.blobs:
-                refused[position] = full(batch)
-            else:
-                cell.ballast.release()
-                if cell.room.refresh() < batch.bytes + FLOOR_BYTES:
-                    refused[position] = full(batch)
-        return refused
+        """Refusals of the commits that would eat the reserve."""
+        cell.rooms.look()
+        return {
+            position: full(batch) for position, (batch, _) in enumerate(queued) if not cell.rooms.take(batch)
+        }
 
     def _write_payloads(self, cell: OpenCell, plan: Plan) -> bool:
         """Write and sync the round's payloads; False when there was no room and nothing of them is left."""
@@ -234,6 +229,17 @@ class Committer(threading.Thread):
             self._sync_pools(pools)
         return True
 
+    def _settle(self, cell: OpenCell) -> None:
+        """The round is committed. What it emptied is unlinked once that is durable: not before the blobs it moved."""
+        for pool in cell.pools:
+            if pool.touched:
+                pool.settle()
+        if self._pace.sync_seconds is None and any(pool.emptied for pool in cell.pools):
+            self._sync(cell)
+        elif not self._unsynced:
+            for pool in cell.pools:
+                pool.unlink_emptied()
+
     def _write_index(self, cell: OpenCell, plan: Plan) -> None:
         with cell.index.undurable:
             cell.index.write(plan.changes)
@@ -245,7 +251,7 @@ class Committer(threading.Thread):
                 self._sync_due = time.monotonic() + (self._pace.sync_seconds or 0)
         if not self._is_ours():
             raise Fenced("a later owner has opened the cell")
-        if self._unsynced and self._pace.sync_seconds is not None and time.monotonic() >= self._sync_due:
+        if self._is_sync_due():
             self._sync(cell)
 
     def _sync(self, cell: OpenCell) -> None:
@@ -254,6 +260,8 @@ class Committer(threading.Thread):
         cell.index.sync()
         self.counters.syncs += 1
         self._unsynced = False
+        for pool in cell.pools:
+            pool.unlink_emptied()
 
     def _sync_pools(self, pools: Sequence[Pool]) -> None:
         if len(pools) == 1:
@@ -292,10 +300,6 @@ class Committer(threading.Thread):
     def _post(self, callback: Callable[..., None], *arguments: object) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
             self._loop.call_soon_threadsafe(callback, *arguments)
-
-
-def _pools_take(rooms: Mapping[str, Room], batch: Batch) -> bool:
-    return all(rooms[pool].take(size) for _, _, size, pool in batch.blobs if pool in rooms)
 
 
 def _resolve(told: deque[tuple[Outcome[None], CommitRefused | None]]) -> None:

@@ -2,46 +2,56 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from itertools import islice
 from typing import TypeVar
 
 from pqbroker.storage import indexrows
 from pqbroker.storage.committer import Committer, OpenCell, Pace, ReadableIndex, fail_all
+from pqbroker.storage.compaction import Compaction, CompactionPace
 from pqbroker.storage.directory import CellDirectory
 from pqbroker.storage.engine import Batch, BlobKey, Buffer, Caps, EngineError, Fenced, ShardLost, ShardStats
 from pqbroker.storage.outcome import Outcome
 from pqbroker.storage.plan import Queued
 from pqbroker.storage.reading import BlobReader
+from pqbroker.storage.status import Colour
 
 R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class ShardOptions:
+    """How a shard is opened; `told`: colours on cue, by pool."""
+
+    caps: Caps
+    pace: Pace
+    compaction: CompactionPace
+    read_threads: int
+    told: Mapping[str, Colour]
 
 
 class DiskShard:
     """A `Shard` over an index and segments. Created by its engine, which awaits `start` before handing it out."""
 
     def __init__(
-        self,
-        directory: CellDirectory,
-        index: ReadableIndex,
-        reader: BlobReader,
-        caps: Caps,
-        pace: Pace,
-        read_threads: int,
+        self, directory: CellDirectory, index: ReadableIndex, reader: BlobReader, options: ShardOptions
     ) -> None:
         self.generation = directory.generation
-        self.caps = caps
+        self.caps = options.caps
         self.pools = tuple(directory.pools)
         self._loop = asyncio.get_running_loop()
         self.lost: asyncio.Future[ShardLost] = self._loop.create_future()
         self._directory = directory
         self._index = index
         self._reader = reader
-        self._pace = pace
-        self._threads = ThreadPoolExecutor(read_threads, "read")
+        self._options = options
+        self._told = options.told
+        self._threads = ThreadPoolExecutor(options.read_threads, "read")
         self._reason: ShardLost | None = None
         self._closing: asyncio.Task[None] | None = None
+        self._compacting: asyncio.Task[None] | None = None
 
     async def start(self, open_cell: Callable[[], OpenCell]) -> None:
         """Start the commit thread, which opens the index. Raises EngineError, and then holds nothing."""
@@ -57,7 +67,7 @@ class DiskShard:
             loop=self._loop,
             open_cell=open_cell,
             is_ours=self._directory.is_ours,
-            pace=self._pace,
+            pace=self._options.pace,
             on_open=on_open,
             on_lost=self._on_lost,
         )
@@ -68,6 +78,11 @@ class DiskShard:
         except EngineError:
             await asyncio.to_thread(self._release)
             raise
+        self._compaction = Compaction(
+            self._cell.pools, self._index.get, self.commit, self._in_thread, self._options.compaction
+        )
+        if self._options.compaction.bytes_per_second:
+            self._compacting = self._loop.create_task(self._compaction.run())
 
     def commit(self, batch: Batch) -> Outcome[None]:
         if self._reason is not None:
@@ -92,15 +107,24 @@ class DiskShard:
     async def read(self, ranges: Sequence[tuple[BlobKey, int, int]]) -> list[Buffer]:
         return await self._in_thread(self._reader.read, ranges)
 
+    def colour(self, pool: str) -> Colour:
+        return self._told.get(pool) or self._cell.rooms.colour(pool)
+
     async def confirm(self) -> None:
         if not await self._in_thread(self._directory.is_ours):
             raise Fenced("a later owner has opened the cell")
 
     def stats(self) -> ShardStats:
         counted = self._committer.counters
-        pools = tuple(pool.stats() for pool in self._cell.pools)
+        pools = tuple(pool.stats(self.colour(pool.name)) for pool in self._cell.pools)
         return ShardStats(
-            counted.commits, counted.rounds, counted.bytes_written, counted.syncs, counted.refused, pools
+            counted.commits,
+            counted.rounds,
+            counted.bytes_written,
+            counted.syncs,
+            counted.refused,
+            self._compaction.moved_bytes,
+            pools,
         )
 
     async def close(self) -> None:
@@ -109,6 +133,9 @@ class DiskShard:
         await asyncio.shield(self._closing)
 
     async def _close(self) -> None:
+        if self._compacting is not None:
+            self._compacting.cancel()
+            await asyncio.wait([self._compacting])
         if self._reason is None:
             self._reason = ShardLost("the shard is closed")
             self._committer.finish()

@@ -9,9 +9,10 @@ Three outcomes of a commit:
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NewType, Protocol
+from typing import NamedTuple, NewType, Protocol
 
 from pqbroker.storage.outcome import Outcome
+from pqbroker.storage.status import Colour
 
 Buffer = bytes | bytearray | memoryview
 BlobKey = NewType("BlobKey", bytes)
@@ -78,6 +79,7 @@ class PoolStats:
     total_bytes: int
     live_bytes: int
     stored_bytes: int
+    colour: Colour
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,18 @@ class ShardStats:
     bytes_written: int
     syncs: int
     refused: int
+    moved_bytes: int
+    """Rewritten to give back the room of what was deleted beside it."""
     pools: tuple[PoolStats, ...]
+
+
+class Move(NamedTuple):
+    """A blob that an engine moves within a pool, if its index row is still `row`."""
+
+    blob: BlobKey
+    row: bytes
+    content: Buffer
+    pool: str
 
 
 class Batch:
@@ -98,7 +111,7 @@ class Batch:
     Buffers given to `put_blob` must not change until the commit's outcome is there.
     """
 
-    __slots__ = ("blobs", "bytes", "dead", "ranges", "rows")
+    __slots__ = ("blobs", "bytes", "dead", "moves", "ranges", "rows")
 
     def __init__(self) -> None:
         self.ranges: list[tuple[bytes, bytes]] = []
@@ -108,6 +121,8 @@ class Batch:
         self.blobs: list[tuple[BlobKey, Sequence[Buffer], int, str]] = []
         """Blob id, buffers, size, pool."""
         self.dead: list[BlobKey] = []
+        self.moves: Sequence[Move] = ()
+        """The engine's own; nothing else moves blobs."""
         self.bytes = 0
 
     def put(self, key: bytes, value: bytes) -> None:
@@ -179,6 +194,9 @@ class Shard(Protocol):
 
         Raises BlobMissing, BlobCorrupt (naming the first bad one), ShardLost. Short only at a blob's end.
         """
+
+    def colour(self, pool: str) -> Colour:
+        """How full the pool was at the last look, a round or a second ago; asks nobody."""
 
     async def confirm(self) -> None:
         """Return once it is certain that this owner is not fenced now; else raise ShardLost."""

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from sortedcontainers import SortedDict
@@ -23,6 +23,7 @@ from pqbroker.storage.engine import (
     StoreFailed,
 )
 from pqbroker.storage.outcome import Outcome
+from pqbroker.storage.status import DEFAULT_THRESHOLDS, Colour, Thresholds
 
 _INLINE_BYTES_MAX = 1000
 _BATCH_BYTES_MAX = 64 << 20
@@ -81,11 +82,15 @@ class _Store:
 class MemoryEngine:
     """Keeps one cell in memory for as long as the object lives; it can be opened again, which fences the shard before.
 
-    Faults on cue: `refuse_next`, `lose_next`, `hold` and `release`, `crash`.
+    Faults on cue: `refuse_next`, `lose_next`, `hold` and `release`, `crash`, `tell_colour`.
     """
 
-    def __init__(self, bytes_max: int, *, pools: Sequence[str] = ("main",)) -> None:
+    def __init__(
+        self, bytes_max: int, *, pools: Sequence[str] = ("main",), thresholds: Thresholds = DEFAULT_THRESHOLDS
+    ) -> None:
         self._bytes_max = bytes_max
+        self._thresholds = thresholds
+        self._told: dict[str, Colour] = {}
         self._pools = tuple(pools)
         self._store = _Store()
         self._generation = 0
@@ -96,7 +101,7 @@ class MemoryEngine:
         if self._shard is not None:
             self._shard.lose(Fenced(f"generation {self._generation + 1} has opened the cell"))
         self._generation += 1
-        self._shard = MemoryShard(self._store, self._generation, self._bytes_max, self._pools)
+        self._shard = MemoryShard(self._store, self._generation, self._bytes_max, self._pools, self.colour)
         return self._shard
 
     def refuse_next(self) -> None:
@@ -121,6 +126,19 @@ class MemoryEngine:
         """The owner dies: what was not durable is forgotten, the shard is lost. Open again for the rest."""
         self._open_shard().lose(StoreFailed("a crash on cue"))
 
+    def tell_colour(self, colour: Colour | None, pool: str = "main") -> None:
+        """A pool has this colour, whatever is free; None: its own again."""
+        if colour is None:
+            self._told.pop(pool, None)
+        else:
+            self._told[pool] = colour
+
+    def colour(self, pool: str) -> Colour:
+        """What the pool has now."""
+        return self._told.get(pool) or self._thresholds.colour(
+            self._bytes_max - self._store.total_bytes, self._bytes_max
+        )
+
     def _open_shard(self) -> "MemoryShard":
         assert self._shard is not None, "the engine has not been opened"
         return self._shard
@@ -129,8 +147,16 @@ class MemoryEngine:
 class MemoryShard:
     """One open instance. A round takes all that is queued, in the loop's next turn."""
 
-    def __init__(self, store: _Store, generation: int, bytes_max: int, pools: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        store: _Store,
+        generation: int,
+        bytes_max: int,
+        pools: tuple[str, ...],
+        colour: Callable[[str], Colour],
+    ) -> None:
         self.generation = generation
+        self.colour = colour
         self.pools = pools
         self.caps = Caps(BLOB_BYTES_MAX, _INLINE_BYTES_MAX, _BATCH_BYTES_MAX)
         self.lost: asyncio.Future[ShardLost] = asyncio.get_running_loop().create_future()
@@ -186,10 +212,12 @@ class MemoryShard:
         free = max(0, self._bytes_max - store.total_bytes)
         live = {self.pools[0]: store.blob_bytes}
         pools = (
-            PoolStats(name, ":memory:", free, self._bytes_max, live.get(name, 0), store.blob_bytes)
+            PoolStats(
+                name, ":memory:", free, self._bytes_max, live.get(name, 0), live.get(name, 0), self.colour(name)
+            )
             for name in self.pools
         )
-        return ShardStats(self._commits, self._rounds, self._bytes_written, 0, self._refused, tuple(pools))
+        return ShardStats(self._commits, self._rounds, self._bytes_written, 0, self._refused, 0, tuple(pools))
 
     async def close(self) -> None:
         if self._reason is None:

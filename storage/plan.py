@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from pqbroker.storage import indexrows
-from pqbroker.storage.engine import Batch, BlobCorrupt, BlobKey, Buffer, Caps, CommitRefused, DiskFull
+from pqbroker.storage.engine import Batch, BlobCorrupt, BlobKey, Buffer, Caps, CommitRefused, DiskFull, Move
 from pqbroker.storage.outcome import Outcome
 from pqbroker.storage.pools import Pool
 from pqbroker.storage.segments import encode_record
@@ -70,6 +70,7 @@ class Planner:
             plan.bytes += batch.bytes
             self._add(batch, position, stored, plan)
         for name, pool in self._pools.items():
+            pool.retire_dead()
             for segment in pool.touched.values():
                 key = indexrows.segment_key(name, segment.generation, segment.sequence)
                 if pool.is_emptied(segment):
@@ -84,6 +85,7 @@ class Planner:
         blobs = [item[0] for batch, _ in queued for item in batch.blobs]
         for batch, _ in queued:
             blobs.extend(batch.dead)
+            blobs.extend(move.blob for move in batch.moves)
         if not blobs:
             return {}
         return dict(zip(blobs, self._get([indexrows.BLOB + blob for blob in blobs]), strict=True))
@@ -126,15 +128,34 @@ class Planner:
             if size < self._caps.inline_bytes_max:
                 row = indexrows.inline_row(buffers)
             else:
-                at = self._pools[pool].place(blob, size)
-                self._pools[pool].active.buffers.extend(encode_record(blob, buffers, size, plan.number, self._flags))
-                row = indexrows.located_row(at)
+                row = self._place(blob, buffers, size, pool, plan)
                 plan.in_segments.add(position)
             changes.put(indexrows.BLOB + blob, row)
             stored[blob] = row
             plan.fresh[blob] = buffers
         for blob in batch.dead:
             self._delete_blob(blob, stored, plan)
+        for move in batch.moves:
+            if stored[move.blob] == move.row:
+                self._move(move, stored, plan)
+                plan.in_segments.add(position)
+
+    def _place(self, blob: BlobKey, buffers: Sequence[Buffer], size: int, name: str, plan: Plan) -> bytes:
+        """Append a blob's record to a pool; its index row."""
+        pool = self._pools[name]
+        at = pool.place(blob, size)
+        pool.active.buffers.extend(encode_record(blob, buffers, size, plan.number, self._flags))
+        return indexrows.located_row(at)
+
+    def _move(self, move: Move, stored: dict[BlobKey, bytes | None], plan: Plan) -> None:
+        """Compaction writes a blob anew: it is where it was when it was read."""
+        at = indexrows.location(move.row)
+        assert at is not None, "a blob in the index is never moved"
+        row = self._place(move.blob, [move.content], at.size, move.pool, plan)
+        plan.changes.put(indexrows.BLOB + move.blob, row)
+        stored[move.blob] = row
+        plan.fresh[move.blob] = [move.content]
+        self._pools[at.pool].forget(at)
 
     def _delete_blob(self, blob: BlobKey, stored: dict[BlobKey, bytes | None], plan: Plan) -> None:
         row = stored[blob]

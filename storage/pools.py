@@ -3,7 +3,9 @@
 Segments and their transitions:
     absent  -> active    the first record that does not fit the one before; the directory is synced too
     active  -> sealed    full; or the cell was opened again (a later generation never appends to it)
-    sealed  -> unlinked  its last live blob was deleted, and that is durable
+    active  -> sealed    past half of its size with nothing alive
+    sealed  -> emptied   its last live blob was deleted, or moved by `compaction`
+    emptied -> unlinked  that is durable
 Everything a round changes here is either kept (`settle`) or undone (`undo`), so that a refused round leaves nothing.
 """
 
@@ -16,6 +18,7 @@ from pqbroker.storage.directory import fsync_directory, sync_data
 from pqbroker.storage.engine import BlobKey, Buffer, PoolStats
 from pqbroker.storage.room import Space
 from pqbroker.storage.segments import Location, parse_segment_name, record_bytes, segment_name
+from pqbroker.storage.status import Colour
 
 _BUFFERS_PER_WRITE = 1024
 _SMALL_DISK_PART = 100
@@ -50,18 +53,30 @@ class Pool:
     """Appends to the active segment of one pool and counts what is alive in all of them."""
 
     def __init__(
-        self, name: str, path: Path, generation: int, segment_bytes: int, statvfs: Callable[[Path], Space]
+        self,
+        name: str,
+        path: Path,
+        generation: int,
+        *,
+        segment_bytes: int,
+        dead_percent: int,
+        statvfs: Callable[[Path], Space],
     ) -> None:
         self.name = name
         self.path = path
         self.segments: dict[tuple[int, int], Segment] = {}
         self.touched: dict[tuple[int, int], Segment] = {}
         """Segments that the present round changes."""
+        self.emptied: list[Segment] = []
+        """To be unlinked once what emptied them is durable."""
+        self.sparse: dict[tuple[int, int], Segment] = {}
+        """Sealed segments that are mostly dead, for `compaction`, which drops those that it cannot empty."""
         self._unsynced: dict[tuple[int, int], Segment] = {}
         self._created = False
         """A segment file was created and its directory not yet synced."""
         self._generation = generation
         self._segment_bytes = segment_bytes
+        self._dead_percent = dead_percent
         self._statvfs = statvfs
         self._active: Segment | None = None
         self._durable_active: Segment | None = None
@@ -89,6 +104,7 @@ class Pool:
         self.segments[segment.key] = segment
         if segment.live == 0:
             self.touched[segment.key] = segment
+        self._note_sparse(segment)
 
     @property
     def active(self) -> Segment:
@@ -102,6 +118,13 @@ class Pool:
             segment.live -= record_bytes(at.size)
             assert segment.live >= 0, f"{self.path_of(segment)} has {segment.live} live bytes"
             self.touched[segment.key] = segment
+
+    def retire_dead(self) -> None:
+        """Seal the active segment if nothing in it is alive and it is half full: it need not wait for its end."""
+        active = self._active
+        if active is not None and not active.live and active.end * 2 >= self._limit:
+            self.touched[active.key] = active
+            self._active = None
 
     def is_emptied(self, segment: Segment) -> bool:
         return segment.live == 0 and segment is not self._active
@@ -134,18 +157,27 @@ class Pool:
             self._created = False
 
     def settle(self) -> None:
-        """The round is committed: keep its changes, close what is full, unlink what is empty."""
+        """The round is committed: keep its changes, close what is full, forget what is empty."""
         for segment in self.touched.values():
             segment.buffers = []
             segment.durable_end, segment.durable_live = segment.end, segment.live
             if self.is_emptied(segment):
-                self._unlink(segment)
+                self._close(segment)
+                self.emptied.append(segment)
             elif segment is not self._active and segment.file >= 0:
                 if self._unsynced.pop(segment.key, None) is not None:
                     sync_data(segment.file)
                 _seal(segment)
+            if segment is not self._active:
+                self._note_sparse(segment)
         self.touched.clear()
         self._durable_active = self._active
+
+    def unlink_emptied(self) -> None:
+        """Give back the room of what was emptied; that it is empty is durable."""
+        for segment in self.emptied:
+            self.path_of(segment).unlink(missing_ok=True)
+        self.emptied.clear()
 
     def undo(self) -> None:
         """The round is refused: truncate what it wrote, forget what it planned."""
@@ -156,7 +188,8 @@ class Pool:
                 segment.allocated = segment.end
             segment.buffers = []
             if segment.end == 0 and segment.generation == self._generation:
-                self._unlink(segment)
+                self._close(segment)
+                self.path_of(segment).unlink(missing_ok=True)
         self.touched.clear()
         self._active = self._durable_active
 
@@ -165,7 +198,7 @@ class Pool:
         found = ((self.path / name, parse_segment_name(name)) for name in os.listdir(self.path))
         return [path for path, key in found if key is not None and key not in self.segments]
 
-    def stats(self) -> PoolStats:
+    def stats(self, colour: Colour) -> PoolStats:
         space = self._statvfs(self.path)
         segments = list(self.segments.values())
         return PoolStats(
@@ -175,12 +208,20 @@ class Pool:
             space.f_blocks * space.f_frsize,
             sum(segment.live for segment in segments),
             sum(segment.end for segment in segments),
+            colour,
         )
 
     def close(self) -> None:
         for segment in self.segments.values():
             if segment.file >= 0:
                 _seal(segment)
+
+    def _note_sparse(self, segment: Segment) -> None:
+        """What is alive in a sealed segment has become less, or is being learnt."""
+        if segment.live and (segment.end - segment.live) * 100 >= self._dead_percent * segment.end:
+            self.sparse[segment.key] = segment
+        else:
+            self.sparse.pop(segment.key, None)
 
     def _next_segment(self) -> Segment:
         if self._active is not None:
@@ -198,12 +239,12 @@ class Pool:
             os.posix_fallocate(segment.file, segment.durable_end, wanted - segment.durable_end)
             segment.allocated = wanted
 
-    def _unlink(self, segment: Segment) -> None:
+    def _close(self, segment: Segment) -> None:
+        """Forget a segment that has nothing alive."""
         if segment.file >= 0:
             os.close(segment.file)
             segment.file = -1
         self._unsynced.pop(segment.key, None)
-        self.path_of(segment).unlink(missing_ok=True)
         del self.segments[segment.key]
 
 

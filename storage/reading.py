@@ -39,7 +39,8 @@ class BlobReader:
                 if at is None:
                     found.append(indexrows.inline_payload(blob, row)[offset : offset + size])
                     continue
-                file = self._file(files, blob, row, at)
+                file, at = self._file(files, blob, row, at)
+                places[number] = at
                 if number >= expected:
                     expected, end = _neighbours(places, number)
                     if expected > number + 1 and not offset:
@@ -58,27 +59,42 @@ class BlobReader:
         at = indexrows.location(row)
         if at is None:
             return indexrows.inline_payload(blob, row)
-        file = self._open(blob, row, at)
+        file, at = self._open(blob, row, at)
         try:
             return read_range(file, blob, at, 0, at.size, self._path(at))
         finally:
             os.close(file.file)
 
-    def _file(self, files: dict[SegmentKey, SegmentFile], blob: BlobKey, row: bytes, at: Location) -> SegmentFile:
-        key = (at.pool, at.generation, at.sequence)
-        file = files.get(key)
+    def _file(
+        self, files: dict[SegmentKey, SegmentFile], blob: BlobKey, row: bytes, at: Location
+    ) -> tuple[SegmentFile, Location]:
+        """The blob's segment, and where in it the blob is by now."""
+        file = files.get(at[:3])
         if file is None:
-            file = files[key] = self._open(blob, row, at)
-        return file
+            file, at = self._open(blob, row, at)
+            known = files.setdefault(at[:3], file)
+            if known is not file:
+                os.close(file.file)
+                file = known
+        return file, at
 
-    def _open(self, blob: BlobKey, row: bytes, at: Location) -> SegmentFile:
-        try:
-            return SegmentFile(os.open(self._path(at), os.O_RDONLY | os.O_CLOEXEC))
-        except FileNotFoundError:
-            # Deleted between the look-up and now, unless the index still says otherwise.
-            if self._get([indexrows.BLOB + blob])[0] != row:
-                raise BlobMissing(blob.hex()) from None
-            raise BlobCorrupt(blob, 0, f"{self._path(at)} is gone") from None
+    def _open(self, blob: BlobKey, row: bytes, at: Location) -> tuple[SegmentFile, Location]:
+        """Open where the blob is. Moved or deleted since the look-up: it is looked up again."""
+        while True:
+            try:
+                return self._opened(at), at
+            except FileNotFoundError:
+                newer = self._get([indexrows.BLOB + blob])[0]
+            if newer is None:
+                raise BlobMissing(blob.hex())
+            if newer == row:
+                raise BlobCorrupt(blob, 0, f"{self._path(at)} is gone")
+            moved = indexrows.location(newer)
+            assert moved is not None, "a blob never moves into the index"
+            row, at = newer, moved
+
+    def _opened(self, at: Location) -> SegmentFile:
+        return SegmentFile(os.open(self._path(at), os.O_RDONLY | os.O_CLOEXEC))
 
     def _path(self, at: Location) -> str:
         return f"{self._pools[at.pool]}/{segment_name(at.generation, at.sequence)}"

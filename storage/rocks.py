@@ -25,16 +25,18 @@ from rocksdict import (
 )
 
 from pqbroker.storage import indexrows
-from pqbroker.storage.committer import RESERVE_BYTES, OpenCell, Pace
-from pqbroker.storage.directory import CellDirectory
-from pqbroker.storage.diskshard import DiskShard
+from pqbroker.storage.committer import OpenCell, Pace
+from pqbroker.storage.compaction import DEFAULT_PACE, CompactionPace
+from pqbroker.storage.directory import MAIN_POOL, CellDirectory
+from pqbroker.storage.diskshard import DiskShard, ShardOptions
 from pqbroker.storage.engine import BLOB_BYTES_MAX, Caps
 from pqbroker.storage.plan import IndexBatch, Planner
 from pqbroker.storage.pools import Pool
 from pqbroker.storage.reading import BlobReader
 from pqbroker.storage.recovery import load_segments
-from pqbroker.storage.room import Ballast, Room, Space
+from pqbroker.storage.room import INDEX_RESERVE_BYTES, POOL_RESERVE_BYTES, Ballast, Room, Rooms, Space
 from pqbroker.storage.segments import UNSYNCED
+from pqbroker.storage.status import DEFAULT_THRESHOLDS, Colour, Thresholds
 
 _MIB = 1 << 20
 _BATCH_ROUNDS_MAX = 4
@@ -56,15 +58,20 @@ class RocksEngine:
         ballast_bytes: int = 8 * _MIB,
         read_threads: int = 4,
         pools: Mapping[str, Path] | None = None,
+        thresholds: Thresholds = DEFAULT_THRESHOLDS,
+        compaction: CompactionPace = DEFAULT_PACE,
         statvfs: Callable[[Path], Space] = os.statvfs,
     ) -> None:
         assert durability in ("fsync", "interval", "none")
         self._path = directory
         self._pools = pools
+        self._thresholds = thresholds
+        self._told: dict[str, Colour] = {}
         self._statvfs = statvfs
         self._durability = durability
         sync_seconds = {"fsync": 0.0, "interval": sync_interval_ms / 1000, "none": None}[durability]
         self._pace = Pace(round_bytes_max, sync_seconds)
+        self._compaction = compaction
         self._segment_bytes = segment_bytes
         self._ballast_bytes = ballast_bytes
         self._read_threads = read_threads
@@ -76,9 +83,17 @@ class RocksEngine:
         await asyncio.to_thread(directory.take)
         index = RocksIndex(directory.index)
         reader = BlobReader(index.get, directory.pools)
-        shard = DiskShard(directory, index, reader, self._caps, self._pace, self._read_threads)
+        options = ShardOptions(self._caps, self._pace, self._compaction, self._read_threads, self._told)
+        shard = DiskShard(directory, index, reader, options)
         await shard.start(partial(self._open_cell, directory, index, reader))
         return shard
+
+    def tell_colour(self, colour: Colour | None, pool: str = MAIN_POOL) -> None:
+        """A fault on cue: a pool has this colour, whatever is free; None: its own again."""
+        if colour is None:
+            self._told.pop(pool, None)
+        else:
+            self._told[pool] = colour
 
     def _open_cell(self, directory: CellDirectory, index: "RocksIndex", reader: BlobReader) -> OpenCell:
         """In the commit thread: open the index, see that it is whole, and load what the thread works on."""
@@ -86,23 +101,35 @@ class RocksEngine:
         index.open(create=not facts.ready, synced=facts.durability == "fsync")
         last_number = indexrows.last_number(index.get(indexrows.number_keys()))
         pools = {
-            name: Pool(name, path, directory.generation, self._segment_bytes, self._statvfs)
+            name: Pool(
+                name,
+                path,
+                directory.generation,
+                segment_bytes=self._segment_bytes,
+                dead_percent=self._compaction.dead_percent,
+                statvfs=self._statvfs,
+            )
             for name, path in directory.pools.items()
         }
         load_segments(pools, index.rows(*indexrows.SEGMENT_ROWS), last_number)
         directory.write_facts(durability=self._durability)
-        room = Room(directory.path, RESERVE_BYTES, self._statvfs)
-        ballast = Ballast(directory.ballast, self._ballast_bytes)
-        ballast.restore(room.refresh(), RESERVE_BYTES)
+        rooms = self._rooms(directory)
+        flags = 0 if self._durability == "fsync" else UNSYNCED
+        planner = Planner(pools, self._caps, flags, index.get, reader.content)
+        return OpenCell(index, tuple(pools.values()), planner, last_number, rooms, directory.path)
+
+    def _rooms(self, directory: CellDirectory) -> Rooms:
         device = directory.path.stat().st_dev
         elsewhere = {
-            name: Room(path, 0, self._statvfs)
+            name: Room(path, POOL_RESERVE_BYTES, self._statvfs, self._thresholds)
             for name, path in directory.pools.items()
             if path.stat().st_dev != device
         }
-        flags = 0 if self._durability == "fsync" else UNSYNCED
-        planner = Planner(pools, self._caps, flags, index.get, reader.content)
-        return OpenCell(index, tuple(pools.values()), planner, last_number, room, elsewhere, ballast, directory.path)
+        room = Room(directory.path, INDEX_RESERVE_BYTES, self._statvfs, self._thresholds)
+        rooms = Rooms(room, elsewhere, Ballast(directory.ballast, self._ballast_bytes))
+        rooms.look()
+        rooms.restore_ballast()
+        return rooms
 
 
 class RocksIndex:

@@ -1,9 +1,19 @@
 """Free space, asked before a round so that the index never meets a full disk; and the ballast to delete with."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
+
+from pqbroker.storage.engine import Batch
+from pqbroker.storage.status import DEFAULT_THRESHOLDS, Colour, Thresholds
+
+INDEX_RESERVE_BYTES = 32 << 20
+"""Kept free where the index is: for its write-ahead log and one flush."""
+POOL_RESERVE_BYTES = 16 << 20
+"""Kept free in a pool on a disk of its own. Of every reserve a half may be used to empty mostly dead segments."""
+FLOOR_BYTES = 4 << 20
+"""Below this even deletes are refused."""
 
 
 class Space(Protocol):
@@ -22,36 +32,51 @@ class Space(Protocol):
 class Room:
     """What is free where `path` is, beyond a reserve: looked up once a round (2 µs), counted down within it."""
 
-    def __init__(self, path: Path, reserve_bytes: int, look: Callable[[Path], Space] = os.statvfs) -> None:
+    def __init__(
+        self,
+        path: Path,
+        reserve_bytes: int,
+        look: Callable[[Path], Space] = os.statvfs,
+        thresholds: Thresholds = DEFAULT_THRESHOLDS,
+    ) -> None:
+        self.colour = Colour.GREEN
+        """At the last look. Other threads read it."""
+        self.free = 0
+        """Bytes at the last look, less what was taken since."""
         self._path = path
         self._reserve_bytes = reserve_bytes
         self._look = look
-        self._free = 0
+        self._thresholds = thresholds
 
-    def refresh(self) -> int:
-        """Look; the bytes that are free."""
+    def refresh(self) -> None:
+        """Look."""
         space = self._look(self._path)
-        self._free = space.f_bavail * space.f_frsize
-        return self._free
+        self.free = space.f_bavail * space.f_frsize
+        self.colour = self._thresholds.colour(self.free - self._reserve_bytes, space.f_blocks * space.f_frsize)
 
-    def take(self, size: int) -> bool:
-        """Whether `size` bytes more leave the reserve untouched; counts them as taken if so."""
-        if self._free - size < self._reserve_bytes:
+    def take(self, size: int, *, from_reserve: bool = False) -> bool:
+        """Whether `size` bytes more leave the reserve untouched, or half of it; counts them as taken if so."""
+        kept = self._reserve_bytes // 2 if from_reserve else self._reserve_bytes
+        if self.free - size < kept:
             return False
-        self._free -= size
+        self.free -= size
         return True
 
 
 class Ballast:
-    """A file that occupies room until a full disk must be deleted from; put back at the next start with room."""
+    """A file that occupies room until a full disk must be deleted from; put back when there is plenty again."""
 
     def __init__(self, file: Path, size: int) -> None:
         self._file = file
         self._size = size
+        self._is_there = False
 
     def restore(self, free: int, reserve_bytes: int) -> None:
         """Take the room again once there is plenty."""
-        if self._size and free > reserve_bytes + 2 * self._size and not self._file.exists():
+        if self._is_there or not self._size or free <= reserve_bytes + 2 * self._size:
+            return
+        self._is_there = True
+        if not self._file.exists():
             descriptor = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
             try:
                 _allocate(descriptor, self._size)
@@ -60,7 +85,64 @@ class Ballast:
 
     def release(self) -> None:
         """Give the room up."""
+        self._is_there = False
         self._file.unlink(missing_ok=True)
+
+
+class Rooms:
+    """The room of a cell: where its index is, with the pools there, and of each pool on a disk of its own."""
+
+    def __init__(self, index: Room, elsewhere: Mapping[str, Room], ballast: Ballast) -> None:
+        self._index = index
+        self._elsewhere = elsewhere
+        self._ballast = ballast
+
+    def look(self) -> None:
+        """See what is free now."""
+        self._index.refresh()
+        for room in self._elsewhere.values():
+            room.refresh()
+
+    def colour(self, pool: str) -> Colour:
+        """At the last look. A full index stops every pool."""
+        own = self._elsewhere.get(pool)
+        return self._index.colour if own is None else max(own.colour, self._index.colour)
+
+    @property
+    def is_green(self) -> bool:
+        return all(room.colour is Colour.GREEN for room in (self._index, *self._elsewhere.values()))
+
+    def restore_ballast(self) -> None:
+        """Take the ballast's room again once there is plenty."""
+        self._ballast.restore(self._index.free, INDEX_RESERVE_BYTES)
+
+    def take(self, batch: Batch) -> bool:
+        """Whether there is room for a commit. One without blobs may use the reserve, and the ballast's room."""
+        from_reserve = bool(batch.moves)
+        bytes_here = self._take_elsewhere(batch, from_reserve) if self._elsewhere else batch.bytes
+        if bytes_here is None:
+            return False
+        if self._index.take(bytes_here, from_reserve=from_reserve):
+            return True
+        if batch.blobs or batch.moves:
+            return False
+        self._ballast.release()
+        self._index.refresh()
+        return self._index.free >= bytes_here + FLOOR_BYTES
+
+    def _take_elsewhere(self, batch: Batch, from_reserve: bool) -> int | None:
+        """Bytes of the batch that are left to go where the index is; None when another disk has no room."""
+        left = batch.bytes
+        sizes = [(pool, size) for _, _, size, pool in batch.blobs]
+        sizes += [(move.pool, len(move.content)) for move in batch.moves]
+        for pool, size in sizes:
+            room = self._elsewhere.get(pool)
+            if room is None:
+                continue
+            if not room.take(size, from_reserve=from_reserve):
+                return None
+            left -= size
+        return left
 
 
 def _allocate(descriptor: int, size: int) -> None:

@@ -13,6 +13,7 @@ from pqbroker.storage.engine import Batch, BlobKey, Buffer, Shard, ShardLost
 from pqbroker.storage.garbage import Collection
 from pqbroker.storage.history import ChannelHistory
 from pqbroker.storage.outcome import Outcome
+from pqbroker.storage.status import Colour
 
 LOG_CHANNEL = 0
 SNAPSHOT_CHANNEL = 1
@@ -140,6 +141,10 @@ class TabletStorage:
             return self._shard.commit(batch)
         except ShardLost as lost:
             return Outcome.failed(lost)
+
+    def status(self, channel: int) -> Colour:
+        """How full the channel is, at the last look: YELLOW_STOP and above stop user writes (A.12)."""
+        return self._shard.colour(self._blobs.pools[self._groups[channel]])
 
     def check(self) -> None:
         """Raises Blocked when a later instance of the tablet runs, or the tablet is being dropped."""

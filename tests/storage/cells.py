@@ -5,12 +5,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from pqbroker.storage.compaction import CompactionPace
 from pqbroker.storage.engine import Batch, BlobKey, Shard
 from pqbroker.storage.memory import MemoryEngine
 from pqbroker.storage.rocks import RocksEngine
 
 MIB = 1 << 20
 MEMORY_BYTES = 64 * MIB
+NO_COMPACTION = CompactionPace(bytes_per_second=0)
 
 
 class CellUnderTest(Protocol):
@@ -44,8 +46,16 @@ class Disk:
 class RocksCell:
     """A cell in a directory; small limits, so that tests meet them."""
 
-    def __init__(self, path: Path, *, durability: str = "fsync", segment_bytes: int = MIB) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        durability: str = "fsync",
+        segment_bytes: int = MIB,
+        compaction: CompactionPace = NO_COMPACTION,
+    ) -> None:
         self.path = path
+        self._compaction = compaction
         self.disk = Disk()
         self._durability = durability
         self._segment_bytes = segment_bytes
@@ -59,6 +69,7 @@ class RocksCell:
             round_bytes_max=4 * MIB,
             ballast_bytes=MIB,
             read_threads=2,
+            compaction=self._compaction,
             statvfs=lambda path: self.disk,
         )
         return await engine.open()

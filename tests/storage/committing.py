@@ -9,14 +9,17 @@ import sys
 from collections import deque
 from pathlib import Path
 
+from pqbroker.storage.compaction import CompactionPace
 from pqbroker.storage.engine import Batch, Shard, ShardLost
 from pqbroker.storage.outcome import Outcome
 from pqbroker.storage.rocks import RocksEngine
 from tests.storage.cells import MIB, blob_key, content
 
 IN_FLIGHT = 8
+EAGER = CompactionPace(look_seconds=0.005)
 KEPT = 60
-"""Blobs older than this many batches are deleted."""
+"""Blobs older than this many batches are deleted, but one in SPARED."""
+SPARED = 20
 
 
 def blob_size(number: int) -> int:
@@ -30,9 +33,14 @@ def numbered(shard: Shard, number: int) -> Batch:
     batch.put(b"Klast", b"%d" % number)
     size = blob_size(number)
     batch.put_blob(blob_key(number), [content(number, size)], size, shard.pools[0])
-    if number >= KEPT:
+    if number >= KEPT and not is_kept(number - KEPT, number):
         batch.delete_blob(blob_key(number - KEPT))
     return batch
+
+
+def is_kept(number: int, last: int) -> bool:
+    """Whether the blob of that number is stored when `last` is the last one."""
+    return number > last - KEPT or number % SPARED == 0
 
 
 async def last_number(shard: Shard) -> int:
@@ -41,7 +49,7 @@ async def last_number(shard: Shard) -> int:
 
 
 async def main(path: Path) -> None:
-    shard = await RocksEngine(path, segment_bytes=MIB, ballast_bytes=0).open()
+    shard = await RocksEngine(path, segment_bytes=MIB, ballast_bytes=0, compaction=EAGER).open()
     print("open", shard.generation, flush=True)
     waiting: deque[tuple[int, Outcome[None]]] = deque()
     for number in itertools.count(await last_number(shard) + 1):

@@ -42,7 +42,17 @@ def test_an_id_comes_back_from_its_bytes(blob: BlobId) -> None:
 
 @given(ids, ids)
 def test_bytes_sort_as_ids_do(one: BlobId, other: BlobId) -> None:
-    assert (one.key() < other.key()) == (one < other)
+    assert (one.key() < other.key()) == (spec_order(one) < spec_order(other))
+
+
+@given(ids, st.integers(0, SIZE_MAX), st.integers(0, CRC_MODE_MAX), st.integers(0, PART_MAX))
+def test_ids_of_one_blob_sort_by_crc_mode_size_and_part(blob: BlobId, size: int, crc_mode: int, part: int) -> None:
+    other = blob._replace(size=size, crc_mode=crc_mode, part=part)
+    assert (blob.key() < other.key()) == (spec_order(blob) < spec_order(other))
+
+
+def spec_order(blob: BlobId) -> tuple[int, ...]:
+    return (*blob[:5], blob.crc_mode, blob.size, blob.part)
 
 
 @given(ids)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pqbroker.storage.engine import Shard
 from tests.storage.cells import RocksCell, blob_key, content
-from tests.storage.committing import KEPT, blob_size, last_number
+from tests.storage.committing import blob_size, is_kept, last_number
 
 
 class Owner:
@@ -56,7 +56,7 @@ async def expect_prefix(shard: Shard, acknowledged: int) -> int:
     assert last >= acknowledged
     stored = await shard.scan(b"Kn", b"Ko", 1_000_000)
     assert [int(key[2:]) for key, _ in stored] == list(range(last + 1))
-    kept = range(max(0, last + 1 - KEPT), last + 1)
+    kept = [number for number in range(last + 1) if is_kept(number, last)]
     blobs = [(blob_key(number), blob_size(number)) for number in kept]
     assert await shard.scan_blobs(b"", b"\xff" * 24, 10_000) == blobs
     found = await shard.read([(blob_key(number), 0, blob_size(number)) for number in kept])

@@ -298,13 +298,16 @@ async def test_interval_durability_syncs_by_itself_and_none_does_not(tmp_path: P
 def test_room_beyond_the_reserve_is_counted_down_until_the_next_look(tmp_path: Path) -> None:
     disk = Disk(f_bavail=100, f_frsize=2)
     room = Room(tmp_path, 40, lambda _: disk)
-    assert room.refresh() == 200
+    room.refresh()
+    assert room.free == 200
     assert room.take(100)
     assert not room.take(61)
     assert room.take(60)
     assert not room.take(1)
     room.refresh()
     assert room.take(160)
+    assert room.take(20, from_reserve=True)
+    assert not room.take(1, from_reserve=True)
 
 
 def test_ballast_is_put_back_only_with_room_to_spare(tmp_path: Path) -> None:
