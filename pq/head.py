@@ -63,9 +63,9 @@ class Head:
         return self.blobs[-1].position + self.blobs[-1].size if self.blobs else self.run.base
 
     def warm_offset(self, end_offset: int) -> int:
-        """The first offset whose content is in memory."""
+        """From which offset on content is in memory; a gap before the head counts as the head's."""
         if self.is_warm:
-            return self.blobs[0].offset if self.blobs else end_offset
+            return 0
         return next((blob.offset for blob in self.blobs if blob.position >= self.run.base), end_offset)
 
     def add(self, blob: HeadBlob, placement: Placement) -> None:

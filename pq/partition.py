@@ -9,6 +9,7 @@ Between plan and its end nothing else may change the partition: the flag `is_wri
 """
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 from pqbroker.conf.topic import TopicConfig
 from pqbroker.pq import sources
@@ -77,6 +78,11 @@ class Partition:
     def size_bytes(self) -> int:
         return self.bodies.size + self.head.size
 
+    def gaps(self) -> list[tuple[int, int]]:
+        """Holes [from, to) in the offsets."""
+        spans = [*self.bodies.spans(), *((blob.offset, blob.end) for blob in self.head.blobs)]
+        return [(end, offset) for (_, end), (offset, _) in pairwise(spans) if end < offset]
+
     def needs_content(self, bytes_max: int) -> bool:
         """Whether a cycle of so many bytes would copy or index head content that is not in memory."""
         return self._placing.needs_content(bytes_max, self.config.pq_low_watermark_bytes)
@@ -89,27 +95,22 @@ class Partition:
         """
         assert not self.is_writing
         cycle = self._cycle(now_ms)
-        run = self.head.run
-        ends: list[tuple[int, int]] = []
-        for batch, header in batches:
-            try:
-                cycle.outcomes.append(self._admit(cycle, batch, header))
-            except KafkaError as refusal:
-                cycle.outcomes.append(refusal)
-                continue
-            if run.end > (ends[-1][0] if ends else cycle.mark):
-                ends.append((run.end, cycle.end_offset))
-        if ends:
-            self.is_writing = True
-            self._placing.place(cycle, ends, self.config.pq_low_watermark_bytes)
-            for producer_id, state in cycle.sources.items():
-                stored = sources.encode(state)
-                cycle.commands.append(Write(producer_key(self.index, producer_id), (stored,), len(stored), INLINE))
-            if not self.epochs.is_stored:
-                self._store_epoch(cycle)
-            cycle.touches_parts = self.has_leftovers or bool(cycle.parts)
-            if self.has_leftovers:
-                self._wipe_leftovers(cycle)
+        self._fill(cycle, batches)
+        return cycle
+
+    def plan_at(self, offset: int, batch: tuple[memoryview, BatchHeader], now_ms: int) -> Cycle:
+        """Plan the storing of a batch at an offset of the writer's choosing (mirroring, A.5): what lies between it and
+        the end becomes a gap. OFFSET_OUT_OF_RANGE for an offset before the end."""
+        assert not self.is_writing
+        cycle = self._cycle(now_ms)
+        if offset < self.end_offset:
+            text = f"offset {offset} is taken: the partition ends at {self.end_offset}"
+            cycle.outcomes.append(KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, text))
+            return cycle
+        cycle.first_offset = cycle.end_offset = offset
+        if self.start_offset == self.end_offset:
+            cycle.start_offset = offset
+        self._fill(cycle, (batch,))
         return cycle
 
     def plan_trim(self, offset: int, now_ms: int) -> Cycle:
@@ -208,6 +209,30 @@ class Partition:
             self.head.drop_first(sum(blob.end <= offset for blob in self.head.blobs))
         self.epochs.trim(offset)
 
+    def _fill(self, cycle: Cycle, batches: Iterable[tuple[memoryview, BatchHeader]]) -> None:
+        """Put the batches that can be stored into the cycle, and what has to be stored with them."""
+        run = self.head.run
+        ends: list[tuple[int, int]] = []
+        for batch, header in batches:
+            try:
+                cycle.outcomes.append(self._admit(cycle, batch, header))
+            except KafkaError as refusal:
+                cycle.outcomes.append(refusal)
+                continue
+            if run.end > (ends[-1][0] if ends else cycle.mark):
+                ends.append((run.end, cycle.end_offset))
+        if ends:
+            self.is_writing = True
+            self._placing.place(cycle, ends, self.config.pq_low_watermark_bytes)
+            for producer_id, state in cycle.sources.items():
+                stored = sources.encode(state)
+                cycle.commands.append(Write(producer_key(self.index, producer_id), (stored,), len(stored), INLINE))
+            if not self.epochs.is_stored:
+                self._store_epoch(cycle)
+            cycle.touches_parts = self.has_leftovers or bool(cycle.parts)
+            if self.has_leftovers:
+                self._wipe_leftovers(cycle)
+
     def _admit(self, cycle: Cycle, batch: memoryview, header: BatchHeader) -> Written:
         """Check one batch and put it behind what is there, or find that it is stored already. Raises KafkaError."""
         producer_id = header.producer_id
@@ -241,7 +266,7 @@ class Partition:
             cycle.sources[producer_id] = sources.taken(
                 state, header.producer_epoch, sequence, count, base_offset, append_time, cycle.now_ms
             )
-        return Written(base_offset, append_time, self.start_offset)
+        return Written(base_offset, append_time, cycle.start_offset)
 
     def _check_timestamps(self, header: BatchHeader, now_ms: int) -> None:
         """INVALID_TIMESTAMP (clients 4.16) by what the batch header tells of its records."""

@@ -4,28 +4,18 @@ Writing is in writer.py, reading in reader.py.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.topic import TopicConfig
-from pqbroker.pq import consumers, sources
 from pqbroker.pq.cache import NodeMemory
 from pqbroker.pq.consumers import ConsumerOffset, Consumers
 from pqbroker.pq.cycle import Cycle, Written
-from pqbroker.pq.keys import (
-    consumer_range,
-    data_range,
-    meta_key,
-    parse_consumer_key,
-    parse_producer_key,
-    part_range,
-    producer_range,
-)
+from pqbroker.pq.loading import load_blobs, load_producers, stored_consumers
 from pqbroker.pq.partition import Partition
 from pqbroker.pq.quota import WriteQuota
 from pqbroker.pq.reader import Reader
-from pqbroker.pq.recovery import Meta, StoredBlob, recover
 from pqbroker.pq.retention import FirstUnread, Held, why_held
 from pqbroker.pq.run import Pieces
 from pqbroker.pq.sources import Producer
@@ -34,17 +24,13 @@ from pqbroker.pq.timesearch import TimeSearch
 from pqbroker.pq.writer import Writer, not_leader
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.records import BatchHeader
-from pqbroker.storage.engine import BlobCorrupt, Buffer, ShardLost
+from pqbroker.storage.engine import BlobCorrupt, ShardLost
 from pqbroker.storage.kv import KeyValueTablet
-from pqbroker.storage.kv_commands import Command, DeleteRange, KeyMissing
+from pqbroker.storage.kv_commands import Command, KeyMissing
 from pqbroker.storage.outcome import Outcome
 from pqbroker.storage.tablet import TabletStorage
 
 __all__ = ["PartitionServer", "Pieces", "PqTablet", "Written"]
-
-_READ_ROWS = 10_000
-"""Producer rows that one step of start reads."""
-
 
 class PartitionServer:
     """One partition as the broker sees it. Writes are taken in the order of the calls."""
@@ -123,6 +109,25 @@ class PartitionServer:
     def state(self) -> Partition:
         """What lies beneath, for administration; only to be looked at."""
         return self._partition
+
+    async def write_at(self, offset: int, batch: memoryview, header: BatchHeader) -> Written:
+        """Store a checked batch at an offset of the caller's choosing, for mirroring; durable when this returns.
+
+        What it leaves out becomes a gap, over which readers go on at the next batch. KafkaError as `write`, and
+        OFFSET_OUT_OF_RANGE for an offset before the end.
+        """
+        planned: list[Written | KafkaError] = []
+
+        def plan() -> Cycle:
+            cycle = self._partition.plan_at(offset, (batch, header), self._clock())
+            planned.append(cycle.outcomes.pop())
+            return cycle
+
+        await self._writer.perform(plan)
+        (written,) = planned
+        if isinstance(written, KafkaError):
+            raise written
+        return written
 
     def read(self, offset: int, bytes_max: int, *, one_at_least: bool = True) -> Pieces | Awaitable[Pieces]:
         """Whole batches from the one that holds `offset`, or follows the hole there; empty at the end offset.
@@ -333,25 +338,16 @@ class PqTablet:
 
     async def add(self, index: int) -> PartitionServer:
         """Start serving a partition: what is stored of it, or an empty one."""
-        kv = self._kv
-        meta = Meta(0, 0, [])
-        if kv.entry(meta_key(index)) is not None:
-            meta = Meta.decode(_joined((await kv.read([(meta_key(index), 0, 0)]))[0]))
-        lo, hi = data_range(index)
-        recovered = recover(
-            (StoredBlob(key, entry.size, entry.created_ms, entry.piece_count) for key, entry in kv.keys(lo, hi)),
-            meta,
-        )
-        orphans = [*recovered.orphans, *(key for key, _ in kv.keys(*part_range(index)))]
-        if orphans:
-            await kv.execute([DeleteRange(key, True, key, True) for key in orphans])
-        producers = await self._read_producers(index)
+        kv, settings = self._kv, self._settings
+        recovered, meta = await load_blobs(kv, index)
+        producers = await load_producers(kv, index)
         partition = Partition(
             index, self._storage.generation, self._config, recovered, meta, producers, by_reference=self._by_reference
         )
-        server = PartitionServer(
-            partition, self._read_consumers(index), kv, self._memory, self._settings, self._clock
+        consumers = Consumers(
+            index, settings.partition_consumers_max, settings.offset_metadata_max_bytes, stored_consumers(kv, index)
         )
+        server = PartitionServer(partition, consumers, kv, self._memory, settings, self._clock)
         self.partitions[index] = server
         return server
 
@@ -369,27 +365,3 @@ class PqTablet:
     def _on_lost(self, _: "asyncio.Future[ShardLost]") -> None:
         for server in self.partitions.values():
             server.stop()
-
-    def _read_consumers(self, index: int) -> Consumers:
-        settings = self._settings
-        stored = (
-            (parse_consumer_key(key), consumers.decode(entry.value))
-            for key, entry in self._kv.keys(*consumer_range(index))
-        )
-        return Consumers(index, settings.partition_consumers_max, settings.offset_metadata_max_bytes, stored)
-
-    async def _read_producers(self, index: int) -> list[tuple[int, Producer]]:
-        keys = [key for key, _ in self._kv.keys(*producer_range(index))]
-        found: list[tuple[int, Producer]] = []
-        for first in range(0, len(keys), _READ_ROWS):
-            portion = keys[first : first + _READ_ROWS]
-            values = await self._kv.read([(key, 0, 0) for key in portion])
-            found += [
-                (parse_producer_key(key), sources.decode(_joined(value)))
-                for key, value in zip(portion, values, strict=True)
-            ]
-        return found
-
-
-def _joined(buffers: Sequence[Buffer]) -> bytes:
-    return b"".join(buffers)

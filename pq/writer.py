@@ -287,7 +287,7 @@ class Writer:
         """A cycle is durable and not applied yet."""
         counters, partition = self.counters, self._partition
         counters.cycles += 1
-        counters.written += cycle.end_offset - partition.end_offset
+        counters.written += cycle.end_offset - cycle.first_offset
         counters.bytes_written += partition.head.run.end - cycle.mark
         counters.blob_bytes += blob_bytes(cycle.commands)
 
