@@ -45,7 +45,7 @@ def show(tablet: TabletId, http: Http = DEFAULT_HTTP, json: Json = False) -> Non
         say(f"  {found['key_count']} keys, {found['size_bytes']} bytes of records")
     for table in found["tables"] or ():
         say(f"  table {table['name']}, {table['rows']} rows")
-    columns = ("channel", "holds", "pool", "history", "soft_barrier", "hard_barrier")
+    columns = ("channel", "holds", "pool", "status", "history", "soft_barrier", "hard_barrier")
     show_table(columns, ([_cell(channel[column]) for column in columns] for channel in found["channels"]))
 
 

@@ -13,11 +13,10 @@ from pqbroker.broker.http.schemas import COUNT, OFFSET, TEXT, Schema, array_of, 
 from pqbroker.pq.group import Group
 from pqbroker.pq.tablet import PqTablet
 from pqbroker.storage.blobid import BlobId
-from pqbroker.storage.counters import ChannelCounters
 from pqbroker.storage.garbage import Barriers, Position
 from pqbroker.storage.history import ChannelHistory
 from pqbroker.storage.kv_rows import Entry
-from pqbroker.storage.tablet import LOG_CHANNEL, SNAPSHOT_CHANNEL, TabletRecord, TabletType
+from pqbroker.storage.tablet import LOG_CHANNEL, SNAPSHOT_CHANNEL, TabletRecord, TabletStorage, TabletType
 
 _BOOLEAN: Schema = {"type": "boolean"}
 _FACTS = {
@@ -27,7 +26,7 @@ _FACTS = {
 _BARRIER = nullable(object_of({"generation": COUNT, "step": COUNT}))
 _CHANNEL = object_of(
     {
-        "channel": COUNT, "holds": TEXT, "pool": TEXT, "puts": COUNT, "put_bytes": COUNT,
+        "channel": COUNT, "holds": TEXT, "pool": TEXT, "status": nullable(TEXT), "puts": COUNT, "put_bytes": COUNT,
         "history": array_of(object_of({"from_generation": COUNT, "group": COUNT, "pool": TEXT})),
         "soft_barrier": _BARRIER, "hard_barrier": _BARRIER,
     }
@@ -65,9 +64,7 @@ async def describe(call: Call) -> Any:
         "partitions": sorted(served.partitions) if served else [],
         "blocked_generation": cell.blocked_generation(record.tablet_id),
         "channels": [
-            _channel(number, history, cell.groups())
-            | _put(instance.counters[number] if instance else ChannelCounters())
-            | _barriers(barriers[number])
+            _channel(number, history, cell.groups()) | _use(instance, number) | _barriers(barriers[number])
             for number, history in enumerate(record.channels)
         ],
         "tables": _tables(call, record),
@@ -146,9 +143,13 @@ def _channel(number: int, history: ChannelHistory, pools: tuple[str, ...]) -> di
     }
 
 
-def _put(counters: ChannelCounters) -> dict[str, int]:
-    """Since the tablet's start."""
-    return {"puts": counters.puts, "put_bytes": counters.put_bytes}
+def _use(instance: TabletStorage | None, number: int) -> dict[str, Any]:
+    """How full the channel is, and what the running instance has put into it."""
+    if instance is None:
+        return {"status": None, "puts": 0, "put_bytes": 0}
+    counters = instance.counters[number]
+    status = instance.status(number).name.lower()
+    return {"status": status, "puts": counters.puts, "put_bytes": counters.put_bytes}
 
 
 def _barriers(barriers: Barriers) -> dict[str, Any]:

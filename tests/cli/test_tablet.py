@@ -62,7 +62,7 @@ def test_a_tablet_is_shown_with_its_channels(shell: TabletShell) -> None:
     lines = shell("show", str(tablet)).output.splitlines()
     assert lines[0] == f"tablet {tablet}, persqueue of topic full, running in cell 0"
     assert lines[1:3] == ["  generation 1, blocked up to 0", "  partitions 4, 5, 6, 7"]
-    assert lines[-1].split() == ["2", "data", "main", "main", "from", "1", "-", "-"]
+    assert lines[-1].split() == ["2", "data", "main", "green", "main", "from", "1", "-", "-"]
     scheme = shell("show", "1").output
     assert scheme.startswith("tablet 1, scheme, running in cell 0\n")
     assert "  table topics, 2 rows\n" in scheme

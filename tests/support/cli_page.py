@@ -54,8 +54,8 @@ KEYS = {
     "group delete": "group, deleted",
     "tablet list": "id, type, owner, topic, state, generation, cell, partition_count",
     "tablet show": (
-        "those of list, partitions, blocked_generation, channels (channel, holds, pool, history, soft_barrier, "
-        "hard_barrier, puts, put_bytes), tables (name, rows), commits, start_ms, key_count, size_bytes"
+        "those of list, partitions, blocked_generation, channels (channel, holds, pool, status, history, "
+        "soft_barrier, hard_barrier, puts, put_bytes), tables (name, rows), commits, start_ms, key_count, size_bytes"
     ),
     "tablet keys": "key, size_bytes, created, inline, shared, blobs",
     "bench": "phase, records, mb, seconds, records_per_s, mb_per_s, p50_ms, p99_ms",

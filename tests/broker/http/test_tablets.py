@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from pqbroker.broker.http.keys import parse_key, show_key
 from pqbroker.broker.http.problems import Problem
 from pqbroker.storage.blobid import BlobId
+from pqbroker.storage.status import Colour
 from tests.broker.http.conftest import Web
 
 SCHEME = 1
@@ -73,6 +74,13 @@ async def test_a_tablet_is_described_with_its_channels(web: Web) -> None:
     assert found["start_ms"] >= 0
     assert [one["puts"] for one in found["channels"]] == [0, 0, 1]
     assert found["channels"][2]["put_bytes"] == found["size_bytes"]
+
+
+async def test_a_channel_tells_how_full_it_is(web: Web) -> None:
+    tablet = await tablet_of_new_topic(web)
+    web.node.engine.tell_colour(Colour.YELLOW_STOP)
+    _, found = await web.ask("GET", f"/v1/tablets/{tablet}")
+    assert {channel["status"] for channel in found["channels"]} == {"yellow_stop"}
 
 
 async def test_a_barrier_is_told_once_garbage_was_collected(web: Web) -> None:
