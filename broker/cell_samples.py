@@ -8,7 +8,7 @@ from pqbroker.broker.partition_samples import partition_samples
 
 
 def cell_samples(opened: OpenCell, partition_series_max: int) -> list[Sample]:
-    """The cell's commits, pools and tablets, the node's memory, and partitions."""
+    """The cell's commits, pools, blobs and tablets, the node's memory, and partitions."""
     stats = opened.cell.stats()
     samples = [
         Sample("cell_generation", opened.cell.generation),
@@ -28,6 +28,13 @@ def cell_samples(opened: OpenCell, partition_series_max: int) -> list[Sample]:
             Sample("pool_trash_bytes", pool.stored_bytes - pool.live_bytes, labels),
             Sample("disk_colour", pool.colour, labels),
         ]
+    blobs = opened.cell.blob_counters
+    samples += [
+        Sample("blob_puts", blobs.puts),
+        Sample("blob_put_bytes", blobs.put_bytes),
+        Sample("blob_blocked", blobs.blocked),
+        Sample("garbage_collections", blobs.collections),
+    ]
     tablets = Counter(record.type.name.lower() for record in opened.cell.tablets().values())
     samples += [Sample("tablets", count, (kind,)) for kind, count in tablets.items()]
     return samples + _memory_samples(opened) + _topic_samples(opened, partition_series_max)
@@ -35,7 +42,7 @@ def cell_samples(opened: OpenCell, partition_series_max: int) -> list[Sample]:
 
 def _memory_samples(opened: OpenCell) -> list[Sample]:
     memory = opened.groups.memory
-    cache, heads = memory.cache, memory.heads
+    cache, heads, key_values = memory.cache, memory.heads, memory.key_values
     return [
         Sample("cache_hits", cache.hits),
         Sample("cache_misses", cache.misses),
@@ -45,6 +52,12 @@ def _memory_samples(opened: OpenCell) -> list[Sample]:
         Sample("head_bytes", heads.size),
         Sample("head_drops", heads.drops),
         Sample("write_cycle_seconds", histogram=memory.cycles),
+        Sample("tablet_start_seconds", histogram=memory.starts),
+        Sample("kv_request_seconds", histogram=key_values.requests),
+        Sample("kv_commands", key_values.commands),
+        Sample("kv_written_bytes", key_values.written_bytes),
+        Sample("kv_failed", key_values.failed),
+        Sample("kv_reads", key_values.reads),
     ]
 
 

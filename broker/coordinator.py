@@ -21,7 +21,7 @@ from pqbroker.broker.groups.syncing import stored
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.basetablet import BaseTablet
 from pqbroker.storage.engine import CommitRefused, ShardLost
-from pqbroker.storage.tables import TableError, Transaction
+from pqbroker.storage.tables import Table, TableError, Transaction
 from pqbroker.storage.tablet import TabletStorage
 
 log = logging.getLogger(__name__)
@@ -60,6 +60,11 @@ class Coordinator:
             group = Group.load(image, self._limits, self.now_ms())
             hosted = self._hosted[image.group_id] = Hosted(group, group.state, since_ms)
             self._arm(hosted)
+
+    @property
+    def tables(self) -> Mapping[str, Table]:
+        """What lies beneath, for administration; only to be looked at."""
+        return self._tablet.tables
 
     @property
     def hosted(self) -> Mapping[str, Hosted]:

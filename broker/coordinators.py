@@ -7,7 +7,7 @@ on in the same generation. Offsets belong to the partitions (pq/group.py); here 
 import asyncio
 import uuid
 import zlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pqbroker.broker.coordinator import Coordinator, Hosted
@@ -18,6 +18,7 @@ from pqbroker.broker.groups.subscriptions import subscribed_topics
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.cells.cell import Cell
+from pqbroker.storage.tables import Table
 from pqbroker.storage.tablet import TabletType
 
 COORDINATORS = 16
@@ -85,6 +86,10 @@ class Coordinators:
         self.close()
         await asyncio.gather(*(coordinator.stop() for coordinator in self._coordinators))
 
+    def tables(self, tablet_id: int) -> Mapping[str, Table]:
+        """What a coordinator tablet stores; only to be looked at."""
+        return self._coordinators[tablet_id - FIRST_COORDINATOR_ID].tables
+
     @property
     def is_serving(self) -> bool:
         return not self._is_closed and not self._cell.lost.done()
@@ -122,9 +127,7 @@ class Coordinators:
         coordinator.follow(hosted)
         return results
 
-    def check_commit(
-        self, group_id: str, member_id: str, group_instance_id: str | None, generation: int
-    ) -> None:
+    def check_commit(self, group_id: str, member_id: str, group_instance_id: str | None, generation: int) -> None:
         """Whether offsets may be committed so; KafkaError 16, 22, 25, 27, 82. A sign of life of the member."""
         coordinator = self._coordinator(group_id)
         hosted = coordinator.hosted.get(group_id)

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from pqbroker.pq.counters import Histogram
 from pqbroker.protocol.errors import ErrorCode
+from pqbroker.storage.counters import Histogram
 
 PREFIX = "pqbroker_"
 """Before every name."""
@@ -118,6 +118,10 @@ FAMILIES = (
     Family("pool_live_bytes", "gauge", "Bytes of a pool's blobs that are in use.", ("pool",)),
     Family("pool_trash_bytes", "gauge", "Bytes of a pool's segments whose blobs are deleted.", ("pool",)),
     Family("disk_colour", "gauge", "10 green, 15 move, 20 users stop writing, 30 out of space.", ("pool",)),
+    Family("blob_puts", "counter", "Blobs handed to the store."),
+    Family("blob_put_bytes", "counter", "Their bytes."),
+    Family("blob_blocked", "counter", "Writes refused since a later instance of their tablet runs (BLOCKED)."),
+    Family("garbage_collections", "counter", "Barriers moved, with the garbage behind them deleted."),
     Family("cache_hits", "counter", "Pages of stored blobs found in the node's cache."),
     Family("cache_misses", "counter", "Pages that had to be read."),
     Family("cache_evictions", "counter", "Pages dropped for newer ones."),
@@ -130,11 +134,17 @@ FAMILIES = (
     Family("topics", "gauge", "Topics."),
     Family("partitions", "gauge", "Partitions of all topics."),
     Family("write_cycle_seconds", "histogram", "Write cycles of all partitions, from their plan to durable."),
+    Family("tablet_start_seconds", "histogram", "Starts of PQ tablets, from the first row read to serving."),
+    Family("kv_request_seconds", "histogram", "Requests to KV tablets, from their plan to durable."),
+    Family("kv_commands", "counter", "Commands of these requests."),
+    Family("kv_written_bytes", "counter", "Rows and blobs of these requests, in bytes."),
+    Family("kv_failed", "counter", "Requests to KV tablets that the store refused or lost."),
+    Family("kv_reads", "counter", "Ranges of values read from KV tablets: reads that the cache had no answer to."),
     Family("partition_start_offset", "gauge", "First offset that can be read.", _PARTITION),
     Family("partition_end_offset", "gauge", "High watermark.", _PARTITION),
     Family("partition_leader_epoch", "gauge", "Generation of the tablet; not told where series are sums.", _PARTITION),
     Family("partition_size_bytes", "gauge", "Bytes of a partition.", _PARTITION),
-    Family("partition_head_blobs", "gauge", "Keys of the head: the newest, small blobs.", _PARTITION),
+    Family("partition_head_blobs", "gauge", "Keys of the head: the newest, small blobs.", (*_PARTITION, "level")),
     Family("partition_body_blobs", "gauge", "Keys of the body: the older, large blobs.", _PARTITION),
     Family("partition_producers", "gauge", "Idempotent producers remembered.", _PARTITION),
     Family("partition_producers_evicted", "counter", "Producers forgotten early, for want of room.", _PARTITION),
@@ -147,6 +157,8 @@ FAMILIES = (
     Family("partition_write_errors", "counter", "Batches not stored, by Kafka's name of why.", (*_PARTITION, "error")),
     Family("partition_write_cycles", "counter", "Write cycles: commits that a partition asked for.", _PARTITION),
     Family("partition_blob_bytes", "counter", "Bytes of blobs written, merging included.", _PARTITION),
+    Family("partition_reads", "counter", "Reads answered.", _PARTITION),
+    Family("partition_store_reads", "counter", "Those that found not all in the head or the cache.", _PARTITION),
     Family("partition_read_bytes", "counter", "Bytes of batches given to readers.", _PARTITION),
     Family("groups", "gauge", "Consumer groups, by state.", ("state",)),
     Family("group_members", "gauge", "Members of a consumer group.", ("group",)),

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pqbroker.broker.metrics import Sample
 from pqbroker.pq.group import Group
 from pqbroker.pq.tablet import PartitionServer
-from pqbroker.protocol.errors import ErrorCode
 
 _NOT_TOLD = ""
 """Label of what a sum runs over; Prometheus takes an empty label for none."""
@@ -16,7 +15,6 @@ _VALUES: tuple[tuple[str, Callable[[PartitionServer], int]], ...] = (
     ("partition_start_offset", lambda one: one.start_offset),
     ("partition_end_offset", lambda one: one.end_offset),
     ("partition_size_bytes", lambda one: one.size_bytes),
-    ("partition_head_blobs", lambda one: len(one.state.head.blobs)),
     ("partition_body_blobs", lambda one: len(one.state.bodies)),
     ("partition_producers", lambda one: len(one.state.sources.producers)),
     ("partition_producers_evicted", lambda one: one.state.sources.evicted),
@@ -28,6 +26,8 @@ _VALUES: tuple[tuple[str, Callable[[PartitionServer], int]], ...] = (
     ("partition_duplicate_bytes", lambda one: one.counters.duplicate_bytes),
     ("partition_write_cycles", lambda one: one.counters.cycles),
     ("partition_blob_bytes", lambda one: one.counters.blob_bytes),
+    ("partition_reads", lambda one: one.counters.reads),
+    ("partition_store_reads", lambda one: one.counters.reads_from_store),
     ("partition_read_bytes", lambda one: one.counters.bytes_read),
 )
 
@@ -48,23 +48,28 @@ def _each(groups: Iterable[Group]) -> list[Sample]:
             labels = (group.topic.name, str(partition.index))
             samples.append(Sample("partition_leader_epoch", partition.leader_epoch, labels))
             samples += [Sample(name, value(partition), labels) for name, value in _VALUES]
-            samples += _errors(partition.counters.errors.items(), labels)
+            samples += [Sample(name, value, (*labels, label)) for name, label, value in _labelled(partition)]
     return samples
 
 
 def _sum(topic: str, partitions: Iterable[PartitionServer]) -> Iterator[Sample]:
     labels = (topic, _NOT_TOLD)
     values = [0] * len(_VALUES)
-    errors: defaultdict[ErrorCode, int] = defaultdict(int)
+    labelled: defaultdict[tuple[str, str], int] = defaultdict(int)
     for partition in partitions:
         for number, (_, value) in enumerate(_VALUES):
             values[number] += value(partition)
-        for code, count in partition.counters.errors.items():
-            errors[code] += count
+        for name, label, count in _labelled(partition):
+            labelled[name, label] += count
     for (name, _), total in zip(_VALUES, values, strict=True):
         yield Sample(name, total, labels)
-    yield from _errors(errors.items(), labels)
+    for (name, label), total in labelled.items():
+        yield Sample(name, total, (*labels, label))
 
 
-def _errors(counts: Iterable[tuple[ErrorCode, int]], labels: tuple[str, str]) -> list[Sample]:
-    return [Sample("partition_write_errors", count, (*labels, code.name)) for code, count in counts]
+def _labelled(partition: PartitionServer) -> Iterator[tuple[str, str, int]]:
+    """Values with a label of their own: name, label, value."""
+    for level, count in enumerate(partition.state.head.levels.counts):
+        yield "partition_head_blobs", str(level), count
+    for code, count in partition.counters.errors.items():
+        yield "partition_write_errors", code.name, count

@@ -155,8 +155,8 @@ class BrokerSettings:
         "pqbroker.http.body.bytes.max", Kind.INT, 2 * MIB, "The largest body of an HTTP request.", low=1024
     )
     http_items_max: int = setting(
-        "pqbroker.http.items.max", Kind.INT, 1000, "Topics, partitions, groups or records that an HTTP answer lists.",
-        low=1, high=100_000,
+        "pqbroker.http.items.max", Kind.INT, 1000,
+        "Topics, groups, tablets, keys, records or the like that an HTTP answer lists.", low=1, high=100_000,
     )  # fmt: skip
     http_answer_bytes_max: int = setting(
         "pqbroker.http.answer.bytes.max", Kind.INT, MIB,

@@ -14,8 +14,8 @@ from pqbroker.conf.declare import ConfigError, declarations, parse
 
 ENVIRONMENT_PREFIX = "PQBROKER_"
 _OWN_PREFIX = "pqbroker."
-_FOREIGN = re.compile(r"(SERVICE_|PORT$|PORT_|(SPARK|KAFKA)_JARS$|BROKER$)")
-"""Not of a node: Kubernetes for a service called pqbroker, the places of jars, the broker that commands talk to."""
+_FOREIGN = re.compile(r"(SERVICE_|PORT$|PORT_|(SPARK|KAFKA)_JARS$|BROKER$|HTTP$)")
+"""Not of a node: Kubernetes for a service called pqbroker, the places of jars, where commands find their broker."""
 
 _LINE_END = re.compile(r"\r\n|\n|\r")
 _SEPARATOR = re.compile(r"[ \t\f]*[=:][ \t\f]*|[ \t\f]+")

@@ -5,7 +5,7 @@ from collections import OrderedDict
 from itertools import islice
 from typing import Protocol
 
-from pqbroker.pq.counters import Histogram
+from pqbroker.storage.counters import Histogram, KeyValueCounters
 
 INDEX_PAGE = -1
 """The page number under which a body's index is cached."""
@@ -111,14 +111,18 @@ class HeadBudget:
 
 
 class NodeMemory:
-    """The two budgets, the numbers that tell partitions apart in the cache, and how long write cycles took."""
+    """The two budgets, the numbers that tell partitions apart in the cache, and what all tablets count together."""
 
-    __slots__ = ("_partitions", "cache", "cycles", "heads")
+    __slots__ = ("_partitions", "cache", "cycles", "heads", "key_values", "starts")
 
     def __init__(self, cache_bytes: int, head_bytes: int) -> None:
         self.cache = BlobCache(cache_bytes)
         self.heads = HeadBudget(head_bytes)
         self.cycles = Histogram()
+        """Write cycles, from their plan to durable."""
+        self.starts = Histogram()
+        """Starts of PQ tablets, from their first row read to serving."""
+        self.key_values = KeyValueCounters()
         self._partitions = 0
 
     def new_partition(self) -> int:

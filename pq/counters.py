@@ -1,37 +1,17 @@
 """What is counted where records pass: plain numbers, read when somebody asks for metrics."""
 
-from bisect import bisect_left
 from collections.abc import Iterable
 
 from pqbroker.protocol.errors import ErrorCode
 from pqbroker.storage.kv_commands import INLINE, Command, Concat, Piece, Write
-
-LATENCY_BOUNDS_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
-
-
-class Histogram:
-    """Counts per bucket; bounds in seconds."""
-
-    __slots__ = ("buckets", "total")
-
-    def __init__(self) -> None:
-        self.buckets = [0] * (len(LATENCY_BOUNDS_S) + 1)
-        self.total = 0.0
-
-    def observe(self, seconds: float) -> None:
-        self.buckets[bisect_left(LATENCY_BOUNDS_S, seconds)] += 1
-        self.total += seconds
-
-    @property
-    def count(self) -> int:
-        return sum(self.buckets)
 
 
 class PartitionCounters:
     """One partition since its tablet started."""
 
     __slots__ = (
-        "blob_bytes", "bytes_read", "bytes_written", "cycles", "duplicate_bytes", "duplicates", "errors", "written",
+        "blob_bytes", "bytes_read", "bytes_written", "cycles", "duplicate_bytes", "duplicates", "errors", "reads",
+        "reads_from_store", "written",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -44,6 +24,9 @@ class PartitionCounters:
         self.blob_bytes = 0
         """Bytes of blobs written for the records, those of merges included."""
         self.bytes_read = 0
+        self.reads = 0
+        self.reads_from_store = 0
+        """Those of the reads that found not all in the head or the node's cache."""
         self.errors: dict[ErrorCode, int] = {}
         """Batches not stored."""
 

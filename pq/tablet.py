@@ -145,6 +145,7 @@ class PartitionServer:
         if pieces is None:
             return self._read_cold(offset, bytes_max, one_at_least)
         self._reader.follow(offset, pieces.next_offset)
+        self.counters.reads += 1
         self.counters.bytes_read += pieces.size
         return pieces
 
@@ -280,6 +281,8 @@ class PartitionServer:
         async with self._reads:
             pieces = await self._reader.read(offset, bytes_max, one_at_least)
         self._reader.follow(offset, pieces.next_offset)
+        self.counters.reads += 1
+        self.counters.reads_from_store += 1
         self.counters.bytes_read += pieces.size
         return pieces
 
@@ -314,14 +317,27 @@ class PqTablet:
         self._settings = settings
         self._clock = clock
         self._by_reference = by_reference
-        self._kv = KeyValueTablet(storage, inline_bytes_max=settings.inline_bytes_max, clock=clock)
+        self._kv = KeyValueTablet(
+            storage, inline_bytes_max=settings.inline_bytes_max, clock=clock, counters=memory.key_values
+        )
         self.partitions: dict[int, PartitionServer] = {}
+        self.start_s = 0.0
+        """How long its start took."""
+
+    @property
+    def kv(self) -> KeyValueTablet:
+        """What lies beneath, for administration; only to be looked at."""
+        return self._kv
 
     async def start(self, indexes: Iterable[int]) -> None:
         """Recover the partitions from KV keys (A.16). Raises ShardLost."""
+        time = asyncio.get_running_loop().time
+        begun_s = time()
         await self._kv.start()
         for index in indexes:
             await self.add(index)
+        self.start_s = time() - begun_s
+        self._memory.starts.observe(self.start_s)
         self._storage.lost.add_done_callback(self._on_lost)
 
     async def add(self, index: int) -> PartitionServer:

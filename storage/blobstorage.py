@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from struct import Struct
 
 from pqbroker.storage.blobid import BlobId, blob_size, channel_bounds
+from pqbroker.storage.counters import BlobCounters
 from pqbroker.storage.engine import BLOB_BYTES_MAX, Batch, BlobKey, Buffer, Shard, ShardLost
 from pqbroker.storage.garbage import Barriers, Collection
 
@@ -49,13 +50,14 @@ class BlobStorage:
     `pools` is the list of pool names by blob group number.
     """
 
-    __slots__ = ("_blocked", "_collecting", "_shard", "pools")
+    __slots__ = ("_blocked", "_collecting", "_shard", "counters", "pools")
 
     def __init__(self, shard: Shard, pools: Sequence[str]) -> None:
         self._shard = shard
         self._blocked: dict[int, int] = {}
         self._collecting = asyncio.Lock()
         self.pools = tuple(pools)
+        self.counters = BlobCounters()
 
     async def start(self, tablets: Iterable[int]) -> None:
         """Learn the blocks of the tablets."""
@@ -75,6 +77,9 @@ class BlobStorage:
             raise BlobRefused(f"{blob} has {blob.size} bytes; a blob has 1 to {BLOB_BYTES_MAX}")
         key = blob.key()
         batch.put_blob(key, buffers, blob.size, self.pools[group])
+        counters = self.counters
+        counters.puts += 1
+        counters.put_bytes += blob.size
         return key
 
     async def get(self, key: BlobKey, shift: int = 0, size: int = 0) -> Buffer:
@@ -116,7 +121,7 @@ class BlobStorage:
         """
         tablet, channel = collection.tablet, collection.channel
         collection.check()
-        key = garbage_prefix(tablet) + BARRIERS + bytes((channel,))
+        key = _barriers_key(tablet, channel)
         async with self._collecting:
             barriers = Barriers.decode((await self._shard.get([key]))[0])
             flags = await self._flags(collection)
@@ -129,6 +134,12 @@ class BlobStorage:
                     batch.put(flag_key(blob), flag)
                 await self._shard.commit(batch)
             await self._delete_garbage(tablet, channel, barriers)
+            self.counters.collections += 1
+
+    async def barriers(self, tablet: int, channels: int) -> list[Barriers]:
+        """Where the barriers of the tablet's channels 0, 1, … stand."""
+        rows = await self._shard.get([_barriers_key(tablet, channel) for channel in range(channels)])
+        return [Barriers.decode(row) for row in rows]
 
     def blocked_generation(self, tablet: int) -> int:
         """Puts of this generation and below are refused; 0 when none was blocked."""
@@ -172,6 +183,7 @@ class BlobStorage:
             lo = following(blobs[-1])
 
     def _blocked_error(self, tablet: int, generation: int) -> Blocked:
+        self.counters.blocked += 1
         blocked = self._blocked.get(tablet, 0)
         return Blocked(f"tablet {tablet} is blocked up to generation {blocked}; this is generation {generation}")
 
@@ -179,6 +191,10 @@ class BlobStorage:
 def block_key(tablet: int) -> bytes:
     """Row of the tablet's blocked generation."""
     return garbage_prefix(tablet) + BLOCK
+
+
+def _barriers_key(tablet: int, channel: int) -> bytes:
+    return garbage_prefix(tablet) + BARRIERS + bytes((channel,))
 
 
 def flag_key(blob: BlobKey) -> bytes:

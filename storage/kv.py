@@ -14,10 +14,12 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import accumulate
+from time import perf_counter
 from typing import Protocol
 
 from sortedcontainers import SortedDict
 
+from pqbroker.storage.counters import KeyValueCounters
 from pqbroker.storage.engine import BlobKey, Buffer, ShardLost
 from pqbroker.storage.kv_commands import (
     CheckGeneration,
@@ -55,11 +57,22 @@ class JointRequest(Protocol):
 
 
 class KeyValueTablet:
-    """One tablet's keys. `inline_bytes_max`: smaller values stay in the index. `clock`: milliseconds since 1970."""
+    """One tablet's keys. `inline_bytes_max`: smaller values stay in the index. `clock`: milliseconds since 1970.
 
-    def __init__(self, storage: TabletStorage, *, inline_bytes_max: int, clock: Callable[[], int]) -> None:
+    `counters` may be those of several tablets.
+    """
+
+    def __init__(
+        self,
+        storage: TabletStorage,
+        *,
+        inline_bytes_max: int,
+        clock: Callable[[], int],
+        counters: KeyValueCounters | None = None,
+    ) -> None:
         self._storage = storage
         self._clock = clock
+        self._counters = counters or KeyValueCounters()
         self._inline_bytes_max = inline_bytes_max
         self._entries: SortedDict[bytes, Entry] = SortedDict()
         self._references: dict[BlobKey, int] = {}
@@ -155,6 +168,7 @@ class KeyValueTablet:
 
     def begin(self, plan: Plan) -> None:
         """The plan is on its way to the store: its keys are in flight."""
+        plan.begun_s = perf_counter()
         self._in_flight += 1
         self._busy.update(plan.changes)
 
@@ -162,8 +176,14 @@ class KeyValueTablet:
         """The plan's commit is done: apply it, or forget it. `advance` has to follow."""
         self._in_flight -= 1
         self._busy.difference_update(plan.changes)
+        counters = self._counters
         if error is None:
             self._apply(plan)
+            counters.requests.observe(perf_counter() - plan.begun_s)
+            counters.commands += plan.commands
+            counters.written_bytes += plan.batch.bytes
+        else:
+            counters.failed += 1
         if isinstance(error, ShardLost):
             self._fail(error)
 
@@ -189,6 +209,7 @@ class KeyValueTablet:
 
         Raises KeyMissing, BlobCorrupt, ShardLost; BlobMissing when a value is deleted while it is read.
         """
+        self._counters.reads += len(ranges)
         parts: list[list[tuple[BlobKey, int, int] | Buffer]] = [self._locate(*item) for item in ranges]
         stored = [part for found in parts for part in found if isinstance(part, tuple)]
         data = iter(await self._storage.read(stored) if stored else ())

@@ -41,10 +41,14 @@ _order = attrgetter("order")
 class Plan:
     """One request's changes: what becomes durable, and what the memory becomes then."""
 
-    __slots__ = ("batch", "changes", "counting", "moved", "recounts", "user_generation")
+    __slots__ = ("batch", "begun_s", "changes", "commands", "counting", "moved", "recounts", "user_generation")
 
     def __init__(self) -> None:
         self.batch = Batch()
+        self.commands = 0
+        """How many the request has."""
+        self.begun_s = 0.0
+        """When it was handed to the store, by a clock of its own."""
         self.changes: dict[bytes, Entry | None] = {}
         """New entries by key; None deletes."""
         self.recounts: dict[BlobKey, int] = {}
@@ -96,6 +100,7 @@ class Planner:
             else:
                 assert type(command) is IncrementGeneration, command
                 self._increment_generation(plan, len(commands), now_ms)
+            plan.commands += 1
         self._finish(plan)
         return plan
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from pqbroker.storage.basetablet import BaseTablet
 from pqbroker.storage.cells.cell import Cell
-from pqbroker.storage.tables import Key, Row, Transaction
+from pqbroker.storage.tables import Key, Row, Table, Transaction
 from pqbroker.storage.tablet import TabletStorage, TabletType
 
 SCHEME_TABLET_ID = 1
@@ -103,6 +103,11 @@ class Scheme:
         if not self._tablet.tables:
             await self._tablet.transact(_lay_out)
         assert self._facts["format"] <= _FORMAT, self._facts["format"]
+
+    @property
+    def tables(self) -> Mapping[str, Table]:
+        """What lies beneath, for administration; only to be looked at."""
+        return self._tablet.tables
 
     @property
     def cluster_id(self) -> str:

@@ -8,6 +8,7 @@ from struct import Struct
 
 from pqbroker.storage.blobid import BlobId
 from pqbroker.storage.blobstorage import BlobStorage, Discovered
+from pqbroker.storage.counters import ChannelCounters
 from pqbroker.storage.engine import Batch, BlobKey, Buffer, Shard, ShardLost
 from pqbroker.storage.garbage import Collection
 from pqbroker.storage.history import ChannelHistory
@@ -87,7 +88,10 @@ class TabletStorage:
     Blob ids come from the step, which grows with every commit, and the cookie, which counts blobs within it.
     """
 
-    __slots__ = ("_blobs", "_collections", "_cookie", "_groups", "_shard", "_step", "generation", "prefix", "tablet_id")
+    __slots__ = (
+        "_blobs", "_collections", "_cookie", "_groups", "_shard", "_step", "counters", "generation", "prefix",
+        "tablet_id",
+    )  # fmt: skip
 
     def __init__(self, shard: Shard, blobs: BlobStorage, record: TabletRecord) -> None:
         self._shard = shard
@@ -96,6 +100,8 @@ class TabletStorage:
         self._cookie = 0
         self._collections = 0
         self._groups = tuple(channel.group_now() for channel in record.channels)
+        self.counters = tuple(ChannelCounters() for _ in record.channels)
+        """By channel."""
         self.tablet_id = record.tablet_id
         self.generation = record.generation
         self.prefix = row_prefix(record.tablet_id)
@@ -104,6 +110,11 @@ class TabletStorage:
     @property
     def channel_count(self) -> int:
         return len(self._groups)
+
+    @property
+    def commits(self) -> int:
+        """How many commits this instance asked for."""
+        return self._step - 1
 
     @property
     def lost(self) -> "asyncio.Future[ShardLost]":
@@ -115,7 +126,11 @@ class TabletStorage:
         cookie = self._cookie
         self._cookie = cookie + 1
         blob = BlobId(self.tablet_id, channel, self.generation, self._step, cookie, size)
-        return self._blobs.put(batch, blob, buffers, self._groups[channel])
+        key = self._blobs.put(batch, blob, buffers, self._groups[channel])
+        counters = self.counters[channel]
+        counters.puts += 1
+        counters.put_bytes += size
+        return key
 
     def commit(self, batch: Batch) -> Outcome[None]:
         """Make the batch durable; see `Shard.commit`. A blocked instance's commit is lost."""

@@ -17,6 +17,7 @@ from pqbroker.broker.cli.group import app as group_app
 from pqbroker.broker.cli.output import say
 from pqbroker.broker.cli.produce import add_produce
 from pqbroker.broker.cli.refusals import CommandError, OutputClosed, WrongInput
+from pqbroker.broker.cli.tablet import app as tablet_app
 from pqbroker.broker.cli.topic import app as topic_app
 
 FAILED, WRONG = 1, 2
@@ -54,6 +55,7 @@ app.add_typer(topic_app, name="topic")
 add_produce(app)
 add_consume(app)
 app.add_typer(group_app, name="group")
+app.add_typer(tablet_app, name="tablet")
 add_bench(app)
 
 

@@ -36,6 +36,10 @@ Broker = Annotated[
     str,
     typer.Option("--broker", metavar="HOST:PORT", envvar="PQBROKER_BROKER", help="A broker of the cluster."),
 ]
+Http = Annotated[
+    str,
+    typer.Option("--http", metavar="HOST:PORT", envvar="PQBROKER_HTTP", help="The broker's HTTP address."),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object a line.")]
 TopicName = Annotated[str, typer.Argument(metavar="TOPIC", autocompletion=complete_topics, help="A topic.")]
 TopicNames = Annotated[

@@ -13,7 +13,7 @@ from aiohttp import web
 from pqbroker.broker.cell_owner import CellOwner
 from pqbroker.broker.context import Node
 from pqbroker.broker.http.problems import Problem, bad_request, not_json, of_kafka, of_status
-from pqbroker.broker.http.routes import Call, Route
+from pqbroker.broker.http.routes import Call, Route, path_schema
 from pqbroker.broker.http.schemas import SchemaError, check, parse_json, parse_text
 from pqbroker.broker.http.served import ROUTES
 from pqbroker.broker.listeners import Address, bind
@@ -55,7 +55,7 @@ def _application(node: Node, owner: CellOwner) -> web.Application:
     application.router.add_get("/metrics", metrics)
     looks = asyncio.Semaphore(node.settings.http_looks_max)
     for route in ROUTES:
-        application.router.add_route(route.method, route.path, _endpoint(route, node, looks))
+        application.router.add_route(route.method, route.path, _endpoint(route, node, owner, looks))
     return application
 
 
@@ -66,14 +66,23 @@ def _exposition(taken: Sequence[Sample]) -> tuple[bytes, str]:
     return exposition(taken), CONTENT_TYPE
 
 
-def _endpoint(route: Route, node: Node, looks: asyncio.Semaphore) -> _Handler:
+def _endpoint(route: Route, node: Node, owner: CellOwner, looks: asyncio.Semaphore) -> _Handler:
     async def answer(request: web.Request) -> web.Response:
+        path = _path(request)
         query = _query(route, request)
         body = None if route.body is None else await _body(route, request)
-        served = await route.serve(Call(node, request.match_info, query, body, looks))
+        served = await route.serve(Call(node, owner, path, query, body, looks))
         return web.Response(status=route.status) if route.answer is None else _reply(served, route.status)
 
     return answer
+
+
+def _path(request: web.Request) -> dict[str, Any]:
+    """What the path names, each of its type; Problem."""
+    try:
+        return {name: parse_text(text, path_schema(name), name) for name, text in request.match_info.items()}
+    except SchemaError as error:
+        raise bad_request(str(error)) from None
 
 
 def _query(route: Route, request: web.Request) -> dict[str, Any]:
@@ -89,6 +98,9 @@ def _query(route: Route, request: web.Request) -> dict[str, Any]:
             values[name] = parse_text(text, known[name].schema, name)
         except SchemaError as error:
             raise bad_request(str(error)) from None
+    missing = [name for name, parameter in known.items() if parameter.required and name not in values]
+    if missing:
+        raise bad_request(f"the parameter {missing[0]!r} is missing")
     return values
 
 

@@ -9,7 +9,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
 from pqbroker.broker.metrics import FAMILIES, PREFIX, Family, Sample
-from pqbroker.pq.counters import LATENCY_BOUNDS_S, Histogram
+from pqbroker.storage.counters import LATENCY_BOUNDS_S, Histogram
 
 CONTENT_TYPE: str = CONTENT_TYPE_LATEST
 

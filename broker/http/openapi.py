@@ -6,7 +6,7 @@ from typing import Any
 
 from pqbroker import __version__
 from pqbroker.broker.http.problems import ERROR
-from pqbroker.broker.http.routes import Route
+from pqbroker.broker.http.routes import Route, path_schema
 from pqbroker.broker.http.schemas import Schema
 
 _NAME = re.compile(r"{(\w+)}")
@@ -38,11 +38,17 @@ def _operation(route: Route) -> dict[str, Any]:
         "summary": route.summary,
         "parameters": [
             *(
-                {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+                {"name": name, "in": "path", "required": True, "schema": path_schema(name)}
                 for name in _NAME.findall(route.path)
             ),
             *(
-                {"name": one.name, "in": "query", "description": one.doc, "schema": one.schema}
+                {
+                    "name": one.name,
+                    "in": "query",
+                    "required": one.required,
+                    "description": one.doc,
+                    "schema": one.schema,
+                }
                 for one in route.parameters
             ),
         ],

@@ -8,15 +8,19 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from pqbroker.broker.cell_owner import CellOwner
 from pqbroker.broker.context import Node
 from pqbroker.broker.http.problems import bad_request
-from pqbroker.broker.http.schemas import TEXT, Schema
+from pqbroker.broker.http.schemas import COUNT, TEXT, Schema
 from pqbroker.broker.partitions import NO_TOPIC_ID, find_group
 from pqbroker.pq.group import Group
+from pqbroker.storage.cells.cell import Cell
 
 T = TypeVar("T")
 
 ITEMS_DEFAULT = 100
+NUMBERS_IN_PATHS = frozenset(("channel", "partition", "tablet"))
+"""What is a number where a path names it; all else is text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,18 +30,25 @@ class Parameter:
     name: str
     schema: Schema
     doc: str
+    required: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request: the node, the names in its path, its query and its body, all checked against the route."""
+    """One request: the node, its cell's owner; names in its path, its query and body, all checked against the route."""
 
     node: Node
-    path: Mapping[str, str]
+    owner: CellOwner
+    path: Mapping[str, Any]
     query: Mapping[str, Any]
     body: Any
     looks: asyncio.Semaphore
     """Held by what decodes records: so many at once."""
+
+    @property
+    def cell(self) -> Cell:
+        """The cell as it is open now."""
+        return self.owner.current.cell
 
     def group(self) -> Group:
         """The topic the path names; KafkaError UNKNOWN_TOPIC_OR_PARTITION."""
@@ -69,6 +80,11 @@ class Route:
     parameters: tuple[Parameter, ...] = ()
     body: Schema | None = None
     status: int = 200
+
+
+def path_schema(name: str) -> Schema:
+    """What may stand for a name in a path."""
+    return COUNT if name in NUMBERS_IN_PATHS else TEXT
 
 
 LIMIT = Parameter(

@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from pqbroker.broker.http import configs, groups, producing, records, topics
+from pqbroker.broker.http import blobs, configs, groups, partitions, producing, records, tablets, topics
 from pqbroker.broker.http.openapi import openapi
 from pqbroker.broker.http.routes import Call, Route
 
@@ -17,5 +17,8 @@ ROUTES: Final[tuple[Route, ...]] = (
     *records.ROUTES,
     *producing.ROUTES,
     *groups.ROUTES,
+    *partitions.ROUTES,
+    *tablets.ROUTES,
+    *blobs.ROUTES,
     Route("GET", "/v1/openapi.json", "This document", describe_routes, {"type": "object"}),
 )

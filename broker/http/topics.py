@@ -21,7 +21,7 @@ _FACTS = {"name": TEXT, "id": TEXT, "partition_count": COUNT, "size_bytes": COUN
 _PARTITION = object_of(
     {
         "partition": COUNT, "start_offset": OFFSET, "end_offset": OFFSET, "leader_epoch": COUNT, "size_bytes": COUNT,
-        "tablet": TEXT,
+        "tablet": COUNT,
     }
 )  # fmt: skip
 _TOPIC = object_of({**_FACTS, "partitions": array_of(_PARTITION), "next": nullable(COUNT)})
@@ -67,7 +67,6 @@ def _facts(group: Group) -> dict[str, Any]:
 
 
 def _describe(call: Call, group: Group) -> dict[str, Any]:
-    per_tablet = group.topic.partitions_per_tablet
     page, has_more = call.page(group.partitions[call.query.get("after", -1) + 1 :])
     partitions = [
         {
@@ -76,7 +75,7 @@ def _describe(call: Call, group: Group) -> dict[str, Any]:
             "end_offset": partition.end_offset,
             "leader_epoch": partition.leader_epoch,
             "size_bytes": partition.size_bytes,
-            "tablet": f"{group.topic.tablets[partition.index // per_tablet]:x}",
+            "tablet": group.topic.tablet_of(partition.index),
         }
         for partition in page
     ]

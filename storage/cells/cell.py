@@ -13,7 +13,9 @@ from typing import NamedTuple
 
 from pqbroker.storage.blobid import tablet_bounds
 from pqbroker.storage.blobstorage import BlobStorage, garbage_prefix
-from pqbroker.storage.engine import Batch, Engine, EngineError, Shard, ShardLost, ShardStats
+from pqbroker.storage.counters import BlobCounters
+from pqbroker.storage.engine import Batch, BlobKey, Engine, EngineError, Shard, ShardLost, ShardStats
+from pqbroker.storage.garbage import Barriers
 from pqbroker.storage.history import ChannelHistory
 from pqbroker.storage.outcome import Outcome
 from pqbroker.storage.tablet import (
@@ -90,6 +92,22 @@ class Cell:
         """Every tablet of the cell by id, those half dropped included."""
         return MappingProxyType(self._records)
 
+    def groups(self) -> tuple[str, ...]:
+        """Names of the pools by blob group number."""
+        return self._blobs.pools
+
+    def blocked_generation(self, tablet_id: int) -> int:
+        """Instances of the tablet of this generation and below change nothing any more; 0: none was blocked."""
+        return self._blobs.blocked_generation(tablet_id)
+
+    async def barriers(self, tablet_id: int) -> list[Barriers]:
+        """The garbage barriers of the tablet's channels, by channel. ShardLost; KeyError when there is no tablet."""
+        return await self._blobs.barriers(tablet_id, len(self._records[tablet_id].channels))
+
+    async def stored_blobs(self, lo: BlobKey, hi: BlobKey, count_max: int) -> list[BlobKey]:
+        """The first durable blobs with lo <= key < hi, in order. ShardLost."""
+        return [blob for blob, _ in await self._shard.scan_blobs(lo, hi, count_max)]
+
     def storage(self, tablet_id: int) -> TabletStorage:
         """What the tablet's instance of this generation writes through: the same object at every call.
 
@@ -131,6 +149,11 @@ class Cell:
             batch.delete(record_key(tablet_id))
             await self._shard.commit(batch)
             del self._records[tablet_id]
+
+    @property
+    def blob_counters(self) -> BlobCounters:
+        """What BlobStorage did since the cell was opened."""
+        return self._blobs.counters
 
     def stats(self) -> ShardStats:
         return self._shard.stats()

@@ -21,7 +21,8 @@ def test_every_command_has_an_example_a_broker_and_json() -> None:
     assert found.keys() == KEYS.keys()
     for name, command in found.items():
         assert f"pqbroker {name}" in command.epilog
-        assert {"broker", "json"} <= {parameter.name for parameter in command.params}
+        place = "http" if name.startswith("tablet ") else "broker"
+        assert {place, "json"} <= {parameter.name for parameter in command.params}
 
 
 @pytest.mark.parametrize(
@@ -52,14 +53,15 @@ def test_wrong_input_is_named_and_the_right_form_shown(
 
 
 def every_command(broker: str) -> list[list[str]]:
-    """Each command with what it needs, at a broker."""
+    """Each command of Kafka's protocol with what it needs, at a broker."""
     needed = {
         "topic create": ["t"], "topic describe": ["t"], "topic grow": ["t", "2"], "topic config": ["t"],
         "topic trim": ["t", "--before", "end", "--yes"], "topic delete": ["t", "--yes"], "produce": ["t"],
         "consume": ["t"], "group describe": ["g"], "group reset": ["g", "--to", "end"],
         "group delete": ["g", "--yes"],
     }  # fmt: skip
-    return [[*name.split(), *needed.get(name, []), "--broker", broker] for name in KEYS]
+    names = [name for name in KEYS if not name.startswith("tablet ")]
+    return [[*name.split(), *needed.get(name, []), "--broker", broker] for name in names]
 
 
 def test_without_a_broker_every_command_says_how_to_start_one(our_shell: Shell) -> None:

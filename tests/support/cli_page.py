@@ -17,7 +17,8 @@ This page is written from the commands (`python -m tests.support.cli_page`); a t
 
 `pqbroker serve` is the broker. All else is a client: it speaks Kafka's protocol with any broker, ours or Apache Kafka,
 the one at `127.0.0.1:9092` unless `--broker HOST:PORT` or the environment's `PQBROKER_BROKER` names another. A command
-that needs what a broker does not serve says so.
+that needs what a broker does not serve says so. Only `pqbroker tablet` is for brokers of ours alone: it asks the HTTP
+address, `127.0.0.1:8092` unless `--http HOST:PORT` or `PQBROKER_HTTP` names another.
 
 - `--json` prints objects with the keys below, one a line; else there are tables for people. Progress bars go to
   standard error, and only to a terminal.
@@ -51,6 +52,12 @@ KEYS = {
     ),
     "group reset": "group, dry_run, offsets (topic, partition, before, offset)",
     "group delete": "group, deleted",
+    "tablet list": "id, type, owner, topic, state, generation, cell, partition_count",
+    "tablet show": (
+        "those of list, partitions, blocked_generation, channels (channel, holds, pool, status, history, "
+        "soft_barrier, hard_barrier, puts, put_bytes), tables (name, rows), commits, start_ms, key_count, size_bytes"
+    ),
+    "tablet keys": "key, size_bytes, created, inline, shared, blobs",
     "bench": "phase, records, mb, seconds, records_per_s, mb_per_s, p50_ms, p99_ms",
 }
 """The tests of each command compare them with what it prints."""

@@ -9,7 +9,9 @@ from pqbroker.broker.metrics import FAMILIES, PREFIX
 from pqbroker.pq.consumers import ConsumerOffset
 from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.records import Record, encode_batch
-from tests.broker.conftest import produce_request
+from pqbroker.storage.blobstorage import Blocked
+from pqbroker.storage.tablet import TabletStorage
+from tests.broker.conftest import produce_request, until
 from tests.broker.groups.test_handlers import form, join_request
 from tests.broker.handlers.test_fetch import fetch_request
 from tests.broker.http.conftest import Web
@@ -73,7 +75,8 @@ async def test_what_a_partition_writes_is_counted(web: Web) -> None:
     assert values["write_cycle_seconds_count"][()] == 1
     assert values["partition_blob_bytes_total"][labels] == len(batch)
     assert values["partition_producers"][labels] == 1
-    assert values["partition_head_blobs"][labels] == 1
+    levels = {level: count for (level, *place), count in values["partition_head_blobs"].items() if (*place,) == labels}
+    assert levels == {"0": 0, "1": 1, "2": 0, "3": 0}
     assert values["partition_size_bytes"][labels] == len(batch)
 
 
@@ -85,6 +88,45 @@ async def test_a_refused_commit_is_an_error_and_no_record(web: Web) -> None:
     assert values["partition_write_errors_total"] == {("KAFKA_STORAGE_ERROR", "0", "t"): 1}
     assert values["partition_written_records_total"][("0", "t")] == 0
     assert values["commits_refused_total"] == {(): 1}
+
+
+async def test_what_key_value_tablets_do_is_counted(web: Web) -> None:
+    await web.node.create_topic("t")
+    before = await scrape(web)
+    assert before["tablet_start_seconds_count"] == {(): 1}
+    await web.node.produce("t", b"v" * 2000, producer_id=7, producer_epoch=0, base_sequence=0)
+    web.node.engine.refuse_next()
+    await web.node.produce("t", b"a")
+    after = await scrape(web)
+    assert before["kv_request_seconds_count"] == {(): 0}
+    assert after["kv_request_seconds_count"] == {(): 1}
+    assert after["kv_commands_total"] == {(): 3}, "a blob, the producer, the leader epoch"
+    assert after["kv_written_bytes_total"][()] > 2000
+    assert after["kv_failed_total"] == {(): 1}
+    assert after["blob_puts_total"][()] - before["blob_puts_total"][()] == 1
+    assert after["blob_put_bytes_total"][()] - before["blob_put_bytes_total"][()] > 2000
+
+
+async def test_a_write_of_an_instance_that_is_over_is_counted(web: Web) -> None:
+    await web.node.create_topic("t")
+    group = web.node.server.node.groups.get("t")
+    assert group is not None
+    (tablet,) = group.tablets.values()
+    storage = tablet.kv.storage
+    await storage.collect_garbage(0, 1, 1)
+    await web.node.server.node.groups.delete("t")
+    await until(lambda: is_blocked(storage))
+    values = await scrape(web)
+    assert values["garbage_collections_total"] == {(): 1}
+    assert values["blob_blocked_total"] == {(): 1}
+
+
+def is_blocked(storage: TabletStorage) -> bool:
+    try:
+        storage.check()
+    except Blocked:
+        return True
+    return False
 
 
 async def test_bytes_written_by_merging_show_in_the_bytes_of_blobs(web: Web) -> None:

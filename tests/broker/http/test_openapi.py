@@ -1,7 +1,7 @@
 """The OpenAPI document is one, says what is served, and the answers are what it says."""
 
-import re
 from typing import Any
+from urllib.parse import urlencode
 
 from jsonschema import Draft202012Validator
 from openapi_spec_validator import validate
@@ -30,9 +30,13 @@ async def test_answers_are_as_documented(web: Web) -> None:
         ("POST", "/v1/topics/{name}/records"): {"records": [{"value": "v"}]},
         ("POST", "/v1/groups/{name}/offsets"): {"offsets": [{"topic": "t", "partition": 0, "offset": 0}]},
     }
+    _, topic = await web.ask("GET", "/v1/topics/t")
+    names = {"name": "t", "partition": 0, "channel": 2, "tablet": topic["partitions"][0]["tablet"]}
     await web.ask("POST", "/v1/groups/t/offsets", bodies["POST", "/v1/groups/{name}/offsets"])
     for route in sorted(ROUTES, key=lambda route: (route.method == "DELETE", route.path)):
-        path = re.sub("{name}", "t", route.path)
+        path = route.path.format_map(names)
+        if required := {parameter.name: names[parameter.name] for parameter in route.parameters if parameter.required}:
+            path += f"?{urlencode(required)}"
         status, answer = await web.ask(route.method, path, bodies.get((route.method, route.path)))
         assert status == route.status, (route.method, path, answer)
         if route.answer is None:

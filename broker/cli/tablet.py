@@ -1,0 +1,88 @@
+"""`pqbroker tablet`: a look at what a broker of ours stores, over its HTTP address."""
+
+from datetime import datetime
+from itertools import islice
+from typing import Annotated, Any
+
+import typer
+
+from pqbroker.broker.cli.command import declare, family
+from pqbroker.broker.cli.options import Http, Json
+from pqbroker.broker.cli.output import say, show_json, show_table
+from pqbroker.broker.cli.web import DEFAULT_HTTP, Web
+
+app = family("Look at the tablets of a broker of ours.")
+
+TabletId = Annotated[int, typer.Argument(metavar="TABLET", min=0, help="A tablet's id.")]
+
+
+@declare(app, "list", "pqbroker tablet list")
+def list_all(http: Http = DEFAULT_HTTP, json: Json = False) -> None:
+    """List tablets: what they are, for which topic, and how often they were started."""
+    columns = ("id", "type", "topic", "state", "generation", "partition_count")
+    with Web(http) as web:
+        found = list(web.items("/v1/tablets", "tablets", "after"))
+    if json:
+        for tablet in found:
+            show_json(tablet)
+    else:
+        show_table((*columns[:-1], "partitions"), ([tablet[column] for column in columns] for tablet in found))
+
+
+@declare(app, "show", "pqbroker tablet show 65536")
+def show(tablet: TabletId, http: Http = DEFAULT_HTTP, json: Json = False) -> None:
+    """Show a tablet: its generation, what it holds, and which pool each channel wrote to since which generation."""
+    with Web(http) as web:
+        found = web.get(f"/v1/tablets/{tablet}")
+    if json:
+        show_json(found)
+        return
+    of = f" of topic {found['topic']}" if found["topic"] is not None else ""
+    say(f"tablet {found['id']}, {found['type']}{of}, {found['state']} in cell {found['cell']}")
+    say(f"  generation {found['generation']}, blocked up to {found['blocked_generation']}")
+    if found["key_count"] is not None:
+        say(f"  partitions {', '.join(map(str, found['partitions']))}")
+        say(f"  {found['key_count']} keys, {found['size_bytes']} bytes of records")
+    for table in found["tables"] or ():
+        say(f"  table {table['name']}, {table['rows']} rows")
+    columns = ("channel", "holds", "pool", "status", "history", "soft_barrier", "hard_barrier")
+    show_table(columns, ([_cell(channel[column]) for column in columns] for channel in found["channels"]))
+
+
+@declare(app, "keys", "pqbroker tablet keys 65536 --from m --limit 20")
+def keys(
+    tablet: TabletId,
+    first: Annotated[str, typer.Option("--from", metavar="KEY", help="Begin with this key, as keys are shown.")] = "",
+    limit: Annotated[int, typer.Option("--limit", min=1, help="List so many.")] = 100,
+    http: Http = DEFAULT_HTTP,
+    json: Json = False,
+) -> None:
+    """List the keys of a KV tablet with what their values are: bytes in the index, or blobs."""
+    with Web(http) as web:
+        found = list(islice(web.items(f"/v1/tablets/{tablet}/keys", "keys", "from", **{"from": first}), limit + 1))
+    listed = found[:limit]
+    if json:
+        for key in listed:
+            show_json(key)
+        return
+    show_table(("key", "bytes", "created", "blobs"), (_key_row(key) for key in listed))
+    if len(found) > limit:
+        say(f"more with --from '{found[limit]['key']}'")
+
+
+def _key_row(key: dict[str, Any]) -> tuple[object, ...]:
+    """One blob is named; of a chain the length."""
+    blobs = key["blobs"]
+    shown = blobs[0] if len(blobs) == 1 else f"{len(blobs)} blobs" if blobs else None
+    return key["key"], key["size_bytes"], _time(key["created"]), shown
+
+
+def _time(milliseconds: int) -> str:
+    return datetime.fromtimestamp(milliseconds / 1000).astimezone().isoformat(timespec="seconds")
+
+
+def _cell(value: Any) -> object:
+    """A part of a channel in few words."""
+    if isinstance(value, list):
+        return ", ".join(f"{each['pool']} from {each['from_generation']}" for each in value)
+    return f"{value['generation']}:{value['step']}" if isinstance(value, dict) else value

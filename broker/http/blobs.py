@@ -1,0 +1,64 @@
+"""Blobs that are stored of a tablet, by id: tablet, generation, step, channel, cookie, size, part."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from pqbroker.broker.http.problems import bad_request
+from pqbroker.broker.http.routes import LIMIT, Call, Parameter, Route
+from pqbroker.broker.http.schemas import COUNT, TEXT, array_of, nullable, object_of
+from pqbroker.broker.http.tablets import find_tablet
+from pqbroker.storage.blobid import BlobId, tablet_bounds
+from pqbroker.storage.blobstorage import following
+from pqbroker.storage.engine import BlobKey
+from pqbroker.storage.tablet import TabletRecord
+
+_BLOB = object_of({"id": TEXT, "channel": COUNT, "generation": COUNT, "size_bytes": COUNT, "pool": TEXT})
+
+
+async def list_blobs(call: Call) -> Any:
+    cell = call.cell
+    record = find_tablet(call, call.query["tablet"])
+    lo, hi = tablet_bounds(record.tablet_id)
+    if (after := call.query.get("after")) is not None:
+        lo = following(_parse(after, record).key())
+    page, has_more = call.page(await cell.stored_blobs(lo, hi, call.limit() + 1))
+    shown = await asyncio.to_thread(_show, page, record, cell.groups())
+    return {"tablet": record.tablet_id, "blobs": shown, "next": shown[-1]["id"] if has_more else None}
+
+
+def _parse(text: str, record: TabletRecord) -> BlobId:
+    try:
+        blob = BlobId.parse(text)
+    except ValueError as error:
+        raise bad_request(f"after: {error}") from None
+    if blob.tablet != record.tablet_id:
+        raise bad_request(f"after names a blob of tablet {blob.tablet}, not of tablet {record.tablet_id}")
+    return blob
+
+
+def _show(page: Sequence[BlobKey], record: TabletRecord, pools: tuple[str, ...]) -> list[dict[str, Any]]:
+    """Runs in a thread."""
+    return [
+        {
+            "id": str(blob),
+            "channel": blob.channel,
+            "generation": blob.generation,
+            "size_bytes": blob.size,
+            "pool": pools[record.channels[blob.channel].group_at(blob.generation)],
+        }
+        for blob in map(BlobId.from_key, page)
+    ]
+
+
+ROUTES = (
+    Route(
+        "GET", "/v1/blobs", "List the stored blobs of a tablet", list_blobs,
+        object_of({"tablet": COUNT, "blobs": array_of(_BLOB), "next": nullable(TEXT)}),
+        (
+            Parameter("tablet", COUNT, "Whose blobs.", required=True),
+            Parameter("after", TEXT, "List those behind this id: `next` of the answer before."),
+            LIMIT,
+        ),
+    ),
+)  # fmt: skip

@@ -1,0 +1,151 @@
+"""`pqbroker tablet`, at a broker of ours."""
+
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+
+from pqbroker.testing import MEMORY, Broker, broker
+from tests.cli.shell import Said, Shell, run
+
+COMMANDS = (["list"], ["show", "65536"], ["keys", "65536"])
+
+
+class TabletShell(Shell):
+    """Commands at a broker's HTTP address; `kafka` fills it."""
+
+    def __init__(self, running: Broker, capsys: pytest.CaptureFixture[str]) -> None:
+        super().__init__(running.kafka, capsys)
+        self.http = running.http
+
+    def __call__(self, *arguments: str) -> Said:
+        return self.raw("tablet", *arguments, "--http", self.http)
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[Broker]:
+    """Two topics, of which `full` has eight partitions in two tablets and records in partition 5."""
+    with broker(MEMORY, {"pqbroker.http.items.max": "7"}) as one:
+        assert run("topic", "create", "full", "--partitions", "8", "--broker", one.kafka).status == 0
+        assert run("topic", "create", "void", "--broker", one.kafka).status == 0
+        lines = "v" * 2000 + "\n"
+        assert run("produce", "full", "--partition", "5", "--broker", one.kafka, given=lines).status == 0
+        yield one
+
+
+@pytest.fixture
+def shell(running: Broker, capsys: pytest.CaptureFixture[str]) -> TabletShell:
+    return TabletShell(running, capsys)
+
+
+def tablets(shell: TabletShell, topic: str) -> list[int]:
+    return [one["id"] for one in shell("list", "--json").objects if one["topic"] == topic]
+
+
+def test_all_tablets_are_listed_however_small_the_pages(shell: TabletShell) -> None:
+    listed = shell("list", "--json").objects
+    kinds = [one["type"] for one in listed]
+    assert (kinds.count("scheme"), kinds.count("coordinator"), kinds.count("persqueue")) == (1, 16, 3)
+    table = shell("list").output.splitlines()
+    assert table[0].split() == ["id", "type", "topic", "state", "generation", "partitions"]
+    first = tablets(shell, "full")[0]
+    assert [str(first), "persqueue", "full", "running", "1", "4"] in map(str.split, table)
+
+
+def test_a_tablet_is_shown_with_its_channels(shell: TabletShell) -> None:
+    tablet = tablets(shell, "full")[1]
+    found = shell("show", str(tablet), "--json").object
+    assert (found["id"], found["partitions"], found["key_count"]) == (tablet, [4, 5, 6, 7], 3)
+    lines = shell("show", str(tablet)).output.splitlines()
+    assert lines[0] == f"tablet {tablet}, persqueue of topic full, running in cell 0"
+    assert lines[1:3] == ["  generation 1, blocked up to 0", "  partitions 4, 5, 6, 7"]
+    assert lines[-1].split() == ["2", "data", "main", "green", "main", "from", "1", "-", "-"]
+    scheme = shell("show", "1").output
+    assert scheme.startswith("tablet 1, scheme, running in cell 0\n")
+    assert "  table topics, 2 rows\n" in scheme
+
+
+def test_keys_are_listed_from_where_one_says(shell: TabletShell) -> None:
+    tablet = str(tablets(shell, "full")[1])
+    data, meta, producer = shell("keys", tablet, "--json").objects
+    assert data["key"] == "d0000000005_00000000000000000000_00000_0000000001_00000|"
+    assert meta["key"] == "i0000000005"
+    assert shell("keys", tablet, "--from", "e", "--json").objects == [meta, producer]
+    table = shell("keys", tablet, "--limit", "1").output.splitlines()
+    assert table[2].split()[0] == data["key"]
+    assert table[2].endswith(data["blobs"][0])
+    assert table[-1] == "more with --from 'i0000000005'"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "words"),
+    [
+        (["show", "7"], 1, "there is no tablet 7. "),
+        (["keys", "1"], 1, "tablet 1 (scheme) keeps tables in log blobs, no keys. GET /v1/blobs?tablet=1"),
+        (["keys", "65536", "--from", "\\n"], 1, "single backslash"),
+        (["show", "x"], 2, "example: pqbroker tablet show 65536"),
+        (["show"], 2, "missing argument 'TABLET'"),
+        (["list", "--http", "nonsense"], 2, "--http 'nonsense' is no HOST:PORT"),
+    ],
+)
+def test_a_refusal_names_cause_and_cure(shell: TabletShell, arguments: list[str], status: int, words: str) -> None:
+    said = shell.raw("tablet", *arguments, *([] if "--http" in arguments else ["--http", shell.http]))
+    assert (said.status, said.output) == (status, "")
+    assert said.errors.startswith("pqbroker: ")
+    assert words in said.errors
+
+
+@pytest.mark.parametrize("arguments", COMMANDS)
+def test_without_a_broker_every_command_says_how_to_start_one(shell: TabletShell, arguments: list[str]) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        said = shell.raw("tablet", *arguments, "--http", address)
+    assert (said.status, said.output) == (1, "")
+    assert said.errors.startswith(f"pqbroker: no broker answers at {address} over HTTP (Connection refused); ")
+    assert f"`pqbroker serve --http {address}`" in said.errors
+
+
+class Stranger(BaseHTTPRequestHandler):
+    """Another program's HTTP server."""
+
+    answer = b""
+    status = 200
+
+    def do_GET(self) -> None:
+        self.send_response(self.status)
+        self.end_headers()
+        self.wfile.write(self.answer)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.mark.parametrize(
+    ("status", "answer"), [(200, b"<html>"), (404, b"<html>"), (200, b"{}"), (200, b"[]"), (404, b'{"error": "none"}')]
+)
+def test_what_is_no_broker_of_ours_is_said_to_be_none(shell: TabletShell, status: int, answer: bytes) -> None:
+    kind = type("Kind", (Stranger,), {"answer": answer, "status": status})
+    with HTTPServer(("127.0.0.1", 0), kind) as server:
+        serving = threading.Thread(target=server.serve_forever)
+        serving.start()
+        said = shell.raw("tablet", "list", "--http", f"127.0.0.1:{server.server_port}")
+        server.shutdown()
+        serving.join()
+    assert said.status == 1
+    assert "is no pqbroker (" in said.errors
+
+
+def test_the_kafka_address_is_said_to_be_the_wrong_one(shell: TabletShell) -> None:
+    said = shell.raw("tablet", "list", "--http", shell.kafka)
+    assert said.status == 1
+    assert "(it does not speak HTTP); give the address that `pqbroker serve` prints behind http=" in said.errors
+
+
+def test_the_environment_names_the_address(running: Broker) -> None:
+    said = run("tablet", "show", "1", "--json", PQBROKER_HTTP=running.http)
+    assert said.status == 0, said.errors
+    assert json.loads(said.output)["id"] == 1
