@@ -143,7 +143,6 @@ async def test_every_setting_of_the_broker_is_described(start: Callable[..., Awa
     assert configs.keys() == declarations(BrokerSettings).keys()
     assert (configs["num.partitions"].value, configs["num.partitions"].config_source) == ("4", STATIC_BROKER)
     assert configs["node.id"].config_source == DEFAULT
-    assert all(config.read_only for config in result.configs)
 
 
 async def test_the_default_broker_has_no_dynamic_settings(client: Client) -> None:
