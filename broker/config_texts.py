@@ -81,7 +81,10 @@ def every_broker_texts(layers: Layers) -> Iterator[ConfigText]:
 
 
 def _of_node(names: Sequence[str], layers: Layers) -> list[Synonym]:
-    """What the node is set to under these names: on its own, with all others, at its start, by default."""
+    """What the node is set to under these names: on its own, with all others, at its start, by default.
+
+    Empty where all that is known is the default of a coarser unit: Kafka tells nothing then.
+    """
     known = declarations(BrokerSettings)
     found = [
         *_given(names, layers.of_node, Source.DYNAMIC_BROKER),
@@ -94,7 +97,8 @@ def _of_node(names: Sequence[str], layers: Layers) -> list[Synonym]:
     for name in names:
         if known[name].default is not None:
             found.append(Synonym(name, known[name].format(known[name].default), Source.DEFAULT))
-    return found
+    is_told = found and (found[0].source is not Source.DEFAULT or found[0].name == names[0])
+    return found if is_told else []
 
 
 def _given(names: Sequence[str], texts: Mapping[str, str], source: Source) -> Iterator[Synonym]:
