@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from pqbroker.broker.key_checks import KeyChecks
 from pqbroker.conf.broker import BrokerSettings
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ class Node:
     """Space of the pools of the cell."""
     api_ranges: tuple[tuple[int, int, int], ...] = ()
     """What ApiVersions lists: key, least and greatest version."""
+    key_checks: KeyChecks = field(default_factory=KeyChecks)
     creations: "dict[str, asyncio.Future[Group]]" = field(default_factory=dict)
     """Topics being created because Metadata named them."""
 
