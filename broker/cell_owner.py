@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from pqbroker.broker.context import Node
 from pqbroker.broker.coordinators import Coordinators
+from pqbroker.broker.node_settings import NodeSettings
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.pq.group import PersQueueGroups
 from pqbroker.storage.cells.cell import Cell
@@ -36,24 +37,30 @@ class OpenCell:
 
     cell: Cell
     scheme: Scheme
+    settings: NodeSettings
     groups: PersQueueGroups
     coordinators: Coordinators
 
 
 async def open_cell(engine: Engine, settings: BrokerSettings, clock: Callable[[], int]) -> OpenCell:
-    """Open the cell with a new generation and start all that lives in it. EngineError, CommitRefused, ShardLost."""
+    """Open the cell with a new generation and start all that lives in it. EngineError, CommitRefused, ShardLost.
+
+    `settings`: what the node was started with; ConfigError when what it was set to since cannot be.
+    """
     cell = await Cell.open(engine)
     try:
         scheme = await Scheme.open(cell, clock)
-        groups = PersQueueGroups(cell, scheme, settings=settings, clock=clock)
+        now = NodeSettings(settings, scheme)
+        groups = PersQueueGroups(cell, scheme, settings=now.in_force, clock=clock)
         await groups.start()
-        coordinators = Coordinators(cell, settings, clock)
+        now.use = groups.use
+        coordinators = Coordinators(cell, now.in_force, clock)
         await coordinators.start()
         groups.tell_unread(coordinators.unread_since)
     except BaseException:
         await _close(cell)
         raise
-    return OpenCell(cell, scheme, groups, coordinators)
+    return OpenCell(cell, scheme, now, groups, coordinators)
 
 
 async def _close(cell: Cell) -> None:
@@ -129,7 +136,7 @@ class CellOwner:
                 back_off_s = min(2 * back_off_s, BACK_OFF_MOST_S)
                 continue
             lost, self.current = self.current, opened
-            node.groups, node.coordinators = opened.groups, opened.coordinators
+            node.configured, node.groups, node.coordinators = opened.settings, opened.groups, opened.coordinators
             await self._stop(lost)
             node.metrics.cell_openings += 1
             log.warning("the cell is open again, generation %d", opened.cell.generation)

@@ -1,14 +1,15 @@
 """Changing what topics and brokers are set to, one resource of a request at a time (AlterConfigs and its successor)."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from pqbroker.broker.config_operations import Change, Texts, apply_change, check_changes
 from pqbroker.broker.partitions import unknown_topic
+from pqbroker.broker.refusals import REFUSED, translate
 from pqbroker.broker.topic_names import check_topic_name
-from pqbroker.conf.broker import BrokerSettings
-from pqbroker.conf.declare import ConfigError, Kind, declarations
+from pqbroker.conf.declare import ConfigError, declarations
 from pqbroker.conf.defaults import topic_config, topic_defaults
 from pqbroker.conf.topic import FIXED_AT_CREATION, TopicConfig
 from pqbroker.protocol.errors import ErrorCode, KafkaError
@@ -28,24 +29,62 @@ class Resource(IntEnum):
     GROUP = 32
 
 
-class Operation(IntEnum):
-    """Kafka's AlterConfigOp types."""
+class Asked(Protocol):
+    """A resource that a request names."""
 
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
+    resource_type: int
+    resource_name: str
 
 
-class Change(NamedTuple):
-    """One setting of a resource and what is to become of it; `value` is None where the request has none."""
+class Answer(Protocol):
+    """What a request is told about one of its resources; both APIs have a struct of this shape."""
 
-    name: str
-    operation: int
-    value: str | None
+    def __init__(
+        self, *, error_code: int, error_message: str | None, resource_type: int, resource_name: str
+    ) -> None: ...
+
+    error_code: int
+    error_message: str | None
+    resource_type: int
+    resource_name: str
 
 
-Texts = Mapping[str, str]
+A = TypeVar("A", bound=Answer)
+
+
+def answers(make: type[A], asked: Iterable[Asked], code: ErrorCode, message: str) -> list[A]:
+    """The same answer for each resource."""
+    return [
+        make(
+            error_code=code,
+            error_message=message or None,
+            resource_type=each.resource_type,
+            resource_name=each.resource_name,
+        )
+        for each in asked
+    ]
+
+
+async def alter_each(
+    node: "Node",
+    answers: Sequence[Answer],
+    changes: Iterable[Iterable[Change]],
+    *,
+    replaces: bool,
+    validate_only: bool,
+) -> None:
+    """Alter each resource that is to be answered for, and put what it was refused for into its answer."""
+    times = Counter((answer.resource_type, answer.resource_name) for answer in answers)
+    for answer, wanted in zip(answers, changes, strict=True):
+        resource = (answer.resource_type, answer.resource_name)
+        try:
+            if times[resource] > 1:
+                text = f"{answer.resource_name!r} is named more than once; name each resource once"
+                raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+            await alter(node, resource, wanted, replaces=replaces, validate_only=validate_only)
+        except REFUSED as error:
+            answer.error_code, answer.error_message = code, _ = translate(error)
+            node.metrics.count_error(code)
 
 
 async def alter(
@@ -57,36 +96,13 @@ async def alter(
     """
     wanted = list(changes)
     kind, name = resource
-    _check(wanted)
+    check_changes(wanted)
     if kind == Resource.TOPIC:
         await _alter_topic(node, name, wanted, replaces=replaces, validate_only=validate_only)
     elif kind == Resource.BROKER:
-        _refuse_broker(node, name, wanted)
+        await node.configured.alter(name, wanted, replaces=replaces, validate_only=validate_only)
     else:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"resource type {kind} has no configs that can be altered here")
-
-
-def check_once(resources: Iterable[tuple[int, str]]) -> frozenset[tuple[int, str]]:
-    """Type and name of the resources that a request names more than once; Kafka refuses each of them."""
-    return frozenset(resource for resource, count in Counter(resources).items() if count > 1)
-
-
-def named_twice(resource: tuple[int, str]) -> KafkaError:
-    return KafkaError(ErrorCode.INVALID_REQUEST, f"{resource[1]!r} is named more than once; name each resource once")
-
-
-def _check(changes: list[Change]) -> None:
-    """What is wrong with a request whatever it is about."""
-    twice = sorted(name for name, count in Counter(change.name for change in changes).items() if count > 1)
-    if twice:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{', '.join(twice)} named more than once; name each config once")
-    for change in changes:
-        if not change.name:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "a config has no name")
-        if change.operation not in tuple(Operation):
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"operation {change.operation} on {change.name} is unknown")
-        if change.value is None and change.operation != Operation.DELETE:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{change.name} has no value; give one, or delete the config")
 
 
 async def _alter_topic(node: "Node", name: str, changes: list[Change], *, replaces: bool, validate_only: bool) -> None:
@@ -123,49 +139,15 @@ def _changing(changes: list[Change], defaults: Texts, *, replaces: bool) -> Call
     return change_all
 
 
+def _apply(texts: dict[str, str], change: Change, defaults: Texts) -> None:
+    declaration = declarations(TopicConfig).get(change.name)
+    if declaration is None:
+        raise ConfigError(f"{change.name} is no config of a topic; kafka-configs --describe --all lists them")
+    apply_change(texts, change, declaration, lambda: _value(change.name, texts, defaults))
+
+
 def _value(name: str, texts: Texts, defaults: Texts) -> Any:
     """What a topic config is in force, given what the topic and the node are set to."""
     declaration = declarations(TopicConfig)[name]
     text = texts.get(name, defaults.get(name))
     return declaration.default if text is None else declaration.parse(text)
-
-
-def _apply(texts: dict[str, str], change: Change, defaults: Texts) -> None:
-    name, operation, value = change
-    declaration = declarations(TopicConfig).get(name)
-    if declaration is None:
-        raise ConfigError(f"{name} is no config of a topic; kafka-configs --describe --all lists them")
-    if operation == Operation.DELETE:
-        texts.pop(name, None)
-        return
-    assert value is not None
-    if operation == Operation.SET:
-        texts[name] = value
-        return
-    if declaration.kind is not Kind.LIST:
-        raise ConfigError(f"{name} is a {declaration.kind.name.lower()}, not a list; set it instead")
-    present = _value(name, texts, defaults)
-    given = tuple(item.strip() for item in value.split(",") if item.strip())
-    if operation == Operation.APPEND:
-        kept = (*present, *(item for item in given if item not in present))
-    else:
-        kept = tuple(item for item in present if item not in given)
-    texts[name] = declaration.format(kept)
-
-
-def _refuse_broker(node: "Node", name: str, changes: list[Change]) -> None:
-    """A broker's settings are read once, at its start: saying that one was changed would be a lie."""
-    node_id = str(node.settings.node_id)
-    if name not in ("", node_id):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"this is broker {node_id}, not {name!r}")
-    known = declarations(BrokerSettings)
-    unknown = sorted(change.name for change in changes if change.name not in known)
-    if unknown:
-        raise KafkaError(ErrorCode.INVALID_CONFIG, f"{', '.join(unknown)} is no setting of a broker")
-    if changes:
-        names = ", ".join(sorted(change.name for change in changes))
-        raise KafkaError(
-            ErrorCode.INVALID_REQUEST,
-            f"Cannot update these configs dynamically: {names}. A broker is set at its start: by a flag (--set "
-            "NAME=VALUE), the environment or its file",
-        )

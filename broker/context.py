@@ -5,11 +5,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from pqbroker.broker.key_checks import KeyChecks
 from pqbroker.conf.broker import BrokerSettings
 
 if TYPE_CHECKING:
     from pqbroker.broker.coordinators import Coordinators
     from pqbroker.broker.metrics import Metrics
+    from pqbroker.broker.node_settings import NodeSettings
     from pqbroker.broker.producer_ids import ProducerIds
     from pqbroker.broker.sessions import FetchSessions
     from pqbroker.pq.group import Group, PersQueueGroups
@@ -18,9 +20,10 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Node:
-    """This node's parts. Those of the cell (`groups`, `coordinators`, `cluster_id`) change when it is opened again."""
+    """This node's parts. Those of the cell (`configured`, `groups`, `coordinators`, `cluster_id`) change when it is
+    opened again."""
 
-    settings: BrokerSettings
+    configured: "NodeSettings"
     loop: asyncio.AbstractEventLoop
     clock: Callable[[], int]
     metrics: "Metrics"
@@ -33,8 +36,14 @@ class Node:
     """Space of the pools of the cell."""
     api_ranges: tuple[tuple[int, int, int], ...] = ()
     """What ApiVersions lists: key, least and greatest version."""
+    key_checks: KeyChecks = field(default_factory=KeyChecks)
     creations: "dict[str, asyncio.Future[Group]]" = field(default_factory=dict)
     """Topics being created because Metadata named them."""
+
+    @property
+    def settings(self) -> BrokerSettings:
+        """Those in force now."""
+        return self.configured.layers.in_force
 
 
 @dataclass(slots=True)

@@ -155,7 +155,7 @@ def _refusal(error: OSError, where: Address) -> AddressError:
 class Connections:
     """The open connections of a node."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, metrics: Metrics, connections_max: int) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, metrics: Metrics, connections_max: Callable[[], int]) -> None:
         self._loop = loop
         self._metrics = metrics
         self._connections_max = connections_max
@@ -168,7 +168,7 @@ class Connections:
     def add(self, connection: "Connection") -> bool:
         """False above the limit: the connection must close."""
         self._open.add(connection)
-        if len(self._open) > self._connections_max:
+        if len(self._open) > self._connections_max():
             self._metrics.connections_refused += 1
             return False
         self._metrics.connections = len(self._open)

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from pqbroker.protocol.errors import ErrorCode, KafkaError
-from pqbroker.protocol.records import BatchHeader, check_keys, check_produced
+from pqbroker.protocol.records import BatchHeader, check_produced
 
 if TYPE_CHECKING:
     from pqbroker.pq.group import Group, PersQueueGroups
@@ -39,11 +39,13 @@ def check_leader_epoch(partition: "PartitionServer", epoch: int) -> None:
 
 
 def check_batch(group: "Group", records: memoryview) -> BatchHeader:
-    """Check a batch for a topic as `records.check_produced` does; a compacted topic's records need a key."""
-    header = check_produced(records, group.config.max_message_bytes)
-    if COMPACT in group.config.cleanup_policy:
-        check_keys(records)
-    return header
+    """Check a batch for a topic as `records.check_produced` does."""
+    return check_produced(records, group.config.max_message_bytes)
+
+
+def needs_keys(group: "Group") -> bool:
+    """A compacted topic's records need a key; see `records.check_keys`."""
+    return COMPACT in group.config.cleanup_policy
 
 
 def unknown_topic() -> KafkaError:

@@ -87,7 +87,7 @@ class Server:
         metrics.sources.append(lambda: group_samples(self.node))
         metrics.sources.append(lambda: [Sample("durability", 1, (self._settings.durability,))])
         self.node = Node(
-            settings=self._settings,
+            configured=opened.settings,
             loop=loop,
             clock=self._clock,
             metrics=metrics,
@@ -99,7 +99,7 @@ class Server:
             pools=lambda: self._cell.current.cell.stats().pools,
             api_ranges=tuple(api.advertised for api in APIS),
         )
-        self._connections = Connections(loop, metrics, self._settings.max_connections)
+        self._connections = Connections(loop, metrics, lambda: self.node.settings.max_connections)
         budget = ByteBudget(self._settings.node_bytes_max)
         dispatcher = Dispatcher(self.node, APIS)
 

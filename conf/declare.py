@@ -5,11 +5,14 @@ Nothing is loaded here; `conf.load` reads files, environment and flags.
 """
 
 import math
-from collections.abc import Hashable, Iterator, Mapping
-from dataclasses import MISSING, Field, dataclass, field, fields
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from enum import Enum
 from functools import cache
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 
 class Kind(Enum):
@@ -158,7 +161,7 @@ def _number(name: str, kind: Kind, text: str) -> float:
     return number
 
 
-S = TypeVar("S", bound=Hashable)
+S = TypeVar("S", bound="DataclassInstance")
 
 
 @cache
@@ -169,7 +172,12 @@ def declarations(settings: type) -> Mapping[str, Declaration]:
 
 def parse(settings: type[S], texts: Mapping[str, str]) -> S:
     """Build a settings object from texts by name; ConfigError names an unknown name or a bad value."""
-    known = declarations(settings)
+    return changed(settings(), texts)
+
+
+def changed(settings: S, texts: Mapping[str, str]) -> S:
+    """The settings with those of the texts in their place; ConfigError as from `parse`."""
+    known = declarations(type(settings))
     unknown = [name for name in texts if name not in known]
     if unknown:
         raise ConfigError(f"unknown setting {', '.join(sorted(unknown))}")
@@ -177,11 +185,14 @@ def parse(settings: type[S], texts: Mapping[str, str]) -> S:
     for name, text in texts.items():
         one = known[name]
         value = one.parse(text)
-        values[one.attribute] = (*values.get(one.attribute, ()), (name, value)) if one.is_row else value
-    return settings(**values)
+        if one.is_row:
+            given = dict(values.get(one.attribute, getattr(settings, one.attribute)))
+            value = tuple({**given, name: value}.items())
+        values[one.attribute] = value
+    return replace(settings, **values)
 
 
-def set_in_vain(settings: Hashable) -> list[str]:
+def set_in_vain(settings: "DataclassInstance") -> list[str]:
     """Names of the settings that were changed from their default and have no effect here."""
     known = declarations(type(settings)).values()
     return [one.name for one in known if not one.effective and one.value_in(settings) != one.default]

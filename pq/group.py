@@ -25,7 +25,7 @@ from pqbroker.storage.tablet import TabletType
 
 _STARTS_AT_ONCE = 64
 _LOOKS_AT_ONCE = 100
-"""Partitions that retention looks at before the loop's other work has its turn."""
+"""Partitions that retention looks at, and topics configured, before the loop's other work has its turn."""
 _MS_PER_MINUTE = 60_000
 _log = logging.getLogger(__name__)
 
@@ -40,6 +40,12 @@ class Group:
         self.config = config
         self.tablets: dict[int, PqTablet] = {}
         self.partitions: list[PartitionServer] = []
+
+    def use(self, config: TopicConfig) -> None:
+        """The config in force, from the next write cycle on."""
+        self.config = config
+        for tablet in self.tablets.values():
+            tablet.configure(config)
 
     def line_up(self) -> None:
         """List the partitions of all tablets by index."""
@@ -182,10 +188,17 @@ class PersQueueGroups:
             topic = await self._scheme.configure_topic(name, config)
             group = self._groups[name]
             group.topic = topic
-            group.config = parsed
-            for tablet in group.tablets.values():
-                tablet.configure(parsed)
+            group.use(parsed)
             return group
+
+    async def use(self, settings: BrokerSettings) -> None:
+        """The node is set otherwise: what topics leave open follows, from each one's next write cycle on."""
+        async with self._changes:
+            self._settings = settings
+            for number, group in enumerate(list(self._groups.values())):
+                if number % _LOOKS_AT_ONCE == 0:
+                    await asyncio.sleep(0)
+                group.use(topic_config(group.topic.config, settings))
 
     async def delete(self, name: str) -> None:
         """Delete a topic: gone when this returns, its space comes back later. Raises TopicUnknown."""

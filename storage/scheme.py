@@ -27,6 +27,7 @@ PRODUCER_IDS_PER_BLOCK = 1_000
 
 _FORMAT = 1
 _TOPIC = "topic"
+_SETTINGS = "settings"
 
 
 class SchemeError(Exception):
@@ -88,6 +89,7 @@ class Scheme:
         self._topics_by_id: dict[bytes, Topic] = {}
         self._tombstones: dict[bytes, Tombstone] = {}
         self._facts: dict[str, Any] = {}
+        self._settings: dict[str, Mapping[str, str]] = {}
         self._tablet = BaseTablet(storage, changed=self._row_changed)
 
     @classmethod
@@ -102,6 +104,8 @@ class Scheme:
         await self._tablet.start()
         if not self._tablet.tables:
             await self._tablet.transact(_lay_out)
+        elif _SETTINGS not in self._tablet.tables:  # laid out before nodes could be set
+            await self._tablet.transact(_lay_out_settings)
         assert self._facts["format"] <= _FORMAT, self._facts["format"]
 
     @property
@@ -123,6 +127,11 @@ class Scheme:
     def tombstones(self) -> Mapping[bytes, Tombstone]:
         """Deleted topics by topic id, until they are forgotten."""
         return MappingProxyType(self._tombstones)
+
+    @property
+    def settings(self) -> Mapping[str, Mapping[str, str]]:
+        """What nodes were set to while they ran, as texts, by the node's name; "" is every node."""
+        return MappingProxyType(self._settings)
 
     def topic_by_id(self, topic_id: bytes) -> Topic | None:
         return self._topics_by_id.get(topic_id)
@@ -170,6 +179,11 @@ class Scheme:
             return topic
 
         return await self._tablet.transact(plan)
+
+    async def configure_node(self, node: str, settings: Mapping[str, str]) -> None:
+        """Replace all that is set for a node; "" is every node."""
+
+        await self._tablet.transact(lambda transaction: transaction.put(_SETTINGS, (node,), {"texts": dict(settings)}))
 
     async def delete_topic(self, name: str) -> Topic:
         """Free the name, leave a tombstone. Raises TopicUnknown."""
@@ -219,6 +233,10 @@ class Scheme:
         if table == "facts":
             assert row is not None
             self._facts[item] = row["value"]
+        elif table == _SETTINGS:
+            assert row is not None
+            texts: Any = row["texts"]
+            self._settings[item] = texts
         elif table == "topics":
             if row is None:
                 del self._topics[self._topics_by_id.pop(item).name]
@@ -266,10 +284,15 @@ def _lay_out(transaction: Transaction) -> None:
         ["name", "partitions", "partitions_per_tablet", "tablets", "config", "created_ms"],
     )
     transaction.create_table("tombstones", [("id", "bytes")], ["name", "tablets"])
+    _lay_out_settings(transaction)
     _put_fact(transaction, "format", _FORMAT)
     _put_fact(transaction, "cluster_id", uuid_text(new_uuid()))
     _put_fact(transaction, "next_tablet_id", FIRST_TABLET_ID)
     _put_fact(transaction, "next_producer_id", 0)
+
+
+def _lay_out_settings(transaction: Transaction) -> None:
+    transaction.create_table(_SETTINGS, [("node", "str")], ["texts"])
 
 
 def _put_fact(transaction: Transaction, name: str, value: int | str) -> None:

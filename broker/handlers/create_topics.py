@@ -94,7 +94,7 @@ def _describe(context: Context, config: Mapping[str, str]) -> list[CreatableTopi
     """Never null: Java's admin client fails on that (spec clients 1.4.5)."""
     return [
         CreatableTopicConfigs(name=text.declaration.name, value=text.value, config_source=text.source)
-        for text in topic_texts(config, context.node.settings)
+        for text in topic_texts(config, context.node.configured.layers)
     ]
 
 

@@ -2,9 +2,8 @@
 
 Behaviour: every config of a topic (resource type 2) or of this broker (type 4, named by the node id), each with its
 source, type, synonyms and documentation when asked for; no keys asked means all. A topic's synonyms are the node's
-settings that stand for it, by their own names and values; the value of what is not set is null. Broker settings are
-read-only: they are set at start. The cluster-wide default broker (type 4, empty name) has no dynamic settings, so its
-list is empty.
+settings that stand for it, by their own names and values; the value of what is not set is null. Broker settings that
+are read at start only are read-only. Of all brokers together (type 4, empty name) only what was set for them is told.
 Left out: loggers and every other resource type: INVALID_REQUEST.
 """
 
@@ -12,11 +11,13 @@ from collections.abc import Iterable
 
 from pqbroker.broker.apis import Api
 from pqbroker.broker.config_changes import Resource
-from pqbroker.broker.config_texts import ConfigText, broker_texts, topic_texts
+from pqbroker.broker.config_texts import ConfigText, broker_texts, every_broker_texts, topic_texts
 from pqbroker.broker.context import Context
+from pqbroker.broker.node_settings import EVERY_NODE, check_node_name
 from pqbroker.broker.partitions import NO_TOPIC_ID, find_group
 from pqbroker.broker.topic_names import check_topic_name
 from pqbroker.conf.declare import Kind
+from pqbroker.conf.dynamic import DYNAMIC
 from pqbroker.conf.topic import FIXED_AT_CREATION
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.messages.describe_configs import (
@@ -61,22 +62,20 @@ def _describe(
 
 
 def _texts(context: Context, resource: DescribeConfigsResource) -> Iterable[ConfigText]:
-    name = resource.resource_name
+    name, layers = resource.resource_name, context.node.configured.layers
     if resource.resource_type == Resource.TOPIC:
         check_topic_name(name)
         topic = find_group(context.node.groups, name, NO_TOPIC_ID, by_id=False).topic
-        return topic_texts(topic.config, context.node.settings)
+        return topic_texts(topic.config, layers)
     if resource.resource_type != Resource.BROKER:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"resource type {resource.resource_type} has no configs here")
-    if not name:
-        return ()
-    if name != str(context.node.settings.node_id):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"this is broker {context.node.settings.node_id}, not {name!r}")
-    return broker_texts(context.node.settings)
+    check_node_name(name, str(context.node.settings.node_id))
+    return every_broker_texts(layers) if name == EVERY_NODE else broker_texts(layers)
 
 
 def _is_read_only(resource: DescribeConfigsResource, text: ConfigText) -> bool:
-    return resource.resource_type == Resource.BROKER or text.declaration.name in FIXED_AT_CREATION
+    name = text.declaration.name
+    return name not in DYNAMIC if resource.resource_type == Resource.BROKER else name in FIXED_AT_CREATION
 
 
 def _show(text: ConfigText, request: DescribeConfigsRequest, *, is_read_only: bool) -> DescribeConfigsResourceResult:

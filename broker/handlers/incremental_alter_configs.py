@@ -1,17 +1,17 @@
 """IncrementalAlterConfigs (key 44), versions 0 to 1.
 
-Behaviour: single configs of topics are set, deleted (back to the default), or a list appended to or subtracted from;
-durable when the answer comes, in force from the next write on. All changes of one resource are made, or none.
-validate_only checks the same and changes nothing. A config that is no topic's is INVALID_CONFIG, a config or resource
-named twice INVALID_REQUEST, each with a text.
-Left out: brokers. Their settings are read at start and refused here with INVALID_REQUEST, as Kafka refuses those that
-it cannot change while it runs. Loggers, client metrics and groups have no configs: INVALID_REQUEST.
+Behaviour: single configs of topics, of this broker or of all brokers (an empty name) are set, deleted (back to the
+default), or a list appended to or subtracted from; durable when the answer comes, in force from the next write on. All
+changes of one resource are made, or none. validate_only checks the same and changes nothing. A config that is no
+topic's or broker's is INVALID_CONFIG, one that a broker cannot change while it runs INVALID_REQUEST, as is a config or
+resource named twice, each with a text.
+Left out: loggers, client metrics and groups have no configs: INVALID_REQUEST.
 """
 
 from pqbroker.broker.apis import Api
-from pqbroker.broker.config_changes import Change, alter, check_once, named_twice
+from pqbroker.broker.config_changes import alter_each, answers
+from pqbroker.broker.config_operations import Change
 from pqbroker.broker.context import Context
-from pqbroker.broker.refusals import REFUSED, translate
 from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.messages.incremental_alter_configs import (
     AlterConfigsResourceResponse,
@@ -22,35 +22,21 @@ from pqbroker.protocol.messages.incremental_alter_configs import (
 
 async def serve(context: Context, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
     response = refuse(context, request, ErrorCode.NONE, "")
-    twice = check_once((asked.resource_type, asked.resource_name) for asked in request.resources)
-    for asked, answer in zip(request.resources, response.responses, strict=True):
-        resource = (asked.resource_type, asked.resource_name)
-        changes = [Change(config.name, config.config_operation, config.value) for config in asked.configs]
-        try:
-            if resource in twice:
-                raise named_twice(resource)
-            await alter(context.node, resource, changes, replaces=False, validate_only=request.validate_only)
-        except REFUSED as error:
-            code, answer.error_message = translate(error)
-            answer.error_code = code
-            context.node.metrics.count_error(code)
+    changes = [
+        [Change(config.name, config.config_operation, config.value) for config in asked.configs]
+        for asked in request.resources
+    ]
+    await alter_each(
+        context.node, response.responses, changes, replaces=False, validate_only=request.validate_only
+    )
     return response
 
 
 def refuse(
     context: Context, request: IncrementalAlterConfigsRequest, code: ErrorCode, message: str
 ) -> IncrementalAlterConfigsResponse:
-    return IncrementalAlterConfigsResponse(
-        responses=[
-            AlterConfigsResourceResponse(
-                error_code=code,
-                error_message=message or None,
-                resource_type=asked.resource_type,
-                resource_name=asked.resource_name,
-            )
-            for asked in request.resources
-        ]
-    )
+    responses = answers(AlterConfigsResourceResponse, request.resources, code, message)
+    return IncrementalAlterConfigsResponse(responses=responses)
 
 
 API = Api(

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from pqbroker.broker.config_changes import Change, Operation, Resource, alter
+from pqbroker.broker.config_changes import Resource, alter
+from pqbroker.broker.config_operations import Change, Operation
 from pqbroker.broker.config_texts import topic_texts
 from pqbroker.broker.http.problems import of_kafka
 from pqbroker.broker.http.routes import Call, Route
@@ -41,7 +42,7 @@ async def describe(call: Call) -> Any:
                 "effective": text.declaration.effective,
                 "documentation": text.documentation,
             }
-            for text in topic_texts(stored, call.node.settings)
+            for text in topic_texts(stored, call.node.configured.layers)
         ]
     }
 

@@ -10,10 +10,10 @@ from pqbroker.broker.http.partitioner import partition_of
 from pqbroker.broker.http.problems import bad_request, of_kafka
 from pqbroker.broker.http.routes import Call, Route
 from pqbroker.broker.http.schemas import COUNT, OFFSET, array_of, object_of
-from pqbroker.broker.partitions import check_batch, find_partition
+from pqbroker.broker.partitions import check_batch, find_partition, needs_keys
 from pqbroker.broker.refusals import translate
 from pqbroker.pq.cycle import Written
-from pqbroker.protocol.records import Record, encode_batch
+from pqbroker.protocol.records import Record, check_keys, encode_batch
 
 
 async def produce(call: Call) -> Any:
@@ -28,7 +28,7 @@ async def produce(call: Call) -> Any:
     for number, (item, record) in enumerate(zip(asked, records, strict=True)):
         chosen = keyless if record.key is None else partition_of(record.key, len(group.partitions))
         numbers[find_partition(group, item.get("partition", chosen)).index].append(number)
-    batches = await asyncio.to_thread(_encode, records, numbers)
+    batches = await asyncio.to_thread(_encode, records, numbers, needs_keys(group))
     headers = {index: check_batch(group, batch) for index, batch in batches.items()}
     writes = [find_partition(group, index).write(batch, headers[index]) for index, batch in batches.items()]
     outcomes = await asyncio.gather(*writes, return_exceptions=True)
@@ -49,9 +49,14 @@ def _record(item: Mapping[str, Any], where: str, now_ms: int) -> Record:
     return Record(0, item.get("timestamp", now_ms), key, value, headers)
 
 
-def _encode(records: Sequence[Record], numbers: Mapping[int, Sequence[int]]) -> dict[int, memoryview]:
-    """Runs in a thread."""
-    return {index: memoryview(encode_batch([records[one] for one in chosen])) for index, chosen in numbers.items()}
+def _encode(
+    records: Sequence[Record], numbers: Mapping[int, Sequence[int]], needs_keys: bool
+) -> dict[int, memoryview]:
+    """A batch for each partition. Runs in a thread."""
+    batches = {index: memoryview(encode_batch([records[one] for one in chosen])) for index, chosen in numbers.items()}
+    for batch in batches.values() if needs_keys else ():
+        check_keys(batch)
+    return batches
 
 
 def _all_written(outcomes: Mapping[int, Written | BaseException]) -> dict[int, Written]:

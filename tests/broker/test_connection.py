@@ -2,6 +2,7 @@ import asyncio
 import logging
 import struct
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -15,7 +16,9 @@ from pqbroker.broker.dispatch import Dispatcher
 from pqbroker.broker.handlers import api_versions, fetch, metadata, produce
 from pqbroker.broker.listeners import Connections
 from pqbroker.broker.metrics import Metrics
+from pqbroker.broker.node_settings import NodeSettings
 from pqbroker.conf.broker import BrokerSettings
+from pqbroker.conf.dynamic import layers
 from pqbroker.protocol.errors import ErrorCode, KafkaError, ProtocolError
 from pqbroker.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from pqbroker.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
@@ -82,13 +85,14 @@ class Bench:
         self.metrics = Metrics()
         self.turn = Turn()
         loop = cast(asyncio.AbstractEventLoop, self.turn)
+        configured = cast(NodeSettings, SimpleNamespace(layers=layers(BrokerSettings(**settings), {}, {})))
         node = Node(
-            settings=BrokerSettings(**settings), loop=loop, clock=lambda: 0, metrics=self.metrics,
+            configured=configured, loop=loop, clock=lambda: 0, metrics=self.metrics,
             sessions=None, producer_ids=None, groups=None, coordinators=None, cluster_id="c",  # type: ignore[arg-type]
             api_ranges=((18, 0, 4),),
         )  # fmt: skip
         self.budget = ByteBudget(node.settings.node_bytes_max)
-        self.connections = Connections(loop, self.metrics, node.settings.max_connections)
+        self.connections = Connections(loop, self.metrics, lambda: node.settings.max_connections)
         self.serve: Callable[[str, Any], Any] = self._serve_later
         apis = [self._api(each) for each in (produce.API, fetch.API, metadata.API)]
         self.dispatcher = Dispatcher(node, [*apis, api_versions.API])

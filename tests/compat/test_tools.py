@@ -11,15 +11,6 @@ from tests.compat.transcripts import DIRECTORY, OURS, compared, perform, runs
 from tests.support.java.tools import CLASSES, Tools
 from tests.support.serving import served
 
-_ELSEWHERE = re.compile(
-    r"(sasl|ssl|security|authorizer|delegation|principal)\.|(group\.)?share\.|group\.streams\.|remote\.|kafka\.metrics\.|"
-    r"controller\.|add\.partitions\.|socket\.connection\.setup\.|group\.(consumer|coordinator)\."
-)
-"""Of what is not served (access control, tiers, share and streams groups), or of Kafka's own parts inside."""
-_NOT_DESCRIBED = {
-    "config.providers", "cordoned.log.dirs", "delete.topic.enable", "early.start.listeners",
-    "max.request.partition.size.limit",
-}  # fmt: skip
 _API = re.compile(r"^(\w+)\(\d+\): (\d+)(?: to (\d+))? \[usable: (\d+)\],?$", re.MULTILINE)
 _CONFIG = re.compile(r"^([a-z.]+)=", re.MULTILINE)
 
@@ -61,8 +52,7 @@ def test_an_api_that_is_served_is_in_versions_that_kafka_has(tools: Tools, addre
 def test_kafkas_broker_configs_are_described(tools: Tools, address: str) -> None:
     theirs = (DIRECTORY / "broker-configs.txt").read_text(encoding="utf-8")
     ours = perform(theirs, tools, address)
-    missing = set(_CONFIG.findall(theirs)) - set(_CONFIG.findall(ours)) - _NOT_DESCRIBED
-    assert {name for name in missing if not _ELSEWHERE.match(name)} == set()
+    assert set(_CONFIG.findall(theirs)) - set(_CONFIG.findall(ours)) == set()
 
 
 def test_every_tool_is_in_a_transcript() -> None:

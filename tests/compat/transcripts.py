@@ -32,8 +32,6 @@ _STACK = re.compile(r"^(\tat |\s*\.\.\. \d+ more|Caused by: )")
 _CLUSTER_DEFAULT = re.compile(r"^ *min\.insync\.replicas=1 .*$|min\.insync\.replicas=1,?", re.MULTILINE)
 _PRODUCED = re.compile(r"^(\d+ records sent), .*$", re.MULTILINE)
 _OWN_CONFIG = re.compile(r"^ *pq(broker)?\.")
-# Kafka names a node's setting as the source of a default where there is one; we name the topic's config.
-_DEFAULT_SYNONYM = re.compile(r"(, )?DEFAULT_CONFIG:[^=}]*=[^=}]*(?=[}])")
 # Our texts say what to do about it.
 _WHY = re.compile(r"((?:\.\w+Exception|Error while executing topic command) ?:).*$", re.MULTILINE)
 _DOCUMENTS = ("api-versions", "broker-configs")
@@ -126,7 +124,7 @@ def _normal(tool: str, text: str, address: str) -> list[str]:
     if tool == "kafka-consumer-perf-test":
         text = "\n".join(_consumed(line) for line in text.splitlines())
     if tool in ("kafka-configs", "kafka-topics"):
-        text = _DEFAULT_SYNONYM.sub("", _CLUSTER_DEFAULT.sub("", _WHY.sub(r"\1", text)))
+        text = _CLUSTER_DEFAULT.sub("", _WHY.sub(r"\1", text))
     return [_BLANKS.sub(" ", line).strip() for line in text.splitlines() if not _OWN_CONFIG.match(line)]
 
 

@@ -1,7 +1,7 @@
 """Every public config of Kafka 4.3 is declared, with its type and default. The table beside this file lists them.
 
-It was written from `LogConfig` and `AbstractKafkaConfig` of Kafka 4.3.1: kind, name, type, default, and
-whether Kafka documents it.
+It was written from `LogConfig` and `AbstractKafkaConfig` of Kafka 4.3.1: kind, name, type, default, whether Kafka
+documents it, and whether a broker of Kafka's takes it while it runs.
 """
 
 from pathlib import Path
@@ -11,6 +11,7 @@ import pytest
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.declare import Effect, declarations
 from pqbroker.conf.defaults import NODE_SETTINGS
+from pqbroker.conf.dynamic import DYNAMIC
 from pqbroker.conf.topic import TopicConfig
 
 TABLE = Path(__file__).with_name("kafka_4_3_configs.tsv").read_text(encoding="utf-8")
@@ -33,6 +34,11 @@ DIFFERENT = {
     "controller.listener.names": (("LIST", ""), "Kafka has no default; a node is its own controller"),
 }
 
+# Dynamic in Kafka and here set at start.
+NOT_WHILE_IT_RUNS = {
+    "config.providers", "cordoned.log.dirs", "listener.security.protocol.map", "listeners", "producer.id.expiration.ms",
+}  # fmt: skip
+
 OF_EARLIER_KAFKAS = {"leader.imbalance.per.broker.percentage"}
 
 
@@ -54,6 +60,12 @@ def test_what_is_not_kafkas_says_so_by_its_name() -> None:
     theirs = {(kind, name) for kind, name, *_ in ROWS}
     own = [name for kind, of in SETTINGS.items() for name in declarations(of) if (kind, name) not in theirs]
     assert {name for name in own if not name.startswith(("pq.", "pqbroker."))} == OF_EARLIER_KAFKAS
+
+
+def test_what_kafka_changes_while_it_runs_is_changed_here() -> None:
+    theirs = {row[1] for row in ROWS if row[5:] == ("dynamic",)}
+    assert {name for name in theirs - DYNAMIC if not name.startswith(ACCESS_CONTROL)} == NOT_WHILE_IT_RUNS
+    assert theirs > DYNAMIC
 
 
 def test_what_a_node_gives_a_topic_are_configs_and_settings() -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.declare import Declaration, Effect, declarations
+from pqbroker.conf.dynamic import DYNAMIC
 from pqbroker.conf.topic import TopicConfig
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "settings.md"
@@ -24,6 +25,10 @@ A node's settings come from, the first one that names a setting wins:
 
 An unknown name or a value out of range stops the start with the place it stands at. So does a setting of Kafka's for
 access control (`authorizer.…`, `sasl.…`, `ssl.…`): it is described, but nothing would be protected by it.
+
+What is marked "running" can also be changed while the node runs, for it alone or for all nodes at once, by Kafka's
+means (`kafka-configs --alter --entity-type brokers`): durable, in force at once, and over all of the above. Topics that
+leave a config open follow.
 
 A topic's configs are given when it is created or altered, by Kafka's own means.
 """
@@ -57,14 +62,19 @@ def _table(rows: Iterable[Declaration]) -> Iterator[str]:
     yield "| name | type | default | allowed | meaning |"
     yield "|---|---|---|---|---|"
     for one in rows:
-        yield f"| `{one.name}` | {one.kind.name.lower()} | {_default(one)} | {_allowed(one)} | {one.doc} |"
+        yield f"| {_name(one)} | {one.kind.name.lower()} | {_default(one)} | {_allowed(one)} | {one.doc} |"
 
 
 def _short_table(rows: Iterable[Declaration]) -> Iterator[str]:
     yield "| name | default | why |"
     yield "|---|---|---|"
     for one in rows:
-        yield f"| `{one.name}` | {_default(one)} | {one.doc} |"
+        yield f"| {_name(one)} | {_default(one)} | {one.doc} |"
+
+
+def _name(one: Declaration) -> str:
+    of_node = declarations(BrokerSettings).get(one.name) is one
+    return f"`{one.name}` (running)" if of_node and one.name in DYNAMIC else f"`{one.name}`"
 
 
 def _default(one: Declaration) -> str:

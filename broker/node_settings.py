@@ -1,0 +1,97 @@
+"""What this node is set to now: how it was started, and what was changed since, kept in the scheme (KIP-226)."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from pqbroker.broker.config_operations import Change, Operation, Texts, apply_change
+from pqbroker.conf.broker import BrokerSettings
+from pqbroker.conf.declare import ConfigError, declarations
+from pqbroker.conf.dynamic import DYNAMIC, Layers, layers
+from pqbroker.protocol.errors import ErrorCode, KafkaError
+from pqbroker.storage.scheme import Scheme
+
+log = logging.getLogger(__name__)
+
+EVERY_NODE = ""
+"""Kafka's name for what all nodes are set to."""
+
+
+class NodeSettings:
+    """The settings of one opening of the cell; ConfigError when what the scheme keeps cannot be.
+
+    `use` is called with what is in force after each change.
+    """
+
+    def __init__(self, at_start: BrokerSettings, scheme: Scheme) -> None:
+        self._at_start = at_start
+        self._scheme = scheme
+        self._changes = asyncio.Lock()
+        self._name = str(at_start.node_id)
+        self.use: Callable[[BrokerSettings], Awaitable[None]] | None = None
+        self.layers = self._layers({})
+
+    @property
+    def in_force(self) -> BrokerSettings:
+        return self.layers.in_force
+
+    async def alter(self, name: str, changes: list[Change], *, replaces: bool, validate_only: bool) -> None:
+        """Change what this node is set to, or every node (`name` is empty); durable and in force when it returns.
+
+        KafkaError 40, 42, with Kafka's texts where it has one. `replaces`: what was set and is not named goes.
+        """
+        check_node_name(name, self._name)
+        check_dynamic(changes)
+        async with self._changes:
+            stored = dict(self._scheme.settings.get(name, {}))
+            try:
+                texts = self._changed({} if replaces else stored, changes)
+                found = self._layers({name: texts})
+            except ConfigError as error:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from None
+            if validate_only or texts == stored:
+                return
+            await self._scheme.configure_node(name, texts)
+            self.layers = found
+            log.info("%s: settings changed to %s", f"node {name}" if name else "every node", dict(texts))
+            if self.use is not None:
+                await self.use(found.in_force)
+
+    def _layers(self, instead: dict[str, Texts]) -> Layers:
+        """With these texts in place of those that are stored under the same name."""
+        found = {**self._scheme.settings, **instead}
+        return layers(self._at_start, found.get(EVERY_NODE, {}), found.get(self._name, {}))
+
+    def _changed(self, stored: Texts, changes: list[Change]) -> Texts:
+        texts = dict(stored)
+        for change in changes:
+            declaration = declarations(BrokerSettings)[change.name]
+            apply_change(texts, change, declaration, partial(declaration.value_in, self.in_force))
+        return texts
+
+
+def check_node_name(name: str, node_id: str) -> None:
+    """Only this node is set here, or all are: KafkaError INVALID_REQUEST, in Kafka's words."""
+    if name in (EVERY_NODE, node_id):
+        return
+    if not name.removeprefix("-").isdecimal():
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
+    raise KafkaError(
+        ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {node_id} or empty string, but received {name}"
+    )
+
+
+def check_dynamic(changes: list[Change]) -> None:
+    """KafkaError INVALID_CONFIG for what no node has, INVALID_REQUEST for what cannot change while a node runs."""
+    known = declarations(BrokerSettings)
+    unknown = sorted(change.name for change in changes if change.name not in known)
+    if unknown:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"{', '.join(unknown)} is no setting of a broker")
+    fixed = sorted(name for name, operation, _ in changes if name not in DYNAMIC and operation != Operation.DELETE)
+    if fixed:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"Cannot update these configs dynamically: [{', '.join(fixed)}]; set them at the node's start, by a flag "
+            "(--set NAME=VALUE), the environment or its file",
+        )

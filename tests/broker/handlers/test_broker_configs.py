@@ -1,0 +1,190 @@
+"""What a broker is set to while it runs: AlterConfigs, IncrementalAlterConfigs and DescribeConfigs of brokers.
+
+Texts and sources that are compared word by word are Apache Kafka 4.3's.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from pqbroker.conf.dynamic import DYNAMIC
+from pqbroker.protocol.errors import ErrorCode
+from pqbroker.protocol.messages import alter_configs
+from pqbroker.protocol.messages.alter_configs import AlterConfigsRequest
+from pqbroker.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from pqbroker.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from tests.broker.conftest import Node, until
+from tests.broker.wire import Client
+
+TOPIC, BROKER = 2, 4
+EVERY, THIS = "", "1"
+SET, DELETE, APPEND, SUBTRACT = range(4)
+OF_TOPIC, OF_BROKER, OF_ALL, AT_START, DEFAULT = 1, 2, 3, 4, 5
+
+
+async def change(
+    client: Client, name: str, *changes: tuple[str, int, str | None], only: bool = False
+) -> tuple[int, str | None]:
+    configs = [
+        AlterableConfig(name=config, config_operation=operation, value=value) for config, operation, value in changes
+    ]
+    asked = AlterConfigsResource(resource_type=BROKER, resource_name=name, configs=configs)
+    answer = (await client.ask(IncrementalAlterConfigsRequest(resources=[asked], validate_only=only))).responses[0]
+    return answer.error_code, answer.error_message
+
+
+async def replace(client: Client, name: str, texts: dict[str, str]) -> tuple[int, str | None]:
+    configs = [alter_configs.AlterableConfig(name=config, value=value) for config, value in texts.items()]
+    asked = alter_configs.AlterConfigsResource(resource_type=BROKER, resource_name=name, configs=configs)
+    answer = (await client.ask(AlterConfigsRequest(resources=[asked]))).responses[0]
+    return answer.error_code, answer.error_message
+
+
+async def described(client: Client, kind: int, name: str, *keys: str) -> dict[str, Any]:
+    """Value and source of each config, then name, value and source of where it could come from."""
+    asked = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=list(keys) or None)
+    result = (await client.ask(DescribeConfigsRequest(resources=[asked], include_synonyms=True))).results[0]
+    assert result.error_code == 0, result.error_message
+    found = {}
+    for config in result.configs:
+        synonyms = [(each.name, each.value, each.source) for each in config.synonyms]
+        found[config.name] = (config.value, config.config_source, synonyms)
+    return found
+
+
+async def test_what_is_set_for_this_broker_goes_over_what_is_set_for_all_over_its_start(
+    start: Callable[..., Awaitable[Node]],
+) -> None:
+    client = await (await start(message_max_bytes=4000)).connect()
+    assert await change(client, EVERY, ("message.max.bytes", SET, "3000")) == (0, None)
+    assert await change(client, THIS, ("message.max.bytes", SET, "2000")) == (0, None)
+    synonyms = [
+        ("message.max.bytes", "2000", OF_BROKER),
+        ("message.max.bytes", "3000", OF_ALL),
+        ("message.max.bytes", "4000", AT_START),
+        ("message.max.bytes", "1048588", DEFAULT),
+    ]
+    name = "message.max.bytes"
+    assert await described(client, BROKER, THIS, name) == {name: ("2000", OF_BROKER, synonyms)}
+    assert await described(client, BROKER, EVERY) == {name: ("3000", OF_ALL, synonyms[1:2])}
+    assert await change(client, THIS, (name, DELETE, None)) == (0, None)
+    assert await described(client, BROKER, THIS, name) == {name: ("3000", OF_ALL, synonyms[1:])}
+    assert await change(client, EVERY, (name, DELETE, None)) == (0, None)
+    assert await described(client, BROKER, THIS, name) == {name: ("4000", AT_START, synonyms[2:])}
+    assert await described(client, BROKER, EVERY) == {}
+
+
+async def test_topics_follow_at_once_where_they_leave_it_open(node: Node, client: Client) -> None:
+    await node.create_topic("open")
+    await node.create_topic("own", max_message_bytes="5000")
+    await change(client, EVERY, ("message.max.bytes", SET, "2000"), ("log.retention.ms", SET, "7200000"))
+    codes = [(await node.produce(topic, b"x" * 3000)).error_code for topic in ("open", "own")]
+    assert codes == [ErrorCode.MESSAGE_TOO_LARGE, 0]
+    assert await described(client, TOPIC, "open", "retention.ms") == {
+        "retention.ms": (
+            "7200000", OF_ALL, [("log.retention.ms", "7200000", OF_ALL), ("log.retention.hours", "168", DEFAULT)]
+        )
+    }  # fmt: skip
+    own = await described(client, TOPIC, "own", "max.message.bytes")
+    assert own["max.message.bytes"][:2] == ("5000", OF_TOPIC)
+    await node.create_topic("new")
+    assert (await node.produce("new", b"x" * 3000)).error_code == ErrorCode.MESSAGE_TOO_LARGE
+
+
+async def test_a_setting_that_was_not_set_is_told_with_its_coarser_units(client: Client) -> None:
+    assert await described(client, BROKER, THIS, "log.retention.ms") == {"log.retention.ms": (None, DEFAULT, [])}
+    await change(client, THIS, ("log.retention.ms", SET, "5"))
+    synonyms = [("log.retention.ms", "5", OF_BROKER), ("log.retention.hours", "168", DEFAULT)]
+    assert await described(client, BROKER, THIS, "log.retention.ms") == {"log.retention.ms": ("5", OF_BROKER, synonyms)}
+
+
+async def test_a_change_is_there_after_a_loss_of_the_cell(node: Node, client: Client) -> None:
+    await node.create_topic("t")
+    await change(client, THIS, ("message.max.bytes", SET, "2000"), ("num.io.threads", SET, "9"))
+    before = node.server.node.groups
+    node.engine.lose_next()
+    await node.produce("t", b"lost")
+    await until(lambda: node.server.node.groups is not before)
+    found = await described(client, BROKER, THIS, "message.max.bytes", "num.io.threads")
+    assert [config[:2] for config in found.values()] == [("2000", OF_BROKER), ("9", OF_BROKER)]
+    assert (await node.produce("t", b"x" * 3000)).error_code == ErrorCode.MESSAGE_TOO_LARGE
+
+
+async def test_a_list_is_appended_to_what_is_in_force(client: Client) -> None:
+    await change(client, THIS, ("log.cleanup.policy", APPEND, "compact"))
+    assert (await described(client, BROKER, THIS, "log.cleanup.policy"))["log.cleanup.policy"][0] == "delete,compact"
+    await change(client, THIS, ("log.cleanup.policy", SUBTRACT, "delete"))
+    assert (await described(client, BROKER, THIS, "log.cleanup.policy"))["log.cleanup.policy"][0] == "compact"
+
+
+async def test_what_is_not_named_any_more_goes_back(client: Client) -> None:
+    await change(client, THIS, ("message.max.bytes", SET, "2000"), ("log.retention.bytes", SET, "7"))
+    assert await replace(client, THIS, {"log.retention.bytes": "8"}) == (0, None)
+    found = await described(client, BROKER, THIS, "message.max.bytes", "log.retention.bytes")
+    assert {name: config[:2] for name, config in found.items()} == {
+        "message.max.bytes": ("1048588", DEFAULT),
+        "log.retention.bytes": ("8", OF_BROKER),
+    }
+
+
+async def test_a_lower_limit_on_connections_holds_from_the_next_one_on(node: Node, client: Client) -> None:
+    second = await node.connect()
+    assert await change(client, THIS, ("max.connections", SET, "2")) == (0, None)
+    third = await node.connect()
+    with pytest.raises((EOFError, ConnectionError)):
+        await described(third, BROKER, THIS)
+    assert await described(second, BROKER, THIS)
+
+
+async def test_validate_only_changes_nothing(client: Client) -> None:
+    assert await change(client, THIS, ("message.max.bytes", SET, "2000"), only=True) == (0, None)
+    code, _ = await change(client, THIS, ("message.max.bytes", SET, "x"), only=True)
+    assert code == ErrorCode.INVALID_REQUEST
+    assert (await described(client, BROKER, THIS, "message.max.bytes"))["message.max.bytes"][:2] == ("1048588", DEFAULT)
+
+
+async def test_a_refused_commit_changes_nothing(node: Node, client: Client) -> None:
+    node.engine.refuse_next()
+    code, _ = await change(client, THIS, ("message.max.bytes", SET, "2000"))
+    assert code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert (await described(client, BROKER, THIS, "message.max.bytes"))["message.max.bytes"][:2] == ("1048588", DEFAULT)
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "code", "text"),
+    [
+        (THIS, [("num.partitions", SET, "3")], 42, "Cannot update these configs dynamically: [num.partitions]"),
+        (EVERY, [("num.partitions", SET, "3")], 42, "Cannot update these configs dynamically: [num.partitions]"),
+        (
+            THIS, [("num.partitions", SET, "3"), ("node.id", SET, "4")], 42,
+            "Cannot update these configs dynamically: [node.id, num.partitions]",
+        ),
+        (THIS, [("ssl.keystore.location", SET, "k")], 42, "Cannot update these configs dynamically: [ssl.keystore"),
+        ("7", [("message.max.bytes", SET, "1")], 42, "Unexpected broker id, expected 1"),
+        ("x", [("message.max.bytes", SET, "1")], 42, "Broker id must be an integer, but it is: x"),
+        (THIS, [("message.max.bytes", SET, "x")], 42, "message.max.bytes is 'x'; give a number"),
+        (THIS, [("message.max.bytes", APPEND, "1")], 42, "message.max.bytes is of type int, not a list"),
+        (THIS, [("log.flush.interval.ms", SET, "-5")], 42, "flush.ms is -5; the least allowed is 0"),
+        (THIS, [("no.such", SET, "1")], 40, "no.such is no setting of a broker"),
+        (THIS, [("message.max.bytes", SET, None)], 42, "message.max.bytes has no value"),
+    ],
+)  # fmt: skip
+async def test_what_cannot_be_changed_is_refused_and_nothing_with_it(
+    client: Client, name: str, changes: list[tuple[str, int, str | None]], code: int, text: str
+) -> None:
+    answered, told = await change(client, name, ("log.retention.bytes", SET, "7"), *changes)
+    assert answered == code
+    assert told is not None
+    assert told.startswith(text)
+    assert (await described(client, BROKER, THIS, "log.retention.bytes"))["log.retention.bytes"][:2] == ("-1", DEFAULT)
+
+
+async def test_what_can_be_changed_is_told_by_not_being_read_only(client: Client) -> None:
+    asked = DescribeConfigsResource(resource_type=BROKER, resource_name=THIS, configuration_keys=None)
+    configs = (await client.ask(DescribeConfigsRequest(resources=[asked]))).results[0].configs
+    assert {config.name for config in configs if not config.read_only} == DYNAMIC
