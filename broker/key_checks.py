@@ -22,7 +22,7 @@ from pqbroker.protocol.records import BatchHeader, check_keys
 from pqbroker.storage.outcome import Outcome
 
 if TYPE_CHECKING:
-    from pqbroker.pq.partition import Written
+    from pqbroker.pq.cycle import Written
     from pqbroker.pq.tablet import PartitionServer
 
 LONG_RECORDS: Final = 200
