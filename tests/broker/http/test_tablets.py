@@ -108,6 +108,7 @@ async def test_a_tablet_of_a_deleted_topic_is_there_until_its_space_is_back(web:
         web.node.engine.hold()
         status, found = await web.ask("GET", f"/v1/tablets/{tablet}")
         states.append(found["state"] if status == 200 else None)
+    web.node.engine.release()
     assert list(dict.fromkeys(states)) == ["running", "dropping", None]
 
 
