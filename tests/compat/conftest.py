@@ -9,7 +9,7 @@ from tests.compat.clients import DRIVEN, Clients
 from tests.compat.clients_page import Outcomes
 from tests.support.drivers.driver import Driver
 from tests.support.drivers.librdkafka_driver import LibrdkafkaDriver
-from tests.support.serving import served
+from tests.support.serving import Served, served
 
 _topic_numbers = itertools.count(1)
 _OUTCOMES = "outcomes of the matrix"
@@ -29,10 +29,16 @@ def outcomes(pytestconfig: pytest.Config) -> Outcomes:
 
 
 @pytest.fixture(scope="package")
-def kafka() -> Iterator[str]:
-    """HOST:PORT of the broker."""
+def suite_broker() -> Iterator[Served]:
+    """The broker."""
     with served() as broker:
-        yield broker.kafka
+        yield broker
+
+
+@pytest.fixture(scope="package")
+def kafka(suite_broker: Served) -> str:
+    """HOST:PORT of the broker."""
+    return suite_broker.kafka
 
 
 @pytest.fixture(scope="package")

@@ -13,6 +13,7 @@ from aiokafka.protocol.admin import DeleteGroupsRequest
 
 from tests.support.drivers.driver import (
     HEARTBEAT_MS,
+    METADATA_MS,
     REQUEST_TIMEOUT_S,
     SESSION_MS,
     Cluster,
@@ -194,6 +195,7 @@ class AiokafkaConsumer:
         self._consumer = AIOKafkaConsumer(
             bootstrap_servers=address, group_id=group, group_instance_id=instance_id, enable_auto_commit=False,
             auto_offset_reset="earliest", session_timeout_ms=SESSION_MS, heartbeat_interval_ms=HEARTBEAT_MS,
+            metadata_max_age_ms=METADATA_MS,
         )  # fmt: skip
         self._consumer.subscribe([topic], listener=_Noting(self.assignments))
         await self._consumer.start()

@@ -9,6 +9,8 @@ from typing import Protocol, Self
 REQUEST_TIMEOUT_S = 15.0
 SESSION_MS, HEARTBEAT_MS = 10_000, 300
 """Of group members: they hear soon of a rebalance, and are not given up while the machine is busy."""
+METADATA_MS = 1000
+"""Of group members: they hear soon of new partitions."""
 RECENT_MS = int(time.time() * 1000) - 600_000
 """A time that retention does not reach while the tests run."""
 

@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from tests.support.drivers.driver import (
     HEARTBEAT_MS,
+    METADATA_MS,
     REQUEST_TIMEOUT_S,
     SESSION_MS,
     Cluster,
@@ -136,7 +137,7 @@ class JavaConsumer:
     def __init__(self, session: "_Session", topic: str, group: str, instance_id: str | None) -> None:
         self._session = session
         self.assignments: list[frozenset[int]] = []
-        session.ask("join", group, topic, instance_id or "-", SESSION_MS, HEARTBEAT_MS)
+        session.ask("join", group, topic, instance_id or "-", SESSION_MS, HEARTBEAT_MS, METADATA_MS)
 
     def poll(self, timeout_s: float) -> list[tuple[int, int]]:
         told = self._session.ask("poll", int(timeout_s * 1000))

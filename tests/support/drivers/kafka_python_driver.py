@@ -11,6 +11,7 @@ from kafka.errors import KafkaError
 
 from tests.support.drivers.driver import (
     HEARTBEAT_MS,
+    METADATA_MS,
     REQUEST_TIMEOUT_S,
     SESSION_MS,
     Cluster,
@@ -153,9 +154,8 @@ class KafkaPythonConsumer:
         self._consumer = KafkaConsumer(
             bootstrap_servers=address, group_id=group, group_instance_id=instance_id, enable_auto_commit=False,
             auto_offset_reset="earliest", session_timeout_ms=SESSION_MS, heartbeat_interval_ms=HEARTBEAT_MS,
+            metadata_max_age_ms=METADATA_MS,
         )  # fmt: skip
-        # It may share out partitions before it has heard of any, and does not come back to that by itself.
-        assert self._consumer.partitions_for_topic(topic)
         self._consumer.subscribe([topic], listener=_Noting(self.assignments))
         # Whoever shares out partitions before it has heard of any may never come back to that; topics() hears of them.
         assert topic in self._consumer.topics()

@@ -19,6 +19,7 @@ from confluent_kafka.admin import (
 
 from tests.support.drivers.driver import (
     HEARTBEAT_MS,
+    METADATA_MS,
     REQUEST_TIMEOUT_S,
     SESSION_MS,
     Cluster,
@@ -166,6 +167,7 @@ class LibrdkafkaConsumer:
         settings = {
             "bootstrap.servers": address, "group.id": group, "enable.auto.commit": False,
             "auto.offset.reset": "earliest", "session.timeout.ms": SESSION_MS, "heartbeat.interval.ms": HEARTBEAT_MS,
+            "topic.metadata.refresh.interval.ms": METADATA_MS,
         }  # fmt: skip
         self._consumer = Consumer(settings | ({"group.instance.id": instance_id} if instance_id else {}))
         self._consumer.subscribe([topic], on_assign=self._note)

@@ -200,7 +200,7 @@ public final class Client {
         private Object join(String[] words) {
             Map<String, Object> settings = new HashMap<>(Map.of(
                 "group.id", words[1], "auto.offset.reset", "earliest",
-                "session.timeout.ms", words[4], "heartbeat.interval.ms", words[5]));
+                "session.timeout.ms", words[4], "heartbeat.interval.ms", words[5], "metadata.max.age.ms", words[6]));
             if (!words[3].equals("-")) {
                 settings.put("group.instance.id", words[3]);
             }
