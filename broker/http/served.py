@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from pqbroker.broker.http import blobs, configs, partitions, producing, records, tablets, topics
+from pqbroker.broker.http import blobs, configs, partitions, producing, records, tablet_changes, tablets, topics
 from pqbroker.broker.http.openapi import openapi
 from pqbroker.broker.http.routes import Call, Route
 
@@ -18,6 +18,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     *producing.ROUTES,
     *partitions.ROUTES,
     *tablets.ROUTES,
+    *tablet_changes.ROUTES,
     *blobs.ROUTES,
     Route("GET", "/v1/openapi.json", "This document", describe_routes, {"type": "object"}),
 )
