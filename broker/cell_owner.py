@@ -10,16 +10,17 @@ States:
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pqbroker.broker.context import Node
 from pqbroker.broker.coordinators import Coordinators
 from pqbroker.broker.node_settings import NodeSettings
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.pq.group import PersQueueGroups
-from pqbroker.storage.cells.cell import Cell
+from pqbroker.storage.cells.cell import Cell, TabletUnknown
 from pqbroker.storage.engine import CommitRefused, Engine, EngineError, Fenced, ShardLost
 from pqbroker.storage.scheme import Scheme
+from pqbroker.storage.tablet import TabletType
 
 log = logging.getLogger(__name__)
 
@@ -79,6 +80,7 @@ class CellOwner:
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self.failed: asyncio.Future[CellLost] = self._loop.create_future()
+        self._restarts = asyncio.Lock()
 
     current: OpenCell
 
@@ -101,6 +103,17 @@ class CellOwner:
         except CommitRefused as refusal:
             log.warning("consumer groups expire later: %s", refusal)
 
+    async def move_channel(self, tablet_id: int, channel: int, group: int) -> None:
+        """Let a tablet's channel write to another blob group from its next start on; see `Cell.move_channel`."""
+        await self.current.cell.move_channel(tablet_id, channel, group)
+
+    async def restart_tablet(self, tablet_id: int) -> int:
+        """Start one tablet anew while the others go on: its new generation. TabletUnknown, CommitRefused, ShardLost.
+
+        Its clients are told that it moved, and find it again. It is completed even if the caller is cancelled.
+        """
+        return await asyncio.shield(self._loop.create_task(self._restart_tablet(tablet_id)))
+
     async def close(self) -> None:
         await self._stop(self.current)
         await _close(self.current.cell)
@@ -120,6 +133,22 @@ class CellOwner:
                 self.failed.set_result(CellLost("another process took over the data directory; stop one of the two"))
                 return
             await self._reopen(node)
+
+    async def _restart_tablet(self, tablet_id: int) -> int:
+        async with self._restarts:
+            opened = self.current
+            record = opened.cell.tablets().get(tablet_id)
+            if record is None:
+                raise TabletUnknown(f"there is no tablet {tablet_id}")
+            if record.type is TabletType.PERSQUEUE:
+                await opened.groups.restart_tablet(tablet_id)
+            elif record.type is TabletType.COORDINATOR:
+                await opened.coordinators.restart_tablet(tablet_id)
+            else:
+                scheme = await opened.groups.restart_scheme()
+                if self.current is opened:
+                    self.current = replace(opened, scheme=scheme)
+            return opened.cell.tablets()[tablet_id].generation
 
     async def _reopen(self, node: Node) -> None:
         deadline = self._loop.time() + self._settings.cell_reopen_timeout_ms / 1000

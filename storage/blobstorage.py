@@ -4,13 +4,13 @@ It never looks into a blob, and it keeps no blob's bytes: those are the engine's
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from struct import Struct
 
 from pqbroker.storage.blobid import BlobId, blob_size, channel_bounds
 from pqbroker.storage.counters import BlobCounters
-from pqbroker.storage.engine import BLOB_BYTES_MAX, Batch, BlobKey, Buffer, Shard, ShardLost
+from pqbroker.storage.engine import BLOB_BYTES_MAX, Batch, BlobKey, Buffer, CommitRefused, Shard, ShardLost
 from pqbroker.storage.garbage import Barriers, Collection
 
 GARBAGE = b"G"
@@ -45,7 +45,7 @@ class Discovered:
 
 
 class BlobStorage:
-    """Puts and blocks are planned into a batch that the caller commits; reads are answered by the shard.
+    """Puts are planned into a batch that the caller commits; reads are answered by the shard.
 
     `pools` is the list of pool names by blob group number.
     """
@@ -150,14 +150,22 @@ class BlobStorage:
         if generation <= self._blocked.get(tablet, 0):
             raise self._blocked_error(tablet, generation)
 
-    def plan_block(self, batch: Batch, tablet: int, generation: int) -> None:
-        """Plan to block the tablet up to `generation`; raises Blocked when it is already. `blocked` when durable."""
-        self.check(tablet, generation)
-        batch.put(block_key(tablet), _BLOCK.pack(_FORMAT, generation))
+    async def block(self, batch: Batch, generations: Mapping[int, int]) -> None:
+        """Commit the batch with blocks of these tablets up to these generations. Raises Blocked, CommitRefused…
 
-    def blocked(self, tablet: int, generation: int) -> None:
-        """The block planned by `plan_block` is durable."""
-        self._blocked[tablet] = max(generation, self._blocked.get(tablet, 0))
+        From this call on their instances can do nothing more, so that nothing of theirs comes behind the block; they
+        go on when it is refused.
+        """
+        for tablet, generation in generations.items():
+            self.check(tablet, generation)
+            batch.put(block_key(tablet), _BLOCK.pack(_FORMAT, generation))
+        before = {tablet: self._blocked.get(tablet, 0) for tablet in generations}
+        self._blocked.update(generations)
+        try:
+            await self._shard.commit(batch)
+        except CommitRefused:
+            self._blocked.update(before)
+            raise
 
     async def _flags(self, collection: Collection) -> dict[BlobKey, bytes]:
         """The flags that the collection sets: nothing brings back what was given up."""

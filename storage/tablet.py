@@ -7,7 +7,7 @@ from enum import IntEnum
 from struct import Struct
 
 from pqbroker.storage.blobid import BlobId
-from pqbroker.storage.blobstorage import BlobStorage, Discovered
+from pqbroker.storage.blobstorage import BlobStorage, Blocked, Discovered
 from pqbroker.storage.counters import ChannelCounters
 from pqbroker.storage.engine import Batch, BlobKey, Buffer, Shard, ShardLost
 from pqbroker.storage.garbage import Collection
@@ -83,14 +83,14 @@ def row_prefix(tablet_id: int) -> bytes:
 
 
 class TabletStorage:
-    """What one running instance of a tablet reads and writes through; one per generation.
+    """What one running instance of a tablet reads and writes through.
 
     Blob ids come from the step, which grows with every commit, and the cookie, which counts blobs within it.
     """
 
     __slots__ = (
-        "_blobs", "_collections", "_cookie", "_groups", "_shard", "_step", "counters", "generation", "prefix",
-        "tablet_id",
+        "_blobs", "_collections", "_cookie", "_groups", "_is_over", "_shard", "_step", "counters", "generation",
+        "prefix", "tablet_id",
     )  # fmt: skip
 
     def __init__(self, shard: Shard, blobs: BlobStorage, record: TabletRecord) -> None:
@@ -99,7 +99,8 @@ class TabletStorage:
         self._step = 1
         self._cookie = 0
         self._collections = 0
-        self._groups = tuple(channel.group_now() for channel in record.channels)
+        self._is_over = False
+        self._groups = tuple(channel.group_at(record.generation) for channel in record.channels)
         self.counters = tuple(ChannelCounters() for _ in record.channels)
         """By channel."""
         self.tablet_id = record.tablet_id
@@ -137,7 +138,7 @@ class TabletStorage:
         self._step += 1
         self._cookie = 0
         try:
-            self._blobs.check(self.tablet_id, self.generation)
+            self.check()
             return self._shard.commit(batch)
         except ShardLost as lost:
             return Outcome.failed(lost)
@@ -148,7 +149,18 @@ class TabletStorage:
 
     def check(self) -> None:
         """Raises Blocked when a later instance of the tablet runs, or the tablet is being dropped."""
+        if self._is_over:
+            self._blobs.counters.blocked += 1
+            raise Blocked(f"another instance of tablet {self.tablet_id} runs")
         self._blobs.check(self.tablet_id, self.generation)
+
+    def succeeded(self, record: TabletRecord) -> "TabletStorage":
+        """The next instance's storage. This one is over; in the same generation its blob ids are gone on with."""
+        self._is_over = True
+        later = TabletStorage(self._shard, self._blobs, record)
+        if later.generation == self.generation:
+            later._step, later._collections = self._step + 1, self._collections
+        return later
 
     def shares_cell(self, other: "TabletStorage") -> bool:
         """Whether one commit can hold changes of both tablets."""
@@ -184,6 +196,7 @@ class TabletStorage:
 
     async def collect_garbage(self, channel: int, generation: int, step: int) -> None:
         """Delete the channel's blobs at or before (generation, step); see `BlobStorage.collect_garbage`."""
+        self.check()
         self._collections += 1
         await self._blobs.collect_garbage(
             Collection(self.tablet_id, channel, self.generation, self._collections, barrier=(generation, step))

@@ -1,4 +1,4 @@
-"""`pqbroker tablet`: a look at what a broker of ours stores, over its HTTP address."""
+"""`pqbroker tablet`: what a broker of ours stores, seen and moved over its HTTP address."""
 
 from datetime import datetime
 from itertools import islice
@@ -11,7 +11,7 @@ from pqbroker.broker.cli.options import Http, Json
 from pqbroker.broker.cli.output import say, show_json, show_table
 from pqbroker.broker.cli.web import DEFAULT_HTTP, Web
 
-app = family("Look at the tablets of a broker of ours.")
+app = family("Look at the tablets of a broker of ours, move and restart them.")
 
 TabletId = Annotated[int, typer.Argument(metavar="TABLET", min=0, help="A tablet's id.")]
 
@@ -68,6 +68,36 @@ def keys(
     show_table(("key", "bytes", "created", "blobs"), (_key_row(key) for key in listed))
     if len(found) > limit:
         say(f"more with --from '{found[limit]['key']}'")
+
+
+@declare(app, "restart", "pqbroker tablet restart 65536")
+def restart(tablet: TabletId, http: Http = DEFAULT_HTTP, json: Json = False) -> None:
+    """Start a tablet anew, one generation later; its clients look for it and find it again."""
+    with Web(http) as web:
+        found = web.post(f"/v1/tablets/{tablet}/restart", {})
+    if json:
+        show_json({"id": tablet, "generation": found["generation"]})
+    else:
+        say(f"tablet {tablet} runs in generation {found['generation']}")
+
+
+@declare(app, "move", "pqbroker tablet move 65536 --channel 2 --group 1")
+def move(
+    tablet: TabletId,
+    channel: Annotated[int, typer.Option("--channel", min=0, help="Which; records are in 2.")],
+    group: Annotated[int, typer.Option("--group", metavar="NUMBER", min=0, help="The blob group, which is a pool.")],
+    http: Http = DEFAULT_HTTP,
+    json: Json = False,
+) -> None:
+    """Let a channel write to another blob group, and restart the tablet so that it does; old blobs stay readable."""
+    with Web(http) as web:
+        web.post(f"/v1/tablets/{tablet}/channels/{channel}", {"group": group})
+        found = web.post(f"/v1/tablets/{tablet}/restart", {})
+    pool, generation = found["channels"][channel]["pool"], found["generation"]
+    if json:
+        show_json({"id": tablet, "channel": channel, "group": group, "pool": pool, "generation": generation})
+    else:
+        say(f"tablet {tablet} writes channel {channel} to pool {pool}, from generation {generation} on")
 
 
 def _key_row(key: dict[str, Any]) -> tuple[object, ...]:

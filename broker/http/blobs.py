@@ -23,7 +23,7 @@ async def list_blobs(call: Call) -> Any:
     if (after := call.query.get("after")) is not None:
         lo = following(_parse(after, record).key())
     page, has_more = call.page(await cell.stored_blobs(lo, hi, call.limit() + 1))
-    shown = await asyncio.to_thread(_show, page, record, cell.groups())
+    shown = await asyncio.to_thread(_show, page, record, cell.groups)
     return {"tablet": record.tablet_id, "blobs": shown, "next": shown[-1]["id"] if has_more else None}
 
 

@@ -2,7 +2,17 @@
 
 from typing import Any, Final
 
-from pqbroker.broker.http import blobs, configs, groups, partitions, producing, records, tablets, topics
+from pqbroker.broker.http import (
+    blobs,
+    configs,
+    groups,
+    partitions,
+    producing,
+    records,
+    tablet_changes,
+    tablets,
+    topics,
+)
 from pqbroker.broker.http.openapi import openapi
 from pqbroker.broker.http.routes import Call, Route
 
@@ -19,6 +29,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     *groups.ROUTES,
     *partitions.ROUTES,
     *tablets.ROUTES,
+    *tablet_changes.ROUTES,
     *blobs.ROUTES,
     Route("GET", "/v1/openapi.json", "This document", describe_routes, {"type": "object"}),
 )

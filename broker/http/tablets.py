@@ -14,7 +14,6 @@ from pqbroker.pq.group import Group
 from pqbroker.pq.tablet import PqTablet
 from pqbroker.storage.blobid import BlobId
 from pqbroker.storage.garbage import Barriers, Position
-from pqbroker.storage.history import ChannelHistory
 from pqbroker.storage.kv_rows import Entry
 from pqbroker.storage.tablet import LOG_CHANNEL, SNAPSHOT_CHANNEL, TabletRecord, TabletStorage, TabletType
 
@@ -32,7 +31,7 @@ _CHANNEL = object_of(
     }
 )  # fmt: skip
 _TABLE = object_of({"name": TEXT, "rows": COUNT})
-_TABLET = object_of(
+TABLET = object_of(
     {
         **_FACTS, "partitions": array_of(COUNT), "blocked_generation": COUNT, "channels": array_of(_CHANNEL),
         "commits": COUNT, "start_ms": nullable({"type": "number"}), "tables": nullable(array_of(_TABLE)),
@@ -64,8 +63,8 @@ async def describe(call: Call) -> Any:
         "partitions": sorted(served.partitions) if served else [],
         "blocked_generation": cell.blocked_generation(record.tablet_id),
         "channels": [
-            _channel(number, history, cell.groups()) | _use(instance, number) | _barriers(barriers[number])
-            for number, history in enumerate(record.channels)
+            _channel(number, record, cell.groups) | _use(instance, number) | _barriers(barriers[number])
+            for number in range(len(record.channels))
         ],
         "tables": _tables(call, record),
         "commits": instance.commits if instance else 0,
@@ -91,8 +90,12 @@ def find_tablet(call: Call, tablet_id: int) -> TabletRecord:
     """What the cell stores of a tablet; Problem when it has none of that id."""
     record = call.cell.tablets().get(tablet_id)
     if record is None:
-        raise Problem(404, "UNKNOWN_TABLET", f"there is no tablet {tablet_id}", "GET /v1/tablets lists the tablets.")
+        raise unknown_tablet(tablet_id)
     return record
+
+
+def unknown_tablet(tablet_id: int) -> Problem:
+    return Problem(404, "UNKNOWN_TABLET", f"there is no tablet {tablet_id}", "GET /v1/tablets lists the tablets.")
 
 
 def _facts(call: Call, record: TabletRecord) -> dict[str, Any]:
@@ -131,11 +134,12 @@ def _tables(call: Call, record: TabletRecord) -> list[dict[str, Any]] | None:
     return [{"name": name, "rows": len(table)} for name, table in tables.items()]
 
 
-def _channel(number: int, history: ChannelHistory, pools: tuple[str, ...]) -> dict[str, Any]:
+def _channel(number: int, record: TabletRecord, pools: tuple[str, ...]) -> dict[str, Any]:
+    history = record.channels[number]
     return {
         "channel": number,
         "holds": {LOG_CHANNEL: "log", SNAPSHOT_CHANNEL: "snapshots"}.get(number, "data"),
-        "pool": pools[history.group_now()],
+        "pool": pools[history.group_at(record.generation)],
         "history": [
             {"from_generation": generation, "group": group, "pool": pools[group]}
             for generation, group in history.ranges
@@ -196,7 +200,7 @@ ROUTES = (
         "GET", "/v1/tablets", "List the tablets of the cell by id", list_tablets,
         object_of({"tablets": array_of(object_of(_FACTS)), "next": nullable(COUNT)}), (_AFTER_TABLET, LIMIT),
     ),
-    Route("GET", "/v1/tablets/{tablet}", "Describe a tablet, its generation and its channels", describe, _TABLET),
+    Route("GET", "/v1/tablets/{tablet}", "Describe a tablet, its generation and its channels", describe, TABLET),
     Route(
         "GET", "/v1/tablets/{tablet}/keys", "List the keys of a KV tablet, and the blobs of their values", keys,
         object_of({"keys": array_of(_KEY), "next": nullable(TEXT)}),

@@ -1,5 +1,5 @@
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -80,9 +80,9 @@ async def start() -> AsyncIterator[Callable[..., Awaitable[Node]]]:
     """Starts servers with settings; all of them and their clients end with the test."""
     async with AsyncExitStack() as stack:
 
-        async def start_one(*, http: Address | None = None, **settings: Any) -> Node:
+        async def start_one(*, http: Address | None = None, pools: Sequence[str] = ("main",), **settings: Any) -> Node:
             clock = Clock()
-            engine = MemoryEngine(ENGINE_BYTES)
+            engine = MemoryEngine(ENGINE_BYTES, pools=pools)
             server = Server(BrokerSettings(**settings), engine, Address("127.0.0.1", 0), http, clock)
             await server.start()
             stack.push_async_callback(server.stop)

@@ -11,7 +11,9 @@ import pytest
 from pqbroker.testing import MEMORY, Broker, broker
 from tests.cli.shell import Said, Shell, run
 
-COMMANDS = (["list"], ["show", "65536"], ["keys", "65536"])
+COMMANDS = (
+    ["list"], ["show", "1"], ["keys", "1"], ["restart", "1"], ["move", "1", "--channel", "2", "--group", "0"],
+)  # fmt: skip
 
 
 class TabletShell(Shell):
@@ -80,12 +82,26 @@ def test_keys_are_listed_from_where_one_says(shell: TabletShell) -> None:
     assert table[-1] == "more with --from 'i0000000005'"
 
 
+def test_a_tablet_is_restarted_and_moved(shell: TabletShell) -> None:
+    tablet = tablets(shell, "void")[0]
+    assert shell("restart", str(tablet), "--json").object == {"id": tablet, "generation": 2}
+    assert shell("restart", str(tablet)).output == f"tablet {tablet} runs in generation 3\n"
+    arguments = ("move", str(tablet), "--channel", "2", "--group", "0")
+    assert shell(*arguments, "--json").object == {
+        "id": tablet, "channel": 2, "group": 0, "pool": "main", "generation": 4,
+    }  # fmt: skip
+    assert shell(*arguments).output == f"tablet {tablet} writes channel 2 to pool main, from generation 5 on\n"
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "words"),
     [
         (["show", "7"], 1, "there is no tablet 7. "),
         (["keys", "1"], 1, "tablet 1 (scheme) keeps tables in log blobs, no keys. GET /v1/blobs?tablet=1"),
         (["keys", "65536", "--from", "\\n"], 1, "single backslash"),
+        (["restart", "7"], 1, "there is no tablet 7. "),
+        (["move", "1", "--channel", "2", "--group", "9"], 1, "has no group 9; it has 0 (main). "),
+        (["move", "1", "--group", "0"], 2, "missing option '--channel'"),
         (["show", "x"], 2, "example: pqbroker tablet show 65536"),
         (["show"], 2, "missing argument 'TABLET'"),
         (["list", "--http", "nonsense"], 2, "--http 'nonsense' is no HOST:PORT"),

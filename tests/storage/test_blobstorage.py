@@ -28,10 +28,7 @@ class Bench:
         return key
 
     async def block(self, generation: int) -> None:
-        batch = Batch()
-        self.storage.plan_block(batch, TABLET, generation)
-        await self.shard.commit(batch)
-        self.storage.blocked(TABLET, generation)
+        await self.storage.block(Batch(), {TABLET: generation})
 
     async def collect(
         self,

@@ -57,6 +57,8 @@ KEYS = {
         "those of list, partitions, blocked_generation, channels (channel, holds, pool, status, history, "
         "soft_barrier, hard_barrier, puts, put_bytes), tables (name, rows), commits, start_ms, key_count, size_bytes"
     ),
+    "tablet restart": "id, generation",
+    "tablet move": "id, channel, group, pool, generation",
     "tablet keys": "key, size_bytes, created, inline, shared, blobs",
     "bench": "phase, records, mb, seconds, records_per_s, mb_per_s, p50_ms, p99_ms",
 }
