@@ -15,7 +15,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from pqbroker.storage.blobid import BlobId, channel_bounds
 from pqbroker.storage.blobstorage import following
@@ -32,7 +32,7 @@ from pqbroker.storage.tables import (
     snapshot,
 )
 from pqbroker.storage.tablet import LOG_CHANNEL, SNAPSHOT_CHANNEL, TabletStorage
-from pqbroker.storage.values import decode, encode, encode_list_head
+from pqbroker.storage.values import decode, decode_items, encode, encode_list_head
 
 LOG_BLOBS_MAX = 256
 LOG_BYTES_MAX = 4 << 20
@@ -40,7 +40,7 @@ LOG_BYTES_MAX = 4 << 20
 PART_BYTES_MAX = 8 << 20
 """Most that a log blob says, and largest part of a snapshot; each part is a commit, so that tables may outgrow one."""
 TURN_BYTES = 16 << 10
-"""A snapshot is encoded in portions of about this size, and the loop turns between them (1 to 3 ms)."""
+"""A snapshot is encoded and decoded in portions of about this size, and the loop turns between them (1 to 3 ms)."""
 
 _FORMAT = 1
 
@@ -199,8 +199,12 @@ class BaseTablet:
 
     async def _load_snapshot(self, parts: Sequence[BlobKey]) -> None:
         bodies = await self._storage.read([(part, 0, BlobId.from_key(part).size) for part in parts])
-        operations: Any = decode(b"".join(bodies))
-        self._replay(operations)
+        turned = 0
+        for operation, position in decode_items(b"".join(bodies)):
+            self._replay([cast("list[Any]", operation)])
+            if position - turned >= TURN_BYTES:
+                turned = position
+                await asyncio.sleep(0)
 
     def _collect_behind(self, first: BlobKey, parts: Sequence[BlobKey]) -> None:
         """Nothing before the chain's first log blob is referred to any more, nor are parts before its snapshot's."""

@@ -22,6 +22,7 @@ from sortedcontainers import SortedDict
 from pqbroker.storage.counters import KeyValueCounters
 from pqbroker.storage.engine import BlobKey, Buffer, ShardLost
 from pqbroker.storage.kv_commands import (
+    MAIN,
     CheckGeneration,
     Command,
     Concat,
@@ -32,9 +33,10 @@ from pqbroker.storage.kv_commands import (
     Rename,
     Write,
 )
-from pqbroker.storage.kv_plan import GENERATION_KEY, Plan, Planner, covers, keys_within
+from pqbroker.storage.kv_plan import GENERATION_KEY, Plan, Planner, covers, keys_within, lane_of
 from pqbroker.storage.kv_rows import Entry
 from pqbroker.storage.outcome import Outcome
+from pqbroker.storage.status import Colour
 from pqbroker.storage.tablet import TabletStorage
 
 PAGE_ROWS = 4096
@@ -130,6 +132,10 @@ class KeyValueTablet:
         """Durable keys of the range (None: all) in order. To be used up before anything is awaited. KeyValueError."""
         for key in self._entries if within is None else keys_within(self._entries, within):
             yield key, self._entries[key]
+
+    def status(self, channel: int = MAIN) -> Colour:
+        """How full the place is that values of the channel go to (GetStatus). KeyValueError for no such channel."""
+        return self._storage.status(lane_of(channel, self._storage.channel_count))
 
     @property
     def user_generation(self) -> int:

@@ -237,11 +237,7 @@ class Planner:
 
     def _store(self, plan: Plan, channel: int, buffers: Sequence[Buffer], size: int) -> bytes:
         """Plan the blobs of a value; their keys end to end."""
-        if not MAIN <= channel <= EXTRA_MAX:
-            raise KeyValueError(f"there is no channel {channel}: values go to {MAIN} to {EXTRA_MAX}, or to {INLINE}")
-        lane = USER_CHANNEL + channel
-        if lane >= self._storage.channel_count:
-            lane = USER_CHANNEL
+        lane = lane_of(channel, self._storage.channel_count)
         if not 0 < size == sum(map(len, buffers)):
             raise KeyValueError(f"a value of {size} bytes comes in {sum(map(len, buffers))}")
         if size <= PIECE_BYTES_MAX:
@@ -278,6 +274,14 @@ class Planner:
             if entry is not None and (within is None or covers(within, key)):
                 found[key] = entry
         return found
+
+
+def lane_of(channel: int, channel_count: int) -> int:
+    """The tablet's channel for values of MAIN or EXTRA; what the tablet does not have is MAIN. KeyValueError."""
+    if not MAIN <= channel <= EXTRA_MAX:
+        raise KeyValueError(f"there is no channel {channel}: values go to {MAIN} to {EXTRA_MAX}, or to {INLINE}")
+    lane = USER_CHANNEL + channel
+    return lane if lane < channel_count else USER_CHANNEL
 
 
 def keys_within(entries: "SortedDict[bytes, Entry]", within: DeleteRange | KeyRange) -> Iterator[bytes]:

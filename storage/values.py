@@ -1,5 +1,6 @@
 """A compact, self-describing form of what tables hold: None, bool, int, float, str, bytes, lists and dicts of them."""
 
+from collections.abc import Iterator
 from struct import Struct
 
 Value = None | bool | int | float | str | bytes | list["Value"] | dict[str, "Value"]
@@ -32,6 +33,22 @@ def decode(data: bytes | bytearray | memoryview) -> Value:
     if position != len(data):
         raise ValueError(f"{len(data) - position} bytes behind the value")
     return value
+
+
+def decode_items(data: bytes) -> Iterator[tuple[Value, int]]:
+    """The values of the list that `data` holds, one at a time, each with the position behind it; for lists that take
+    long. ValueError, at the latest at the end, when it holds none."""
+    try:
+        if data[0] != _LIST:
+            raise ValueError("a list was expected")
+        count, position = _decode_count(data, 1)
+        for _ in range(count):
+            value, position = _decode(data, position)
+            yield value, position
+    except (IndexError, UnicodeDecodeError, RecursionError) as error:
+        raise ValueError("cut or damaged value") from error
+    if position != len(data):
+        raise ValueError(f"{len(data) - position} bytes behind the value")
 
 
 def _encode(out: bytearray, value: object) -> None:

@@ -20,7 +20,7 @@ def test_files_and_folders_that_a_document_names_are_there(document: str) -> Non
     assert [name for name in _FILE.findall(text) if not any(ROOT.glob(f"**/{name.rstrip('/')}"))] == []
 
 
-@pytest.mark.parametrize("document", DOCUMENTS)
+@pytest.mark.parametrize("document", [*DOCUMENTS, "docs/on-disk.md"])
 def test_settings_that_a_document_names_are_declared(document: str) -> None:
     known = {*declarations(BrokerSettings), *declarations(TopicConfig)}
     text = (ROOT / document).read_text(encoding="utf-8")

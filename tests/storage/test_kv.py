@@ -4,16 +4,10 @@ import asyncio
 
 import pytest
 
-from pqbroker.storage.blobid import BlobId, tablet_bounds
-from pqbroker.storage.blobstorage import BlobStorage
 from pqbroker.storage.engine import CommitRefused, ShardLost
-from pqbroker.storage.history import ChannelHistory
-from pqbroker.storage.kv import KeyValueTablet
 from pqbroker.storage.kv_commands import (
     DELETED_KEYS_MAX,
     EXTRA_MAX,
-    INLINE,
-    INLINE_BYTES_MAX,
     KEY_BYTES_MAX,
     PIECE_BYTES_MAX,
     Command,
@@ -27,9 +21,7 @@ from pqbroker.storage.kv_commands import (
     Rename,
     Write,
 )
-from pqbroker.storage.memory import MemoryEngine
-from pqbroker.storage.tablet import TabletRecord, TabletStorage, TabletType
-from tests.storage.kv_bench import BLOB, TABLET, Bench, write
+from tests.storage.kv_bench import BLOB, Bench, write
 
 
 async def test_a_small_value_is_in_the_row_and_a_large_one_is_a_blob(bench: Bench) -> None:
@@ -56,30 +48,6 @@ async def test_a_value_above_8_mib_is_cut_into_blobs_without_copies(bench: Bench
     ])
     assert [b"".join(head), b"".join(across), b"".join(tail)] == [b"\0", b"\0yyyyyyy", b"yy"]
     assert len(across) == 2
-
-
-async def test_the_inline_channel_keeps_a_large_value_in_the_row(bench: Bench) -> None:
-    await bench.run(Write(b"k", [BLOB], len(BLOB), INLINE))
-    assert await bench.blobs() == []
-    with pytest.raises(KeyValueError, match="inline"):
-        await bench.run(Write(b"k", [bytes(INLINE_BYTES_MAX + 1)], INLINE_BYTES_MAX + 1, INLINE))
-
-
-async def test_a_channel_the_tablet_does_not_have_means_main(bench: Bench) -> None:
-    await bench.run(Write(b"k", [BLOB], len(BLOB), channel=9))
-    assert [blob.channel for blob in await bench.blobs()] == [2]
-
-
-async def test_the_extra_channels_of_a_tablet_follow_its_main_one() -> None:
-    shard = await MemoryEngine(1 << 20).open()
-    channels = (ChannelHistory(((1, 0),)),) * 5
-    record = TabletRecord(TABLET, TabletType.PERSQUEUE, 1, channels, "owner")
-    storage = TabletStorage(shard, BlobStorage(shard, shard.pools), record)
-    kv = KeyValueTablet(storage, inline_bytes_max=8, clock=lambda: 0)
-    await kv.execute([Write(b"%d" % channel, [BLOB], len(BLOB), channel) for channel in range(EXTRA_MAX + 1)])
-    stored = [BlobId.from_key(blob) async for blob, _ in storage.stored_blobs(*tablet_bounds(TABLET))]
-    assert sorted(blob.channel for blob in stored) == [2] * 8 + [3, 4]
-    assert [entry.channel for _, entry in kv.keys()] == [0, 1, 2] + [0] * 7
 
 
 async def test_an_entry_knows_its_size_pieces_and_time_of_creation(bench: Bench) -> None:

@@ -1,10 +1,10 @@
 """The encoding of values."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pqbroker.storage.values import decode, encode
+from pqbroker.storage.values import decode, decode_items, encode, encode_list_head
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary(),
@@ -48,3 +48,22 @@ def test_what_is_no_value_is_refused(value: object) -> None:
 
 def test_a_tuple_becomes_a_list() -> None:
     assert decode(encode((1, (2,)))) == [1, [2]]
+
+
+@settings(max_examples=50)
+@given(st.lists(st.integers() | st.text() | st.lists(st.binary())), st.data())
+def test_a_list_comes_item_by_item_and_can_be_written_so(items: list[object], data: st.DataObject) -> None:
+    whole = encode_list_head(len(items)) + b"".join(map(encode, items))
+    assert whole == encode(items)
+    found = list(decode_items(whole))
+    assert [item for item, _ in found] == items
+    assert [end for _, end in found][-1:] in ([], [len(whole)])
+    with pytest.raises(ValueError, match=r"cut or damaged|no value|texts"):
+        list(decode_items(whole[: data.draw(st.integers(0, len(whole) - 1))]))
+    with pytest.raises(ValueError, match="behind"):
+        list(decode_items(whole + b"x"))
+
+
+def test_what_is_no_list_has_no_items() -> None:
+    with pytest.raises(ValueError, match="a list was expected"):
+        list(decode_items(encode({})))
