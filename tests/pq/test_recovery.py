@@ -79,16 +79,6 @@ async def test_contained_keys_and_half_a_batch_are_deleted_from_the_store_at_sta
     await check_store(node, node.partition())
 
 
-async def test_numbering_goes_on_after_everything_was_deleted() -> None:
-    node = await Node().start()
-    partition = await node.topic()
-    await write(partition, *(batch(b"a") for _ in range(5)))
-    await partition.delete_before(5)
-    await node.restart()
-    assert (node.partition().start_offset, node.partition().end_offset) == (5, 5)
-    assert await write(node.partition(), batch(b"b")) == [Written(5, -1, 5)]
-
-
 async def test_a_mirrored_batch_leaves_a_gap_that_readers_step_over() -> None:
     node = await Node().start()
     partition = await node.topic()

@@ -247,6 +247,19 @@ async def test_a_full_disk_is_a_storage_error_until_there_is_room(node: Node) ->
     assert (await node.produce("t", b"a")).base_offset == 0
 
 
+async def test_a_pause_holds_also_when_the_writer_waited_for_its_turn(node: Node, client: Client) -> None:
+    await node.create_topic("t", pq_write_speed_bytes="1000")
+    node.engine.hold()
+    client.send(produce_request("t", make_batch()), 9)
+    client.send(MetadataRequest(topics=None))
+    client.send(produce_request("t", make_batch(bytes(1200))), 9)
+    node.engine.release()
+    pause_ms = [await client.receive() for _ in range(3)][2].throttle_time_ms
+    told = asyncio.get_running_loop().time()
+    await client.ask(MetadataRequest(topics=None))
+    assert 1000 * (asyncio.get_running_loop().time() - told) > pause_ms - 50 > 100
+
+
 async def test_long_batches_for_a_compacted_topic_are_looked_into_beside_the_loop_and_order_stays(
     node: Node, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
