@@ -61,9 +61,12 @@ class CellDirectory:
     def take(self) -> None:
         """Lock the directory, check what it is, make its index ours under the next generation. Raises EngineError."""
         try:
+            missing = [path for path in self.path.parents if not path.exists()]
             self.path.mkdir(parents=True, exist_ok=True)
             self._take_lock()
             self._read_facts()
+            if not self.facts.ready:
+                self._fix_names(missing)
             self._check_pools()
             self._take_index()
             self._index_name = str(self.index)
@@ -89,6 +92,11 @@ class CellDirectory:
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
+
+    def _fix_names(self, made: list[Path]) -> None:
+        """Make the names of a new directory, and of those made above it, durable: what lies in it hangs by them."""
+        for path in (self.path, *made):
+            fsync_directory(path.absolute().parent)
 
     def _take_lock(self) -> None:
         self._lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -144,7 +152,7 @@ class CellDirectory:
             else:
                 path.mkdir(parents=True, exist_ok=True)
                 write_durably(file, identity.encode())
-                fsync_directory(path.parent)
+                fsync_directory(path.absolute().parent)
         if set(self.pools) != set(self.facts.pools):
             self._write_facts(replace(self.facts, pools=tuple(self.pools)))
 
