@@ -64,8 +64,7 @@ class BlobStorage:
             page = tablets[start : start + PAGE_ROWS]
             for tablet, value in zip(page, await self._shard.get([block_key(item) for item in page]), strict=True):
                 if value is not None:
-                    version, self._blocked[tablet] = _BLOCK.unpack(value)
-                    assert version == _FORMAT, version
+                    self._blocked[tablet] = decode_block(value)
 
     def put(self, batch: Batch, blob: BlobId, buffers: Sequence[Buffer], group: int) -> BlobKey:
         """Plan to store `blob.size` bytes, the buffers end to end. Raises Blocked, BlobRefused."""
@@ -179,6 +178,13 @@ class BlobStorage:
 def block_key(tablet: int) -> bytes:
     """Row of the tablet's blocked generation."""
     return garbage_prefix(tablet) + BLOCK
+
+
+def decode_block(row: bytes) -> int:
+    """The generation up to which a tablet is blocked."""
+    version, generation = _BLOCK.unpack(row)
+    assert version == _FORMAT, version
+    return int(generation)
 
 
 def flag_key(blob: BlobKey) -> bytes:
