@@ -13,6 +13,7 @@ from pqbroker import __version__
 from pqbroker.broker.cli.bench import add_bench
 from pqbroker.broker.cli.command import form
 from pqbroker.broker.cli.consume import add_consume
+from pqbroker.broker.cli.crashtest import add_crashtest
 from pqbroker.broker.cli.doctor import add_doctor
 from pqbroker.broker.cli.group import app as group_app
 from pqbroker.broker.cli.output import say
@@ -57,6 +58,7 @@ add_consume(app)
 app.add_typer(group_app, name="group")
 add_bench(app)
 add_doctor(app)
+add_crashtest(app)
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -12,9 +12,7 @@ from pqbroker.broker.cli.command import declare
 from pqbroker.broker.cli.options import Json, assignments
 from pqbroker.broker.cli.output import progress, say, show_json, show_table
 from pqbroker.broker.cli.refusals import CommandError
-from pqbroker.broker.doctor.checkup import examine
 from pqbroker.broker.doctor.findings import Findings
-from pqbroker.storage.engine import EngineError
 
 COLUMNS = ("weight", "check", "where", "what", "cure")
 
@@ -36,7 +34,7 @@ def doctor(
     The broker must be stopped. Nothing is changed, whatever is found; exit status 1 means damage.
     """
     pools = {name: Path(place) for name, place in assignments("--pool", pool or [], "archive=/mnt/archive").items()}
-    findings = _examine(directory, pools)
+    findings = examine_directory(directory, pools)
     if json:
         show_json(
             {
@@ -54,7 +52,11 @@ def doctor(
         raise CommandError(f"{directory} is damaged: {findings.damages} things are wrong")
 
 
-def _examine(directory: Path, pools: Mapping[str, Path]) -> Findings:
+def examine_directory(directory: Path, pools: Mapping[str, Path]) -> Findings:
+    """What is found in a directory. CommandError when it cannot be looked at as a whole."""
+    from pqbroker.broker.doctor.checkup import examine
+    from pqbroker.storage.engine import EngineError
+
     with progress() as shown:
         task = shown.add_task("bytes verified", total=None)
         findings = Findings(lambda size: shown.advance(task, size))

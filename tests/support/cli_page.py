@@ -55,6 +55,7 @@ KEYS = {
     "doctor": (
         "directory, healthy, checked (kind: count), damages, harmless, findings (weight, check, where, what, cure)"
     ),
+    "crashtest": "seed, kills, records",
 }
 """The tests of each command compare them with what it prints."""
 WITHOUT_BROKER = {"doctor", "crashtest"}
