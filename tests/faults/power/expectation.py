@@ -20,9 +20,12 @@ _UNSTAMPED = slice(16, None)
 """What the broker leaves of a batch as it came: all but base offset and leader epoch (and the length between)."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Found:
-    """What a broker has: start offset and batches of each partition of the topic, offsets of the group, topics."""
+    """What a broker has: start offset and batches of each partition of the topic, offsets of the group, topics.
+
+    Without a text of its own: `asyncio.run` makes one of what a task returned, and of megabytes that takes a second.
+    """
 
     logs: Mapping[int, tuple[int, Sequence[bytes]]]
     offsets: Mapping[int, int]
@@ -64,8 +67,9 @@ class Owed:
         places: dict[int, tuple[int, int]] = {}
         for partition, (start, batches) in found.logs.items():
             places |= self._walk(partition, start, batches)
+        trims = self._trims_asked()
         for asked, base_offset in self.acknowledged:
-            if base_offset >= self._trim_asked(asked.partition):
+            if base_offset >= trims.get(asked.partition, 0):
                 place = places.get(asked.correlation_id)
                 told = f"acknowledged at {asked.partition}:{base_offset}"
                 assert place is not None, f"request {asked.correlation_id} is gone, {told}"
@@ -120,14 +124,14 @@ class Owed:
         elif isinstance(asked.request, DeleteTopicsRequest):
             self.deleted |= {answer.name for answer in response.responses if answer.error_code == 0}
 
-    def _trim_asked(self, partition: int) -> int:
-        """Records before it may be gone: somebody asked for it, answered or not."""
-        asked = [
-            item.offset
-            for each in self.book.asked.values() if isinstance(each.request, DeleteRecordsRequest)
-            for item in each.request.topics[0].partitions if item.partition_index == partition
-        ]  # fmt: skip
-        return max(asked, default=0)
+    def _trims_asked(self) -> dict[int, int]:
+        """By partition, before which offset records may be gone: somebody asked for it, answered or not."""
+        found: dict[int, int] = {}
+        for each in self.book.asked.values():
+            if isinstance(each.request, DeleteRecordsRequest):
+                for item in each.request.topics[0].partitions:
+                    found[item.partition_index] = max(found.get(item.partition_index, 0), item.offset)
+        return found
 
     def _asked_to_delete(self) -> set[str]:
         return {
