@@ -6,6 +6,7 @@ from pqbroker.pq.body import decode_index, index_bytes
 from pqbroker.protocol.errors import KafkaError
 from pqbroker.protocol.records import HEADER_BYTES, read_header
 
+_MAGIC = 2
 _CHECKED_FROM = 21
 """Where the bytes begin that a batch's checksum covers."""
 
@@ -51,6 +52,7 @@ def _check_batches(data: memoryview, offset: int, end: int, generation: int) -> 
         where = f"the batch of offset {following} at byte {position}"
         require(header.size_bytes >= HEADER_BYTES, f"{where} says it has {header.size_bytes} bytes")
         require(stop <= len(data), f"{where} is cut off")
+        require(header.magic == _MAGIC, f"{where} is of magic {header.magic}")
         require(header.base_offset == following, f"{where} says it begins at {header.base_offset}")
         require(crc32c(data[position + _CHECKED_FROM : stop]) == header.crc, f"{where} does not match its checksum")
         require(header.partition_leader_epoch <= generation, f"{where} is of epoch {header.partition_leader_epoch}")
