@@ -66,8 +66,7 @@ class BlobStorage:
             page = tablets[start : start + PAGE_ROWS]
             for tablet, value in zip(page, await self._shard.get([block_key(item) for item in page]), strict=True):
                 if value is not None:
-                    version, self._blocked[tablet] = _BLOCK.unpack(value)
-                    assert version == _FORMAT, version
+                    self._blocked[tablet] = decode_block(value)
 
     def put(self, batch: Batch, blob: BlobId, buffers: Sequence[Buffer], group: int) -> BlobKey:
         """Plan to store `blob.size` bytes, the buffers end to end. Raises Blocked, BlobRefused."""
@@ -203,6 +202,13 @@ def block_key(tablet: int) -> bytes:
 
 def _barriers_key(tablet: int, channel: int) -> bytes:
     return garbage_prefix(tablet) + BARRIERS + bytes((channel,))
+
+
+def decode_block(row: bytes) -> int:
+    """The generation up to which a tablet is blocked."""
+    version, generation = _BLOCK.unpack(row)
+    assert version == _FORMAT, version
+    return int(generation)
 
 
 def flag_key(blob: BlobKey) -> bytes:

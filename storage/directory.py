@@ -52,7 +52,7 @@ class CellDirectory:
 
     @property
     def index(self) -> Path:
-        return self.path / f"{_INDEX}{self.generation}"
+        return index_path(self.path, self.generation)
 
     @property
     def ballast(self) -> Path:
@@ -61,9 +61,12 @@ class CellDirectory:
     def take(self) -> None:
         """Lock the directory, check what it is, make its index ours under the next generation. Raises EngineError."""
         try:
+            missing = [path for path in self.path.parents if not path.exists()]
             self.path.mkdir(parents=True, exist_ok=True)
             self._take_lock()
             self._read_facts()
+            if not self.facts.ready:
+                self._fix_names(missing)
             self._check_pools()
             self._take_index()
             self._index_name = str(self.index)
@@ -90,6 +93,11 @@ class CellDirectory:
             os.close(self._lock)
             self._lock = -1
 
+    def _fix_names(self, made: list[Path]) -> None:
+        """Make the names of a new directory, and of those made above it, durable: what lies in it hangs by them."""
+        for path in (self.path, *made):
+            fsync_directory(path.absolute().parent)
+
     def _take_lock(self) -> None:
         self._lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
@@ -103,24 +111,12 @@ class CellDirectory:
 
     def _read_facts(self) -> None:
         file = self.path / "cell"
-        if not file.exists():
-            if self._indexes():
-                raise EngineError(f"{file} is missing beside an index; restore it from a copy of the directory")
+        if file.exists():
+            self.facts = read_facts(file)
+        elif list_indexes(self.path):
+            raise EngineError(f"{file} is missing beside an index; restore it from a copy of the directory")
+        else:
             self._write_facts(self.facts)
-            return
-        try:
-            told = json.loads(file.read_bytes())
-            written = int(told["format"])
-            if written <= FORMAT:
-                told["pools"] = tuple(told["pools"])
-                self.facts = CellFacts(**told)
-        except (ValueError, KeyError, TypeError) as failure:
-            raise EngineError(f"{file} cannot be read ({failure}); restore it from a copy") from failure
-        if written > FORMAT:
-            raise EngineError(
-                f"{self.path} was written by a newer version (format {written}, this one reads up to {FORMAT});"
-                " run that version"
-            )
 
     def _write_facts(self, facts: CellFacts) -> None:
         write_durably(self.path / "cell", json.dumps(asdict(facts), indent=1).encode() + b"\n")
@@ -133,44 +129,83 @@ class CellDirectory:
             names = ", ".join(sorted(forgotten))
             raise EngineError(f"{self.path} has blobs in pool {names}, which is not configured; configure it")
         for name, path in self.pools.items():
-            identity = f"pqbroker pool {name} of cell {self.facts.cell}\n"
-            file = path / _IDENTITY
-            if file.exists():
-                found = file.read_text("utf-8", "replace")
-                if found != identity:
-                    raise EngineError(f"{path} is not pool {name} of this cell but {found.strip()!r}; choose another")
-            elif name in self.facts.pools:
-                raise EngineError(f"pool {name} is not at {path}: {file.name} is missing; mount it, or restore it")
-            else:
-                path.mkdir(parents=True, exist_ok=True)
-                write_durably(file, identity.encode())
-                fsync_directory(path.parent)
+            if check_identity(path, name, self.facts):
+                continue
+            path.mkdir(parents=True, exist_ok=True)
+            write_durably(path / _IDENTITY, _identity(name, self.facts).encode())
+            fsync_directory(path.absolute().parent)
         if set(self.pools) != set(self.facts.pools):
             self._write_facts(replace(self.facts, pools=tuple(self.pools)))
 
     def _take_index(self) -> None:
-        found = self._indexes()
         if not self.facts.ready:
+            found = list_indexes(self.path)
             # The cell has never been open, so nothing in a half-made index was ever acknowledged.
             for generation in found:
-                shutil.rmtree(self.path / f"{_INDEX}{generation}")
+                shutil.rmtree(index_path(self.path, generation))
             self.generation = max(found, default=0) + 1
             self.index.mkdir()
             fsync_directory(self.path)
             return
-        if len(found) != 1:
-            names = ", ".join(f"{_INDEX}{generation}" for generation in found) or "none"
-            raise EngineError(f"{self.path} should have one index and has {names}; restore the directory from a copy")
-        self.generation = found[0] + 1
-        os.rename(self.path / f"{_INDEX}{found[0]}", self.index)
+        before = index_generation(self.path)
+        self.generation = before + 1
+        os.rename(index_path(self.path, before), self.index)
         # Else a power loss could hand out the same generation twice.
         fsync_directory(self.path)
         # An old owner may hold RocksDB's own lock for ever; ours is the rename.
         (self.index / "LOCK").unlink(missing_ok=True)
 
-    def _indexes(self) -> list[int]:
-        names = (name.removeprefix(_INDEX) for name in os.listdir(self.path) if name.startswith(_INDEX))
-        return sorted(int(name) for name in names if name.isdecimal())
+
+def read_facts(file: Path) -> CellFacts:
+    """What the file `cell` says. Raises EngineError."""
+    try:
+        told = json.loads(file.read_bytes())
+        written = int(told["format"])
+        if written <= FORMAT:
+            told["pools"] = tuple(told["pools"])
+            return CellFacts(**told)
+    except (ValueError, KeyError, TypeError) as failure:
+        raise EngineError(f"{file} cannot be read ({failure}); restore it from a copy") from failure
+    raise EngineError(
+        f"{file.parent} was written by a newer version (format {written}, this one reads up to {FORMAT});"
+        " run that version"
+    )
+
+
+def check_identity(path: Path, name: str, facts: CellFacts) -> bool:
+    """Whether `path` is marked as the cell's pool `name`. EngineError when it is another's, or should be and is not."""
+    file = path / _IDENTITY
+    if file.exists():
+        found = file.read_text("utf-8", "replace")
+        if found != _identity(name, facts):
+            raise EngineError(f"{path} is not pool {name} of this cell but {found.strip()!r}; choose another")
+        return True
+    if name in facts.pools:
+        raise EngineError(f"pool {name} is not at {path}: {file.name} is missing; mount it, or restore it")
+    return False
+
+
+def index_generation(path: Path) -> int:
+    """The generation of the one index that a cell's directory should have. Raises EngineError."""
+    found = list_indexes(path)
+    if len(found) != 1:
+        names = ", ".join(f"{_INDEX}{generation}" for generation in found) or "none"
+        raise EngineError(f"{path} should have one index and has {names}; restore the directory from a copy")
+    return found[0]
+
+
+def index_path(path: Path, generation: int) -> Path:
+    return path / f"{_INDEX}{generation}"
+
+
+def list_indexes(path: Path) -> list[int]:
+    """Generations of the indexes in a cell's directory."""
+    names = (name.removeprefix(_INDEX) for name in os.listdir(path) if name.startswith(_INDEX))
+    return sorted(int(name) for name in names if name.isdecimal())
+
+
+def _identity(name: str, facts: CellFacts) -> str:
+    return f"pqbroker pool {name} of cell {facts.cell}\n"
 
 
 def write_durably(file: Path, content: bytes) -> None:

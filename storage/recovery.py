@@ -25,12 +25,12 @@ def load_segments(pools: Mapping[str, Pool], rows: Iterable[tuple[bytes, bytes]]
         pools[name].add(Segment(generation, sequence, end, live, durable_end=end, durable_live=live))
     for pool in pools.values():
         for segment in pool.segments.values():
-            _check_tail(pool.path_of(segment), segment.end, last_number)
+            check_tail(pool.path_of(segment), segment.end, last_number)
         for segment in pool.segments.values():
             _cut_tail(pool.path_of(segment), segment.end)
         orphans = pool.orphans()
         for path in orphans:
-            _check_tail(path, 0, last_number)
+            check_tail(path, 0, last_number)
         for path in orphans:
             path.unlink()
 
@@ -42,8 +42,8 @@ def _cut_tail(path: Path, end: int) -> None:
             os.truncate(path, end)
 
 
-def _check_tail(path: Path, end: int, last_number: int) -> None:
-    """Look at the records behind those that the index knows of."""
+def check_tail(path: Path, end: int, last_number: int) -> None:
+    """Look at the records behind those that the index knows of. Raises EngineError when one is of a lost commit."""
     try:
         size = path.stat().st_size
     except FileNotFoundError:

@@ -5,14 +5,17 @@ What is written when: `committer`, `plan`. What a directory holds: `directory`. 
 
 import asyncio
 import os
+import shutil
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import takewhile
 from pathlib import Path
+from types import TracebackType
 from typing import cast
 
 from rocksdict import (
+    AccessType,
     BlockBasedOptions,
     Cache,
     DBCompressionType,
@@ -29,7 +32,7 @@ from pqbroker.storage.committer import OpenCell, Pace
 from pqbroker.storage.compaction import DEFAULT_PACE, CompactionPace
 from pqbroker.storage.directory import MAIN_POOL, CellDirectory
 from pqbroker.storage.diskshard import DiskShard, ShardOptions
-from pqbroker.storage.engine import BLOB_BYTES_MAX, Caps
+from pqbroker.storage.engine import BLOB_BYTES_MAX, Caps, EngineError
 from pqbroker.storage.plan import IndexBatch, Planner
 from pqbroker.storage.pools import Pool
 from pqbroker.storage.reading import BlobReader
@@ -39,6 +42,7 @@ from pqbroker.storage.segments import UNSYNCED
 from pqbroker.storage.status import DEFAULT_THRESHOLDS, Colour, Thresholds
 
 _MIB = 1 << 20
+_CONFIG_FILE = "rocksdict-config.json"
 _BATCH_ROUNDS_MAX = 4
 """A batch may be this many rounds large; above one it gets a round for itself."""
 
@@ -145,9 +149,20 @@ class RocksIndex:
         """Open and recover. `synced`: commits were, so that a bad row in the log is damage and not an unsynced tail."""
         options = _options()
         options.create_if_missing(create)
-        mode = DBRecoveryMode.tolerate_corrupted_tail_records() if synced else DBRecoveryMode.point_in_time()
-        options.set_wal_recovery_mode(mode)
+        options.set_wal_recovery_mode(_recovery_mode(synced))
         self._rows = Rdict(str(self._path), options)
+
+    def open_unchanged(self, staging: Path, *, synced: bool) -> None:
+        """Open for reading alone, through links in the empty directory `staging`: rocksdict writes a file even then."""
+        for file in self._path.iterdir():
+            if file.name == _CONFIG_FILE:
+                shutil.copyfile(file, staging / file.name)
+            elif file.name != "LOCK":
+                (staging / file.name).symlink_to(file.absolute())
+        options = _options()
+        options.set_wal_recovery_mode(_recovery_mode(synced))
+        with TellsDamage():
+            self._rows = Rdict(str(staging), options, access_type=AccessType.read_only())
 
     def new_batch(self) -> IndexBatch:
         batch: IndexBatch = WriteBatch(raw_mode=True)
@@ -173,13 +188,36 @@ class RocksIndex:
         bounds = ReadOptions()
         bounds.set_iterate_upper_bound(hi)
         items = self._rows.items(backwards=reverse, from_key=hi if reverse else lo, read_opt=bounds)
-        found = cast("Iterator[tuple[bytes, bytes]]", items)
+        found = _holding(cast("Iterator[tuple[bytes, bytes]]", items), hi)
         # rocksdict 0.3.29 does not heed a lower bound, so a walk backwards ends here.
         return takewhile(lambda item: item[0] >= lo, found) if reverse else found
 
     def close(self) -> None:
         """Let go of the files. What was written and synced is there at the next open; nothing is flushed for it."""
         self._rows = None
+
+
+def _holding(items: Iterator[tuple[bytes, bytes]], hi: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """The items, with `hi` kept as long as they are walked: rocksdict 0.3.29 points at its bytes, and ends elsewhere
+    once they are free."""
+    yield from items
+    del hi
+
+
+class TellsDamage:
+    """A context in which RocksDB's errors, which are plain Exceptions, become an EngineError."""
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is Exception:
+            raise EngineError(f"the index is damaged: {error}; restore a copy of the directory") from error
+
+
+def _recovery_mode(synced: bool) -> DBRecoveryMode:
+    return DBRecoveryMode.tolerate_corrupted_tail_records() if synced else DBRecoveryMode.point_in_time()
 
 
 def _options() -> Options:

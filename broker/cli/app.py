@@ -13,6 +13,8 @@ from pqbroker import __version__
 from pqbroker.broker.cli.bench import add_bench
 from pqbroker.broker.cli.command import form
 from pqbroker.broker.cli.consume import add_consume
+from pqbroker.broker.cli.crashtest import add_crashtest
+from pqbroker.broker.cli.doctor import add_doctor
 from pqbroker.broker.cli.group import app as group_app
 from pqbroker.broker.cli.output import say
 from pqbroker.broker.cli.produce import add_produce
@@ -57,6 +59,8 @@ add_consume(app)
 app.add_typer(group_app, name="group")
 app.add_typer(tablet_app, name="tablet")
 add_bench(app)
+add_doctor(app)
+add_crashtest(app)
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -35,7 +35,8 @@ PAGE_ROWS = 1000
 
 _FORMAT_KEY = FACTS + b"format"
 _NAME_KEY = FACTS + b"name"
-_POOLS_KEY = FACTS + b"pools"
+POOLS_KEY = FACTS + b"pools"
+"""Row of the pools' names by group number."""
 _RECORDS_END = bytes((RECORD[0] + 1,))
 
 
@@ -219,7 +220,7 @@ class Cell:
         batch = Batch()
         batch.put(_FORMAT_KEY, bytes((FORMAT_VERSION,)))
         batch.put(_NAME_KEY, self.name.encode())
-        batch.put(_POOLS_KEY, "\0".join(self._blobs.pools).encode())
+        batch.put(POOLS_KEY, "\0".join(self._blobs.pools).encode())
         starting = [record for record in records if not record.dropping]
         for record in starting:
             batch.put(record_key(record.tablet_id), replace(record, generation=record.generation + 1).encode())
@@ -283,7 +284,7 @@ class Cell:
 
 async def _read_facts(shard: Shard, name: str) -> tuple[str, ...]:
     """Pool names by group number: those known, then the new ones. EngineError for a cell that is not ours to open."""
-    version, stored_name, stored_pools = await shard.get([_FORMAT_KEY, _NAME_KEY, _POOLS_KEY])
+    version, stored_name, stored_pools = await shard.get([_FORMAT_KEY, _NAME_KEY, POOLS_KEY])
     if version is not None and version[0] > FORMAT_VERSION:
         raise EngineError(
             f"cell {name} has format {version[0]}, written by a newer version; this one reads up to {FORMAT_VERSION}: "
@@ -291,8 +292,13 @@ async def _read_facts(shard: Shard, name: str) -> tuple[str, ...]:
         )
     if stored_name is not None and stored_name.decode() != name:
         raise EngineError(f"the directory holds cell {stored_name.decode()}, not cell {name}: check the path")
-    known = tuple(stored_pools.decode().split("\0")) if stored_pools else ()
+    known = decode_pools(stored_pools)
     missing = [pool for pool in known if pool not in shard.pools]
     if missing:
         raise EngineError(f"cell {name} keeps blobs in pool {', '.join(missing)}, which is not set: add it back")
     return known + tuple(pool for pool in shard.pools if pool not in known)
+
+
+def decode_pools(row: bytes | None) -> tuple[str, ...]:
+    """Pool names by group number."""
+    return tuple(row.decode().split("\0")) if row else ()

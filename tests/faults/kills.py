@@ -1,35 +1,30 @@
 """`kill -9` at random moments under load: python -m tests.faults.kills --kills 100 --gigabyte
 
-What was acknowledged is there once and in order, the end of a log never moves back, and the broker serves again soon.
+What was acknowledged is there once and in order, the end of a log never moves back, the broker serves again soon, and
+the directory is healthy in the end.
 """
 
 import argparse
-import os
 import random
-import signal
 import statistics
 import tempfile
-import threading
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from confluent_kafka import Producer
 
-from pqbroker.testing import Broker, BrokerFailedError, broker
+from pqbroker.broker.cli.crashing import crash
+from pqbroker.broker.cli.doctor import examine_directory
+from pqbroker.testing import broker
 from tests.faults.exec_time import Start, start
 from tests.faults.load import Load, check
 from tests.support.drivers.librdkafka_driver import LibrdkafkaDriver
-from tests.support.waiting import wait_until
 from tests.support.wire import LATEST, Wire
 
 RESTART_MAX_S = 1.5
 BULK_PARTITIONS = 100
 GIGABYTE = 1 << 30
 _BULK_VALUE_BYTES = 128 << 10
-_UNDER_LOAD_MAX_S = 0.4
-_STARTING_MAX_S = 0.5
-_KILL_STARTING_EVERY = 4
 _TOPIC, _BULK = "load", "bulk"
 _LOADED = [0, 1, 1]  # the partition of each producer: one alone, two together
 
@@ -43,75 +38,26 @@ class Outcome:
 
 
 def run(directory: Path, *, kills: int, seed: int, bulk_bytes: int = 0) -> Outcome:
-    """Kill and restart a broker `kills` times under load. AssertionError when it breaks what the module promises."""
-    source = random.Random(seed)
+    """Kill and restart a broker `kills` times under load. Broken when it breaks what the module promises."""
     outcome = Outcome()
     with broker(directory) as node:
         client = LibrdkafkaDriver(node.kafka)
         client.create_topic(_TOPIC, partitions=max(_LOADED) + 1)
         bulk_ends = _fill(client, node.kafka, bulk_bytes) if bulk_bytes else {}
         with Load(node.kafka, _TOPIC, _LOADED, seed) as load:
-            ends: dict[int, int] = {}
-            for kill in range(kills):
-                load.await_acknowledgements(1)
-                _watch(node.kafka, ends, source.uniform(0, _UNDER_LOAD_MAX_S))
-                node.kill()
-                if kill % _KILL_STARTING_EVERY == 1:
-                    _kill_while_it_starts(node, source.uniform(0, _STARTING_MAX_S))
-                for partition, end in load.ends().items():
-                    ends[partition] = max(ends.get(partition, 0), end)
-                outcome.restarts.append(_restart(node, ends))
-            load.await_acknowledgements(1)
+            crash(
+                node, load, random.Random(seed),
+                goes_on=lambda done: done < kills,
+                start=lambda: outcome.restarts.append(start(node, _TOPIC)),
+                read_ends=lambda: _ends(node.kafka, _TOPIC, max(_LOADED) + 1),
+            )  # fmt: skip
             load.settle()
-        failures = [failure for book in load.books for failure in book.failures]
-        assert not failures, failures[0]
+        load.check_failures()
         outcome.acknowledged = check(load, node.kafka)
         assert _ends(node.kafka, _BULK, len(bulk_ends)) == bulk_ends
+    found = examine_directory(directory, {})
+    assert not found.found, found.found
     return outcome
-
-
-def _watch(address: str, ends: dict[int, int], duration_s: float) -> None:
-    """Follow the ends of the logs for a while: they only grow. Each Fetch waits at the end, which paces the loop."""
-    deadline = time.monotonic() + duration_s
-    with Wire(address) as wire:
-        while time.monotonic() < deadline:
-            for partition in set(_LOADED):
-                fetched = wire.fetch(_TOPIC, partition, ends.get(partition, 0), bytes_max=1, wait_ms=20)
-                _advance(ends, partition, fetched.error_code, fetched.high_watermark)
-
-
-def _restart(node: Broker, ends: dict[int, int]) -> Start:
-    """Start the broker, and see that no log's end went back."""
-    started = start(node, _TOPIC)
-    with Wire(node.kafka) as wire:
-        for partition in set(_LOADED):
-            _advance(ends, partition, *wire.offset(_TOPIC, partition, LATEST))
-    return started
-
-
-def _advance(ends: dict[int, int], partition: int, error_code: int, end: int) -> None:
-    assert error_code == 0, f"partition {partition}: error code {error_code}"
-    assert end >= ends.get(partition, 0), f"partition {partition}: the end went back to {end} from {ends[partition]}"
-    ends[partition] = end
-
-
-def _kill_while_it_starts(node: Broker, delay_s: float) -> None:
-    """Start the broker and kill it some time after exec, ready or not."""
-
-    def end_process() -> None:
-        wait_until(lambda: node.running, "the process there")
-        threading.Event().wait(delay_s)
-        os.kill(node.pid, signal.SIGKILL)
-
-    killer = threading.Thread(target=end_process)
-    killer.start()
-    try:
-        node.start()
-    except BrokerFailedError:
-        killer.join()
-        return
-    killer.join()
-    node.kill()
 
 
 def _fill(client: LibrdkafkaDriver, address: str, size: int) -> dict[int, int]:
@@ -129,7 +75,9 @@ def _fill(client: LibrdkafkaDriver, address: str, size: int) -> dict[int, int]:
 
 def _ends(address: str, topic: str, partitions: int) -> dict[int, int]:
     with Wire(address) as wire:
-        return {partition: wire.offset(topic, partition, LATEST)[1] for partition in range(partitions)}
+        found = {partition: wire.offset(topic, partition, LATEST) for partition in range(partitions)}
+    assert all(error_code == 0 for error_code, _ in found.values()), found
+    return {partition: end for partition, (_, end) in found.items()}
 
 
 def main() -> None:

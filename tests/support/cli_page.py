@@ -15,10 +15,11 @@ _HEAD = """\
 
 This page is written from the commands (`python -m tests.support.cli_page`); a test compares them.
 
-`pqbroker serve` is the broker. All else is a client: it speaks Kafka's protocol with any broker, ours or Apache Kafka,
-the one at `127.0.0.1:9092` unless `--broker HOST:PORT` or the environment's `PQBROKER_BROKER` names another. A command
-that needs what a broker does not serve says so. Only `pqbroker tablet` is for brokers of ours alone: it asks the HTTP
-address, `127.0.0.1:8092` unless `--http HOST:PORT` or `PQBROKER_HTTP` names another.
+`pqbroker serve` is the broker. All else is a client, but for `doctor` and `crashtest`: it speaks Kafka's protocol with
+any broker, ours or Apache Kafka, the one at `127.0.0.1:9092` unless `--broker HOST:PORT` or the environment's
+`PQBROKER_BROKER` names another. A command that needs what a broker does not serve says so. Only `pqbroker tablet` is
+for brokers of ours alone: it asks the HTTP address, `127.0.0.1:8092` unless `--http HOST:PORT` or `PQBROKER_HTTP` names
+another.
 
 - `--json` prints objects with the keys below, one a line; else there are tables for people. Progress bars go to
   standard error, and only to a terminal.
@@ -61,8 +62,14 @@ KEYS = {
     "tablet move": "id, channel, group, pool, generation",
     "tablet keys": "key, size_bytes, created, inline, shared, blobs",
     "bench": "phase, records, mb, seconds, records_per_s, mb_per_s, p50_ms, p99_ms",
+    "doctor": (
+        "directory, healthy, checked (kind: count), damages, harmless, findings (weight, check, where, what, cure)"
+    ),
+    "crashtest": "seed, kills, records",
 }
 """The tests of each command compare them with what it prints."""
+WITHOUT_BROKER = {"doctor", "crashtest"}
+"""Commands that ask no broker: one looks into a directory, one starts its own."""
 
 
 def commands() -> dict[str, Any]:

@@ -1,0 +1,163 @@
+"""A stopped cell on disk, looked at and never changed: its index, its segments, and a shard for what only reads."""
+
+import asyncio
+import fcntl
+import os
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from itertools import islice
+from pathlib import Path
+
+from pqbroker.storage import indexrows
+from pqbroker.storage.directory import (
+    MAIN_POOL,
+    CellFacts,
+    check_identity,
+    index_generation,
+    index_path,
+    read_facts,
+)
+from pqbroker.storage.engine import (
+    BLOB_BYTES_MAX,
+    Batch,
+    BlobKey,
+    BlobMissing,
+    Buffer,
+    Caps,
+    CommitRefused,
+    EngineError,
+    ShardLost,
+    ShardStats,
+)
+from pqbroker.storage.outcome import Outcome
+from pqbroker.storage.reading import BlobReader
+from pqbroker.storage.rocks import RocksIndex, TellsDamage
+from pqbroker.storage.status import Colour
+
+
+class OfflineCell:
+    """The facts of a stopped cell, its pools, and its index. Every call may raise EngineError for a damaged index."""
+
+    def __init__(self, path: Path, facts: CellFacts, generation: int, pools: Mapping[str, Path]) -> None:
+        self.path = path
+        self.facts = facts
+        self.generation = generation
+        self.pools = pools
+        self._index = RocksIndex(index_path(path, generation))
+        self._reader = BlobReader(self.get, pools)
+
+    def open(self, staging: Path) -> None:
+        """Open the index through links in an empty directory."""
+        self._index.open_unchanged(staging, synced=self.facts.durability == "fsync")
+
+    def get(self, keys: list[bytes]) -> list[bytes | None]:
+        """Values of index rows, None where absent."""
+        with TellsDamage():
+            return self._index.get(keys)
+
+    def rows(self, lo: bytes, hi: bytes, *, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]:
+        """Index rows with lo <= key < hi, in order or from the end."""
+        with TellsDamage():
+            yield from self._index.rows(lo, hi, reverse=reverse)
+
+    def content(self, blob: BlobKey) -> Buffer:
+        """A whole blob, every page of it verified. Raises BlobMissing, BlobCorrupt."""
+        row = self.get([indexrows.BLOB + blob])[0]
+        if row is None:
+            raise BlobMissing(blob.hex())
+        return self._reader.content(blob, row)
+
+    def close(self) -> None:
+        self._index.close()
+
+
+@contextmanager
+def look_into(path: Path, pools: Mapping[str, Path]) -> Iterator[OfflineCell]:
+    """A cell that nobody has open, nor opens meanwhile. Raises EngineError, with cause and cure.
+
+    `pools` says where blobs are kept that are not in the directory itself.
+    """
+    with ExitStack() as stack:
+        if not (path / "cell").is_file():
+            raise EngineError(f"{path} is no data directory: there is no file `cell`; check the path")
+        stack.enter_context(_held(path))
+        facts = read_facts(path / "cell")
+        if not facts.ready:
+            raise EngineError(f"{path} was never opened whole, so nothing is in it; start a broker on it")
+        places = {MAIN_POOL: path / "blobs", **pools}
+        unknown = [name for name in facts.pools if name not in places]
+        if unknown:
+            raise EngineError(f"the cell keeps blobs in pool {unknown[0]}: say where, with --pool {unknown[0]}=DIR")
+        found = {name: places[name] for name in facts.pools}
+        for name, place in found.items():
+            check_identity(place, name, facts)
+        cell = OfflineCell(path, facts, index_generation(path), found)
+        staging = stack.enter_context(tempfile.TemporaryDirectory(prefix="pqbroker-index-"))
+        cell.open(Path(staging))
+        stack.callback(cell.close)
+        yield cell
+
+
+@contextmanager
+def _held(path: Path) -> Iterator[None]:
+    """The directory's lock, shared with others that only look."""
+    try:
+        lock = os.open(path / "lock", os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        yield  # taken away, or not copied with the rest: no broker of ours is there
+        return
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        owner = os.pread(lock, 32, 0).decode("ascii", "replace").strip() or "unknown"
+        raise EngineError(f"{path} is in use by process {owner}; stop it, or look into a copy") from None
+    finally:
+        os.close(lock)
+
+
+class OfflineShard:
+    """A `Shard` over a stopped cell; every commit is refused."""
+
+    def __init__(self, cell: OfflineCell) -> None:
+        self.generation = cell.generation
+        self.caps = Caps(BLOB_BYTES_MAX, 0, 0)
+        self.pools = tuple(cell.pools)
+        self.lost: asyncio.Future[ShardLost] = asyncio.get_running_loop().create_future()
+        self._cell = cell
+
+    def commit(self, batch: Batch) -> Outcome[None]:
+        return Outcome.failed(CommitRefused("the cell is only looked at"))
+
+    async def scan(self, lo: bytes, hi: bytes, rows_max: int) -> list[tuple[bytes, bytes]]:
+        rows = self._cell.rows(indexrows.ROW + lo, indexrows.ROW + hi)
+        return [(key[1:], value) for key, value in islice(rows, rows_max)]
+
+    async def get(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        return self._cell.get([indexrows.ROW + key for key in keys])
+
+    async def scan_blobs(
+        self, lo: bytes, hi: bytes, rows_max: int, *, reverse: bool = False
+    ) -> list[tuple[BlobKey, int]]:
+        rows = self._cell.rows(indexrows.BLOB + lo, indexrows.BLOB + hi, reverse=reverse)
+        return [(BlobKey(key[1:]), indexrows.blob_size(row)) for key, row in islice(rows, rows_max)]
+
+    async def read(self, ranges: Sequence[tuple[BlobKey, int, int]]) -> list[Buffer]:
+        """Each blob is verified whole, whatever is asked of it."""
+        found: list[Buffer] = []
+        for blob, offset, size in ranges:
+            found.append(self._cell.content(blob)[offset : offset + size])
+        return found
+
+    async def confirm(self) -> None:
+        """Nobody else has the cell."""
+
+    def stats(self) -> ShardStats:
+        return ShardStats(0, 0, 0, 0, 0, 0, ())
+
+    def colour(self, pool: str) -> Colour:
+        return Colour.GREEN
+
+    async def close(self) -> None:
+        """Whoever opened the cell closes it."""

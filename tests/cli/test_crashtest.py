@@ -1,0 +1,103 @@
+"""`pqbroker crashtest`: a run that is well, refusals, and what breaks a promise."""
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pqbroker.__main__ import main
+from pqbroker.broker.cli.crash_book import Book, Books, Broken, verify
+from pqbroker.broker.cli.crashing import crash
+from pqbroker.testing import broker
+from tests.cli.shell import Shell
+from tests.support.cli_page import KEYS
+
+
+@pytest.fixture
+def shell(capsys: pytest.CaptureFixture[str]) -> Shell:
+    return Shell("", capsys)
+
+
+def test_a_sound_disk_is_told_and_nothing_is_left(shell: Shell, tmp_path: Path) -> None:
+    data = tmp_path / "new" / "crashtest"
+    said = shell.raw("crashtest", "--data", str(data), "--minutes", "0.05", "--seed", "7", "--json")
+    assert ", ".join(said.object) == KEYS["crashtest"]
+    assert said.object["seed"] == 7
+    assert said.object["kills"] >= 1
+    assert said.object["records"] > 0
+    assert not data.exists()
+
+
+def test_a_directory_with_something_in_it_is_refused_and_left_alone(shell: Shell, tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("mine")
+    said = shell.raw("crashtest", "--data", str(tmp_path))
+    assert said.status == 1
+    assert said.errors == f"pqbroker: {tmp_path} is not empty; choose a directory that is, or is not there yet\n"
+    assert (tmp_path / "precious").read_text() == "mine"
+
+
+def test_a_broken_promise_is_told_with_seed_and_directory(
+    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lose(*_: object) -> int:
+        raise Broken("one record is gone")
+
+    monkeypatch.setattr("pqbroker.broker.cli.crashtest.verify", lose)
+    said = shell.raw("crashtest", "--data", str(tmp_path / "data"), "--minutes", "0.05", "--seed", "3")
+    assert (said.status, said.output) == (1, "")
+    assert said.errors == f"pqbroker: seed 3: one record is gone; see {tmp_path / 'data'}\n"
+    assert (tmp_path / "data" / "data" / "cell").exists()
+    assert main(["doctor", str(tmp_path / "data" / "data")]) == 0
+
+
+def book(producer: int, acknowledged: dict[int, int]) -> Book:
+    return Book(producer, 0, 10, acknowledged)
+
+
+@pytest.mark.parametrize(
+    ("log", "told"),
+    [
+        ([(0, b"0:0:"), (1, b"0:1:")], None),
+        ([(0, b"0:0:"), (1, b"1:0:"), (2, b"0:1:")], "lie elsewhere"),
+        ([(0, b"0:0:")], "1 acknowledged records are gone, first 1"),
+        ([(0, b"0:0:"), (1, b"0:1:"), (2, b"0:1:")], "a record twice or out of order"),
+        ([(0, b"0:0:"), (1, b"0:1:"), (2, b"0:5:"), (3, b"0:2:")], "a record twice or out of order"),
+        ([(0, b"0:0:"), (1, b"0:1:"), (2, b"0:2:")], None),
+    ],
+)
+def test_a_log_is_compared_with_the_books(log: list[tuple[int, bytes]], told: str | None) -> None:
+    books = [book(0, {0: 0, 1: 1}), book(1, {})]
+    if told is None:
+        assert verify(books, {0: log}) == 2
+        return
+    with pytest.raises(Broken, match=told):
+        verify(books, {0: log})
+
+
+def test_a_record_that_is_given_up_breaks_the_promise() -> None:
+    books = Books([0])
+    books.check_failures()
+    books.note_failure(books.books[0], "timed out")
+    with pytest.raises(Broken, match="1 records were given up, the first: timed out"):
+        books.check_failures()
+
+
+class Quiet:
+    """A load that needs nothing."""
+
+    def await_acknowledgements(self, count: int) -> None: ...
+
+    def ends(self) -> dict[int, int]:
+        return {0: 5}
+
+
+@pytest.mark.parametrize("ends", [[4], [9, 8]])
+def test_an_end_that_goes_back_breaks_the_promise(ends: list[int]) -> None:
+    told: Iterator[int] = iter(ends)
+    last = ends[-1]
+    with broker() as node, pytest.raises(Broken, match="partition 0: the end went back to"):
+        crash(
+            node, Quiet(), random.Random(1),
+            goes_on=lambda kills: kills < 1, start=node.start, read_ends=lambda: {0: next(told, last)},
+        )  # fmt: skip

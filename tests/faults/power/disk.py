@@ -1,0 +1,237 @@
+"""A disk that loses power: files and directories with what is synced and what is not, and what a cut may leave of it.
+
+A file's writes and sizes are safe from the end of a sync that began after them; until then any 4 KiB unit of them may
+be there or not, whole or torn at a sector. Names are safe from the end of a sync of their directory; until then the
+last changes of them, as many as chance wants, may be gone. That they go in order is more than POSIX promises, but every
+file system with a journal keeps to it, and RocksDB counts on it: it renames CURRENT before it syncs new tables' names.
+"""
+
+import os
+import random
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.faults.power.recording import Event
+
+_UNIT_BYTES = 4096
+_SECTOR_BYTES = 512
+
+
+@dataclass(slots=True)
+class Change:
+    """A write at a position, or (no data) a new size, which only grows the file when `grows`."""
+
+    position: int
+    data: bytes | None = None
+    grows: bool = False
+
+
+@dataclass(slots=True)
+class File:
+    """Bytes: the synced ones, those as processes see them, and how one becomes the other."""
+
+    synced: bytearray = field(default_factory=bytearray)
+    live: bytearray = field(default_factory=bytearray)
+    pending: list[Change] = field(default_factory=list)
+    settled: int = 0
+    """Changes that were synced, since the beginning."""
+
+    def change(self, change: Change) -> None:
+        self.pending.append(change)
+        apply(self.live, change)
+
+    @property
+    def count(self) -> int:
+        return self.settled + len(self.pending)
+
+    def sync(self, count: int) -> None:
+        """The first `count` changes are safe."""
+        done = count - self.settled
+        if done > 0:
+            for change in self.pending[:done]:
+                apply(self.synced, change)
+            del self.pending[:done]
+            self.settled = count
+
+
+@dataclass(slots=True)
+class Directory:
+    """Names; a pending change sets some of them at once (None: gone)."""
+
+    synced: "dict[str, File | Directory]" = field(default_factory=dict)
+    live: "dict[str, File | Directory]" = field(default_factory=dict)
+    pending: "list[dict[str, File | Directory | None]]" = field(default_factory=list)
+    settled: int = 0
+
+    def change(self, names: "dict[str, File | Directory | None]") -> None:
+        self.pending.append(names)
+        rename(self.live, names)
+
+    @property
+    def count(self) -> int:
+        return self.settled + len(self.pending)
+
+    def sync(self, count: int) -> None:
+        """The first `count` changes are safe."""
+        done = count - self.settled
+        if done > 0:
+            for names in self.pending[:done]:
+                rename(self.synced, names)
+            del self.pending[:done]
+            self.settled = count
+
+
+class Disk:
+    """Takes events in order. `root` is the directory that holds what is recorded; it was there before."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = Directory()
+        self._path = root
+        self._open: dict[int, File | Directory] = {}
+        self._positions: dict[int, int] = {}
+        self._syncs: dict[int, tuple[File | Directory, int]] = {}
+
+    def start_process(self) -> None:
+        """A new process begins: the one before has closed everything, and what it synced last never ended."""
+        self._open.clear()
+        self._positions.clear()
+        self._syncs.clear()
+
+    def take(self, event: Event) -> None:
+        """Do what the event says."""
+        if event.kind in "WTG":
+            self._change(event)
+        elif event.kind == "O":
+            self._open_path(event)
+        elif event.kind == "C":
+            self._open.pop(event.file, None)
+        elif event.kind == "B":
+            item = self._open[event.file]
+            self._syncs[event.number] = item, item.count
+        elif event.kind == "E":
+            item, count = self._syncs.pop(event.number)
+            item.sync(count)
+        elif event.kind == "R":
+            self._rename(*event.data.decode().split("\0"))
+        elif event.kind in "UD":
+            parent, name = self._find(event.data.decode())
+            parent.change({name: None})
+        elif event.kind == "M":
+            parent, name = self._find(event.data.decode())
+            parent.change({name: Directory()})
+        else:
+            assert event.kind == "S", event.kind
+
+    def _change(self, event: Event) -> None:
+        file = self._open[event.file]
+        assert isinstance(file, File)
+        if event.kind != "W":
+            file.change(Change(event.number, grows=event.kind == "G"))
+            return
+        position = event.number
+        if position < 0:
+            position = self._positions[event.file]
+            self._positions[event.file] += len(event.data)
+        file.change(Change(position, event.data))
+
+    def _open_path(self, event: Event) -> None:
+        path = event.data.decode()
+        if path == str(self._path):
+            self._open[event.file] = self.root
+            return
+        parent, name = self._find(path)
+        item = parent.live.get(name)
+        if item is None:
+            assert event.number & os.O_CREAT, event
+            item = File()
+            parent.change({name: item})
+        elif event.number & os.O_TRUNC and isinstance(item, File) and item.live:
+            item.change(Change(0))
+        self._open[event.file] = item
+        self._positions[event.file] = len(item.live) if event.number & os.O_APPEND else 0
+
+    def _rename(self, old: str, new: str) -> None:
+        parent, old_name = self._find(old)
+        target, new_name = self._find(new)
+        assert parent is target, f"{old} is renamed into another directory"
+        parent.change({old_name: None, new_name: parent.live[old_name]})
+
+    def _find(self, text: str) -> tuple[Directory, str]:
+        """The directory of a path, and the last name in it."""
+        *above, name = Path(text).relative_to(self._path).parts
+        directory = self.root
+        for part in above:
+            found = directory.live[part]
+            assert isinstance(found, Directory)
+            directory = found
+        return directory, name
+
+
+def apply(content: bytearray, change: Change) -> None:
+    """Make one change of a file."""
+    position, data = change.position, change.data
+    if data is not None:
+        if position > len(content):
+            content.extend(bytes(position - len(content)))
+        content[position : position + len(data)] = data
+    elif position > len(content):
+        content.extend(bytes(position - len(content)))
+    elif not change.grows:
+        del content[position:]
+
+
+def rename(names: "dict[str, File | Directory]", changes: "dict[str, File | Directory | None]") -> None:
+    """Make one change of a directory."""
+    for name, item in changes.items():
+        if item is None:
+            names.pop(name, None)
+        else:
+            names[name] = item
+
+
+def cut_power(root: Directory, into: Path, source: random.Random) -> None:
+    """Write what a power cut leaves into a directory. What is not synced is there with a chance of its own each time:
+    nothing of it, all of it, or some."""
+    share = source.choice([0.0, 0.0, 0.2, 0.5, 0.8, 1.0])
+    _write_directory(root, into, source, share)
+
+
+def _write_directory(directory: Directory, into: Path, source: random.Random, share: float) -> None:
+    left = dict(directory.synced)
+    count = len(directory.pending)
+    kept = round(share * count) if share in (0, 1) else source.randint(0, count)
+    for names in directory.pending[:kept]:
+        rename(left, names)
+    for name, item in left.items():
+        if isinstance(item, File):
+            (into / name).write_bytes(_left_of(item, source, share))
+        else:
+            (into / name).mkdir()
+            _write_directory(item, into / name, source, share)
+
+
+def _left_of(file: File, source: random.Random, share: float) -> bytes:
+    content = bytearray(file.synced)
+    for change in file.pending:
+        if change.data is None:
+            if source.random() < share:
+                apply(content, change)
+            continue
+        start, end = change.position, change.position + len(change.data)
+        while start < end:
+            stop = min(start - start % _UNIT_BYTES + _UNIT_BYTES, end)
+            kept = _kept_of_unit(start, stop, source, share)
+            if kept > start:
+                data = change.data[start - change.position : kept - change.position]
+                apply(content, Change(start, data))
+            start = stop
+    return bytes(content)
+
+
+def _kept_of_unit(start: int, stop: int, source: random.Random, share: float) -> int:
+    """Where what is left of a written unit ends: at its end, at a sector within, or where it began."""
+    if source.random() >= share:
+        return start
+    if source.random() < 0.1:
+        return max(start, source.randrange(start, stop) // _SECTOR_BYTES * _SECTOR_BYTES)
+    return stop

@@ -1,0 +1,20 @@
+"""The index as such: what a walk over its rows sees."""
+
+from pathlib import Path
+
+from pqbroker.storage.rocks import RocksIndex
+
+
+def test_a_walk_ends_at_its_bound_though_nobody_else_keeps_it(tmp_path: Path) -> None:
+    index = RocksIndex(tmp_path / "index")
+    index.open(create=True, synced=True)
+    batch = index.new_batch()
+    keys = [b"r%06d" % number for number in range(2000)]
+    for key in keys:
+        batch.put(key, b"")
+    index.write(batch)
+    for padding in range(1, 60):
+        walk = index.rows(b"r", b"r" + b"\xff" * padding)
+        used_again = [bytes(1 + padding) for _ in range(100)]
+        assert [key for key, _ in walk] == keys, len(used_again)
+    index.close()
