@@ -35,8 +35,8 @@ class Connection(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_advertised", "_budget", "_bytes", "_connections", "_dispatcher", "_in_flight", "_is_closing", "_is_draining",
-        "_is_reading", "_is_send_planned", "_is_serving", "_is_write_paused", "_metrics", "_node", "_peer", "_reader",
-        "_settings", "_transport", "_unsent", "_unsent_bytes", "_unserved", "active_at",
+        "_is_reading", "_is_send_planned", "_is_serving", "_is_write_paused", "_metrics", "_node", "_pause", "_peer",
+        "_reader", "_settings", "_transport", "_unsent", "_unsent_bytes", "_unserved", "active_at",
     )  # fmt: skip
 
     def __init__(
@@ -64,6 +64,8 @@ class Connection(asyncio.BufferedProtocol):
         self._unsent: list[Buffer] = []
         self._unsent_bytes = 0
         self._is_send_planned = False
+        self._pause: asyncio.TimerHandle | None = None
+        """Until it fires nothing is read: the client was told to wait."""
         self.active_at = node.loop.time()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -77,6 +79,8 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._is_closing = True
         self._connections.remove(self)
+        if self._pause is not None:
+            self._pause.cancel()
         self._budget.forget(self._consider_reading)
         self._budget.give_back(self._bytes)
         self._bytes = 0
@@ -163,6 +167,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _begin(self, frame: memoryview) -> None:
         exchange = self._dispatcher.begin(self._peer, frame)
+        if self._peer.pause_ms:
+            self._pause_reading()
         if exchange.is_done and not self._in_flight:
             self._write(exchange)
             return
@@ -243,6 +249,21 @@ class Connection(asyncio.BufferedProtocol):
             self._is_send_planned = True
             self._node.loop.call_soon(self._send)
 
+    def _pause_reading(self) -> None:
+        """Read nothing for as long as a handler told the client to wait, or longer where it was told so before."""
+        loop = self._node.loop
+        until = loop.time() + self._peer.pause_ms / 1000
+        self._peer.pause_ms = 0
+        if self._pause is None or self._pause.when() < until:
+            if self._pause is not None:
+                self._pause.cancel()
+            self._pause = loop.call_at(until, self._end_pause)
+            self._limit_reading()
+
+    def _end_pause(self) -> None:
+        self._pause = None
+        self._consider_reading()
+
     def _limit_reading(self) -> None:
         if self._is_reading and not self._is_closing and not self._may_read():
             self._is_reading = False
@@ -263,6 +284,7 @@ class Connection(asyncio.BufferedProtocol):
         settings = self._settings
         return (
             not self._is_draining
+            and self._pause is None
             and len(self._unserved) + len(self._in_flight) < settings.connection_requests_max
             and self._bytes < settings.connection_bytes_max
             and not self._budget.is_exceeded

@@ -48,6 +48,8 @@ class Peer:
     """Host and port that its listener tells clients; None: those it reached us at."""
     host: str = ""
     """Where the other end is; empty when it has gone already."""
+    pause_ms: int = 0
+    """For how long nothing more is to be read from it; set by handlers, taken by the connection (KIP-219)."""
 
 
 class Context:

@@ -135,8 +135,17 @@ class BrokerSettings:
         "pqbroker.write.cycle.bytes", Kind.INT, 16 * MIB, "Bytes of one write cycle of a partition.", low=MIB
     )
     write_queue_bytes_max: int = setting(
-        "pqbroker.write.queue.bytes", Kind.INT, 64 * MIB,
-        "Bytes that may wait at one partition; more are answered REQUEST_TIMED_OUT (retry).", low=MIB,
+        "pqbroker.write.queue.bytes", Kind.INT, 30_000_000,
+        "Bytes in flight at one partition; more are answered REQUEST_TIMED_OUT (retry). One batch is always taken.",
+        low=MIB,
+    )  # fmt: skip
+    write_border_bytes: int = setting(
+        "pqbroker.write.border.bytes", Kind.INT, 10_000_000,
+        "Bytes in flight at one partition above which writers are told to pause.", low=MIB,
+    )  # fmt: skip
+    partition_reads_max: int = setting(
+        "pqbroker.partition.reads.max", Kind.INT, 20,
+        "Reads of one partition from the disk at once; more wait for their turn.", low=1,
     )  # fmt: skip
 
     # HTTP and metrics

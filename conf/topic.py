@@ -111,6 +111,42 @@ class TopicConfig:
         "pq.max.size.in.partition", Kind.LONG, -1,
         "Bytes a partition may hold before writes are refused; -1 means no limit.", low=-1,
     )  # fmt: skip
+    pq_partition_full_error: str = setting(
+        "pq.partition.full.error", Kind.STRING, "POLICY_VIOLATION",
+        "What writes to a partition that is full by these limits are answered. Clients try KAFKA_STORAGE_ERROR again,"
+        " idempotent ones for ever.",
+        choices=("POLICY_VIOLATION", "KAFKA_STORAGE_ERROR"),
+    )  # fmt: skip
+    pq_write_speed_bytes: int = setting(
+        "pq.write.speed.bytes", Kind.LONG, -1,
+        "Bytes a second that may be written to a partition; faster writers are told to pause; -1 or 0: no limit.",
+        low=-1,
+    )  # fmt: skip
+    pq_write_burst_bytes: int = setting(
+        "pq.write.burst.bytes", Kind.LONG, -1,
+        "Bytes by which a partition may be ahead of `pq.write.speed.bytes`; -1 means those of one second.", low=-1,
+    )  # fmt: skip
+    pq_inactive_partitions: tuple[str, ...] = setting(
+        "pq.inactive.partitions", Kind.LIST, (),
+        "Numbers of the partitions that are only read; writes to them are answered POLICY_VIOLATION.",
+    )  # fmt: skip
+    pq_important_groups: tuple[str, ...] = setting(
+        "pq.important.groups", Kind.LIST, (),
+        "Consumer groups that hold what they have not read, whatever its age and the partition's size.",
+    )  # fmt: skip
+    pq_availability_period_ms: int = setting(
+        "pq.availability.period.ms", Kind.LONG, -1,
+        "How long after its writing an important group may hold a record; -1 means for ever.", low=-1,
+    )  # fmt: skip
+    pq_delete_when_read: bool = setting(
+        "pq.delete.when.read", Kind.BOOLEAN, False,
+        "Delete records as soon as all of `pq.important.groups` have read them, whatever their age.",
+    )  # fmt: skip
+    pq_source_id_lifetime_ms: int = setting(
+        "pq.source.id.lifetime.ms", Kind.LONG, 0,
+        "How long an idle producer is remembered at least, even without data; never less than"
+        " `producer.id.expiration.ms`.", low=0,
+    )  # fmt: skip
     pq_source_id_max_counts: int = setting(
         "pq.source.id.max.counts", Kind.INT, 6_000_000,
         "Producers remembered per partition; the oldest go first.", low=1,

@@ -1,7 +1,8 @@
 """Consumers of a partition: how far each group has read, by group id (semantics A.3, A.14). No I/O, no clock.
 
-Kafka's OffsetCommit stores what it is given: backwards, before the start, beyond the end (K.1). A change is planned as
-a KV command and shows when it is durable; the limit counts those on their way too.
+Kafka's OffsetCommit stores what it is given: backwards, before the start, beyond the end (K.1). A native commit goes by
+`committed_in`: sessions, bounds, never backwards. A change is planned as a KV command and shows when it is durable; the
+limit counts those on their way too.
 """
 
 from collections import Counter
@@ -15,8 +16,22 @@ from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.engine import Buffer
 from pqbroker.storage.kv_commands import INLINE, KEY_BYTES_MAX, Command, DeleteRange, Write
 
-_STATE = Struct(">Bqiqq")
+_STATE = Struct(">BqiqqqqH")
 _VERSION = 1
+
+
+class Session(NamedTuple):
+    """Who commits natively: a read session's name, and what grows with each time it is taken up and each commit in it.
+
+    Ordered by generation, then step.
+    """
+
+    generation: int = 0
+    step: int = 0
+    name: str = ""
+
+
+NO_SESSION = Session()
 
 
 class ConsumerOffset(NamedTuple):
@@ -28,17 +43,54 @@ class ConsumerOffset(NamedTuple):
     commit_ms: int = -1
     expire_ms: int = -1
     """-1: the broker's retention decides."""
+    session: Session = NO_SESSION
+    """That of the last native commit."""
 
 
 def encode(state: ConsumerOffset) -> bytes:
-    head = _STATE.pack(_VERSION, state.offset, state.leader_epoch, state.commit_ms, state.expire_ms)
-    return head + state.metadata.encode()
+    generation, step, session = state.session
+    name = session.encode()
+    head = _STATE.pack(
+        _VERSION, state.offset, state.leader_epoch, state.commit_ms, state.expire_ms, generation, step, len(name)
+    )
+    return head + name + state.metadata.encode()
 
 
 def decode(row: Buffer) -> ConsumerOffset:
-    version, offset, leader_epoch, commit_ms, expire_ms = _STATE.unpack_from(row)
+    version, offset, leader_epoch, commit_ms, expire_ms, generation, step, name_bytes = _STATE.unpack_from(row)
     assert version == _VERSION, version
-    return ConsumerOffset(offset, leader_epoch, bytes(row[_STATE.size :]).decode(), commit_ms, expire_ms)
+    texts = bytes(row[_STATE.size :])
+    session = Session(generation, step, texts[:name_bytes].decode()) if name_bytes or generation or step else NO_SESSION
+    metadata = texts[name_bytes:].decode()
+    return ConsumerOffset(offset, leader_epoch, metadata, commit_ms, expire_ms, session)
+
+
+def committed_in(
+    session: Session, stored: ConsumerOffset | None, wanted: ConsumerOffset, bounds: tuple[int, int], *, strict: bool
+) -> ConsumerOffset | None:
+    """What a native commit makes of a consumer's state (A.14); None: it is acknowledged and changes nothing.
+
+    `bounds`: start and end offset. An offset at or before the stored one is ignored. `strict` refuses what lies outside
+    the bounds, else an offset behind the end becomes the end. KafkaError ILLEGAL_GENERATION for a session that a later
+    one has replaced (WRONG_COOKIE), OFFSET_OUT_OF_RANGE (COMMIT_TO_PAST, COMMIT_TO_FUTURE).
+    """
+    start, end = bounds
+    offset = wanted.offset
+    if stored is not None:
+        if session[:2] < stored.session[:2]:
+            text = f"the session {session.name!r} is over: {stored.session.name!r} has committed since"
+            raise KafkaError(ErrorCode.ILLEGAL_GENERATION, text)
+        if offset <= stored.offset:
+            return None
+    if strict and not start <= offset <= end:
+        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} is outside [{start}, {end}]")
+    return wanted._replace(offset=min(offset, end), session=session)
+
+
+def recreated(stored: ConsumerOffset | None) -> ConsumerOffset:
+    """A consumer made anew: its generation grows, so that earlier sessions are over, and it reads from 0."""
+    generation = stored.session.generation + 1 if stored is not None else 0
+    return ConsumerOffset(0, session=Session(generation))
 
 
 class Consumers:
@@ -58,6 +110,11 @@ class Consumers:
 
     def get(self, group_id: str) -> ConsumerOffset | None:
         return self._states.get(group_id)
+
+    def first_unread(self, group_ids: Iterable[str]) -> dict[str, int]:
+        """The first offset that each of the groups has not read; -1 without a commit."""
+        states = self._states
+        return {group_id: states[group_id].offset if group_id in states else -1 for group_id in group_ids}
 
     def all(self) -> Mapping[str, ConsumerOffset]:
         """By group id; only to be looked at."""

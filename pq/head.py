@@ -10,6 +10,8 @@ from typing import NamedTuple
 from pqbroker.pq.keys import head_key
 from pqbroker.pq.levels import BLOB_BYTES_MAX, Levels, Placement
 from pqbroker.pq.run import GrowingRun
+from pqbroker.protocol.records import batches
+from pqbroker.storage.engine import Buffer
 
 REFERENCE_BYTES_MIN = 64 * 1024
 """Blobs are merged by reference when their pieces are this large on average, by copy below (design 8)."""
@@ -61,9 +63,9 @@ class Head:
         return self.blobs[-1].position + self.blobs[-1].size if self.blobs else self.run.base
 
     def warm_offset(self, end_offset: int) -> int:
-        """The first offset whose content is in memory."""
+        """From which offset on content is in memory; a gap before the head counts as the head's."""
         if self.is_warm:
-            return self.blobs[0].offset if self.blobs else end_offset
+            return 0
         return next((blob.offset for blob in self.blobs if blob.position >= self.run.base), end_offset)
 
     def add(self, blob: HeadBlob, placement: Placement) -> None:
@@ -115,3 +117,17 @@ def lay_out(levels: Levels, head_bytes: int, sizes: Sequence[int], low_watermark
     if filled >= low_watermark:
         cuts.append(len(sizes))
     return Layout(None, cuts)
+
+
+def content_of(blobs: Sequence[HeadBlob], data: Sequence[Sequence[Buffer]]) -> GrowingRun:
+    """The content of head blobs read from the store, indexed. Runs in a thread."""
+    run = GrowingRun(blobs[0].position)
+    for buffers in data:
+        starts_blob = True
+        for buffer in buffers:
+            view = memoryview(buffer)
+            for position, header in batches(view):
+                batch = view[position : position + header.size_bytes]
+                run.append(batch, header.base_offset, header.max_timestamp, starts_blob)
+                starts_blob = False
+    return run

@@ -1,6 +1,7 @@
 """Keys of a PQ tablet in its KV tablet (semantics A.3): fixed-width text, so that byte order is logical order.
 
 d<partition:10>_<offset:20>_<part:5>_<count:10>_<internal parts:5>[|]   record batches; `|` marks a head blob
+x<partition:10>_<offset:20>_<part:5>_<count:10>_<internal parts:5>     a slice of a batch that is being stored in parts
 i<partition:10>                                                        partition meta
 m<partition:10>p<producer id:20>                                       what is remembered of a producer
 m<partition:10>c<group id>                                             how far a consumer has read
@@ -27,6 +28,16 @@ def body_key(partition: int, offset: int, count: int) -> bytes:
 
 def head_key(partition: int, offset: int, count: int) -> bytes:
     return b"d%010d_%020d_00000_%010d_00000|" % (partition, offset, count)
+
+
+def part_key(partition: int, offset: int, part: int) -> bytes:
+    """Of a part that is not the last: no record ends in it."""
+    return b"x%010d_%020d_%05d_0000000000_00001" % (partition, offset, part)
+
+
+def part_range(partition: int) -> tuple[bytes, bytes]:
+    """Bounds lo <= key < hi of the parts of a partition's unfinished batch."""
+    return b"x%010d_" % partition, b"x%010d`" % partition
 
 
 def parse_data_key(key: bytes) -> DataKey:

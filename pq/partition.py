@@ -8,86 +8,33 @@
 Between plan and its end nothing else may change the partition: the flag `is_writing` is the lock.
 """
 
-from array import array
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
 
 from pqbroker.conf.topic import TopicConfig
 from pqbroker.pq import sources
-from pqbroker.pq.body import INDEX_GAP_BYTES, BodyIndex, Columns, encode_index
+from pqbroker.pq.cycle import Cycle, Written
 from pqbroker.pq.epochs import Epochs
-from pqbroker.pq.head import HeadBlob, lay_out
-from pqbroker.pq.keys import body_key, data_range, head_key, meta_key, producer_key
-from pqbroker.pq.levels import Placement
-from pqbroker.pq.merge import merge
+from pqbroker.pq.keys import data_range, meta_key, part_range, producer_key
+from pqbroker.pq.placing import Placing
 from pqbroker.pq.recovery import Meta, Recovered
-from pqbroker.pq.retention import start_after_retention
+from pqbroker.pq.retention import FirstUnread, start_after_retention
 from pqbroker.pq.sources import Duplicate, Producer, Sources
 from pqbroker.protocol import records
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.records import BatchHeader
-from pqbroker.storage.kv_commands import INLINE, Command, DeleteRange, Write
+from pqbroker.storage.kv_commands import INLINE, DeleteRange, Write
 
 NO_TIMESTAMP = -1
-TIMESTAMP_BOUND_UNKNOWN = (1 << 63) - 1
-
-
-class Written(NamedTuple):
-    """What a Produce is answered with; `log_append_time_ms` is -1 for CreateTime, `base_offset` -1 for an old
-    duplicate."""
-
-    base_offset: int
-    log_append_time_ms: int
-    log_start_offset: int
-
-
-@dataclass(frozen=True, slots=True)
-class ClosedBody:
-    """A body blob that a cycle makes: records [offset, end), from position `start` of the head's run."""
-
-    offset: int
-    end: int
-    start: int
-    size: int
-    index: BodyIndex
-
-
-class Cycle:
-    """One planned KV request and what it will mean."""
-
-    __slots__ = (
-        "bodies", "commands", "duplicate_bytes", "duplicates", "end_offset", "forgotten", "head_blob", "mark", "now_ms",
-        "outcomes", "placement", "sources", "start_offset", "stores_epoch",
-    )  # fmt: skip
-
-    def __init__(self, partition: "Partition", now_ms: int) -> None:
-        self.now_ms = now_ms
-        self.commands: list[Command] = []
-        self.outcomes: list[Written | KafkaError] = []
-        """One for each batch of the plan, in order."""
-        self.start_offset = partition.start_offset
-        self.end_offset = partition.end_offset
-        self.sources: dict[int, Producer] = {}
-        self.forgotten: list[int] = []
-        self.duplicates = 0
-        """Records of the plan's batches that are stored already."""
-        self.duplicate_bytes = 0
-        self.mark = partition.head.run.end
-        self.head_blob: HeadBlob | None = None
-        self.placement: Placement | None = None
-        """How `head_blob` joins the head; None: it is the new head, behind `bodies`."""
-        self.bodies: list[ClosedBody] = []
-        self.stores_epoch = False
 
 
 class Partition:
-    """State of one partition (A.2). `by_reference=False` merges by copying only: the oracle of A.6."""
+    """State of one partition (A.2); `by_reference` as in `Placing`."""
 
     __slots__ = (
-        "_after_max_ms", "_before_max_ms", "_by_reference", "_count_max", "_size_max", "_stamps_append_time", "bodies",
-        "config", "end_offset", "epochs", "generation", "head", "index", "is_writing", "sources", "start_offset",
+        "_after_max_ms", "_before_max_ms", "_count_max", "_is_limited", "_placing", "_size_max", "_stamps_append_time",
+        "bodies", "config", "end_offset", "epochs", "generation", "has_leftovers", "head", "index", "is_active",
+        "is_writing", "sources", "start_offset",
     )  # fmt: skip
 
     def __init__(
@@ -111,7 +58,9 @@ class Partition:
         self.epochs.trim(recovered.start_offset)
         self.sources = Sources(producers)
         self.is_writing = False
-        self._by_reference = by_reference
+        self.has_leftovers = False
+        """Whether parts of a batch that was then refused are stored; the next writer wipes them."""
+        self._placing = Placing(index, self.head, by_reference=by_reference)
         self.configure(config)
 
     def configure(self, config: TopicConfig) -> None:
@@ -122,21 +71,22 @@ class Partition:
         self._after_max_ms = config.message_timestamp_after_max_ms
         self._count_max = config.pq_max_count_in_partition
         self._size_max = config.pq_max_size_in_partition
+        self.is_active = str(self.index) not in config.pq_inactive_partitions
+        self._is_limited = self._count_max >= 0 or self._size_max >= 0 or not self.is_active
 
     @property
     def size_bytes(self) -> int:
         return self.bodies.size + self.head.size
 
+    def gaps(self) -> list[tuple[int, int]]:
+        """Holes [from, to) in the offsets."""
+        start = self.start_offset
+        spans = [(start, start), *self.bodies.spans(), *((blob.offset, blob.end) for blob in self.head.blobs)]
+        return [(end, offset) for (_, end), (offset, _) in pairwise(spans) if end < offset]
+
     def needs_content(self, bytes_max: int) -> bool:
         """Whether a cycle of so many bytes would copy or index head content that is not in memory."""
-        head = self.head
-        if head.is_warm:
-            return False
-        if head.size + bytes_max >= self.config.pq_low_watermark_bytes:
-            return True
-        merged = head.levels.place(bytes_max).merged
-        cold = [blob for blob in head.blobs[len(head.blobs) - merged :] if blob.position < head.run.base]
-        return any(not (self._by_reference and blob.is_large) for blob in cold)
+        return self._placing.needs_content(bytes_max, self.config.pq_low_watermark_bytes)
 
     def plan(self, batches: Sequence[tuple[memoryview, BatchHeader]], now_ms: int) -> Cycle:
         """Plan the storing of produced batches. Batches that cannot be stored have a KafkaError for an outcome.
@@ -145,25 +95,23 @@ class Partition:
         be done.
         """
         assert not self.is_writing
-        cycle = Cycle(self, now_ms)
-        run = self.head.run
-        ends: list[tuple[int, int]] = []
-        for batch, header in batches:
-            try:
-                cycle.outcomes.append(self._admit(cycle, batch, header))
-            except KafkaError as refusal:
-                cycle.outcomes.append(refusal)
-                continue
-            if run.end > (ends[-1][0] if ends else cycle.mark):
-                ends.append((run.end, cycle.end_offset))
-        if ends:
-            self.is_writing = True
-            self._place(cycle, ends)
-            for producer_id, state in cycle.sources.items():
-                stored = sources.encode(state)
-                cycle.commands.append(Write(producer_key(self.index, producer_id), (stored,), len(stored), INLINE))
-            if not self.epochs.is_stored:
-                self._store_epoch(cycle)
+        cycle = self._cycle(now_ms)
+        self._fill(cycle, batches)
+        return cycle
+
+    def plan_at(self, offset: int, batch: tuple[memoryview, BatchHeader], now_ms: int) -> Cycle:
+        """Plan the storing of a batch at an offset of the writer's choosing (mirroring, A.5): what lies between it and
+        the end becomes a gap. OFFSET_OUT_OF_RANGE for an offset before the end."""
+        assert not self.is_writing
+        cycle = self._cycle(now_ms)
+        if offset < self.end_offset:
+            text = f"offset {offset} is taken: the partition ends at {self.end_offset}"
+            cycle.outcomes.append(KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, text))
+            return cycle
+        cycle.first_offset = cycle.end_offset = offset
+        if self.start_offset == self.end_offset:
+            cycle.start_offset = offset
+        self._fill(cycle, (batch,))
         return cycle
 
     def plan_trim(self, offset: int, now_ms: int) -> Cycle:
@@ -171,7 +119,7 @@ class Partition:
         retention)."""
         assert not self.is_writing
         assert self.start_offset <= offset <= self.end_offset
-        cycle = Cycle(self, now_ms)
+        cycle = self._cycle(now_ms)
         if offset == self.start_offset:
             return cycle
         self.is_writing = True
@@ -187,36 +135,29 @@ class Partition:
         self._write_meta(cycle, Meta(offset, self.end_offset, epochs))
         return cycle
 
-    def is_retention_due(self, now_ms: int, producers_kept_ms: int) -> bool:
+    def is_retention_due(self, now_ms: int, producers_kept_ms: int, first_unread: FirstUnread) -> bool:
         """Whether `plan_retention` would find something to do now."""
-        if start_after_retention(self.bodies, self.head, self.end_offset, self.config, now_ms) is not None:
+        if self._start_after_retention(now_ms, first_unread) is not None:
             return True
-        count_max = self.config.pq_source_id_max_counts
-        return self.sources.is_due(now_ms) and bool(
-            self.sources.expired(self.start_offset, now_ms, producers_kept_ms, count_max)
-        )
+        return bool(self._expired(self.start_offset, now_ms, producers_kept_ms))
 
-    def plan_retention(self, now_ms: int, producers_kept_ms: int) -> Cycle:
-        """Plan what age and size demand, and the forgetting of producers; a plan without commands when there is
-        nothing."""
-        offset = start_after_retention(self.bodies, self.head, self.end_offset, self.config, now_ms)
+    def plan_retention(self, now_ms: int, producers_kept_ms: int, first_unread: FirstUnread) -> Cycle:
+        """Plan what age, size and important groups (`first_unread`) demand, and the forgetting of producers that were
+        idle for so long; a plan without commands when there is nothing."""
+        offset = self._start_after_retention(now_ms, first_unread)
         cycle = self.plan_trim(max(offset, self.start_offset) if offset is not None else self.start_offset, now_ms)
-        cycle.forgotten = self.sources.expired(
-            cycle.start_offset, now_ms, producers_kept_ms, self.config.pq_source_id_max_counts
-        )
-        for producer_id in cycle.forgotten:
-            key = producer_key(self.index, producer_id)
-            cycle.commands.append(DeleteRange(key, True, key, True))
+        cycle.forgotten = self._expired(cycle.start_offset, now_ms, producers_kept_ms)
+        self._plan_forgetting(cycle)
         self.is_writing = bool(cycle.commands)
         return cycle
 
     def plan_close(self, now_ms: int) -> Cycle:
         """Plan to make the whole head one body blob; what is not in memory goes by reference."""
         assert not self.is_writing
-        cycle = Cycle(self, now_ms)
+        cycle = self._cycle(now_ms)
         if self.head.blobs:
             self.is_writing = True
-            self._close(cycle, [(self.head.run.end, self.end_offset)], [1])
+            self._placing.close(cycle, [(self.head.run.end, self.end_offset)], [1])
         return cycle
 
     def apply(self, cycle: Cycle) -> None:
@@ -237,15 +178,28 @@ class Partition:
         self.end_offset = cycle.end_offset
         if cycle.start_offset != self.start_offset:
             self._apply_trim(cycle.start_offset)
-        self.sources.producers.update(cycle.sources)
+        self.sources.take(cycle.sources)
         self.sources.forget(cycle.forgotten, self.start_offset)
+        if cycle.touches_parts:
+            self.has_leftovers = False
         self.is_writing = False
 
     def rollback(self, cycle: Cycle) -> None:
         """The plan was refused: nothing of it is stored."""
         assert self.is_writing
         self.head.run.truncate(cycle.mark)
+        self.has_leftovers = self.has_leftovers or cycle.touches_parts
         self.is_writing = False
+
+    def _start_after_retention(self, now_ms: int, first_unread: FirstUnread) -> int | None:
+        return start_after_retention(self.bodies, self.head, self.end_offset, self.config, now_ms, first_unread)
+
+    def _expired(self, start_offset: int, now_ms: int, kept_ms: int) -> list[int]:
+        kept_ms = max(kept_ms, self.config.pq_source_id_lifetime_ms)
+        return self.sources.expired(start_offset, now_ms, kept_ms, self.config.pq_source_id_max_counts)
+
+    def _cycle(self, now_ms: int) -> Cycle:
+        return Cycle(self.start_offset, self.end_offset, self.head.run.end, now_ms)
 
     def _apply_trim(self, offset: int) -> None:
         self.start_offset = offset
@@ -253,6 +207,33 @@ class Partition:
         if not len(self.bodies):
             self.head.drop_first(sum(blob.end <= offset for blob in self.head.blobs))
         self.epochs.trim(offset)
+
+    def _fill(self, cycle: Cycle, batches: Iterable[tuple[memoryview, BatchHeader]]) -> None:
+        """Put the batches that can be stored into the cycle, and what has to be stored with them."""
+        run = self.head.run
+        ends: list[tuple[int, int]] = []
+        for batch, header in batches:
+            try:
+                cycle.outcomes.append(self._admit(cycle, batch, header))
+            except KafkaError as refusal:
+                cycle.outcomes.append(refusal)
+                continue
+            if run.end > (ends[-1][0] if ends else cycle.mark):
+                ends.append((run.end, cycle.end_offset))
+        if ends:
+            self.is_writing = True
+            self._placing.place(cycle, ends, self.config.pq_low_watermark_bytes)
+            for producer_id, state in cycle.sources.items():
+                stored = sources.encode(state)
+                cycle.commands.append(Write(producer_key(self.index, producer_id), (stored,), len(stored), INLINE))
+            if cycle.sources:
+                cycle.forgotten = self.sources.displaced(cycle.sources, self.config.pq_source_id_max_counts)
+                self._plan_forgetting(cycle)
+            if not self.epochs.is_stored or cycle.start_offset != self.start_offset:
+                self._store_epoch(cycle)
+            cycle.touches_parts = self.has_leftovers or bool(cycle.parts)
+            if self.has_leftovers:
+                self._wipe_leftovers(cycle)
 
     def _admit(self, cycle: Cycle, batch: memoryview, header: BatchHeader) -> Written:
         """Check one batch and put it behind what is there, or find that it is stored already. Raises KafkaError."""
@@ -274,8 +255,8 @@ class Partition:
             max_timestamp = append_time = cycle.now_ms
         elif max_timestamp != NO_TIMESTAMP:
             self._check_timestamps(header, cycle.now_ms)
-        if self._count_max >= 0 or self._size_max >= 0:
-            self._check_room(cycle)
+        if self._is_limited:
+            self._check_open(cycle)
         base_offset = cycle.end_offset
         if append_time >= 0:
             records.stamp_log_append_time(batch, append_time)
@@ -287,7 +268,7 @@ class Partition:
             cycle.sources[producer_id] = sources.taken(
                 state, header.producer_epoch, sequence, count, base_offset, append_time, cycle.now_ms
             )
-        return Written(base_offset, append_time, self.start_offset)
+        return Written(base_offset, append_time, cycle.start_offset)
 
     def _check_timestamps(self, header: BatchHeader, now_ms: int) -> None:
         """INVALID_TIMESTAMP (clients 4.16) by what the batch header tells of its records."""
@@ -302,90 +283,37 @@ class Partition:
                 f"timestamp {header.base_timestamp} is over message.timestamp.before.max.ms behind {now_ms}",
             )
 
-    def _check_room(self, cycle: Cycle) -> None:
-        """PARTITION_IS_FULL (A.12.1, G.5): a lasting condition, so not a retriable code (H35)."""
+    def _check_open(self, cycle: Cycle) -> None:
+        """PARTITION_INACTIVE, PARTITION_IS_FULL (A.12.1, A.15, G.5): lasting conditions, so not a retriable code (H35)
+        unless the topic wants one."""
+        if not self.is_active:
+            text = f"partition {self.index} is inactive by pq.inactive.partitions: write to another one"
+            raise KafkaError(ErrorCode.POLICY_VIOLATION, text)
         if 0 <= self._count_max <= cycle.end_offset - self.start_offset:
-            raise KafkaError(
-                ErrorCode.POLICY_VIOLATION, f"the partition holds pq.max.count.in.partition={self._count_max}"
-            )
+            raise self._full(f"pq.max.count.in.partition={self._count_max}")
         if 0 <= self._size_max <= self.size_bytes + self.head.run.end - cycle.mark:
-            raise KafkaError(
-                ErrorCode.POLICY_VIOLATION, f"the partition holds pq.max.size.in.partition={self._size_max}"
-            )
+            raise self._full(f"pq.max.size.in.partition={self._size_max}")
 
-    def _place(self, cycle: Cycle, ends: list[tuple[int, int]]) -> None:
-        """Decide which blobs the new batches and the head become; `ends` are position and offset behind each new
-        batch."""
-        head = self.head
-        start = cycle.mark
-        stop = ends[-1][0]
-        sizes = [stop - start]
-        if head.size + sizes[0] >= self.config.pq_low_watermark_bytes:
-            sizes = [end - before for (before, _), (end, _) in pairwise([(start, 0), *ends])]
-        layout = lay_out(head.levels, head.size, sizes, self.config.pq_low_watermark_bytes)
-        if layout.placement is None:
-            self._close(cycle, ends, layout.cuts)
-            return
-        merged = head.blobs[len(head.blobs) - layout.placement.merged :]
-        self._plan_head_blob(cycle, merged, (start, stop), self.end_offset)
-        cycle.placement = layout.placement
+    def _full(self, limit: str) -> KafkaError:
+        return KafkaError(ErrorCode[self.config.pq_partition_full_error], f"the partition holds {limit}")
 
-    def _close(self, cycle: Cycle, ends: list[tuple[int, int]], cuts: list[int]) -> None:
-        """Plan bodies of the head and the batches before each of `cuts`, and a new head of the rest."""
-        blobs: Sequence[HeadBlob] = self.head.blobs
-        new_start, start_offset = cycle.mark, self.end_offset
-        for cut in cuts:
-            stop, end_offset = ends[cut - 1] if cut else (new_start, start_offset)
-            start = blobs[0].position if blobs else new_start
-            offset = blobs[0].offset if blobs else start_offset
-            columns = self._columns(blobs, start, stop, offset)
-            stored = encode_index(columns, stop - start, end_offset)
-            output = body_key(self.index, offset, end_offset - offset)
-            span = (max(new_start, start), stop)
-            commands, _ = merge(self.index, blobs, self.head.run, span, output, stored, self._by_reference)
-            cycle.commands += commands
-            index = BodyIndex(columns, stop - start, end_offset)
-            cycle.bodies.append(ClosedBody(offset, end_offset, start, stop - start + len(stored), index))
-            blobs, new_start, start_offset = (), stop, end_offset
-        if new_start < ends[-1][0]:
-            self._plan_head_blob(cycle, (), (new_start, ends[-1][0]), start_offset)
+    def _plan_forgetting(self, cycle: Cycle) -> None:
+        for producer_id in cycle.forgotten:
+            key = producer_key(self.index, producer_id)
+            cycle.commands.append(DeleteRange(key, True, key, True))
 
-    def _columns(self, blobs: Sequence[HeadBlob], start: int, stop: int, offset: int) -> Columns:
-        """The sparse index of a body; of blobs that are not in memory only where they begin is known."""
-        run = self.head.run
-        if start >= run.base:
-            return run.index_between(start, stop, offset, INDEX_GAP_BYTES)
-        cold = [blob for blob in blobs if blob.position < run.base]
-        positions = array("q", [blob.position - start for blob in cold])
-        offsets = array("q", [blob.offset for blob in cold])
-        stamps = array("q", [TIMESTAMP_BOUND_UNKNOWN] * len(cold))
-        if run.base < stop:
-            warm = run.index_between(run.base, stop, run.offset_at(run.base), INDEX_GAP_BYTES)
-            positions.extend(position + run.base - start for position in warm[0])
-            offsets.extend(warm[1])
-            stamps.extend(warm[2])
-        return positions, offsets, stamps
-
-    def _plan_head_blob(self, cycle: Cycle, merged: Sequence[HeadBlob], span: tuple[int, int], offset: int) -> None:
-        """Plan the head blob of `merged` and the new batches in the positions `span`, the first of which has
-        `offset`."""
-        run = self.head.run
-        start, stop = span
-        pieces = 1
-        if merged:
-            start, offset = merged[0].position, merged[0].offset
-            output = head_key(self.index, offset, cycle.end_offset - offset)
-            commands, pieces = merge(self.index, merged, run, span, output, b"", self._by_reference)
-            cycle.commands += commands
+    def _wipe_leftovers(self, cycle: Cycle) -> None:
+        lo, hi = part_range(self.index)
+        wipe = DeleteRange(lo, True, hi, False)
+        if cycle.parts:
+            cycle.parts.appendleft(wipe)
         else:
-            key = head_key(self.index, offset, cycle.end_offset - offset)
-            cycle.commands.append(Write(key, run.slices(start, stop), stop - start))
-        cycle.head_blob = HeadBlob(offset, cycle.end_offset, start, stop - start, pieces)
+            cycle.commands.append(wipe)
 
     def _store_epoch(self, cycle: Cycle) -> None:
-        """The first batch of a generation makes its epoch known."""
+        """The first batch of a generation makes its epoch known; one that moves the start makes that known."""
         cycle.stores_epoch = True
-        self._write_meta(cycle, Meta(self.start_offset, self.end_offset, self.epochs.entries))
+        self._write_meta(cycle, Meta(cycle.start_offset, max(self.end_offset, cycle.start_offset), self.epochs.entries))
 
     def _write_meta(self, cycle: Cycle, meta: Meta) -> None:
         stored = meta.encode()

@@ -1,11 +1,56 @@
-"""Which records have to go: by age and by size, from the front, whole blobs (semantics A.11 with K.1, H7)."""
+"""Which records have to go, from the front, whole blobs (semantics A.11 with K.1, H6, H7), and why the oldest stay.
+
+A blob may go when its age or the partition's size says so, or, with pq.delete.when.read, when all important groups have
+read it. Important groups that have not read it hold it, for as long as pq.availability.period.ms lets them.
+"""
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import NamedTuple
 
 from pqbroker.conf.topic import TopicConfig
 from pqbroker.pq.body import Bodies
 from pqbroker.pq.head import Head
 
+_EVERYTHING = 1 << 63
 
-def start_after_retention(bodies: Bodies, head: Head, end_offset: int, config: TopicConfig, now_ms: int) -> int | None:
+FirstUnread = Mapping[str, int]
+"""The first offset that each important group has not read; -1 for a group without a commit."""
+
+
+class Hold(Enum):
+    """What keeps the oldest data of a partition."""
+
+    EMPTY = "empty"
+    COMPACTED = "compacted"
+    UNLIMITED = "unlimited"
+    YOUNG = "young"
+    SIZE = "size"
+    CONSUMER = "consumer"
+    LAST = "last"
+    DUE = "due"
+
+
+class Held(NamedTuple):
+    """Why the oldest data is still there. `until_ms`: when time alone frees it (since 1970); None: time does not."""
+
+    hold: Hold
+    text: str
+    until_ms: int | None = None
+    groups: tuple[str, ...] = ()
+    """Important groups that hold it."""
+
+
+class _Blob(NamedTuple):
+    """The oldest body, or the head as a whole."""
+
+    end: int
+    written_ms: int
+
+
+def start_after_retention(
+    bodies: Bodies, head: Head, end_offset: int, config: TopicConfig, now_ms: int, first_unread: FirstUnread
+) -> int | None:
     """The first offset to keep, None when nothing has to go.
 
     By age a blob goes when its newest record was written `retention.ms` ago; the head too, once all bodies went: an
@@ -13,26 +58,71 @@ def start_after_retention(bodies: Bodies, head: Head, end_offset: int, config: T
     """
     if "delete" not in config.cleanup_policy:
         return None
-    expired = _expired(bodies, config.retention_ms, now_ms)
-    if expired == len(bodies) and head.blobs and 0 <= config.retention_ms <= now_ms - head.written_ms:
-        return end_offset
+    read_to = min(first_unread.values(), default=_EVERYTHING)
     over = _over_size(bodies, head, config.retention_bytes)
-    gone = max(expired, over)
-    if gone == 0:
-        return None
+    gone = 0
+    while gone < len(bodies):
+        blob = _Blob(bodies.ends[gone], bodies.created[gone])
+        if not (gone < over or _is_freed(blob, config, now_ms, read_to)) or _is_held(blob, config, now_ms, read_to):
+            break
+        gone += 1
     if gone < len(bodies):
-        return bodies.offsets[gone]
-    return head.blobs[0].offset if head.blobs else end_offset
+        return bodies.offsets[gone] if gone else None
+    if head.blobs:
+        blob = _Blob(end_offset, head.written_ms)
+        if not _is_freed(blob, config, now_ms, read_to) or _is_held(blob, config, now_ms, read_to):
+            return head.blobs[0].offset if gone else None
+    return end_offset if gone or head.blobs else None
 
 
-def _expired(bodies: Bodies, retention_ms: int, now_ms: int) -> int:
-    """Bodies at the front that are old enough to go."""
-    if retention_ms < 0:
-        return 0
-    count = 0
-    while count < len(bodies) and bodies.created[count] + retention_ms <= now_ms:
-        count += 1
-    return count
+def why_held(bodies: Bodies, head: Head, config: TopicConfig, now_ms: int, first_unread: FirstUnread) -> Held:
+    """Why the oldest data was not deleted by now."""
+    if len(bodies):
+        blob = _Blob(bodies.ends[0], bodies.created[0])
+    elif head.blobs:
+        blob = _Blob(head.blobs[-1].end, head.written_ms)
+    else:
+        return Held(Hold.EMPTY, "the partition holds no data")
+    if "delete" not in config.cleanup_policy:
+        return Held(Hold.COMPACTED, "cleanup.policy is compact: nothing goes by age or size")
+    read_to = min(first_unread.values(), default=_EVERYTHING)
+    is_freed = _over_size(bodies, head, config.retention_bytes) > 0 or _is_freed(blob, config, now_ms, read_to)
+    if _is_held(blob, config, now_ms, read_to):
+        if is_freed or config.pq_delete_when_read:
+            return _held_by_groups(blob, config, first_unread)
+    elif is_freed:
+        return Held(Hold.DUE, "it goes at the next check, every log.retention.check.interval.ms", now_ms)
+    if config.retention_ms >= 0:
+        until_ms = blob.written_ms + config.retention_ms
+        return Held(Hold.YOUNG, f"retention.ms = {config.retention_ms} has not passed since it was written", until_ms)
+    if config.retention_bytes < 0:
+        return Held(Hold.UNLIMITED, "neither retention.ms nor retention.bytes is set: it stays for ever")
+    if len(bodies) + bool(head.blobs) == 1 and bodies.size + head.size > config.retention_bytes:
+        return Held(Hold.LAST, "the partition is over retention.bytes, but its last blob stays")
+    return Held(Hold.SIZE, f"without it the partition would hold less than retention.bytes = {config.retention_bytes}")
+
+
+def _held_by_groups(blob: _Blob, config: TopicConfig, first_unread: FirstUnread) -> Held:
+    groups = tuple(sorted(group for group, offset in first_unread.items() if offset < blob.end))
+    available_ms, kept_ms = config.pq_availability_period_ms, config.retention_ms
+    until_ms = blob.written_ms + max(available_ms, kept_ms) if available_ms >= 0 and kept_ms >= 0 else None
+    text = (
+        f"important groups have not committed offset {blob.end}: {', '.join(groups)}; let them read it, take them out "
+        "of pq.important.groups, or set pq.availability.period.ms"
+    )
+    return Held(Hold.CONSUMER, text, until_ms, groups)
+
+
+def _is_freed(blob: _Blob, config: TopicConfig, now_ms: int, read_to: int) -> bool:
+    """Whether its age, or its being read, lets the blob go."""
+    if 0 <= config.retention_ms <= now_ms - blob.written_ms:
+        return True
+    return config.pq_delete_when_read and blob.end <= read_to < _EVERYTHING
+
+
+def _is_held(blob: _Blob, config: TopicConfig, now_ms: int, read_to: int) -> bool:
+    """Whether an important group that has not read the blob may still hold it."""
+    return read_to < blob.end and not 0 <= config.pq_availability_period_ms <= now_ms - blob.written_ms
 
 
 def _over_size(bodies: Bodies, head: Head, retention_bytes: int) -> int:

@@ -4,48 +4,40 @@ Writing is in writer.py, reading in reader.py.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.topic import TopicConfig
-from pqbroker.pq import consumers, sources
 from pqbroker.pq.cache import NodeMemory
 from pqbroker.pq.consumers import ConsumerOffset, Consumers
-from pqbroker.pq.keys import (
-    consumer_range,
-    data_range,
-    meta_key,
-    parse_consumer_key,
-    parse_producer_key,
-    producer_range,
-)
-from pqbroker.pq.partition import Partition, Written
+from pqbroker.pq.cycle import Cycle, Written
+from pqbroker.pq.loading import load_blobs, load_producers, stored_consumers
+from pqbroker.pq.partition import Partition
+from pqbroker.pq.quota import WriteQuota
 from pqbroker.pq.reader import Reader
-from pqbroker.pq.recovery import Meta, StoredBlob, recover
+from pqbroker.pq.retention import FirstUnread, Held, why_held
 from pqbroker.pq.run import Pieces
 from pqbroker.pq.sources import Producer
 from pqbroker.pq.timeindex import TimedOffset
 from pqbroker.pq.timesearch import TimeSearch
-from pqbroker.pq.writer import Writer, not_leader
+from pqbroker.pq.writer import DISK_FULL, Writer, not_leader
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.records import BatchHeader
-from pqbroker.storage.engine import BlobCorrupt, Buffer, ShardLost
+from pqbroker.storage.engine import BlobCorrupt, ShardLost
 from pqbroker.storage.kv import KeyValueTablet
-from pqbroker.storage.kv_commands import Command, DeleteRange, KeyMissing, KeyRange
-from pqbroker.storage.kv_reads import read_pairs
+from pqbroker.storage.kv_commands import Command, KeyMissing
 from pqbroker.storage.outcome import Outcome
 from pqbroker.storage.tablet import TabletStorage
 
 __all__ = ["PartitionServer", "Pieces", "PqTablet", "Written"]
 
-
 class PartitionServer:
     """One partition as the broker sees it. Writes are taken in the order of the calls."""
 
     __slots__ = (
-        "_clock", "_consumers", "_kv", "_partition", "_reader", "_settings", "_watchers", "_writer", "counters",
-        "write",
+        "_clock", "_consumers", "_kv", "_partition", "_quota", "_reader", "_reads", "_settings", "_watchers", "_writer",
+        "counters", "write",
     )  # fmt: skip
 
     write: Callable[[memoryview, BatchHeader], Outcome[Written]]
@@ -68,7 +60,9 @@ class PartitionServer:
         self._clock = clock
         self._writer = Writer(partition, kv, memory, number, settings, clock, self._notify)
         self._reader = Reader(partition, kv, memory.cache, number, self._writer.load_head)
+        self._reads = asyncio.Semaphore(settings.partition_reads_max)
         self._watchers: dict[object, Callable[[], None]] | None = None
+        self._quota = self._new_quota()
         self.write = self._writer.write
         self.counters = self._writer.counters
 
@@ -115,6 +109,27 @@ class PartitionServer:
     def state(self) -> Partition:
         """What lies beneath, for administration; only to be looked at."""
         return self._partition
+
+    async def write_at(self, offset: int, batch: memoryview, header: BatchHeader) -> Written:
+        """Store a checked batch at an offset of the caller's choosing, for mirroring; durable when this returns.
+
+        What it leaves out becomes a gap, over which readers go on at the next batch. KafkaError as `write`, and
+        OFFSET_OUT_OF_RANGE for an offset before the end.
+        """
+        if self._writer.is_disk_full:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, DISK_FULL)
+        planned: list[Written | KafkaError] = []
+
+        def plan() -> Cycle:
+            cycle = self._partition.plan_at(offset, (batch, header), self._clock())
+            planned.append(cycle.outcomes.pop())
+            return cycle
+
+        await self._writer.perform(plan)
+        (written,) = planned
+        if isinstance(written, KafkaError):
+            raise written
+        return written
 
     def read(self, offset: int, bytes_max: int, *, one_at_least: bool = True) -> Pieces | Awaitable[Pieces]:
         """Whole batches from the one that holds `offset`, or follows the hole there; empty at the end offset.
@@ -196,6 +211,9 @@ class PartitionServer:
     def settle_consumer(self, group_id: str, state: ConsumerOffset | None, *, is_durable: bool) -> None:
         """What was planned for the group became durable, or came to nothing."""
         self._consumers.settle(group_id, state, is_durable=is_durable)
+        config = self._partition.config
+        if config.pq_delete_when_read and group_id in config.pq_important_groups and self._is_retention_due():
+            self._writer.ask(self._plan_retention)
 
     async def delete_before(self, offset: int) -> int:
         """Move the start offset up to `offset` (DeleteRecords); durable when it returns the start offset.
@@ -210,16 +228,43 @@ class PartitionServer:
 
     async def retain(self) -> None:
         """Delete what retention no longer keeps, and forget producers (A.11). KafkaError 6, 56."""
-        kept_ms = self._settings.producer_id_expiration_ms
-        if self._partition.is_retention_due(self._clock(), kept_ms):
-            await self._writer.perform(lambda: self._partition.plan_retention(self._clock(), kept_ms))
+        if self._is_retention_due():
+            await self._writer.perform(self._plan_retention)
+
+    def why_held(self) -> Held:
+        """Why the oldest data was not deleted by now."""
+        partition = self._partition
+        return why_held(partition.bodies, partition.head, partition.config, self._clock(), self._first_unread())
+
+    def throttle_ms(self, size: int) -> int:
+        """For how long who just wrote `size` bytes has to pause; 0 for not at all. Once a write."""
+        writer = self._writer
+        pause_ms = 0 if writer.in_flight_bytes <= self._settings.write_border_bytes else writer.pause_ms
+        return pause_ms if self._quota is None else max(pause_ms, self._quota.take(size, self._clock()))
 
     def configure(self, config: TopicConfig) -> None:
         self._partition.configure(config)
+        self._quota = self._new_quota()
 
     def stop(self) -> None:
         """The tablet's instance is over: everything fails, now and later."""
         self._writer.lose()
+
+    def _first_unread(self) -> FirstUnread:
+        return self._consumers.first_unread(self._partition.config.pq_important_groups)
+
+    def _is_retention_due(self) -> bool:
+        kept_ms = self._settings.producer_id_expiration_ms
+        return self._partition.is_retention_due(self._clock(), kept_ms, self._first_unread())
+
+    def _plan_retention(self) -> Cycle:
+        kept_ms = self._settings.producer_id_expiration_ms
+        return self._partition.plan_retention(self._clock(), kept_ms, self._first_unread())
+
+    def _new_quota(self) -> WriteQuota | None:
+        config = self._partition.config
+        speed, burst = config.pq_write_speed_bytes, config.pq_write_burst_bytes
+        return WriteQuota(speed, speed if burst < 0 else burst, self._clock()) if speed > 0 else None
 
     def _notify(self) -> None:
         if self._watchers:
@@ -231,7 +276,8 @@ class PartitionServer:
             self._watchers.pop(token, None)
 
     async def _read_cold(self, offset: int, bytes_max: int, one_at_least: bool) -> Pieces:
-        pieces = await self._reader.read(offset, bytes_max, one_at_least)
+        async with self._reads:
+            pieces = await self._reader.read(offset, bytes_max, one_at_least)
         self._reader.follow(offset, pieces.next_offset)
         self.counters.bytes_read += pieces.size
         return pieces
@@ -279,24 +325,16 @@ class PqTablet:
 
     async def add(self, index: int) -> PartitionServer:
         """Start serving a partition: what is stored of it, or an empty one."""
-        kv = self._kv
-        meta = Meta(0, 0, [])
-        if kv.entry(meta_key(index)) is not None:
-            meta = Meta.decode(_joined((await kv.read([(meta_key(index), 0, 0)]))[0]))
-        lo, hi = data_range(index)
-        recovered = recover(
-            (StoredBlob(key, entry.size, entry.created_ms, entry.piece_count) for key, entry in kv.keys(lo, hi)),
-            meta,
-        )
-        if recovered.orphans:
-            await kv.execute([DeleteRange(key, True, key, True) for key in recovered.orphans])
-        producers = await self._read_producers(index)
+        kv, settings = self._kv, self._settings
+        recovered, meta = await load_blobs(kv, index)
+        producers = await load_producers(kv, index)
         partition = Partition(
             index, self._storage.generation, self._config, recovered, meta, producers, by_reference=self._by_reference
         )
-        server = PartitionServer(
-            partition, self._read_consumers(index), kv, self._memory, self._settings, self._clock
+        consumers = Consumers(
+            index, settings.partition_consumers_max, settings.offset_metadata_max_bytes, stored_consumers(kv, index)
         )
+        server = PartitionServer(partition, consumers, kv, self._memory, settings, self._clock)
         self.partitions[index] = server
         return server
 
@@ -314,22 +352,3 @@ class PqTablet:
     def _on_lost(self, _: "asyncio.Future[ShardLost]") -> None:
         for server in self.partitions.values():
             server.stop()
-
-    def _read_consumers(self, index: int) -> Consumers:
-        settings = self._settings
-        stored = (
-            (parse_consumer_key(key), consumers.decode(entry.value))
-            for key, entry in self._kv.keys(*consumer_range(index))
-        )
-        return Consumers(index, settings.partition_consumers_max, settings.offset_metadata_max_bytes, stored)
-
-    async def _read_producers(self, index: int) -> list[tuple[int, Producer]]:
-        lo, hi = producer_range(index)
-        return [
-            (parse_producer_key(pair.key), sources.decode(_joined(pair.buffers)))
-            async for pair in read_pairs(self._kv, KeyRange(lo, True, hi, False))
-        ]
-
-
-def _joined(buffers: Sequence[Buffer]) -> bytes:
-    return b"".join(buffers)

@@ -2,6 +2,7 @@
 
 state     event                      next
 idle      write, job                 writing: a cycle is planned and its KV request executed
+idle      write on a full disk       idle; all that waits fails (A.12)
 idle      write that must copy       loading, while head content is not in memory
 loading   content is there           writing
 writing   durable                    the next cycle, or idle
@@ -19,15 +20,20 @@ from pqbroker.conf.broker import BrokerSettings
 from pqbroker.pq.body import PAGE_BYTES
 from pqbroker.pq.cache import INDEX_PAGE, NodeMemory
 from pqbroker.pq.counters import PartitionCounters, blob_bytes
-from pqbroker.pq.head import HeadBlob
-from pqbroker.pq.partition import ClosedBody, Cycle, Partition, Written
-from pqbroker.pq.run import GrowingRun
+from pqbroker.pq.cycle import ClosedBody, Cycle, Written
+from pqbroker.pq.head import content_of
+from pqbroker.pq.partition import Partition
+from pqbroker.pq.quota import PAUSE_MS_MAX
 from pqbroker.protocol.errors import ErrorCode, KafkaError
-from pqbroker.protocol.records import BatchHeader, batches
-from pqbroker.storage.engine import BlobCorrupt, BlobMissing, Buffer, CommitRefused, ShardLost
+from pqbroker.protocol.records import BatchHeader
+from pqbroker.storage.engine import BlobCorrupt, BlobMissing, CommitRefused, ShardLost
 from pqbroker.storage.kv import KeyValueTablet
 from pqbroker.storage.kv_commands import KeyMissing
 from pqbroker.storage.outcome import Outcome
+from pqbroker.storage.status import Colour
+from pqbroker.storage.tablet import USER_CHANNEL
+
+DISK_FULL = "the disk is full: it takes writes again once retention, DeleteRecords or you have made room"
 
 _log = logging.getLogger(__name__)
 
@@ -39,8 +45,8 @@ class Writer:
     """Takes writes and jobs in the order of the calls; one cycle is in flight at a time."""
 
     __slots__ = (
-        "_clock", "_jobs", "_kv", "_load", "_loop", "_memory", "_notify", "_number", "_partition", "_queue",
-        "_running", "_settings", "counters", "is_lost", "queued_bytes",
+        "_clock", "_cycle_seconds", "_jobs", "_kv", "_load", "_loop", "_memory", "_notify", "_number",
+        "_partition", "_queue", "_running", "_settings", "counters", "in_flight_bytes", "is_lost", "queued_bytes",
     )  # fmt: skip
 
     def __init__(
@@ -63,6 +69,10 @@ class Writer:
         self._loop = asyncio.get_running_loop()
         self._queue: deque[_Write] = deque()
         self.queued_bytes = 0
+        self.in_flight_bytes = 0
+        """Bytes of batches that are not durable yet: those that wait and the cycle's."""
+        self._cycle_seconds = 0.0
+        """How long the last cycle took."""
         self._jobs: list[_Job] = []
         self._running = False
         self._load: asyncio.Task[None] | None = None
@@ -74,6 +84,18 @@ class Writer:
         """Batches that wait for a cycle."""
         return len(self._queue)
 
+    @property
+    def is_disk_full(self) -> bool:
+        """Whether users stop writing until there is room again (A.12.2); reads and deletes go on."""
+        return self._kv.storage.status(USER_CHANNEL) >= Colour.YELLOW_STOP
+
+    @property
+    def pause_ms(self) -> int:
+        """How long who writes has to pause, for what is in flight to sink to its border from above (A.8)."""
+        settings = self._settings
+        excess = self.in_flight_bytes - settings.write_border_bytes
+        return min(1 + int(1000 * self._cycle_seconds * excess / settings.write_cycle_bytes_max), PAUSE_MS_MAX)
+
     def write(self, batch: memoryview, header: BatchHeader) -> Outcome[Written]:
         """Store a checked batch, which stays as it is until the outcome is there; enqueued in this call.
 
@@ -83,26 +105,25 @@ class Writer:
         outcome: Outcome[Written] = Outcome()
         if self.is_lost:
             self._refuse(outcome, not_leader())
-        elif self.queued_bytes and self.queued_bytes + len(batch) > self._settings.write_queue_bytes_max:
+        elif self.in_flight_bytes and self.in_flight_bytes + len(batch) > self._settings.write_queue_bytes_max:
             self._refuse(
-                outcome, KafkaError(ErrorCode.REQUEST_TIMED_OUT, "pqbroker.write.queue.bytes wait already: retry")
+                outcome, KafkaError(ErrorCode.REQUEST_TIMED_OUT, "pqbroker.write.queue.bytes are in flight: retry")
             )
         else:
             self._queue.append((batch, header, outcome))
             self.queued_bytes += len(batch)
+            self.in_flight_bytes += len(batch)
             if not self._running:
                 self._run()
         return outcome
 
     async def perform(self, plan: Callable[[], Cycle]) -> None:
         """Have a cycle of its own planned and made durable, between the cycles of writes."""
-        if self.is_lost:
-            raise not_leader()
-        job: asyncio.Future[None] = self._loop.create_future()
-        self._jobs.append((plan, job))
-        if not self._running:
-            self._run()
-        await job
+        await self._enqueue(plan)
+
+    def ask(self, plan: Callable[[], Cycle]) -> None:
+        """Have a cycle performed that nobody waits for."""
+        self._enqueue(plan).add_done_callback(_retrieve)
 
     async def load_head(self) -> None:
         """Bring the head's content into memory, for a read."""
@@ -129,16 +150,29 @@ class Writer:
             _fail(job, not_leader())
         self._notify()
 
+    def _enqueue(self, plan: Callable[[], Cycle]) -> "asyncio.Future[None]":
+        job: asyncio.Future[None] = self._loop.create_future()
+        if self.is_lost:
+            job.set_exception(not_leader())
+            return job
+        self._jobs.append((plan, job))
+        if not self._running:
+            self._run()
+        return job
+
     def _run(self) -> None:
         """Start the next cycle, if there is anything to do."""
         self._running = True
         while not self.is_lost:
+            self.in_flight_bytes = self.queued_bytes
             if self._jobs:
                 plan, job = self._jobs.pop(0)
                 if self._perform(plan(), (), job):
                     return
             elif not self._queue:
                 break
+            elif self.is_disk_full:
+                self._fail_queue(ErrorCode.KAFKA_STORAGE_ERROR, DISK_FULL)
             elif self._partition.needs_content(self.queued_bytes):
                 self._start_load().add_done_callback(self._loaded)
                 return
@@ -168,9 +202,35 @@ class Writer:
             self._answer(cycle, writes, job)
             return False
         started = self._loop.time()
+        if cycle.parts:
+            self._store_parts(started, cycle, writes, job, None)
+            return True
         committed = self._kv.execute(cycle.commands)
         committed.add_done_callback(partial(self._settle, started, cycle, writes, job))
         return True
+
+    def _store_parts(
+        self,
+        started: float,
+        cycle: Cycle,
+        writes: Sequence[_Write],
+        job: "asyncio.Future[None] | None",
+        stored: Outcome[None] | None,
+    ) -> None:
+        """Make the parts of a large batch durable, one request each, so that others' commits come between; then the
+        cycle's own request. `stored` is the part before."""
+        if stored is not None and (self.is_lost or stored.exception() is not None):
+            self._partition.rollback(cycle)
+            self._count_held()
+            self._fail_cycle(stored.exception() or ShardLost("the tablet was lost"), writes, job)
+            self._run()
+        elif cycle.parts:
+            part = cycle.parts.popleft()
+            self.counters.blob_bytes += blob_bytes((part,))
+            self._kv.execute((part,)).add_done_callback(partial(self._store_parts, started, cycle, writes, job))
+        else:
+            committed = self._kv.execute(cycle.commands)
+            committed.add_done_callback(partial(self._settle, started, cycle, writes, job))
 
     def _settle(
         self,
@@ -183,7 +243,8 @@ class Writer:
         """The cycle's request is done: apply it or roll it back, answer, go on."""
         error = committed.exception()
         if error is None:
-            self._memory.cycles.observe(self._loop.time() - started)
+            self._cycle_seconds = self._loop.time() - started
+            self._memory.cycles.observe(self._cycle_seconds)
             self._count(cycle)
             self._apply(cycle)
             self._answer(cycle, writes, job)
@@ -230,7 +291,7 @@ class Writer:
         """A cycle is durable and not applied yet."""
         counters, partition = self.counters, self._partition
         counters.cycles += 1
-        counters.written += cycle.end_offset - partition.end_offset
+        counters.written += cycle.end_offset - cycle.first_offset
         counters.bytes_written += partition.head.run.end - cycle.mark
         counters.blob_bytes += blob_bytes(cycle.commands)
 
@@ -288,7 +349,7 @@ class Writer:
                 index = self._partition.index
                 ranges = [(blob.key(index), 0, min(blob.size, base - blob.position)) for blob in cold]
                 data = await self._kv.read(ranges)
-                run = await asyncio.to_thread(_run_of, cold, data)
+                run = await asyncio.to_thread(content_of, cold, data)
                 if (head.cold, head.run.base) == (cold, base):
                     head.run.prepend(run)
         except (KeyMissing, BlobMissing):
@@ -312,20 +373,6 @@ class Writer:
         elif error is not None or load.cancelled():
             self.lose()
         self._run()
-
-
-def _run_of(blobs: Sequence[HeadBlob], data: Sequence[Sequence[Buffer]]) -> GrowingRun:
-    """The content of head blobs read from the store, indexed. Runs in a thread."""
-    run = GrowingRun(blobs[0].position)
-    for buffers in data:
-        starts_blob = True
-        for buffer in buffers:
-            view = memoryview(buffer)
-            for position, header in batches(view):
-                batch = view[position : position + header.size_bytes]
-                run.append(batch, header.base_offset, header.max_timestamp, starts_blob)
-                starts_blob = False
-    return run
 
 
 def _fail(job: "asyncio.Future[None]", error: KafkaError) -> None:

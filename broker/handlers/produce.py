@@ -4,6 +4,8 @@ Behaviour: every batch is checked and enqueued at its partition before this retu
 the order in the log; the answer comes when all are durable. acks 0 gets no answer; an error then closes the
 connection. Errors are per partition, with a text from version 8. Topics are never created here (Metadata does that).
 A batch for a compacted topic is refused whole when a record has no key; from version 8 the answer names those records.
+Writers over a partition's quota, or with too much in flight there, are answered at once with a throttle time, for which
+their connection is not read either (KIP-219).
 Left out: versions 0 to 2 (the connection closes) and transactions: a transactional id or batch is refused with
 UNSUPPORTED_VERSION, which Java and librdkafka take as final; nothing waits or retries.
 """
@@ -15,8 +17,8 @@ from pqbroker.broker.apis import Api
 from pqbroker.broker.context import Context
 from pqbroker.broker.partitions import check_batch, find_group, find_partition
 from pqbroker.broker.refusals import translate
+from pqbroker.pq.cycle import Written
 from pqbroker.pq.group import Group
-from pqbroker.pq.partition import Written
 from pqbroker.protocol.errors import ErrorCode, KafkaError, ProtocolError, RecordsRefused
 from pqbroker.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -112,7 +114,11 @@ class _Append:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, _NO_TRANSACTIONS)
         if header.codec == ZSTD and self._context.version < ZSTD_FROM_VERSION:
             raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 or later")
-        return partition.write(records, header)
+        written = partition.write(records, header)
+        pause_ms = partition.throttle_ms(len(records))
+        if pause_ms > self._response.throttle_time_ms:
+            self._response.throttle_time_ms = self._context.peer.pause_ms = pause_ms
+        return written
 
     def _written(self, response: PartitionProduceResponse, outcome: Outcome[Written]) -> None:
         error = outcome.exception()

@@ -9,10 +9,11 @@ from crc32c import crc32c
 
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.topic import TopicConfig
+from pqbroker.pq.cycle import Written
 from pqbroker.pq.group import PersQueueGroups
 from pqbroker.pq.keys import data_range
 from pqbroker.pq.levels import check_levels
-from pqbroker.pq.partition import Partition, Written
+from pqbroker.pq.partition import Partition
 from pqbroker.pq.recovery import Meta, recover
 from pqbroker.pq.run import Pieces
 from pqbroker.pq.tablet import PartitionServer
@@ -201,5 +202,6 @@ def check_invariants(partition: Partition) -> None:
     run = head.run
     if not partition.is_writing:
         assert run.end == head.end_position
-    first = spans[0][0] if spans else head.blobs[0].offset if head.blobs else partition.end_offset
-    assert first <= partition.start_offset
+    first = spans[0] if spans else head.blobs[0][:2] if head.blobs else (partition.end_offset, partition.end_offset)
+    assert first[0] <= partition.start_offset or partition.gaps()[0][0] == partition.start_offset
+    assert first[1] > partition.start_offset or partition.start_offset == partition.end_offset

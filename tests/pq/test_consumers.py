@@ -4,14 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pqbroker.pq.consumers import ConsumerOffset, Consumers, decode, encode
+from pqbroker.pq.consumers import ConsumerOffset, Consumers, Session, committed_in, decode, encode, recreated
 from pqbroker.pq.keys import consumer_key, consumer_range, parse_consumer_key, producer_key
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.kv_commands import INLINE, KEY_BYTES_MAX, DeleteRange, Write
 
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
 TEXT = st.text(st.characters(codec="utf-8"), max_size=50)
-STATES = st.builds(ConsumerOffset, INT64, st.integers(-(1 << 31), (1 << 31) - 1), TEXT, INT64, INT64)
+SESSIONS = st.builds(Session, INT64, INT64, TEXT)
+STATES = st.builds(ConsumerOffset, INT64, st.integers(-(1 << 31), (1 << 31) - 1), TEXT, INT64, INT64, SESSIONS)
 
 
 def consumers(count_max: int = 2, metadata_max: int = 4) -> Consumers:
@@ -99,3 +100,55 @@ def test_one_consumer_too_many_is_refused_and_those_on_their_way_count() -> None
     found.settle("a", None, is_durable=True)
     found.plan("d", state)
     assert refusal(found, "e", state) == ErrorCode.POLICY_VIOLATION
+
+
+SESSION = Session(1, 1, "s")
+
+
+def native(
+    offset: int, stored: ConsumerOffset | None = None, *, strict: bool = True, session: Session = SESSION
+) -> ConsumerOffset | None:
+    """A native commit to a partition [10, 20]."""
+    return committed_in(session, stored, ConsumerOffset(offset, metadata="m"), (10, 20), strict=strict)
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_a_native_commit_moves_forwards_only(strict: bool) -> None:
+    stored = ConsumerOffset(15)
+    assert native(16, stored, strict=strict) == ConsumerOffset(16, metadata="m", session=Session(1, 1, "s"))
+    assert native(15, stored, strict=strict) is None
+    assert native(3, stored, strict=strict) is None
+
+
+@pytest.mark.parametrize("offset", [9, 21])
+def test_a_strict_commit_outside_the_partition_is_refused(offset: int) -> None:
+    with pytest.raises(KafkaError) as refused:
+        native(offset)
+    assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_a_commit_that_is_not_strict_is_clipped_to_the_end() -> None:
+    for offset, expected in ((9, 9), (10, 10), (20, 20), (21, 20)):
+        found = native(offset, strict=False)
+        assert found is not None
+        assert found.offset == expected
+
+
+@pytest.mark.parametrize("session", [Session(1, 4, "old"), Session(0, 9, "old")])
+def test_a_session_that_was_replaced_commits_nothing(session: Session) -> None:
+    stored = ConsumerOffset(12, session=Session(1, 5, "new"))
+    for offset in (11, 13):
+        with pytest.raises(KafkaError) as refused:
+            native(offset, stored, session=session)
+        assert refused.value.code is ErrorCode.ILLEGAL_GENERATION
+    assert native(13, stored, session=Session(1, 5, "new")) is not None
+    assert native(13, stored, session=Session(2, 0, "newer")) is not None
+
+
+def test_a_consumer_made_anew_reads_from_zero_and_ends_earlier_sessions() -> None:
+    stored = ConsumerOffset(12, session=Session(3, 5, "s"))
+    again = recreated(stored)
+    assert (again.offset, again.session.generation) == (0, 4)
+    with pytest.raises(KafkaError):
+        native(13, again, session=Session(3, 6, "s"))
+    assert recreated(None) == ConsumerOffset(0)

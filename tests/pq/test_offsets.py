@@ -8,7 +8,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from pqbroker.pq.consumers import ConsumerOffset
+from pqbroker.pq.consumers import NO_SESSION, ConsumerOffset
 from pqbroker.pq.offsets import Place
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from tests.pq.rig import DAY_MS, START_MS, Node, batch, write
@@ -239,7 +239,8 @@ async def test_an_offset_does_not_expire_under_a_commit_on_its_way() -> None:
 
 PLACES = st.sampled_from([("t", 0), ("t", 1), ("t", 2), ("t", 4), ("u", 0)])
 TIMES = st.integers(-1, 9)
-STATES = st.none() | st.builds(ConsumerOffset, TIMES, TIMES, st.text("ab", max_size=3), TIMES, TIMES)
+METADATA = st.text("ab", max_size=3)
+STATES = st.none() | st.builds(ConsumerOffset, TIMES, TIMES, METADATA, TIMES, TIMES, st.just(NO_SESSION))
 
 
 class OffsetsMachine(RuleBasedStateMachine):

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from pqbroker.conf.topic import TopicConfig
-from pqbroker.pq.partition import Cycle, Partition, Written
+from pqbroker.pq.cycle import Cycle, Written
+from pqbroker.pq.partition import Partition
 from pqbroker.protocol import records
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.kv_commands import Concat, DeleteRange, Piece, Write
@@ -111,7 +112,7 @@ def test_copy_mode_never_refers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "ratio", "peak_keys"), [(KIB, 3.46, 111), (64 * KIB, 2.48, 48), (200 * KIB, 1.49, 30)]
+    ("size", "ratio", "peak_keys"), [(KIB, 3.46, 111), (64 * KIB, 2.48, 48), (200 * KIB, 1.49, 30), (MIB, 1.83, 5)]
 )
 def test_copy_mode_writes_what_the_oracle_table_says(size: int, ratio: float, peak_keys: int) -> None:
     partition = new_partition(by_reference=False)
@@ -136,6 +137,12 @@ def test_fifteen_mib_become_two_bodies_that_are_written_once() -> None:
     cycle = store(partition, *[MIB] * 15)
     assert [round(body.size / MIB) for body in cycle.bodies] == [8, 7]
     assert partition.head.blobs == []
+
+
+def test_seven_mib_in_one_cycle_are_one_body_and_no_head() -> None:
+    partition = new_partition()
+    store(partition, *[MIB] * 7)
+    assert (list(partition.bodies.spans()), partition.head.blobs) == ([(0, 7)], [])
 
 
 def test_a_batch_larger_than_a_blob_is_a_body_of_its_own() -> None:
@@ -226,7 +233,7 @@ def test_trimming_moves_the_start_inside_a_blob_and_deletes_whole_ones() -> None
 
 
 def retain(partition: Partition, now_ms: int, producers_kept_ms: int = DAY_MS) -> None:
-    cycle = partition.plan_retention(now_ms, producers_kept_ms)
+    cycle = partition.plan_retention(now_ms, producers_kept_ms, {})
     if cycle.commands:
         partition.apply(cycle)
     check_invariants(partition)
@@ -293,3 +300,31 @@ def test_retention_forgets_producers_without_data_that_were_idle_long_enough() -
     assert dict(partition.sources)
     retain(partition, START_MS + 1000, 1000)
     assert not dict(partition.sources)
+
+
+def test_a_full_partition_answers_what_the_topic_wants() -> None:
+    config = replace(TopicConfig(), pq_max_count_in_partition=0, pq_partition_full_error="KAFKA_STORAGE_ERROR")
+    (outcome,) = new_partition(config).plan([batch(b"a")], START_MS).outcomes
+    assert code_of(outcome) is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_an_inactive_partition_takes_no_new_records_and_knows_its_duplicates() -> None:
+    partition = new_partition()
+    partition.apply(partition.plan([batch(b"a", producer=(5, 0, 0))], START_MS))
+    partition.configure(replace(TopicConfig(), pq_inactive_partitions=("3", "0")))
+    outcomes = partition.plan([batch(b"a", producer=(5, 0, 0)), batch(b"b")], START_MS).outcomes
+    assert outcomes[0] == Written(0, -1, 0)
+    assert code_of(outcomes[1]) is ErrorCode.POLICY_VIOLATION
+    partition.configure(replace(TopicConfig(), pq_inactive_partitions=("3",)))
+    assert partition.plan([batch(b"b")], START_MS).outcomes == [Written(1, -1, 0)]
+
+
+def test_the_source_id_lifetime_only_ever_keeps_producers_longer() -> None:
+    for lifetime_ms, kept_ms in ((10, 1000), (3000, 3000)):
+        partition = new_partition(replace(TopicConfig(), retention_ms=-1, pq_source_id_lifetime_ms=lifetime_ms))
+        partition.apply(partition.plan([batch(b"a", producer=(5, 0, 0))], START_MS))
+        partition.apply(partition.plan_trim(1, START_MS))
+        retain(partition, START_MS + kept_ms - 1, 1000)
+        assert dict(partition.sources)
+        retain(partition, START_MS + kept_ms, 1000)
+        assert not dict(partition.sources)

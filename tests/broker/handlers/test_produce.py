@@ -1,3 +1,6 @@
+import asyncio
+from collections.abc import Awaitable, Callable
+
 import pytest
 from crc32c import crc32c
 
@@ -5,7 +8,8 @@ from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.messages.metadata import MetadataRequest
 from pqbroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from pqbroker.protocol.records import Record, encode_batch
-from tests.broker.conftest import Node, make_batch, produce_request
+from pqbroker.storage.status import Colour
+from tests.broker.conftest import Node, make_batch, produce_request, until
 from tests.broker.wire import Client
 
 
@@ -195,3 +199,59 @@ def reseal(batch: bytearray) -> bytearray:
     """Give a batch the checksum of what it holds."""
     batch[17:21] = crc32c(bytes(batch[21:])).to_bytes(4, "big")
     return batch
+
+
+async def test_a_writer_over_the_quota_is_told_to_wait_and_not_read_meanwhile(node: Node, client: Client) -> None:
+    await node.create_topic("t", pq_write_speed_bytes="1000")
+    response = await client.ask(produce_request("t", make_batch(bytes(900))), 9)
+    assert (response.responses[0].partition_responses[0].error_code, response.throttle_time_ms) == (0, 0)
+    response = await client.ask(produce_request("t", make_batch(bytes(200))), 9)
+    assert response.responses[0].partition_responses[0].error_code == 0
+    assert 200 < response.throttle_time_ms < 600
+    told = asyncio.get_running_loop().time()
+    await client.ask(MetadataRequest(topics=None))
+    waited_ms = 1000 * (asyncio.get_running_loop().time() - told)
+    assert waited_ms > response.throttle_time_ms - 50
+    another = await node.connect()
+    assert (await another.ask(produce_request("t", make_batch()), 9)).throttle_time_ms > 0
+
+
+async def test_too_much_in_flight_is_told_with_a_throttle_time(start: Callable[..., Awaitable[Node]]) -> None:
+    node = await start(write_border_bytes=1 << 20, write_queue_bytes_max=2 << 20)
+    await node.create_topic("t", max_message_bytes="3000000")
+    clients = [await node.connect() for _ in range(3)]
+    node.engine.hold()
+    metrics = node.server.node.metrics
+    for number, client in enumerate(clients, 1):
+        client.send(produce_request("t", make_batch(bytes(900_000))), 9)
+        await until(lambda wanted=number * 900_000: metrics.bytes_in > wanted)  # type: ignore[misc]
+    refused = await clients[2].receive()
+    assert refused.responses[0].partition_responses[0].error_code == ErrorCode.REQUEST_TIMED_OUT
+    assert refused.throttle_time_ms > 0
+    node.engine.release()
+    answers = [await client.receive() for client in clients[:2]]
+    assert [answer.responses[0].partition_responses[0].error_code for answer in answers] == [0, 0]
+    assert [answer.throttle_time_ms > 0 for answer in answers] == [False, True]
+
+
+async def test_a_full_disk_is_a_storage_error_until_there_is_room(node: Node) -> None:
+    await node.create_topic("t")
+    node.engine.tell_colour(Colour.YELLOW_STOP)
+    answer = await node.produce("t", b"a")
+    assert (answer.error_code, answer.base_offset) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
+    assert "the disk is full" in (answer.error_message or "")
+    node.engine.tell_colour(None)
+    assert (await node.produce("t", b"a")).base_offset == 0
+
+
+async def test_a_pause_holds_also_when_the_writer_waited_for_its_turn(node: Node, client: Client) -> None:
+    await node.create_topic("t", pq_write_speed_bytes="1000")
+    node.engine.hold()
+    client.send(produce_request("t", make_batch()), 9)
+    client.send(MetadataRequest(topics=None))
+    client.send(produce_request("t", make_batch(bytes(1200))), 9)
+    node.engine.release()
+    pause_ms = [await client.receive() for _ in range(3)][2].throttle_time_ms
+    told = asyncio.get_running_loop().time()
+    await client.ask(MetadataRequest(topics=None))
+    assert 1000 * (asyncio.get_running_loop().time() - told) > pause_ms - 50 > 100

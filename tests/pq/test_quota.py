@@ -1,0 +1,121 @@
+"""The write quota as numbers, the limits on what is in flight and on reads (semantics A.8, A.9, A.13, G.5)."""
+
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pqbroker.pq.quota import PAUSE_MS_MAX, WriteQuota
+from pqbroker.pq.reader import Reader
+from pqbroker.pq.run import Pieces
+from pqbroker.protocol.errors import ErrorCode, KafkaError
+from tests.pq.rig import KIB, MIB, Node, batch, read_all, write
+
+
+def test_a_burst_is_free_and_what_is_owed_is_waited_for() -> None:
+    quota = WriteQuota(1000, 5000, 0)
+    assert quota.take(5000, 0) == 0
+    assert quota.take(1000, 0) == 1001
+    assert quota.take(0, 1000) == 0
+
+
+def test_no_more_than_a_burst_is_saved_up() -> None:
+    quota = WriteQuota(1000, 5000, 0)
+    assert quota.take(5000, 1_000_000) == 0
+    assert quota.take(500, 1_000_000) == 501
+
+
+def test_a_clock_that_goes_back_takes_nothing_away() -> None:
+    quota = WriteQuota(1000, 1000, 10_000)
+    assert quota.take(1000, 5000) == 0
+    assert quota.take(1000, 6000) == 0
+
+
+def test_the_pause_is_bounded_and_the_rest_stays_owed() -> None:
+    quota = WriteQuota(1, 1, 0)
+    assert quota.take(1_000_000, 0) == PAUSE_MS_MAX
+    assert quota.take(0, PAUSE_MS_MAX) == PAUSE_MS_MAX
+
+
+@given(st.integers(10_000, 10**9), st.lists(st.integers(1, 10**7), min_size=1, max_size=20))
+def test_a_writer_that_pauses_as_told_keeps_to_the_speed(speed: int, sizes: list[int]) -> None:
+    quota = WriteQuota(speed, speed, 0)
+    now_ms = 0
+    for size in sizes:
+        pause_ms = quota.take(size, now_ms)
+        now_ms += pause_ms
+        while pause_ms == PAUSE_MS_MAX:
+            pause_ms = quota.take(0, now_ms)
+            now_ms += pause_ms
+    assert sum(sizes) <= speed + now_ms * speed / 1000
+
+
+async def test_a_topic_without_a_quota_pauses_nobody_and_gets_one_by_its_config() -> None:
+    node = await Node().start()
+    partition = await node.topic()
+    assert partition.throttle_ms(100 * MIB) == 0
+    await node.groups.configure("t", {"pq.write.speed.bytes": "1000", "pq.write.burst.bytes": "4000"})
+    assert partition.throttle_ms(4000) == 0
+    assert partition.throttle_ms(1000) == 1001
+    await node.groups.configure("t", {"pq.write.speed.bytes": "1000"})
+    assert partition.throttle_ms(1000) == 0
+    assert partition.throttle_ms(2000) == 2001
+    await node.groups.configure("t", {})
+    assert partition.throttle_ms(100 * MIB) == 0
+
+
+async def test_above_the_border_writers_pause_and_above_the_limit_they_come_back() -> None:
+    node = await Node(write_queue_bytes_max=3 * MIB, write_border_bytes=MIB).start()
+    partition = await node.topic()
+    node.engine.hold()
+    futures = [partition.write(*batch(size=MIB))]
+    assert partition.throttle_ms(MIB) == 0
+    futures += [partition.write(*batch(size=MIB)) for _ in range(2)]
+    assert partition.throttle_ms(MIB) > 0
+    with pytest.raises(KafkaError) as refused:
+        await partition.write(*batch(size=KIB))
+    assert refused.value.code is ErrorCode.REQUEST_TIMED_OUT
+    node.engine.release()
+    assert [(await future).base_offset for future in futures] == [0, 1, 2]
+    assert partition.throttle_ms(MIB) == 0
+    assert partition.queued_bytes == 0
+
+
+async def test_one_batch_is_taken_however_large_while_nothing_is_in_flight() -> None:
+    node = await Node(write_queue_bytes_max=MIB).start()
+    partition = await node.topic()
+    assert await write(partition, batch(size=3 * MIB))
+    node.engine.hold()
+    first = partition.write(*batch(size=3 * MIB))
+    second = partition.write(*batch(b"a"))
+    assert second.done()
+    assert isinstance(second.exception(), KafkaError)
+    node.engine.release()
+    await first
+    assert await write(partition, batch(size=3 * MIB))
+
+
+async def test_reads_from_the_store_wait_for_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = await Node(partition_reads_max=2, cache_bytes=0).start()
+    partition = await node.topic()
+    values = [b"%d" % number + bytes(MIB) for number in range(7)]
+    await write(partition, *(batch(value) for value in values))
+    await node.restart()
+    partition = node.partition()
+    reading, worst = 0, 0
+    read = Reader.read
+
+    async def counted(reader: Reader, offset: int, bytes_max: int, one_at_least: bool) -> Pieces:
+        nonlocal reading, worst
+        reading += 1
+        worst = max(worst, reading)
+        try:
+            return await read(reader, offset, bytes_max, one_at_least)
+        finally:
+            reading -= 1
+
+    monkeypatch.setattr(Reader, "read", counted)
+    found = await asyncio.gather(*(read_all(partition, offset) for offset in range(6)))
+    assert [len(items) for items in found] == [7, 6, 5, 4, 3, 2]
+    assert worst == 2
