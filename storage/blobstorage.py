@@ -96,6 +96,10 @@ class BlobStorage:
                 return
             lo = following(page[-1][0])
 
+    async def used_bytes(self, tablet: int, channel: int) -> int:
+        """Bytes of the channel's blobs; asks the index for all of them."""
+        return sum([size async for _, size in self.range(*channel_bounds(tablet, channel))])
+
     async def discover(self, tablet: int, min_generation: int = 0, *, read_body: bool = False) -> Discovered | None:
         """The latest blob of channel 0 by generation and step; None when there is none from `min_generation` on."""
         lo, hi = channel_bounds(tablet, 0)
