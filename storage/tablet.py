@@ -183,6 +183,10 @@ class TabletStorage:
         """Keys and sizes of the stored blobs with lo <= key < hi, in order."""
         return self._blobs.range(lo, hi)
 
+    def stored_bodies(self, lo: BlobKey, hi: BlobKey) -> AsyncIterator[tuple[BlobKey, Buffer]]:
+        """Keys and bodies of the stored blobs with lo <= key < hi, in order."""
+        return self._blobs.bodies(lo, hi)
+
     async def discover(self) -> Discovered | None:
         """The latest blob of the log channel with its body."""
         return await self._blobs.discover(self.tablet_id, read_body=True)
