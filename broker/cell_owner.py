@@ -10,15 +10,17 @@ States:
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pqbroker.broker.context import Node
 from pqbroker.broker.coordinators import Coordinators
 from pqbroker.conf.broker import BrokerSettings
+from pqbroker.conf.storage import parse_pools, parse_profile
 from pqbroker.pq.group import PersQueueGroups
-from pqbroker.storage.cells.cell import Cell
+from pqbroker.storage.cells.cell import Cell, TabletUnknown
 from pqbroker.storage.engine import CommitRefused, Engine, EngineError, Fenced, ShardLost
 from pqbroker.storage.scheme import Scheme
+from pqbroker.storage.tablet import TabletType
 
 log = logging.getLogger(__name__)
 
@@ -41,8 +43,12 @@ class OpenCell:
 
 
 async def open_cell(engine: Engine, settings: BrokerSettings, clock: Callable[[], int]) -> OpenCell:
-    """Open the cell with a new generation and start all that lives in it. EngineError, CommitRefused, ShardLost."""
-    cell = await Cell.open(engine)
+    """Open the cell with a new generation and start all that lives in it.
+
+    ConfigError, EngineError, CommitRefused, ShardLost.
+    """
+    profile = parse_profile(settings.storage_profile, parse_pools(settings.pools))
+    cell = await Cell.open(engine, profile=profile)
     try:
         scheme = await Scheme.open(cell, clock)
         groups = PersQueueGroups(cell, scheme, settings=settings, clock=clock)
@@ -72,6 +78,7 @@ class CellOwner:
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self.failed: asyncio.Future[CellLost] = self._loop.create_future()
+        self._restarts = asyncio.Lock()
 
     current: OpenCell
 
@@ -89,6 +96,17 @@ class CellOwner:
             await self.current.groups.retain()
         except ShardLost:
             log.info("retention stopped: the cell was lost")
+
+    async def move_channel(self, tablet_id: int, channel: int, group: int) -> None:
+        """Let a tablet's channel write to another blob group from its next start on; see `Cell.move_channel`."""
+        await self.current.cell.move_channel(tablet_id, channel, group)
+
+    async def restart_tablet(self, tablet_id: int) -> int:
+        """Start one tablet anew while the others go on: its new generation. TabletUnknown, CommitRefused, ShardLost.
+
+        Its clients are told that it moved, and find it again. It is completed even if the caller is cancelled.
+        """
+        return await asyncio.shield(self._loop.create_task(self._restart_tablet(tablet_id)))
 
     async def close(self) -> None:
         await self._stop(self.current)
@@ -109,6 +127,22 @@ class CellOwner:
                 self.failed.set_result(CellLost("another process took over the data directory; stop one of the two"))
                 return
             await self._reopen(node)
+
+    async def _restart_tablet(self, tablet_id: int) -> int:
+        async with self._restarts:
+            opened = self.current
+            record = opened.cell.tablets().get(tablet_id)
+            if record is None:
+                raise TabletUnknown(f"there is no tablet {tablet_id}")
+            if record.type is TabletType.PERSQUEUE:
+                await opened.groups.restart_tablet(tablet_id)
+            elif record.type is TabletType.COORDINATOR:
+                await opened.coordinators.restart_tablet(tablet_id)
+            else:
+                scheme = await opened.groups.restart_scheme()
+                if self.current is opened:
+                    self.current = replace(opened, scheme=scheme)
+            return opened.cell.tablets()[tablet_id].generation
 
     async def _reopen(self, node: Node) -> None:
         deadline = self._loop.time() + self._settings.cell_reopen_timeout_ms / 1000

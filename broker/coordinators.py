@@ -63,6 +63,7 @@ class Coordinators:
             members_max=settings.group_max_size,
         )
         self._coordinators: tuple[Coordinator, ...] = ()
+        self._restarting: set[Coordinator] = set()
 
     async def start(self) -> None:
         """Create the tablets if they are not there, and load every group. CommitRefused, ShardLost."""
@@ -83,6 +84,21 @@ class Coordinators:
         """Close, and wait for what is being stored."""
         self.close()
         await asyncio.gather(*(coordinator.stop() for coordinator in self._coordinators))
+
+    async def restart_tablet(self, tablet_id: int) -> None:
+        """Start a coordinator tablet anew; NOT_COORDINATOR for its groups meanwhile. CommitRefused, ShardLost."""
+        number = tablet_id - FIRST_COORDINATOR_ID
+        earlier = self._coordinators[number]
+        self._restarting.add(earlier)
+        earlier.close()
+        await earlier.stop()
+        try:
+            await self._cell.restart_tablet(tablet_id)
+        finally:
+            later = Coordinator(self._cell.storage(tablet_id), self._limits, self._clock)
+            await later.start()
+            self._coordinators = (*self._coordinators[:number], later, *self._coordinators[number + 1 :])
+            self._restarting.discard(earlier)
 
     @property
     def is_serving(self) -> bool:
@@ -179,7 +195,10 @@ class Coordinators:
 
     def _coordinator(self, group_id: str) -> Coordinator:
         self._check_cell()
-        return self._coordinators[zlib.crc32(group_id.encode()) % COORDINATORS]
+        coordinator = self._coordinators[zlib.crc32(group_id.encode()) % COORDINATORS]
+        if coordinator in self._restarting:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, "the coordinator is being started anew: retry")
+        return coordinator
 
     def _check_open(self) -> None:
         if self._is_closed:

@@ -13,11 +13,14 @@ class Epochs:
     __slots__ = ("entries", "is_stored")
 
     def __init__(self, entries: list[tuple[int, int]], generation: int, end_offset: int) -> None:
-        assert not entries or entries[-1][0] < generation, (entries, generation)
+        assert not entries or entries[-1][0] <= generation, (entries, generation)
         assert not entries or entries[-1][1] <= end_offset, (entries, end_offset)
-        self.entries = [*(entry for entry in entries if entry[1] < end_offset), (generation, end_offset)]
-        self.is_stored = False
-        """Whether the current generation has written."""
+        self.is_stored = bool(entries) and entries[-1][0] == generation
+        """Whether the current generation has written. At its start it has when a restart of the tablet was refused."""
+        if self.is_stored:
+            self.entries = list(entries)
+        else:
+            self.entries = [*(entry for entry in entries if entry[1] < end_offset), (generation, end_offset)]
 
     def to_store(self) -> list[tuple[int, int]]:
         """What goes into the meta row."""

@@ -18,9 +18,9 @@ from pqbroker.pq.consumers import ConsumerOffset
 from pqbroker.pq.offsets import GroupOffsets, Outcomes, Place, UnreadSince
 from pqbroker.pq.tablet import PartitionServer, PqTablet
 from pqbroker.protocol.errors import KafkaError
-from pqbroker.storage.cells.cell import Cell
+from pqbroker.storage.cells.cell import Cell, TabletUnknown
 from pqbroker.storage.engine import CommitRefused, ShardLost
-from pqbroker.storage.scheme import Scheme, Topic
+from pqbroker.storage.scheme import SCHEME_TABLET_ID, Scheme, Topic
 from pqbroker.storage.tablet import TabletType
 
 _STARTS_AT_ONCE = 64
@@ -194,6 +194,31 @@ class PersQueueGroups:
                 for tablet in group.tablets.values():
                     tablet.stop()
             self._in_background(self._reclaim(topic.tablets, topic.topic_id))
+
+    async def restart_tablet(self, tablet_id: int) -> None:
+        """Start a topic's tablet anew, one generation later; whoever waits for the one before is told NOT_LEADER….
+
+        Refused, it goes on in its generation. Raises TabletUnknown, CommitRefused, ShardLost.
+        """
+        async with self._changes:
+            group = next((group for group in self._groups.values() if tablet_id in group.tablets), None)
+            if group is None:
+                raise TabletUnknown(f"tablet {tablet_id} serves no topic")
+            group.tablets.pop(tablet_id).stop()
+            try:
+                await self._cell.restart_tablet(tablet_id)
+            finally:
+                await self._start_partitions(group)
+
+    async def restart_scheme(self) -> Scheme:
+        """Start the scheme's tablet anew; topics are served on. Raises CommitRefused, ShardLost."""
+        async with self._changes:
+            await self._scheme.stop()
+            try:
+                await self._cell.restart_tablet(SCHEME_TABLET_ID)
+            finally:
+                self._scheme = await Scheme.open(self._cell, self._clock)
+            return self._scheme
 
     async def retain(self) -> None:
         """One walk over all partitions: delete what retention no longer keeps. Called every

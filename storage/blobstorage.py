@@ -4,12 +4,12 @@ It never looks into a blob, and it keeps no blob's bytes: those are the engine's
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from struct import Struct
 
 from pqbroker.storage.blobid import BlobId, blob_size, channel_bounds
-from pqbroker.storage.engine import BLOB_BYTES_MAX, Batch, BlobKey, Buffer, Shard, ShardLost
+from pqbroker.storage.engine import BLOB_BYTES_MAX, Batch, BlobKey, Buffer, CommitRefused, Shard, ShardLost
 from pqbroker.storage.garbage import Barriers, Collection
 
 GARBAGE = b"G"
@@ -44,7 +44,7 @@ class Discovered:
 
 
 class BlobStorage:
-    """Puts and blocks are planned into a batch that the caller commits; reads are answered by the shard.
+    """Puts are planned into a batch that the caller commits; reads are answered by the shard.
 
     `pools` is the list of pool names by blob group number.
     """
@@ -96,6 +96,24 @@ class BlobStorage:
                 return
             lo = following(page[-1][0])
 
+    async def bodies(self, lo: BlobKey, hi: BlobKey) -> AsyncIterator[tuple[BlobKey, Buffer]]:
+        """As `range`, with each blob's body. Raises BlobMissing when one is deleted meanwhile, BlobCorrupt."""
+        portion: list[tuple[BlobKey, int, int]] = []
+        portion_bytes = 0
+        async for key, size in self.range(lo, hi):
+            if portion and portion_bytes + size > BLOB_BYTES_MAX:
+                for item in await self._read(portion):
+                    yield item
+                portion, portion_bytes = [], 0
+            portion.append((key, 0, size))
+            portion_bytes += size
+        for item in await self._read(portion):
+            yield item
+
+    async def used_bytes(self, tablet: int, channel: int) -> int:
+        """Bytes of the channel's blobs; asks the index for all of them."""
+        return sum([size async for _, size in self.range(*channel_bounds(tablet, channel))])
+
     async def discover(self, tablet: int, min_generation: int = 0, *, read_body: bool = False) -> Discovered | None:
         """The latest blob of channel 0 by generation and step; None when there is none from `min_generation` on."""
         lo, hi = channel_bounds(tablet, 0)
@@ -139,14 +157,26 @@ class BlobStorage:
         if generation <= self._blocked.get(tablet, 0):
             raise self._blocked_error(tablet, generation)
 
-    def plan_block(self, batch: Batch, tablet: int, generation: int) -> None:
-        """Plan to block the tablet up to `generation`; raises Blocked when it is already. `blocked` when durable."""
-        self.check(tablet, generation)
-        batch.put(block_key(tablet), _BLOCK.pack(_FORMAT, generation))
+    async def block(self, batch: Batch, generations: Mapping[int, int]) -> None:
+        """Commit the batch with blocks of these tablets up to these generations. Raises Blocked, CommitRefused…
 
-    def blocked(self, tablet: int, generation: int) -> None:
-        """The block planned by `plan_block` is durable."""
-        self._blocked[tablet] = max(generation, self._blocked.get(tablet, 0))
+        From this call on their instances can do nothing more, so that nothing of theirs comes behind the block; they
+        go on when it is refused.
+        """
+        for tablet, generation in generations.items():
+            self.check(tablet, generation)
+            batch.put(block_key(tablet), _BLOCK.pack(_FORMAT, generation))
+        before = {tablet: self._blocked.get(tablet, 0) for tablet in generations}
+        self._blocked.update(generations)
+        try:
+            await self._shard.commit(batch)
+        except CommitRefused:
+            self._blocked.update(before)
+            raise
+
+    async def _read(self, portion: Sequence[tuple[BlobKey, int, int]]) -> list[tuple[BlobKey, Buffer]]:
+        found = await self._shard.read(portion) if portion else []
+        return [(key, body) for (key, _, _), body in zip(portion, found, strict=True)]
 
     async def _flags(self, collection: Collection) -> dict[BlobKey, bytes]:
         """The flags that the collection sets: nothing brings back what was given up."""

@@ -3,6 +3,9 @@
 from dataclasses import dataclass
 from itertools import pairwise
 
+RANGES_MAX = 255
+"""What a tablet's record holds for each channel."""
+
 
 @dataclass(frozen=True, slots=True)
 class ChannelHistory:
@@ -15,10 +18,6 @@ class ChannelHistory:
         assert starts, "a channel has a group from the start"
         assert all(earlier < later for earlier, later in pairwise(starts)), starts
 
-    def group_now(self) -> int:
-        """The group that writes go to."""
-        return self.ranges[-1][1]
-
     def group_at(self, generation: int) -> int:
         """The group that holds what was written in `generation`. ValueError before the first range."""
         for start, group in reversed(self.ranges):
@@ -27,6 +26,9 @@ class ChannelHistory:
         raise ValueError(f"the channel began in generation {self.ranges[0][0]}, after {generation}")
 
     def moved(self, next_generation: int, group: int) -> "ChannelHistory":
-        """The history that writes to `group` from `next_generation` on."""
-        assert next_generation > self.ranges[-1][0]
-        return ChannelHistory((*self.ranges, (next_generation, group)))
+        """The history that writes to `group` from `next_generation` on, whatever was said of that one before."""
+        assert next_generation >= self.ranges[-1][0]
+        earlier = tuple(range_ for range_ in self.ranges if range_[0] < next_generation)
+        if earlier and earlier[-1][1] == group:
+            return ChannelHistory(earlier)
+        return ChannelHistory((*earlier, (next_generation, group)))

@@ -1,7 +1,7 @@
 """An engine in memory: the disk engine's semantics and faults on cue, for tests, simulation and `--data :memory:`."""
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -35,8 +35,14 @@ class _Store:
 
     rows: SortedDict = field(default_factory=SortedDict)
     blobs: SortedDict = field(default_factory=SortedDict)
-    blob_bytes: int = 0
+    places: dict[BlobKey, str] = field(default_factory=dict)
+    """Pool of each blob."""
+    pool_bytes: Counter[str] = field(default_factory=Counter)
     row_bytes: int = 0
+
+    @property
+    def blob_bytes(self) -> int:
+        return self.pool_bytes.total()
 
     @property
     def total_bytes(self) -> int:
@@ -63,12 +69,14 @@ class _Store:
                 self._set(key, None)
         for key, value in batch.rows:
             self._set(key, value)
-        for blob, buffers, size, _ in batch.blobs:
+        for blob, buffers, size, pool in batch.blobs:
             if blob not in self.blobs:
                 self.blobs[blob] = b"".join(buffers)
-                self.blob_bytes += size
+                self.places[blob] = pool
+                self.pool_bytes[pool] += size
         for blob in batch.dead:
-            self.blob_bytes -= len(self.blobs.pop(blob, b""))
+            if blob in self.blobs:
+                self.pool_bytes[self.places.pop(blob)] -= len(self.blobs.pop(blob))
 
     def _set(self, key: bytes, value: bytes | None) -> None:
         old = self.rows.pop(key, None)
@@ -210,10 +218,10 @@ class MemoryShard:
     def stats(self) -> ShardStats:
         store = self._store
         free = max(0, self._bytes_max - store.total_bytes)
-        live = {self.pools[0]: store.blob_bytes}
+        live = store.pool_bytes
         pools = (
             PoolStats(
-                name, ":memory:", free, self._bytes_max, live.get(name, 0), live.get(name, 0), self.colour(name)
+                name, ":memory:", free, self._bytes_max, live[name], live[name], self.colour(name)
             )
             for name in self.pools
         )

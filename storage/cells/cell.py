@@ -1,21 +1,21 @@
 """A cell: one engine instance and the tablets it hosts. Opening it starts every tablet anew in one commit.
 
     absent --create--> running --drop--> dropping --portions--> absent
-    running --open--> running, one generation later
+    running --open, restart--> running, one generation later; only then a channel that was moved writes elsewhere
 """
 
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from types import MappingProxyType
 from typing import NamedTuple
 
+from pqbroker.conf.storage import ChannelProfile, StorageProfile
 from pqbroker.storage.blobid import tablet_bounds
 from pqbroker.storage.blobstorage import BlobStorage, garbage_prefix
 from pqbroker.storage.engine import Batch, Engine, EngineError, Shard, ShardLost, ShardStats
-from pqbroker.storage.history import ChannelHistory
-from pqbroker.storage.outcome import Outcome
+from pqbroker.storage.history import RANGES_MAX, ChannelHistory
+from pqbroker.storage.limits import ChannelLimits
 from pqbroker.storage.tablet import (
     RECORD,
     USER_CHANNEL,
@@ -51,26 +51,40 @@ class TabletTaken(Exception):
     """A tablet of that id exists already and is another's, or is being dropped."""
 
 
+class TabletUnknown(Exception):
+    """No tablet of that id runs in the cell."""
+
+
+class MoveRefused(ValueError):
+    """The tablet has no such channel, or the cell no such group; or it was moved too often."""
+
+
 class Cell:
     """Hosts tablets on one open shard. Made by `Cell.open`."""
 
-    def __init__(self, shard: Shard, name: str, pools: tuple[str, ...]) -> None:
+    def __init__(self, shard: Shard, name: str, pools: tuple[str, ...], profile: StorageProfile) -> None:
         self.name = name
         self._shard = shard
+        self._profile = profile
+        is_limited = any(channel.is_limited for channel in profile.values())
+        self._limits = ChannelLimits(shard.lost) if is_limited else None
         self._blobs = BlobStorage(shard, pools)
         self._records: dict[int, TabletRecord] = {}
         self._storages: dict[int, TabletStorage] = {}
         self._changes = asyncio.Lock()
 
     @classmethod
-    async def open(cls, engine: Engine, *, name: str = "0") -> "Cell":
+    async def open(
+        cls, engine: Engine, *, name: str = "0", profile: StorageProfile = MappingProxyType({})
+    ) -> "Cell":
         """Open the cell; one commit raises every tablet's generation and blocks the earlier one.
 
-        Raises EngineError, and CommitRefused or ShardLost when that commit fails.
+        `profile` says where the channels of new tablets go, and the limits of all. Raises EngineError, and
+        CommitRefused or ShardLost when that commit fails.
         """
         shard = await engine.open()
         try:
-            cell = cls(shard, name, await _read_facts(shard, name))
+            cell = cls(shard, name, await _read_facts(shard, name), profile)
             await cell._start_tablets()
         except BaseException:
             await shard.close()
@@ -91,7 +105,7 @@ class Cell:
         return MappingProxyType(self._records)
 
     def storage(self, tablet_id: int) -> TabletStorage:
-        """What the tablet's instance of this generation writes through: the same object at every call.
+        """What the tablet's instance writes through: the same object until the tablet is started anew.
 
         KeyError when there is no such tablet or it is being dropped.
         """
@@ -103,15 +117,59 @@ class Cell:
             new = [NewTablet(*item) for item in tablets if not self._is_there(NewTablet(*item))]
             batch = Batch()
             records = [
-                TabletRecord(item.tablet_id, item.type, 1, (ChannelHistory(((1, 0),)),) * CHANNELS, item.owner)
-                for item in new
+                TabletRecord(item.tablet_id, item.type, 1, self._new_channels(item.type), item.owner) for item in new
             ]
             for record in records:
                 batch.put(record_key(record.tablet_id), record.encode())
             if records:
                 await self._shard.commit(batch)
             for record in records:
-                self._host(record)
+                await self._host(record)
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """Blob groups by number: the pools that they are."""
+        return self._blobs.pools
+
+    async def move_channel(self, tablet_id: int, channel: int, group: int) -> None:
+        """Let a tablet's channel write to another group from the tablet's next start on; old blobs stay where they are.
+
+        Raises TabletUnknown, MoveRefused, CommitRefused, ShardLost.
+        """
+        async with self._changes:
+            record = self._running(tablet_id)
+            if not 0 <= channel < len(record.channels):
+                raise MoveRefused(f"tablet {tablet_id} has channels 0 to {len(record.channels) - 1}, no {channel}")
+            if not 0 <= group < len(self.groups):
+                known = ", ".join(f"{number} ({pool})" for number, pool in enumerate(self.groups))
+                raise MoveRefused(f"cell {self.name} has no group {group}; it has {known}")
+            channels = list(record.channels)
+            channels[channel] = channels[channel].moved(record.generation + 1, group)
+            if len(channels[channel].ranges) > RANGES_MAX:
+                raise MoveRefused(f"channel {channel} of tablet {tablet_id} was moved {RANGES_MAX - 1} times already")
+            moved = replace(record, channels=tuple(channels))
+            batch = Batch()
+            batch.put(record_key(tablet_id), moved.encode())
+            await self._shard.commit(batch)
+            self._records[tablet_id] = moved
+
+    async def restart_tablet(self, tablet_id: int) -> TabletStorage:
+        """Start a tablet anew, one generation later: what its next instance writes through.
+
+        The instance before can do nothing more from this call on, but what it committed before is done. When this is
+        refused the next instance goes on in its generation. Raises TabletUnknown, CommitRefused, ShardLost.
+        """
+        async with self._changes:
+            record = self._running(tablet_id)
+            started = replace(record, generation=record.generation + 1)
+            batch = Batch()
+            batch.put(record_key(tablet_id), started.encode())
+            earlier = self._storages[tablet_id]
+            self._storages[tablet_id] = earlier.succeeded(record)
+            await self._blobs.block(batch, {tablet_id: record.generation})
+            self._records[tablet_id] = started
+            later = self._storages[tablet_id] = earlier.succeeded(started)
+            return later
 
     async def drop_tablet(self, tablet_id: int) -> None:
         """Remove a tablet with its rows and blobs, in portions; what a crash interrupts, a second call completes.
@@ -131,6 +189,8 @@ class Cell:
             batch.delete(record_key(tablet_id))
             await self._shard.commit(batch)
             del self._records[tablet_id]
+            if self._limits is not None:
+                self._limits.forget(tablet_id)
 
     def stats(self) -> ShardStats:
         return self._shard.stats()
@@ -152,13 +212,11 @@ class Cell:
         batch.put(_POOLS_KEY, "\0".join(self._blobs.pools).encode())
         starting = [record for record in records if not record.dropping]
         for record in starting:
-            self._blobs.plan_block(batch, record.tablet_id, record.generation)
             batch.put(record_key(record.tablet_id), replace(record, generation=record.generation + 1).encode())
-        await self._shard.commit(batch)
+        await self._blobs.block(batch, {record.tablet_id: record.generation for record in starting})
         self._records.update((record.tablet_id, record) for record in records if record.dropping)
         for record in starting:
-            self._blobs.blocked(record.tablet_id, record.generation)
-            self._host(replace(record, generation=record.generation + 1))
+            await self._host(replace(record, generation=record.generation + 1))
 
     async def _read_records(self) -> list[TabletRecord]:
         records: list[TabletRecord] = []
@@ -168,9 +226,29 @@ class Cell:
             lo = page[-1][0] + b"\0"
         return records
 
-    def _host(self, record: TabletRecord) -> None:
+    async def _host(self, record: TabletRecord) -> None:
         self._records[record.tablet_id] = record
-        self._storages[record.tablet_id] = TabletStorage(self._shard, self._blobs, record)
+        if self._limits is not None:
+            await self._limit_channels(self._limits, record)
+        self._storages[record.tablet_id] = TabletStorage(self._shard, self._blobs, record, self._limits)
+
+    async def _limit_channels(self, limits: ChannelLimits, record: TabletRecord) -> None:
+        for channel in range(len(record.channels)):
+            profile = self._profile.get((record.type.name.lower(), channel))
+            if profile is not None and profile.is_limited:
+                used = await self._blobs.used_bytes(record.tablet_id, channel) if profile.space else 0
+                limits.limit(record.tablet_id, channel, profile, used)
+
+    def _new_channels(self, type_: TabletType) -> tuple[ChannelHistory, ...]:
+        """Where the channels of a new tablet begin."""
+        profiles = [self._profile.get((type_.name.lower(), channel), ChannelProfile()) for channel in range(CHANNELS)]
+        return tuple(ChannelHistory(((1, self.groups.index(profile.pool)),)) for profile in profiles)
+
+    def _running(self, tablet_id: int) -> TabletRecord:
+        record = self._records.get(tablet_id)
+        if record is None or record.dropping:
+            raise TabletUnknown(f"no tablet {tablet_id} runs in cell {self.name}")
+        return record
 
     def _is_there(self, wanted: NewTablet) -> bool:
         found = self._records.get(wanted.tablet_id)
@@ -183,19 +261,10 @@ class Cell:
     async def _begin_drop(self, record: TabletRecord) -> None:
         batch = Batch()
         dropping = replace(record, dropping=True)
-        self._blobs.plan_block(batch, record.tablet_id, record.generation)
         batch.put(record_key(record.tablet_id), dropping.encode())
-        committed = self._shard.commit(batch)
-        committed.add_done_callback(partial(self._block_is_durable, record))
-        await committed
+        await self._blobs.block(batch, {record.tablet_id: record.generation})
         self._records[record.tablet_id] = dropping
         self._storages.pop(record.tablet_id)
-        await self._shard.commit(Batch())  # behind this, what the instance committed meanwhile can be found
-
-    def _block_is_durable(self, record: TabletRecord, committed: Outcome[None]) -> None:
-        """In the call that tells of it, so that nothing behind the block in the queue is begun before it holds."""
-        if committed.exception() is None:
-            self._blobs.blocked(record.tablet_id, record.generation)
 
     async def _drop_blobs(self, tablet_id: int) -> None:
         lo, hi = tablet_bounds(tablet_id)

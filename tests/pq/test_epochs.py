@@ -34,6 +34,15 @@ def test_an_epoch_that_wrote_nothing_leaves_no_trace() -> None:
     assert Epochs(epochs.to_store(), 6, 20).entries == [(1, 0), (6, 20)]
 
 
+def test_an_epoch_that_has_written_goes_on_when_its_tablet_could_not_start_anew() -> None:
+    epochs = Epochs([(1, 0), (3, 10)], 3, 20)
+    assert epochs.entries == [(1, 0), (3, 10)]
+    assert epochs.is_stored
+    epochs = Epochs([(1, 0)], 3, 20)
+    assert epochs.entries == [(1, 0), (3, 20)]
+    assert not epochs.is_stored
+
+
 def test_a_stored_epoch_without_records_left_is_forgotten_at_start() -> None:
     assert Epochs([(1, 0), (3, 20)], 5, 20).entries == [(1, 0), (5, 20)]
 

@@ -108,7 +108,6 @@ def test_a_position_at_the_end_of_a_generation_divides_it_from_the_next() -> Non
 
 def test_old_blobs_stay_in_the_group_they_were_written_to() -> None:
     history = ChannelHistory(((1, 7),)).moved(4, 2).moved(9, 7)
-    assert history.group_now() == 7
     assert [history.group_at(generation) for generation in (1, 3, 4, 8, 9, 100)] == [7, 7, 2, 2, 7, 7]
     with pytest.raises(ValueError, match="began in generation 1"):
         history.group_at(0)
@@ -118,4 +117,10 @@ def test_ranges_of_a_history_rise() -> None:
     with pytest.raises(AssertionError):
         ChannelHistory(((3, 0), (3, 1)))
     with pytest.raises(AssertionError):
-        ChannelHistory(((3, 0),)).moved(3, 1)
+        ChannelHistory(((3, 0),)).moved(2, 1)
+
+
+def test_the_last_word_on_a_generation_to_come_counts() -> None:
+    history = ChannelHistory(((1, 0),))
+    assert history.moved(4, 1).moved(4, 2) == history.moved(4, 2)
+    assert history.moved(4, 1).moved(4, 0) == history.moved(4, 0) == history

@@ -151,7 +151,7 @@ async def test_what_is_written_while_the_drop_begins_goes_too(cell: Cell, turns:
     assert cell.stats().pools[0].live_bytes == 0
 
 
-@pytest.mark.parametrize("commits", range(7))
+@pytest.mark.parametrize("commits", range(6))
 async def test_a_drop_that_a_crash_interrupts_is_completed_later(engine: FaultyEngine, commits: int) -> None:
     cell = await Cell.open(engine)
     await _create(cell, A)

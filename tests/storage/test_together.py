@@ -181,9 +181,9 @@ async def test_what_waits_behind_a_joint_request_in_another_tablet_fails_with_th
 
 async def test_a_dropped_tablet_fails_its_joint_requests_and_leaves_the_other_tablet_alone(bench: Bench) -> None:
     bench.engine.hold()
+    busy = bench.tablets[0].execute([write(b"k", b"0")])
     drop = asyncio.create_task(bench.cell.drop_tablet(FIRST))
     await asyncio.sleep(0)
-    busy = bench.tablets[0].execute([write(b"k", b"0")])
     waiting = bench.run((0, [write(b"k", b"1")]), (1, [write(b"k", b"1")]))
     behind = bench.tablets[1].execute([write(b"k", b"2")])
     bench.engine.release()
