@@ -169,3 +169,16 @@ async def test_a_start_moved_by_mirroring_is_known_after_a_restart() -> None:
     assert await partition.write_at(7, *batch(b"b")) == Written(7, -1, 7)
     await node.restart()
     assert (node.partition().start_offset, node.partition().end_offset) == (7, 8)
+
+
+@pytest.mark.parametrize("cache_bytes", [0, 64 * MIB])
+async def test_a_gap_before_a_body_is_stepped_over_with_and_without_a_cache(cache_bytes: int) -> None:
+    node = await Node(cache_bytes=cache_bytes).start()
+    partition = await node.topic(config={"pq.low.watermark.bytes": "20000"})
+    await write(partition, batch(b"a"))
+    await partition.write_at(5, *batch(b"b" * 30_000))
+    await partition.write_at(9, *batch(b"c" * 30_000))
+    await node.restart()
+    expected = [(5, b"b" * 30_000), (9, b"c" * 30_000)]
+    for hole in range(1, 5):
+        assert await read_all(node.partition(), hole) == expected
