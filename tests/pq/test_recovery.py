@@ -182,3 +182,20 @@ async def test_a_gap_before_a_body_is_stepped_over_with_and_without_a_cache(cach
     expected = [(5, b"b" * 30_000), (9, b"c" * 30_000)]
     for hole in range(1, 5):
         assert await read_all(node.partition(), hole) == expected
+
+
+async def test_times_are_found_over_gaps() -> None:
+    node = await Node(cache_bytes=0).start()
+    partition = await node.topic(config={"pq.low.watermark.bytes": "20000"})
+    for number, size in enumerate([10, 30_000, 10, 10]):
+        await partition.write_at(10 * number, *batch(b"v" * size, timestamps=[START_MS + number]))
+    for again in (False, True):
+        if again:
+            await node.restart()
+        for number in range(4):
+            found = await node.partition().offset_at_timestamp(START_MS + number)
+            assert found is not None
+            assert (found.offset, found.timestamp) == (10 * number, START_MS + number)
+        latest = await node.partition().max_timestamp()
+        assert latest is not None
+        assert latest.offset == 30
