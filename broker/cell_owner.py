@@ -16,6 +16,7 @@ from pqbroker.broker.context import Node
 from pqbroker.broker.coordinators import Coordinators
 from pqbroker.broker.node_settings import NodeSettings
 from pqbroker.conf.broker import BrokerSettings
+from pqbroker.conf.storage import parse_pools, parse_profile
 from pqbroker.pq.group import PersQueueGroups
 from pqbroker.storage.cells.cell import Cell, TabletUnknown
 from pqbroker.storage.engine import CommitRefused, Engine, EngineError, Fenced, ShardLost
@@ -48,7 +49,8 @@ async def open_cell(engine: Engine, settings: BrokerSettings, clock: Callable[[]
 
     `settings`: what the node was started with; ConfigError when what it was set to since cannot be.
     """
-    cell = await Cell.open(engine)
+    profile = parse_profile(settings.storage_profile, parse_pools(settings.pools))
+    cell = await Cell.open(engine, profile=profile)
     try:
         scheme = await Scheme.open(cell, clock)
         now = NodeSettings(settings, scheme)

@@ -1,6 +1,5 @@
 """One write cycle as planned: its KV request, and what it means for the partition once it is durable. Data only."""
 
-from collections import deque
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -43,7 +42,7 @@ class Cycle:
     def __init__(self, start_offset: int, end_offset: int, mark: int, now_ms: int) -> None:
         """`mark`: position in the head's run where the cycle's batches begin."""
         self.now_ms = now_ms
-        self.parts: deque[Command] = deque()
+        self.parts: list[Command] = []
         """Parts of large batches, each to be durable by itself before `commands`."""
         self.touches_parts = False
         """Whether it writes or wipes parts; refused, it leaves some."""

@@ -226,13 +226,13 @@ class Partition:
             for producer_id, state in cycle.sources.items():
                 stored = sources.encode(state)
                 cycle.commands.append(Write(producer_key(self.index, producer_id), (stored,), len(stored), INLINE))
-            if cycle.sources:
+            if len(self.sources.producers) + len(cycle.sources) > self.config.pq_source_id_max_counts:
                 cycle.forgotten = self.sources.displaced(cycle.sources, self.config.pq_source_id_max_counts)
                 self._plan_forgetting(cycle)
             if not self.epochs.is_stored or cycle.start_offset != self.start_offset:
                 self._store_epoch(cycle)
-            cycle.touches_parts = self.has_leftovers or bool(cycle.parts)
-            if self.has_leftovers:
+            if cycle.parts or self.has_leftovers:
+                cycle.touches_parts = True
                 self._wipe_leftovers(cycle)
 
     def _admit(self, cycle: Cycle, batch: memoryview, header: BatchHeader) -> Written:
@@ -303,10 +303,13 @@ class Partition:
             cycle.commands.append(DeleteRange(key, True, key, True))
 
     def _wipe_leftovers(self, cycle: Cycle) -> None:
+        """Have what an earlier large batch left deleted before anything else, if there is any."""
+        if not self.has_leftovers:
+            return
         lo, hi = part_range(self.index)
         wipe = DeleteRange(lo, True, hi, False)
         if cycle.parts:
-            cycle.parts.appendleft(wipe)
+            cycle.parts.insert(0, wipe)
         else:
             cycle.commands.append(wipe)
 

@@ -50,13 +50,12 @@ class Placing:
         head = self._head
         start = cycle.mark
         stop = ends[-1][0]
-        has_gap = bool(head.blobs) and cycle.first_offset > head.blobs[-1].end
+        has_gap = head.blobs and cycle.first_offset > head.blobs[-1].end
         sizes = [stop - start]
         if has_gap or head.size + sizes[0] >= low_watermark:
             sizes = [end - before for (before, _), (end, _) in pairwise([(start, 0), *ends])]
         if has_gap:
-            behind = lay_out(Levels(), 0, sizes, low_watermark)
-            layout = Layout(None, [0, *behind.cuts])
+            layout = Layout(None, [0, *lay_out(Levels(), 0, sizes, low_watermark).cuts])
         else:
             layout = lay_out(head.levels, head.size, sizes, low_watermark)
         if layout.placement is None:

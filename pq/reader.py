@@ -179,7 +179,8 @@ class Reader:
         body_offset = bodies.offsets[number]
         index = self._cache.get((self._number, body_offset, INDEX_PAGE))
         if not isinstance(index, BodyIndex):
-            return next((run for run in held.values() if run.offsets[0] <= offset < run.end_offset), None)
+            wanted = max(offset, body_offset)  # in the gap before a body
+            return next((run for run in held.values() if run.offsets[0] <= wanted < run.end_offset), None)
         if offset >= index.end_offset:
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"the batch at offset {offset} is damaged")
         key = (self._number, body_offset, index.page_of(offset))

@@ -171,8 +171,6 @@ class Sources:
     def displaced(self, states: Mapping[int, Producer], count_max: int) -> list[int]:
         """The oldest producers that have to go, at most `DELETIONS_MAX`, for those of `states` to have room."""
         producers = self.producers
-        if len(producers) + len(states) <= count_max:
-            return []
         over = len(producers) + sum(producer_id not in producers for producer_id in states) - count_max
         others = (producer_id for producer_id in producers if producer_id not in states)
         return list(islice(others, min(max(over, 0), DELETIONS_MAX)))

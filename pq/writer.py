@@ -225,7 +225,7 @@ class Writer:
             self._fail_cycle(stored.exception() or ShardLost("the tablet was lost"), writes, job)
             self._run()
         elif cycle.parts:
-            part = cycle.parts.popleft()
+            part = cycle.parts.pop(0)
             self.counters.blob_bytes += blob_bytes((part,))
             self._kv.execute((part,)).add_done_callback(partial(self._store_parts, started, cycle, writes, job))
         else:

@@ -103,22 +103,22 @@ class BaseTablet:
         assert found.body is not None
         last = found.blob.key()
         first = LogRecord.decode(found.body).first or last
-        lo, _ = channel_bounds(found.blob.tablet, LOG_CHANNEL)
-        stored = [key async for key, _ in self._storage.stored_blobs(lo, following(last))]
-        keys = [key for key in stored if key >= first]
-        bodies = await self._storage.read([(key, 0, BlobId.from_key(key).size) for key in keys])
-        records = [LogRecord.decode(body) for body in bodies]
         previous: BlobKey | None = None
-        for key, record in zip(keys, records, strict=True):
+        parts: Sequence[BlobKey] = ()
+        async for key, body in self._storage.stored_bodies(first, following(last)):
+            record = LogRecord.decode(body)
             assert record.previous == previous, f"log blob {key.hex()} does not follow {previous!r}"
             if record.snapshot:
-                await self._load_snapshot(record.snapshot)
+                parts = record.snapshot
+                await self._load_snapshot(parts)
             self._replay(record.operations)
             previous = key
+            self._log_blobs += 1
+            self._log_bytes += len(body)
         self._first, self._last = first, last
-        self._log_blobs, self._log_bytes = len(keys), sum(map(len, bodies))
-        if len(stored) > len(keys):
-            self._collect_behind(first, records[0].snapshot)
+        lo, _ = channel_bounds(found.blob.tablet, LOG_CHANNEL)
+        if await anext(self._storage.stored_blobs(lo, first), None) is not None:
+            self._collect_behind(first, parts)
 
     async def transact(self, plan: Callable[[Transaction], T]) -> T:
         """Run `plan`, which reads the tables and says what changes; return what it returned when that is durable.

@@ -10,13 +10,14 @@ import pytest
 from pqbroker.broker.cell_owner import open_cell
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.pq.consumers import ConsumerOffset
+from pqbroker.pq.keys import part_key
 from pqbroker.pq.tablet import PartitionServer
 from pqbroker.storage.basetablet import BaseTablet
 from pqbroker.storage.blobid import BlobId
 from pqbroker.storage.blobstorage import BlobStorage
 from pqbroker.storage.engine import Batch
 from pqbroker.storage.garbage import Collection
-from pqbroker.storage.kv_commands import CopyRange, IncrementGeneration
+from pqbroker.storage.kv_commands import CopyRange, IncrementGeneration, Write
 from pqbroker.storage.rocks import RocksEngine
 from pqbroker.storage.tables import Transaction
 from pqbroker.storage.tablet import TabletType
@@ -26,9 +27,10 @@ from tests.support.on_disk_page import BEGIN, PAGE, example_directory, example_p
 
 LONER, LOGGER = 40, 41
 """Tablets with a kept blob, and with a base tablet that makes snapshots."""
+BLOBS = ("head blob", "body blob", "part of a batch")
 KINDS = {
     "blob", "segment", "commit number", "cell fact", "tablet", "block", "barriers", "keep flag", "user generation",
-    "body blob", "head blob", "partition", "producer", "consumer",
+    "body blob", "head blob", "part of a batch", "partition", "producer", "consumer",
 }  # fmt: skip
 
 
@@ -76,11 +78,12 @@ async def fill(partition: PartitionServer) -> None:
 
 
 async def change_keys(partition: PartitionServer) -> None:
-    """Copies under a partition that nobody reads, and another user generation."""
+    """Copies under a partition that nobody reads, another user generation, and a batch of which one part has come."""
     tablet, _ = partition.plan_consumer("nobody", None)
     partition.settle_consumer("nobody", None, is_durable=False)
     await tablet.execute([CopyRange(None, b"d0000000000_", b"d0000000009_")])
     await tablet.execute([IncrementGeneration()])
+    await tablet.execute([Write(part_key(0, partition.end_offset, 0), [bytes(2000)], 2000)])
 
 
 async def log(tablet: BaseTablet) -> None:
@@ -168,7 +171,7 @@ def chain(row: Row) -> list[bytes]:
 
 
 def test_every_blob_is_named_by_a_row_or_a_log(rows: list[tuple[bytes, Row]]) -> None:
-    named = {raw for _, row in rows if row.kind in ("head blob", "body blob") for raw in chain(row)}
+    named = {raw for _, row in rows if row.kind in BLOBS for raw in chain(row)}
     named |= {key[-24:] for key, row in rows if row.kind == "keep flag" and value(row, "flag") == 1}
     blobs = {key[1:]: row for key, row in rows if row.kind == "blob"}
     for key, row in blobs.items():

@@ -169,3 +169,33 @@ async def test_a_start_moved_by_mirroring_is_known_after_a_restart() -> None:
     assert await partition.write_at(7, *batch(b"b")) == Written(7, -1, 7)
     await node.restart()
     assert (node.partition().start_offset, node.partition().end_offset) == (7, 8)
+
+
+@pytest.mark.parametrize("cache_bytes", [0, 64 * MIB])
+async def test_a_gap_before_a_body_is_stepped_over_with_and_without_a_cache(cache_bytes: int) -> None:
+    node = await Node(cache_bytes=cache_bytes).start()
+    partition = await node.topic(config={"pq.low.watermark.bytes": "20000"})
+    await write(partition, batch(b"a"))
+    await partition.write_at(5, *batch(b"b" * 30_000))
+    await partition.write_at(9, *batch(b"c" * 30_000))
+    await node.restart()
+    expected = [(5, b"b" * 30_000), (9, b"c" * 30_000)]
+    for hole in range(1, 5):
+        assert await read_all(node.partition(), hole) == expected
+
+
+async def test_times_are_found_over_gaps() -> None:
+    node = await Node(cache_bytes=0).start()
+    partition = await node.topic(config={"pq.low.watermark.bytes": "20000"})
+    for number, size in enumerate([10, 30_000, 10, 10]):
+        await partition.write_at(10 * number, *batch(b"v" * size, timestamps=[START_MS + number]))
+    for again in (False, True):
+        if again:
+            await node.restart()
+        for number in range(4):
+            found = await node.partition().offset_at_timestamp(START_MS + number)
+            assert found is not None
+            assert (found.offset, found.timestamp) == (10 * number, START_MS + number)
+        latest = await node.partition().max_timestamp()
+        assert latest is not None
+        assert latest.offset == 30

@@ -231,6 +231,18 @@ async def test_copies_change_the_prefix_and_take_only_keys_that_have_it(bench: B
     assert (await bench.contents())[b"new/1"] == BLOB
 
 
+@pytest.mark.parametrize("include_lo", [False, True])
+@pytest.mark.parametrize("include_hi", [False, True])
+async def test_a_copy_takes_what_the_same_request_has_moved_into_its_range(
+    bench: Bench, include_lo: bool, include_hi: bool
+) -> None:
+    await bench.run(write(b"1"), write(b"2"), write(b"3"))
+    moves = [Rename(b"1", b"b"), Rename(b"2", b"c"), Rename(b"3", b"d")]
+    await bench.run(CopyRange(KeyRange(b"b", include_lo, b"d", include_hi), b"", b"n"), *moves)
+    copied = [key for key in await bench.contents() if key.startswith(b"n")]
+    assert copied == [b"nb"] * include_lo + [b"nc"] + [b"nd"] * include_hi
+
+
 async def test_two_holders_of_a_blob_that_go_at_the_same_time_take_it_along(bench: Bench) -> None:
     await bench.run(write(b"a"))
     await bench.run(CopyRange(None, b"", b"copy/"))

@@ -156,7 +156,7 @@ def _garbage(k: Fields, v: Fields) -> str:
 def _pq_row(k: Fields, v: Fields) -> str:
     kind = k.text(1, "kind")
     k.text(10, "partition")
-    if kind == "d":
+    if kind in ("d", "x"):
         for separator, digits, name in (
             ("_", 20, "offset"), ("_", 5, "part"), ("_", 10, "records"), ("_", 5, "internal parts"),
         ):  # fmt: skip
@@ -170,6 +170,8 @@ def _pq_row(k: Fields, v: Fields) -> str:
         else:
             while v.left:
                 _blob_id(v)
+        if kind == "x":
+            return "part of a batch"
         return "head blob" if is_head else "body blob"
     if kind == "i":
         _entry_head(v, {1: "value"})
@@ -192,6 +194,9 @@ def _producer_or_consumer(k: Fields, v: Fields) -> str:
         k.text(k.left, "group")
         for size, name in ((8, "offset"), (4, "leader epoch"), (8, "commit_ms"), (8, "expire_ms")):
             v.number(size, name, signed=True)
+        for name in ("session generation", "session step"):
+            v.number(8, name, signed=True)
+        v.text(v.number(2, "session bytes"), "session")
         v.text(v.left, "metadata")
         return "consumer"
     assert mark == "p", k.data
