@@ -13,7 +13,7 @@ from pqbroker.pq.keys import (
     part_range,
     producer_range,
 )
-from pqbroker.pq.recovery import Meta, Recovered, StoredBlob, recover
+from pqbroker.pq.recovery import NO_META, Meta, Recovered, StoredBlob, recover
 from pqbroker.pq.sources import Producer
 from pqbroker.storage.engine import Buffer
 from pqbroker.storage.kv import KeyValueTablet
@@ -25,7 +25,7 @@ _READ_ROWS = 10_000
 
 async def load_blobs(kv: KeyValueTablet, index: int) -> tuple[Recovered, Meta]:
     """The partition's blobs and meta row; keys that other keys contain and parts of unfinished batches go."""
-    meta = Meta(0, 0, [])
+    meta = None
     if kv.entry(meta_key(index)) is not None:
         meta = Meta.decode(_joined((await kv.read([(meta_key(index), 0, 0)]))[0]))
     stored = (
@@ -35,7 +35,7 @@ async def load_blobs(kv: KeyValueTablet, index: int) -> tuple[Recovered, Meta]:
     orphans = [*recovered.orphans, *(key for key, _ in kv.keys(*part_range(index)))]
     if orphans:
         await kv.execute([DeleteRange(key, True, key, True) for key in orphans])
-    return recovered, meta
+    return recovered, meta or NO_META
 
 
 async def load_producers(kv: KeyValueTablet, index: int) -> list[tuple[int, Producer]]:

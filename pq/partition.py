@@ -80,7 +80,8 @@ class Partition:
 
     def gaps(self) -> list[tuple[int, int]]:
         """Holes [from, to) in the offsets."""
-        spans = [*self.bodies.spans(), *((blob.offset, blob.end) for blob in self.head.blobs)]
+        start = self.start_offset
+        spans = [(start, start), *self.bodies.spans(), *((blob.offset, blob.end) for blob in self.head.blobs)]
         return [(end, offset) for (_, end), (offset, _) in pairwise(spans) if end < offset]
 
     def needs_content(self, bytes_max: int) -> bool:
@@ -138,7 +139,7 @@ class Partition:
         """Whether `plan_retention` would find something to do now."""
         if self._start_after_retention(now_ms, first_unread) is not None:
             return True
-        return self.sources.is_due(now_ms) and bool(self._expired(self.start_offset, now_ms, producers_kept_ms))
+        return bool(self._expired(self.start_offset, now_ms, producers_kept_ms))
 
     def plan_retention(self, now_ms: int, producers_kept_ms: int, first_unread: FirstUnread) -> Cycle:
         """Plan what age, size and important groups (`first_unread`) demand, and the forgetting of producers that were
@@ -146,9 +147,7 @@ class Partition:
         offset = self._start_after_retention(now_ms, first_unread)
         cycle = self.plan_trim(max(offset, self.start_offset) if offset is not None else self.start_offset, now_ms)
         cycle.forgotten = self._expired(cycle.start_offset, now_ms, producers_kept_ms)
-        for producer_id in cycle.forgotten:
-            key = producer_key(self.index, producer_id)
-            cycle.commands.append(DeleteRange(key, True, key, True))
+        self._plan_forgetting(cycle)
         self.is_writing = bool(cycle.commands)
         return cycle
 
@@ -179,7 +178,7 @@ class Partition:
         self.end_offset = cycle.end_offset
         if cycle.start_offset != self.start_offset:
             self._apply_trim(cycle.start_offset)
-        self.sources.producers.update(cycle.sources)
+        self.sources.take(cycle.sources)
         self.sources.forget(cycle.forgotten, self.start_offset)
         if cycle.touches_parts:
             self.has_leftovers = False
@@ -227,7 +226,10 @@ class Partition:
             for producer_id, state in cycle.sources.items():
                 stored = sources.encode(state)
                 cycle.commands.append(Write(producer_key(self.index, producer_id), (stored,), len(stored), INLINE))
-            if not self.epochs.is_stored:
+            if cycle.sources:
+                cycle.forgotten = self.sources.displaced(cycle.sources, self.config.pq_source_id_max_counts)
+                self._plan_forgetting(cycle)
+            if not self.epochs.is_stored or cycle.start_offset != self.start_offset:
                 self._store_epoch(cycle)
             cycle.touches_parts = self.has_leftovers or bool(cycle.parts)
             if self.has_leftovers:
@@ -295,6 +297,11 @@ class Partition:
     def _full(self, limit: str) -> KafkaError:
         return KafkaError(ErrorCode[self.config.pq_partition_full_error], f"the partition holds {limit}")
 
+    def _plan_forgetting(self, cycle: Cycle) -> None:
+        for producer_id in cycle.forgotten:
+            key = producer_key(self.index, producer_id)
+            cycle.commands.append(DeleteRange(key, True, key, True))
+
     def _wipe_leftovers(self, cycle: Cycle) -> None:
         lo, hi = part_range(self.index)
         wipe = DeleteRange(lo, True, hi, False)
@@ -304,9 +311,9 @@ class Partition:
             cycle.commands.append(wipe)
 
     def _store_epoch(self, cycle: Cycle) -> None:
-        """The first batch of a generation makes its epoch known."""
+        """The first batch of a generation makes its epoch known; one that moves the start makes that known."""
         cycle.stores_epoch = True
-        self._write_meta(cycle, Meta(self.start_offset, self.end_offset, self.epochs.entries))
+        self._write_meta(cycle, Meta(cycle.start_offset, max(self.end_offset, cycle.start_offset), self.epochs.entries))
 
     def _write_meta(self, cycle: Cycle, meta: Meta) -> None:
         stored = meta.encode()

@@ -52,13 +52,16 @@ class Recovered(NamedTuple):
     orphans: list[bytes]
 
 
-def recover(blobs: Iterable[StoredBlob], meta: Meta) -> Recovered:
-    """Build the lists of blobs from data keys in key order."""
+NO_META = Meta(0, 0, [])
+
+
+def recover(blobs: Iterable[StoredBlob], meta: Meta | None) -> Recovered:
+    """Build the lists of blobs from data keys in key order. Without a meta row the log starts with the first."""
     kept, orphans = _resolve(blobs)
     bodies = Bodies()
     heads: list[HeadBlob] = []
     position = written_ms = 0
-    end_offset = meta.end_offset
+    end_offset = (meta or NO_META).end_offset
     for blob, offset, end, is_head in kept:
         if is_head:
             heads.append(HeadBlob(offset, end, position, blob.size, blob.pieces))
@@ -68,7 +71,9 @@ def recover(blobs: Iterable[StoredBlob], meta: Meta) -> Recovered:
             assert not heads, f"body {blob.key!r} behind the head"
             bodies.append(offset, end, blob.size, blob.created_ms)
         end_offset = max(end_offset, end)
-    start_offset = max(meta.start_offset, kept[0][1]) if kept else end_offset
+    start_offset = end_offset
+    if kept:
+        start_offset = kept[0][1] if meta is None else meta.start_offset
     return Recovered(bodies, Head(heads, written_ms), start_offset, end_offset, orphans)
 
 

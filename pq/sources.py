@@ -16,13 +16,16 @@ Sequences are kept unwrapped in 64 bits (H36). States are immutable: a write cyc
 durable.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from struct import Struct
 from typing import NamedTuple
 
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 
 BATCHES_KEPT = 5
+DELETIONS_MAX = 1000
+"""Producers that one commit forgets."""
 _SEQUENCES = 1 << 31
 _STATE = Struct(">Bhqqq")
 _BATCH = Struct(">qqqq")
@@ -133,40 +136,46 @@ def decode(stored: bytes) -> Producer:
 
 
 class Sources:
-    """The producers of one partition."""
+    """The producers of one partition, in the order of their last writes: those to forget stand first."""
 
-    __slots__ = ("_next_look_ms", "evicted", "producers")
+    __slots__ = ("evicted", "producers")
 
     def __init__(self, producers: Iterable[tuple[int, Producer]] = ()) -> None:
-        self.producers: dict[int, Producer] = dict(producers)
-        self._next_look_ms = 0
+        self.producers: dict[int, Producer] = dict(sorted(producers, key=lambda item: item[1].last_offset))
         self.evicted = 0
         """Producers forgotten for want of room since the start, though data of theirs remains."""
 
-    def is_due(self, now_ms: int) -> bool:
-        """Whether it is time to look through all producers; the more there are, the rarer."""
-        if now_ms < self._next_look_ms:
-            return False
-        self._next_look_ms = now_ms + len(self.producers) // 100
-        return True
+    def take(self, states: Mapping[int, Producer]) -> None:
+        """These producers have written."""
+        producers = self.producers
+        for producer_id, state in states.items():
+            producers.pop(producer_id, None)
+            producers[producer_id] = state
 
     def expired(
-        self, start_offset: int, now_ms: int, kept_ms: int, count_max: int, deletions_max: int = 1000
+        self, start_offset: int, now_ms: int, kept_ms: int, count_max: int, deletions_max: int = DELETIONS_MAX
     ) -> list[int]:
         """Producers to forget (H4): no data of theirs remains and they were idle for `kept_ms`; over `count_max` the
         oldest too."""
-        found = [
-            producer_id
-            for producer_id, state in self.producers.items()
-            if state.last_offset < start_offset and state.written_ms + kept_ms <= now_ms
-        ]
-        over = len(self.producers) - len(found) - count_max
-        if over > 0:
-            gone = set(found)
-            rest = [item for item in self.producers.items() if item[0] not in gone]
-            rest.sort(key=lambda item: item[1].last_offset)
-            found += [producer_id for producer_id, _ in rest[:over]]
-        return found[:deletions_max]
+        found: list[int] = []
+        over = len(self.producers) - count_max
+        for producer_id, state in self.producers.items():
+            is_over = state.last_offset < start_offset and state.written_ms + kept_ms <= now_ms
+            if not is_over and len(found) >= over:
+                break
+            found.append(producer_id)
+            if len(found) == deletions_max:
+                break
+        return found
+
+    def displaced(self, states: Mapping[int, Producer], count_max: int) -> list[int]:
+        """The oldest producers that have to go, at most `DELETIONS_MAX`, for those of `states` to have room."""
+        producers = self.producers
+        if len(producers) + len(states) <= count_max:
+            return []
+        over = len(producers) + sum(producer_id not in producers for producer_id in states) - count_max
+        others = (producer_id for producer_id in producers if producer_id not in states)
+        return list(islice(others, min(max(over, 0), DELETIONS_MAX)))
 
     def forget(self, producer_ids: Iterable[int], start_offset: int) -> None:
         """Forget producers; those that have data at or behind `start_offset` are counted as evicted."""

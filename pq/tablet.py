@@ -21,7 +21,7 @@ from pqbroker.pq.run import Pieces
 from pqbroker.pq.sources import Producer
 from pqbroker.pq.timeindex import TimedOffset
 from pqbroker.pq.timesearch import TimeSearch
-from pqbroker.pq.writer import Writer, not_leader
+from pqbroker.pq.writer import DISK_FULL, Writer, not_leader
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.records import BatchHeader
 from pqbroker.storage.engine import BlobCorrupt, ShardLost
@@ -116,6 +116,8 @@ class PartitionServer:
         What it leaves out becomes a gap, over which readers go on at the next batch. KafkaError as `write`, and
         OFFSET_OUT_OF_RANGE for an offset before the end.
         """
+        if self._writer.is_disk_full:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, DISK_FULL)
         planned: list[Written | KafkaError] = []
 
         def plan() -> Cycle:
@@ -237,7 +239,8 @@ class PartitionServer:
 
     def throttle_ms(self, size: int) -> int:
         """For how long who just wrote `size` bytes has to pause; 0 for not at all. Once a write."""
-        pause_ms = self._writer.pause_ms
+        writer = self._writer
+        pause_ms = 0 if writer.in_flight_bytes <= self._settings.write_border_bytes else writer.pause_ms
         return pause_ms if self._quota is None else max(pause_ms, self._quota.take(size, self._clock()))
 
     def configure(self, config: TopicConfig) -> None:

@@ -2,6 +2,7 @@
 
 state     event                      next
 idle      write, job                 writing: a cycle is planned and its KV request executed
+idle      write on a full disk       idle; all that waits fails (A.12)
 idle      write that must copy       loading, while head content is not in memory
 loading   content is there           writing
 writing   durable                    the next cycle, or idle
@@ -29,6 +30,10 @@ from pqbroker.storage.engine import BlobCorrupt, BlobMissing, CommitRefused, Sha
 from pqbroker.storage.kv import KeyValueTablet
 from pqbroker.storage.kv_commands import KeyMissing
 from pqbroker.storage.outcome import Outcome
+from pqbroker.storage.status import Colour
+from pqbroker.storage.tablet import USER_CHANNEL
+
+DISK_FULL = "the disk is full: it takes writes again once retention, DeleteRecords or you have made room"
 
 _log = logging.getLogger(__name__)
 
@@ -40,8 +45,8 @@ class Writer:
     """Takes writes and jobs in the order of the calls; one cycle is in flight at a time."""
 
     __slots__ = (
-        "_clock", "_cycle_bytes", "_cycle_seconds", "_jobs", "_kv", "_load", "_loop", "_memory", "_notify", "_number",
-        "_partition", "_queue", "_running", "_settings", "counters", "is_lost", "queued_bytes",
+        "_clock", "_cycle_seconds", "_jobs", "_kv", "_load", "_loop", "_memory", "_notify", "_number",
+        "_partition", "_queue", "_running", "_settings", "counters", "in_flight_bytes", "is_lost", "queued_bytes",
     )  # fmt: skip
 
     def __init__(
@@ -64,7 +69,8 @@ class Writer:
         self._loop = asyncio.get_running_loop()
         self._queue: deque[_Write] = deque()
         self.queued_bytes = 0
-        self._cycle_bytes = 0
+        self.in_flight_bytes = 0
+        """Bytes of batches that are not durable yet: those that wait and the cycle's."""
         self._cycle_seconds = 0.0
         """How long the last cycle took."""
         self._jobs: list[_Job] = []
@@ -79,17 +85,15 @@ class Writer:
         return len(self._queue)
 
     @property
-    def in_flight_bytes(self) -> int:
-        """Bytes of batches that are not durable yet, the cycle's included."""
-        return self.queued_bytes + self._cycle_bytes
+    def is_disk_full(self) -> bool:
+        """Whether users stop writing until there is room again (A.12.2); reads and deletes go on."""
+        return self._kv.storage.status(USER_CHANNEL) >= Colour.YELLOW_STOP
 
     @property
     def pause_ms(self) -> int:
-        """How long who writes has to pause, for what is in flight to sink below its border (A.8)."""
+        """How long who writes has to pause, for what is in flight to sink to its border from above (A.8)."""
         settings = self._settings
         excess = self.in_flight_bytes - settings.write_border_bytes
-        if excess <= 0:
-            return 0
         return min(1 + int(1000 * self._cycle_seconds * excess / settings.write_cycle_bytes_max), PAUSE_MS_MAX)
 
     def write(self, batch: memoryview, header: BatchHeader) -> Outcome[Written]:
@@ -108,29 +112,18 @@ class Writer:
         else:
             self._queue.append((batch, header, outcome))
             self.queued_bytes += len(batch)
+            self.in_flight_bytes += len(batch)
             if not self._running:
                 self._run()
         return outcome
 
     async def perform(self, plan: Callable[[], Cycle]) -> None:
         """Have a cycle of its own planned and made durable, between the cycles of writes."""
-        if self.is_lost:
-            raise not_leader()
-        job: asyncio.Future[None] = self._loop.create_future()
-        self._jobs.append((plan, job))
-        if not self._running:
-            self._run()
-        await job
+        await self._enqueue(plan)
 
     def ask(self, plan: Callable[[], Cycle]) -> None:
         """Have a cycle performed that nobody waits for."""
-        if self.is_lost:
-            return
-        job: asyncio.Future[None] = self._loop.create_future()
-        job.add_done_callback(_retrieve)
-        self._jobs.append((plan, job))
-        if not self._running:
-            self._run()
+        self._enqueue(plan).add_done_callback(_retrieve)
 
     async def load_head(self) -> None:
         """Bring the head's content into memory, for a read."""
@@ -157,17 +150,29 @@ class Writer:
             _fail(job, not_leader())
         self._notify()
 
+    def _enqueue(self, plan: Callable[[], Cycle]) -> "asyncio.Future[None]":
+        job: asyncio.Future[None] = self._loop.create_future()
+        if self.is_lost:
+            job.set_exception(not_leader())
+            return job
+        self._jobs.append((plan, job))
+        if not self._running:
+            self._run()
+        return job
+
     def _run(self) -> None:
         """Start the next cycle, if there is anything to do."""
         self._running = True
         while not self.is_lost:
-            self._cycle_bytes = 0
+            self.in_flight_bytes = self.queued_bytes
             if self._jobs:
                 plan, job = self._jobs.pop(0)
                 if self._perform(plan(), (), job):
                     return
             elif not self._queue:
                 break
+            elif self.is_disk_full:
+                self._fail_queue(ErrorCode.KAFKA_STORAGE_ERROR, DISK_FULL)
             elif self._partition.needs_content(self.queued_bytes):
                 self._start_load().add_done_callback(self._loaded)
                 return
@@ -180,7 +185,7 @@ class Writer:
 
     def _take_writes(self) -> list[_Write]:
         """The writes of one cycle: at least one, at most `write_cycle_bytes_max`."""
-        queue, before = self._queue, self.queued_bytes
+        queue = self._queue
         taken = [queue.popleft()]
         room = self._settings.write_cycle_bytes_max - len(taken[0][0])
         self.queued_bytes -= len(taken[0][0])
@@ -189,7 +194,6 @@ class Writer:
             room -= len(item[0])
             self.queued_bytes -= len(item[0])
             taken.append(item)
-        self._cycle_bytes = before - self.queued_bytes
         return taken
 
     def _perform(self, cycle: Cycle, writes: Sequence[_Write], job: "asyncio.Future[None] | None") -> bool:

@@ -1,4 +1,5 @@
-"""Producing by POST: one batch for each partition that the records go to, stored as any producer's batch."""
+"""Producing by POST: one batch for each partition that the records go to, stored as any producer's batch. Over a
+partition's quota the answer is delayed; the records are stored no later."""
 
 import asyncio
 from collections import defaultdict
@@ -30,8 +31,12 @@ async def produce(call: Call) -> Any:
         numbers[find_partition(group, item.get("partition", chosen)).index].append(number)
     batches = await asyncio.to_thread(_encode, records, numbers)
     headers = {index: check_batch(group, batch) for index, batch in batches.items()}
-    writes = [find_partition(group, index).write(batch, headers[index]) for index, batch in batches.items()]
+    partitions = {index: find_partition(group, index) for index in batches}
+    writes = [partitions[index].write(batch, headers[index]) for index, batch in batches.items()]
+    pause_ms = max(partitions[index].throttle_ms(len(batch)) for index, batch in batches.items())
     outcomes = await asyncio.gather(*writes, return_exceptions=True)
+    if pause_ms:
+        await asyncio.sleep(pause_ms / 1000)
     offsets: list[Any] = [None] * len(records)
     for index, written in _all_written(dict(zip(batches, outcomes, strict=True))).items():
         for delta, number in enumerate(numbers[index]):

@@ -202,5 +202,6 @@ def check_invariants(partition: Partition) -> None:
     run = head.run
     if not partition.is_writing:
         assert run.end == head.end_position
-    first = spans[0][0] if spans else head.blobs[0].offset if head.blobs else partition.end_offset
-    assert first <= partition.start_offset
+    first = spans[0] if spans else head.blobs[0][:2] if head.blobs else (partition.end_offset, partition.end_offset)
+    assert first[0] <= partition.start_offset or partition.gaps()[0][0] == partition.start_offset
+    assert first[1] > partition.start_offset or partition.start_offset == partition.end_offset

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from pqbroker.conf.declare import ConfigError
+from pqbroker.protocol.errors import KafkaError
 from pqbroker.storage.engine import CommitRefused
 from pqbroker.storage.scheme import PartitionsNotGrown, TopicExists, TopicUnknown
 from pqbroker.storage.tablet import TabletType
@@ -98,6 +99,8 @@ async def test_a_deleted_topic_is_gone_at_once_and_its_space_later() -> None:
     await write(partition, *(batch(size=5000) for _ in range(5)))
     await node.groups.delete("t")
     assert node.groups.get("t") is None
+    with pytest.raises(KafkaError, match="NOT_LEADER_OR_FOLLOWER"):
+        await write(partition, batch(b"late"))
     await until_reclaimed(node)
     assert tablets_of(node) == []
     assert node.engine._store.blob_bytes < 5000

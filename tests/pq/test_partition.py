@@ -112,7 +112,7 @@ def test_copy_mode_never_refers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "ratio", "peak_keys"), [(KIB, 3.46, 111), (64 * KIB, 2.48, 48), (200 * KIB, 1.49, 30)]
+    ("size", "ratio", "peak_keys"), [(KIB, 3.46, 111), (64 * KIB, 2.48, 48), (200 * KIB, 1.49, 30), (MIB, 1.83, 5)]
 )
 def test_copy_mode_writes_what_the_oracle_table_says(size: int, ratio: float, peak_keys: int) -> None:
     partition = new_partition(by_reference=False)
@@ -137,6 +137,12 @@ def test_fifteen_mib_become_two_bodies_that_are_written_once() -> None:
     cycle = store(partition, *[MIB] * 15)
     assert [round(body.size / MIB) for body in cycle.bodies] == [8, 7]
     assert partition.head.blobs == []
+
+
+def test_seven_mib_in_one_cycle_are_one_body_and_no_head() -> None:
+    partition = new_partition()
+    store(partition, *[MIB] * 7)
+    assert (list(partition.bodies.spans()), partition.head.blobs) == ([(0, 7)], [])
 
 
 def test_a_batch_larger_than_a_blob_is_a_body_of_its_own() -> None:

@@ -163,3 +163,22 @@ async def test_a_retry_of_a_batch_in_parts_is_a_duplicate() -> None:
     again = partition.write(*batch(b"v" * (20 * MIB), producer=(5, 0, 0)))
     assert (await future, await again) == (Written(0, -1, 0), Written(0, -1, 0))
     assert partition.end_offset == 1
+
+
+async def test_a_batch_in_parts_shares_its_cycle_with_small_ones_before_and_behind() -> None:
+    node = await Node().start()
+    partition = await node.topic()
+    node.engine.hold()
+    first = partition.write(*batch(b"first"))
+    sizes = [MIB, 9 * MIB, 2 * MIB]
+    outcomes = [partition.write(*batch(size=size)) for size in sizes]
+    commits = node.cell.stats().commits
+    node.engine.release()
+    await first
+    assert [(await outcome).base_offset for outcome in outcomes] == [1, 2, 3]
+    assert node.cell.stats().commits - commits == 3
+    assert list(partition.state.bodies.spans()) == [(0, 2), (2, 3)]
+    check_invariants(partition.state)
+    await check_store(node, partition)
+    await node.restart()
+    assert [offset for offset, _ in await read_all(node.partition())] == [0, 1, 2, 3]

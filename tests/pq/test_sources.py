@@ -1,6 +1,8 @@
 """Duplicates and sequences of idempotent producers, one rule at a time (semantics A.7, clients 4.18, 4.19)."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pqbroker.pq import sources
 from pqbroker.pq.sources import Duplicate, Producer, Sources
@@ -121,3 +123,41 @@ def test_over_the_count_the_oldest_by_offset_go_first_and_are_counted() -> None:
     assert gone == [1, 2]
     held.forget(gone, 0)
     assert (sorted(held.producers), held.evicted) == ([3, 4, 5], 2)
+
+
+def test_producers_stand_in_the_order_of_their_last_writes_also_after_a_start() -> None:
+    held = Sources([(1, after((0, 30))), (2, after((0, 10))), (3, after((0, 20)))])
+    assert list(held.producers) == [2, 3, 1]
+    held.take({2: after((0, 40)), 4: after((0, 50))})
+    assert list(held.producers) == [3, 1, 2, 4]
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 8), st.integers(1, 100)), max_size=40), st.integers(0, 12), st.integers(0, 3000)
+)
+def test_what_expires_is_what_a_look_at_all_of_them_finds(
+    writes: list[tuple[int, int]], count_max: int, start_offset: int
+) -> None:
+    held = Sources()
+    offset = 100
+    for now_ms, (producer_id, count) in enumerate(writes):
+        held.take({producer_id: sources.taken(None, 0, 0, count, offset, -1, now_ms)})
+        offset += count
+    now_ms, kept_ms = len(writes) + 5, 10
+    old = {
+        producer_id
+        for producer_id, state in held
+        if state.last_offset < start_offset and state.written_ms + kept_ms <= now_ms
+    }
+    gone = held.expired(start_offset, now_ms, kept_ms, count_max)
+    assert len(gone) == max(len(old), len(held.producers) - count_max, 0)
+    assert old <= set(gone)
+    assert gone == list(held.producers)[: len(gone)]
+
+
+def test_a_new_producer_over_the_count_displaces_the_oldest_that_does_not_write_now() -> None:
+    held = Sources((number, after((0, number))) for number in range(1, 4))
+    assert held.displaced({9: after((0, 50))}, 4) == []
+    assert held.displaced({9: after((0, 50))}, 3) == [1]
+    assert held.displaced({1: after((0, 50)), 9: after((0, 50))}, 3) == [2]
+    assert held.displaced({1: after((0, 50)), 2: after((0, 51))}, 3) == []

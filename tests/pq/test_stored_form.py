@@ -107,31 +107,3 @@ def test_recovery_tells_the_body_from_the_head() -> None:
     assert list(found.bodies.spans()) == [(0, 10), (10, 15)]
     assert [(blob.offset, blob.end, blob.position) for blob in found.head.blobs] == [(15, 17, 0), (17, 18, 200)]
     assert (found.start_offset, found.end_offset, found.orphans) == (0, 18, [])
-
-
-def test_of_two_blobs_at_one_offset_the_longer_is_kept() -> None:
-    found = recover(stored((0, 3, True), (0, 10, True), (10, 1, True)), EMPTY)
-    assert [(blob.offset, blob.end) for blob in found.head.blobs] == [(0, 10), (10, 11)]
-    assert found.orphans == [keys.head_key(0, 0, 3)]
-
-
-def test_blobs_inside_a_kept_one_are_orphans() -> None:
-    found = recover(stored((0, 10, False), (3, 2, True), (5, 5, True), (10, 1, True)), EMPTY)
-    assert list(found.bodies.spans()) == [(0, 10)]
-    assert [blob.offset for blob in found.head.blobs] == [10]
-    assert found.orphans == [keys.head_key(0, 3, 2), keys.head_key(0, 5, 5)]
-
-
-def test_without_data_the_numbering_goes_on_from_the_meta_row() -> None:
-    found = recover([], Meta(40, 50, []))
-    assert (found.start_offset, found.end_offset) == (50, 50)
-
-
-def test_the_start_lies_inside_a_blob_when_the_meta_row_says_so() -> None:
-    assert recover(stored((0, 10, False)), Meta(4, 10, [])).start_offset == 4
-
-
-def test_holes_between_keys_are_gaps() -> None:
-    found = recover(stored((0, 10, False), (20, 10, False)), EMPTY)
-    assert list(found.bodies.spans()) == [(0, 10), (20, 30)]
-    assert found.bodies.find(15) == 1

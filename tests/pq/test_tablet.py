@@ -317,3 +317,15 @@ async def test_new_data_joined_by_reference_to_a_cold_blob_leaves_the_old_part_t
     await write(partition, batch(b"new" + bytes(70_000)))
     assert len(partition.state.head.blobs) == 1
     assert await read_all(partition) == [(0, b"old" + bytes(70_000)), (1, b"new" + bytes(70_000))]
+
+
+async def test_the_count_of_producers_holds_after_each_write_and_evictions_are_counted() -> None:
+    node = await Node().start()
+    partition = await node.topic(config={"pq.source.id.max.counts": "3"})
+    for producer_id in range(6):
+        await write(partition, batch(b"a", producer=(producer_id, 0, 0)))
+    assert [producer_id for producer_id, _ in partition.producers()] == [3, 4, 5]
+    assert partition.state.sources.evicted == 3
+    assert (await write(partition, batch(b"a", producer=(4, 0, 0))))[0].base_offset == 4
+    await node.restart()
+    assert [producer_id for producer_id, _ in node.partition().producers()] == [3, 4, 5]

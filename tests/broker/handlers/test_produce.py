@@ -8,6 +8,7 @@ from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.messages.metadata import MetadataRequest
 from pqbroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from pqbroker.protocol.records import Record, encode_batch
+from pqbroker.storage.status import Colour
 from tests.broker.conftest import Node, make_batch, produce_request, until
 from tests.broker.wire import Client
 
@@ -231,3 +232,26 @@ async def test_too_much_in_flight_is_told_with_a_throttle_time(start: Callable[.
     answers = [await client.receive() for client in clients[:2]]
     assert [answer.responses[0].partition_responses[0].error_code for answer in answers] == [0, 0]
     assert [answer.throttle_time_ms > 0 for answer in answers] == [False, True]
+
+
+async def test_a_full_disk_is_a_storage_error_until_there_is_room(node: Node) -> None:
+    await node.create_topic("t")
+    node.engine.tell_colour(Colour.YELLOW_STOP)
+    answer = await node.produce("t", b"a")
+    assert (answer.error_code, answer.base_offset) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
+    assert "the disk is full" in (answer.error_message or "")
+    node.engine.tell_colour(None)
+    assert (await node.produce("t", b"a")).base_offset == 0
+
+
+async def test_a_pause_holds_also_when_the_writer_waited_for_its_turn(node: Node, client: Client) -> None:
+    await node.create_topic("t", pq_write_speed_bytes="1000")
+    node.engine.hold()
+    client.send(produce_request("t", make_batch()), 9)
+    client.send(MetadataRequest(topics=None))
+    client.send(produce_request("t", make_batch(bytes(1200))), 9)
+    node.engine.release()
+    pause_ms = [await client.receive() for _ in range(3)][2].throttle_time_ms
+    told = asyncio.get_running_loop().time()
+    await client.ask(MetadataRequest(topics=None))
+    assert 1000 * (asyncio.get_running_loop().time() - told) > pause_ms - 50 > 100

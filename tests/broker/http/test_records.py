@@ -1,3 +1,4 @@
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -206,3 +207,14 @@ def test_keys_hash_as_kafkas_do(size: int) -> None:
     for start in (0, 120, 250):
         key = bytes((start + number * 37) % 256 for number in range(size))
         assert murmur2(key) == kafka_murmur2(key) & 0xFFFF_FFFF
+
+
+async def test_over_the_quota_the_answer_comes_later(web: Web) -> None:
+    await web.node.create_topic("slow", pq_write_speed_bytes="1000")
+    loop = asyncio.get_running_loop()
+    path = "/v1/topics/slow/records"
+    for size, least_s in ((500, 0.0), (700, 0.2)):
+        asked = loop.time()
+        status, _ = await web.ask("POST", path, {"records": [{"value": "v" * size}]})
+        assert status == 201
+        assert loop.time() - asked >= least_s
