@@ -86,11 +86,15 @@ class CellOwner:
         return self.current
 
     async def retain(self) -> None:
-        """Let every topic drop what is past its retention."""
+        """Let every topic drop what is past its retention, then forget consumer groups that nothing is left of."""
+        opened = self.current
         try:
-            await self.current.groups.retain()
+            await opened.groups.retain()
+            await opened.coordinators.expire(opened.groups.has_offsets)
         except ShardLost:
             log.info("retention stopped: the cell was lost")
+        except CommitRefused as refusal:
+            log.warning("consumer groups expire later: %s", refusal)
 
     async def move_channel(self, tablet_id: int, channel: int, group: int) -> None:
         """Let a tablet's channel write to another blob group from its next start on; see `Cell.move_channel`."""

@@ -109,23 +109,32 @@ class Coordinator:
         if hosted.group.state is not GroupState.EMPTY:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"group {group_id} has members: stop them first")
         del self._hosted[group_id]
+        self._disarm(hosted)
         return self._delete_stored(hosted)
+
+    async def expire(self, empty_before_ms: int, has_offsets: Callable[[str], bool]) -> None:
+        """Forget groups that had their last member before a time, and have no offsets. CommitRefused, ShardLost."""
+        for group_id in list(self._hosted):
+            hosted = self._hosted.get(group_id)
+            if hosted is None or hosted.group.pending or hosted.state is not GroupState.EMPTY:
+                continue
+            if hosted.state_since_ms <= empty_before_ms and not has_offsets(group_id):
+                await self.delete(group_id)
 
     async def _delete_stored(self, hosted: Hosted) -> None:
         group_id = hosted.group.group_id
         try:
             await self._tablet.transact(lambda transaction: delete_group(transaction, group_id))
         except (CommitRefused, ShardLost):
-            self._hosted.setdefault(group_id, hosted)
+            if self._hosted.setdefault(group_id, hosted) is hosted:
+                self._arm(hosted)
             raise
 
     def close(self) -> None:
         """Answer what waits, stop the timers; nobody waits here afterwards."""
         self._is_closed = True
         for hosted in self._hosted.values():
-            if hosted.timer is not None:
-                hosted.timer.cancel()
-                hosted.timer = None
+            self._disarm(hosted)
             hosted.group.answer_all(ErrorCode.NOT_COORDINATOR)
             for effect in hosted.group.take_effects():
                 if isinstance(effect, Send):
@@ -141,11 +150,14 @@ class Coordinator:
     def _arm(self, hosted: Hosted) -> None:
         """One timer at most; one that is early wakes the group in vain and is set anew."""
         wake_at_ms = None if self._is_closed or hosted.state is GroupState.DEAD else hosted.group.wake_at_ms
+        self._disarm(hosted)
+        if wake_at_ms is not None:
+            hosted.timer = self._loop.call_at(wake_at_ms / 1000, self._wake, hosted)
+
+    def _disarm(self, hosted: Hosted) -> None:
         if hosted.timer is not None:
             hosted.timer.cancel()
             hosted.timer = None
-        if wake_at_ms is not None:
-            hosted.timer = self._loop.call_at(wake_at_ms / 1000, self._wake, hosted)
 
     def _wake(self, hosted: Hosted) -> None:
         hosted.timer = None

@@ -24,17 +24,17 @@ from pqbroker.storage.tablet import TabletType
 COORDINATORS = 16
 """Part of what is stored: a group's tablet follows from it."""
 FIRST_COORDINATOR_ID = 16
+MS_PER_MINUTE = 60_000
 _OWNER = "coordinator"
 
 
 @dataclass(frozen=True, slots=True)
 class ListedGroup:
-    """A group at a glance. `state_since_ms`: milliseconds since 1970."""
+    """A group at a glance."""
 
     group_id: str
     protocol_type: str
     state: GroupState
-    state_since_ms: int
     members: int
 
 
@@ -57,6 +57,7 @@ class Coordinators:
         self._cell = cell
         self._clock = clock
         self._is_closed = False
+        self._kept_ms = settings.offsets_retention_minutes * MS_PER_MINUTE
         self._limits = GroupLimits(
             session_timeout_min_ms=settings.group_min_session_timeout_ms,
             session_timeout_max_ms=settings.group_max_session_timeout_ms,
@@ -172,6 +173,15 @@ class Coordinators:
         """
         return self._coordinator(group_id).delete(group_id)
 
+    async def expire(self, has_offsets: Callable[[str], bool]) -> None:
+        """Forget groups that have had neither members, for offsets.retention.minutes, nor offsets.
+
+        CommitRefused, ShardLost: what is left goes at the next look.
+        """
+        empty_before_ms = self._clock() - self._kept_ms
+        for coordinator in self._coordinators:
+            await coordinator.expire(empty_before_ms, has_offsets)
+
     def subscribed_topics(self, group_id: str) -> frozenset[str] | None:
         """Topics that members read: none for a group without members; None when they do not say."""
         hosted = self._coordinator(group_id).hosted.get(group_id)
@@ -219,4 +229,4 @@ def new_member_id(client_id: str | None, instance_id: str | None) -> str:
 
 def _listed(group_id: str, hosted: Hosted) -> ListedGroup:
     group = hosted.group
-    return ListedGroup(group_id, group.protocol_type or "", group.state, hosted.state_since_ms, len(group.members))
+    return ListedGroup(group_id, group.protocol_type or "", group.state, len(group.members))

@@ -91,6 +91,7 @@ class Sample(NamedTuple):
 
 
 _PARTITION = ("topic", "partition")
+_OFFSET = ("group", *_PARTITION)
 
 FAMILIES = (
     Family("request_seconds", "histogram", "Requests, with the time from decoding to answer.", ("api", "version")),
@@ -159,6 +160,10 @@ FAMILIES = (
     Family("partition_reads", "counter", "Reads answered.", _PARTITION),
     Family("partition_store_reads", "counter", "Those that found not all in the head or the cache.", _PARTITION),
     Family("partition_read_bytes", "counter", "Bytes of batches given to readers.", _PARTITION),
+    Family("groups", "gauge", "Consumer groups, by state.", ("state",)),
+    Family("group_members", "gauge", "Members of a consumer group.", ("group",)),
+    Family("group_lag_records", "gauge", "Records behind the offset that a group has committed.", _OFFSET),
+    Family("group_lag_summed", "gauge", "1 where these are sums: too many offsets for a series each, else 0."),
 )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from pqbroker.broker.cell_samples import cell_samples
 from pqbroker.broker.connection import Connection
 from pqbroker.broker.context import Node
 from pqbroker.broker.dispatch import Dispatcher
+from pqbroker.broker.group_samples import group_samples
 from pqbroker.broker.listeners import (
     DEFAULT_NAME,
     Address,
@@ -83,6 +84,7 @@ class Server:
         metrics = Metrics()
         metrics.cell_openings = 1
         metrics.sources.append(lambda: cell_samples(self._cell.current, self._settings.metrics_partitions_max))
+        metrics.sources.append(lambda: group_samples(self.node))
         metrics.sources.append(lambda: [Sample("durability", 1, (self._settings.durability,))])
         self.node = Node(
             settings=self._settings,

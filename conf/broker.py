@@ -171,6 +171,11 @@ class BrokerSettings:
         "pqbroker.metrics.partitions.max", Kind.INT, 500,
         "Partitions that have series of their own in `/metrics`; above, topics have, and above that the node.", low=0,
     )  # fmt: skip
+    metrics_offsets_max: int = setting(
+        "pqbroker.metrics.offsets.max", Kind.INT, 500,
+        "Offsets of consumer groups that have a lag of their own in `/metrics`; above, groups have, and above that the "
+        "node.", low=0,
+    )  # fmt: skip
 
     # What a new topic is set to, where the topic itself does not say
     default_replication_factor: int = without_effect(
@@ -546,7 +551,7 @@ class BrokerSettings:
     )  # fmt: skip
     offsets_retention_minutes: int = setting(
         "offsets.retention.minutes", Kind.INT, 10_080,
-        "How long committed offsets are kept after the last member of their group has left.", low=1,
+        "How long a group and its offsets are kept after its last member has left.", low=1,
     )  # fmt: skip
     partition_consumers_max: int = setting(
         "pqbroker.partition.consumers.max", Kind.INT, 10_000,

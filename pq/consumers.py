@@ -46,6 +46,10 @@ class ConsumerOffset(NamedTuple):
     session: Session = NO_SESSION
     """That of the last native commit."""
 
+    def lag(self, end_offset: int) -> int:
+        """Records of the partition that are not read; 0 where the offset lies beyond the end."""
+        return max(end_offset - self.offset, 0)
+
 
 def encode(state: ConsumerOffset) -> bytes:
     generation, step, session = state.session

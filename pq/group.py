@@ -131,12 +131,16 @@ class PersQueueGroups:
         """Ids of the consumer groups that have offsets."""
         return self._offsets.groups()
 
+    def has_offsets(self, group_id: str) -> bool:
+        """Whether a consumer group has durable offsets."""
+        return self._offsets.has(group_id)
+
     async def settled(self, group_id: str) -> None:
         """Return when the commits of a consumer group that were asked for before this call are done."""
         await self._offsets.settled(group_id)
 
     def lag(self, group_id: str) -> Mapping[Place, int]:
-        """Records between a consumer group's offsets and the ends of the partitions."""
+        """Records that a consumer group has not read in each of its partitions."""
         return self._offsets.lag(group_id)
 
     def tell_unread(self, unread_since: UnreadSince) -> None:

@@ -96,11 +96,13 @@ class GroupOffsets:
     def groups(self) -> list[str]:
         return list(self._places)
 
+    def has(self, group_id: str) -> bool:
+        """Whether the group has an offset anywhere."""
+        return group_id in self._places
+
     def lag(self, group_id: str) -> dict[Place, int]:
-        """Records between the group's offsets and the ends; 0 where an offset lies beyond the end."""
-        return {
-            place: max(self._served(place).end_offset - state.offset, 0) for place, state in self.of(group_id).items()
-        }
+        """Records that the group has not read in each of its partitions. KafkaError NOT_COORDINATOR."""
+        return {place: state.lag(self._served(place).end_offset) for place, state in self.of(group_id).items()}
 
     def learn(self, topic: str, partitions: Iterable[PartitionServer]) -> None:
         """A topic is served from now on, with the offsets that its partitions have."""

@@ -1,11 +1,18 @@
-"""What topics the members of a group subscribe to, where they are consumers that say so in the protocol's bytes."""
+"""What the members of a group subscribe to and are assigned, where they are consumers: the protocol's bytes say so."""
 
 from struct import Struct
+from typing import TypeVar
 
 from pqbroker.broker.groups.group import Group
 from pqbroker.protocol.codec import decoder
 from pqbroker.protocol.errors import ProtocolError
-from pqbroker.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
+from pqbroker.protocol.messages.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    TopicPartition,
+)
+
+T = TypeVar("T")
 
 CONSUMER = "consumer"
 """The protocol type of consumers; Connect and others have their own, whose bytes are theirs."""
@@ -27,14 +34,29 @@ def subscribed_topics(group: Group) -> frozenset[str] | None:
     return frozenset(found)
 
 
-def _topics(subscription: bytes) -> list[str] | None:
-    if len(subscription) < _VERSION.size:
+def assigned_partitions(protocol_type: str | None, assignment: bytes) -> list[TopicPartition] | None:
+    """What a member is to read; None when that cannot be known."""
+    if protocol_type != CONSUMER:
         return None
-    (version,) = _VERSION.unpack_from(subscription)
+    if not assignment:
+        return []
+    decoded = _decode(ConsumerProtocolAssignment, assignment)
+    return None if decoded is None else decoded.assigned_partitions
+
+
+def _topics(subscription: bytes) -> list[str] | None:
+    decoded = _decode(ConsumerProtocolSubscription, subscription)
+    return None if decoded is None else decoded.topics
+
+
+def _decode(declared: type[T], data: bytes) -> T | None:
+    """None for what is not in the consumers' format."""
+    if len(data) < _VERSION.size:
+        return None
+    (version,) = _VERSION.unpack_from(data)
     if version < 0:
         return None
-    decode = decoder(ConsumerProtocolSubscription, min(version, _VERSION_MAX))
     try:
-        return decode(memoryview(subscription)[_VERSION.size :]).topics
+        return decoder(declared, min(version, _VERSION_MAX))(memoryview(data)[_VERSION.size :])
     except ProtocolError:
         return None

@@ -7,6 +7,7 @@ Left out: authorized operations (there is no authorizer: the "unknown" value).
 """
 
 from pqbroker.broker.apis import Api
+from pqbroker.broker.consumer_groups import describe_group
 from pqbroker.broker.context import Context
 from pqbroker.broker.groups.messages import MemberImage
 from pqbroker.broker.groups.states import GroupState
@@ -30,10 +31,8 @@ def refuse(context: Context, request: DescribeGroupsRequest, code: ErrorCode, me
 
 
 def _describe(context: Context, group_id: str) -> DescribedGroup:
-    found = context.node.coordinators.describe(group_id)
+    found = describe_group(context.node, group_id)
     if found is None:
-        if group_id in context.node.groups.groups_with_offsets():
-            return DescribedGroup(group_id=group_id, group_state=GroupState.EMPTY)
         if context.version < UNKNOWN_IS_AN_ERROR_FROM_VERSION:
             return DescribedGroup(group_id=group_id, group_state=GroupState.DEAD)
         return _failed(group_id, ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")

@@ -9,6 +9,7 @@ Left out: nothing.
 from typing import TYPE_CHECKING
 
 from pqbroker.broker.apis import Api
+from pqbroker.broker.consumer_groups import describe_group
 from pqbroker.broker.context import Context
 from pqbroker.broker.partitions import NO_TOPIC_ID, find_group, find_partition
 from pqbroker.protocol.errors import ErrorCode, KafkaError
@@ -58,7 +59,7 @@ def refuse(context: Context, request: OffsetDeleteRequest, code: ErrorCode, mess
 def _subscribed(context: Context, group_id: str) -> frozenset[str]:
     """Topics that the group's members read. KafkaError GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, NOT_COORDINATOR."""
     node = context.node
-    if node.coordinators.describe(group_id) is None and not node.groups.offsets_of(group_id):
+    if describe_group(node, group_id) is None:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id}")
     subscribed = node.coordinators.subscribed_topics(group_id)
     if subscribed is None:

@@ -43,7 +43,7 @@ _MEANINGS: Mapping[ErrorCode, _Meaning] = {
     ErrorCode.INVALID_TIMESTAMP: _Meaning(400, "Give a timestamp in milliseconds within the topic's limits."),
     ErrorCode.OFFSET_OUT_OF_RANGE: _Meaning(400, "GET /v1/topics/NAME shows where each partition starts and ends."),
     ErrorCode.MESSAGE_TOO_LARGE: _Meaning(413, "Send fewer records at once, or raise max.message.bytes of the topic."),
-    ErrorCode.POLICY_VIOLATION: _Meaning(409, "Raise the limit in the topic's configs, or trim the partition."),
+    ErrorCode.POLICY_VIOLATION: _Meaning(409, "Raise the limit that is named, or make room below it."),
     ErrorCode.CORRUPT_MESSAGE: _Meaning(500, "The log says what is damaged; start behind the damaged offset."),
     ErrorCode.KAFKA_STORAGE_ERROR: _Meaning(503, "See to the disk's room and health, then try again."),
     ErrorCode.NOT_LEADER_OR_FOLLOWER: _Meaning(503, _RETRY),
@@ -52,6 +52,7 @@ _MEANINGS: Mapping[ErrorCode, _Meaning] = {
     ErrorCode.COORDINATOR_NOT_AVAILABLE: _Meaning(503, _RETRY),
     ErrorCode.NOT_COORDINATOR: _Meaning(503, _RETRY),
     ErrorCode.GROUP_ID_NOT_FOUND: _Meaning(404, "GET /v1/groups lists the groups."),
+    ErrorCode.NON_EMPTY_GROUP: _Meaning(409, "Stop its members first; GET /v1/groups/NAME lists them."),
     ErrorCode.INVALID_GROUP_ID: _Meaning(400, "Give the name of a group."),
 }
 _UNFORESEEN = _Meaning(500, "Look into the broker's log.")

@@ -2,7 +2,17 @@
 
 from typing import Any, Final
 
-from pqbroker.broker.http import blobs, configs, partitions, producing, records, tablet_changes, tablets, topics
+from pqbroker.broker.http import (
+    blobs,
+    configs,
+    groups,
+    partitions,
+    producing,
+    records,
+    tablet_changes,
+    tablets,
+    topics,
+)
 from pqbroker.broker.http.openapi import openapi
 from pqbroker.broker.http.routes import Call, Route
 
@@ -16,6 +26,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     *configs.ROUTES,
     *records.ROUTES,
     *producing.ROUTES,
+    *groups.ROUTES,
     *partitions.ROUTES,
     *tablets.ROUTES,
     *tablet_changes.ROUTES,

@@ -87,6 +87,10 @@ class Client:
         """Wait for the peer's FIN; False when bytes come instead."""
         return await self._reader.read(1) == b""
 
+    def abort(self) -> None:
+        """Close at once, answered or not: what a killed process leaves."""
+        self._writer.transport.abort()
+
     async def close(self) -> None:
         self._writer.close()
         await self._writer.wait_closed()

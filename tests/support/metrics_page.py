@@ -21,6 +21,11 @@ Series with the labels `topic` and `partition` are bounded: up to `pqbroker.metr
 its own. Above, they are sums over the partitions of a topic, with an empty `partition`; and where there are more topics
 than that, sums over the node, with both labels empty. `sum by (topic) (…)` is right in all three cases.
 
+Lags of consumer groups are bounded alike: up to `pqbroker.metrics.offsets.max` committed offsets each has its own.
+Above, `pqbroker_group_lag_summed` is 1 and they are sums over the partitions of a group, with empty `topic` and
+`partition`; and where there are more groups than that, there is one sum, with an empty `group`. The members of more
+groups than that are one sum too.
+
 | name | type | labels | meaning |
 |---|---|---|---|
 """

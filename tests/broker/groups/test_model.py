@@ -1,6 +1,7 @@
 """Any order of joins, syncs, leaves, deaths and failing stores: what must hold in every group at every moment.
 
-Clients here are honest and may die at any time: they ask, wait for the answer, and do what it says.
+Clients here are honest and may die at any time: they ask, wait for the answer, and do what it says. In the end those
+who are left get a group that has all of them, and keep it.
 """
 
 from collections.abc import Callable
@@ -11,14 +12,24 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from pqbroker.broker.groups.messages import Joined, Leaver, MemberProtocol, Synced
+from pqbroker.broker.groups.group import Group
+from pqbroker.broker.groups.messages import Joined, JoinedMember, Leaver, MemberProtocol, Synced
 from pqbroker.broker.groups.states import GroupState
 from pqbroker.protocol.errors import ErrorCode
 from tests.broker.groups.rig import LIMITS, REBALANCE_MS, SESSION_MS, Rig
 
 PARTITIONS = 7
 PROTOCOLS = (MemberProtocol("range", b"r"), MemberProtocol("sticky", b"s"))
+METADATA = dict(PROTOCOLS)
 INSTANCES = ("i", "j")
+MEMBERS_MAX = 4
+STEP_MS = 3_000
+SETTLED_STEPS_MAX = 200
+ERRORS = {
+    ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS,
+    ErrorCode.FENCED_INSTANCE_ID, ErrorCode.GROUP_MAX_SIZE_REACHED, ErrorCode.COORDINATOR_NOT_AVAILABLE,
+}  # fmt: skip
+"""What an honest client may be told."""
 
 
 @dataclass(eq=False)
@@ -33,7 +44,7 @@ class Client:
     ticket: int | None = None
     waits_for: str = ""
     must_sync: bool = False
-    leads: tuple[str, ...] = ()
+    leads: tuple[JoinedMember, ...] = ()
     """Members to assign to, as the leader."""
     owns: bytes | None = None
     is_fenced: bool = False
@@ -42,12 +53,12 @@ class Client:
 class Groups(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.rig = Rig(replace(LIMITS, members_max=4), stores_at_once=False)
+        self.rig = Rig(replace(LIMITS, members_max=MEMBERS_MAX), stores_at_once=False)
         self.clients: list[Client] = []
         self.names = 0
         self.generation = 0
-        self.owners: dict[int, dict[int, str]] = {}
-        """Partitions given out in each generation, and to whom."""
+        self.chosen: dict[int, dict[str, bytes]] = {}
+        """What each generation's leader assigned, by instance where there is one, else by member id."""
         self.asked: set[int] = set()
         self.abandoned: set[int] = set()
 
@@ -76,10 +87,10 @@ class Groups(RuleBasedStateMachine):
         if client is not None:
             self.send_sync(client)
 
-    @rule(by_ms=st.sampled_from((0, 3_000)), ends_stores=st.booleans())
+    @rule(by_ms=st.sampled_from((0, STEP_MS)), ends_stores=st.booleans())
     def everybody_goes_on(self, by_ms: int, *, ends_stores: bool) -> None:
         """Each does what is next for it, so that rebalances get somewhere."""
-        for client in [one for one in self.clients if one.ticket is None and not one.is_fenced]:
+        for client in [one for one in self.living() if one.ticket is None]:
             if client.must_sync:
                 self.send_sync(client)
             elif client.generation < 0 or self.send_live(client, "heartbeat") is ErrorCode.REBALANCE_IN_PROGRESS:
@@ -100,14 +111,17 @@ class Groups(RuleBasedStateMachine):
         self.read_answers()
 
     def send_sync(self, client: Client) -> None:
-        shares: dict[str, list[int]] = {member_id: [] for member_id in client.leads}
-        for partition in range(PARTITIONS if shares else 0):
-            shares[client.leads[partition % len(shares)]].append(partition)
+        shares = {
+            member: bytes(range(number, PARTITIONS, len(client.leads))) for number, member in enumerate(client.leads)
+        }
+        if shares:
+            assert client.generation not in self.chosen, "two leaders in one generation"
+            self.chosen[client.generation] = {
+                member.instance_id or member.member_id: share for member, share in shares.items()
+            }
         self.wait(client, self.rig.tickets + 1, "sync")
-        self.rig.sync(
-            client.member_id, {name: bytes(share) for name, share in shares.items()}, generation=client.generation,
-            instance=client.instance,
-        )  # fmt: skip
+        assignments = {member.member_id: share for member, share in shares.items()}
+        self.rig.sync(client.member_id, assignments, generation=client.generation, instance=client.instance)
         self.read_answers()
 
     @rule(data=st.data(), how=st.sampled_from(("heartbeat", "commit")))
@@ -119,9 +133,9 @@ class Groups(RuleBasedStateMachine):
     def send_live(self, client: Client, how: str) -> ErrorCode:
         act: Any = getattr(self.rig, how)
         error: ErrorCode = act(client.member_id, generation=client.generation, instance=client.instance)
-        is_current = client.generation == self.rig.group.generation
-        if error is ErrorCode.NONE and how == "commit":
-            assert is_current
+        if error is ErrorCode.NONE:
+            assert client.generation == self.rig.group.generation
+            assert client.member_id in self.rig.group.members
         self.obey(client, error)
         return error
 
@@ -131,6 +145,7 @@ class Groups(RuleBasedStateMachine):
         if client is None:
             return
         self.rig.leave(client.member_id)
+        assert client.member_id not in self.rig.group.members
         self.clients.remove(client)
         self.read_answers()
 
@@ -183,8 +198,9 @@ class Groups(RuleBasedStateMachine):
             client.member_id, client.generation = answer.member_id, answer.generation
             client.must_sync = True
             if answer.leader == answer.member_id and not answer.skips_assignment:
-                client.leads = tuple(member.member_id for member in answer.members)
-                assert answer.member_id in client.leads
+                client.leads = answer.members
+                assert answer.member_id in {member.member_id for member in answer.members}
+                assert {member.metadata for member in answer.members} == {METADATA[answer.protocol or ""]}
             else:
                 assert not answer.members or answer.skips_assignment
 
@@ -194,12 +210,11 @@ class Groups(RuleBasedStateMachine):
             self.obey(client, answer.error)
             return
         client.owns = answer.assignment
-        owners = self.owners.setdefault(client.generation, {})
-        for partition in answer.assignment:
-            place = client.instance or client.member_id
-            assert owners.setdefault(partition, place) == place, "two owners of a partition in one generation"
+        place = client.instance or client.member_id
+        assert answer.assignment == self.chosen[client.generation].get(place, b""), "not what the leader chose"
 
     def obey(self, client: Client, error: ErrorCode) -> None:
+        assert error in ERRORS
         if error is ErrorCode.FENCED_INSTANCE_ID:
             client.is_fenced = True
         if error in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION):
@@ -227,12 +242,22 @@ class Groups(RuleBasedStateMachine):
             assert not has_members
         elif group.state is not GroupState.PREPARING_REBALANCE:
             assert has_members
-            assert group.protocol in {offered.name for offered in PROTOCOLS}
-        assert group.unsynced <= group.members.keys()
+            assert all(group.protocol in dict(member.protocols) for member in group.members.values())
         assert set(group.instances.values()) == {
             name for name, member in group.members.items() if member.instance_id is not None
         }
         assert len(group.members) <= group.limits.members_max + len(INSTANCES)
+
+    @invariant()
+    def a_rebalance_waits_for_those_it_needs(self) -> None:
+        group = self.rig.group
+        if group.state is GroupState.PREPARING_REBALANCE:
+            assert group.is_initial or not group.has_all_joined
+        dynamic = {name: member for name, member in group.members.items() if member.instance_id is None}
+        if group.state is GroupState.COMPLETING_REBALANCE:
+            assert {name for name, member in dynamic.items() if member.sync_ticket is None} <= group.unsynced
+        assert group.unsynced <= group.members.keys()
+        assert bool(group.unsynced) is (group.sync_deadline_ms is not None)
 
     @invariant()
     def no_answer_is_lost(self) -> None:
@@ -245,15 +270,58 @@ class Groups(RuleBasedStateMachine):
             assert group.wake_at_ms is not None or self.rig.kept_back
 
     def teardown(self) -> None:
-        """Everybody stops: the group gets empty, and everything was answered."""
         self.rig.finish_stores()
         self.rig.stores_at_once = True
+        self.read_answers()
+        if self.living():
+            self.settle()
+        self.end()
+
+    def settle(self) -> None:
+        """Nothing goes wrong any more: all who are left become members, as many as may, and stay it."""
+        steps = 0
+        while not self.is_settled():
+            steps += 1
+            assert steps <= SETTLED_STEPS_MAX, "the group does not settle"
+            self.everybody_goes_on(STEP_MS, ends_stores=True)
+        group = self.rig.group
+        members = [client for client in self.clients if client.member_id in group.members]
+        assert sorted(b"".join(client.owns or b"" for client in members)) == list(range(PARTITIONS))
+        image = group.image()
+        assert self.rig.images[-1] == image
+        loaded = Group.load(image, group.limits, self.rig.now_ms)
+        assert (loaded.image(), loaded.instances) == (image, group.instances)
+        assert loaded.state is GroupState.STABLE
+        assert loaded.wake_at_ms == self.rig.now_ms + SESSION_MS
+        for _ in range(3 * SESSION_MS // STEP_MS):
+            self.everybody_goes_on(STEP_MS, ends_stores=True)
+            assert (group.image(), group.state) == (image, GroupState.STABLE)
+
+    def is_settled(self) -> bool:
+        group = self.rig.group
+        living = self.living()
+        ready = {one.member_id for one in living if one.generation == group.generation and not one.must_sync}
+        return (
+            group.state is GroupState.STABLE
+            and group.members.keys() == ready
+            and len(ready) == min(len(living), MEMBERS_MAX)
+            and all(client.ticket is None for client in living)
+        )
+
+    def living(self) -> list[Client]:
+        """Those who have not been replaced by another process of their instance."""
+        return [client for client in self.clients if not client.is_fenced]
+
+    def end(self) -> None:
+        """Everybody stops: the group gets empty, and everything was answered."""
         for _ in range(20):
             self.rig.advance(REBALANCE_MS)
         assert not self.rig.group.members
+        assert not self.rig.group.pending
         assert self.asked == self.rig.answers.keys()
         assert self.rig.group.wake_at_ms is None
+        assert not self.rig.images or not self.rig.images[-1].members
 
 
-Groups.TestCase.settings = settings(max_examples=150, stateful_step_count=60, deadline=None)
+Groups.TestCase.settings = settings(max_examples=120, stateful_step_count=60, deadline=None)
 TestGroups = Groups.TestCase

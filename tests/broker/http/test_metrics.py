@@ -6,11 +6,13 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from pqbroker.broker.metrics import FAMILIES, PREFIX
+from pqbroker.pq.consumers import ConsumerOffset
 from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.records import Record, encode_batch
 from pqbroker.storage.blobstorage import Blocked
 from pqbroker.storage.tablet import TabletStorage
 from tests.broker.conftest import produce_request, until
+from tests.broker.groups.test_handlers import form, join_request
 from tests.broker.handlers.test_fetch import fetch_request
 from tests.broker.http.conftest import Web
 from tests.support.metrics_page import PAGE, metrics_page
@@ -28,6 +30,12 @@ async def scrape(web: Web) -> Values:
     return found
 
 
+async def commit_offsets(web: Web, group_id: str, *offsets: tuple[str, int, int]) -> None:
+    """Commit topic, partition, offset."""
+    states = {(topic, partition): ConsumerOffset(offset) for topic, partition, offset in offsets}
+    assert set((await web.node.server.node.groups.commit_offsets(group_id, states)).values()) == {None}
+
+
 def test_the_page_matches_the_declarations() -> None:
     assert PAGE.read_text(encoding="utf-8") == metrics_page(), "run: python -m tests.support.metrics_page"
 
@@ -37,6 +45,7 @@ async def test_every_declared_metric_is_told_with_its_labels(web: Web) -> None:
     await web.node.produce("t", b"a")
     await web.node.produce("t", b"a")
     await web.ask("GET", "/v1/topics")
+    await commit_offsets(web, "g", ("t", 0, 0))
     declared = {family.name: set(family.labels) for family in FAMILIES}
     told = {
         family.name.removeprefix(PREFIX): set(family.samples[0].labels) - {"le"}
@@ -161,3 +170,54 @@ async def test_series_of_partitions_are_bounded(
     assert set(values["partition_end_offset"]) == labels
     assert sum(values["partition_end_offset"].values()) == 3
     assert ("partition_leader_epoch" in values) is (series_max == 4)
+
+
+async def test_groups_are_told_by_state_with_members_and_lag(serve: Callable[..., Awaitable[Web]]) -> None:
+    web = await serve(group_initial_rebalance_delay_ms=0)
+    await web.node.create_topic("t", 2)
+    await web.node.produce("t", b"a", b"b", b"c")
+    await form(await web.node.connect())
+    await (await web.node.connect()).ask(join_request(group_id="new"), 3)
+    await commit_offsets(web, "g", ("t", 0, 1), ("t", 1, 7))
+    await commit_offsets(web, "only offsets", ("t", 0, 3))
+    values = await scrape(web)
+    assert values["groups"] == {("Stable",): 1, ("CompletingRebalance",): 1, ("Empty",): 1, ("PreparingRebalance",): 0}
+    assert values["group_members"] == {("g",): 1, ("new",): 1, ("only offsets",): 0}
+    assert values["group_lag_records"] == {("g", "0", "t"): 2, ("g", "1", "t"): 0, ("only offsets", "0", "t"): 0}
+    assert values["group_lag_summed"] == {(): 0}
+
+
+@pytest.mark.parametrize(
+    ("series_max", "lags", "members"),
+    [
+        (4, {("g", "0", "a"): 2, ("g", "1", "a"): 0, ("g", "0", "b"): 1, ("h", "0", "a"): 3}, {("g",), ("h",)}),
+        (3, {("g", "", ""): 3, ("h", "", ""): 3}, {("g",), ("h",)}),
+        (2, {("g", "", ""): 3, ("h", "", ""): 3}, {("g",), ("h",)}),
+        (1, {("", "", ""): 6}, {("",)}),
+        (0, {("", "", ""): 6}, {("",)}),
+    ],
+)
+async def test_series_of_groups_are_bounded(
+    serve: Callable[..., Awaitable[Web]],
+    series_max: int,
+    lags: dict[tuple[str, ...], float],
+    members: set[tuple[str, ...]],
+) -> None:
+    web = await serve(metrics_offsets_max=series_max)
+    await web.node.create_topic("a", 2)
+    await web.node.create_topic("b", 1)
+    await web.node.produce("a", b"v", b"v", b"v")
+    await web.node.produce("b", b"v")
+    await commit_offsets(web, "g", ("a", 0, 1), ("a", 1, 0), ("b", 0, 0))
+    await commit_offsets(web, "h", ("a", 0, 0))
+    values = await scrape(web)
+    assert values["group_lag_records"] == lags
+    assert values["group_lag_summed"] == {(): int(series_max < 4)}
+    assert set(values["group_members"]) == members
+
+
+async def test_while_the_cell_is_lost_nothing_is_told_of_groups(web: Web) -> None:
+    await web.node.create_topic("t")
+    await web.node.engine.open()
+    await web.node.produce("t", b"a")
+    assert "groups" not in await scrape(web)

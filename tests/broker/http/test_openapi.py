@@ -30,10 +30,12 @@ async def test_answers_are_as_documented(web: Web) -> None:
         ("POST", "/v1/tablets/{tablet}/restart"): {},
         ("POST", "/v1/tablets/{tablet}/channels/{channel}"): {"group": 0},
         ("POST", "/v1/topics/{name}/records"): {"records": [{"value": "v"}]},
+        ("POST", "/v1/groups/{name}/offsets"): {"offsets": [{"topic": "t", "partition": 0, "offset": 0}]},
     }
+    await web.ask("POST", "/v1/groups/t/offsets", bodies["POST", "/v1/groups/{name}/offsets"])
     _, topic = await web.ask("GET", "/v1/topics/t")
     names = {"name": "t", "partition": 0, "channel": 2, "tablet": topic["partitions"][0]["tablet"]}
-    for route in sorted(ROUTES, key=lambda route: route.method == "DELETE"):
+    for route in sorted(ROUTES, key=lambda route: (route.method == "DELETE", route.path)):
         path = route.path.format_map(names)
         if required := {parameter.name: names[parameter.name] for parameter in route.parameters if parameter.required}:
             path += f"?{urlencode(required)}"

@@ -1,0 +1,140 @@
+"""When a group is forgotten: deleted by somebody, or left empty for long enough. The clock is moved by hand."""
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from pqbroker.broker.listeners import Address
+from pqbroker.broker.server import Server
+from pqbroker.conf.broker import BrokerSettings
+from pqbroker.protocol.errors import ErrorCode
+from pqbroker.protocol.messages.delete_groups import DeleteGroupsRequest
+from pqbroker.protocol.messages.leave_group import LeaveGroupRequest
+from pqbroker.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from pqbroker.storage.engine import CommitRefused
+from pqbroker.storage.memory import MemoryEngine
+from tests.broker.conftest import ENGINE_BYTES, Clock, Node, until
+from tests.broker.groups.test_handlers import describe, form, join_request
+from tests.broker.wire import Client
+
+KEPT_MINUTES = 10
+KEPT_MS = KEPT_MINUTES * 60_000
+
+
+@pytest.fixture
+async def node(start: Callable[..., Awaitable[Node]]) -> Node:
+    """A node that looks for what has expired all the time."""
+    return await start(
+        group_initial_rebalance_delay_ms=0, group_min_session_timeout_ms=1, retention_check_interval_ms=1,
+        offsets_retention_minutes=KEPT_MINUTES,
+    )  # fmt: skip
+
+
+def group_ids(node: Node) -> list[str]:
+    return [group.group_id for group in node.server.node.coordinators.groups()]
+
+
+async def look(node: Node) -> None:
+    """Look once for groups that have expired."""
+    parts = node.server.node
+    await parts.coordinators.expire(parts.groups.has_offsets)
+
+
+async def form_and_leave(client: Client) -> None:
+    joined = await form(client)
+    await client.ask(LeaveGroupRequest(group_id="g", member_id=joined.member_id), 2)
+
+
+async def commit(client: Client, offset: int = 1) -> None:
+    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata="")
+    topic = OffsetCommitRequestTopic(name="t", partitions=[partition])
+    request = OffsetCommitRequest(group_id="g", generation_id_or_member_epoch=-1, member_id="", topics=[topic])
+    assert (await client.ask(request, 9)).topics[0].partitions[0].error_code == 0
+
+
+async def test_a_group_left_empty_is_forgotten_when_its_time_is_over(node: Node, client: Client) -> None:
+    await form_and_leave(client)
+    node.clock.now_ms += KEPT_MS - 1
+    await look(node)
+    assert group_ids(node) == ["g"]
+    node.clock.now_ms += 1
+    await until(lambda: group_ids(node) == [])
+    assert (await describe(client)).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert (await form(client)).generation_id == 1
+
+
+async def test_a_group_that_has_offsets_stays_until_they_expire(node: Node, client: Client) -> None:
+    await node.create_topic("t")
+    await form_and_leave(client)
+    node.clock.now_ms += KEPT_MS - 1
+    await commit(client)
+    node.clock.now_ms += KEPT_MS - 1
+    await look(node)
+    assert group_ids(node) == ["g"]
+    node.clock.now_ms += 1
+    await until(lambda: group_ids(node) == [])
+    assert list(node.server.node.groups.groups_with_offsets()) == []
+
+
+async def test_a_group_with_members_stays_and_its_time_begins_when_they_are_gone(node: Node, client: Client) -> None:
+    joined = await form(client)
+    node.clock.now_ms += 2 * KEPT_MS
+    await look(node)
+    assert group_ids(node) == ["g"]
+    await client.ask(LeaveGroupRequest(group_id="g", member_id=joined.member_id), 2)
+    await look(node)
+    assert group_ids(node) == ["g"]
+
+
+async def test_a_group_that_somebody_is_about_to_join_stays(node: Node, client: Client) -> None:
+    await form_and_leave(client)
+    told = await client.ask(join_request())
+    assert told.error_code == ErrorCode.MEMBER_ID_REQUIRED
+    node.clock.now_ms += 2 * KEPT_MS
+    await look(node)
+    assert (await client.ask(join_request(told.member_id))).generation_id == 3
+
+
+async def test_a_refused_store_leaves_the_group_to_the_next_look(node: Node, client: Client) -> None:
+    await form_and_leave(client)
+    node.clock.now_ms += KEPT_MS
+    node.engine.refuse_next()
+    with pytest.raises(CommitRefused):
+        await look(node)
+    assert group_ids(node) == ["g"]
+    await until(lambda: group_ids(node) == [])
+
+
+async def test_a_forgotten_group_stays_forgotten_and_time_counts_over_a_restart() -> None:
+    engine, clock = MemoryEngine(ENGINE_BYTES), Clock()
+    settings = BrokerSettings(group_initial_rebalance_delay_ms=0, offsets_retention_minutes=KEPT_MINUTES)
+    found: list[list[str]] = []
+    for _ in range(3):
+        server = Server(settings, engine, Address("127.0.0.1", 0), None, clock)
+        await server.start()
+        parts = server.node
+        if not found:
+            client = await Client.connect("127.0.0.1", server.kafka_address.port)
+            await form_and_leave(client)
+            await client.close()
+        clock.now_ms += KEPT_MS // 2
+        await parts.coordinators.expire(parts.groups.has_offsets)
+        found.append([group.group_id for group in parts.coordinators.groups()])
+        await server.stop()
+    assert found == [["g"], [], []]
+
+
+async def test_a_group_deleted_while_somebody_is_about_to_join_leaves_no_timer(node: Node, client: Client) -> None:
+    told = await client.ask(join_request(session_timeout_ms=20))
+    assert told.error_code == ErrorCode.MEMBER_ID_REQUIRED
+    deleted = await client.ask(DeleteGroupsRequest(groups_names=["g"]))
+    assert deleted.results[0].error_code == 0
+    joined = await client.ask(join_request(), 3)  # a group of the same name; the first one's timer would end it
+    other = await client.ask(join_request(group_id="other", session_timeout_ms=40))
+    assert other.error_code == ErrorCode.MEMBER_ID_REQUIRED
+    await until(lambda: group_ids(node) == ["g"])
+    assert (await describe(client)).members[0].member_id == joined.member_id
