@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pqbroker.broker.context import Node
 from pqbroker.broker.coordinators import Coordinators
 from pqbroker.conf.broker import BrokerSettings
+from pqbroker.conf.storage import parse_pools, parse_profile
 from pqbroker.pq.group import PersQueueGroups
 from pqbroker.storage.cells.cell import Cell, TabletUnknown
 from pqbroker.storage.engine import CommitRefused, Engine, EngineError, Fenced, ShardLost
@@ -42,8 +43,12 @@ class OpenCell:
 
 
 async def open_cell(engine: Engine, settings: BrokerSettings, clock: Callable[[], int]) -> OpenCell:
-    """Open the cell with a new generation and start all that lives in it. EngineError, CommitRefused, ShardLost."""
-    cell = await Cell.open(engine)
+    """Open the cell with a new generation and start all that lives in it.
+
+    ConfigError, EngineError, CommitRefused, ShardLost.
+    """
+    profile = parse_profile(settings.storage_profile, parse_pools(settings.pools))
+    cell = await Cell.open(engine, profile=profile)
     try:
         scheme = await Scheme.open(cell, clock)
         groups = PersQueueGroups(cell, scheme, settings=settings, clock=clock)

@@ -19,6 +19,7 @@ from pqbroker.broker.listeners import Address, AddressError, Listener, parse_add
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.declare import ConfigError, set_in_vain
 from pqbroker.conf.load import load_settings
+from pqbroker.conf.storage import MAIN_POOL, parse_pools
 from pqbroker.storage.engine import CommitRefused, Engine, EngineError, ShardLost
 from pqbroker.storage.status import Thresholds
 
@@ -118,11 +119,12 @@ def _stop_on_signals() -> "asyncio.Future[None]":
 
 
 def _engine(data: str, settings: BrokerSettings) -> Engine:
+    pools = parse_pools(settings.pools)
     thresholds = Thresholds(settings.disk_light_yellow_bytes, settings.disk_yellow_bytes)
     if data == MEMORY:
         from pqbroker.storage.memory import MemoryEngine
 
-        return MemoryEngine(settings.memory_engine_bytes, thresholds=thresholds)
+        return MemoryEngine(settings.memory_engine_bytes, pools=(MAIN_POOL, *pools), thresholds=thresholds)
     from pqbroker.storage.compaction import CompactionPace
     from pqbroker.storage.rocks import RocksEngine
 
@@ -135,6 +137,7 @@ def _engine(data: str, settings: BrokerSettings) -> Engine:
         inline_bytes_max=settings.inline_bytes_max,
         ballast_bytes=settings.ballast_bytes,
         read_threads=settings.read_threads,
+        pools={MAIN_POOL: Path(data, "blobs"), **pools},
         thresholds=thresholds,
         compaction=CompactionPace(settings.compaction_bytes_per_second, settings.compaction_dead_percent),
     )

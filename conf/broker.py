@@ -111,6 +111,17 @@ class BrokerSettings:
     ballast_bytes: int = setting(
         "pqbroker.ballast.bytes", Kind.LONG, 8 * MIB, "A file kept to have room for deletes on a full disk.", low=0
     )
+    pools: tuple[str, ...] = setting(
+        "pqbroker.pools", Kind.LIST, (),
+        "More places for blobs, each NAME=DIRECTORY, such as big=/mnt/big; `main` is the one in the data directory, "
+        "which belongs on the fastest medium. A pool that has been given stays.",
+    )  # fmt: skip
+    storage_profile: tuple[str, ...] = setting(
+        "pqbroker.storage.profile", Kind.LIST, (),
+        "Where channels of new tablets go, and limits of each: TYPE.CHANNEL=POOL[:operations=N][:bytes=N][:space=N]; "
+        "types scheme, persqueue, coordinator; channels 0 log, 1 snapshots, 2 data; operations and bytes a second, "
+        "over which writes wait, bytes of space, over which they are refused.",
+    )  # fmt: skip
     disk_yellow_bytes: int = setting(
         "pqbroker.disk.yellow.bytes", Kind.LONG, 256 * MIB,
         "Less free than this in a pool, beyond 32 MiB, stops writes with KAFKA_STORAGE_ERROR until there is more; a "

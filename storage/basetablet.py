@@ -90,18 +90,17 @@ class BaseTablet:
         assert found.body is not None
         last = found.blob.key()
         first = LogRecord.decode(found.body).first or last
-        keys = [key async for key, _ in self._storage.stored_blobs(first, following(last))]
-        bodies = await self._storage.read([(key, 0, BlobId.from_key(key).size) for key in keys])
         previous: BlobKey | None = None
-        for key, body in zip(keys, bodies, strict=True):
+        async for key, body in self._storage.stored_bodies(first, following(last)):
             record = LogRecord.decode(body)
             assert record.previous == previous, f"log blob {key.hex()} does not follow {previous!r}"
             if record.snapshot:
                 await self._load_snapshot(record.snapshot)
             self._replay(record.operations)
             previous = key
+            self._log_blobs += 1
+            self._log_bytes += len(body)
         self._first, self._last = first, last
-        self._log_blobs, self._log_bytes = len(keys), sum(map(len, bodies))
 
     async def transact(self, plan: Callable[[Transaction], T]) -> T:
         """Run `plan`, which reads the tables and says what changes; return what it returned when that is durable.

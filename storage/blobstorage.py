@@ -101,6 +101,24 @@ class BlobStorage:
                 return
             lo = following(page[-1][0])
 
+    async def bodies(self, lo: BlobKey, hi: BlobKey) -> AsyncIterator[tuple[BlobKey, Buffer]]:
+        """As `range`, with each blob's body. Raises BlobMissing when one is deleted meanwhile, BlobCorrupt."""
+        portion: list[tuple[BlobKey, int, int]] = []
+        portion_bytes = 0
+        async for key, size in self.range(lo, hi):
+            if portion and portion_bytes + size > BLOB_BYTES_MAX:
+                for item in await self._read(portion):
+                    yield item
+                portion, portion_bytes = [], 0
+            portion.append((key, 0, size))
+            portion_bytes += size
+        for item in await self._read(portion):
+            yield item
+
+    async def used_bytes(self, tablet: int, channel: int) -> int:
+        """Bytes of the channel's blobs; asks the index for all of them."""
+        return sum([size async for _, size in self.range(*channel_bounds(tablet, channel))])
+
     async def discover(self, tablet: int, min_generation: int = 0, *, read_body: bool = False) -> Discovered | None:
         """The latest blob of channel 0 by generation and step; None when there is none from `min_generation` on."""
         lo, hi = channel_bounds(tablet, 0)
@@ -166,6 +184,10 @@ class BlobStorage:
         except CommitRefused:
             self._blocked.update(before)
             raise
+
+    async def _read(self, portion: Sequence[tuple[BlobKey, int, int]]) -> list[tuple[BlobKey, Buffer]]:
+        found = await self._shard.read(portion) if portion else []
+        return [(key, body) for (key, _, _), body in zip(portion, found, strict=True)]
 
     async def _flags(self, collection: Collection) -> dict[BlobKey, bytes]:
         """The flags that the collection sets: nothing brings back what was given up."""

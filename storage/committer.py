@@ -15,7 +15,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from errno import EDQUOT, EFBIG, ENOSPC
 from pathlib import Path
@@ -117,6 +117,8 @@ class Committer(threading.Thread):
         self._number = 0
         self._unsynced = False
         self._sync_due = 0.0
+        self._side_by_side: ThreadPoolExecutor | None = None
+        """Threads that sync further pools; none until there is a second."""
         self.submit = self._queue.put
 
     def finish(self) -> None:
@@ -141,6 +143,9 @@ class Committer(threading.Thread):
             self._close(self._cell)
         except Exception as failure:  # noqa: BLE001 - whatever it is, the cell is lost
             self._fail(failure)
+        finally:
+            if self._side_by_side is not None:
+                self._side_by_side.shutdown()
 
     def _serve(self, cell: OpenCell) -> None:
         while True:
@@ -264,12 +269,16 @@ class Committer(threading.Thread):
             pool.unlink_emptied()
 
     def _sync_pools(self, pools: Sequence[Pool]) -> None:
-        if len(pools) == 1:
-            pools[0].sync()
-            return
-        with ThreadPoolExecutor(len(pools)) as side_by_side:
-            for done in [side_by_side.submit(pool.sync) for pool in pools]:
-                done.result()
+        first, *others = pools
+        if others and self._side_by_side is None:
+            self._side_by_side = ThreadPoolExecutor(thread_name_prefix="sync")
+        syncs = [self._side_by_side.submit(pool.sync) for pool in others] if self._side_by_side else []
+        try:
+            first.sync()
+        finally:
+            wait(syncs)
+        for done in syncs:
+            done.result()
 
     def _close(self, cell: OpenCell) -> None:
         if self._pace.sync_seconds != 0:

@@ -18,10 +18,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from pqbroker.conf.storage import MAIN_POOL
 from pqbroker.storage.engine import EngineError
 
 FORMAT = 1
-MAIN_POOL = "main"
 _INDEX = "index-"
 _IDENTITY = "pool"
 _FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)

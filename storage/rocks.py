@@ -24,10 +24,11 @@ from rocksdict import (
     WriteOptions,
 )
 
+from pqbroker.conf.storage import MAIN_POOL
 from pqbroker.storage import indexrows
 from pqbroker.storage.committer import OpenCell, Pace
 from pqbroker.storage.compaction import DEFAULT_PACE, CompactionPace
-from pqbroker.storage.directory import MAIN_POOL, CellDirectory
+from pqbroker.storage.directory import CellDirectory
 from pqbroker.storage.diskshard import DiskShard, ShardOptions
 from pqbroker.storage.engine import BLOB_BYTES_MAX, Caps
 from pqbroker.storage.plan import IndexBatch, Planner

@@ -12,6 +12,7 @@ from pqbroker.storage.counters import ChannelCounters
 from pqbroker.storage.engine import Batch, BlobKey, Buffer, Shard, ShardLost
 from pqbroker.storage.garbage import Collection
 from pqbroker.storage.history import ChannelHistory
+from pqbroker.storage.limits import ChannelLimits
 from pqbroker.storage.outcome import Outcome
 from pqbroker.storage.status import Colour
 
@@ -89,13 +90,17 @@ class TabletStorage:
     """
 
     __slots__ = (
-        "_blobs", "_collections", "_cookie", "_groups", "_is_over", "_shard", "_step", "counters", "generation",
-        "prefix", "tablet_id",
+        "_blobs", "_collections", "_cookie", "_groups", "_is_over", "_limits", "_shard", "_step", "counters",
+        "generation", "prefix", "tablet_id",
     )  # fmt: skip
 
-    def __init__(self, shard: Shard, blobs: BlobStorage, record: TabletRecord) -> None:
+    def __init__(
+        self, shard: Shard, blobs: BlobStorage, record: TabletRecord, limits: ChannelLimits | None = None
+    ) -> None:
         self._shard = shard
         self._blobs = blobs
+        self._limits = limits
+        """None: no channel in the cell is limited."""
         self._step = 1
         self._cookie = 0
         self._collections = 0
@@ -137,15 +142,16 @@ class TabletStorage:
         """Make the batch durable; see `Shard.commit`. A blocked instance's commit is lost."""
         self._step += 1
         self._cookie = 0
-        try:
-            self.check()
-            return self._shard.commit(batch)
-        except ShardLost as lost:
-            return Outcome.failed(lost)
+        if self._limits is not None:
+            return self._limits.commit(self.tablet_id, batch, self._submit)
+        return self._submit(batch)
 
     def status(self, channel: int) -> Colour:
         """How full the channel is, at the last look: YELLOW_STOP and above stop user writes (A.12)."""
-        return self._shard.colour(self._blobs.pools[self._groups[channel]])
+        colour = self._shard.colour(self._blobs.pools[self._groups[channel]])
+        if self._limits is not None and self._limits.is_full(self.tablet_id, channel):
+            return max(colour, Colour.YELLOW_STOP)
+        return colour
 
     def check(self) -> None:
         """Raises Blocked when a later instance of the tablet runs, or the tablet is being dropped."""
@@ -157,7 +163,7 @@ class TabletStorage:
     def succeeded(self, record: TabletRecord) -> "TabletStorage":
         """The next instance's storage. This one is over; in the same generation its blob ids are gone on with."""
         self._is_over = True
-        later = TabletStorage(self._shard, self._blobs, record)
+        later = TabletStorage(self._shard, self._blobs, record, self._limits)
         if later.generation == self.generation:
             later._step, later._collections = self._step + 1, self._collections
         return later
@@ -190,6 +196,10 @@ class TabletStorage:
         """Keys and sizes of the stored blobs with lo <= key < hi, in order."""
         return self._blobs.range(lo, hi)
 
+    def stored_bodies(self, lo: BlobKey, hi: BlobKey) -> AsyncIterator[tuple[BlobKey, Buffer]]:
+        """Keys and bodies of the stored blobs with lo <= key < hi, in order."""
+        return self._blobs.bodies(lo, hi)
+
     async def discover(self) -> Discovered | None:
         """The latest blob of the log channel with its body."""
         return await self._blobs.discover(self.tablet_id, read_body=True)
@@ -201,3 +211,12 @@ class TabletStorage:
         await self._blobs.collect_garbage(
             Collection(self.tablet_id, channel, self.generation, self._collections, barrier=(generation, step))
         )
+        if self._limits is not None and self._limits.limits_space(self.tablet_id, channel):
+            self._limits.measured(self.tablet_id, channel, await self._blobs.used_bytes(self.tablet_id, channel))
+
+    def _submit(self, batch: Batch) -> Outcome[None]:
+        try:
+            self.check()
+            return self._shard.commit(batch)
+        except ShardLost as lost:
+            return Outcome.failed(lost)

@@ -10,12 +10,14 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple
 
+from pqbroker.conf.storage import ChannelProfile, StorageProfile
 from pqbroker.storage.blobid import tablet_bounds
 from pqbroker.storage.blobstorage import BlobStorage, garbage_prefix
 from pqbroker.storage.counters import BlobCounters
 from pqbroker.storage.engine import Batch, BlobKey, Engine, EngineError, Shard, ShardLost, ShardStats
 from pqbroker.storage.garbage import Barriers
 from pqbroker.storage.history import RANGES_MAX, ChannelHistory
+from pqbroker.storage.limits import ChannelLimits
 from pqbroker.storage.tablet import (
     RECORD,
     USER_CHANNEL,
@@ -62,23 +64,29 @@ class MoveRefused(ValueError):
 class Cell:
     """Hosts tablets on one open shard. Made by `Cell.open`."""
 
-    def __init__(self, shard: Shard, name: str, pools: tuple[str, ...]) -> None:
+    def __init__(self, shard: Shard, name: str, pools: tuple[str, ...], profile: StorageProfile) -> None:
         self.name = name
         self._shard = shard
+        self._profile = profile
+        is_limited = any(channel.is_limited for channel in profile.values())
+        self._limits = ChannelLimits(shard.lost) if is_limited else None
         self._blobs = BlobStorage(shard, pools)
         self._records: dict[int, TabletRecord] = {}
         self._storages: dict[int, TabletStorage] = {}
         self._changes = asyncio.Lock()
 
     @classmethod
-    async def open(cls, engine: Engine, *, name: str = "0") -> "Cell":
+    async def open(
+        cls, engine: Engine, *, name: str = "0", profile: StorageProfile = MappingProxyType({})
+    ) -> "Cell":
         """Open the cell; one commit raises every tablet's generation and blocks the earlier one.
 
-        Raises EngineError, and CommitRefused or ShardLost when that commit fails.
+        `profile` says where the channels of new tablets go, and the limits of all. Raises EngineError, and
+        CommitRefused or ShardLost when that commit fails.
         """
         shard = await engine.open()
         try:
-            cell = cls(shard, name, await _read_facts(shard, name))
+            cell = cls(shard, name, await _read_facts(shard, name), profile)
             await cell._start_tablets()
         except BaseException:
             await shard.close()
@@ -123,15 +131,14 @@ class Cell:
             new = [NewTablet(*item) for item in tablets if not self._is_there(NewTablet(*item))]
             batch = Batch()
             records = [
-                TabletRecord(item.tablet_id, item.type, 1, (ChannelHistory(((1, 0),)),) * CHANNELS, item.owner)
-                for item in new
+                TabletRecord(item.tablet_id, item.type, 1, self._new_channels(item.type), item.owner) for item in new
             ]
             for record in records:
                 batch.put(record_key(record.tablet_id), record.encode())
             if records:
                 await self._shard.commit(batch)
             for record in records:
-                self._host(record)
+                await self._host(record)
 
     @property
     def groups(self) -> tuple[str, ...]:
@@ -196,6 +203,8 @@ class Cell:
             batch.delete(record_key(tablet_id))
             await self._shard.commit(batch)
             del self._records[tablet_id]
+            if self._limits is not None:
+                self._limits.forget(tablet_id)
 
     @property
     def blob_counters(self) -> BlobCounters:
@@ -226,7 +235,7 @@ class Cell:
         await self._blobs.block(batch, {record.tablet_id: record.generation for record in starting})
         self._records.update((record.tablet_id, record) for record in records if record.dropping)
         for record in starting:
-            self._host(replace(record, generation=record.generation + 1))
+            await self._host(replace(record, generation=record.generation + 1))
 
     async def _read_records(self) -> list[TabletRecord]:
         records: list[TabletRecord] = []
@@ -236,9 +245,23 @@ class Cell:
             lo = page[-1][0] + b"\0"
         return records
 
-    def _host(self, record: TabletRecord) -> None:
+    async def _host(self, record: TabletRecord) -> None:
         self._records[record.tablet_id] = record
-        self._storages[record.tablet_id] = TabletStorage(self._shard, self._blobs, record)
+        if self._limits is not None:
+            await self._limit_channels(self._limits, record)
+        self._storages[record.tablet_id] = TabletStorage(self._shard, self._blobs, record, self._limits)
+
+    async def _limit_channels(self, limits: ChannelLimits, record: TabletRecord) -> None:
+        for channel in range(len(record.channels)):
+            profile = self._profile.get((record.type.name.lower(), channel))
+            if profile is not None and profile.is_limited:
+                used = await self._blobs.used_bytes(record.tablet_id, channel) if profile.space else 0
+                limits.limit(record.tablet_id, channel, profile, used)
+
+    def _new_channels(self, type_: TabletType) -> tuple[ChannelHistory, ...]:
+        """Where the channels of a new tablet begin."""
+        profiles = [self._profile.get((type_.name.lower(), channel), ChannelProfile()) for channel in range(CHANNELS)]
+        return tuple(ChannelHistory(((1, self.groups.index(profile.pool)),)) for profile in profiles)
 
     def _running(self, tablet_id: int) -> TabletRecord:
         record = self._records.get(tablet_id)

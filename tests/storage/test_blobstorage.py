@@ -1,14 +1,17 @@
-"""Put, Get, Range, Discover, Block and CollectGarbage over the memory engine (spec B.3)."""
+"""Put, Get, Range, Discover, Block and CollectGarbage, on both engines (spec B.3)."""
 
+import asyncio
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
 from pqbroker.storage.blobid import BlobId, channel_bounds, tablet_bounds
 from pqbroker.storage.blobstorage import BlobRefused, BlobStorage, Blocked
-from pqbroker.storage.engine import BLOB_BYTES_MAX, Batch, BlobKey, BlobMissing, CommitRefused, Shard
+from pqbroker.storage.engine import BLOB_BYTES_MAX, Batch, BlobKey, BlobMissing, CommitRefused, Engine, Shard
 from pqbroker.storage.garbage import Collection, GarbageRefused, Position
 from pqbroker.storage.memory import MemoryEngine
+from pqbroker.storage.rocks import RocksEngine
 
 TABLET = 5
 
@@ -16,14 +19,17 @@ TABLET = 5
 class Bench:
     """BlobStorage over a shard of two pools."""
 
-    async def open(self) -> None:
-        self.engine = MemoryEngine(1 << 26, pools=("main", "spare"))
+    async def open(self, engine: Engine) -> None:
+        self.engine = engine
         self.shard: Shard = await self.engine.open()
         self.storage = BlobStorage(self.shard, self.shard.pools)
 
     async def put(self, generation: int, step: int, *, channel: int = 0, body: bytes = b"body") -> BlobKey:
+        return await self.put_as(BlobId(TABLET, channel, generation, step, 0, len(body)), body)
+
+    async def put_as(self, blob: BlobId, body: bytes) -> BlobKey:
         batch = Batch()
-        key = self.storage.put(batch, BlobId(TABLET, channel, generation, step, 0, len(body)), [body], 0)
+        key = self.storage.put(batch, blob, [body], 0)
         await self.shard.commit(batch)
         return key
 
@@ -48,10 +54,16 @@ class Bench:
         return [blob async for blob, _ in self.storage.range(*tablet_bounds(TABLET))]
 
 
-@pytest.fixture
-async def bench() -> AsyncIterator[Bench]:
+@pytest.fixture(params=["memory", "rocks"])
+async def bench(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Bench]:
     opened = Bench()
-    await opened.open()
+    pools = {"main": tmp_path / "main", "spare": tmp_path / "spare"}
+    memory = request.param == "memory"
+    await opened.open(
+        MemoryEngine(1 << 26, pools=tuple(pools))
+        if memory
+        else RocksEngine(tmp_path / "cell", ballast_bytes=0, pools=pools)
+    )
     yield opened
     await opened.shard.close()
 
@@ -179,11 +191,65 @@ async def test_a_flag_for_another_channels_blob_is_refused(bench: Bench) -> None
         await bench.collect(1, keep=(await bench.put(1, 1, channel=1),))
 
 
-async def test_a_refused_collection_leaves_everything_as_it_was(bench: Bench) -> None:
+async def test_a_refused_collection_leaves_everything_as_it_was() -> None:
+    bench, engine = Bench(), MemoryEngine(1 << 26)
+    await bench.open(engine)
     blob = await bench.put(1, 1)
-    bench.engine.refuse_next()
+    engine.refuse_next()
     with pytest.raises(CommitRefused):
         await bench.collect(1, (1, 1))
     assert await bench.blobs() == [blob]
     await bench.collect(1, (1, 1))
+    assert await bench.blobs() == []
+
+
+async def test_a_refused_block_blocks_nothing() -> None:
+    bench, engine = Bench(), MemoryEngine(1 << 26)
+    await bench.open(engine)
+    engine.refuse_next()
+    with pytest.raises(CommitRefused):
+        await bench.block(3)
+    await bench.put(3, 1)
+    await bench.block(3)
+
+
+async def test_a_put_is_blocked_from_the_call_on_that_blocks(bench: Bench) -> None:
+    block = asyncio.ensure_future(bench.block(3))
+    await asyncio.sleep(0)
+    with pytest.raises(Blocked):
+        await bench.put(3, 1)
+    await block
+
+
+@pytest.mark.parametrize("size", [4, 40_000])
+async def test_a_blob_put_again_is_the_same_blob_and_never_another(bench: Bench, size: int) -> None:
+    body = (bytes(range(1, 255)) * 200)[:size]
+    blob = BlobId(TABLET, 2, 1, 1, 0, size)
+    key = await bench.put_as(blob, body)
+    live = sum(pool.live_bytes for pool in bench.shard.stats().pools)
+    assert await bench.put_as(blob, body) == key
+    assert sum(pool.live_bytes for pool in bench.shard.stats().pools) == live
+    with pytest.raises(CommitRefused, match="stored with other content"):
+        await bench.put_as(blob, bytes(size))
+    assert bytes(await bench.storage.get(key)) == body
+
+
+async def test_range_gives_bodies_too_in_order_and_portions(bench: Bench) -> None:
+    sizes = (1, 6_000_000, 2000, 6_000_000, 5)
+    keys = [await bench.put(1, step, channel=1, body=bytes([step]) * size) for step, size in enumerate(sizes, 1)]
+    await bench.put(1, 1, channel=2)
+    found = [(key, bytes(body)) async for key, body in bench.storage.bodies(*channel_bounds(TABLET, 1))]
+    assert [key for key, _ in found] == keys
+    assert all(body == bytes([step]) * sizes[step - 1] for step, (_, body) in enumerate(found, 1))
+    assert [key async for key, _ in bench.storage.bodies(*channel_bounds(TABLET + 1, 1))] == []
+
+
+async def test_a_collection_deletes_in_portions_and_its_counter_begins_anew_in_a_generation(bench: Bench) -> None:
+    batch = Batch()
+    for step in range(1, 1501):
+        bench.storage.put(batch, BlobId(TABLET, 0, 1, step, 0, 1), [b"x"], 0)
+    await bench.shard.commit(batch)
+    await bench.collect(7, (1, 1499), generation=1)
+    assert [BlobId.from_key(key).step for key in await bench.blobs()] == [1500]
+    await bench.collect(1, (1, 1500), generation=2)
     assert await bench.blobs() == []

@@ -1,0 +1,178 @@
+"""The storage profile: where channels of new tablets go, and limits over which Puts wait or the status turns yellow."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+from pqbroker.conf.storage import ChannelProfile
+from pqbroker.storage.blobstorage import Blocked
+from pqbroker.storage.cells.cell import Cell
+from pqbroker.storage.engine import Batch, Engine, ShardLost
+from pqbroker.storage.limits import BURST_SECONDS
+from pqbroker.storage.memory import MemoryEngine
+from pqbroker.storage.outcome import Outcome
+from pqbroker.storage.rocks import RocksEngine
+from pqbroker.storage.status import Colour
+from pqbroker.storage.tablet import LOG_CHANNEL, USER_CHANNEL, TabletStorage, TabletType
+
+TABLET = 70_000
+BODY = b"body" * 500
+PERSQUEUE = ("persqueue", USER_CHANNEL)
+
+
+class Open(Protocol):
+    async def __call__(self, engine: Engine, **limits: int) -> Cell: ...
+
+
+@pytest.fixture
+async def open_cell() -> AsyncIterator[Open]:
+    """Opens a cell with limits for the data of topics, and a tablet."""
+    async with AsyncExitStack() as stack:
+
+        async def open_one(engine: Engine, **limits: int) -> Cell:
+            cell = await Cell.open(engine, profile={PERSQUEUE: ChannelProfile("main", **limits)})
+            stack.push_async_callback(cell.close)
+            await cell.create_tablets([(TABLET, TabletType.PERSQUEUE, "t")])
+            return cell
+
+        yield open_one
+
+
+@pytest.fixture(params=["memory", "rocks"])
+def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Engine:
+    return MemoryEngine(1 << 26) if request.param == "memory" else RocksEngine(tmp_path / "cell", ballast_bytes=0)
+
+
+def put(storage: TabletStorage, size: int = 2000, channel: int = USER_CHANNEL) -> Outcome[None]:
+    batch = Batch()
+    storage.put_blob(batch, channel, [bytes(size)], size)
+    return storage.commit(batch)
+
+
+async def seconds_of(storage: TabletStorage, puts: int, size: int = 2000) -> float:
+    """How long it takes, and that the commits are done in order."""
+    loop = asyncio.get_running_loop()
+    began, done = loop.time(), []
+    commits = [put(storage, size) for _ in range(puts)]
+    for number, commit in enumerate(commits):
+        commit.add_done_callback(lambda _, number=number: done.append(number))  # type: ignore[misc]
+    for commit in commits:
+        await commit
+    assert done == list(range(puts))
+    return loop.time() - began
+
+
+@pytest.mark.parametrize("limits", [{"operations": 200}, {"bytes": 400_000}, {"operations": 200, "bytes": 10**9}])
+async def test_puts_over_a_rate_wait_and_stay_in_order(
+    engine: Engine, open_cell: Open, limits: Mapping[str, int]
+) -> None:
+    cell = await open_cell(engine, **limits)
+    storage = cell.storage(TABLET)
+    at_once = await seconds_of(storage, 150)
+    assert at_once < BURST_SECONDS
+    assert at_once + await seconds_of(storage, 110) >= 260 / 200 - BURST_SECONDS - 0.01
+
+
+async def test_another_channel_and_another_tablet_do_not_wait(open_cell: Open) -> None:
+    cell = await open_cell(MemoryEngine(1 << 26), bytes=1)
+    await cell.create_tablets([(TABLET + 1, TabletType.PERSQUEUE, "u"), (TABLET + 2, TabletType.COORDINATOR, "c")])
+    await put(cell.storage(TABLET))
+    waits = put(cell.storage(TABLET))
+    await put(cell.storage(TABLET + 1))
+    for _ in range(3):
+        await put(cell.storage(TABLET + 2))
+        await put(cell.storage(TABLET + 2), channel=LOG_CHANNEL)
+    assert not waits.done()
+
+
+async def test_what_comes_behind_a_put_that_waits_waits_too(open_cell: Open) -> None:
+    cell = await open_cell(MemoryEngine(1 << 26), operations=1)
+    storage = cell.storage(TABLET)
+    await put(storage)
+    await put(storage)
+    waits = put(storage)
+    behind = storage.commit(Batch())
+    await storage.get([b"k"])
+    assert not behind.done()
+    assert not waits.done()
+
+
+async def test_what_waits_fails_when_the_cell_is_lost_or_the_tablet_started_anew(open_cell: Open) -> None:
+    engine = MemoryEngine(1 << 26)
+    cell = await open_cell(engine, operations=2)
+    storage = cell.storage(TABLET)
+    waiting = [put(storage) for _ in range(4)]
+    await cell.restart_tablet(TABLET)
+    with pytest.raises(Blocked):
+        await waiting[3]
+    waiting = [put(cell.storage(TABLET)) for _ in range(9)]
+    engine.crash()
+    for wait in waiting[3:]:
+        with pytest.raises(ShardLost):
+            await wait
+
+
+async def test_a_channel_at_its_space_is_yellow_until_something_of_it_is_deleted(
+    engine: Engine, open_cell: Open
+) -> None:
+    cell = await open_cell(engine, space=5000)
+    storage = cell.storage(TABLET)
+    batch = Batch()
+    keys = [storage.put_blob(batch, USER_CHANNEL, [BODY], len(BODY)) for _ in range(2)]
+    await storage.commit(batch)
+    assert storage.status(USER_CHANNEL) is Colour.GREEN
+    await put(storage, 1000)
+    assert storage.status(USER_CHANNEL) is Colour.YELLOW_STOP
+    assert storage.status(LOG_CHANNEL) is Colour.GREEN
+    batch = Batch()
+    batch.delete_blob(keys[0])
+    await storage.commit(batch)
+    assert storage.status(USER_CHANNEL) is Colour.GREEN
+    await put(storage, 2000)
+    await storage.collect_garbage(USER_CHANNEL, 1, 9)
+    assert storage.status(USER_CHANNEL) is Colour.GREEN
+
+
+async def test_what_a_channel_holds_is_known_after_the_cell_was_opened_again(open_cell: Open) -> None:
+    engine = MemoryEngine(1 << 26)
+    cell = await open_cell(engine, space=5000)
+    await put(cell.storage(TABLET), 6000)
+    engine.crash()
+    cell = await open_cell(engine, space=5000)
+    assert cell.storage(TABLET).status(USER_CHANNEL) is Colour.YELLOW_STOP
+    await cell.drop_tablet(TABLET)
+    await cell.create_tablets([(TABLET, TabletType.PERSQUEUE, "t")])
+    assert cell.storage(TABLET).status(USER_CHANNEL) is Colour.GREEN
+
+
+async def test_a_refused_put_takes_no_space(open_cell: Open) -> None:
+    engine = MemoryEngine(1 << 26)
+    storage = (await open_cell(engine, space=5000)).storage(TABLET)
+    engine.refuse_next()
+    await put(storage, 6000).wait()
+    assert storage.status(USER_CHANNEL) is Colour.GREEN
+
+
+async def test_channels_of_new_tablets_go_where_the_profile_says(tmp_path: Path) -> None:
+    pools = {"main": tmp_path / "main", "big": tmp_path / "big"}
+    engine = RocksEngine(tmp_path / "cell", ballast_bytes=0, pools=pools)
+    cell = await Cell.open(engine)
+    await cell.create_tablets([(TABLET, TabletType.PERSQUEUE, "t")])
+    await cell.close()
+    cell = await Cell.open(engine, profile={PERSQUEUE: ChannelProfile("big")})
+    await cell.create_tablets(
+        [(TABLET + 1, TabletType.PERSQUEUE, "u"), (TABLET + 2, TabletType.COORDINATOR, "c")]
+    )
+    groups = [
+        [channel.ranges for channel in cell.tablets()[TABLET + number].channels] for number in range(3)
+    ]
+    here, there = ((1, 0),), ((1, 1),)
+    assert groups == [[here, here, here], [here, here, there], [here, here, here]]
+    for number, channel in ((0, 2), (1, 2), (1, 0), (2, 2)):
+        await put(cell.storage(TABLET + number), 5000, channel)
+    assert {pool.name: pool.live_bytes // 5000 for pool in cell.stats().pools} == {"main": 3, "big": 1}
+    await cell.close()
