@@ -90,8 +90,8 @@ class TabletStorage:
     """
 
     __slots__ = (
-        "_blobs", "_collections", "_cookie", "_groups", "_is_over", "_limits", "_shard", "_step", "counters", "generation",
-        "prefix", "tablet_id",
+        "_blobs", "_collections", "_cookie", "_groups", "_is_over", "_limits", "_shard", "_step", "counters",
+        "generation", "prefix", "tablet_id",
     )  # fmt: skip
 
     def __init__(
