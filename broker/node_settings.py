@@ -47,6 +47,9 @@ class NodeSettings:
             stored = dict(self._scheme.settings.get(name, {}))
             try:
                 texts = self._changed({} if replaces else stored, changes)
+            except ConfigError as error:
+                raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
+            try:
                 found = self._layers({name: texts})
             except ConfigError as error:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from None
