@@ -113,6 +113,8 @@ async def test_a_change_is_there_after_a_loss_of_the_cell(node: Node, client: Cl
     found = await described(client, BROKER, THIS, "message.max.bytes", "num.io.threads")
     assert [config[:2] for config in found.values()] == [("2000", OF_BROKER), ("9", OF_BROKER)]
     assert (await node.produce("t", b"x" * 3000)).error_code == ErrorCode.MESSAGE_TOO_LARGE
+    assert await change(client, THIS, ("message.max.bytes", SET, "4000")) == (0, None)
+    assert (await node.produce("t", b"x" * 3000)).error_code == 0
 
 
 async def test_a_list_is_appended_to_what_is_in_force(client: Client) -> None:
