@@ -1,5 +1,7 @@
-"""A topic grows under load, by Kafka's API, over HTTP and by our command: clients find the new partitions, and no record
-is at another place than it was acknowledged at."""
+"""A topic grows under load, by Kafka's API, over HTTP and by our command.
+
+Clients find the new partitions, and no record is at another place than it was acknowledged at.
+"""
 
 import asyncio
 import itertools
