@@ -53,10 +53,10 @@ async def open_cell(engine: Engine, settings: BrokerSettings, clock: Callable[[]
     cell = await Cell.open(engine, profile=profile)
     try:
         scheme = await Scheme.open(cell, clock)
-        now = NodeSettings(settings, scheme)
+        now = NodeSettings(settings, scheme.settings)
         groups = PersQueueGroups(cell, scheme, settings=now.in_force, clock=clock)
+        now.keep = groups.configure_node
         await groups.start()
-        now.use = groups.use
         coordinators = Coordinators(cell, now.in_force, clock)
         await coordinators.start()
         groups.tell_unread(coordinators.unread_since)

@@ -58,7 +58,8 @@ def apply_change(
         texts[name] = value
         return
     if declaration.kind is not Kind.LIST:
-        raise ConfigError(f"{name} is of type {declaration.kind.name.lower()}, not a list; set it instead")
+        word, kind = Operation(operation).name.lower(), declaration.kind.name
+        raise ConfigError(f"Config value {word} is not allowed for config key: {name}; it is of type {kind}, set it")
     given = tuple(item.strip() for item in value.split(",") if item.strip())
     there = present()
     if operation == Operation.APPEND:

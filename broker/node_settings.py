@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 
 from pqbroker.broker.config_operations import Change, Operation, Texts, apply_change
@@ -10,7 +10,6 @@ from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.declare import ConfigError, declarations
 from pqbroker.conf.dynamic import DYNAMIC, Layers, layers
 from pqbroker.protocol.errors import ErrorCode, KafkaError
-from pqbroker.storage.scheme import Scheme
 
 log = logging.getLogger(__name__)
 
@@ -19,18 +18,20 @@ EVERY_NODE = ""
 
 
 class NodeSettings:
-    """The settings of one opening of the cell; ConfigError when what the scheme keeps cannot be.
+    """The settings of one opening of the cell. `stored`: what nodes were set to, by name; ConfigError when it cannot be
+    so.
 
-    `use` is called with what is in force after each change.
+    `keep` makes what is set under a name durable, and then the settings in force.
     """
 
-    def __init__(self, at_start: BrokerSettings, scheme: Scheme) -> None:
+    keep: Callable[[str, Texts, BrokerSettings], Awaitable[None]]
+
+    def __init__(self, at_start: BrokerSettings, stored: Mapping[str, Texts]) -> None:
         self._at_start = at_start
-        self._scheme = scheme
+        self._stored = dict(stored)
         self._changes = asyncio.Lock()
         self._name = str(at_start.node_id)
-        self.use: Callable[[BrokerSettings], Awaitable[None]] | None = None
-        self.layers = self._layers({})
+        self.layers = self._layers(self._stored)
 
     @property
     def in_force(self) -> BrokerSettings:
@@ -44,24 +45,23 @@ class NodeSettings:
         check_node_name(name, self._name)
         check_dynamic(changes)
         async with self._changes:
-            stored = dict(self._scheme.settings.get(name, {}))
+            stored = dict(self._stored.get(name, {}))
             try:
                 texts = self._changed({} if replaces else stored, changes)
-                found = self._layers({name: texts})
+            except ConfigError as error:
+                raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
+            try:
+                found = self._layers({**self._stored, name: texts})
             except ConfigError as error:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from None
             if validate_only or texts == stored:
                 return
-            await self._scheme.configure_node(name, texts)
-            self.layers = found
+            await self.keep(name, texts, found.in_force)
+            self._stored[name], self.layers = texts, found
             log.info("%s: settings changed to %s", f"node {name}" if name else "every node", dict(texts))
-            if self.use is not None:
-                await self.use(found.in_force)
 
-    def _layers(self, instead: dict[str, Texts]) -> Layers:
-        """With these texts in place of those that are stored under the same name."""
-        found = {**self._scheme.settings, **instead}
-        return layers(self._at_start, found.get(EVERY_NODE, {}), found.get(self._name, {}))
+    def _layers(self, stored: Mapping[str, Texts]) -> Layers:
+        return layers(self._at_start, stored.get(EVERY_NODE, {}), stored.get(self._name, {}))
 
     def _changed(self, stored: Texts, changes: list[Change]) -> Texts:
         texts = dict(stored)

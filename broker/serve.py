@@ -79,7 +79,7 @@ async def _serve(settings: BrokerSettings, kafka: Sequence[Listener], http: Addr
     server = Server(settings, _engine(data, settings), kafka, http)
     await server.start()
     _leave_to_the_collector_what_is_new()
-    if in_vain := set_in_vain(settings):
+    if in_vain := set_in_vain(server.node.settings):
         log.warning("set without effect in this broker: %s", ", ".join(in_vain))
     if settings.durability != "fsync":
         log.warning("pqbroker.durability=%s: a power loss may take acknowledged records", settings.durability)

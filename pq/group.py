@@ -191,9 +191,13 @@ class PersQueueGroups:
             group.use(parsed)
             return group
 
-    async def use(self, settings: BrokerSettings) -> None:
-        """The node is set otherwise: what topics leave open follows, from each one's next write cycle on."""
+    async def configure_node(self, node: str, texts: Mapping[str, str], settings: BrokerSettings) -> None:
+        """Replace what is set for a node ("": for every node); `settings` are in force then.
+
+        What topics leave open follows, from each one's next write cycle on.
+        """
         async with self._changes:
+            await self._scheme.configure_node(node, texts)
             self._settings = settings
             for number, group in enumerate(list(self._groups.values())):
                 if number % _LOOKS_AT_ONCE == 0:

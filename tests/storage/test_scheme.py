@@ -191,3 +191,35 @@ def test_ids_are_kafkas() -> None:
 def test_every_refusal_is_a_scheme_error() -> None:
     for kind in (TopicExists, TopicUnknown, PartitionsNotGrown, PartitionsRefused):
         assert issubclass(kind, SchemeError)
+
+
+async def test_what_nodes_are_set_to_is_there_after_each_step_and_a_restart(engine: FaultyEngine) -> None:
+    scheme = await _open(engine)
+    assert scheme.settings == {}
+    await scheme.configure_node("1", {"a": "x", "b": "y"})
+    await scheme.configure_node("", {"a": "z"})
+    for seen in (scheme, scheme := await _open(engine)):
+        assert seen.settings == {"1": {"a": "x", "b": "y"}, "": {"a": "z"}}
+    await scheme.configure_node("1", {"b": "w"})
+    await scheme.configure_node("", {})
+    for seen in (scheme, await _open(engine)):
+        assert seen.settings == {"1": {"b": "w"}, "": {}}
+
+
+async def test_a_refused_change_of_a_node_leaves_it_as_it_was(engine: FaultyEngine) -> None:
+    scheme = await _open(engine)
+    engine.refuse_next()
+    with pytest.raises(CommitRefused):
+        await scheme.configure_node("1", {"a": "x"})
+    assert scheme.settings == (await _open(engine)).settings == {}
+
+
+async def test_a_scheme_from_before_nodes_could_be_set_takes_it(
+    engine: FaultyEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as before:
+        before.setattr("pqbroker.storage.scheme._lay_out_settings", lambda _: None)
+        await (await _open(engine)).create_topic("t", 1, {}, 4)
+    scheme = await _open(engine)
+    await scheme.configure_node("1", {"a": "x"})
+    assert (scheme.settings, list(scheme.topics)) == ({"1": {"a": "x"}}, ["t"])
