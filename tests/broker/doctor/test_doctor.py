@@ -33,6 +33,7 @@ from pqbroker.testing import BrokerFailedError, broker
 from tests.faults.power.recording import resident
 from tests.faults.power.workload import PARTITIONS, TOPIC, Book, load
 from tests.faults.test_flipped_bytes import flip
+from tests.support.cli_page import KEYS
 
 ROW, BLOB = indexrows.ROW, indexrows.BLOB
 SETTINGS = {"pqbroker.segment.bytes": str(1 << 20), "pqbroker.ballast.bytes": "0"}
@@ -408,6 +409,8 @@ def test_the_command_tells_people_and_programs(data: Path, capsys: pytest.Captur
     assert "is damaged" in said.err
     assert main(["doctor", str(data), "--json"]) == 1
     told = json.loads(capsys.readouterr().out)
+    assert list(told) == re.sub(r" \(.*?\)", "", KEYS["doctor"]).split(", ")
+    assert KEYS["doctor"].endswith(f"({', '.join(told['findings'][0])})")
     assert (told["healthy"], told["damages"], len(told["findings"])) == (False, 1, 1 + told["harmless"])
     assert main(["doctor", str(data / "blobs")]) == 1
     assert "is no data directory" in capsys.readouterr().err
