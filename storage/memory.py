@@ -22,6 +22,7 @@ from pqbroker.storage.engine import (
     ShardStats,
     StoreFailed,
 )
+from pqbroker.storage.outcome import Outcome
 
 _INLINE_BYTES_MAX = 1000
 _BATCH_BYTES_MAX = 64 << 20
@@ -137,19 +138,18 @@ class MemoryShard:
         self.faults: deque[CommitRefused | ShardLost] = deque()
         self._store = store
         self._bytes_max = bytes_max
-        self._queue: deque[tuple[Batch, asyncio.Future[None]]] = deque()
+        self._queue: deque[tuple[Batch, Outcome[None]]] = deque()
         self._reason: ShardLost | None = None
         self._awaited = False
         self._commits = self._rounds = self._refused = self._bytes_written = 0
 
-    def commit(self, batch: Batch) -> "asyncio.Future[None]":
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    def commit(self, batch: Batch) -> Outcome[None]:
         if self._reason is not None:
-            future.set_exception(self._reason)
-            return future
-        self._queue.append((batch, future))
+            return Outcome.failed(self._reason)
+        outcome: Outcome[None] = Outcome()
+        self._queue.append((batch, outcome))
         self.round_later()
-        return future
+        return outcome
 
     async def scan(self, lo: bytes, hi: bytes, rows_max: int) -> list[tuple[bytes, bytes]]:
         self._check()
@@ -205,7 +205,7 @@ class MemoryShard:
         if announce:
             self.lost.set_result(reason)
         while self._queue:
-            _fail(self._queue.popleft()[1], reason)
+            self._queue.popleft()[1].set_exception(reason)
 
     def round_later(self) -> None:
         if not self._awaited:
@@ -217,31 +217,27 @@ class MemoryShard:
         if self.held:
             return
         self._rounds += bool(self._queue)
-        while self._queue and self._reason is None:
+        for _ in range(len(self._queue)):
+            if self._reason is not None:
+                return
             fault = self.faults.popleft() if self.faults else None
             if isinstance(fault, ShardLost):
                 self.lose(fault)
                 return
-            batch, future = self._queue.popleft()
+            batch, outcome = self._queue.popleft()
             refusal = fault or self._store.refusal(batch, self.pools, self._bytes_max)
             if refusal is not None:
                 self._refused += 1
-                _fail(future, refusal)
+                outcome.set_exception(refusal)
                 continue
             self._store.apply(batch)
             self._commits += 1
             self._bytes_written += batch.bytes
-            if not future.done():
-                future.set_result(None)
+            outcome.set_result(None)
 
     def _check(self) -> None:
         if self._reason is not None:
             raise self._reason
-
-
-def _fail(future: "asyncio.Future[None]", reason: Exception) -> None:
-    if not future.done():
-        future.set_exception(reason)
 
 
 def _first(keys: Iterable[BlobKey], count: int) -> list[BlobKey]:

@@ -1,10 +1,10 @@
 """The memory engine with faults at a commit that lies ahead: for tests that crash at each step in turn."""
 
-import asyncio
 from typing import Any
 
 from pqbroker.storage.engine import Batch, Shard
 from pqbroker.storage.memory import MemoryEngine
+from pqbroker.storage.outcome import Outcome
 
 
 class FaultyEngine(MemoryEngine):
@@ -32,7 +32,7 @@ class _FaultyShard:
         self._engine = engine
         self._shard = shard
 
-    def commit(self, batch: Batch) -> "asyncio.Future[None]":
+    def commit(self, batch: Batch) -> Outcome[None]:
         left = self._engine.commits_left
         if left is not None:
             if left == 0:
