@@ -13,7 +13,7 @@ from pqbroker.storage.basetablet import BaseTablet
 from pqbroker.storage.blobid import BlobId
 from pqbroker.storage.blobstorage import BlobStorage
 from pqbroker.storage.engine import BlobCorrupt, BlobMissing, CommitRefused
-from pqbroker.storage.offline import OfflineCell, OfflineShard
+from pqbroker.storage.offline import OfflineCell, reading_shard
 from pqbroker.storage.scheme import SCHEME_TABLET_ID, Scheme, Topic
 from pqbroker.storage.tablet import USER_CHANNEL, TabletRecord, TabletStorage, TabletType
 
@@ -32,7 +32,7 @@ class Place:
 async def check_tablets(cell: OfflineCell, rows: TabletRows, blobs: StoredBlobs, findings: Findings) -> None:
     """Start each tablet as far as reading goes, and look at all that it has."""
     rows.check_strays()
-    shard = OfflineShard(cell)
+    shard = reading_shard(cell)
     storages = {
         record.tablet_id: TabletStorage(shard, BlobStorage(shard, rows.pools), record)
         for record in rows.records.values()
