@@ -32,7 +32,7 @@ class AsyncLoad(Books):
         self._topic = topic
         self._seed = seed
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="load")
+        self._thread = threading.Thread(target=self._run, name="load", daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -42,7 +42,8 @@ class AsyncLoad(Books):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stopping.set()
-        self._thread.join()
+        if error is None:  # else the broker may be gone, and its answers would never come
+            self._thread.join()
 
     def _run(self) -> None:
         try:
