@@ -1,6 +1,5 @@
 """A stopped cell on disk, looked at and never changed: its index, its segments, and a shard for what only reads."""
 
-import asyncio
 import fcntl
 import os
 import tempfile
@@ -8,32 +7,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import islice
 from pathlib import Path
+from typing import cast
 
+from pqbroker.conf.storage import MAIN_POOL
 from pqbroker.storage import indexrows
 from pqbroker.storage.directory import (
-    MAIN_POOL,
     CellFacts,
     check_identity,
     index_generation,
     index_path,
     read_facts,
 )
-from pqbroker.storage.engine import (
-    BLOB_BYTES_MAX,
-    Batch,
-    BlobKey,
-    BlobMissing,
-    Buffer,
-    Caps,
-    CommitRefused,
-    EngineError,
-    ShardLost,
-    ShardStats,
-)
+from pqbroker.storage.engine import Batch, BlobKey, BlobMissing, Buffer, CommitRefused, EngineError, Shard
 from pqbroker.storage.outcome import Outcome
 from pqbroker.storage.reading import BlobReader
 from pqbroker.storage.rocks import RocksIndex, TellsDamage
-from pqbroker.storage.status import Colour
 
 
 class OfflineCell:
@@ -117,14 +105,13 @@ def _held(path: Path) -> Iterator[None]:
         os.close(lock)
 
 
-class OfflineShard:
-    """A `Shard` over a stopped cell; every commit is refused."""
+def reading_shard(cell: OfflineCell) -> Shard:
+    """The half of a shard that reads, with which tablets can start as far as reading goes; every commit is refused."""
+    return cast(Shard, _ReadingShard(cell))
 
+
+class _ReadingShard:
     def __init__(self, cell: OfflineCell) -> None:
-        self.generation = cell.generation
-        self.caps = Caps(BLOB_BYTES_MAX, 0, 0)
-        self.pools = tuple(cell.pools)
-        self.lost: asyncio.Future[ShardLost] = asyncio.get_running_loop().create_future()
         self._cell = cell
 
     def commit(self, batch: Batch) -> Outcome[None]:
@@ -149,15 +136,3 @@ class OfflineShard:
         for blob, offset, size in ranges:
             found.append(self._cell.content(blob)[offset : offset + size])
         return found
-
-    async def confirm(self) -> None:
-        """Nobody else has the cell."""
-
-    def stats(self) -> ShardStats:
-        return ShardStats(0, 0, 0, 0, 0, 0, ())
-
-    def colour(self, pool: str) -> Colour:
-        return Colour.GREEN
-
-    async def close(self) -> None:
-        """Whoever opened the cell closes it."""

@@ -52,12 +52,16 @@ class Books:
             self._noted.notify_all()
 
     def await_acknowledgements(self, count: int) -> None:
-        """Wait until every producer has had `count` more acknowledgements than now. Raises Broken."""
+        """Wait until every producer has had `count` more acknowledgements than now.
+
+        Raises Broken when that takes too long, and at once when a record was given up.
+        """
         with self._noted:
             wanted = [(book, len(book.acknowledged) + count) for book in self.books]
             done = self._noted.wait_for(
-                lambda: all(len(book.acknowledged) >= least for book, least in wanted), AWAIT_S
+                lambda: all(book.failures or len(book.acknowledged) >= least for book, least in wanted), AWAIT_S
             )
+        self.check_failures()
         if not done:
             raise Broken(f"after {AWAIT_S:g} s not {count} more acknowledgements for each producer")
 

@@ -32,8 +32,7 @@ class AsyncLoad(Books):
         self._topic = topic
         self._seed = seed
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="load")
-        self._failure: CommandError | None = None
+        self._thread = threading.Thread(target=self._run, name="load", daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -43,19 +42,14 @@ class AsyncLoad(Books):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stopping.set()
-        self._thread.join()
-
-    def check(self) -> None:
-        """Once it is left: raise Broken when a record was given up, CommandError when a producer was."""
-        if self._failure is not None:
-            raise self._failure
-        self.check_failures()
+        if error is None:  # else the broker may be gone, and its answers would never come
+            self._thread.join()
 
     def _run(self) -> None:
         try:
             asyncio.run(self._produce_all())
         except CommandError as refused:
-            self._failure = refused
+            self.note_failure(self.books[0], str(refused))
 
     async def _produce_all(self) -> None:
         await asyncio.gather(*(self._produce(book) for book in self.books))

@@ -116,7 +116,7 @@ def _kill_and_verify(node: Broker, seed: int, duration_s: float) -> Verdict:
                 node, load, random.Random(seed),
                 goes_on=goes_on, start=node.start, read_ends=lambda: _read_ends(node.kafka),
             )  # fmt: skip
-    load.check()
+    load.check_failures()
     logs = asyncio.run(read_logs(node.kafka, TOPIC, _read_ends(node.kafka)))
     return Verdict(kills, verify(load.books, logs))
 

@@ -36,13 +36,16 @@ class StoredBlobs:
             blob = BlobKey(key[1:])
             try:
                 at = indexrows.location(row)
-                size = indexrows.blob_size(row)
+                size, told = indexrows.blob_size(row), BlobId.from_key(blob).size
             except (struct.error, UnicodeDecodeError, IndexError):
                 self.findings.damage("blob", name_of(blob), "its index row cannot be read")
                 continue
+            if at is not None and at.pool not in self.cell.pools:
+                self.findings.damage("blob", name_of(blob), f"it lies in pool {at.pool}, which there is not")
+                continue
             self.holders[blob] = 0
-            total += size
-            if size != BlobId.from_key(blob).size:
+            total += told
+            if size != told:
                 self.findings.damage("blob", name_of(blob), f"the index gives it {size} bytes, its id does not")
             if at is not None:
                 place = (at.pool, at.generation, at.sequence)
@@ -60,6 +63,8 @@ class StoredBlobs:
 
     def content(self, blob: BlobKey) -> Buffer:
         """A blob's verified bytes. Raises BlobMissing, BlobCorrupt, which the caller reports."""
+        if blob not in self.holders:
+            raise BlobMissing(blob.hex())
         if blob not in self._read:
             self._read.add(blob)
             self.findings.advance(BlobId.from_key(blob).size)

@@ -13,7 +13,7 @@ from pqbroker.storage.basetablet import BaseTablet
 from pqbroker.storage.blobid import BlobId
 from pqbroker.storage.blobstorage import BlobStorage
 from pqbroker.storage.engine import BlobCorrupt, BlobMissing, CommitRefused
-from pqbroker.storage.offline import OfflineCell, OfflineShard
+from pqbroker.storage.offline import OfflineCell, reading_shard
 from pqbroker.storage.scheme import SCHEME_TABLET_ID, Scheme, Topic
 from pqbroker.storage.tablet import USER_CHANNEL, TabletRecord, TabletStorage, TabletType
 
@@ -32,20 +32,16 @@ class Place:
 async def check_tablets(cell: OfflineCell, rows: TabletRows, blobs: StoredBlobs, findings: Findings) -> None:
     """Start each tablet as far as reading goes, and look at all that it has."""
     rows.check_strays()
-    shard = OfflineShard(cell)
+    shard = reading_shard(cell)
     storages = {
         record.tablet_id: TabletStorage(shard, BlobStorage(shard, rows.pools), record)
         for record in rows.records.values()
     }
     _hold_logs(rows.records, blobs)
-    topics: Mapping[str, Topic] = {}
-    scheme = storages.get(SCHEME_TABLET_ID)
-    if scheme is None:
-        findings.harmless("scheme", f"tablet {SCHEME_TABLET_ID}", "there is none", "nothing: the next start makes it")
-    else:
-        topics = await _check_scheme(scheme, findings)
-    places = _places(topics.values())
-    _check_places(places, rows.records, findings)
+    topics = await _read_topics(storages.get(SCHEME_TABLET_ID), rows.records, findings)
+    places = _places(topics.values()) if topics is not None else {}
+    if topics is not None:
+        _check_places(places, rows.records, findings)
     for record in rows.records.values():
         where = f"tablet {record.tablet_id}"
         if record.dropping:
@@ -58,17 +54,25 @@ async def check_tablets(cell: OfflineCell, rows: TabletRows, blobs: StoredBlobs,
             check_tablet(rows.of(record.tablet_id), topic, partitions, record.generation, blobs, findings)
 
 
-async def _check_scheme(storage: TabletStorage, findings: Findings) -> Mapping[str, Topic]:
-    """Replay the scheme's log; the topics in it."""
+async def _read_topics(
+    storage: TabletStorage | None, records: Mapping[int, TabletRecord], findings: Findings
+) -> Mapping[str, Topic] | None:
+    """Replay the scheme's log; the topics in it, None when it is damaged. Only a cell without topics may lack one."""
+    is_new = all(record.type is not TabletType.PERSQUEUE for record in records.values())
+    if storage is None:
+        if not is_new:
+            findings.damage("scheme", f"tablet {SCHEME_TABLET_ID}", "it is gone, though there are topics")
+        return None
     scheme = Scheme(storage, clock=lambda: 0)
     try:
         await scheme.start()
     except CommitRefused:
-        findings.harmless("scheme", "its log", "it is empty", "nothing: the next start lays it out")
-        return {}
+        if not is_new:
+            findings.damage("scheme", "its log", "it is empty, though there are topics")
+        return None
     except _UNREADABLE as bad:
         findings.damage("scheme", "its log", f"it cannot be replayed: {type(bad).__name__}: {bad}")
-        return {}
+        return None
     findings.count("topics", len(scheme.topics))
     return scheme.topics
 

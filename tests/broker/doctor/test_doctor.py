@@ -28,11 +28,12 @@ from pqbroker.storage.kv_rows import Entry
 from pqbroker.storage.offline import look_into
 from pqbroker.storage.rocks import RocksIndex
 from pqbroker.storage.segments import Location, encode_record, record_bytes, segment_name
-from pqbroker.storage.tablet import row_prefix
+from pqbroker.storage.tablet import record_key, row_prefix
 from pqbroker.testing import BrokerFailedError, broker
 from tests.faults.power.recording import resident
 from tests.faults.power.workload import PARTITIONS, TOPIC, Book, load
 from tests.faults.test_flipped_bytes import flip
+from tests.support.cli_page import KEYS
 
 ROW, BLOB = indexrows.ROW, indexrows.BLOB
 SETTINGS = {"pqbroker.segment.bytes": str(1 << 20), "pqbroker.ballast.bytes": "0"}
@@ -135,6 +136,27 @@ def misstate_a_blob(index: Index) -> None:
     at = indexrows.location(row)
     assert at is not None
     index.put(key, indexrows.located_row(at._replace(size=at.size - 1)))
+
+
+def cut_a_blobs_id(index: Index) -> None:
+    key, row = index.rows(BLOB)[0]
+    index.put(key[:-1], row)
+
+
+def put_a_blob_nowhere(index: Index) -> None:
+    key, row = next((key, row) for key, row in index.rows(BLOB) if indexrows.location(row))
+    at = indexrows.location(row)
+    assert at is not None
+    index.put(key, indexrows.located_row(at._replace(pool="moon")))
+
+
+def lose_the_scheme(index: Index) -> None:
+    index.delete(ROW + record_key(1))
+
+
+def lose_the_log_of_the_scheme(index: Index) -> None:
+    for key, _ in index.rows(BLOB + (1).to_bytes(8, "big") + b"\0"):
+        index.delete(key)
 
 
 def damage_an_inline_blob(index: Index) -> None:
@@ -260,6 +282,10 @@ def small_head(index: Index) -> tuple[bytes, bytearray]:
     [
         (lose_a_blob, r"kv: power, key d.*blob \[\d+:.*\] is not there"),
         (misstate_a_blob, r"blob: \[.*\]: the index gives it \d+ bytes"),
+        (cut_a_blobs_id, r"blob: \w+: its index row cannot be read"),
+        (put_a_blob_nowhere, r"blob: \[.*\]: it lies in pool moon, which there is not"),
+        (lose_the_scheme, r"scheme: tablet 1: it is gone, though there are topics"),
+        (lose_the_log_of_the_scheme, r"scheme: its log: it is empty, though there are topics"),
         (miscount_a_segment, r"segment: main/.*\.segment: \d+ bytes of it are alive, the index counts"),
         (forget_a_segment, r"segment: main/.*\.segment: blobs lie in it, but the index has no row"),
         (lose_a_commit, r"index: commits: commit \d+ is missing"),
@@ -408,6 +434,8 @@ def test_the_command_tells_people_and_programs(data: Path, capsys: pytest.Captur
     assert "is damaged" in said.err
     assert main(["doctor", str(data), "--json"]) == 1
     told = json.loads(capsys.readouterr().out)
+    assert list(told) == re.sub(r" \(.*?\)", "", KEYS["doctor"]).split(", ")
+    assert KEYS["doctor"].endswith(f"({', '.join(told['findings'][0])})")
     assert (told["healthy"], told["damages"], len(told["findings"])) == (False, 1, 1 + told["harmless"])
     assert main(["doctor", str(data / "blobs")]) == 1
     assert "is no data directory" in capsys.readouterr().err
