@@ -10,6 +10,7 @@ from pqbroker.storage import indexrows
 from pqbroker.storage.committer import Committer, OpenCell, Pace, ReadableIndex
 from pqbroker.storage.directory import CellDirectory
 from pqbroker.storage.engine import Batch, BlobKey, Buffer, Caps, EngineError, Fenced, ShardLost, ShardStats
+from pqbroker.storage.faults import Faults
 from pqbroker.storage.plan import Queued
 from pqbroker.storage.reading import BlobReader
 
@@ -27,6 +28,7 @@ class DiskShard:
         caps: Caps,
         pace: Pace,
         read_threads: int,
+        faults: Faults | None,
     ) -> None:
         self.generation = directory.generation
         self.caps = caps
@@ -37,6 +39,7 @@ class DiskShard:
         self._index = index
         self._reader = reader
         self._pace = pace
+        self._faults = faults
         self._threads = ThreadPoolExecutor(read_threads, "read")
         self._reason: ShardLost | None = None
         self._closing: asyncio.Task[None] | None = None
@@ -56,6 +59,7 @@ class DiskShard:
             open_cell=open_cell,
             is_ours=self._directory.is_ours,
             pace=self._pace,
+            faults=self._faults,
             on_open=on_open,
             on_lost=self._on_lost,
         )

@@ -4,6 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from sortedcontainers import SortedDict
 
@@ -22,9 +23,17 @@ from pqbroker.storage.engine import (
     ShardStats,
     StoreFailed,
 )
+from pqbroker.storage.faults import Faults, Loss
 
 _INLINE_BYTES_MAX = 1000
 _BATCH_BYTES_MAX = 64 << 20
+
+
+class _Before(NamedTuple):
+    """What stood in the store under the keys and ids that a commit was about to change; None: nothing."""
+
+    rows: list[tuple[bytes, bytes | None]]
+    blobs: list[tuple[BlobKey, bytes | None]]
 
 
 @dataclass(slots=True)
@@ -61,12 +70,27 @@ class _Store:
                 self._set(key, None)
         for key, value in batch.rows:
             self._set(key, value)
-        for blob, buffers, size, _ in batch.blobs:
+        for blob, buffers, _, _ in batch.blobs:
             if blob not in self.blobs:
-                self.blobs[blob] = b"".join(buffers)
-                self.blob_bytes += size
+                self._set_blob(blob, b"".join(buffers))
         for blob in batch.dead:
-            self.blob_bytes -= len(self.blobs.pop(blob, b""))
+            self._set_blob(blob, None)
+
+    def before(self, batch: Batch) -> _Before:
+        """What applying the batch would change, as it is now."""
+        keys = {key for key, _ in batch.rows}
+        for lo, hi in batch.ranges:
+            keys.update(self.rows.irange(lo, hi, inclusive=(True, False)))
+        blobs = {blob for blob, _, _, _ in batch.blobs}.union(batch.dead)
+        return _Before(
+            [(key, self.rows.get(key)) for key in keys], [(blob, self.blobs.get(blob)) for blob in blobs]
+        )
+
+    def restore(self, before: _Before) -> None:
+        for key, value in before.rows:
+            self._set(key, value)
+        for blob, content in before.blobs:
+            self._set_blob(blob, content)
 
     def _set(self, key: bytes, value: bytes | None) -> None:
         old = self.rows.pop(key, None)
@@ -76,16 +100,24 @@ class _Store:
             self.rows[key] = value
             self.row_bytes += len(key) + len(value)
 
+    def _set_blob(self, blob: BlobKey, content: bytes | None) -> None:
+        self.blob_bytes -= len(self.blobs.pop(blob, b""))
+        if content is not None:
+            self.blobs[blob] = content
+            self.blob_bytes += len(content)
+
 
 class MemoryEngine:
     """Keeps one cell in memory for as long as the object lives; it can be opened again, which fences the shard before.
 
-    Faults on cue: `refuse_next`, `lose_next`, `hold` and `release`, `crash`.
+    Faults on cue: `faults`, and `crash`, which can take back the last `forgettable` commits of an opening.
     """
 
-    def __init__(self, bytes_max: int, *, pools: Sequence[str] = ("main",)) -> None:
+    def __init__(self, bytes_max: int, *, pools: Sequence[str] = ("main",), forgettable: int = 0) -> None:
+        self.faults = Faults()
         self._bytes_max = bytes_max
         self._pools = tuple(pools)
+        self._forgettable = forgettable
         self._store = _Store()
         self._generation = 0
         self._shard: MemoryShard | None = None
@@ -95,52 +127,42 @@ class MemoryEngine:
         if self._shard is not None:
             self._shard.lose(Fenced(f"generation {self._generation + 1} has opened the cell"))
         self._generation += 1
-        self._shard = MemoryShard(self._store, self._generation, self._bytes_max, self._pools)
+        self.faults.release()
+        self._shard = MemoryShard(self._store, self._generation, self._bytes_max, self._pools, self.faults)
+        self._shard.undo = deque(maxlen=self._forgettable)
         return self._shard
 
-    def refuse_next(self) -> None:
-        """The next commit is refused."""
-        self._open_shard().faults.append(CommitRefused("a fault on cue"))
+    def crash(self, *, durable: int = 0, forgotten: int = 0) -> None:
+        """The owner dies: what was not durable is gone, the shard is lost. Open again for the rest.
 
-    def lose_next(self) -> None:
-        """The next commit loses the shard; nothing of it is stored."""
-        self._open_shard().faults.append(StoreFailed("a fault on cue"))
-
-    def hold(self) -> None:
-        """Commits gather from now on and are not made durable."""
-        self._open_shard().held = True
-
-    def release(self) -> None:
-        """Commits held are made durable, in order, and so are later ones."""
-        shard = self._open_shard()
-        shard.held = False
-        shard.round_later()
-
-    def crash(self) -> None:
-        """The owner dies: what was not durable is forgotten, the shard is lost. Open again for the rest."""
-        self._open_shard().lose(StoreFailed("a crash on cue"))
-
-    def _open_shard(self) -> "MemoryShard":
+        Of the commits that wait, the first `durable` become durable, unacknowledged; of those that were acknowledged,
+        the last `forgotten` are gone too, as where nothing is synced (pqbroker.durability=none). Cues not met are gone.
+        """
         assert self._shard is not None, "the engine has not been opened"
-        return self._shard
+        self._shard.crash(durable, forgotten)
+        self.faults.clear()
 
 
 class MemoryShard:
     """One open instance. A round takes all that is queued, in the loop's next turn."""
 
-    def __init__(self, store: _Store, generation: int, bytes_max: int, pools: tuple[str, ...]) -> None:
+    def __init__(
+        self, store: _Store, generation: int, bytes_max: int, pools: tuple[str, ...], faults: Faults
+    ) -> None:
         self.generation = generation
         self.pools = pools
         self.caps = Caps(BLOB_BYTES_MAX, _INLINE_BYTES_MAX, _BATCH_BYTES_MAX)
         self.lost: asyncio.Future[ShardLost] = asyncio.get_running_loop().create_future()
-        self.held = False
-        self.faults: deque[CommitRefused | ShardLost] = deque()
+        self.undo: deque[_Before] = deque(maxlen=0)
+        """The last commits, to be taken back by a crash."""
+        self._faults = faults
         self._store = store
         self._bytes_max = bytes_max
         self._queue: deque[tuple[Batch, asyncio.Future[None]]] = deque()
         self._reason: ShardLost | None = None
         self._awaited = False
         self._commits = self._rounds = self._refused = self._bytes_written = 0
+        faults.released = self._round_later
 
     def commit(self, batch: Batch) -> "asyncio.Future[None]":
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -148,7 +170,7 @@ class MemoryShard:
             future.set_exception(self._reason)
             return future
         self._queue.append((batch, future))
-        self.round_later()
+        self._round_later()
         return future
 
     async def scan(self, lo: bytes, hi: bytes, rows_max: int) -> list[tuple[bytes, bytes]]:
@@ -193,7 +215,7 @@ class MemoryShard:
 
     async def close(self) -> None:
         if self._reason is None:
-            self.held = False
+            self._faults.release()
             self._round()
             self.lose(ShardLost("the shard is closed"), announce=False)
 
@@ -207,32 +229,53 @@ class MemoryShard:
         while self._queue:
             _fail(self._queue.popleft()[1], reason)
 
-    def round_later(self) -> None:
-        if not self._awaited:
+    def crash(self, durable: int, forgotten: int) -> None:
+        """See `MemoryEngine.crash`."""
+        if self._reason is not None:
+            return
+        for _ in range(min(forgotten, len(self.undo))):
+            self._store.restore(self.undo.pop())
+        reason = StoreFailed("a crash on cue")
+        for _ in range(min(durable, len(self._queue))):
+            batch, future = self._queue.popleft()
+            if self._store.refusal(batch, self.pools, self._bytes_max) is None:
+                self._store.apply(batch)
+            _fail(future, reason)
+        self.lose(reason)
+
+    def _round_later(self) -> None:
+        if not self._awaited and self._reason is None:
             self._awaited = True
             asyncio.get_running_loop().call_soon(self._round)
 
     def _round(self) -> None:
         self._awaited = False
-        if self.held:
+        if self._faults.is_holding:
             return
         self._rounds += bool(self._queue)
         while self._queue and self._reason is None:
-            fault = self.faults.popleft() if self.faults else None
-            if isinstance(fault, ShardLost):
-                self.lose(fault)
+            batch, future = self._queue[0]
+            fault = self._faults.meet(batch)
+            if isinstance(fault, Loss):
+                if fault.stored and self._store.refusal(batch, self.pools, self._bytes_max) is None:
+                    self._store.apply(batch)
+                self.lose(StoreFailed("a fault on cue"))
                 return
-            batch, future = self._queue.popleft()
-            refusal = fault or self._store.refusal(batch, self.pools, self._bytes_max)
-            if refusal is not None:
-                self._refused += 1
-                _fail(future, refusal)
-                continue
-            self._store.apply(batch)
-            self._commits += 1
-            self._bytes_written += batch.bytes
-            if not future.done():
-                future.set_result(None)
+            self._queue.popleft()
+            self._commit(batch, future, fault or self._store.refusal(batch, self.pools, self._bytes_max))
+
+    def _commit(self, batch: Batch, future: "asyncio.Future[None]", refusal: CommitRefused | None) -> None:
+        if refusal is not None:
+            self._refused += 1
+            _fail(future, refusal)
+            return
+        if self.undo.maxlen:
+            self.undo.append(self._store.before(batch))
+        self._store.apply(batch)
+        self._commits += 1
+        self._bytes_written += batch.bytes
+        if not future.done():
+            future.set_result(None)
 
     def _check(self) -> None:
         if self._reason is not None:

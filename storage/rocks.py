@@ -29,6 +29,7 @@ from pqbroker.storage.committer import RESERVE_BYTES, OpenCell, Pace
 from pqbroker.storage.directory import CellDirectory
 from pqbroker.storage.diskshard import DiskShard
 from pqbroker.storage.engine import BLOB_BYTES_MAX, Caps
+from pqbroker.storage.faults import Faults
 from pqbroker.storage.plan import IndexBatch, Planner
 from pqbroker.storage.pools import Pool
 from pqbroker.storage.reading import BlobReader
@@ -57,6 +58,7 @@ class RocksEngine:
         read_threads: int = 4,
         pools: Mapping[str, Path] | None = None,
         statvfs: Callable[[Path], Space] = os.statvfs,
+        faults: Faults | None = None,
     ) -> None:
         assert durability in ("fsync", "interval", "none")
         self._path = directory
@@ -68,6 +70,7 @@ class RocksEngine:
         self._segment_bytes = segment_bytes
         self._ballast_bytes = ballast_bytes
         self._read_threads = read_threads
+        self._faults = faults
         self._caps = Caps(BLOB_BYTES_MAX, inline_bytes_max, _BATCH_ROUNDS_MAX * round_bytes_max)
 
     async def open(self) -> DiskShard:
@@ -76,7 +79,7 @@ class RocksEngine:
         await asyncio.to_thread(directory.take)
         index = RocksIndex(directory.index)
         reader = BlobReader(index.get, directory.pools)
-        shard = DiskShard(directory, index, reader, self._caps, self._pace, self._read_threads)
+        shard = DiskShard(directory, index, reader, self._caps, self._pace, self._read_threads, self._faults)
         await shard.start(partial(self._open_cell, directory, index, reader))
         return shard
 

@@ -100,13 +100,13 @@ class PartitionMachine(RuleBasedStateMachine):
 
     @rule(wanted=bursts, at=st.booleans())
     def writes_refused(self, wanted: list[tuple[int, int, int]], at: bool) -> None:
-        self.node.engine.refuse_next()
+        self.node.engine.faults.refuse_next()
         self.take(self.run(self.burst(wanted)), ErrorCode.KAFKA_STORAGE_ERROR)
 
     @rule(wanted=bursts)
     def writes_cut_off_by_a_crash(self, wanted: list[tuple[int, int, int]]) -> None:
         async def crash() -> list[tuple[int, list[bytes], Written | ErrorCode]]:
-            self.node.engine.hold()
+            self.node.engine.faults.hold()
             writing = asyncio.ensure_future(self.burst(wanted))
             for _ in range(5):
                 await asyncio.sleep(0)

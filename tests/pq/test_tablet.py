@@ -31,13 +31,13 @@ async def test_a_write_is_acknowledged_and_readable_at_once() -> None:
 async def test_nothing_is_visible_or_acknowledged_before_it_is_durable() -> None:
     node = await Node().start()
     partition = await node.topic()
-    node.engine.hold()
+    node.engine.faults.hold()
     future = partition.write(*batch(b"a"))
     await turns()
     assert not future.done()
     assert (partition.end_offset, partition.read(0, 1000, one_at_least=True)) == (0, Pieces([], 0, 0))
     assert partition.readable_bytes(0, 1000) == 0
-    node.engine.release()
+    node.engine.faults.release()
     assert await future == Written(0, -1, 0)
     assert partition.readable_bytes(0, 1000) > 0
 
@@ -56,7 +56,7 @@ async def test_a_refused_cycle_fails_and_so_does_all_that_waits() -> None:
     node = await Node().start()
     partition = await node.topic()
     await write(partition, batch(b"kept"))
-    node.engine.refuse_next()
+    node.engine.faults.refuse_next()
     futures = [partition.write(*batch(b"%d" % number, producer=(5, 0, number))) for number in range(3)]
     assert await settled(*futures) == [ErrorCode.KAFKA_STORAGE_ERROR] * 3
     assert partition.end_offset == 1
@@ -69,12 +69,12 @@ async def test_a_refused_cycle_fails_and_so_does_all_that_waits() -> None:
 async def test_a_duplicate_of_what_is_in_flight_is_acknowledged_with_it() -> None:
     node = await Node().start()
     partition = await node.topic()
-    node.engine.hold()
+    node.engine.faults.hold()
     first = partition.write(*batch(b"a", producer=(5, 0, 0)))
     second = partition.write(*batch(b"a", producer=(5, 0, 0)))
     await turns()
     assert not second.done()
-    node.engine.release()
+    node.engine.faults.release()
     assert await settled(first, second) == [Written(0, -1, 0)] * 2
     assert partition.end_offset == 1
 
@@ -82,7 +82,7 @@ async def test_a_duplicate_of_what_is_in_flight_is_acknowledged_with_it() -> Non
 async def test_a_duplicate_of_what_is_in_flight_fails_with_it() -> None:
     node = await Node().start()
     partition = await node.topic()
-    node.engine.refuse_next()
+    node.engine.faults.refuse_next()
     futures = [partition.write(*batch(b"a", producer=(5, 0, 0))) for _ in range(2)]
     assert await settled(*futures) == [ErrorCode.KAFKA_STORAGE_ERROR] * 2
     assert partition.end_offset == 0
@@ -94,7 +94,7 @@ async def test_a_lost_store_fails_everything_for_good() -> None:
     await write(partition, batch(b"a"))
     calls = []
     partition.watch(lambda: calls.append(1))
-    node.engine.lose_next()
+    node.engine.faults.lose_next()
     futures = [partition.write(*batch(b"b")) for _ in range(2)]
     assert await settled(*futures) == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 2
     assert await settled(partition.write(*batch(b"c"))) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
@@ -108,10 +108,10 @@ async def test_a_lost_store_fails_everything_for_good() -> None:
 async def test_too_much_in_the_queue_is_told_to_come_back() -> None:
     node = await Node(write_queue_bytes_max=MIB).start()
     partition = await node.topic()
-    node.engine.hold()
+    node.engine.faults.hold()
     futures = [partition.write(*batch(size=400 * KIB)) for _ in range(4)]
     assert futures[3].done()
-    node.engine.release()
+    node.engine.faults.release()
     assert [type(item) for item in await settled(*futures)] == [Written] * 3 + [ErrorCode]
     assert (await settled(futures[3])) == [ErrorCode.REQUEST_TIMED_OUT]
 
@@ -155,7 +155,7 @@ async def test_what_a_refusal_and_a_crash_took_is_not_half_there() -> None:
     node = await Node().start()
     partition = await node.topic()
     await write(partition, batch(b"a", producer=(5, 0, 0)))
-    node.engine.hold()
+    node.engine.faults.hold()
     lost = partition.write(*batch(b"b", producer=(5, 0, 1)))
     await node.restart()
     assert await settled(lost) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
@@ -204,7 +204,7 @@ async def test_a_refused_deletion_changes_nothing() -> None:
     node = await Node().start()
     partition = await node.topic()
     await write(partition, batch(b"a"), batch(b"b"))
-    node.engine.refuse_next()
+    node.engine.faults.refuse_next()
     with pytest.raises(KafkaError, match="KAFKA_STORAGE_ERROR"):
         await partition.delete_before(1)
     assert partition.start_offset == 0

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Protocol
 
 from pqbroker.storage.engine import Batch, BlobKey, Shard
+from pqbroker.storage.faults import Faults
 from pqbroker.storage.memory import MemoryEngine
 from pqbroker.storage.rocks import RocksEngine
 
@@ -14,7 +15,9 @@ MEMORY_BYTES = 64 * MIB
 
 
 class CellUnderTest(Protocol):
-    """A cell that can be opened, and taken over while another owner has it open."""
+    """A cell that can be opened, taken over while another owner has it open, and hurt on cue."""
+
+    faults: Faults
 
     async def open(self) -> Shard: ...
 
@@ -24,6 +27,7 @@ class CellUnderTest(Protocol):
 class MemoryCell:
     def __init__(self) -> None:
         self.engine = MemoryEngine(MEMORY_BYTES)
+        self.faults = self.engine.faults
 
     async def open(self) -> Shard:
         return await self.engine.open()
@@ -47,6 +51,7 @@ class RocksCell:
     def __init__(self, path: Path, *, durability: str = "fsync", segment_bytes: int = MIB) -> None:
         self.path = path
         self.disk = Disk()
+        self.faults = Faults()
         self._durability = durability
         self._segment_bytes = segment_bytes
 
@@ -60,6 +65,7 @@ class RocksCell:
             ballast_bytes=MIB,
             read_threads=2,
             statvfs=lambda path: self.disk,
+            faults=self.faults,
         )
         return await engine.open()
 

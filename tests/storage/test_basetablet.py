@@ -12,9 +12,9 @@ from pqbroker.storage.basetablet import PART_BYTES_MAX, BaseTablet
 from pqbroker.storage.blobid import BlobId, tablet_bounds
 from pqbroker.storage.cells.cell import Cell
 from pqbroker.storage.engine import CommitRefused, ShardLost
+from pqbroker.storage.memory import MemoryEngine
 from pqbroker.storage.tables import Key, Row, TableError, Transaction
 from pqbroker.storage.tablet import TabletType
-from tests.storage.faulty_engine import FaultyEngine
 
 TABLET = 7
 Model = dict[str, dict[Key, dict[str, Any]]]
@@ -44,10 +44,11 @@ steps = st.lists(
 class Tables:
     """A base tablet that snapshots every third commit, and what its `changed` was told."""
 
-    def __init__(self, engine: FaultyEngine) -> None:
+    def __init__(self, engine: MemoryEngine) -> None:
         self.engine = engine
 
     async def open(self) -> None:
+        self.engine.faults.clear()
         self.told: dict[tuple[str, Key], Row] = {}
         self.cell = await Cell.open(self.engine)
         await self.cell.create_tablets([(TABLET, TabletType.SCHEME, "test")])
@@ -116,7 +117,7 @@ def _apply(model: Model, narrow: bool, todo: list[Change]) -> tuple[Model, bool]
 
 
 async def _run(plan: list[tuple[list[list[Change]], str]]) -> None:
-    tables = Tables(FaultyEngine())
+    tables = Tables(MemoryEngine(1 << 26))
     await tables.open()
     model: Model = {"a": {}}
     narrow = False
@@ -124,10 +125,10 @@ async def _run(plan: list[tuple[list[list[Change]], str]]) -> None:
     for todos, ending in plan:
         await tables.tablet.stop()
         if ending == "refuse":
-            tables.engine.refuse_next()
+            tables.engine.faults.refuse_next()
         refusals = int(ending == "refuse")
         if ending == "crash":
-            tables.engine.crash_after(1)
+            tables.engine.faults.lose_next(after=1)
         durable = 1 if ending == "crash" else len(todos)
         outcomes = await asyncio.gather(
             *(tables.tablet.transact(_plan(todo)) for todo in todos), return_exceptions=True
@@ -164,7 +165,7 @@ def test_tables_are_what_was_committed_whatever_happens(plan: list[tuple[list[li
 
 @pytest.fixture
 async def tables() -> Tables:
-    opened = Tables(FaultyEngine())
+    opened = Tables(MemoryEngine(1 << 26))
     await opened.open()
     await opened.tablet.transact(_plan([("create", "a", None, None)]))
     return opened
@@ -190,7 +191,7 @@ async def test_the_log_is_channel_0_and_a_snapshot_channel_1_replaces_what_is_be
 
 @pytest.mark.parametrize("commits", range(12))
 async def test_a_crash_at_any_commit_loses_nothing_that_was_acknowledged(tables: Tables, commits: int) -> None:
-    tables.engine.crash_after(commits)
+    tables.engine.faults.lose_next(after=commits)
     acknowledged: Model = tables.contents()
     for number in range(12):
         try:
@@ -246,7 +247,7 @@ async def test_a_plan_sees_what_was_planned_before_it(tables: Tables) -> None:
 
 
 async def test_a_cancelled_caller_neither_undoes_its_commit_nor_lets_the_next_plan_miss_it(tables: Tables) -> None:
-    tables.engine.hold()
+    tables.engine.faults.hold()
     first = asyncio.ensure_future(tables.tablet.transact(_put(1)))
     await asyncio.sleep(0)
     first.cancel()
@@ -254,7 +255,7 @@ async def test_a_cancelled_caller_neither_undoes_its_commit_nor_lets_the_next_pl
         tables.tablet.transact(lambda transaction: len(transaction.tables["a"]))
     )
     await asyncio.wait([first])
-    tables.engine.release()
+    tables.engine.faults.release()
     assert await second == 1
 
 

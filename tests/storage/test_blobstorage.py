@@ -184,7 +184,7 @@ async def test_a_flag_for_another_channels_blob_is_refused(bench: Bench) -> None
 
 async def test_a_refused_collection_leaves_everything_as_it_was(bench: Bench) -> None:
     blob = await bench.put(1, 1)
-    bench.engine.refuse_next()
+    bench.engine.faults.refuse_next()
     with pytest.raises(CommitRefused):
         await bench.collect(1, (1, 1))
     assert await bench.blobs() == [blob]

@@ -154,7 +154,7 @@ async def _run(plan: list[Burst]) -> None:
     state: State = {key: key * 10 for key in KEYS}
     await tablet.execute([_write(key, value, 0) for key, value in state.items()])
     for burst in plan:
-        engine.hold()
+        engine.faults.hold()
         futures = [tablet.execute(request) for request in burst.requests]
         await asyncio.sleep(0)
         if burst.ending == "crash":
@@ -163,8 +163,8 @@ async def _run(plan: list[Burst]) -> None:
                 assert isinstance(outcome, ShardLost | KeyValueError)
         else:
             for _ in range(burst.refusals):
-                engine.refuse_next()
-            engine.release()
+                engine.faults.refuse_next()
+            engine.faults.release()
             outcomes = await asyncio.gather(*futures, return_exceptions=True)
             refusals = burst.refusals
             for request, outcome in zip(burst.requests, outcomes, strict=True):

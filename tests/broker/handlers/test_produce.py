@@ -139,7 +139,7 @@ async def test_log_append_time_is_told(node: Node) -> None:
 
 async def test_a_refused_commit_is_retriable_and_the_next_goes_through(node: Node) -> None:
     await node.create_topic("t")
-    node.engine.refuse_next()
+    node.engine.faults.refuse_next()
     refused = await node.produce("t", b"a")
     assert refused.error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert (await node.produce("t", b"a")).base_offset == 0

@@ -70,7 +70,7 @@ async def test_what_a_partition_writes_is_counted(web: Web) -> None:
 
 async def test_a_refused_commit_is_an_error_and_no_record(web: Web) -> None:
     await web.node.create_topic("t")
-    web.node.engine.refuse_next()
+    web.node.engine.faults.refuse_next()
     assert (await web.node.produce("t", b"a")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
     values = await scrape(web)
     assert values["partition_write_errors_total"] == {("KAFKA_STORAGE_ERROR", "0", "t"): 1}
