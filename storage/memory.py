@@ -110,7 +110,7 @@ class _Store:
 class MemoryEngine:
     """Keeps one cell in memory for as long as the object lives; it can be opened again, which fences the shard before.
 
-    Faults on cue: `faults`, and `crash`, which can take back the last `forgettable` commits of an opening.
+    Faults on cue: `faults`, `crash`, and `forget`, which takes back the last `forgettable` commits of an opening.
     """
 
     def __init__(self, bytes_max: int, *, pools: Sequence[str] = ("main",), forgettable: int = 0) -> None:
@@ -132,15 +132,24 @@ class MemoryEngine:
         self._shard.undo = deque(maxlen=self._forgettable)
         return self._shard
 
-    def crash(self, *, durable: int = 0, forgotten: int = 0) -> None:
-        """The owner dies: what was not durable is gone, the shard is lost. Open again for the rest.
+    def crash(self, *, durable: int = 0) -> None:
+        """The owner dies, and with it the cues not met; the shard is lost. Open again for what is durable.
 
-        Of the commits that wait, the first `durable` become durable, unacknowledged; of those that were acknowledged,
-        the last `forgotten` are gone too, as where nothing is synced (pqbroker.durability=none). Cues not met are gone.
+        Of the commits that wait the first `durable` become so, unacknowledged; the others are gone.
         """
-        assert self._shard is not None, "the engine has not been opened"
-        self._shard.crash(durable, forgotten)
+        self._last_shard().crash(durable)
         self.faults.clear()
+
+    def forget(self, commits: int) -> None:
+        """The last commits of a shard that was lost are gone though they were acknowledged: nobody had synced them.
+
+        So it is where `pqbroker.durability` is none. At most `forgettable`; before the cell is opened again.
+        """
+        self._last_shard().forget(commits)
+
+    def _last_shard(self) -> "MemoryShard":
+        assert self._shard is not None, "the engine has not been opened"
+        return self._shard
 
 
 class MemoryShard:
@@ -229,12 +238,10 @@ class MemoryShard:
         while self._queue:
             _fail(self._queue.popleft()[1], reason)
 
-    def crash(self, durable: int, forgotten: int) -> None:
+    def crash(self, durable: int) -> None:
         """See `MemoryEngine.crash`."""
         if self._reason is not None:
             return
-        for _ in range(min(forgotten, len(self.undo))):
-            self._store.restore(self.undo.pop())
         reason = StoreFailed("a crash on cue")
         for _ in range(min(durable, len(self._queue))):
             batch, future = self._queue.popleft()
@@ -242,6 +249,12 @@ class MemoryShard:
                 self._store.apply(batch)
             _fail(future, reason)
         self.lose(reason)
+
+    def forget(self, commits: int) -> None:
+        """See `MemoryEngine.forget`."""
+        assert self._reason is not None, "what an owner has acknowledged it remembers while it lives"
+        for _ in range(min(commits, len(self.undo))):
+            self._store.restore(self.undo.pop())
 
     def _round_later(self) -> None:
         if not self._awaited and self._reason is None:
