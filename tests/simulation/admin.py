@@ -16,7 +16,7 @@ LASTING, PASSING = "lasting", "passing"
 PARTITIONS_MAX = 5
 BACK_OFF_S = 0.2
 LOOKS_EVERY_S = 0.15
-ACTIONS_A_SECOND = 0.7
+ACTIONS_A_SECOND = 1.5
 REFUSALS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR)
 
 
@@ -139,7 +139,7 @@ class Observer:
         self._admin = admin
 
     async def run(self) -> None:
-        while not self._world.is_ending:
+        while not self._world.is_ending or self._world.writing:
             self.look()
             await asyncio.sleep(LOOKS_EVERY_S)
 

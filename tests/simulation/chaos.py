@@ -6,8 +6,8 @@ from typing import Protocol
 from pqbroker.broker.cell_owner import BACK_OFF_FIRST_S
 from tests.simulation.world import World
 
-RUN_S = 12.0
-MISHAPS_A_SECOND = 1.2
+RUN_S = 6.0
+MISHAPS_A_SECOND = 2.0
 
 
 class Chaos(Protocol):

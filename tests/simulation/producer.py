@@ -58,6 +58,7 @@ class SimulatedProducer:
         self._id = -1
 
     async def run(self) -> None:
+        self._world.writing += 1
         self._id = await self._world.producer_id()
         while (not self._world.is_ending or self._waiting) and not self._topic.gone:
             await asyncio.sleep(self._chance.expovariate(4) if not self._world.is_ending else 0.01)
@@ -70,6 +71,7 @@ class SimulatedProducer:
             self._fill()
             if not await self._send(server):
                 await asyncio.sleep(BACK_OFF_S * self._chance.random())
+        self._world.writing -= 1
 
     def _fill(self) -> None:
         if self._world.is_ending:

@@ -28,6 +28,8 @@ class World:
         self.groups = {name: GroupBook(name) for name in GROUPS}
         self.is_ending = False
         """Nothing new is begun any more."""
+        self.writing = 0
+        """Producers that are not done yet."""
         self.clients: asyncio.TaskGroup
         self.last_lines: deque[str] = deque(maxlen=LINES_TOLD)
         self._story = hashlib.blake2b(digest_size=8)
