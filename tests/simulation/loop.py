@@ -7,7 +7,6 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-
 TURNS_MAX = 20_000
 """So many turns of the loop may pass at one moment."""
 LATE_S = 1e-6
