@@ -237,7 +237,7 @@ class Partition:
         self.end_offset = cycle.end_offset
         if cycle.start_offset != self.start_offset:
             self._apply_trim(cycle.start_offset)
-        self.sources.producers.update(cycle.sources)
+        self.sources.learn(cycle.sources)
         self.sources.forget(cycle.forgotten, self.start_offset)
         self.is_writing = False
 
@@ -262,6 +262,8 @@ class Partition:
         state = None
         if producer_id >= 0:
             state = cycle.sources.get(producer_id) or self.sources.producers.get(producer_id)
+            if state is None:
+                self.sources.check_first(producer_id, header.producer_epoch, header.base_sequence)
             verdict = sources.check(state, header.producer_epoch, header.base_sequence, count)
             if type(verdict) is Duplicate:
                 cycle.duplicates += count

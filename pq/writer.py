@@ -83,8 +83,8 @@ class Writer:
         if self.is_lost:
             self._refuse(future, not_leader())
         elif self.queued_bytes and self.queued_bytes + len(batch) > self._settings.write_queue_bytes_max:
-            self._refuse(
-                future, KafkaError(ErrorCode.REQUEST_TIMED_OUT, "pqbroker.write.queue.bytes wait already: retry")
+            self._refuse_for_now(
+                header, future, ErrorCode.REQUEST_TIMED_OUT, "pqbroker.write.queue.bytes wait already: retry"
             )
         else:
             self._queue.append((batch, header, future))
@@ -206,6 +206,13 @@ class Writer:
         if job is not None and not job.done():
             job.set_result(None)
 
+    def _refuse_for_now(
+        self, header: BatchHeader, future: "asyncio.Future[Written]", code: ErrorCode, message: str
+    ) -> None:
+        """Refuse a batch that will come again; while it does not, nothing behind it may be stored."""
+        self._partition.sources.refuse(header.producer_id, header.producer_epoch, header.base_sequence)
+        self._refuse(future, KafkaError(code, message))
+
     def _refuse(self, future: "asyncio.Future[Written]", error: KafkaError) -> None:
         self.counters.count_error(error.code)
         _fail(future, error)
@@ -218,8 +225,8 @@ class Writer:
             if not isinstance(error, ShardLost):
                 _log.critical("a KV request of partition %d is wrong", self._partition.index, exc_info=error)
             self.lose()
-        for _, _, future in writes:
-            self._refuse(future, KafkaError(code, message))
+        for _, header, future in writes:
+            self._refuse_for_now(header, future, code, message)
         if job is not None:
             _fail(job, KafkaError(code, message))
         if writes:
@@ -270,8 +277,8 @@ class Writer:
     def _fail_queue(self, code: ErrorCode, message: str) -> None:
         queue, self._queue = self._queue, deque()
         self.queued_bytes = 0
-        for _, _, future in queue:
-            self._refuse(future, KafkaError(code, message))
+        for _, header, future in queue:
+            self._refuse_for_now(header, future, code, message)
 
     def _start_load(self) -> "asyncio.Task[None]":
         if self._load is None:

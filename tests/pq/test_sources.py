@@ -3,7 +3,7 @@
 import pytest
 
 from pqbroker.pq import sources
-from pqbroker.pq.sources import Duplicate, Producer, Sources
+from pqbroker.pq.sources import REFUSED_MAX, Duplicate, Producer, Sources
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 
 LAST = (1 << 31) - 1
@@ -121,3 +121,12 @@ def test_over_the_count_the_oldest_by_offset_go_first_and_are_counted() -> None:
     assert gone == [1, 2]
     held.forget(gone, 0)
     assert (sorted(held.producers), held.evicted) == ([3, 4, 5], 2)
+
+
+def test_refused_producers_are_remembered_up_to_a_limit() -> None:
+    known = Sources()
+    for producer_id in range(REFUSED_MAX + 1):
+        known.refuse(producer_id, 0, 0)
+    known.check_first(0, 0, 1)
+    with pytest.raises(KafkaError, match="OUT_OF_ORDER"):
+        known.check_first(1, 0, 1)

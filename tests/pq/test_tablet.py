@@ -66,6 +66,27 @@ async def test_a_refused_cycle_fails_and_so_does_all_that_waits() -> None:
     assert await read_all(partition) == [(0, b"kept"), (1, b"0"), (2, b"1"), (3, b"2")]
 
 
+async def test_behind_a_refused_first_batch_nothing_of_its_producer_is_stored() -> None:
+    """Were it, the refused batch would be out of order for ever."""
+    node = await Node().start()
+    partition = await node.topic()
+    node.engine.faults.refuse_next()
+    assert await settled(partition.write(*batch(b"0", producer=(5, 0, 0)))) == [ErrorCode.KAFKA_STORAGE_ERROR]
+    second = batch(b"1", producer=(5, 0, 1))
+    assert await settled(partition.write(*second)) == [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER]
+    await write(partition, batch(b"another", producer=(6, 0, 7)), batch(b"0", producer=(5, 0, 0)), second)
+    assert await read_all(partition) == [(0, b"another"), (1, b"0"), (2, b"1")]
+
+
+async def test_a_producer_that_begins_anew_is_not_held_to_what_was_refused() -> None:
+    node = await Node().start()
+    partition = await node.topic()
+    node.engine.faults.refuse_next()
+    await settled(partition.write(*batch(b"0", producer=(5, 0, 0))))
+    (written,) = await write(partition, batch(b"9", producer=(5, 1, 9)))
+    assert written.base_offset == 0
+
+
 async def test_a_duplicate_of_what_is_in_flight_is_acknowledged_with_it() -> None:
     node = await Node().start()
     partition = await node.topic()

@@ -6,7 +6,9 @@ from typing import Protocol
 from pqbroker.broker.cell_owner import BACK_OFF_FIRST_S
 from tests.simulation.world import World
 
-RUN_S = 6.0
+RUN_S = 5.0
+CALM_RUN_S = 3.5
+"""Seconds of simulated time, with mishaps and without."""
 MISHAPS_A_SECOND = 2.0
 
 
@@ -87,7 +89,7 @@ class LossAt:
     async def run(self, world: World) -> None:
         """Until the loss, before the cell is opened again; or as long as everybody else."""
         loop = asyncio.get_running_loop()
-        end = loop.time() + RUN_S
+        end = loop.time() + CALM_RUN_S
         while True:
             if loop.time() >= end or self._engine.faults.commits > self._commit:
                 return

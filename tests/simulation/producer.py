@@ -85,7 +85,7 @@ class SimulatedProducer:
     async def _send(self, server: PartitionServer) -> bool:
         """Send all that waits, in order, and take the answers in order up to the first failure; False after one."""
         answers = []
-        for one in list(self._waiting)[: IN_FLIGHT if self._old else 1]:
+        for one in list(self._waiting):
             self._book.sent(one.values)
             answers.append(self._write(server, one))
             if self._chance.random() < 0.3:
