@@ -7,7 +7,7 @@ import pytest
 from pqbroker.pq.partition import Written
 from pqbroker.pq.run import Pieces
 from pqbroker.protocol.errors import ErrorCode, KafkaError
-from tests.pq.rig import DAY_MS, KIB, MIB, Node, batch, check_invariants, read_all, write
+from tests.pq.rig import DAY_MS, KIB, MIB, Node, batch, check_invariants, check_store, read_all, write
 
 
 async def settled(*futures: "asyncio.Future[Written]") -> list[Written | ErrorCode]:
@@ -337,3 +337,14 @@ async def test_new_data_joined_by_reference_to_a_cold_blob_leaves_the_old_part_t
     await write(partition, batch(b"new" + bytes(70_000)))
     assert len(partition.state.head.blobs) == 1
     assert await read_all(partition) == [(0, b"old" + bytes(70_000)), (1, b"new" + bytes(70_000))]
+
+
+async def test_a_trim_to_where_a_blob_begins_leaves_nothing_of_those_before_it() -> None:
+    node = await Node().start()
+    partition = await node.topic(config={"pq.low.watermark.bytes": "20000"})
+    await write(partition, *[batch(bytes(size)) for size in (30_000, 30_000, 30_000, 3_000, 3_000, 3_000)])
+    assert (len(partition.state.bodies), len(partition.state.head.blobs)) == (3, 3)
+    for offset in range(1, 7):
+        assert await partition.delete_before(offset) == offset
+        check_invariants(partition.state)
+        await check_store(node, partition)
