@@ -21,6 +21,7 @@ from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.engine import CommitRefused, ShardLost
 from pqbroker.storage.kv import KeyValueTablet
 from pqbroker.storage.kv_commands import Command
+from pqbroker.storage.outcome import Outcome
 from pqbroker.storage.together import execute_together
 
 _log = logging.getLogger(__name__)
@@ -43,7 +44,7 @@ class GroupOffsets:
     def __init__(self, find: Callable[[str, int], PartitionServer | None]) -> None:
         self._find = find
         self._places: dict[str, set[Place]] = {}
-        self._pending: dict[str, set[asyncio.Future[None]]] = {}
+        self._pending: dict[str, set[Outcome[None]]] = {}
         """Commits on their way, by group id."""
         self._stopped = False
         self.unread_since: UnreadSince = _nobody_knows
@@ -77,8 +78,8 @@ class GroupOffsets:
 
     async def settled(self, group_id: str) -> None:
         """Return when the commits of the group that were asked for before this call are done."""
-        if pending := self._pending.get(group_id):
-            await asyncio.wait(tuple(pending))
+        for committed in tuple(self._pending.get(group_id, ())):
+            await committed.wait()
 
     def of(self, group_id: str) -> dict[Place, ConsumerOffset]:
         """The group's durable offsets, in the order of topics and partitions.
@@ -152,7 +153,7 @@ class GroupOffsets:
         changes: Sequence[_Change],
         outcomes: dict[Place, KafkaError | None],
         answered: "asyncio.Future[Outcomes]",
-        committed: "asyncio.Future[None]",
+        committed: Outcome[None],
     ) -> None:
         """The commit is done: change the partitions and the index, and answer."""
         pending = self._pending[group_id]

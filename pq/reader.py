@@ -22,7 +22,7 @@ from pqbroker.storage.kv_commands import KeyMissing
 
 READ_BYTES_MAX = 8 << 20
 """Bytes that one cold read asks of the store at most."""
-_PREFETCH_PAGES = 4
+_PREFETCH_PAGES = 8
 """Read ahead at once; a sequential reader has up to twice as much ahead of it."""
 _CACHE_BYTES_MIN = 2 * READ_BYTES_MAX
 """A smaller cache would lose what is read ahead before it is asked for."""

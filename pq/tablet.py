@@ -33,6 +33,7 @@ from pqbroker.protocol.records import BatchHeader
 from pqbroker.storage.engine import BlobCorrupt, Buffer, ShardLost
 from pqbroker.storage.kv import KeyValueTablet
 from pqbroker.storage.kv_commands import Command, DeleteRange, KeyMissing
+from pqbroker.storage.outcome import Outcome
 from pqbroker.storage.tablet import TabletStorage
 
 __all__ = ["PartitionServer", "Pieces", "PqTablet", "Written"]
@@ -49,7 +50,7 @@ class PartitionServer:
         "write",
     )  # fmt: skip
 
-    write: Callable[[memoryview, BatchHeader], "asyncio.Future[Written]"]
+    write: Callable[[memoryview, BatchHeader], Outcome[Written]]
     """Store a batch that `records.check_produced` let pass; see `Writer.write`."""
 
     def __init__(
@@ -286,10 +287,7 @@ class PqTablet:
             meta = Meta.decode(_joined((await kv.read([(meta_key(index), 0, 0)]))[0]))
         lo, hi = data_range(index)
         recovered = recover(
-            (
-                StoredBlob(key, entry.size, entry.created_ms, max(len(entry.pieces), 1))
-                for key, entry in kv.keys(lo, hi)
-            ),
+            (StoredBlob(key, entry.size, entry.created_ms, entry.piece_count) for key, entry in kv.keys(lo, hi)),
             meta,
         )
         if recovered.orphans:

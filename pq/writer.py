@@ -27,10 +27,11 @@ from pqbroker.protocol.records import BatchHeader, batches
 from pqbroker.storage.engine import BlobCorrupt, BlobMissing, Buffer, CommitRefused, ShardLost
 from pqbroker.storage.kv import KeyValueTablet
 from pqbroker.storage.kv_commands import KeyMissing
+from pqbroker.storage.outcome import Outcome
 
 _log = logging.getLogger(__name__)
 
-_Write = tuple[memoryview, BatchHeader, "asyncio.Future[Written]"]
+_Write = tuple[memoryview, BatchHeader, Outcome[Written]]
 _Job = tuple[Callable[[], Cycle], "asyncio.Future[None]"]
 
 
@@ -73,25 +74,25 @@ class Writer:
         """Batches that wait for a cycle."""
         return len(self._queue)
 
-    def write(self, batch: memoryview, header: BatchHeader) -> "asyncio.Future[Written]":
-        """Store a checked batch, which stays as it is until the future is done; enqueued in this call.
+    def write(self, batch: memoryview, header: BatchHeader) -> Outcome[Written]:
+        """Store a checked batch, which stays as it is until the outcome is there; enqueued in this call.
 
         Fails with KafkaError: 45, 47, 32, 44 for this batch; 56 when the store refused (with all that waits, A.5.10);
         7 when too much waits; 6 when the tablet is lost.
         """
-        future: asyncio.Future[Written] = self._loop.create_future()
+        outcome: Outcome[Written] = Outcome()
         if self.is_lost:
-            self._refuse(future, not_leader())
+            self._refuse(outcome, not_leader())
         elif self.queued_bytes and self.queued_bytes + len(batch) > self._settings.write_queue_bytes_max:
             self._refuse_for_now(
-                header, future, ErrorCode.REQUEST_TIMED_OUT, "pqbroker.write.queue.bytes wait already: retry"
+                header, outcome, ErrorCode.REQUEST_TIMED_OUT, "pqbroker.write.queue.bytes wait already: retry"
             )
         else:
-            self._queue.append((batch, header, future))
+            self._queue.append((batch, header, outcome))
             self.queued_bytes += len(batch)
             if not self._running:
                 self._run()
-        return future
+        return outcome
 
     async def perform(self, plan: Callable[[], Cycle]) -> None:
         """Have a cycle of its own planned and made durable, between the cycles of writes."""
@@ -177,7 +178,7 @@ class Writer:
         cycle: Cycle,
         writes: Sequence[_Write],
         job: "asyncio.Future[None] | None",
-        committed: "asyncio.Future[None]",
+        committed: Outcome[None],
     ) -> None:
         """The cycle's request is done: apply it or roll it back, answer, go on."""
         error = committed.exception()
@@ -197,25 +198,25 @@ class Writer:
         counters = self.counters
         counters.duplicates += cycle.duplicates
         counters.duplicate_bytes += cycle.duplicate_bytes
-        for (_, _, future), outcome in zip(writes, cycle.outcomes, strict=True):
-            if type(outcome) is not Written:
-                assert isinstance(outcome, KafkaError)
-                self._refuse(future, outcome)
-            elif not future.cancelled():
-                future.set_result(outcome)
+        for (_, _, outcome), decided in zip(writes, cycle.outcomes, strict=True):
+            if type(decided) is Written:
+                outcome.set_result(decided)
+            else:
+                assert isinstance(decided, KafkaError)
+                self._refuse(outcome, decided)
         if job is not None and not job.done():
             job.set_result(None)
 
     def _refuse_for_now(
-        self, header: BatchHeader, future: "asyncio.Future[Written]", code: ErrorCode, message: str
+        self, header: BatchHeader, outcome: Outcome[Written], code: ErrorCode, message: str
     ) -> None:
         """Refuse a batch that will come again; while it does not, nothing behind it may be stored."""
         self._partition.sources.refuse(header.producer_id, header.producer_epoch, header.base_sequence)
-        self._refuse(future, KafkaError(code, message))
+        self._refuse(outcome, KafkaError(code, message))
 
-    def _refuse(self, future: "asyncio.Future[Written]", error: KafkaError) -> None:
+    def _refuse(self, outcome: Outcome[Written], error: KafkaError) -> None:
         self.counters.count_error(error.code)
-        _fail(future, error)
+        outcome.set_exception(error)
 
     def _fail_cycle(self, error: BaseException, writes: Sequence[_Write], job: "asyncio.Future[None] | None") -> None:
         if isinstance(error, CommitRefused):
@@ -225,8 +226,8 @@ class Writer:
             if not isinstance(error, ShardLost):
                 _log.critical("a KV request of partition %d is wrong", self._partition.index, exc_info=error)
             self.lose()
-        for _, header, future in writes:
-            self._refuse_for_now(header, future, code, message)
+        for _, header, outcome in writes:
+            self._refuse_for_now(header, outcome, code, message)
         if job is not None:
             _fail(job, KafkaError(code, message))
         if writes:
@@ -277,8 +278,8 @@ class Writer:
     def _fail_queue(self, code: ErrorCode, message: str) -> None:
         queue, self._queue = self._queue, deque()
         self.queued_bytes = 0
-        for _, header, future in queue:
-            self._refuse_for_now(header, future, code, message)
+        for _, header, outcome in queue:
+            self._refuse_for_now(header, outcome, code, message)
 
     def _start_load(self) -> "asyncio.Task[None]":
         if self._load is None:
@@ -334,9 +335,9 @@ def _run_of(blobs: Sequence[HeadBlob], data: Sequence[Sequence[Buffer]]) -> Grow
     return run
 
 
-def _fail(future: "asyncio.Future[Written] | asyncio.Future[None]", error: KafkaError) -> None:
-    if not future.done():
-        future.set_exception(error)
+def _fail(job: "asyncio.Future[None]", error: KafkaError) -> None:
+    if not job.done():
+        job.set_exception(error)
 
 
 def _retrieve(job: "asyncio.Future[None]") -> None:

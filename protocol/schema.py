@@ -169,8 +169,8 @@ def message(declared: type) -> Message:
 
 def is_flexible(api_key: int, api_version: int) -> bool:
     """Whether that version of an API is flexible; False for an API that is not declared."""
-    versions = _flexible_requests.get(api_key)
-    return versions is not None and api_version in versions
+    low, high = _flexible_requests.get(api_key, NO_VERSIONS)
+    return low <= api_version <= high
 
 
 def wire_fields(declared: type, version: int) -> list[Field]:

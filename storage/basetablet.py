@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from pqbroker.storage.blobid import BlobId
 from pqbroker.storage.blobstorage import following
 from pqbroker.storage.engine import Batch, BlobKey, CommitRefused, ShardLost
+from pqbroker.storage.outcome import Outcome
 from pqbroker.storage.tables import Changed, Key, Row, Table, TableError, Transaction, apply, snapshot
 from pqbroker.storage.tablet import LOG_CHANNEL, SNAPSHOT_CHANNEL, TabletStorage
 from pqbroker.storage.values import decode, encode
@@ -148,7 +149,7 @@ class BaseTablet:
         return tuple(self._storage.put_blob(batch, SNAPSHOT_CHANNEL, [part], len(part)) for part in parts)
 
     def _settle(
-        self, applied: "asyncio.Future[None]", key: BlobKey, body: bytes, committed: "asyncio.Future[None]"
+        self, applied: "asyncio.Future[None]", key: BlobKey, body: bytes, committed: Outcome[None]
     ) -> None:
         self._applied = None
         error = committed.exception()

@@ -13,6 +13,7 @@ import logging
 import queue
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from typing import Protocol
 
 from pqbroker.storage.engine import Batch, CommitRefused, EngineError, Fenced, ShardLost, StoreFailed
 from pqbroker.storage.faults import Faults, Loss
+from pqbroker.storage.outcome import Outcome
 from pqbroker.storage.plan import IndexBatch, Plan, Planner, Queued, full
 from pqbroker.storage.pools import Pool
 from pqbroker.storage.room import Ballast, Room
@@ -203,7 +205,7 @@ class Committer(threading.Thread):
             self.counters.bytes_written += plan.bytes
         self.counters.refused += len(plan.refused)
         self._round = []
-        self._post(_resolve, queued, plan.refused)
+        self._post(_resolve, deque((item[1], plan.refused.get(at)) for at, item in enumerate(queued)))
 
     def _meet_faults(
         self, faults: Faults, queued: Sequence[Queued], refused: dict[int, CommitRefused]
@@ -319,12 +321,25 @@ def _pools_take(rooms: Mapping[str, Room], batch: Batch) -> bool:
     return all(rooms[pool].take(size) for _, _, size, pool in batch.blobs if pool in rooms)
 
 
-def _resolve(queued: Sequence[Queued], refused: dict[int, CommitRefused]) -> None:
-    """On the loop: tell the outcomes, in order."""
-    for position, (_, future) in enumerate(queued):
-        if future.done():
-            continue
-        if position in refused:
-            future.set_exception(refused[position])
-        else:
-            future.set_result(None)
+def _resolve(told: deque[tuple[Outcome[None], CommitRefused | None]]) -> None:
+    """On the loop: tell the outcomes, in order. One listener's failure is not the others'."""
+    try:
+        while told:
+            outcome, refusal = told.popleft()
+            if refusal is None:
+                outcome.set_result(None)
+            else:
+                outcome.set_exception(refusal)
+    finally:
+        if told:
+            asyncio.get_running_loop().call_soon(_resolve, told)
+
+
+def fail_all(queued: deque[Queued], reason: ShardLost) -> None:
+    """On the loop: tell all that the shard is lost. One listener's failure is not the others'."""
+    try:
+        while queued:
+            queued.popleft()[1].set_exception(reason)
+    finally:
+        if queued:
+            asyncio.get_running_loop().call_soon(fail_all, queued, reason)

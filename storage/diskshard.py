@@ -1,16 +1,18 @@
 """One open cell on disk as the loop thread sees it: commits go to the commit thread, reads to a few reading threads."""
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import TypeVar
 
 from pqbroker.storage import indexrows
-from pqbroker.storage.committer import Committer, OpenCell, Pace, ReadableIndex
+from pqbroker.storage.committer import Committer, OpenCell, Pace, ReadableIndex, fail_all
 from pqbroker.storage.directory import CellDirectory
 from pqbroker.storage.engine import Batch, BlobKey, Buffer, Caps, EngineError, Fenced, ShardLost, ShardStats
 from pqbroker.storage.faults import Faults
+from pqbroker.storage.outcome import Outcome
 from pqbroker.storage.plan import Queued
 from pqbroker.storage.reading import BlobReader
 
@@ -71,13 +73,12 @@ class DiskShard:
             await asyncio.to_thread(self._release)
             raise
 
-    def commit(self, batch: Batch) -> "asyncio.Future[None]":
-        future: asyncio.Future[None] = self._loop.create_future()
-        if self._reason is None:
-            self._submit((batch, future))
-        else:
-            future.set_exception(self._reason)
-        return future
+    def commit(self, batch: Batch) -> Outcome[None]:
+        if self._reason is not None:
+            return Outcome.failed(self._reason)
+        outcome: Outcome[None] = Outcome()
+        self._submit((batch, outcome))
+        return outcome
 
     async def scan(self, lo: bytes, hi: bytes, rows_max: int) -> list[tuple[bytes, bytes]]:
         found = await self._in_thread(self._scan, indexrows.ROW + lo, indexrows.ROW + hi, rows_max, False)
@@ -129,9 +130,7 @@ class DiskShard:
         self._reason = reason
         if not self.lost.done():
             self.lost.set_result(reason)
-        for _, future in round_ + self._committer.drain():
-            if not future.done():
-                future.set_exception(reason)
+        fail_all(deque(round_ + self._committer.drain()), reason)
 
     def _scan(self, lo: bytes, hi: bytes, rows_max: int, reverse: bool) -> list[tuple[bytes, bytes]]:
         with self._index.undurable:

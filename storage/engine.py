@@ -1,15 +1,17 @@
 """The engine: ordered keys and blobs with fencing, one open instance per cell. The interface, not an implementation.
 
 Three outcomes of a commit:
-    durable   the future resolves with None
-    refused   the future fails with CommitRefused: provably nothing was written; the shard lives
-    lost      the future fails with ShardLost; `Shard.lost` resolves, every later call fails the same way
+    durable   the outcome has no error
+    refused   the outcome is CommitRefused: provably nothing was written; the shard lives
+    lost      the outcome is ShardLost; `Shard.lost` resolves, every later call fails the same way
 """
 
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NewType, Protocol
+
+from pqbroker.storage.outcome import Outcome
 
 Buffer = bytes | bytearray | memoryview
 BlobKey = NewType("BlobKey", bytes)
@@ -93,7 +95,7 @@ class ShardStats:
 class Batch:
     """Changes that become durable together. Later operations win over earlier ones on the same key.
 
-    Buffers given to `put_blob` must not change until the commit's future is done.
+    Buffers given to `put_blob` must not change until the commit's outcome is there.
     """
 
     __slots__ = ("blobs", "bytes", "dead", "ranges", "rows")
@@ -155,10 +157,10 @@ class Shard(Protocol):
     @property
     def pools(self) -> tuple[str, ...]: ...
 
-    def commit(self, batch: Batch) -> "asyncio.Future[None]":
+    def commit(self, batch: Batch) -> Outcome[None]:
         """Make the batch durable: atomic, and prefix-durable.
 
-        Called in order is applied in order; the futures resolve in order too.
+        Called in order is applied in order; the outcomes come in order too.
         """
 
     async def scan(self, lo: bytes, hi: bytes, rows_max: int) -> list[tuple[bytes, bytes]]:

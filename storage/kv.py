@@ -9,18 +9,20 @@ planned on another that is then refused would delete what is held, or keep what 
 (together.py) waits in the queue of each, and is admitted by all of them in one turn.
 """
 
-import asyncio
+from bisect import bisect_right
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import accumulate
 from typing import Protocol
 
 from sortedcontainers import SortedDict
 
-from pqbroker.storage.engine import BLOB_KEY_BYTES, BlobKey, Buffer, ShardLost
+from pqbroker.storage.engine import BlobKey, Buffer, ShardLost
 from pqbroker.storage.kv_commands import Command, Concat, DeleteRange, KeyMissing, KeyValueError, Rename, Write
 from pqbroker.storage.kv_plan import Plan, Planner, covers
 from pqbroker.storage.kv_rows import Entry
+from pqbroker.storage.outcome import Outcome
 from pqbroker.storage.tablet import TabletStorage
 
 PAGE_ROWS = 4096
@@ -57,6 +59,9 @@ class KeyValueTablet:
         self._in_flight = 0
         self._lost: ShardLost | None = None
         self._planner = self._new_planner()
+        self._chained: Entry | None = None
+        self._chain_of: tuple[list[int], list[BlobKey]] = [0], []
+        """The chain of the value `_chained`, which was read last."""
 
     async def start(self) -> None:
         """Read the tablet's rows. Raises ShardLost."""
@@ -85,18 +90,17 @@ class KeyValueTablet:
         for key in self._entries.irange(lo, hi, (True, False)):
             yield key, self._entries[key]
 
-    def execute(self, commands: Sequence[Command]) -> "asyncio.Future[None]":
-        """Apply the commands together or not at all; durable and visible here when the future resolves.
+    def execute(self, commands: Sequence[Command]) -> Outcome[None]:
+        """Apply the commands together or not at all; durable and visible here when the outcome is there.
 
         Fails with KeyValueError (nothing of it can be), CommitRefused (nothing was stored) or ShardLost.
         """
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        request = _Request(commands, future)
         if self._lost is not None:
-            future.set_exception(self._lost)
-        elif self._waiting or not self._admit(request):
+            return Outcome.failed(self._lost)
+        request = _Request(commands)
+        if self._waiting or not self._admit(request):
             self._waiting.append(request)
-        return future
+        return request.outcome
 
     @property
     def storage(self) -> TabletStorage:
@@ -178,17 +182,21 @@ class KeyValueTablet:
         if entry.is_inline:
             return [entry.value[offset:end]] if offset < end else []
         found: list[tuple[BlobKey, int, int] | Buffer] = []
-        keys = entry.blob_keys
-        start = 0
-        for index, piece in enumerate(entry.pieces):
-            if start >= end:
-                break
-            skip = max(offset - start, 0)
-            if skip < piece:
-                blob = BlobKey(keys[index * BLOB_KEY_BYTES : (index + 1) * BLOB_KEY_BYTES])
-                found.append((blob, skip, min(piece, end - start) - skip))
-            start += piece
+        starts, blobs = self._chain(entry)
+        index = bisect_right(starts, offset) - 1
+        while offset < end:
+            stop = min(end, starts[index + 1])
+            found.append((blobs[index], offset - starts[index], stop - offset))
+            offset = stop
+            index += 1
         return found
+
+    def _chain(self, entry: Entry) -> tuple[list[int], list[BlobKey]]:
+        """Where the blobs of a value begin, and where the last one ends; the blobs. Neighbours are read one by one."""
+        if self._chained is not entry:
+            self._chained = entry
+            self._chain_of = list(accumulate(entry.pieces, initial=0)), list(entry.blobs())
+        return self._chain_of
 
     def _admit(self, request: "_Request") -> bool:
         """Commit the request, unless something in flight stands before it."""
@@ -206,7 +214,7 @@ class KeyValueTablet:
         self._storage.commit(plan.batch).add_done_callback(partial(self._settle, request))
         return True
 
-    def _settle(self, request: "_Request", committed: "asyncio.Future[None]") -> None:
+    def _settle(self, request: "_Request", committed: Outcome[None]) -> None:
         plan = request.plan
         assert plan is not None
         error = committed.exception()
@@ -264,18 +272,16 @@ class KeyValueTablet:
 class _Request:
     """A request between its call and its outcome."""
 
-    __slots__ = ("commands", "future", "plan")
+    __slots__ = ("commands", "outcome", "plan")
 
-    def __init__(self, commands: Sequence[Command], future: "asyncio.Future[None]") -> None:
+    def __init__(self, commands: Sequence[Command]) -> None:
         self.commands = commands
-        self.future = future
+        self.outcome: Outcome[None] = Outcome()
         self.plan: Plan | None = None
 
     def finish(self, error: BaseException | None) -> None:
-        """Tell the caller, unless it has stopped to care."""
-        if self.future.cancelled():
-            return
+        """Tell the caller."""
         if error is None:
-            self.future.set_result(None)
+            self.outcome.set_result(None)
         else:
-            self.future.set_exception(error)
+            self.outcome.set_exception(error)

@@ -43,6 +43,8 @@ class Entry:
         assert _INLINE <= kind <= _SHARED, f"row of format {kind}"
         if kind == _INLINE:
             return cls(row, len(row) - _HEADER_BYTES)
+        if len(row) == _HEADER_BYTES + BLOB_KEY_BYTES:
+            return cls(row, blob_size(row, _HEADER_BYTES))
         return cls(row, sum(blob_size(row, at) for at in range(_HEADER_BYTES, len(row), BLOB_KEY_BYTES)))
 
     @property
@@ -68,6 +70,11 @@ class Entry:
     def blob_keys(self) -> bytes:
         """The blobs' keys end to end; none for an inline value."""
         return b"" if self.row[0] == _INLINE else self.row[_HEADER_BYTES:]
+
+    @property
+    def piece_count(self) -> int:
+        """How many pieces the value is chained from."""
+        return 1 if self.row[0] == _INLINE else (len(self.row) - _HEADER_BYTES) // BLOB_KEY_BYTES
 
     @property
     def pieces(self) -> tuple[int, ...]:

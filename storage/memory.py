@@ -4,6 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import NamedTuple
 
 from sortedcontainers import SortedDict
@@ -24,6 +25,7 @@ from pqbroker.storage.engine import (
     StoreFailed,
 )
 from pqbroker.storage.faults import Faults, Loss
+from pqbroker.storage.outcome import Outcome
 
 _INLINE_BYTES_MAX = 1000
 _BATCH_BYTES_MAX = 64 << 20
@@ -167,20 +169,19 @@ class MemoryShard:
         self._faults = faults
         self._store = store
         self._bytes_max = bytes_max
-        self._queue: deque[tuple[Batch, asyncio.Future[None]]] = deque()
+        self._queue: deque[tuple[Batch, Outcome[None]]] = deque()
         self._reason: ShardLost | None = None
         self._awaited = False
         self._commits = self._rounds = self._refused = self._bytes_written = 0
         faults.released = self._round_later
 
-    def commit(self, batch: Batch) -> "asyncio.Future[None]":
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    def commit(self, batch: Batch) -> Outcome[None]:
         if self._reason is not None:
-            future.set_exception(self._reason)
-            return future
-        self._queue.append((batch, future))
+            return Outcome.failed(self._reason)
+        outcome: Outcome[None] = Outcome()
+        self._queue.append((batch, outcome))
         self._round_later()
-        return future
+        return outcome
 
     async def scan(self, lo: bytes, hi: bytes, rows_max: int) -> list[tuple[bytes, bytes]]:
         self._check()
@@ -236,19 +237,16 @@ class MemoryShard:
         if announce:
             self.lost.set_result(reason)
         while self._queue:
-            _fail(self._queue.popleft()[1], reason)
+            self._queue.popleft()[1].set_exception(reason)
 
     def crash(self, durable: int) -> None:
         """See `MemoryEngine.crash`."""
         if self._reason is not None:
             return
-        reason = StoreFailed("a crash on cue")
-        for _ in range(min(durable, len(self._queue))):
-            batch, future = self._queue.popleft()
+        for batch, _ in islice(self._queue, durable):
             if self._store.refusal(batch, self.pools, self._bytes_max) is None:
                 self._store.apply(batch)
-            _fail(future, reason)
-        self.lose(reason)
+        self.lose(StoreFailed("a crash on cue"))
 
     def forget(self, commits: int) -> None:
         """See `MemoryEngine.forget`."""
@@ -266,8 +264,10 @@ class MemoryShard:
         if self._faults.is_holding:
             return
         self._rounds += bool(self._queue)
-        while self._queue and self._reason is None:
-            batch, future = self._queue[0]
+        for _ in range(len(self._queue)):
+            if self._reason is not None:
+                return
+            batch, outcome = self._queue[0]
             fault = self._faults.meet(batch)
             if isinstance(fault, Loss):
                 if fault.stored and self._store.refusal(batch, self.pools, self._bytes_max) is None:
@@ -275,29 +275,23 @@ class MemoryShard:
                 self.lose(StoreFailed("a fault on cue"))
                 return
             self._queue.popleft()
-            self._commit(batch, future, fault or self._store.refusal(batch, self.pools, self._bytes_max))
+            self._commit(batch, outcome, fault or self._store.refusal(batch, self.pools, self._bytes_max))
 
-    def _commit(self, batch: Batch, future: "asyncio.Future[None]", refusal: CommitRefused | None) -> None:
+    def _commit(self, batch: Batch, outcome: Outcome[None], refusal: CommitRefused | None) -> None:
         if refusal is not None:
             self._refused += 1
-            _fail(future, refusal)
+            outcome.set_exception(refusal)
             return
         if self.undo.maxlen:
             self.undo.append(self._store.before(batch))
         self._store.apply(batch)
         self._commits += 1
         self._bytes_written += batch.bytes
-        if not future.done():
-            future.set_result(None)
+        outcome.set_result(None)
 
     def _check(self) -> None:
         if self._reason is not None:
             raise self._reason
-
-
-def _fail(future: "asyncio.Future[None]", reason: Exception) -> None:
-    if not future.done():
-        future.set_exception(reason)
 
 
 def _first(keys: Iterable[BlobKey], count: int) -> list[BlobKey]:

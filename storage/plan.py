@@ -1,16 +1,16 @@
 """What one round of group commit will write: index rows, and payloads placed in segments. Plans, and writes nothing."""
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from pqbroker.storage import indexrows
 from pqbroker.storage.engine import Batch, BlobCorrupt, BlobKey, Buffer, Caps, CommitRefused, DiskFull
+from pqbroker.storage.outcome import Outcome
 from pqbroker.storage.pools import Pool
 from pqbroker.storage.segments import encode_record
 
-Queued = tuple[Batch, "asyncio.Future[None]"]
+Queued = tuple[Batch, Outcome[None]]
 
 
 class IndexBatch(Protocol):

@@ -11,6 +11,7 @@ from pqbroker.storage.blobstorage import BlobStorage, Discovered
 from pqbroker.storage.engine import Batch, BlobKey, Buffer, Shard, ShardLost
 from pqbroker.storage.garbage import Collection
 from pqbroker.storage.history import ChannelHistory
+from pqbroker.storage.outcome import Outcome
 
 LOG_CHANNEL = 0
 SNAPSHOT_CHANNEL = 1
@@ -115,7 +116,7 @@ class TabletStorage:
         blob = BlobId(self.tablet_id, channel, self.generation, self._step, cookie, size)
         return self._blobs.put(batch, blob, buffers, self._groups[channel])
 
-    def commit(self, batch: Batch) -> "asyncio.Future[None]":
+    def commit(self, batch: Batch) -> Outcome[None]:
         """Make the batch durable; see `Shard.commit`. A blocked instance's commit is lost."""
         self._step += 1
         self._cookie = 0
@@ -123,9 +124,7 @@ class TabletStorage:
             self._blobs.check(self.tablet_id, self.generation)
             return self._shard.commit(batch)
         except ShardLost as lost:
-            failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            failed.set_exception(lost)
-            return failed
+            return Outcome.failed(lost)
 
     def check(self) -> None:
         """Raises Blocked when a later instance of the tablet runs, or the tablet is being dropped."""

@@ -8,19 +8,19 @@ It takes its place in every tablet's queue in the same call, so that two such re
 queues that they share, and none waits for the other in a circle.
 """
 
-import asyncio
 from collections.abc import Sequence
 
 from pqbroker.storage.engine import Batch, ShardLost
 from pqbroker.storage.kv import KeyValueTablet
 from pqbroker.storage.kv_commands import Command, KeyValueError
 from pqbroker.storage.kv_plan import Plan
+from pqbroker.storage.outcome import Outcome
 
 Part = tuple[KeyValueTablet, Sequence[Command]]
 
 
-def execute_together(parts: Sequence[Part]) -> "asyncio.Future[None]":
-    """Apply the commands of every part, one part a tablet; durable and visible in all when the future resolves.
+def execute_together(parts: Sequence[Part]) -> Outcome[None]:
+    """Apply the commands of every part, one part a tablet; durable and visible in all when the outcome is there.
 
     Fails as `KeyValueTablet.execute` does. A tablet that is blocked fails the request and leaves the others alone.
     """
@@ -35,16 +35,16 @@ def execute_together(parts: Sequence[Part]) -> "asyncio.Future[None]":
     elif not request.admit():
         for tablet in request.tablets:
             tablet.enqueue(request)
-    return request.future
+    return request.outcome
 
 
 class _Together:
     """A joint request between its call and its outcome."""
 
-    __slots__ = ("_parts", "_plans", "future", "tablets")
+    __slots__ = ("_parts", "_plans", "outcome", "tablets")
 
     def __init__(self, parts: Sequence[Part]) -> None:
-        self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.outcome: Outcome[None] = Outcome()
         self.tablets = [tablet for tablet, _ in parts]
         self._parts = parts
         self._plans: list[Plan] = []
@@ -74,16 +74,16 @@ class _Together:
         return True
 
     def finish(self, error: BaseException | None) -> None:
-        """Leave every queue and tell the caller, unless it has stopped to care."""
+        """Leave every queue and tell the caller, once."""
         self._leave()
-        if self.future.done():
+        if self.outcome.done():
             return
         if error is None:
-            self.future.set_result(None)
+            self.outcome.set_result(None)
         else:
-            self.future.set_exception(error)
+            self.outcome.set_exception(error)
 
-    def _commit(self) -> "asyncio.Future[None]":
+    def _commit(self) -> Outcome[None]:
         batch = Batch()
         for tablet, plan in zip(self.tablets, self._plans, strict=True):
             batch.take_in(plan.batch)
@@ -92,7 +92,7 @@ class _Together:
             tablet.storage.end_step()
         return self.tablets[0].storage.commit(batch)
 
-    def _settle(self, committed: "asyncio.Future[None]") -> None:
+    def _settle(self, committed: Outcome[None]) -> None:
         error = committed.exception()
         for tablet, plan in zip(self.tablets, self._plans, strict=True):
             tablet.end(plan, error)

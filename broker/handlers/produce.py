@@ -8,7 +8,6 @@ Left out: versions 0 to 2 (the connection closes) and transactions: a transactio
 UNSUPPORTED_VERSION, which Java and librdkafka take as final; nothing waits or retries.
 """
 
-import asyncio
 from functools import partial
 
 from pqbroker.broker.answer import Answer
@@ -27,6 +26,7 @@ from pqbroker.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from pqbroker.storage.outcome import Outcome
 
 TOPIC_IDS_FROM_VERSION = 13
 ZSTD = 4
@@ -95,14 +95,14 @@ class _Append:
     def _append(self, group: Group, data: PartitionProduceData) -> PartitionProduceResponse:
         response = PartitionProduceResponse(index=data.index)
         try:
-            future = self._write(group, data)
+            outcome = self._write(group, data)
         except KafkaError as error:
             return self._refuse(response, error)
         self._waiting += 1
-        future.add_done_callback(partial(self._written, response))
+        outcome.add_done_callback(partial(self._written, response))
         return response
 
-    def _write(self, group: Group, data: PartitionProduceData) -> "asyncio.Future[Written]":
+    def _write(self, group: Group, data: PartitionProduceData) -> Outcome[Written]:
         partition = find_partition(group, data.index)
         records = data.records
         if records is None:
@@ -114,12 +114,12 @@ class _Append:
             raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 or later")
         return partition.write(records, header)
 
-    def _written(self, response: PartitionProduceResponse, future: "asyncio.Future[Written]") -> None:
-        error = future.exception()
+    def _written(self, response: PartitionProduceResponse, outcome: Outcome[Written]) -> None:
+        error = outcome.exception()
         if error is not None:
             self._refuse(response, error)
         else:
-            written = future.result()
+            written = outcome.result()
             response.base_offset = written.base_offset
             response.log_append_time_ms = written.log_append_time_ms
             response.log_start_offset = written.log_start_offset

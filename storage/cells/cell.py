@@ -7,6 +7,7 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ from pqbroker.storage.blobid import tablet_bounds
 from pqbroker.storage.blobstorage import BlobStorage, garbage_prefix
 from pqbroker.storage.engine import Batch, Engine, EngineError, Shard, ShardLost, ShardStats
 from pqbroker.storage.history import ChannelHistory
+from pqbroker.storage.outcome import Outcome
 from pqbroker.storage.tablet import (
     RECORD,
     USER_CHANNEL,
@@ -183,11 +185,17 @@ class Cell:
         dropping = replace(record, dropping=True)
         self._blobs.plan_block(batch, record.tablet_id, record.generation)
         batch.put(record_key(record.tablet_id), dropping.encode())
-        await self._shard.commit(batch)
-        self._blobs.blocked(record.tablet_id, record.generation)
+        committed = self._shard.commit(batch)
+        committed.add_done_callback(partial(self._block_is_durable, record))
+        await committed
         self._records[record.tablet_id] = dropping
         self._storages.pop(record.tablet_id)
         await self._shard.commit(Batch())  # behind this, what the instance committed meanwhile can be found
+
+    def _block_is_durable(self, record: TabletRecord, committed: Outcome[None]) -> None:
+        """In the call that tells of it, so that nothing behind the block in the queue is begun before it holds."""
+        if committed.exception() is None:
+            self._blobs.blocked(record.tablet_id, record.generation)
 
     async def _drop_blobs(self, tablet_id: int) -> None:
         lo, hi = tablet_bounds(tablet_id)

@@ -75,9 +75,9 @@ class PartitionMachine(RuleBasedStateMachine):
             identity = (producer, 0, ahead.get(producer, 0)) if producer >= 0 else (-1, -1, -1)
             ahead[producer] = ahead.get(producer, 0) + count
             futures.append((producer, values, self.server.write(*batch(*values, producer=identity))))
-        await asyncio.wait([future for _, _, future in futures])
         outcomes = []
         for producer, values, future in futures:
+            await future.wait()
             error = future.exception()
             assert error is None or isinstance(error, KafkaError)
             outcomes.append((producer, values, error.code if error else future.result()))

@@ -167,9 +167,11 @@ async def test_a_commit_on_its_way_when_its_topic_is_deleted_does_not_come_back(
     deletion = asyncio.ensure_future(node.groups.delete("t"))
     for _ in range(10):
         await asyncio.sleep(0)
+    asyncio.ensure_future(before).add_done_callback(lambda _: node.engine.faults.hold())
     node.engine.faults.release()
     assert (await before) == {("t", 0): None}
     await deletion
+    node.engine.faults.release()
     await node.groups.create("t", 1, {})
     outcomes = await behind
     assert outcomes["u", 0] is None

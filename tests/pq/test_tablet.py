@@ -7,10 +7,11 @@ import pytest
 from pqbroker.pq.partition import Written
 from pqbroker.pq.run import Pieces
 from pqbroker.protocol.errors import ErrorCode, KafkaError
+from pqbroker.storage.outcome import Outcome
 from tests.pq.rig import DAY_MS, KIB, MIB, Node, batch, check_invariants, check_store, read_all, write
 
 
-async def settled(*futures: "asyncio.Future[Written]") -> list[Written | ErrorCode]:
+async def settled(*futures: Outcome[Written]) -> list[Written | ErrorCode]:
     found = await asyncio.gather(*futures, return_exceptions=True)
     return [item.code if isinstance(item, KafkaError) else item for item in found]  # type: ignore[misc]
 

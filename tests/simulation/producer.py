@@ -7,10 +7,12 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from pqbroker.pq.partition import Written
 from pqbroker.pq.tablet import PartitionServer
 from pqbroker.protocol.errors import ErrorCode, KafkaError
+from pqbroker.storage.outcome import Outcome
 from tests.pq.rig import batch
 from tests.simulation.ledger import Value, expect
 from tests.simulation.world import World
@@ -137,12 +139,16 @@ class SimulatedProducer:
         texts = [value.text(one.size) for value in one.values]
         stamps = [self._world.node.clock()] * len(texts)
         view, header = batch(*texts, timestamps=stamps, producer=(self._id, 0, one.sequence))
-        written = server.write(view, header)
-        written.add_done_callback(_look_at)
-        return written
+        answer: asyncio.Future[Written] = asyncio.get_running_loop().create_future()
+        server.write(view, header).add_done_callback(partial(_tell, answer))
+        return answer
 
 
-def _look_at(written: "asyncio.Future[Written]") -> None:
+def _tell(answer: "asyncio.Future[Written]", written: Outcome[Written]) -> None:
     """Whoever lost patience does not look any more."""
-    if not written.cancelled():
-        written.exception()
+    error = written.exception()
+    if error is None:
+        answer.set_result(written.result())
+    else:
+        answer.set_exception(error)
+        answer.exception()

@@ -10,6 +10,7 @@ from collections import deque
 from pathlib import Path
 
 from pqbroker.storage.engine import Batch, Shard, ShardLost
+from pqbroker.storage.outcome import Outcome
 from pqbroker.storage.rocks import RocksEngine
 from tests.storage.cells import MIB, blob_key, content
 
@@ -42,7 +43,7 @@ async def last_number(shard: Shard) -> int:
 async def main(path: Path) -> None:
     shard = await RocksEngine(path, segment_bytes=MIB, ballast_bytes=0).open()
     print("open", shard.generation, flush=True)
-    waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+    waiting: deque[tuple[int, Outcome[None]]] = deque()
     for number in itertools.count(await last_number(shard) + 1):
         waiting.append((number, shard.commit(numbered(shard, number))))
         if len(waiting) < IN_FLIGHT:

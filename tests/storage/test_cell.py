@@ -146,7 +146,7 @@ async def test_what_is_written_while_the_drop_begins_goes_too(cell: Cell, turns:
     drop = asyncio.ensure_future(cell.drop_tablet(A))
     for _ in range(turns):
         await asyncio.sleep(0)
-    await asyncio.wait([kv.execute([Write(b"late", [b"value"], 5)])])
+    await kv.execute([Write(b"late", [b"value"], 5)]).wait()
     await drop
     assert cell.stats().pools[0].live_bytes == 0
 

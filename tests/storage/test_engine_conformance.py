@@ -323,7 +323,7 @@ async def test_a_closed_shard_takes_nothing_and_was_not_lost(cell: CellUnderTest
 
 async def test_a_commit_that_nobody_waits_for_is_kept(cell: CellUnderTest) -> None:
     shard = await cell.open()
-    shard.commit(rows((b"K", b"v"))).cancel()
+    shard.commit(rows((b"K", b"v")))
     await shard.commit(rows((b"Kz", b"v")))
     assert await shard.get([b"K"]) == [b"v"]
     await shard.close()

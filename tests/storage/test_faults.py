@@ -53,7 +53,7 @@ async def test_held_commits_wait_for_the_release(cell: CellUnderTest) -> None:
     shard = await cell.open()
     cell.faults.hold()
     commits = [shard.commit(rows((b"K%d" % number, b"v"))) for number in range(3)]
-    _, waiting = await asyncio.wait(commits, timeout=0.02)
+    _, waiting = await asyncio.wait([asyncio.ensure_future(commit.wait()) for commit in commits], timeout=0.02)
     assert len(waiting) == 3
     cell.faults.release()
     await asyncio.gather(*commits)

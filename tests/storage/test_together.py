@@ -13,6 +13,7 @@ from pqbroker.storage.engine import CommitRefused, ShardLost
 from pqbroker.storage.kv import KeyValueTablet
 from pqbroker.storage.kv_commands import Command, Concat, DeleteRange, KeyMissing, Rename, Write
 from pqbroker.storage.memory import MemoryEngine
+from pqbroker.storage.outcome import Outcome
 from pqbroker.storage.tablet import TabletType
 from pqbroker.storage.together import execute_together
 
@@ -38,7 +39,7 @@ class Bench:
         for tablet in self.tablets:
             await tablet.start()
 
-    def run(self, *parts: tuple[int, list[Command]]) -> "asyncio.Future[None]":
+    def run(self, *parts: tuple[int, list[Command]]) -> Outcome[None]:
         return execute_together([(self.tablets[number], commands) for number, commands in parts])
 
     async def contents(self) -> list[dict[bytes, bytes]]:
@@ -211,7 +212,7 @@ def test_any_mix_of_requests_ends_as_if_they_ran_one_by_one(steps: list[dict[int
 async def _run_mix(steps: list[dict[int, bytes] | str]) -> None:
     bench = Bench()
     await bench.open()
-    requests: list[tuple[dict[int, bytes], bytes, asyncio.Future[None]]] = []
+    requests: list[tuple[dict[int, bytes], bytes, Outcome[None]]] = []
     for number, step in enumerate(steps):
         if step == "refuse":
             bench.engine.faults.refuse_next()

@@ -1,0 +1,82 @@
+"""What becomes of something asked for: settled once, its listeners told in the same call.
+
+The news of a commit passes several floors before a client has it; with an asyncio.Future each of them would cost a turn
+of the loop and a copy of the context.
+"""
+
+import asyncio
+from collections.abc import Callable, Generator
+from typing import Any, Generic, TypeVar, cast
+
+T = TypeVar("T")
+
+
+class Outcome(Generic[T]):
+    """A result or an error, once. Can be awaited. Nobody has to look at an error."""
+
+    __slots__ = ("_error", "_is_done", "_listeners", "_result")
+
+    def __init__(self) -> None:
+        self._is_done = False
+        self._result: T | None = None
+        self._error: BaseException | None = None
+        self._listeners: list[Callable[[Outcome[T]], object]] | None = None
+
+    @classmethod
+    def failed(cls, error: BaseException) -> "Outcome[T]":
+        """One that is settled already."""
+        outcome = cls()
+        outcome.set_exception(error)
+        return outcome
+
+    def done(self) -> bool:
+        return self._is_done
+
+    def exception(self) -> BaseException | None:
+        """The error, None where there is a result. Once it is done."""
+        assert self._is_done
+        return self._error
+
+    def result(self) -> T:
+        """The result, or the error raised. Once it is done."""
+        assert self._is_done
+        if self._error is not None:
+            raise self._error
+        return cast(T, self._result)
+
+    def set_result(self, result: T) -> None:
+        assert not self._is_done
+        self._result = result
+        self._settle()
+
+    def set_exception(self, error: BaseException) -> None:
+        assert not self._is_done
+        self._error = error
+        self._settle()
+
+    def add_done_callback(self, listener: "Callable[[Outcome[T]], object]") -> None:
+        """Call `listener` with this when it is settled, in that call; in the loop's next turn if it is already."""
+        if self._is_done:
+            asyncio.get_running_loop().call_soon(listener, self)
+        elif self._listeners is None:
+            self._listeners = [listener]
+        else:
+            self._listeners.append(listener)
+
+    async def wait(self) -> None:
+        """Return when it is done, whatever became of it."""
+        if not self._is_done:
+            told = asyncio.Event()
+            self.add_done_callback(lambda _: told.set())
+            await told.wait()
+
+    def __await__(self) -> Generator[Any, None, T]:
+        yield from self.wait().__await__()
+        return self.result()
+
+    def _settle(self) -> None:
+        self._is_done = True
+        listeners, self._listeners = self._listeners, None
+        if listeners is not None:
+            for listener in listeners:
+                listener(self)
