@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from pqbroker.storage.blobid import BlobId, tablet_bounds
-from pqbroker.storage.blobstorage import Blocked
+from pqbroker.storage.blobstorage import BlobStorage, Blocked
 from pqbroker.storage.cells.cell import Cell, TabletTaken
 from pqbroker.storage.engine import Batch, CommitRefused, EngineError, ShardLost
 from pqbroker.storage.history import ChannelHistory
@@ -68,6 +68,17 @@ async def test_an_earlier_instance_of_a_tablet_commits_nothing(engine: MemoryEng
     again = KeyValueTablet(later.storage(A), inline_bytes_max=4, clock=lambda: 0)
     await again.start()
     assert [key for key, _ in again.keys(b"")] == [b"000000"]
+
+
+async def test_a_start_leaves_every_tablets_earlier_generations_blocked_on_disk(engine: MemoryEngine) -> None:
+    cell = await Cell.open(engine)
+    await _create(cell, A, B)
+    for _ in range(2):
+        await Cell.open(engine)
+    shard = await engine.open()
+    blobs = BlobStorage(shard, shard.pools)
+    await blobs.start([A, B])
+    assert [blobs.blocked_generation(tablet) for tablet in (A, B)] == [2, 2]
 
 
 async def test_creating_what_is_there_changes_nothing(cell: Cell) -> None:
