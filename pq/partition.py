@@ -243,6 +243,8 @@ class Partition:
         state = None
         if producer_id >= 0:
             state = cycle.sources.get(producer_id) or self.sources.producers.get(producer_id)
+            if state is None:
+                self.sources.check_first(producer_id, header.producer_epoch, header.base_sequence)
             verdict = sources.check(state, header.producer_epoch, header.base_sequence, count)
             if type(verdict) is Duplicate:
                 cycle.duplicates += count

@@ -3,6 +3,8 @@ clients 4.18, 4.19).
 
     stored state        batch                                   verdict
     none                any sequence                            append
+                        one behind a batch that was refused     OUT_OF_ORDER_SEQUENCE_NUMBER
+                        for now (A.5.10)
     any                 older epoch                             INVALID_PRODUCER_EPOCH
     any                 newer epoch, sequence 0                 append, the earlier epoch is forgotten
     any                 newer epoch, other sequence             OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -26,6 +28,8 @@ from pqbroker.protocol.errors import ErrorCode, KafkaError
 BATCHES_KEPT = 5
 DELETIONS_MAX = 1000
 """Producers that one commit forgets."""
+REFUSED_MAX = 1000
+"""Producers that a partition remembers to have refused before it knew them."""
 _SEQUENCES = 1 << 31
 _STATE = Struct(">Bhqqq")
 _BATCH = Struct(">qqqq")
@@ -138,10 +142,12 @@ def decode(stored: bytes) -> Producer:
 class Sources:
     """The producers of one partition, in the order of their last writes: those to forget stand first."""
 
-    __slots__ = ("evicted", "producers")
+    __slots__ = ("_refused", "evicted", "producers")
 
     def __init__(self, producers: Iterable[tuple[int, Producer]] = ()) -> None:
         self.producers: dict[int, Producer] = dict(sorted(producers, key=lambda item: item[1].last_offset))
+        self._refused: dict[int, tuple[int, int]] = {}
+        """Of producers not known yet: epoch and sequence of the first batch that was refused for now."""
         self.evicted = 0
         """Producers forgotten for want of room since the start, though data of theirs remains."""
 
@@ -151,6 +157,8 @@ class Sources:
         for producer_id, state in states.items():
             producers.pop(producer_id, None)
             producers[producer_id] = state
+            if self._refused:
+                self._refused.pop(producer_id, None)
 
     def expired(
         self, start_offset: int, now_ms: int, kept_ms: int, count_max: int, deletions_max: int = DELETIONS_MAX
@@ -174,6 +182,28 @@ class Sources:
         over = len(producers) + sum(producer_id not in producers for producer_id in states) - count_max
         others = (producer_id for producer_id in producers if producer_id not in states)
         return list(islice(others, min(max(over, 0), DELETIONS_MAX)))
+
+    def refuse(self, producer_id: int, epoch: int, sequence: int) -> None:
+        """A batch was refused that its producer will send again.
+
+        Nothing of a producer that is not known says which sequence comes next: were one behind the refused batch
+        stored first, the refused one could never be (A.5.10).
+        """
+        if producer_id < 0 or producer_id in self.producers or producer_id in self._refused:
+            return
+        if len(self._refused) == REFUSED_MAX:
+            del self._refused[next(iter(self._refused))]
+        self._refused[producer_id] = epoch, sequence
+
+    def check_first(self, producer_id: int, epoch: int, sequence: int) -> None:
+        """Whether the first batch of a producer may be stored; OUT_OF_ORDER_SEQUENCE_NUMBER."""
+        refused = self._refused.get(producer_id)
+        if refused is None or refused[0] != epoch:
+            return
+        if 0 < (sequence - refused[1]) % _SEQUENCES < _SEQUENCES // 2:
+            raise KafkaError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, f"sequence {sequence} came before {refused[1]}, refused before"
+            )
 
     def forget(self, producer_ids: Iterable[int], start_offset: int) -> None:
         """Forget producers; those that have data at or behind `start_offset` are counted as evicted."""

@@ -106,8 +106,8 @@ class Writer:
         if self.is_lost:
             self._refuse(outcome, not_leader())
         elif self.in_flight_bytes and self.in_flight_bytes + len(batch) > self._settings.write_queue_bytes_max:
-            self._refuse(
-                outcome, KafkaError(ErrorCode.REQUEST_TIMED_OUT, "pqbroker.write.queue.bytes are in flight: retry")
+            self._refuse_for_now(
+                header, outcome, ErrorCode.REQUEST_TIMED_OUT, "pqbroker.write.queue.bytes are in flight: retry"
             )
         else:
             self._queue.append((batch, header, outcome))
@@ -268,6 +268,13 @@ class Writer:
         if job is not None and not job.done():
             job.set_result(None)
 
+    def _refuse_for_now(
+        self, header: BatchHeader, outcome: Outcome[Written], code: ErrorCode, message: str
+    ) -> None:
+        """Refuse a batch that will come again; while it does not, nothing behind it may be stored."""
+        self._partition.sources.refuse(header.producer_id, header.producer_epoch, header.base_sequence)
+        self._refuse(outcome, KafkaError(code, message))
+
     def _refuse(self, outcome: Outcome[Written], error: KafkaError) -> None:
         self.counters.count_error(error.code)
         outcome.set_exception(error)
@@ -280,8 +287,8 @@ class Writer:
             if not isinstance(error, ShardLost):
                 _log.critical("a KV request of partition %d is wrong", self._partition.index, exc_info=error)
             self.lose()
-        for _, _, outcome in writes:
-            self._refuse(outcome, KafkaError(code, message))
+        for _, header, outcome in writes:
+            self._refuse_for_now(header, outcome, code, message)
         if job is not None:
             _fail(job, KafkaError(code, message))
         if writes:
@@ -332,8 +339,8 @@ class Writer:
     def _fail_queue(self, code: ErrorCode, message: str) -> None:
         queue, self._queue = self._queue, deque()
         self.queued_bytes = 0
-        for _, _, outcome in queue:
-            self._refuse(outcome, KafkaError(code, message))
+        for _, header, outcome in queue:
+            self._refuse_for_now(header, outcome, code, message)
 
     def _start_load(self) -> "asyncio.Task[None]":
         if self._load is None:

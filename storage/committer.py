@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Protocol
 
 from pqbroker.storage.engine import CommitRefused, EngineError, Fenced, ShardLost, StoreFailed
+from pqbroker.storage.faults import Faults, Loss
 from pqbroker.storage.outcome import Outcome
 from pqbroker.storage.plan import IndexBatch, Plan, Planner, Queued, full
 from pqbroker.storage.pools import Pool
@@ -98,6 +99,7 @@ class Committer(threading.Thread):
         open_cell: Callable[[], OpenCell],
         is_ours: Callable[[], bool],
         pace: Pace,
+        faults: Faults | None,
         on_open: Callable[[OpenCell | EngineError], None],
         on_lost: Callable[[ShardLost, list[Queued]], None],
     ) -> None:
@@ -107,6 +109,7 @@ class Committer(threading.Thread):
         self._open_cell = open_cell
         self._is_ours = is_ours
         self._pace = pace
+        self._faults = faults
         self._on_open = on_open
         self._on_lost = on_lost
         self._queue: queue.SimpleQueue[Queued | None] = queue.SimpleQueue()
@@ -123,6 +126,8 @@ class Committer(threading.Thread):
 
     def finish(self) -> None:
         """End the thread once everything submitted is durable."""
+        if self._faults is not None:
+            self._faults.release()
         self._queue.put(None)
 
     def drain(self) -> list[Queued]:
@@ -195,12 +200,15 @@ class Committer(threading.Thread):
     def _commit(self, cell: OpenCell, queued: list[Queued]) -> None:
         """One round, to its outcomes."""
         refused = self._without_room(cell, queued)
+        loss = None if self._faults is None else self._meet_faults(self._faults, queued, refused)
         plan = cell.planner.plan(queued, refused, self._number + 1, cell.index.new_batch())
         while plan.in_segments and not self._write_payloads(cell, plan):
             refused = {**plan.refused, **{position: full(queued[position][0]) for position in plan.in_segments}}
             plan = cell.planner.plan(queued, refused, self._number + 1, cell.index.new_batch())
         if len(plan.refused) < len(queued):
             self._write_index(cell, plan)
+            if loss is not None:
+                raise StoreFailed("a fault on cue")
             self._settle(cell)
             self._number = plan.number
             self.counters.commits += len(queued) - len(plan.refused)
@@ -209,6 +217,21 @@ class Committer(threading.Thread):
         self.counters.refused += len(plan.refused)
         self._round = []
         self._post(_resolve, deque((item[1], plan.refused.get(at)) for at, item in enumerate(queued)))
+
+    def _meet_faults(
+        self, faults: Faults, queued: Sequence[Queued], refused: dict[int, CommitRefused]
+    ) -> Loss | None:
+        """What tests want of the round: some refused, or the cell lost, now (StoreFailed) or once all is durable."""
+        faults.wait()
+        loss = None
+        for position, (batch, _) in enumerate(queued):
+            fault = faults.meet(batch)
+            if isinstance(fault, CommitRefused):
+                refused[position] = fault
+            loss = fault if isinstance(fault, Loss) else loss
+        if loss is not None and not loss.stored:
+            raise StoreFailed("a fault on cue")
+        return loss
 
     def _without_room(self, cell: OpenCell, queued: Sequence[Queued]) -> dict[int, CommitRefused]:
         """Refusals of the commits that would eat the reserve."""

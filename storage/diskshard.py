@@ -13,6 +13,7 @@ from pqbroker.storage.committer import Committer, OpenCell, Pace, ReadableIndex,
 from pqbroker.storage.compaction import Compaction, CompactionPace
 from pqbroker.storage.directory import CellDirectory
 from pqbroker.storage.engine import Batch, BlobKey, Buffer, Caps, EngineError, Fenced, ShardLost, ShardStats
+from pqbroker.storage.faults import Faults
 from pqbroker.storage.outcome import Outcome
 from pqbroker.storage.plan import Queued
 from pqbroker.storage.reading import BlobReader
@@ -30,6 +31,7 @@ class ShardOptions:
     compaction: CompactionPace
     read_threads: int
     told: Mapping[str, Colour]
+    faults: Faults | None
 
 
 class DiskShard:
@@ -68,6 +70,7 @@ class DiskShard:
             open_cell=open_cell,
             is_ours=self._directory.is_ours,
             pace=self._options.pace,
+            faults=self._options.faults,
             on_open=on_open,
             on_lost=self._on_lost,
         )

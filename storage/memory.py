@@ -4,6 +4,8 @@ import asyncio
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
+from typing import NamedTuple
 
 from sortedcontainers import SortedDict
 
@@ -22,11 +24,20 @@ from pqbroker.storage.engine import (
     ShardStats,
     StoreFailed,
 )
+from pqbroker.storage.faults import Faults, Loss
 from pqbroker.storage.outcome import Outcome
 from pqbroker.storage.status import DEFAULT_THRESHOLDS, Colour, Thresholds
 
 _INLINE_BYTES_MAX = 1000
 _BATCH_BYTES_MAX = 64 << 20
+
+
+class _Before(NamedTuple):
+    """What stood in the store under the keys and ids that a commit was about to change; None: nothing."""
+
+    rows: list[tuple[bytes, bytes | None]]
+    blobs: list[tuple[BlobKey, bytes | None, str]]
+    """With the pool of each."""
 
 
 @dataclass(slots=True)
@@ -69,14 +80,28 @@ class _Store:
                 self._set(key, None)
         for key, value in batch.rows:
             self._set(key, value)
-        for blob, buffers, size, pool in batch.blobs:
+        for blob, buffers, _, pool in batch.blobs:
             if blob not in self.blobs:
-                self.blobs[blob] = b"".join(buffers)
-                self.places[blob] = pool
-                self.pool_bytes[pool] += size
+                self._set_blob(blob, b"".join(buffers), pool)
         for blob in batch.dead:
-            if blob in self.blobs:
-                self.pool_bytes[self.places.pop(blob)] -= len(self.blobs.pop(blob))
+            self._set_blob(blob, None, "")
+
+    def before(self, batch: Batch) -> _Before:
+        """What applying the batch would change, as it is now."""
+        keys = {key for key, _ in batch.rows}
+        for lo, hi in batch.ranges:
+            keys.update(self.rows.irange(lo, hi, inclusive=(True, False)))
+        blobs = {blob for blob, _, _, _ in batch.blobs}.union(batch.dead)
+        return _Before(
+            [(key, self.rows.get(key)) for key in keys],
+            [(blob, self.blobs.get(blob), self.places.get(blob, "")) for blob in blobs],
+        )
+
+    def restore(self, before: _Before) -> None:
+        for key, value in before.rows:
+            self._set(key, value)
+        for blob, content, pool in before.blobs:
+            self._set_blob(blob, content, pool)
 
     def _set(self, key: bytes, value: bytes | None) -> None:
         old = self.rows.pop(key, None)
@@ -86,20 +111,36 @@ class _Store:
             self.rows[key] = value
             self.row_bytes += len(key) + len(value)
 
+    def _set_blob(self, blob: BlobKey, content: bytes | None, pool: str) -> None:
+        if blob in self.blobs:
+            self.pool_bytes[self.places.pop(blob)] -= len(self.blobs.pop(blob))
+        if content is not None:
+            self.blobs[blob] = content
+            self.places[blob] = pool
+            self.pool_bytes[pool] += len(content)
+
 
 class MemoryEngine:
     """Keeps one cell in memory for as long as the object lives; it can be opened again, which fences the shard before.
 
-    Faults on cue: `refuse_next`, `lose_next`, `hold` and `release`, `crash`, `tell_colour`.
+    Faults on cue: `faults`, `tell_colour`, `crash`, and `forget`, which takes back the last `forgettable` commits of an
+    opening.
     """
 
     def __init__(
-        self, bytes_max: int, *, pools: Sequence[str] = ("main",), thresholds: Thresholds = DEFAULT_THRESHOLDS
+        self,
+        bytes_max: int,
+        *,
+        pools: Sequence[str] = ("main",),
+        thresholds: Thresholds = DEFAULT_THRESHOLDS,
+        forgettable: int = 0,
     ) -> None:
+        self.faults = Faults()
         self._bytes_max = bytes_max
         self._thresholds = thresholds
         self._told: dict[str, Colour] = {}
         self._pools = tuple(pools)
+        self._forgettable = forgettable
         self._store = _Store()
         self._generation = 0
         self._shard: MemoryShard | None = None
@@ -109,30 +150,27 @@ class MemoryEngine:
         if self._shard is not None:
             self._shard.lose(Fenced(f"generation {self._generation + 1} has opened the cell"))
         self._generation += 1
-        self._shard = MemoryShard(self._store, self._generation, self._bytes_max, self._pools, self.colour)
+        self.faults.release()
+        self._shard = MemoryShard(
+            self._store, self._generation, self._bytes_max, self._pools, self.colour, self.faults
+        )
+        self._shard.undo = deque(maxlen=self._forgettable)
         return self._shard
 
-    def refuse_next(self) -> None:
-        """The next commit is refused."""
-        self._open_shard().faults.append(CommitRefused("a fault on cue"))
+    def crash(self, *, durable: int = 0) -> None:
+        """The owner dies, and with it the cues not met; the shard is lost. Open again for what is durable.
 
-    def lose_next(self) -> None:
-        """The next commit loses the shard; nothing of it is stored."""
-        self._open_shard().faults.append(StoreFailed("a fault on cue"))
+        Of the commits that wait the first `durable` become so, unacknowledged; the others are gone.
+        """
+        self._last_shard().crash(durable)
+        self.faults.clear()
 
-    def hold(self) -> None:
-        """Commits gather from now on and are not made durable."""
-        self._open_shard().held = True
+    def forget(self, commits: int) -> None:
+        """The last commits of a shard that was lost are gone though they were acknowledged: nobody had synced them.
 
-    def release(self) -> None:
-        """Commits held are made durable, in order, and so are later ones."""
-        shard = self._open_shard()
-        shard.held = False
-        shard.round_later()
-
-    def crash(self) -> None:
-        """The owner dies: what was not durable is forgotten, the shard is lost. Open again for the rest."""
-        self._open_shard().lose(StoreFailed("a crash on cue"))
+        So it is where `pqbroker.durability` is none. At most `forgettable`; before the cell is opened again.
+        """
+        self._last_shard().forget(commits)
 
     def tell_colour(self, colour: Colour | None, pool: str = "main") -> None:
         """A pool has this colour, whatever is free; None: its own again."""
@@ -147,7 +185,7 @@ class MemoryEngine:
             self._bytes_max - self._store.total_bytes, self._bytes_max
         )
 
-    def _open_shard(self) -> "MemoryShard":
+    def _last_shard(self) -> "MemoryShard":
         assert self._shard is not None, "the engine has not been opened"
         return self._shard
 
@@ -162,27 +200,30 @@ class MemoryShard:
         bytes_max: int,
         pools: tuple[str, ...],
         colour: Callable[[str], Colour],
+        faults: Faults,
     ) -> None:
         self.generation = generation
         self.colour = colour
         self.pools = pools
         self.caps = Caps(BLOB_BYTES_MAX, _INLINE_BYTES_MAX, _BATCH_BYTES_MAX)
         self.lost: asyncio.Future[ShardLost] = asyncio.get_running_loop().create_future()
-        self.held = False
-        self.faults: deque[CommitRefused | ShardLost] = deque()
+        self.undo: deque[_Before] = deque(maxlen=0)
+        """The last commits, to be taken back by a crash."""
+        self._faults = faults
         self._store = store
         self._bytes_max = bytes_max
         self._queue: deque[tuple[Batch, Outcome[None]]] = deque()
         self._reason: ShardLost | None = None
         self._awaited = False
         self._commits = self._rounds = self._refused = self._bytes_written = 0
+        faults.released = self._round_later
 
     def commit(self, batch: Batch) -> Outcome[None]:
         if self._reason is not None:
             return Outcome.failed(self._reason)
         outcome: Outcome[None] = Outcome()
         self._queue.append((batch, outcome))
-        self.round_later()
+        self._round_later()
         return outcome
 
     async def scan(self, lo: bytes, hi: bytes, rows_max: int) -> list[tuple[bytes, bytes]]:
@@ -229,7 +270,7 @@ class MemoryShard:
 
     async def close(self) -> None:
         if self._reason is None:
-            self.held = False
+            self._faults.release()
             self._round()
             self.lose(ShardLost("the shard is closed"), announce=False)
 
@@ -243,33 +284,55 @@ class MemoryShard:
         while self._queue:
             self._queue.popleft()[1].set_exception(reason)
 
-    def round_later(self) -> None:
-        if not self._awaited:
+    def crash(self, durable: int) -> None:
+        """See `MemoryEngine.crash`."""
+        if self._reason is not None:
+            return
+        for batch, _ in islice(self._queue, durable):
+            if self._store.refusal(batch, self.pools, self._bytes_max) is None:
+                self._store.apply(batch)
+        self.lose(StoreFailed("a crash on cue"))
+
+    def forget(self, commits: int) -> None:
+        """See `MemoryEngine.forget`."""
+        assert self._reason is not None, "what an owner has acknowledged it remembers while it lives"
+        for _ in range(min(commits, len(self.undo))):
+            self._store.restore(self.undo.pop())
+
+    def _round_later(self) -> None:
+        if not self._awaited and self._reason is None:
             self._awaited = True
             asyncio.get_running_loop().call_soon(self._round)
 
     def _round(self) -> None:
         self._awaited = False
-        if self.held:
+        if self._faults.is_holding:
             return
         self._rounds += bool(self._queue)
         for _ in range(len(self._queue)):
             if self._reason is not None:
                 return
-            fault = self.faults.popleft() if self.faults else None
-            if isinstance(fault, ShardLost):
-                self.lose(fault)
+            batch, outcome = self._queue[0]
+            fault = self._faults.meet(batch)
+            if isinstance(fault, Loss):
+                if fault.stored and self._store.refusal(batch, self.pools, self._bytes_max) is None:
+                    self._store.apply(batch)
+                self.lose(StoreFailed("a fault on cue"))
                 return
-            batch, outcome = self._queue.popleft()
-            refusal = fault or self._store.refusal(batch, self.pools, self._bytes_max)
-            if refusal is not None:
-                self._refused += 1
-                outcome.set_exception(refusal)
-                continue
-            self._store.apply(batch)
-            self._commits += 1
-            self._bytes_written += batch.bytes
-            outcome.set_result(None)
+            self._queue.popleft()
+            self._commit(batch, outcome, fault or self._store.refusal(batch, self.pools, self._bytes_max))
+
+    def _commit(self, batch: Batch, outcome: Outcome[None], refusal: CommitRefused | None) -> None:
+        if refusal is not None:
+            self._refused += 1
+            outcome.set_exception(refusal)
+            return
+        if self.undo.maxlen:
+            self.undo.append(self._store.before(batch))
+        self._store.apply(batch)
+        self._commits += 1
+        self._bytes_written += batch.bytes
+        outcome.set_result(None)
 
     def _check(self) -> None:
         if self._reason is not None:

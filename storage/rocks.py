@@ -34,6 +34,7 @@ from pqbroker.storage.compaction import DEFAULT_PACE, CompactionPace
 from pqbroker.storage.directory import CellDirectory
 from pqbroker.storage.diskshard import DiskShard, ShardOptions
 from pqbroker.storage.engine import BLOB_BYTES_MAX, Caps, EngineError
+from pqbroker.storage.faults import Faults
 from pqbroker.storage.plan import IndexBatch, Planner
 from pqbroker.storage.pools import Pool
 from pqbroker.storage.reading import BlobReader
@@ -66,6 +67,7 @@ class RocksEngine:
         thresholds: Thresholds = DEFAULT_THRESHOLDS,
         compaction: CompactionPace = DEFAULT_PACE,
         statvfs: Callable[[Path], Space] = os.statvfs,
+        faults: Faults | None = None,
     ) -> None:
         assert durability in ("fsync", "interval", "none")
         self._path = directory
@@ -80,6 +82,7 @@ class RocksEngine:
         self._segment_bytes = segment_bytes
         self._ballast_bytes = ballast_bytes
         self._read_threads = read_threads
+        self._faults = faults
         self._caps = Caps(BLOB_BYTES_MAX, inline_bytes_max, _BATCH_ROUNDS_MAX * round_bytes_max)
 
     async def open(self) -> DiskShard:
@@ -88,7 +91,7 @@ class RocksEngine:
         await asyncio.to_thread(directory.take)
         index = RocksIndex(directory.index)
         reader = BlobReader(index.get, directory.pools)
-        options = ShardOptions(self._caps, self._pace, self._compaction, self._read_threads, self._told)
+        options = ShardOptions(self._caps, self._pace, self._compaction, self._read_threads, self._told, self._faults)
         shard = DiskShard(directory, index, reader, options)
         await shard.start(partial(self._open_cell, directory, index, reader))
         return shard

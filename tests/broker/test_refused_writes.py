@@ -43,14 +43,14 @@ async def refuse_three_writes(node: Node) -> list[Client]:
     first.send(produce_request("t", batch(0)), 9)
     assert (await answer(first)).error_code == 0
     server = partition(node)
-    node.engine.hold()
+    node.engine.faults.hold()
     for waiting, producer in enumerate(producers):
         producer.send(produce_request("t", batch(QUEUED[waiting])), 9)
         await until(lambda count=waiting: server.state.is_writing and server.queue_length == count)  # type: ignore[misc]
-    node.engine.refuse_next()
+    node.engine.faults.refuse_next()
     first.send(produce_request("t", make_batch(b"elsewhere"), partition=1), 9)
     await until(lambda: partition(node, 1).state.is_writing)
-    node.engine.release()
+    node.engine.faults.release()
     assert (await answer(first)).error_code == 0, "another partition's commit is its own"
     return producers
 

@@ -70,7 +70,7 @@ async def test_who_waits_at_a_tablet_is_told_that_it_moved(node: Node) -> None:
     group = node.server.node.groups.get("t")
     assert group is not None
     await until(lambda: bool(group.partitions[0]._watchers))
-    node.engine.hold()
+    node.engine.faults.hold()
     writer.send(produce_request("t", make_batch(b"in flight")), 9)
     writer.send(produce_request("t", make_batch(b"waits")), 9)
     await until(lambda: group.partitions[0].queue_length == 1)
@@ -78,7 +78,7 @@ async def test_who_waits_at_a_tablet_is_told_that_it_moved(node: Node) -> None:
     await asyncio.sleep(0)
     late = await node.produce("t", b"late")
     assert late.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-    node.engine.release()
+    node.engine.faults.release()
     answers = [(await writer.receive()).responses[0].partition_responses[0].error_code for _ in range(2)]
     assert answers[1] == ErrorCode.NOT_LEADER_OR_FOLLOWER
     parked = (await reader.receive()).responses[0].partitions[0]
@@ -90,7 +90,7 @@ async def test_who_waits_at_a_tablet_is_told_that_it_moved(node: Node) -> None:
 async def test_a_restart_that_is_refused_leaves_the_tablet_serving_in_its_epoch(node: Node, client: Client) -> None:
     await node.create_topic("t")
     await node.produce("t", b"before")
-    node.engine.refuse_next()
+    node.engine.faults.refuse_next()
     with pytest.raises(CommitRefused):
         await owner(node).restart_tablet(TABLET)
     assert await leader_epoch(client) == 1
@@ -120,7 +120,7 @@ async def test_a_restarted_coordinator_keeps_its_groups_and_sends_away_who_joins
     assert (await joiner.receive()).error_code == ErrorCode.NOT_COORDINATOR
     assert await beat(client, joined.member_id, joined.generation_id) == 0
     assert (await describe(client)).group_state == "Stable"
-    node.engine.refuse_next()
+    node.engine.faults.refuse_next()
     with pytest.raises(CommitRefused):
         await owner(node).restart_tablet(tablet)
     assert await beat(client, joined.member_id, joined.generation_id) == 0
@@ -141,7 +141,7 @@ async def test_a_restarted_scheme_knows_its_topics_and_gives_no_id_twice(node: N
     producers = [await new_producer(client)]
     assert await owner(node).restart_tablet(SCHEME_TABLET_ID) == 2
     ids.add(await node.create_topic("u"))
-    node.engine.refuse_next()
+    node.engine.faults.refuse_next()
     with pytest.raises(CommitRefused):
         await owner(node).restart_tablet(SCHEME_TABLET_ID)
     ids.add(await node.create_topic("v"))

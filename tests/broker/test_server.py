@@ -30,14 +30,14 @@ async def test_stopping_answers_a_parked_fetch_and_closes_cleanly(node: Node, cl
 
 async def test_stopping_answers_a_produce_in_work(node: Node, client: Client) -> None:
     await node.create_topic("t")
-    node.engine.hold()
+    node.engine.faults.hold()
     client.send(produce_request("t", make_batch()), 9)
     partition = node.server.node.groups.get("t").partitions[0]  # type: ignore[union-attr]
     await until(lambda: any(route.api == "Produce" for route in node.server.node.metrics.routes))
     stopping = asyncio.ensure_future(node.server.stop())
     await asyncio.sleep(0)
     assert partition.end_offset == 0
-    node.engine.release()
+    node.engine.faults.release()
     assert (await client.receive()).responses[0].partition_responses[0].error_code == 0
     await stopping
 
@@ -46,13 +46,13 @@ async def test_a_connection_that_does_not_drain_is_cut(start: Start) -> None:
     node = await start(drain_timeout_ms=10)
     await node.create_topic("t")
     client = await node.connect()
-    node.engine.hold()
+    node.engine.faults.hold()
     client.send(produce_request("t", make_batch()), 9)
     await until(lambda: any(route.api == "Produce" for route in node.server.node.metrics.routes))
     stopping = asyncio.ensure_future(node.server.stop())
     with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
         await client.receive()
-    node.engine.release()
+    node.engine.faults.release()
     await stopping
 
 
@@ -60,7 +60,7 @@ async def test_a_store_that_fails_is_opened_again_with_a_new_leader_epoch(node: 
     await node.create_topic("t")
     await node.produce("t", b"a")
     before = (await client.ask(MetadataRequest(topics=None))).topics[0]
-    node.engine.lose_next()
+    node.engine.faults.lose_next()
     lost = await node.produce("t", b"b")
     assert lost.error_code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR)
     await until(lambda: node.server.node.metrics.cell_openings == 2)
@@ -77,7 +77,7 @@ async def test_a_fetch_parked_at_the_loss_of_the_cell_is_answered(node: Node, cl
     await node.create_topic("t")
     client.send(fetch_request((0, 0), max_wait_ms=LONG_MS), 12)
     await until(lambda: any(route.api == "Fetch" for route in node.server.node.metrics.routes))
-    node.engine.lose_next()
+    node.engine.faults.lose_next()
     await node.produce("t", b"a")
     answer = (await client.receive()).responses[0].partitions[0]
     assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -85,7 +85,7 @@ async def test_a_fetch_parked_at_the_loss_of_the_cell_is_answered(node: Node, cl
 
 async def test_topics_of_a_lost_cell_stay_known_until_it_is_open_again(node: Node, client: Client) -> None:
     await node.create_topic("t")
-    node.engine.lose_next()
+    node.engine.faults.lose_next()
     await node.produce("t", b"a")
     while node.server.node.metrics.cell_openings == 1:
         topics = (await client.ask(MetadataRequest(topics=None))).topics

@@ -176,8 +176,8 @@ async def check_store(node: Node, server: PartitionServer) -> None:
     assert blobs == named
 
 
-def check_invariants(partition: Partition) -> None:
-    """Assert what A.2 and K.1 demand of a partition between two cycles."""
+def check_invariants(partition: Partition, low_watermark: int | None = None) -> None:
+    """Assert what A.2 and K.1 demand of a partition between two cycles; `low_watermark` if it was another before."""
     bodies, head = partition.bodies, partition.head
     assert partition.start_offset <= partition.end_offset
     spans = list(bodies.spans())
@@ -186,7 +186,7 @@ def check_invariants(partition: Partition) -> None:
     assert bodies.size == sum(bodies.sizes)
     check_levels([blob.size for blob in head.blobs])
     assert head.size == sum(blob.size for blob in head.blobs)
-    assert head.size < max(partition.config.pq_low_watermark_bytes, 1)
+    assert head.size < (low_watermark or partition.config.pq_low_watermark_bytes)
     for before, after in pairwise(head.blobs):
         assert before.end == after.offset
         assert before.position + before.size == after.position

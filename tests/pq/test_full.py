@@ -45,11 +45,11 @@ async def test_before_the_stop_writes_go_on(colour: Colour) -> None:
 async def test_when_the_disk_gets_full_all_that_is_queued_fails_and_what_is_in_flight_does_not() -> None:
     node = await Node().start()
     partition = await node.topic()
-    node.engine.hold()
+    node.engine.faults.hold()
     first = partition.write(*batch(b"a", producer=(5, 0, 0)))
     queued = [partition.write(*batch(b"%d" % number, producer=(5, 0, number))) for number in (1, 2)]
     node.engine.tell_colour(Colour.YELLOW_STOP)
-    node.engine.release()
+    node.engine.faults.release()
     assert await first == Written(0, -1, 0)
     for outcome in queued:
         with pytest.raises(KafkaError, match="KAFKA_STORAGE_ERROR"):

@@ -144,7 +144,7 @@ async def test_a_refused_creation_leaves_no_half_topic() -> None:
     node = await Node().start()
     creating = asyncio.ensure_future(node.groups.create("t", 1, {}))
     await until(lambda: "t" in node.scheme.topics)
-    node.engine.refuse_next()
+    node.engine.faults.refuse_next()
     with pytest.raises(CommitRefused):
         await creating
     assert "t" not in node.scheme.topics

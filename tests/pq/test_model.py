@@ -1,10 +1,14 @@
-"""A partition under random writes, producers, refusals, crashes, deletions and reads, against a list of records."""
+"""A partition under random writes, producers, failures, crashes, deletions and reads, against a list of records.
+
+After each step the invariants of A.2 and K.1 hold, and the store has exactly the blobs that the partition knows.
+"""
 
 import asyncio
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -58,8 +62,8 @@ class PartitionMachine(RuleBasedStateMachine):
         self.sent: dict[int, tuple[int, list[bytes], int]] = {}
         self.node = Node(by_reference=by_reference, cache_bytes=cache_bytes, head_bytes=head_bytes)
         self.run(self.node.start())
-        config = {"pq.low.watermark.bytes": str(low_watermark), "retention.ms": str(10 * DAY_MS)}
-        self.run(self.node.topic(partitions=2, config=config))
+        self.config = {"pq.low.watermark.bytes": str(low_watermark), "retention.ms": str(10 * DAY_MS)}
+        self.run(self.node.topic(partitions=2, config=self.config))
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         return self.loop.run_until_complete(work)
@@ -110,13 +114,47 @@ class PartitionMachine(RuleBasedStateMachine):
 
     @rule(wanted=bursts, at=st.booleans())
     def writes_refused(self, wanted: list[tuple[int, int, int]], at: bool) -> None:
-        self.node.engine.refuse_next()
+        self.node.engine.faults.refuse_next()
         self.take(self.run(self.burst(wanted)), ErrorCode.KAFKA_STORAGE_ERROR)
+
+    @rule(wanted=bursts)
+    def writes_to_a_full_disk(self, wanted: list[tuple[int, int, int]]) -> None:
+        self.node.engine.faults.fill()
+        self.take(self.run(self.burst(wanted)), ErrorCode.KAFKA_STORAGE_ERROR)
+        self.node.engine.faults.make_room()
+
+    @rule(wanted=bursts, after=st.integers(0, 2), stored=st.booleans())
+    def writes_of_which_one_loses_the_cell(
+        self, wanted: list[tuple[int, int, int]], after: int, stored: bool
+    ) -> None:
+        """What was not acknowledged is there up to some batch and no further, and that batch is whole."""
+        self.node.engine.faults.lose_next(after=after, stored=stored)
+        outcomes = self.run(self.burst(wanted))
+        acknowledged = [item for item in outcomes if isinstance(item[2], Written)]
+        self.take(outcomes, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self.run(self.node.restart())
+        for producer, values, _ in outcomes[len(acknowledged) :]:
+            if len(self.model.values) == self.server.end_offset:
+                break
+            assert stored
+            self.take([(producer, values, Written(len(self.model.values), -1, self.model.start))], None)
+
+    @rule(wanted=bursts)
+    def writes_while_another_owner_comes(self, wanted: list[tuple[int, int, int]]) -> None:
+        async def take_over() -> list[tuple[int, list[bytes], Written | ErrorCode]]:
+            self.node.engine.faults.hold()
+            writing = asyncio.ensure_future(self.burst(wanted))
+            for _ in range(5):
+                await asyncio.sleep(0)
+            await self.node.start()
+            return await writing
+
+        self.take(self.run(take_over()), ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     @rule(wanted=bursts)
     def writes_cut_off_by_a_crash(self, wanted: list[tuple[int, int, int]]) -> None:
         async def crash() -> list[tuple[int, list[bytes], Written | ErrorCode]]:
-            self.node.engine.hold()
+            self.node.engine.faults.hold()
             writing = asyncio.ensure_future(self.burst(wanted))
             for _ in range(5):
                 await asyncio.sleep(0)
@@ -157,7 +195,7 @@ class PartitionMachine(RuleBasedStateMachine):
         while fails is not None and self.node.cell.stats().commits < done:  # noqa: ASYNC110 (nobody sets an event)
             await asyncio.sleep(0)
         if fails == "refused":
-            self.node.engine.refuse_next()
+            self.node.engine.faults.refuse_next()
         elif fails == "crashed":
             self.node.engine.crash()
         await outcome.wait()
@@ -184,6 +222,36 @@ class PartitionMachine(RuleBasedStateMachine):
         offset = self.model.start + (len(self.model.values) - self.model.start) * part // 10
         assert self.run(self.server.delete_before(offset)) == offset
         self.model.start = offset
+
+    @rule(part=st.integers(1, 10), lost=st.booleans(), stored=st.booleans())
+    def deletes_in_vain(self, part: int, lost: bool, stored: bool) -> None:
+        """A refused deletion changes nothing; one that loses the cell is done or not."""
+        offset = self.model.start + (len(self.model.values) - self.model.start) * part // 10
+        if offset == self.model.start:
+            return
+        if lost:
+            self.node.engine.faults.lose_next(stored=stored)
+        else:
+            self.node.engine.faults.refuse_next()
+        with pytest.raises(KafkaError, match="NOT_LEADER" if lost else "STORAGE"):
+            self.run(self.server.delete_before(offset))
+        if lost:
+            self.run(self.node.restart())
+            self.model.start = offset if stored else self.model.start
+
+    @rule(size_bytes=st.sampled_from([0, 1000, 100_000, MIB]))
+    def is_limited_in_size(self, size_bytes: int) -> None:
+        """Whole blobs go from the front while enough is left; the last one stays."""
+        self.configure(**{"retention.bytes": str(size_bytes)})
+        before = self.server.size_bytes
+        self.run(self.node.groups.retain())
+        assert self.server.size_bytes >= min(size_bytes, before)
+        assert (self.server.end_offset > self.server.start_offset) == (len(self.model.values) > self.model.start)
+        self.model.start = self.server.start_offset
+        self.configure()
+
+    def configure(self, **more: str) -> None:
+        self.run(self.node.groups.configure("t", {**self.config, **more}))
 
     @rule(days=st.integers(0, 12))
     def time_passes(self, days: int) -> None:

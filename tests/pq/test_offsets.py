@@ -71,7 +71,7 @@ async def test_a_refused_commit_changes_no_partition() -> None:
     node = await started()
     old = {("t", 0): ConsumerOffset(1), ("u", 0): ConsumerOffset(1)}
     await commit(node, old)
-    node.engine.refuse_next()
+    node.engine.faults.refuse_next()
     refused = await commit(node, {("t", 0): ConsumerOffset(2), ("t", 4): ConsumerOffset(2), ("u", 0): None})
     assert set(refused.values()) == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
     for _ in range(2):
@@ -82,7 +82,7 @@ async def test_a_refused_commit_changes_no_partition() -> None:
 async def test_a_lost_cell_answers_not_coordinator_and_tells_no_offsets() -> None:
     node = await started()
     await commit(node, {("t", 0): ConsumerOffset(1)})
-    node.engine.lose_next()
+    node.engine.faults.lose_next()
     assert await commit(node, {("t", 0): ConsumerOffset(2)}) == {("t", 0): ErrorCode.NOT_COORDINATOR}
     assert await commit(node, {("t", 0): ConsumerOffset(3)}) == {("t", 0): ErrorCode.NOT_COORDINATOR}
     with pytest.raises(KafkaError) as lost:
@@ -106,7 +106,7 @@ async def test_a_stopped_node_tells_no_offsets() -> None:
 async def test_a_reader_of_offsets_waits_for_commits_that_were_there_before() -> None:
     node = await started()
     await commit(node, {("t", 0): ConsumerOffset(1)})
-    node.engine.hold()
+    node.engine.faults.hold()
     zombie = node.groups.commit_offsets("g", {("t", 0): ConsumerOffset(2), ("u", 0): ConsumerOffset(2)})
     later = node.groups.commit_offsets("g", {("t", 0): ConsumerOffset(3)})
     settled = asyncio.ensure_future(node.groups.settled("g"))
@@ -115,7 +115,7 @@ async def test_a_reader_of_offsets_waits_for_commits_that_were_there_before() ->
         await asyncio.sleep(0)
     assert not settled.done()
     assert node.groups.offsets_of("g") == {("t", 0): ConsumerOffset(1)}
-    node.engine.release()
+    node.engine.faults.release()
     await settled
     assert node.groups.offsets_of("g") == {("t", 0): ConsumerOffset(3), ("u", 0): ConsumerOffset(2)}
     await zombie
@@ -124,14 +124,14 @@ async def test_a_reader_of_offsets_waits_for_commits_that_were_there_before() ->
 
 async def test_a_caller_that_gives_up_does_not_hide_its_commit_from_readers() -> None:
     node = await started()
-    node.engine.hold()
+    node.engine.faults.hold()
     given_up = asyncio.ensure_future(node.groups.commit_offsets("g", {("t", 0): ConsumerOffset(2)}))
     given_up.cancel()
     settled = asyncio.ensure_future(node.groups.settled("g"))
     for _ in range(10):
         await asyncio.sleep(0)
     assert not settled.done()
-    node.engine.release()
+    node.engine.faults.release()
     await settled
     assert node.groups.offsets_of("g") == {("t", 0): ConsumerOffset(2)}
 
@@ -161,17 +161,17 @@ async def test_a_deleted_topic_takes_its_offsets_along() -> None:
 
 async def test_a_commit_on_its_way_when_its_topic_is_deleted_does_not_come_back() -> None:
     node = await started()
-    node.engine.hold()
+    node.engine.faults.hold()
     before = node.groups.commit_offsets("g", {("t", 0): ConsumerOffset(1)})
     behind = node.groups.commit_offsets("g", {("t", 0): ConsumerOffset(2), ("u", 0): ConsumerOffset(2)})
     deletion = asyncio.ensure_future(node.groups.delete("t"))
     for _ in range(10):
         await asyncio.sleep(0)
-    asyncio.ensure_future(before).add_done_callback(lambda _: node.engine.hold())
-    node.engine.release()
+    asyncio.ensure_future(before).add_done_callback(lambda _: node.engine.faults.hold())
+    node.engine.faults.release()
     assert (await before) == {("t", 0): None}
     await deletion
-    node.engine.release()
+    node.engine.faults.release()
     await node.groups.create("t", 1, {})
     outcomes = await behind
     assert outcomes["u", 0] is None
@@ -220,7 +220,7 @@ async def test_a_commit_may_say_when_its_offset_expires() -> None:
     await node.groups.retain()
     assert node.groups.offsets_of("g")
     node.now_ms += 1
-    node.engine.refuse_next()
+    node.engine.faults.refuse_next()
     await node.groups.retain()
     assert node.groups.offsets_of("g")
     await node.groups.retain()
@@ -283,7 +283,7 @@ class OffsetsMachine(RuleBasedStateMachine):
         waiting = []
         for number, (group_id, offsets) in enumerate(commits):
             if number == refused:
-                self.node.engine.refuse_next()
+                self.node.engine.faults.refuse_next()
             waiting.append(self.node.groups.commit_offsets(group_id, offsets))
         await self.node.groups.settled("g")
         await self.node.groups.settled("h")

@@ -276,6 +276,18 @@ def test_retention_by_size_keeps_at_least_its_bytes_and_the_last_blob() -> None:
     assert (partition.start_offset, len(partition.bodies)) == (18, 0)
 
 
+def test_retention_by_size_deletes_a_blob_when_exactly_its_bytes_are_left_without_it() -> None:
+    partition = new_partition()
+    for _ in range(8):
+        store(partition, MIB)
+    partition.configure(replace(TopicConfig(), retention_bytes=partition.head.size + 1))
+    retain(partition, START_MS)
+    assert partition.start_offset == 0
+    partition.configure(replace(TopicConfig(), retention_bytes=partition.head.size))
+    retain(partition, START_MS)
+    assert partition.start_offset == 6
+
+
 def test_retention_by_size_keeps_the_last_body_of_an_empty_head() -> None:
     partition = new_partition(replace(TopicConfig(), retention_bytes=0))
     for _ in range(12):

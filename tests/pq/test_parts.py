@@ -84,10 +84,10 @@ async def test_a_half_received_batch_is_never_seen_and_wiped_at_the_next_start()
     node = await Node().start()
     partition = await node.topic()
     await write(partition, batch(b"a"))
-    node.engine.hold()
+    node.engine.faults.hold()
     future = partition.write(*batch(size=30 * MIB))
     future.add_done_callback(lambda done: done.exception())
-    node.engine.release()
+    node.engine.faults.release()
     await until_parts(node, 2)
     assert partition.end_offset == 1
     assert [value for _, value in await read_all(partition)] == [b"a"]
@@ -106,7 +106,7 @@ async def test_refused_in_any_of_its_commits_it_leaves_nothing_that_the_next_wri
     await write(partition, batch(b"a"))
     future = partition.write(*batch(size=30 * MIB))
     await until_parts(node, refused_commit)
-    node.engine.refuse_next()
+    node.engine.faults.refuse_next()
     with pytest.raises(KafkaError) as refusal:
         await future
     assert refusal.value.code is ErrorCode.KAFKA_STORAGE_ERROR
@@ -125,7 +125,7 @@ async def test_what_a_refused_one_left_is_wiped_before_the_next_large_one() -> N
     partition = await node.topic()
     future = partition.write(*batch(size=30 * MIB))
     await until_parts(node, 2)
-    node.engine.refuse_next()
+    node.engine.faults.refuse_next()
     with pytest.raises(KafkaError):
         await future
     assert (await write(partition, batch(size=20 * MIB)))[0].base_offset == 0
@@ -168,12 +168,12 @@ async def test_a_retry_of_a_batch_in_parts_is_a_duplicate() -> None:
 async def test_a_batch_in_parts_shares_its_cycle_with_small_ones_before_and_behind() -> None:
     node = await Node().start()
     partition = await node.topic()
-    node.engine.hold()
+    node.engine.faults.hold()
     first = partition.write(*batch(b"first"))
     sizes = [MIB, 9 * MIB, 2 * MIB]
     outcomes = [partition.write(*batch(size=size)) for size in sizes]
     commits = node.cell.stats().commits
-    node.engine.release()
+    node.engine.faults.release()
     await first
     assert [(await outcome).base_offset for outcome in outcomes] == [1, 2, 3]
     assert node.cell.stats().commits - commits == 3

@@ -68,7 +68,7 @@ async def test_a_topic_without_a_quota_pauses_nobody_and_gets_one_by_its_config(
 async def test_above_the_border_writers_pause_and_above_the_limit_they_come_back() -> None:
     node = await Node(write_queue_bytes_max=3 * MIB, write_border_bytes=MIB).start()
     partition = await node.topic()
-    node.engine.hold()
+    node.engine.faults.hold()
     futures = [partition.write(*batch(size=MIB))]
     assert partition.throttle_ms(MIB) == 0
     futures += [partition.write(*batch(size=MIB)) for _ in range(2)]
@@ -76,7 +76,7 @@ async def test_above_the_border_writers_pause_and_above_the_limit_they_come_back
     with pytest.raises(KafkaError) as refused:
         await partition.write(*batch(size=KIB))
     assert refused.value.code is ErrorCode.REQUEST_TIMED_OUT
-    node.engine.release()
+    node.engine.faults.release()
     assert [(await future).base_offset for future in futures] == [0, 1, 2]
     assert partition.throttle_ms(MIB) == 0
     assert partition.queued_bytes == 0
@@ -86,12 +86,12 @@ async def test_one_batch_is_taken_however_large_while_nothing_is_in_flight() -> 
     node = await Node(write_queue_bytes_max=MIB).start()
     partition = await node.topic()
     assert await write(partition, batch(size=3 * MIB))
-    node.engine.hold()
+    node.engine.faults.hold()
     first = partition.write(*batch(size=3 * MIB))
     second = partition.write(*batch(b"a"))
     assert second.done()
     assert isinstance(second.exception(), KafkaError)
-    node.engine.release()
+    node.engine.faults.release()
     await first
     assert await write(partition, batch(size=3 * MIB))
 

@@ -134,7 +134,7 @@ async def test_gaps_among_large_and_small_batches_and_refusals_lose_nothing() ->
     for number, size in enumerate([100, 9 * MIB, 100, 200 * KIB, 7 * MIB, 5000]):
         value = b"%d" % number + bytes(size)
         if number == 3:
-            node.engine.refuse_next()
+            node.engine.faults.refuse_next()
             with pytest.raises(KafkaError):
                 await partition.write_at(offset, *batch(value))
             check_invariants(partition.state)

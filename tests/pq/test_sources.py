@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pqbroker.pq import sources
-from pqbroker.pq.sources import Duplicate, Producer, Sources
+from pqbroker.pq.sources import REFUSED_MAX, Duplicate, Producer, Sources
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 
 LAST = (1 << 31) - 1
@@ -161,3 +161,12 @@ def test_a_new_producer_over_the_count_displaces_the_oldest_that_does_not_write_
     assert held.displaced({9: after((0, 50))}, 3) == [1]
     assert held.displaced({1: after((0, 50)), 9: after((0, 50))}, 3) == [2]
     assert held.displaced({1: after((0, 50)), 2: after((0, 51))}, 3) == []
+
+
+def test_refused_producers_are_remembered_up_to_a_limit() -> None:
+    known = Sources()
+    for producer_id in range(REFUSED_MAX + 1):
+        known.refuse(producer_id, 0, 0)
+    known.check_first(0, 0, 1)
+    with pytest.raises(KafkaError, match="OUT_OF_ORDER"):
+        known.check_first(1, 0, 1)

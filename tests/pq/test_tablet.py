@@ -8,7 +8,7 @@ from pqbroker.pq.cycle import Written
 from pqbroker.pq.run import Pieces
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.outcome import Outcome
-from tests.pq.rig import DAY_MS, KIB, MIB, Node, batch, check_invariants, read_all, write
+from tests.pq.rig import DAY_MS, KIB, MIB, Node, batch, check_invariants, check_store, read_all, write
 
 
 async def settled(*futures: Outcome[Written]) -> list[Written | ErrorCode]:
@@ -32,13 +32,13 @@ async def test_a_write_is_acknowledged_and_readable_at_once() -> None:
 async def test_nothing_is_visible_or_acknowledged_before_it_is_durable() -> None:
     node = await Node().start()
     partition = await node.topic()
-    node.engine.hold()
+    node.engine.faults.hold()
     future = partition.write(*batch(b"a"))
     await turns()
     assert not future.done()
     assert (partition.end_offset, partition.read(0, 1000, one_at_least=True)) == (0, Pieces([], 0, 0))
     assert partition.readable_bytes(0, 1000) == 0
-    node.engine.release()
+    node.engine.faults.release()
     assert await future == Written(0, -1, 0)
     assert partition.readable_bytes(0, 1000) > 0
 
@@ -57,7 +57,7 @@ async def test_a_refused_cycle_fails_and_so_does_all_that_waits() -> None:
     node = await Node().start()
     partition = await node.topic()
     await write(partition, batch(b"kept"))
-    node.engine.refuse_next()
+    node.engine.faults.refuse_next()
     futures = [partition.write(*batch(b"%d" % number, producer=(5, 0, number))) for number in range(3)]
     assert await settled(*futures) == [ErrorCode.KAFKA_STORAGE_ERROR] * 3
     assert partition.end_offset == 1
@@ -67,15 +67,36 @@ async def test_a_refused_cycle_fails_and_so_does_all_that_waits() -> None:
     assert await read_all(partition) == [(0, b"kept"), (1, b"0"), (2, b"1"), (3, b"2")]
 
 
+async def test_behind_a_refused_first_batch_nothing_of_its_producer_is_stored() -> None:
+    """Were it, the refused batch would be out of order for ever."""
+    node = await Node().start()
+    partition = await node.topic()
+    node.engine.faults.refuse_next()
+    assert await settled(partition.write(*batch(b"0", producer=(5, 0, 0)))) == [ErrorCode.KAFKA_STORAGE_ERROR]
+    second = batch(b"1", producer=(5, 0, 1))
+    assert await settled(partition.write(*second)) == [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER]
+    await write(partition, batch(b"another", producer=(6, 0, 7)), batch(b"0", producer=(5, 0, 0)), second)
+    assert await read_all(partition) == [(0, b"another"), (1, b"0"), (2, b"1")]
+
+
+async def test_a_producer_that_begins_anew_is_not_held_to_what_was_refused() -> None:
+    node = await Node().start()
+    partition = await node.topic()
+    node.engine.faults.refuse_next()
+    await settled(partition.write(*batch(b"0", producer=(5, 0, 0))))
+    (written,) = await write(partition, batch(b"9", producer=(5, 1, 9)))
+    assert written.base_offset == 0
+
+
 async def test_a_duplicate_of_what_is_in_flight_is_acknowledged_with_it() -> None:
     node = await Node().start()
     partition = await node.topic()
-    node.engine.hold()
+    node.engine.faults.hold()
     first = partition.write(*batch(b"a", producer=(5, 0, 0)))
     second = partition.write(*batch(b"a", producer=(5, 0, 0)))
     await turns()
     assert not second.done()
-    node.engine.release()
+    node.engine.faults.release()
     assert await settled(first, second) == [Written(0, -1, 0)] * 2
     assert partition.end_offset == 1
 
@@ -83,7 +104,7 @@ async def test_a_duplicate_of_what_is_in_flight_is_acknowledged_with_it() -> Non
 async def test_a_duplicate_of_what_is_in_flight_fails_with_it() -> None:
     node = await Node().start()
     partition = await node.topic()
-    node.engine.refuse_next()
+    node.engine.faults.refuse_next()
     futures = [partition.write(*batch(b"a", producer=(5, 0, 0))) for _ in range(2)]
     assert await settled(*futures) == [ErrorCode.KAFKA_STORAGE_ERROR] * 2
     assert partition.end_offset == 0
@@ -95,7 +116,7 @@ async def test_a_lost_store_fails_everything_for_good() -> None:
     await write(partition, batch(b"a"))
     calls = []
     partition.watch(lambda: calls.append(1))
-    node.engine.lose_next()
+    node.engine.faults.lose_next()
     futures = [partition.write(*batch(b"b")) for _ in range(2)]
     assert await settled(*futures) == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 2
     assert await settled(partition.write(*batch(b"c"))) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
@@ -109,10 +130,10 @@ async def test_a_lost_store_fails_everything_for_good() -> None:
 async def test_too_much_in_flight_is_told_to_come_back() -> None:
     node = await Node(write_queue_bytes_max=MIB).start()
     partition = await node.topic()
-    node.engine.hold()
+    node.engine.faults.hold()
     futures = [partition.write(*batch(size=400 * KIB)) for _ in range(4)]
     assert futures[3].done()
-    node.engine.release()
+    node.engine.faults.release()
     assert [type(item) for item in await settled(*futures)] == [Written] * 2 + [ErrorCode] * 2
     assert (await settled(futures[3])) == [ErrorCode.REQUEST_TIMED_OUT]
 
@@ -156,7 +177,7 @@ async def test_what_a_refusal_and_a_crash_took_is_not_half_there() -> None:
     node = await Node().start()
     partition = await node.topic()
     await write(partition, batch(b"a", producer=(5, 0, 0)))
-    node.engine.hold()
+    node.engine.faults.hold()
     lost = partition.write(*batch(b"b", producer=(5, 0, 1)))
     await node.restart()
     assert await settled(lost) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
@@ -205,7 +226,7 @@ async def test_a_refused_deletion_changes_nothing() -> None:
     node = await Node().start()
     partition = await node.topic()
     await write(partition, batch(b"a"), batch(b"b"))
-    node.engine.refuse_next()
+    node.engine.faults.refuse_next()
     with pytest.raises(KafkaError, match="KAFKA_STORAGE_ERROR"):
         await partition.delete_before(1)
     assert partition.start_offset == 0
@@ -329,3 +350,14 @@ async def test_the_count_of_producers_holds_after_each_write_and_evictions_are_c
     assert (await write(partition, batch(b"a", producer=(4, 0, 0))))[0].base_offset == 4
     await node.restart()
     assert [producer_id for producer_id, _ in node.partition().producers()] == [3, 4, 5]
+
+
+async def test_a_trim_to_where_a_blob_begins_leaves_nothing_of_those_before_it() -> None:
+    node = await Node().start()
+    partition = await node.topic(config={"pq.low.watermark.bytes": "20000"})
+    await write(partition, *[batch(bytes(size)) for size in (30_000, 30_000, 30_000, 3_000, 3_000, 3_000)])
+    assert (len(partition.state.bodies), len(partition.state.head.blobs)) == (3, 3)
+    for offset in range(1, 7):
+        assert await partition.delete_before(offset) == offset
+        check_invariants(partition.state)
+        await check_store(node, partition)

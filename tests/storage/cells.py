@@ -7,6 +7,7 @@ from typing import Protocol
 
 from pqbroker.storage.compaction import CompactionPace
 from pqbroker.storage.engine import Batch, BlobKey, Shard
+from pqbroker.storage.faults import Faults
 from pqbroker.storage.memory import MemoryEngine
 from pqbroker.storage.rocks import RocksEngine
 
@@ -16,7 +17,9 @@ NO_COMPACTION = CompactionPace(bytes_per_second=0)
 
 
 class CellUnderTest(Protocol):
-    """A cell that can be opened, and taken over while another owner has it open."""
+    """A cell that can be opened, taken over while another owner has it open, and hurt on cue."""
+
+    faults: Faults
 
     async def open(self) -> Shard: ...
 
@@ -26,6 +29,7 @@ class CellUnderTest(Protocol):
 class MemoryCell:
     def __init__(self) -> None:
         self.engine = MemoryEngine(MEMORY_BYTES)
+        self.faults = self.engine.faults
 
     async def open(self) -> Shard:
         return await self.engine.open()
@@ -57,6 +61,7 @@ class RocksCell:
         self.path = path
         self._compaction = compaction
         self.disk = Disk()
+        self.faults = Faults()
         self._durability = durability
         self._segment_bytes = segment_bytes
 
@@ -71,6 +76,7 @@ class RocksCell:
             read_threads=2,
             compaction=self._compaction,
             statvfs=lambda path: self.disk,
+            faults=self.faults,
         )
         return await engine.open()
 

@@ -13,9 +13,9 @@ from pqbroker.storage.basetablet import PART_BYTES_MAX, TURN_BYTES, BaseTablet
 from pqbroker.storage.blobid import BlobId, tablet_bounds
 from pqbroker.storage.cells.cell import Cell
 from pqbroker.storage.engine import CommitRefused, ShardLost
+from pqbroker.storage.memory import MemoryEngine
 from pqbroker.storage.tables import Key, Row, TableError, Transaction
 from pqbroker.storage.tablet import TabletType
-from tests.storage.faulty_engine import FaultyEngine
 
 TABLET = 7
 Model = dict[str, dict[Key, dict[str, Any]]]
@@ -45,10 +45,11 @@ steps = st.lists(
 class Tables:
     """A base tablet that snapshots every third commit, and what its `changed` was told."""
 
-    def __init__(self, engine: FaultyEngine) -> None:
+    def __init__(self, engine: MemoryEngine) -> None:
         self.engine = engine
 
     async def open(self) -> None:
+        self.engine.faults.clear()
         self.told: dict[tuple[str, Key], Row] = {}
         self.cell = await Cell.open(self.engine)
         await self.cell.create_tablets([(TABLET, TabletType.SCHEME, "test")])
@@ -120,7 +121,7 @@ def _apply(model: Model, narrow: bool, todo: list[Change]) -> tuple[Model, bool]
 
 
 async def _run(plan: list[tuple[list[list[Change]], str]]) -> None:
-    tables = Tables(FaultyEngine())
+    tables = Tables(MemoryEngine(1 << 26))
     await tables.open()
     model: Model = {"a": {}}
     narrow = False
@@ -128,10 +129,10 @@ async def _run(plan: list[tuple[list[list[Change]], str]]) -> None:
     for todos, ending in plan:
         await tables.tablet.stop()
         if ending == "refuse":
-            tables.engine.refuse_next()
+            tables.engine.faults.refuse_next()
         refusals = int(ending == "refuse")
         if ending == "crash":
-            tables.engine.crash_after(2)
+            tables.engine.faults.lose_next(after=2)
         outcomes = await asyncio.gather(
             *(tables.tablet.transact(_plan(todo)) for todo in todos), return_exceptions=True
         )
@@ -165,7 +166,7 @@ def test_tables_are_what_was_committed_whatever_happens(plan: list[tuple[list[li
 
 @pytest.fixture
 async def tables() -> Tables:
-    opened = Tables(FaultyEngine())
+    opened = Tables(MemoryEngine(1 << 26))
     await opened.open()
     await opened.tablet.transact(_plan([("create", "a", None, None)]))
     return opened
@@ -206,7 +207,7 @@ async def test_tables_and_columns_come_and_go_while_the_tablet_runs(tables: Tabl
 
 @pytest.mark.parametrize("commits", range(20))
 async def test_a_crash_at_any_commit_loses_nothing_that_was_acknowledged(tables: Tables, commits: int) -> None:
-    tables.engine.crash_after(commits)
+    tables.engine.faults.lose_next(after=commits)
     acknowledged: Model = tables.contents()
     for number in range(12):
         try:
@@ -227,7 +228,7 @@ async def test_a_crash_at_any_commit_loses_nothing_that_was_acknowledged(tables:
 async def test_a_start_collects_what_a_crash_left_behind_the_barrier(tables: Tables) -> None:
     for number in range(2):
         await tables.tablet.transact(_put(number))
-    tables.engine.crash_after(2)
+    tables.engine.faults.lose_next(after=2)
     await tables.tablet.transact(_put(2))
     await tables.tablet.stop()
     await tables.open()
@@ -246,13 +247,13 @@ async def test_a_snapshot_of_no_tables_replaces_the_log_too(tables: Tables) -> N
 async def test_a_snapshot_outlives_the_refusal_of_the_log_blob_behind_it(tables: Tables) -> None:
     for number in range(2):
         await tables.tablet.transact(_put(number))
-    tables.engine.hold()
+    tables.engine.faults.hold()
     refused = asyncio.ensure_future(tables.tablet.transact(_put(2)))
     await asyncio.sleep(0)
-    tables.engine.release()
+    tables.engine.faults.release()
     while not (parts := [blob for blob in await tables.stored() if blob.channel == 1]):  # noqa: ASYNC110
         await asyncio.sleep(0)
-    tables.engine.refuse_next()
+    tables.engine.faults.refuse_next()
     with pytest.raises(CommitRefused):
         await refused
     await tables.tablet.transact(_put(3))
@@ -290,7 +291,7 @@ async def test_a_crash_between_the_parts_of_a_snapshot_loses_nothing(
     monkeypatch.setattr("pqbroker.storage.basetablet.PART_BYTES_MAX", 1000)
     for number in range(2):
         await tables.tablet.transact(_put(number, bytes(900)))
-    tables.engine.crash_after(commits)
+    tables.engine.faults.lose_next(after=commits)
     acknowledged = tables.contents()
     with contextlib.suppress(ShardLost):
         for number in range(2, 6):
@@ -345,7 +346,7 @@ async def test_a_plan_sees_what_was_planned_before_it(tables: Tables) -> None:
 
 
 async def test_a_cancelled_caller_neither_undoes_its_commit_nor_lets_the_next_plan_miss_it(tables: Tables) -> None:
-    tables.engine.hold()
+    tables.engine.faults.hold()
     first = asyncio.ensure_future(tables.tablet.transact(_put(1)))
     await asyncio.sleep(0)
     first.cancel()
@@ -353,7 +354,7 @@ async def test_a_cancelled_caller_neither_undoes_its_commit_nor_lets_the_next_pl
         tables.tablet.transact(lambda transaction: len(transaction.tables["a"]))
     )
     await asyncio.wait([first])
-    tables.engine.release()
+    tables.engine.faults.release()
     assert await second == 1
 
 

@@ -195,7 +195,7 @@ async def test_a_refused_collection_leaves_everything_as_it_was() -> None:
     bench, engine = Bench(), MemoryEngine(1 << 26)
     await bench.open(engine)
     blob = await bench.put(1, 1)
-    engine.refuse_next()
+    engine.faults.refuse_next()
     with pytest.raises(CommitRefused):
         await bench.collect(1, (1, 1))
     assert await bench.blobs() == [blob]
@@ -206,7 +206,7 @@ async def test_a_refused_collection_leaves_everything_as_it_was() -> None:
 async def test_a_refused_block_blocks_nothing() -> None:
     bench, engine = Bench(), MemoryEngine(1 << 26)
     await bench.open(engine)
-    engine.refuse_next()
+    engine.faults.refuse_next()
     with pytest.raises(CommitRefused):
         await bench.block(3)
     await bench.put(3, 1)

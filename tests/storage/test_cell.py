@@ -6,21 +6,21 @@ from collections.abc import AsyncIterator
 import pytest
 
 from pqbroker.storage.blobid import BlobId, tablet_bounds
-from pqbroker.storage.blobstorage import Blocked
+from pqbroker.storage.blobstorage import BlobStorage, Blocked
 from pqbroker.storage.cells.cell import Cell, TabletTaken
 from pqbroker.storage.engine import Batch, CommitRefused, EngineError, ShardLost
 from pqbroker.storage.history import ChannelHistory
 from pqbroker.storage.kv import KeyValueTablet
 from pqbroker.storage.kv_commands import Write
+from pqbroker.storage.memory import MemoryEngine
 from pqbroker.storage.tablet import TabletRecord, TabletType
-from tests.storage.faulty_engine import FaultyEngine
 
 A, B = 70_000, 70_001
 
 
 @pytest.fixture
-def engine() -> FaultyEngine:
-    return FaultyEngine()
+def engine() -> MemoryEngine:
+    return MemoryEngine(1 << 26)
 
 
 async def _create(cell: Cell, *tablets: int) -> None:
@@ -35,7 +35,7 @@ async def _fill(cell: Cell, tablet: int, keys: int) -> KeyValueTablet:
 
 
 @pytest.fixture
-async def cell(engine: FaultyEngine) -> AsyncIterator[Cell]:
+async def cell(engine: MemoryEngine) -> AsyncIterator[Cell]:
     opened = await Cell.open(engine)
     yield opened
     await opened.close()
@@ -47,7 +47,7 @@ def test_a_record_comes_back_from_its_row() -> None:
     assert TabletRecord.decode(9, record.encode()) == record
 
 
-async def test_every_start_raises_each_tablets_generation_in_one_commit(engine: FaultyEngine) -> None:
+async def test_every_start_raises_each_tablets_generation_in_one_commit(engine: MemoryEngine) -> None:
     cell = await Cell.open(engine)
     await _create(cell, A)
     first = cell.storage(A)
@@ -58,7 +58,7 @@ async def test_every_start_raises_each_tablets_generation_in_one_commit(engine: 
     assert cell.generation == 2
 
 
-async def test_an_earlier_instance_of_a_tablet_commits_nothing(engine: FaultyEngine) -> None:
+async def test_an_earlier_instance_of_a_tablet_commits_nothing(engine: MemoryEngine) -> None:
     cell = await Cell.open(engine)
     await _create(cell, A)
     kv = await _fill(cell, A, 1)
@@ -68,6 +68,17 @@ async def test_an_earlier_instance_of_a_tablet_commits_nothing(engine: FaultyEng
     again = KeyValueTablet(later.storage(A), inline_bytes_max=4, clock=lambda: 0)
     await again.start()
     assert [key for key, _ in again.keys(b"")] == [b"000000"]
+
+
+async def test_a_start_leaves_every_tablets_earlier_generations_blocked_on_disk(engine: MemoryEngine) -> None:
+    cell = await Cell.open(engine)
+    await _create(cell, A, B)
+    for _ in range(2):
+        await Cell.open(engine)
+    shard = await engine.open()
+    blobs = BlobStorage(shard, shard.pools)
+    await blobs.start([A, B])
+    assert [blobs.blocked_generation(tablet) for tablet in (A, B)] == [2, 2]
 
 
 async def test_creating_what_is_there_changes_nothing(cell: Cell) -> None:
@@ -82,8 +93,8 @@ async def test_creating_what_is_there_changes_nothing(cell: Cell) -> None:
     assert B not in cell.tablets()
 
 
-async def test_a_refused_creation_leaves_no_tablet(engine: FaultyEngine, cell: Cell) -> None:
-    engine.refuse_next()
+async def test_a_refused_creation_leaves_no_tablet(engine: MemoryEngine, cell: Cell) -> None:
+    engine.faults.refuse_next()
     with pytest.raises(CommitRefused):
         await _create(cell, A)
     assert A not in cell.tablets()
@@ -105,7 +116,7 @@ async def test_ids_of_blobs_never_repeat_whatever_is_interleaved(cell: Cell) -> 
     assert {BlobId.from_key(key).generation for key in keys} == {1}
 
 
-async def test_a_dropped_tablet_leaves_nothing_and_another_is_untouched(engine: FaultyEngine) -> None:
+async def test_a_dropped_tablet_leaves_nothing_and_another_is_untouched(engine: MemoryEngine) -> None:
     cell = await Cell.open(engine)
     await _create(cell, A, B)
     await _fill(cell, A, 3000)
@@ -152,12 +163,12 @@ async def test_what_is_written_while_the_drop_begins_goes_too(cell: Cell, turns:
 
 
 @pytest.mark.parametrize("commits", range(6))
-async def test_a_drop_that_a_crash_interrupts_is_completed_later(engine: FaultyEngine, commits: int) -> None:
+async def test_a_drop_that_a_crash_interrupts_is_completed_later(engine: MemoryEngine, commits: int) -> None:
     cell = await Cell.open(engine)
     await _create(cell, A)
     await _fill(cell, A, 1500)
     before = cell.stats().commits
-    engine.crash_after(commits)
+    engine.faults.lose_next(after=commits)
     with pytest.raises(ShardLost):
         await cell.drop_tablet(A)
     assert cell.stats().commits == before + commits
@@ -172,7 +183,7 @@ async def test_a_drop_that_a_crash_interrupts_is_completed_later(engine: FaultyE
     assert not cell.tablets()
 
 
-async def test_a_cell_of_a_newer_format_or_another_name_is_not_opened(engine: FaultyEngine) -> None:
+async def test_a_cell_of_a_newer_format_or_another_name_is_not_opened(engine: MemoryEngine) -> None:
     cell = await Cell.open(engine, name="7")
     await cell.close()
     with pytest.raises(EngineError, match="holds cell 7"):
@@ -185,18 +196,18 @@ async def test_a_cell_of_a_newer_format_or_another_name_is_not_opened(engine: Fa
         await Cell.open(engine, name="7")
 
 
-async def test_a_start_whose_commit_is_refused_can_be_tried_again(engine: FaultyEngine) -> None:
+async def test_a_start_whose_commit_is_refused_can_be_tried_again(engine: MemoryEngine) -> None:
     cell = await Cell.open(engine)
     await _create(cell, A)
     await cell.close()
-    engine.refuse_start = True
+    engine.faults.refuse_next()
     with pytest.raises(CommitRefused):
         await Cell.open(engine)
     cell = await Cell.open(engine)
     assert cell.storage(A).generation == 2
 
 
-async def test_two_thousand_tablets_start_in_one_commit(engine: FaultyEngine) -> None:
+async def test_two_thousand_tablets_start_in_one_commit(engine: MemoryEngine) -> None:
     cell = await Cell.open(engine)
     await _create(cell, *range(A, A + 2000))
     cell = await Cell.open(engine)

@@ -246,10 +246,10 @@ async def test_a_copy_takes_what_the_same_request_has_moved_into_its_range(
 async def test_two_holders_of_a_blob_that_go_at_the_same_time_take_it_along(bench: Bench) -> None:
     await bench.run(write(b"a"))
     await bench.run(CopyRange(None, b"", b"copy/"))
-    bench.engine.hold()
+    bench.engine.faults.hold()
     first = bench.kv.execute([DeleteRange(b"a", True, b"a", True)])
     second = bench.kv.execute([DeleteRange(b"copy/a", True, b"copy/a", True)])
-    bench.engine.release()
+    bench.engine.faults.release()
     await asyncio.gather(first, second)
     assert await bench.blobs() == []
 
@@ -257,22 +257,22 @@ async def test_two_holders_of_a_blob_that_go_at_the_same_time_take_it_along(benc
 async def test_a_holder_that_is_not_deleted_after_all_keeps_its_blob(bench: Bench) -> None:
     await bench.run(write(b"a"))
     await bench.run(CopyRange(None, b"", b"copy/"))
-    bench.engine.hold()
+    bench.engine.faults.hold()
     refused = bench.kv.execute([DeleteRange(b"a", True, b"a", True)])
     second = bench.kv.execute([DeleteRange(b"copy/a", True, b"copy/a", True)])
-    bench.engine.refuse_next()
-    bench.engine.release()
+    bench.engine.faults.refuse_next()
+    bench.engine.faults.release()
     await asyncio.gather(refused, second, return_exceptions=True)
     assert await bench.contents() == {b"a": BLOB}
 
 
 async def test_a_count_waits_for_what_is_in_flight_and_nothing_overtakes_it(bench: Bench) -> None:
     await bench.run(write(b"a"))
-    bench.engine.hold()
+    bench.engine.faults.hold()
     first = bench.kv.execute([write(b"b")])
     copy = bench.kv.execute([CopyRange(None, b"", b"copy/")])
     last = bench.kv.execute([DeleteRange(b"a", True, b"b", True)])
-    bench.engine.release()
+    bench.engine.faults.release()
     await asyncio.gather(first, copy, last)
     assert sorted(await bench.contents()) == [b"copy/a", b"copy/b"]
 
@@ -308,20 +308,20 @@ async def test_a_request_on_a_key_in_flight_waits_its_turn(bench: Bench, second:
 
 
 async def test_a_change_is_seen_when_it_is_durable_and_before_callbacks_run(bench: Bench) -> None:
-    bench.engine.hold()
+    bench.engine.faults.hold()
     future = bench.kv.execute([write(b"k")])
     seen: list[int] = []
     future.add_done_callback(lambda _: seen.append(len(bench.kv)))
     await asyncio.sleep(0)
     assert bench.kv.entry(b"k") is None
-    bench.engine.release()
+    bench.engine.faults.release()
     await future
     assert seen == [1]
 
 
 async def test_a_refused_commit_leaves_no_trace_and_the_next_request_goes_on(bench: Bench) -> None:
     await bench.run(write(b"a"))
-    bench.engine.refuse_next()
+    bench.engine.faults.refuse_next()
     refused = bench.kv.execute([write(b"a", b"lost value"), write(b"b"), DeleteRange(b"a", True, b"a", True)])
     waiting = bench.kv.execute([Concat((b"a",), b"c")])
     with pytest.raises(CommitRefused):
@@ -339,7 +339,7 @@ async def test_a_caller_that_stopped_waiting_changes_nothing(bench: Bench) -> No
 
 
 async def test_the_shards_loss_fails_what_is_in_flight_and_what_waits_and_what_comes(bench: Bench) -> None:
-    bench.engine.hold()
+    bench.engine.faults.hold()
     in_flight = bench.kv.execute([write(b"a")])
     waiting = bench.kv.execute([write(b"a")])
     bench.engine.crash()

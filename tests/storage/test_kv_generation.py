@@ -57,13 +57,13 @@ async def test_it_is_no_key_of_the_tablet(bench: Bench) -> None:
 
 
 async def test_a_check_waits_for_the_increment_in_flight(bench: Bench) -> None:
-    bench.engine.hold()
+    bench.engine.faults.hold()
     increment = bench.kv.execute([IncrementGeneration()])
     late = bench.kv.execute([CheckGeneration(0), write(b"late")])
     known = bench.kv.execute([CheckGeneration(1), write(b"known")])
     await asyncio.sleep(0)
     assert bench.kv.user_generation == 0
-    bench.engine.release()
+    bench.engine.faults.release()
     await increment
     with pytest.raises(GenerationMismatch):
         await late
@@ -72,11 +72,11 @@ async def test_a_check_waits_for_the_increment_in_flight(bench: Bench) -> None:
 
 
 async def test_an_increment_waits_for_what_is_in_flight_under_the_generation_before(bench: Bench) -> None:
-    bench.engine.hold()
+    bench.engine.faults.hold()
     await_first = bench.kv.execute([CheckGeneration(0), write(b"a")])
     second = bench.kv.execute([IncrementGeneration()])
-    bench.engine.refuse_next()
-    bench.engine.release()
+    bench.engine.faults.refuse_next()
+    bench.engine.faults.release()
     with pytest.raises(CommitRefused):
         await await_first
     await second
@@ -84,7 +84,7 @@ async def test_an_increment_waits_for_what_is_in_flight_under_the_generation_bef
 
 
 async def test_a_refused_increment_leaves_the_generation_as_it_was(bench: Bench) -> None:
-    bench.engine.refuse_next()
+    bench.engine.faults.refuse_next()
     with pytest.raises(CommitRefused):
         await bench.run(IncrementGeneration())
     await bench.run(CheckGeneration(0), write(b"a"))

@@ -208,7 +208,7 @@ async def _run(plan: list[Burst]) -> None:
     state: State = {key: key * 10 for key in KEYS} | {b"": b""}
     await tablet.execute([_write(key, key * 10, 0) for key in KEYS])
     for burst in plan:
-        engine.hold()
+        engine.faults.hold()
         futures = [tablet.execute(request) for request in burst.requests]
         await asyncio.sleep(0)
         if burst.ending == "crash":
@@ -217,9 +217,9 @@ async def _run(plan: list[Burst]) -> None:
                 assert isinstance(outcome, ShardLost | KeyValueError)
         else:
             for _ in range(burst.refusals):
-                engine.refuse_next()
+                engine.faults.refuse_next()
             reading = asyncio.ensure_future(_read(tablet, burst.within, 10_000))
-            engine.release()
+            engine.faults.release()
             states = [state]
             outcomes = await asyncio.gather(*futures, return_exceptions=True)
             refusals = burst.refusals

@@ -152,7 +152,7 @@ async def test_what_a_channel_holds_is_known_after_the_cell_was_opened_again(ope
 async def test_a_refused_put_takes_no_space(open_cell: Open) -> None:
     engine = MemoryEngine(1 << 26)
     storage = (await open_cell(engine, space=5000)).storage(TABLET)
-    engine.refuse_next()
+    engine.faults.refuse_next()
     await put(storage, 6000).wait()
     assert storage.status(USER_CHANNEL) is Colour.GREEN
 

@@ -167,7 +167,7 @@ async def test_a_refused_restart_leaves_the_generation_to_the_next_instance_and_
     await cell.create_tablets([(TABLET, TabletType.COORDINATOR, "t")])
     earlier = cell.storage(TABLET)
     keys = [await put(earlier)]
-    engine.refuse_next()
+    engine.faults.refuse_next()
     with pytest.raises(CommitRefused):
         await cell.restart_tablet(TABLET)
     with pytest.raises(Blocked):

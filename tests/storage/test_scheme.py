@@ -7,6 +7,7 @@ import pytest
 
 from pqbroker.storage.cells.cell import Cell
 from pqbroker.storage.engine import CommitRefused, ShardLost
+from pqbroker.storage.memory import MemoryEngine
 from pqbroker.storage.scheme import (
     FIRST_TABLET_ID,
     PARTITIONS_MAX,
@@ -22,27 +23,26 @@ from pqbroker.storage.scheme import (
     tablet_count,
     uuid_text,
 )
-from tests.storage.faulty_engine import FaultyEngine
 
 NOW_MS = 1_700_000_000_000
 
 
 @pytest.fixture
-def engine() -> FaultyEngine:
-    return FaultyEngine()
+def engine() -> MemoryEngine:
+    return MemoryEngine(1 << 26)
 
 
-async def _open(engine: FaultyEngine) -> Scheme:
+async def _open(engine: MemoryEngine) -> Scheme:
     return await Scheme.open(await Cell.open(engine), lambda: NOW_MS)
 
 
-async def test_a_new_scheme_has_a_cluster_id_that_stays(engine: FaultyEngine) -> None:
+async def test_a_new_scheme_has_a_cluster_id_that_stays(engine: MemoryEngine) -> None:
     first = await _open(engine)
     assert len(first.cluster_id) == 22
     assert (await _open(engine)).cluster_id == first.cluster_id
 
 
-async def test_a_topic_is_there_after_each_step_and_a_restart(engine: FaultyEngine) -> None:
+async def test_a_topic_is_there_after_each_step_and_a_restart(engine: MemoryEngine) -> None:
     scheme = await _open(engine)
     created = await scheme.create_topic("t", 5, {"retention.ms": "1"}, 4)
     assert created.tablets == (FIRST_TABLET_ID, FIRST_TABLET_ID + 1)
@@ -66,7 +66,7 @@ async def test_a_topic_is_there_after_each_step_and_a_restart(engine: FaultyEngi
         assert seen.tombstones == {}
 
 
-async def test_growth_fills_the_last_tablet_before_it_adds_one(engine: FaultyEngine) -> None:
+async def test_growth_fills_the_last_tablet_before_it_adds_one(engine: MemoryEngine) -> None:
     scheme = await _open(engine)
     before = await scheme.create_topic("t", 5, {}, 4)
     full = await scheme.grow_topic("t", 8)
@@ -76,7 +76,7 @@ async def test_growth_fills_the_last_tablet_before_it_adds_one(engine: FaultyEng
     assert grown.tablet_of(8) not in full.tablets
 
 
-async def test_tablet_ids_and_topic_ids_are_never_used_again(engine: FaultyEngine) -> None:
+async def test_tablet_ids_and_topic_ids_are_never_used_again(engine: MemoryEngine) -> None:
     tablets: set[int] = set()
     ids: set[bytes] = set()
     for _ in range(4):
@@ -91,7 +91,7 @@ async def test_tablet_ids_and_topic_ids_are_never_used_again(engine: FaultyEngin
     assert len(ids) == 12
 
 
-async def test_ids_go_on_behind_a_snapshot_and_its_garbage(engine: FaultyEngine) -> None:
+async def test_ids_go_on_behind_a_snapshot_and_its_garbage(engine: MemoryEngine) -> None:
     scheme = await _open(engine)
     cluster_id = scheme.cluster_id
     topic = await scheme.create_topic("t", 1, {}, 1)
@@ -103,7 +103,7 @@ async def test_ids_go_on_behind_a_snapshot_and_its_garbage(engine: FaultyEngine)
     assert (scheme.cluster_id, scheme.topics) == (cluster_id, {"t": topic})
 
 
-async def test_a_name_is_taken_once_even_by_two_at_the_same_time(engine: FaultyEngine) -> None:
+async def test_a_name_is_taken_once_even_by_two_at_the_same_time(engine: MemoryEngine) -> None:
     scheme = await _open(engine)
     outcomes = await asyncio.gather(
         *(scheme.create_topic("t", 1, {}, 1) for _ in range(3)), return_exceptions=True
@@ -112,7 +112,7 @@ async def test_a_name_is_taken_once_even_by_two_at_the_same_time(engine: FaultyE
     assert scheme.topics == {"t": outcomes[0]}
 
 
-async def test_what_is_not_there_cannot_be_changed(engine: FaultyEngine) -> None:
+async def test_what_is_not_there_cannot_be_changed(engine: MemoryEngine) -> None:
     scheme = await _open(engine)
     for change in (scheme.grow_topic("t", 2), scheme.configure_topic("t", {}), scheme.delete_topic("t")):
         with pytest.raises(TopicUnknown):
@@ -120,7 +120,7 @@ async def test_what_is_not_there_cannot_be_changed(engine: FaultyEngine) -> None
 
 
 @pytest.mark.parametrize("count", [1, 3])
-async def test_partitions_never_shrink(engine: FaultyEngine, count: int) -> None:
+async def test_partitions_never_shrink(engine: MemoryEngine, count: int) -> None:
     scheme = await _open(engine)
     topic = await scheme.create_topic("t", 3, {}, 1)
     with pytest.raises(PartitionsNotGrown):
@@ -132,7 +132,7 @@ async def test_partitions_never_shrink(engine: FaultyEngine, count: int) -> None
     ("partitions", "per_tablet"),
     [(0, 1), (PARTITIONS_MAX + 1, 4), (1, 0), (1, PARTITIONS_PER_TABLET_MAX + 1), (10_001, 1)],
 )
-async def test_limits_of_partitions_and_tablets(engine: FaultyEngine, partitions: int, per_tablet: int) -> None:
+async def test_limits_of_partitions_and_tablets(engine: MemoryEngine, partitions: int, per_tablet: int) -> None:
     scheme = await _open(engine)
     with pytest.raises(PartitionsRefused):
         await scheme.create_topic("t", partitions, {}, per_tablet)
@@ -140,9 +140,9 @@ async def test_limits_of_partitions_and_tablets(engine: FaultyEngine, partitions
     assert tablet_count(PARTITIONS_MAX, 2) == 10_000
 
 
-async def test_a_refused_commit_changes_nothing_and_can_be_tried_again(engine: FaultyEngine) -> None:
+async def test_a_refused_commit_changes_nothing_and_can_be_tried_again(engine: MemoryEngine) -> None:
     scheme = await _open(engine)
-    engine.refuse_next()
+    engine.faults.refuse_next()
     with pytest.raises(CommitRefused):
         await scheme.create_topic("t", 1, {}, 1)
     assert scheme.topics == {}
@@ -151,9 +151,9 @@ async def test_a_refused_commit_changes_nothing_and_can_be_tried_again(engine: F
 
 
 @pytest.mark.parametrize("commits", range(6))
-async def test_a_crash_at_any_step_leaves_a_state_between_two_steps(engine: FaultyEngine, commits: int) -> None:
+async def test_a_crash_at_any_step_leaves_a_state_between_two_steps(engine: MemoryEngine, commits: int) -> None:
     scheme = await _open(engine)
-    engine.crash_after(commits)
+    engine.faults.lose_next(after=commits)
     seen = (dict(scheme.topics), dict(scheme.tombstones))
     done = 0
     with suppress(ShardLost):
@@ -174,7 +174,7 @@ async def test_a_crash_at_any_step_leaves_a_state_between_two_steps(engine: Faul
     assert (dict(again.topics), dict(again.tombstones)) == seen
 
 
-async def test_producer_ids_are_given_out_once(engine: FaultyEngine) -> None:
+async def test_producer_ids_are_given_out_once(engine: MemoryEngine) -> None:
     scheme = await _open(engine)
     first, second = await asyncio.gather(scheme.producer_id_block(), scheme.producer_id_block())
     third = await (await _open(engine)).producer_id_block()
@@ -193,7 +193,7 @@ def test_every_refusal_is_a_scheme_error() -> None:
         assert issubclass(kind, SchemeError)
 
 
-async def test_what_nodes_are_set_to_is_there_after_each_step_and_a_restart(engine: FaultyEngine) -> None:
+async def test_what_nodes_are_set_to_is_there_after_each_step_and_a_restart(engine: MemoryEngine) -> None:
     scheme = await _open(engine)
     assert scheme.settings == {}
     await scheme.configure_node("1", {"a": "x", "b": "y"})
@@ -206,16 +206,16 @@ async def test_what_nodes_are_set_to_is_there_after_each_step_and_a_restart(engi
         assert seen.settings == {"1": {"b": "w"}, "": {}}
 
 
-async def test_a_refused_change_of_a_node_leaves_it_as_it_was(engine: FaultyEngine) -> None:
+async def test_a_refused_change_of_a_node_leaves_it_as_it_was(engine: MemoryEngine) -> None:
     scheme = await _open(engine)
-    engine.refuse_next()
+    engine.faults.refuse_next()
     with pytest.raises(CommitRefused):
         await scheme.configure_node("1", {"a": "x"})
     assert scheme.settings == (await _open(engine)).settings == {}
 
 
 async def test_a_scheme_from_before_nodes_could_be_set_takes_it(
-    engine: FaultyEngine, monkeypatch: pytest.MonkeyPatch
+    engine: MemoryEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as before:
         before.setattr("pqbroker.storage.scheme._lay_out_settings", lambda _: None)

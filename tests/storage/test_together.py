@@ -29,6 +29,7 @@ class Bench:
         self.engine = MemoryEngine(1 << 30)
 
     async def open(self) -> None:
+        self.engine.faults.clear()
         self.cell = await Cell.open(self.engine)
         ids = range(FIRST, FIRST + COUNT)
         await self.cell.create_tablets([(number, TabletType.PERSQUEUE, "owner") for number in ids])
@@ -79,7 +80,7 @@ async def test_one_commit_holds_the_changes_of_all_tablets(bench: Bench) -> None
 
 async def test_what_is_refused_leaves_no_trace_in_any_tablet(bench: Bench) -> None:
     await bench.run((0, [write(b"a", b"old")]), (1, [write(b"b", b"old")]))
-    bench.engine.refuse_next()
+    bench.engine.faults.refuse_next()
     with pytest.raises(CommitRefused):
         await bench.run((0, [write(b"a")]), (1, [DeleteRange(b"b", True, b"b", True)]))
     await bench.run((1, [write(b"c", b"new")]), (2, [write(b"d", b"new")]))
@@ -106,12 +107,12 @@ async def test_a_part_has_a_step_of_its_own_in_every_tablet(bench: Bench) -> Non
 
 
 async def test_a_joint_request_waits_for_keys_in_flight_and_is_waited_for(bench: Bench) -> None:
-    bench.engine.hold()
+    bench.engine.faults.hold()
     before = bench.tablets[1].execute([write(b"k", b"1")])
     joint = bench.run((0, [write(b"k", b"2")]), (1, [write(b"k", b"2")]))
     after = [bench.tablets[number].execute([write(b"k", b"3")]) for number in (0, 1)]
     assert [await contents_of(tablet) for tablet in bench.tablets] == [{}, {}, {}]
-    bench.engine.release()
+    bench.engine.faults.release()
     await before
     assert not joint.done()
     await joint
@@ -121,23 +122,23 @@ async def test_a_joint_request_waits_for_keys_in_flight_and_is_waited_for(bench:
 
 
 async def test_a_joint_request_does_not_overtake_what_waits(bench: Bench) -> None:
-    bench.engine.hold()
+    bench.engine.faults.hold()
     requests = [
         bench.tablets[0].execute([write(b"k", b"1")]),
         bench.tablets[0].execute([write(b"k", b"2"), write(b"l", b"2")]),
         bench.run((0, [write(b"l", b"3")]), (1, [write(b"l", b"3")])),
     ]
-    bench.engine.release()
+    bench.engine.faults.release()
     await asyncio.gather(*requests)
     assert await bench.contents() == [{b"k": b"2", b"l": b"3"}, {b"l": b"3"}, {}]
 
 
 async def test_a_part_that_counts_references_waits_until_nothing_is_in_flight(bench: Bench) -> None:
     await bench.run((0, [write(b"a")]))
-    bench.engine.hold()
+    bench.engine.faults.hold()
     other = bench.tablets[0].execute([write(b"b")])
     joint = bench.run((0, [Concat((b"a",), b"c", keep_inputs=True)]), (1, [write(b"d")]))
-    bench.engine.release()
+    bench.engine.faults.release()
     await other
     assert not joint.done()
     await joint
@@ -145,20 +146,20 @@ async def test_a_part_that_counts_references_waits_until_nothing_is_in_flight(be
 
 
 async def test_requests_that_cross_wait_for_each_other_in_one_order(bench: Bench) -> None:
-    bench.engine.hold()
+    bench.engine.faults.hold()
     block = [tablet.execute([write(b"k", b"0")]) for tablet in bench.tablets]
     crossing = [
         bench.run(((number + 1) % 3, [write(b"k", b"%d" % number)]), (number, [write(b"k", b"%d" % number)]))
         for number in range(3)
     ]
-    bench.engine.release()
+    bench.engine.faults.release()
     async with asyncio.timeout(5):
         await asyncio.gather(*block, *crossing)
     assert await bench.contents() == [{b"k": b"2"}, {b"k": b"1"}, {b"k": b"2"}]
 
 
 async def test_a_lost_shard_fails_what_is_in_flight_and_what_waits(bench: Bench) -> None:
-    bench.engine.hold()
+    bench.engine.faults.hold()
     joint = [bench.run((0, [write(b"k")]), (1, [write(b"k")])) for _ in range(2)]
     behind = bench.tablets[1].execute([write(b"k")])
     bench.engine.crash()
@@ -168,7 +169,7 @@ async def test_a_lost_shard_fails_what_is_in_flight_and_what_waits(bench: Bench)
 
 
 async def test_what_waits_behind_a_joint_request_in_another_tablet_fails_with_the_shard(bench: Bench) -> None:
-    bench.engine.hold()
+    bench.engine.faults.hold()
     busy = bench.tablets[0].execute([write(b"k")])
     joint = bench.run((0, [write(b"k")]), (1, [write(b"k")]))
     behind = bench.tablets[1].execute([write(b"k")])
@@ -180,13 +181,13 @@ async def test_what_waits_behind_a_joint_request_in_another_tablet_fails_with_th
 
 
 async def test_a_dropped_tablet_fails_its_joint_requests_and_leaves_the_other_tablet_alone(bench: Bench) -> None:
-    bench.engine.hold()
+    bench.engine.faults.hold()
     busy = bench.tablets[0].execute([write(b"k", b"0")])
     drop = asyncio.create_task(bench.cell.drop_tablet(FIRST))
     await asyncio.sleep(0)
     waiting = bench.run((0, [write(b"k", b"1")]), (1, [write(b"k", b"1")]))
     behind = bench.tablets[1].execute([write(b"k", b"2")])
-    bench.engine.release()
+    bench.engine.faults.release()
     await busy
     await drop
     with pytest.raises(ShardLost):
@@ -214,7 +215,7 @@ async def _run_mix(steps: list[dict[int, bytes] | str]) -> None:
     requests: list[tuple[dict[int, bytes], bytes, Outcome[None]]] = []
     for number, step in enumerate(steps):
         if step == "refuse":
-            bench.engine.refuse_next()
+            bench.engine.faults.refuse_next()
         elif isinstance(step, dict):
             value = b"%d" % number
             parts: list[tuple[int, list[Command]]] = [(tablet, [write(key, value)]) for tablet, key in step.items()]

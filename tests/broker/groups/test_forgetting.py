@@ -106,7 +106,7 @@ async def test_a_refused_store_leaves_the_group_to_the_next_look(start: Callable
     await form_and_leave(await node.connect())
     await node.create_topic("behind-what-is-stored-of-the-group")
     node.clock.now_ms += KEPT_MS
-    node.engine.refuse_next()
+    node.engine.faults.refuse_next()
     with pytest.raises(CommitRefused):
         await look(node)
     assert group_ids(node) == ["g"]

@@ -276,7 +276,7 @@ async def test_after_the_loss_of_the_cell_members_go_on_and_who_waited_asks_agai
     parked = await node.connect()
     parked.send(join_request(), 3)
     await until(lambda: [each.members for each in node.server.node.coordinators.groups()] == [2])
-    node.engine.lose_next()
+    node.engine.faults.lose_next()
     await node.produce("t", b"a")
     assert (await parked.receive()).error_code == ErrorCode.NOT_COORDINATOR
     await until(lambda: node.server.node.metrics.cell_openings == 2)
@@ -286,7 +286,7 @@ async def test_after_the_loss_of_the_cell_members_go_on_and_who_waited_asks_agai
 
 async def test_a_refused_store_makes_members_join_again(node: Node, client: Client) -> None:
     joined = await client.ask(join_request(), 3)
-    node.engine.refuse_next()
+    node.engine.faults.refuse_next()
     synced = await client.ask(sync_request(joined.member_id, 1, **{joined.member_id: b"all"}))
     assert synced.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert await beat(client, joined.member_id, 1) == ErrorCode.REBALANCE_IN_PROGRESS

@@ -75,7 +75,7 @@ async def test_a_change_is_there_after_a_loss_of_the_cell(node: Node, client: Cl
     await node.create_topic("t")
     await change(client, resource(("retention.ms", SET, "1")))
     before = node.server.node.groups
-    node.engine.lose_next()
+    node.engine.faults.lose_next()
     await node.produce("t", b"lost")
     await until(lambda: node.server.node.groups is not before)
     assert stored(node) == {"retention.ms": "1"}
@@ -179,7 +179,7 @@ async def test_a_value_that_is_missing_is_refused(node: Node, client: Client) ->
 
 async def test_a_refused_commit_is_told(node: Node, client: Client) -> None:
     await node.create_topic("t")
-    node.engine.refuse_next()
+    node.engine.faults.refuse_next()
     ((code, _),) = await change(client, resource(("retention.ms", SET, "1")))
     assert code == ErrorCode.KAFKA_STORAGE_ERROR
     assert stored(node) == {}

@@ -107,7 +107,7 @@ async def test_a_change_is_there_after_a_loss_of_the_cell(node: Node, client: Cl
     await node.create_topic("t")
     await change(client, THIS, ("message.max.bytes", SET, "2000"), ("num.io.threads", SET, "9"))
     before = node.server.node.groups
-    node.engine.lose_next()
+    node.engine.faults.lose_next()
     await node.produce("t", b"lost")
     await until(lambda: node.server.node.groups is not before)
     found = await described(client, BROKER, THIS, "message.max.bytes", "num.io.threads")
@@ -151,7 +151,7 @@ async def test_validate_only_changes_nothing(client: Client) -> None:
 
 
 async def test_a_refused_commit_changes_nothing(node: Node, client: Client) -> None:
-    node.engine.refuse_next()
+    node.engine.faults.refuse_next()
     code, _ = await change(client, THIS, ("message.max.bytes", SET, "2000"))
     assert code == ErrorCode.KAFKA_STORAGE_ERROR
     assert (await described(client, BROKER, THIS, "message.max.bytes"))["message.max.bytes"][:2] == ("1048588", DEFAULT)

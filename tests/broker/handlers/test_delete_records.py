@@ -55,7 +55,7 @@ async def test_the_new_start_is_durable_when_it_is_told(node: Node, client: Clie
     await node.create_topic("t")
     await node.produce("t", b"a", b"b", b"c")
     await delete(client, (0, 2))
-    node.engine.lose_next()
+    node.engine.faults.lose_next()
     await node.produce("t", b"lost")
     await until(lambda: node.server.node.metrics.cell_openings == 2)
     assert await earliest(client) == 2
@@ -82,6 +82,6 @@ async def test_a_topic_that_only_compacts_keeps_its_records(node: Node, client: 
 async def test_a_refused_commit_is_told(node: Node, client: Client) -> None:
     await node.create_topic("t")
     await node.produce("t", b"a")
-    node.engine.refuse_next()
+    node.engine.faults.refuse_next()
     assert await delete(client, (0, 1)) == [(ErrorCode.KAFKA_STORAGE_ERROR, -1)]
     assert await earliest(client) == 0

@@ -205,7 +205,7 @@ async def test_another_kind_of_coordinator_is_refused(client: Client) -> None:
 
 
 async def test_a_refused_commit_is_told_and_the_next_id_is_given(node: Node, client: Client) -> None:
-    node.engine.refuse_next()
+    node.engine.faults.refuse_next()
     assert (await client.ask(InitProducerIdRequest(transactional_id=None))).error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert (await client.ask(InitProducerIdRequest(transactional_id=None))).error_code == 0
 

@@ -95,7 +95,7 @@ async def test_one_name_given_twice_is_created_once(client: Client) -> None:
 
 async def test_a_topic_that_cannot_be_stored_is_told_alone(node: Node, client: Client) -> None:
     await node.create_topic("t")
-    node.engine.refuse_next()
+    node.engine.faults.refuse_next()
     response = await ask(client, "t", "u", create=True)
     assert [topic.error_code for topic in response.topics] == [0, ErrorCode.KAFKA_STORAGE_ERROR]
 

@@ -217,7 +217,7 @@ async def test_what_cannot_be_stored_is_refused_for_itself(client: Client) -> No
 
 
 async def test_a_refusal_of_the_store_is_a_reason_to_try_again(node: Node, client: Client) -> None:
-    node.engine.refuse_next()
+    node.engine.faults.refuse_next()
     refused = dict.fromkeys([("t", 0), ("u", 0)], ErrorCode.COORDINATOR_NOT_AVAILABLE)
     assert await commit(client, {("t", 0): 5, ("u", 0): 5}) == refused
     assert await fetch(client, None) == {}
@@ -241,12 +241,12 @@ async def test_members_commit_in_their_generation_and_nobody_beside_them(node: N
 async def test_nobody_reads_offsets_that_an_earlier_commit_then_changes(node: Node, client: Client) -> None:
     await commit(client, {("t", 0): 5, ("u", 0): 5})
     zombie, owner = await node.connect(), await node.connect()
-    node.engine.hold()
+    node.engine.faults.hold()
     zombie.send(commit_request({("t", 0): (9, -1, ""), ("u", 0): (9, -1, "")}), 9)
     await until_busy(node)
     owner.send(fetch_request(9, {"t": [0], "u": [0]}), 9)
     assert (await client.ask(fetch_request(9, {"t": [0]}, "other"), 9)).groups[0].error_code == 0
-    node.engine.release()
+    node.engine.faults.release()
     assert set(codes(await zombie.receive()).values()) == {0}
     (group,) = (await owner.receive()).groups
     assert [topic.partitions[0].committed_offset for topic in group.topics] == [9, 9]
@@ -263,7 +263,7 @@ async def test_a_deleted_topics_offsets_do_not_come_back_with_its_name(node: Nod
 async def test_offsets_are_there_when_the_cell_was_lost_and_opened_again(node: Node, client: Client) -> None:
     await commit(client, {("t", 0): 5})
     openings = node.server.node.metrics.cell_openings
-    node.engine.lose_next()
+    node.engine.faults.lose_next()
     assert await commit(client, {("t", 0): 6}) == {("t", 0): ErrorCode.NOT_COORDINATOR}
     for group_id in ("g", "without offsets"):
         response = await client.ask(fetch_request(9, None, group_id), 9)

@@ -143,7 +143,7 @@ async def test_log_append_time_is_told(node: Node) -> None:
 
 async def test_a_refused_commit_is_retriable_and_the_next_goes_through(node: Node) -> None:
     await node.create_topic("t")
-    node.engine.refuse_next()
+    node.engine.faults.refuse_next()
     refused = await node.produce("t", b"a")
     assert refused.error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert (await node.produce("t", b"a")).base_offset == 0
@@ -220,7 +220,7 @@ async def test_too_much_in_flight_is_told_with_a_throttle_time(start: Callable[.
     node = await start(write_border_bytes=1 << 20, write_queue_bytes_max=2 << 20)
     await node.create_topic("t", max_message_bytes="3000000")
     clients = [await node.connect() for _ in range(3)]
-    node.engine.hold()
+    node.engine.faults.hold()
     metrics = node.server.node.metrics
     for number, client in enumerate(clients, 1):
         client.send(produce_request("t", make_batch(bytes(900_000))), 9)
@@ -228,7 +228,7 @@ async def test_too_much_in_flight_is_told_with_a_throttle_time(start: Callable[.
     refused = await clients[2].receive()
     assert refused.responses[0].partition_responses[0].error_code == ErrorCode.REQUEST_TIMED_OUT
     assert refused.throttle_time_ms > 0
-    node.engine.release()
+    node.engine.faults.release()
     answers = [await client.receive() for client in clients[:2]]
     assert [answer.responses[0].partition_responses[0].error_code for answer in answers] == [0, 0]
     assert [answer.throttle_time_ms > 0 for answer in answers] == [False, True]
@@ -246,11 +246,11 @@ async def test_a_full_disk_is_a_storage_error_until_there_is_room(node: Node) ->
 
 async def test_a_pause_holds_also_when_the_writer_waited_for_its_turn(node: Node, client: Client) -> None:
     await node.create_topic("t", pq_write_speed_bytes="1000")
-    node.engine.hold()
+    node.engine.faults.hold()
     client.send(produce_request("t", make_batch()), 9)
     client.send(MetadataRequest(topics=None))
     client.send(produce_request("t", make_batch(bytes(1200))), 9)
-    node.engine.release()
+    node.engine.faults.release()
     pause_ms = [await client.receive() for _ in range(3)][2].throttle_time_ms
     told = asyncio.get_running_loop().time()
     await client.ask(MetadataRequest(topics=None))

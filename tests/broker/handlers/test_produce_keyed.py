@@ -45,7 +45,7 @@ async def test_long_batches_for_a_compacted_topic_are_looked_into_beside_the_loo
 async def test_what_waits_for_a_look_into_it_fails_when_the_cell_is_lost(node: Node, client: Client) -> None:
     await node.create_topic("c", cleanup_policy="compact")
     before = node.server.node.groups
-    node.engine.lose_next()
+    node.engine.faults.lose_next()
     client.send(produce_request("c", keyed_batch(*[b"k"] * 300)), 12)
     client.send(produce_request("c", keyed_batch(b"k")), 12)
     told = [(await client.receive()).responses[0].partition_responses[0].error_code for _ in range(2)]

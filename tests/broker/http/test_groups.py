@@ -212,7 +212,7 @@ async def test_what_cannot_be_is_refused(
 
 
 async def test_a_commit_that_the_store_refuses_is_told_as_something_to_try_again(web: Web) -> None:
-    web.node.engine.refuse_next()
+    web.node.engine.faults.refuse_next()
     refused = await web.refusal("POST", "/v1/groups/g/offsets", offsets(("t", 0, 1)))
     assert refused[:2] == (503, "COORDINATOR_NOT_AVAILABLE")
     assert "partition 0 of t" in refused[2]

@@ -82,7 +82,7 @@ async def test_what_a_partition_writes_is_counted(web: Web) -> None:
 
 async def test_a_refused_commit_is_an_error_and_no_record(web: Web) -> None:
     await web.node.create_topic("t")
-    web.node.engine.refuse_next()
+    web.node.engine.faults.refuse_next()
     assert (await web.node.produce("t", b"a")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
     values = await scrape(web)
     assert values["partition_write_errors_total"] == {("KAFKA_STORAGE_ERROR", "0", "t"): 1}
@@ -95,7 +95,7 @@ async def test_what_key_value_tablets_do_is_counted(web: Web) -> None:
     before = await scrape(web)
     assert before["tablet_start_seconds_count"] == {(): 1}
     await web.node.produce("t", b"v" * 2000, producer_id=7, producer_epoch=0, base_sequence=0)
-    web.node.engine.refuse_next()
+    web.node.engine.faults.refuse_next()
     await web.node.produce("t", b"a")
     after = await scrape(web)
     assert before["kv_request_seconds_count"] == {(): 0}

@@ -95,7 +95,7 @@ async def test_a_tablet_of_a_deleted_topic_is_there_until_its_space_is_back(web:
     tablet = await tablet_of_new_topic(web)
     await web.node.produce("t", b"v" * 2000)
     await web.node.server.node.groups.delete("t")
-    web.node.engine.hold()
+    web.node.engine.faults.hold()
     _, found = await web.ask("GET", f"/v1/tablets/{tablet}")
     assert (found["topic"], found["partition_count"], found["key_count"]) == (None, 0, None)
     assert (await web.refusal("GET", f"/v1/tablets/{tablet}/keys"))[:2] == (409, "TABLET_NOT_SERVED")
@@ -103,12 +103,12 @@ async def test_a_tablet_of_a_deleted_topic_is_there_until_its_space_is_back(web:
     assert len(blobs["blobs"]) == 1
     states = [found["state"]]
     while states[-1] is not None:
-        web.node.engine.release()
+        web.node.engine.faults.release()
         await asyncio.sleep(0)
-        web.node.engine.hold()
+        web.node.engine.faults.hold()
         status, found = await web.ask("GET", f"/v1/tablets/{tablet}")
         states.append(found["state"] if status == 200 else None)
-    web.node.engine.release()
+    web.node.engine.faults.release()
     assert list(dict.fromkeys(states)) == ["running", "dropping", None]
 
 

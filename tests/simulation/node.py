@@ -1,0 +1,128 @@
+"""One broker node without its sockets: the real cell owner, topics and coordinators over an engine that can fail."""
+
+import asyncio
+
+from pqbroker.broker.cell_owner import CellOwner
+from pqbroker.broker.context import Node
+from pqbroker.broker.metrics import Metrics
+from pqbroker.broker.producer_ids import ProducerIds
+from pqbroker.broker.sessions import FetchSessions
+from pqbroker.conf.broker import BrokerSettings
+from pqbroker.pq.group import Group
+from pqbroker.pq.tablet import PartitionServer
+from pqbroker.storage.engine import CommitRefused, EngineError, ShardLost
+from pqbroker.storage.memory import MemoryEngine
+
+START_MS = 1_700_000_000_000
+ENGINE_BYTES = 1 << 30
+RETRY_S = 0.05
+SETTLES_S = 1.0
+TRIES = 30
+
+
+class SimulatedNode:
+    """`start` and `kill` it as often as you like: the engine stays. `node` is what handlers would see."""
+
+    def __init__(self, settings: BrokerSettings, *, forgettable: int = 0) -> None:
+        self.engine = MemoryEngine(ENGINE_BYTES, forgettable=forgettable)
+        self.openings = 0
+        """Starts of the process."""
+        self._settings = settings
+        self._loop = asyncio.get_running_loop()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._owner: CellOwner | None = None
+
+    node: Node
+
+    def clock(self) -> int:
+        """Milliseconds since 1970."""
+        return START_MS + int(self._loop.time() * 1000)
+
+    @property
+    def is_up(self) -> bool:
+        return self._owner is not None
+
+    @property
+    def owner(self) -> CellOwner:
+        assert self._owner is not None, "the node is down"
+        return self._owner
+
+    async def start(self) -> None:
+        """Open the cell, however often that takes; an owner that still has it is fenced."""
+        owner = CellOwner(self.engine, self._settings, self.clock)
+        while True:
+            try:
+                opened = await owner.open()
+                break
+            except (EngineError, CommitRefused, ShardLost):
+                await asyncio.sleep(RETRY_S)
+        await self._abandon()
+        self.node = Node(
+            configured=opened.settings,
+            loop=self._loop,
+            clock=self.clock,
+            metrics=Metrics(),
+            sessions=FetchSessions(self._settings.fetch_sessions_max, self.clock),
+            producer_ids=ProducerIds(lambda: owner.current.scheme.producer_id_block()),
+            groups=opened.groups,
+            coordinators=opened.coordinators,
+            cluster_id=opened.scheme.cluster_id,
+        )
+        self._owner = owner
+        self.openings += 1
+        self._retention = self._loop.create_task(self._retain(owner))
+        self._tasks = [self._loop.create_task(owner.watch(self.node)), self._retention]
+
+    async def kill(self, durable: int = 0) -> None:
+        """The process dies; of the commits on their way the first `durable` have become so."""
+        self.engine.crash(durable=durable)
+        await self._abandon()
+
+    async def settle(self) -> None:
+        """Return when the cell is open, a loss that was on its way notwithstanding; retention rests from now on."""
+        self._retention.cancel()
+        for _ in range(TRIES):
+            await asyncio.sleep(SETTLES_S)
+            if self.owner.is_open and self.owner.current.groups is self.node.groups:
+                return
+        raise AssertionError("the cell is not opened again though nothing stands in the way")
+
+    async def stop(self) -> None:
+        """End it in peace."""
+        owner, self._owner = self.owner, None
+        await self._cancel()
+        await owner.close()
+
+    def group(self, topic_id: bytes) -> Group | None:
+        """The topic, None when there is none now."""
+        return self.node.groups.by_id(topic_id) if self.is_up else None
+
+    def partition(self, topic_id: bytes, index: int) -> PartitionServer | None:
+        group = self.group(topic_id)
+        return group.partitions[index] if group is not None and index < len(group.partitions) else None
+
+    def tasks_failed(self) -> list[BaseException]:
+        """Why periodic work has ended, where it did for a reason."""
+        done = [task for task in self._tasks if task.done() and not task.cancelled()]
+        return [error for task in done if (error := task.exception()) is not None]
+
+    async def _abandon(self) -> None:
+        """Nothing of a dead process moves any more; its connections break."""
+        owner, self._owner = self._owner, None
+        if owner is None:
+            return
+        await self._cancel()
+        owner.current.coordinators.close()
+        await owner.current.groups.stop()
+
+    async def _cancel(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _retain(self, owner: CellOwner) -> None:
+        while True:
+            await asyncio.sleep(self._settings.retention_check_interval_ms / 1000)
+            await owner.retain()
+
+

@@ -1,0 +1,170 @@
+"""One simulation: a world, its clients and its mishaps on a loop of its own, from a seed to a verdict."""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from random import Random
+from unittest.mock import patch
+
+from tests.simulation.admin import Observer, SimulatedAdmin
+from tests.simulation.chaos import Chaos, LossAt, Mishaps
+from tests.simulation.ledger import Violation, expect
+from tests.simulation.loop import Stuck, VirtualLoop
+from tests.simulation.member import SimulatedMember
+from tests.simulation.verify import verify, verify_prefix
+from tests.simulation.world import GROUPS, World
+
+MEMBERS = 2
+DRAIN_S = 120.0
+THREAD_S = 0.002
+
+_log = logging.getLogger("pqbroker")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a run went: `digest` tells its story from any other."""
+
+    digest: str
+    commits: int
+    openings: int
+    records: int
+
+
+class SimulationFailed(AssertionError):
+    """Says what was broken, how it came to that, and how to see it again."""
+
+
+def run(seed: int) -> Outcome:
+    """Everything that may go wrong, at random. SimulationFailed."""
+
+    async def play(world: World) -> None:
+        await _live(world, Mishaps(world))
+        await world.node.settle()
+        await verify(world, is_fresh=False)
+        await world.node.kill()
+        await world.node.start()
+        await _verify_at_rest(world)
+
+    return _simulate(seed, play, f"--seed {seed}")
+
+
+def run_loss(seed: int, commit: int, *, stored: bool) -> Outcome:
+    """The cell is lost at one commit, and nothing else goes wrong. SimulationFailed."""
+
+    async def play(world: World) -> None:
+        await _live(world, LossAt(world, commit, stored=stored))
+        await _verify_at_rest(world)
+
+    return _simulate(seed, play, f"--seed {seed} --loss-at {commit}{' --stored' if stored else ''}")
+
+
+def run_forgetting(seed: int, commit: int, forgotten: int) -> Outcome:
+    """The node dies at one commit, and of those before the last `forgotten` were never synced. SimulationFailed."""
+
+    async def play(world: World) -> None:
+        loss = LossAt(world, commit)
+        living = asyncio.ensure_future(_live(world, loss))
+        await loss.run(world)
+        living.cancel()
+        await asyncio.wait([living])
+        await world.node.kill()
+        world.node.engine.forget(forgotten)
+        await world.node.start()
+        await world.node.settle()
+        await verify_prefix(world)
+
+    return _simulate(seed, play, f"--seed {seed} --loss-at {commit} --forget {forgotten}", forgettable=forgotten)
+
+
+async def _live(world: World, chaos: Chaos) -> None:
+    """The busy part, and the end of it: everybody finishes what they have begun."""
+    try:
+        async with asyncio.timeout(DRAIN_S), asyncio.TaskGroup() as clients:
+            world.clients = clients
+            starting = clients.create_task(world.node.start())
+            admin = SimulatedAdmin(world)
+            clients.create_task(admin.run())
+            observer = Observer(world, admin)
+            clients.create_task(observer.run())
+            for group in GROUPS:
+                for number in range(MEMBERS):
+                    clients.create_task(SimulatedMember(world, group, number).run())
+            await starting
+            await chaos.run(world)
+            world.is_ending = True
+    except TimeoutError:
+        raise Violation(f"clients are not done {DRAIN_S:.0f} s after the start") from None
+    observer.look()
+
+
+async def _verify_at_rest(world: World) -> None:
+    """Once what a start leaves for later is done too."""
+    await world.node.settle()
+    await verify(world, is_fresh=True)
+    await world.node.stop()
+
+
+def _simulate(
+    seed: int, play: Callable[[World], Awaitable[None]], replay: str, *, forgettable: int = 0
+) -> Outcome:
+    worlds: list[World] = []
+
+    async def whole() -> Outcome:
+        world = World(seed, forgettable=forgettable)
+        worlds.append(world)
+        await play(world)
+        expect(not world.node.tasks_failed(), f"periodic work failed: {world.node.tasks_failed()}")
+        records = sum(len(book.log) for topic in world.topics.values() for book in topic.partitions.values())
+        return Outcome(world.digest, world.node.engine.faults.commits, world.node.openings, records)
+
+    loop = VirtualLoop(lambda: THREAD_S)
+    try:
+        with _known_chance(seed), _defects_logged() as logged, asyncio.Runner(loop_factory=lambda: loop) as runner:
+            outcome = runner.run(whole())
+        expect(not loop.defects and not logged, f"defects: {loop.defects + logged}")
+    except (ExceptionGroup, AssertionError, Stuck) as error:
+        cause = _first(error)
+        story = "\n".join(worlds[0].last_lines) if worlds else ""
+        message = f"{type(cause).__name__}: {cause}\n{story}\nreplay: python -m tests.simulation {replay}"
+        raise SimulationFailed(message) from cause
+    return outcome
+
+
+def _first(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+@contextmanager
+def _known_chance(seed: int) -> Iterator[None]:
+    """Ids that the scheme draws from chance come from the seed: topics start in the order of their ids."""
+    with patch.object(secrets, "token_bytes", Random(f"{seed} secrets").randbytes):
+        yield
+
+
+@contextmanager
+def _defects_logged() -> Iterator[list[str]]:
+    """What the broker itself calls a defect; its other complaints are about what we do to it."""
+    found: list[str] = []
+
+    class Listener(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if record.levelno >= logging.CRITICAL or "defect" in record.msg:
+                found.append(record.getMessage())
+
+    listener = Listener(logging.ERROR)
+    was = _log.level, _log.propagate
+    _log.addHandler(listener)
+    _log.setLevel(logging.ERROR)
+    _log.propagate = False
+    try:
+        yield found
+    finally:
+        _log.removeHandler(listener)
+        _log.setLevel(was[0])
+        _log.propagate = was[1]

@@ -1,0 +1,53 @@
+"""200 seeds and 500 crash points. More of them: python -m tests.simulation --help"""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from pqbroker.pq import sources
+from pqbroker.pq.sources import Producer
+from tests.simulation.crash_points import crash_points
+from tests.simulation.run import SimulationFailed, run
+
+SEEDS = 200
+SEEDS_A_TEST = 25
+CRASH_POINTS = 500
+SLOW_S = 400
+"""Ten times what it takes where nothing else runs."""
+
+
+@pytest.mark.timeout(SLOW_S)
+@pytest.mark.parametrize("first", range(0, SEEDS, SEEDS_A_TEST))
+def test_nothing_promised_is_broken_whatever_happens(first: int) -> None:
+    outcomes = [run(seed) for seed in range(first, first + SEEDS_A_TEST)]
+    assert len({outcome.digest for outcome in outcomes}) == SEEDS_A_TEST
+    assert sum(outcome.openings for outcome in outcomes) > 2 * SEEDS_A_TEST
+
+
+@pytest.mark.timeout(SLOW_S)
+def test_a_crash_at_any_commit_loses_nothing_acknowledged_and_leaves_nothing_half() -> None:
+    outcomes = [one() for one in crash_points(0, CRASH_POINTS)]
+    assert len(outcomes) == CRASH_POINTS
+
+
+def test_a_seed_tells_the_same_story_every_time_and_everywhere() -> None:
+    digest = run(5).digest
+    assert run(6).digest != digest
+    assert run(5).digest == digest
+    told = subprocess.run(
+        [sys.executable, "-m", "tests.simulation", "--seed", "5"],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONHASHSEED": "5"},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert told.stdout.split()[-1] == digest
+
+
+def test_a_broken_promise_is_told_with_the_seed_that_shows_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def takes_everything(state: Producer | None, _epoch: int, sequence: int, _count: int) -> int:
+        return sequence if state is None else state.last + 1
+
+    monkeypatch.setattr(sources, "check", takes_everything)
+    with pytest.raises(SimulationFailed, match=r"holds .* twice(.|\n)*replay: python -m tests.simulation --seed 3"):
+        run(3)

@@ -1,0 +1,93 @@
+"""What must hold of a node that nobody writes to: every record, every bound, every row and blob of its store."""
+
+from pqbroker.pq.tablet import PartitionServer
+from pqbroker.storage.blobid import blob_size, tablet_bounds
+from pqbroker.storage.engine import BlobKey
+from pqbroker.storage.kv_rows import Entry
+from pqbroker.storage.tablet import TabletType
+from tests.pq.rig import check_invariants, read_all
+from tests.simulation.ledger import PartitionBook, Value, expect
+from tests.simulation.world import World
+
+LOW_WATERMARK_MAX = 8 << 20
+"""Heads are measured by the highest watermark that a topic is set to here."""
+ROWS_MAX = 100_000
+
+
+async def verify(world: World, *, is_fresh: bool) -> None:
+    """Read everything. Violation when a promise was broken. `is_fresh`: the node was started, so that nothing is left
+    to be reclaimed."""
+    for book in world.topics.values():
+        group = world.node.group(book.topic_id)
+        expect((group is None) == book.gone, f"topic {book.name} should be {'gone' if book.gone else 'there'}")
+        if group is None:
+            continue
+        expect(len(group.partitions) >= book.count, f"{book.name} has {len(group.partitions)} of {book.count}")
+        for server in group.partitions:
+            await _verify_partition(book.partition(server.index), server)
+    for group_id, consumers in world.groups.items():
+        await world.node.node.groups.settled(group_id)
+        found = world.node.node.groups.offsets_of(group_id)
+        for place in {**consumers.commits, **found}:
+            consumers.found(place, found.get(place))
+    await verify_store(world, is_fresh=is_fresh)
+
+
+async def verify_prefix(world: World) -> None:
+    """The same for a store that has forgotten: what is there was there before, in one piece."""
+    groups = world.node.node.groups
+    for name in groups.names():
+        group = groups.get(name)
+        assert group is not None
+        book = world.topics.get(group.topic.topic_id)
+        for server in group.partitions:
+            found = await read_values(server)
+            check_invariants(server.state, LOW_WATERMARK_MAX)
+            known = PartitionBook(f"{name}-{server.index}") if book is None else book.partition(server.index)
+            known.is_prefix(server.start_offset, server.end_offset, found)
+    for group_id in groups.groups_with_offsets():
+        for place, state in groups.offsets_of(group_id).items():
+            world.groups[group_id].found_earlier(place, state)
+    await verify_store(world, is_fresh=True)
+
+
+async def _verify_partition(book: PartitionBook, server: PartitionServer) -> None:
+    found = await read_values(server)
+    check_invariants(server.state, LOW_WATERMARK_MAX)
+    book.whole(server.start_offset, server.end_offset, found)
+
+
+async def read_values(server: PartitionServer) -> list[tuple[int, Value]]:
+    return [(offset, Value.of(value)) for offset, value in await read_all(server)]
+
+
+async def verify_store(world: World, *, is_fresh: bool) -> None:
+    """The tablets that are served, and no others, have exactly their rows and blobs."""
+    cell, scheme = world.node.owner.current.cell, world.node.owner.current.scheme
+    groups = world.node.node.groups
+    served = {
+        tablet_id: tablet.partitions
+        for name in groups.names()
+        if (group := groups.get(name)) is not None
+        for tablet_id, tablet in group.tablets.items()
+    }
+    hosted = {item.tablet_id for item in cell.tablets().values() if item.type is TabletType.PERSQUEUE}
+    dead = {tablet for tombstone in scheme.tombstones.values() for tablet in tombstone.tablets}
+    expect(not (is_fresh and dead), f"the deleted tablets {dead} are still there")
+    expect(hosted - dead == served.keys(), f"the cell has the tablets {hosted}, served are {served.keys()}")
+    for tablet_id, partitions in served.items():
+        storage = cell.storage(tablet_id)
+        rows = {key: Entry.stored(row) for key, row in await storage.scan(b"", None, ROWS_MAX)}
+        named = {blob for entry in rows.values() for blob in entry.blobs()}
+        stored = {blob: size async for blob, size in storage.stored_blobs(*map(BlobKey, tablet_bounds(tablet_id)))}
+        expect(named == stored.keys(), f"tablet {tablet_id}: rows and blobs differ by {named ^ stored.keys()}")
+        expect(all(blob_size(blob) == size for blob, size in stored.items()), f"a blob of {tablet_id} is cut")
+        data = {key: entry.size for key, entry in rows.items() if key.startswith(b"d")}
+        known = {key: size for server in partitions.values() for key, size in _blobs_of(server).items()}
+        expect(data == known, f"tablet {tablet_id} stores {data.keys() ^ known.keys()} besides what it knows")
+
+
+def _blobs_of(server: PartitionServer) -> dict[bytes, int]:
+    bodies, head = server.state.bodies, server.state.head
+    found = {bodies.key(server.index, number): bodies.sizes[number] for number in range(len(bodies))}
+    return found | {blob.key(server.index): blob.size for blob in head.blobs}

@@ -1,0 +1,85 @@
+"""What everybody in a simulation shares: the node, what was promised, chance, and the story as it is told."""
+
+import asyncio
+import hashlib
+from collections import deque
+from dataclasses import replace
+from random import Random
+
+from pqbroker.conf.broker import BrokerSettings
+from pqbroker.pq.offsets import Place
+from pqbroker.storage.engine import CommitRefused, ShardLost
+from pqbroker.storage.scheme import Topic
+from tests.simulation.ledger import GroupBook, TopicBook, expect
+from tests.simulation.node import SimulatedNode
+
+GROUPS = ("g", "h")
+LINES_TOLD = 40
+BACK_OFF_S = 0.2
+
+
+class World:
+    """One run. Everybody draws from a chance of their own, so that one who draws more changes nobody else's."""
+
+    def __init__(self, seed: int, *, forgettable: int = 0) -> None:
+        self.seed = seed
+        self.node = SimulatedNode(_settings(self.chance("settings")), forgettable=forgettable)
+        self.topics: dict[bytes, TopicBook] = {}
+        self.groups = {name: GroupBook(name) for name in GROUPS}
+        self.is_ending = False
+        """Nothing new is begun any more."""
+        self.writing = 0
+        """Producers that are not done yet."""
+        self.clients: asyncio.TaskGroup
+        self.last_lines: deque[str] = deque(maxlen=LINES_TOLD)
+        self._story = hashlib.blake2b(digest_size=8)
+
+    @property
+    def digest(self) -> str:
+        """Tells one story from another."""
+        return self._story.hexdigest()
+
+    def chance(self, name: str) -> Random:
+        return Random(f"{self.seed} {name}")
+
+    def note(self, line: str) -> None:
+        told = f"{asyncio.get_running_loop().time():9.4f} {line}"
+        self.last_lines.append(told)
+        self._story.update(told.encode())
+
+    def book(self, topic: Topic) -> TopicBook:
+        """The book of a topic that is served."""
+        book = self.topics.get(topic.topic_id)
+        if book is None:
+            book = self.topics[topic.topic_id] = TopicBook(topic.name, topic.topic_id)
+        expect(not book.gone, f"topic {topic.name} was deleted and is there again")
+        book.count = max(book.count, topic.partitions)
+        return book
+
+    def is_served(self, place: Place) -> bool:
+        group = self.node.node.groups.get(place[0]) if self.node.is_up else None
+        return group is not None and place[1] < len(group.partitions)
+
+    async def producer_id(self) -> int:
+        """One that nobody else has."""
+        while True:
+            if self.node.is_up:
+                ids = self.node.node.producer_ids
+                try:
+                    taken = ids.take()
+                    return await ids.take_from_next_block() if taken is None else taken
+                except (CommitRefused, ShardLost):
+                    self.note("no producer id")
+            await asyncio.sleep(BACK_OFF_S)
+
+
+def _settings(chance: Random) -> BrokerSettings:
+    """Small budgets and quick rebalances, so that heads are dropped, bodies read cold, and groups not waited for."""
+    return replace(
+        BrokerSettings(),
+        cache_bytes=chance.choice((0, 20_000, 1 << 24)),
+        head_bytes=chance.choice((2_000, 1 << 24)),
+        write_cycle_bytes_max=chance.choice((65_536, 1 << 24)),
+        group_initial_rebalance_delay_ms=100,
+        retention_check_interval_ms=1_000,
+    )
