@@ -168,12 +168,34 @@ class PersQueueGroups:
     async def grow(self, name: str, count: int) -> Group:
         """Add partitions: the last tablet's room first, then new tablets. Raises TopicUnknown, PartitionsNotGrown…"""
         async with self._changes:
+            known = self._scheme.topics.get(name)
             topic = await self._scheme.grow_topic(name, count)
-            await self._cell.create_tablets(_wanted(topic))
-            group = self._groups[name]
-            group.topic = topic
-            await self._start_partitions(group)
-            return group
+            try:
+                await self._cell.create_tablets(_wanted(topic))
+            except CommitRefused:
+                assert known is not None
+                await self._scheme.ungrow_topic(known)
+                raise
+            return await self._take_over(topic)
+
+    async def _complete(self) -> None:
+        """Serve what is durable in the scheme and was refused a step later, when taking it back was refused too."""
+        async with self._changes:
+            for topic in list(self._scheme.topics.values()):
+                group = self._groups.get(topic.name)
+                if group is None:
+                    await self._cell.create_tablets(_wanted(topic))
+                    await self._serve(topic)
+                elif group.topic.partitions < topic.partitions:
+                    await self._cell.create_tablets(_wanted(topic))
+                    await self._take_over(topic)
+
+    async def _take_over(self, topic: Topic) -> Group:
+        """A topic that is served has more partitions now."""
+        group = self._groups[topic.name]
+        group.topic = topic
+        await self._start_partitions(group)
+        return group
 
     async def configure(self, name: str, config: Mapping[str, str]) -> Group:
         """Replace what is set for the topic; it holds from the next write cycle on. TopicUnknown, ConfigError."""
@@ -244,6 +266,10 @@ class PersQueueGroups:
     async def retain(self) -> None:
         """One walk over all partitions: delete what retention no longer keeps. Called every
         log.retention.check.interval.ms. Offsets of groups that nobody is in any more go too."""
+        try:
+            await self._complete()
+        except (CommitRefused, ShardLost) as refusal:
+            _log.warning("topics wait to be served: %s", refusal)
         servers = [(group, server) for group in self._groups.values() for server in group.partitions]
         for number, (group, server) in enumerate(servers):
             if number % _LOOKS_AT_ONCE == 0:

@@ -170,6 +170,10 @@ class Scheme:
 
         return await self._tablet.transact(plan)
 
+    async def ungrow_topic(self, topic: Topic) -> None:
+        """Take back a growth that came to nothing: `topic` is as it was before. Tablet ids given out stay so."""
+        await self._tablet.transact(lambda transaction: _put_topic(transaction, topic))
+
     async def configure_topic(self, name: str, config: Mapping[str, str]) -> Topic:
         """Replace all that is set for the topic. Raises TopicUnknown."""
 

@@ -151,6 +151,37 @@ async def test_a_refused_creation_leaves_no_half_topic() -> None:
     assert await node.topic()
 
 
+@pytest.mark.parametrize("refusals", [1, 2])
+async def test_a_growth_whose_tablets_are_refused_is_taken_back_or_completed_at_the_next_look(refusals: int) -> None:
+    node = await Node().start()
+    await node.topic(partitions=4)
+    for number in range(refusals):
+        node.engine.faults.refuse_next(after=1 + number)
+    with pytest.raises(CommitRefused):
+        await node.groups.grow("t", 6)
+    group = node.groups.get("t")
+    assert group is not None
+    assert len(group.partitions) == 4
+    assert node.scheme.topics["t"].partitions == (4 if refusals == 1 else 6)
+    if refusals == 1:
+        await node.groups.grow("t", 6)
+    else:
+        await node.groups.retain()
+    assert await write(node.partition(index=5), batch(b"a"))
+    assert group.topic == node.scheme.topics["t"]
+
+
+async def test_a_creation_that_could_not_be_taken_back_is_completed_at_the_next_look() -> None:
+    node = await Node().start()
+    for number in range(2):
+        node.engine.faults.refuse_next(after=1 + number)
+    with pytest.raises(CommitRefused):
+        await node.groups.create("t", 1, {})
+    assert node.groups.get("t") is None
+    await node.groups.retain()
+    assert await write(node.partition(), batch(b"a"))
+
+
 async def test_a_stopped_node_serves_nothing_and_starts_again() -> None:
     node = await Node().start()
     await write(await node.topic(), batch(b"a"))
