@@ -134,7 +134,8 @@ class RocksEngine:
             if path.stat().st_dev != device
         }
         room = Room(directory.path, INDEX_RESERVE_BYTES, self._statvfs, self._thresholds)
-        rooms = Rooms(room, elsewhere, Ballast(directory.ballast, self._ballast_bytes))
+        ballast = Ballast(directory.ballast, self._ballast_bytes)
+        rooms = Rooms(room, elsewhere, ballast, inline_bytes_max=self._caps.inline_bytes_max)
         rooms.look()
         rooms.restore_ballast()
         return rooms

@@ -92,7 +92,11 @@ class Ballast:
 class Rooms:
     """The room of a cell: where its index is, with the pools there, and of each pool on a disk of its own."""
 
-    def __init__(self, index: Room, elsewhere: Mapping[str, Room], ballast: Ballast) -> None:
+    def __init__(
+        self, index: Room, elsewhere: Mapping[str, Room], ballast: Ballast, *, inline_bytes_max: int
+    ) -> None:
+        """`inline_bytes_max`: smaller blobs are rows of the index."""
+        self._inline_bytes_max = inline_bytes_max
         self._index = index
         self._elsewhere = elsewhere
         self._ballast = ballast
@@ -117,14 +121,18 @@ class Rooms:
         self._ballast.restore(self._index.free, INDEX_RESERVE_BYTES)
 
     def take(self, batch: Batch) -> bool:
-        """Whether there is room for a commit. One without blobs may use the reserve, and the ballast's room."""
+        """Whether there is room for a commit.
+
+        One of rows alone may use the reserve, and the ballast's room: deletes are such, and what the scheme and the
+        coordinators write down of them.
+        """
         from_reserve = bool(batch.moves)
         bytes_here = self._take_elsewhere(batch, from_reserve) if self._elsewhere else batch.bytes
         if bytes_here is None:
             return False
         if self._index.take(bytes_here, from_reserve=from_reserve):
             return True
-        if batch.blobs or batch.moves:
+        if batch.moves or any(size >= self._inline_bytes_max for _, _, size, _ in batch.blobs):
             return False
         self._ballast.release()
         self._index.refresh()
@@ -133,7 +141,7 @@ class Rooms:
     def _take_elsewhere(self, batch: Batch, from_reserve: bool) -> int | None:
         """Bytes of the batch that are left to go where the index is; None when another disk has no room."""
         left = batch.bytes
-        sizes = [(pool, size) for _, _, size, pool in batch.blobs]
+        sizes = [(pool, size) for _, _, size, pool in batch.blobs if size >= self._inline_bytes_max]
         sizes += [(move.pool, len(move.content)) for move in batch.moves]
         for pool, size in sizes:
             room = self._elsewhere.get(pool)

@@ -126,6 +126,7 @@ async def test_a_full_disk_refuses_blobs_takes_deletes_and_recovers(cell: RocksC
     assert shard.stats().refused == 1
     await shard.commit(rows((b"K", b"a generation")))
     assert not ballast.exists()
+    await shard.commit(blobs(shard, [(8, content(8, 200))]))  # a row: what a deletion writes down
     await shard.commit(dead(0, 1, 2, 3))
     cell.disk.f_bavail = 100_000
     await store(shard, [9])
