@@ -28,7 +28,7 @@ from pqbroker.storage.engine import BlobCorrupt, ShardLost
 from pqbroker.storage.kv import KeyValueTablet
 from pqbroker.storage.kv_commands import Command, KeyMissing
 from pqbroker.storage.outcome import Outcome
-from pqbroker.storage.tablet import TabletStorage
+from pqbroker.storage.tablet import USER_CHANNEL, TabletStorage
 
 __all__ = ["PartitionServer", "Pieces", "PqTablet", "Written"]
 
@@ -91,6 +91,11 @@ class PartitionServer:
     @property
     def size_bytes(self) -> int:
         return self._partition.size_bytes
+
+    @property
+    def pool(self) -> str:
+        """Where what is written goes now."""
+        return self._kv.storage.pool(USER_CHANNEL)
 
     @property
     def queue_length(self) -> int:

@@ -148,10 +148,14 @@ class TabletStorage:
 
     def status(self, channel: int) -> Colour:
         """How full the channel is, at the last look: YELLOW_STOP and above stop user writes (A.12)."""
-        colour = self._shard.colour(self._blobs.pools[self._groups[channel]])
+        colour = self._shard.colour(self.pool(channel))
         if self._limits is not None and self._limits.is_full(self.tablet_id, channel):
             return max(colour, Colour.YELLOW_STOP)
         return colour
+
+    def pool(self, channel: int) -> str:
+        """Where the channel's blobs go now."""
+        return self._blobs.pools[self._groups[channel]]
 
     def check(self) -> None:
         """Raises Blocked when a later instance of the tablet runs, or the tablet is being dropped."""

@@ -1,7 +1,8 @@
 """DescribeLogDirs (key 35), versions 1 to 4.
 
 Behaviour: each pool of the cell with its directory, and from version 4 its space. Every partition asked for that is
-here (null: all) is in the first one, with the bytes of its records; partitions that are not here are left out.
+here (null: all) is in the pool that its records go to now, with the bytes of all of them, though older ones may lie where
+they went before a move; partitions that are not here are left out.
 Left out: replicas that follow or move (offset_lag 0, is_future_key false) and cordoned directories (version 5).
 """
 
@@ -20,22 +21,24 @@ from pqbroker.protocol.messages.describe_log_dirs import (
 
 
 def serve(context: Context, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
-    response = DescribeLogDirsResponse(
+    return DescribeLogDirsResponse(
         results=[
-            DescribeLogDirsResult(log_dir=pool.directory, total_bytes=pool.total_bytes, usable_bytes=pool.free_bytes)
+            DescribeLogDirsResult(
+                log_dir=pool.directory,
+                total_bytes=pool.total_bytes,
+                usable_bytes=pool.free_bytes,
+                topics=list(_topics(context, request, pool.name)),
+            )
             for pool in context.node.pools()
         ]
     )
-    for first in response.results[:1]:
-        first.topics = list(_topics(context, request))
-    return response
 
 
 def refuse(context: Context, request: DescribeLogDirsRequest, code: ErrorCode, message: str) -> DescribeLogDirsResponse:
     return DescribeLogDirsResponse(error_code=code)
 
 
-def _topics(context: Context, request: DescribeLogDirsRequest) -> Iterator[DescribeLogDirsTopic]:
+def _topics(context: Context, request: DescribeLogDirsRequest, pool: str) -> Iterator[DescribeLogDirsTopic]:
     groups = context.node.groups
     asked: dict[str, set[int] | None] = {}
     if request.topics is None:
@@ -49,7 +52,7 @@ def _topics(context: Context, request: DescribeLogDirsRequest) -> Iterator[Descr
         partitions = [
             DescribeLogDirsPartition(partition_index=partition.index, partition_size=partition.size_bytes)
             for partition in group.partitions
-            if indexes is None or partition.index in indexes
+            if (indexes is None or partition.index in indexes) and partition.pool == pool
         ]
         if partitions:
             yield DescribeLogDirsTopic(name=name, partitions=partitions)

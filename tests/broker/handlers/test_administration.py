@@ -20,7 +20,9 @@ from pqbroker.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsTopics,
 )
+from pqbroker.storage.tablet import USER_CHANNEL
 from tests.broker.conftest import ENGINE_BYTES, Node
+from tests.broker.test_restart import owner
 from tests.broker.wire import Client
 
 TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
@@ -44,6 +46,22 @@ async def test_every_partition_is_in_the_log_dir_with_its_size(node: Node, clien
     assert sizes(response) == {"t": [(0, False), (1, True)], "u": [(0, False)]}
     space = (response.results[0].total_bytes, 0 < response.results[0].usable_bytes < ENGINE_BYTES)
     assert space == ((ENGINE_BYTES, True) if version >= 4 else (-1, False))
+
+
+async def test_a_partition_is_in_the_pool_that_it_is_written_to(start: Callable[..., Awaitable[Node]]) -> None:
+    node = await start(pools=("main", "big"))
+    await node.create_topic("stays", 2)
+    await node.create_topic("moves", 1)
+    group = node.server.node.groups.get("moves")
+    assert group is not None
+    (tablet,) = group.topic.tablets
+    await owner(node).move_channel(tablet, USER_CHANNEL, 1)
+    await owner(node).restart_tablet(tablet)
+    response = await (await node.connect()).ask(DescribeLogDirsRequest(topics=None))
+    assert [
+        {topic.name: [partition.partition_index for partition in topic.partitions] for topic in pool.topics}
+        for pool in response.results
+    ] == [{"stays": [0, 1]}, {"moves": [0]}]
 
 
 async def test_only_the_partitions_asked_for_that_are_here_are_in_the_log_dir(node: Node, client: Client) -> None:
