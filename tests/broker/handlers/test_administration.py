@@ -1,5 +1,7 @@
 """What tools ask of a broker that here has a short answer: log dirs, elections, reassignments, producers, resources."""
 
+from collections.abc import Awaitable, Callable
+
 import pytest
 
 from pqbroker.protocol.errors import ErrorCode
