@@ -1,8 +1,8 @@
 """DescribeLogDirs (key 35), versions 1 to 4.
 
 Behaviour: each pool of the cell with its directory, and from version 4 its space. Every partition asked for that is
-here (null: all) is in the pool that its records go to now, with the bytes of all of them, though older ones may lie where
-they went before a move; partitions that are not here are left out.
+here (null: all) is in the pool that its records go to now, with the bytes of all of them, though older ones may lie
+where they went before a move; partitions that are not here are left out.
 Left out: replicas that follow or move (offset_lag 0, is_future_key false) and cordoned directories (version 5).
 """
 
