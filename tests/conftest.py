@@ -1,6 +1,30 @@
-"""For all tests: a machine that is busy is no defect, so property tests have no deadline of their own."""
+"""For all tests: what two workers share out (`./test` runs two), and no deadlines, for a busy machine is no defect."""
 
+import pytest
 from hypothesis import settings
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 settings.register_profile("no-deadline", deadline=None)
 settings.load_profile("no-deadline")
+
+_WHOLE = ("tests/spark/", "tests/house/")
+"""Suites that one worker runs whole, for what their tests share is dear: a JVM, a fresh clone. They begin first."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The suites that take longest come first, so that the workers end together."""
+    items.sort(key=lambda item: not item.nodeid.startswith(_WHOLE))
+
+
+class Suites(LoadScopeScheduling):  # type: ignore[misc]
+    """Gives a worker a file at a time, or one of the suites that stay whole."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return next((suite for suite in _WHOLE if nodeid.startswith(suite)), nodeid.partition("::")[0])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Suites:
+    """Called by pytest-xdist when there are workers."""
+    return Suites(config, log)

@@ -1,9 +1,7 @@
 """`land`: a topic in Parquet, each row once; what does not parse in the dead letters; the job seen from outside."""
 
-import json
 import shutil
 import threading
-import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +14,7 @@ from tests.spark.admin import committed
 from tests.spark.lakes import Lander, batches
 from tests.spark.topics import Topics
 from tests.support.drivers.driver import Message
+from tests.support.growth import grow_by_http
 from tests.support.serving import Served
 from tests.support.waiting import wait_until
 
@@ -170,14 +169,6 @@ def test_a_schema_that_is_none_is_shown_right(lander: Lander) -> None:
         lander.run(schema="id BIG INT")
 
 
-def grow_by_http(http: str, topic: str, count: int) -> None:
-    """Our own way to add partitions."""
-    body = json.dumps({"count": count}).encode()
-    headers = {"Content-Type": "application/json"}
-    request = urllib.request.Request(f"http://{http}/v1/topics/{topic}/partitions", body, headers)
-    urllib.request.urlopen(request, timeout=10).close()
-
-
 def test_a_job_that_is_stopped_ends_the_batch_in_work(topics: Topics, lander: Lander) -> None:
     produce(topics, lander, 0, 10)
     temporary = lander.landing.directory / "temporary"
@@ -194,10 +185,7 @@ def test_growth_is_seen_by_a_running_job(topics: Topics, lander: Lander, broker:
     grown = threading.Event()
 
     def grow() -> None:
-        if broker.http is None:
-            topics.client.grow_topic(lander.landing.topic, 3)
-        else:
-            grow_by_http(broker.http, lander.landing.topic, 3)
+        grow_by_http(broker, lander.landing.topic, 3)
         topics.client.produce(lander.landing.topic, [Message(b"added")], partition=2)
         grown.set()
 
