@@ -16,7 +16,7 @@ from tests.benchmarks.marks import verdicts
 from tests.benchmarks.meter import Memory, memory
 from tests.benchmarks.suite import WORKLOADS, run_rounds, warm
 from tests.benchmarks.systems import Started, apache_kafka, our_broker
-from tests.benchmarks.workload import FULL, QUICK, Workload
+from tests.benchmarks.workload import FULL, QUICK, Scale, Workload
 
 _DIRECTORY = Path(__file__).resolve().parents[2] / ".cache" / "benchmarks"
 
@@ -38,18 +38,28 @@ def _benchmark(options: argparse.Namespace, workloads: Sequence[Workload], direc
     scale = QUICK if options.quick else FULL
     rounds = options.rounds or (1 if options.quick else 5)
     with ExitStack() as stack:
-        started = {}
-        if not options.kafka_only:
-            started[OURS] = stack.enter_context(our_broker(directory))
-        if not options.ours_only:
-            started[KAFKA] = stack.enter_context(apache_kafka(directory))
+        started = _start(options, stack, directory, scale)
         _tell_conditions(started, workloads, rounds, directory)
         systems = [system for process in started.values() for system in process.systems]
-        for system in systems:
-            warm(system, scale)
         runs = list(run_rounds(workloads, systems, scale, rounds, _tell_run))
         memories = {name: memory(process.systems[0].pid) for name, process in started.items()}
     _tell_results(Results(runs), memories, markdown=options.markdown)
+
+
+def _start(options: argparse.Namespace, stack: ExitStack, directory: Path, scale: Scale) -> dict[str, Started]:
+    """The brokers, warm; ours first in order and last in time, as a JVM that starts takes all cores for seconds."""
+    started = {}
+    if not options.ours_only:
+        started[KAFKA] = _warmed(stack.enter_context(apache_kafka(directory)), scale)
+    if not options.kafka_only:
+        started = {OURS: _warmed(stack.enter_context(our_broker(directory)), scale), **started}
+    return started
+
+
+def _warmed(process: Started, scale: Scale) -> Started:
+    for system in process.systems:
+        warm(system, scale)
+    return process
 
 
 def _tell_conditions(

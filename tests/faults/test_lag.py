@@ -1,10 +1,12 @@
 """Whatever the load, the event loop turns: nothing on it blocks, and no thread keeps the interpreter lock for long."""
 
+import contextlib
+import os
 import urllib.request
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from pqbroker.testing import Broker
+from pqbroker.testing import broker
 from tests.benchmarks.systems import worst_lag_ms
 from tests.support.drivers.librdkafka_driver import LibrdkafkaDriver
 
@@ -12,19 +14,32 @@ TOPIC = "load"
 PARTITIONS = 6
 VALUE = bytes(range(250)) * 40
 RECORDS = 12_000
-LAG_MAX_MS = 100.0
-"""Alone on two cores it is 5 ms; the rest is for what else runs on the machine."""
+LAG_MAX_MS = 20.0
+TRIES = 3
+"""What blocks the loop does so each time; what else the machine does need not."""
+_FIRST = -15
+"""Priority of the loop's thread, where we may give it one: to wait for a core is no fault of the loop's."""
 
 
-def test_the_loops_worst_lag_is_bounded_under_large_writes_and_reads(pqbroker_broker: Broker) -> None:
-    node = pqbroker_broker
-    LibrdkafkaDriver(node.kafka).create_topic(TOPIC, partitions=PARTITIONS)
-    produce(node.kafka)
-    consume(node.kafka)
-    with urllib.request.urlopen(f"http://{node.http}/metrics") as answer:
-        lag_ms = worst_lag_ms(answer.read().decode())
+def test_the_loops_worst_lag_is_bounded_under_large_writes_and_reads() -> None:
+    lags: list[float] = []
+    while len(lags) < TRIES and not any(lag < LAG_MAX_MS for lag in lags):
+        lags.append(lag_under_load())
+    assert min(lags) < LAG_MAX_MS, lags
+
+
+def lag_under_load() -> float:
+    """The worst lag of a new broker's loop, in milliseconds."""
+    with broker() as node:
+        with contextlib.suppress(PermissionError):
+            os.setpriority(os.PRIO_PROCESS, node.pid, _FIRST)
+        LibrdkafkaDriver(node.kafka).create_topic(TOPIC, partitions=PARTITIONS)
+        produce(node.kafka)
+        consume(node.kafka)
+        with urllib.request.urlopen(f"http://{node.http}/metrics") as answer:
+            lag_ms = worst_lag_ms(answer.read().decode())
     assert lag_ms is not None
-    assert lag_ms < LAG_MAX_MS
+    return lag_ms
 
 
 def produce(address: str) -> None:
