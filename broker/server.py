@@ -31,7 +31,6 @@ from pqbroker.storage.engine import Engine
 
 log = logging.getLogger(__name__)
 
-LAG_SAMPLE_S = 0.05
 IDLE_LOOKS_PER_TIMEOUT = 4
 
 
@@ -154,10 +153,10 @@ class Server:
             await self._cell.retain()
 
     async def _sample_loop_lag(self) -> None:
-        loop = self.node.loop
+        loop, period_s = self.node.loop, self._settings.loop_lag_sample_ms / 1000
         while True:
-            due = loop.time() + LAG_SAMPLE_S
-            await asyncio.sleep(LAG_SAMPLE_S)
+            due = loop.time() + period_s
+            await asyncio.sleep(period_s)
             self.node.metrics.observe_loop_lag(max(0.0, loop.time() - due))
 
     async def _close_idle(self) -> None:

@@ -180,6 +180,9 @@ class BrokerSettings:
     http_looks_max: int = setting(
         "pqbroker.http.looks.max", Kind.INT, 2, "HTTP requests that decode records at once; more wait.", low=1
     )
+    loop_lag_sample_ms: int = setting(
+        "pqbroker.loop.lag.sample.ms", Kind.INT, 50, "Time between two samples of how late the event loop is.", low=1
+    )
     metrics_partitions_max: int = setting(
         "pqbroker.metrics.partitions.max", Kind.INT, 500,
         "Partitions that have series of their own in `/metrics`; above, topics have, and above that the node.", low=0,
