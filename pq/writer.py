@@ -1,4 +1,4 @@
-"""Writes of one partition: their queue, the write cycle around the pure plan (semantics A.5), loading of the head.
+"""Writes of one partition: their queue, the write cycle around the pure plan (semantics A.5).
 
 state     event                      next
 idle      write, job                 writing: a cycle is planned and its KV request executed
@@ -21,14 +21,13 @@ from pqbroker.pq.body import PAGE_BYTES
 from pqbroker.pq.cache import INDEX_PAGE, NodeMemory
 from pqbroker.pq.counters import PartitionCounters, blob_bytes
 from pqbroker.pq.cycle import ClosedBody, Cycle, Written
-from pqbroker.pq.head import content_of
 from pqbroker.pq.partition import Partition
 from pqbroker.pq.quota import PAUSE_MS_MAX
+from pqbroker.pq.warming import HeadLoader
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.records import BatchHeader
-from pqbroker.storage.engine import BlobCorrupt, BlobMissing, CommitRefused, ShardLost
+from pqbroker.storage.engine import BlobCorrupt, CommitRefused, ShardLost
 from pqbroker.storage.kv import KeyValueTablet
-from pqbroker.storage.kv_commands import KeyMissing
 from pqbroker.storage.outcome import Outcome
 from pqbroker.storage.status import Colour
 from pqbroker.storage.tablet import USER_CHANNEL
@@ -45,7 +44,7 @@ class Writer:
     """Takes writes and jobs in the order of the calls; one cycle is in flight at a time."""
 
     __slots__ = (
-        "_clock", "_cycle_seconds", "_jobs", "_kv", "_load", "_loop", "_memory", "_notify", "_number",
+        "_clock", "_cycle_seconds", "_head", "_jobs", "_kv", "_loop", "_memory", "_notify", "_number",
         "_partition", "_queue", "_running", "_settings", "counters", "in_flight_bytes", "is_lost", "queued_bytes",
     )  # fmt: skip
 
@@ -75,7 +74,7 @@ class Writer:
         """How long the last cycle took."""
         self._jobs: list[_Job] = []
         self._running = False
-        self._load: asyncio.Task[None] | None = None
+        self._head = HeadLoader(partition, kv, self._count_held)
         self.is_lost = False
         self.counters = PartitionCounters()
 
@@ -128,16 +127,13 @@ class Writer:
     async def load_head(self) -> None:
         """Bring the head's content into memory, for a read."""
         try:
-            await asyncio.shield(self._start_load())
+            await asyncio.shield(self._head.load())
         except BlobCorrupt as damage:
             await self.perform(self._plan_close(damage))
 
     def drop_content(self) -> bool:
         """Forget the head's content, to be loaded when needed; not while a cycle works on it."""
-        if self._running or self._load is not None:
-            return False
-        self._partition.head.run.clear()
-        return True
+        return not self._running and self._head.drop()
 
     def lose(self) -> None:
         """The tablet's instance is over: fail everything, now and later."""
@@ -174,7 +170,7 @@ class Writer:
             elif self.is_disk_full:
                 self._fail_queue(ErrorCode.KAFKA_STORAGE_ERROR, DISK_FULL)
             elif self._partition.needs_content(self.queued_bytes):
-                self._start_load().add_done_callback(self._loaded)
+                self._head.load().add_done_callback(self._loaded)
                 return
             else:
                 writes = self._take_writes()
@@ -341,29 +337,6 @@ class Writer:
         self.queued_bytes = 0
         for _, header, outcome in queue:
             self._refuse_for_now(header, outcome, code, message)
-
-    def _start_load(self) -> "asyncio.Task[None]":
-        if self._load is None:
-            self._load = self._loop.create_task(self._read_head())
-        return self._load
-
-    async def _read_head(self) -> None:
-        try:
-            head = self._partition.head
-            while not head.is_warm:
-                cold = head.cold
-                base = head.run.base
-                index = self._partition.index
-                ranges = [(blob.key(index), 0, min(blob.size, base - blob.position)) for blob in cold]
-                data = await self._kv.read(ranges)
-                run = await asyncio.to_thread(content_of, cold, data)
-                if (head.cold, head.run.base) == (cold, base):
-                    head.run.prepend(run)
-        except (KeyMissing, BlobMissing):
-            return
-        finally:
-            self._load = None
-            self._count_held()
 
     def _plan_close(self, damage: BlobCorrupt) -> Callable[[], Cycle]:
         """A head that cannot be loaded becomes a body as it is: what is damaged in a body can be read around."""
