@@ -107,6 +107,21 @@ class PartitionServer:
         return self._writer.queued_bytes
 
     @property
+    def in_flight_bytes(self) -> int:
+        """Bytes of batches that are not durable yet."""
+        return self._writer.in_flight_bytes
+
+    @property
+    def full_seconds(self) -> float:
+        """For how long more was in flight than `pqbroker.write.border.bytes`, since the tablet's start."""
+        return self.counters.full.total(asyncio.get_running_loop().time())
+
+    @property
+    def waiting_seconds(self) -> float:
+        """For how long batches waited for a write cycle, since the tablet's start."""
+        return self.counters.waiting.total(asyncio.get_running_loop().time())
+
+    @property
     def is_lost(self) -> bool:
         """Whether everything asked of the partition fails: its tablet was lost, or its topic deleted."""
         return self._writer.is_lost
@@ -245,9 +260,12 @@ class PartitionServer:
 
     def throttle_ms(self, size: int, records: int) -> int:
         """For how long who just wrote so many bytes and records has to pause; 0 for not at all. Once a write."""
-        writer = self._writer
-        pause_ms = 0 if writer.in_flight_bytes <= self._settings.write_border_bytes else writer.pause_ms
-        return pause_ms if self._quota is None else max(pause_ms, self._quota.take(size, records, self._clock()))
+        pause_ms = self._writer.pause_ms if self.counters.full.is_running else 0
+        if self._quota is None:
+            return pause_ms
+        quota_ms = self._quota.take(size, records, self._clock())
+        self.counters.quota_wait_ms += quota_ms
+        return max(pause_ms, quota_ms)
 
     def configure(self, config: TopicConfig) -> None:
         self._partition.configure(config)

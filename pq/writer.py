@@ -112,8 +112,12 @@ class Writer:
             self._queue.append((batch, header, outcome))
             self.queued_bytes += len(batch)
             self.in_flight_bytes += len(batch)
+            if self.in_flight_bytes > self._settings.write_border_bytes and not self.counters.full.is_running:
+                self.counters.full.start(self._loop.time())
             if not self._running:
                 self._run()
+            elif not self.counters.waiting.is_running:
+                self.counters.waiting.start(self._loop.time())
         return outcome
 
     async def perform(self, plan: Callable[[], Cycle]) -> None:
@@ -141,6 +145,7 @@ class Writer:
             return
         self.is_lost = True
         self._memory.heads.forget(self)
+        self.counters.full.stop(self._loop.time())
         self._fail_queue(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the tablet was lost")
         for _, job in self._take_jobs():
             _fail(job, not_leader())
@@ -161,6 +166,8 @@ class Writer:
         self._running = True
         while not self.is_lost:
             self.in_flight_bytes = self.queued_bytes
+            if self.counters.full.is_running and self.in_flight_bytes <= self._settings.write_border_bytes:
+                self.counters.full.stop(self._loop.time())
             if self._jobs:
                 plan, job = self._jobs.pop(0)
                 if self._perform(plan(), (), job):
@@ -170,6 +177,7 @@ class Writer:
             elif self.is_disk_full:
                 self._fail_queue(ErrorCode.KAFKA_STORAGE_ERROR, DISK_FULL)
             elif self._partition.needs_content(self.queued_bytes):
+                self.counters.waiting.start(self._loop.time())
                 self._head.load().add_done_callback(self._loaded)
                 return
             else:
@@ -190,6 +198,8 @@ class Writer:
             room -= len(item[0])
             self.queued_bytes -= len(item[0])
             taken.append(item)
+        if not queue and self.counters.waiting.is_running:
+            self.counters.waiting.stop(self._loop.time())
         return taken
 
     def _perform(self, cycle: Cycle, writes: Sequence[_Write], job: "asyncio.Future[None] | None") -> bool:
@@ -315,14 +325,14 @@ class Writer:
         if body.start < run.base:
             return
         index = body.index
-        self._memory.cache.put((self._number, body.offset, INDEX_PAGE), index)
+        now_s = self._loop.time()
+        self._memory.cache.put((self._number, body.offset, INDEX_PAGE), index, now_s)
         for page in range(len(index.pages)):
             first, last = index.page_entries(page)
             position, size, _ = index.span(first, last)
             start = body.start + position
-            self._memory.cache.put(
-                (self._number, body.offset, page), index.run(run.slices(start, start + size), first, last)
-            )
+            content = index.run(run.slices(start, start + size), first, last)
+            self._memory.cache.put((self._number, body.offset, page), content, now_s)
 
     def _count_held(self) -> None:
         if not self.is_lost:
@@ -335,6 +345,7 @@ class Writer:
     def _fail_queue(self, code: ErrorCode, message: str) -> None:
         queue, self._queue = self._queue, deque()
         self.queued_bytes = 0
+        self.counters.waiting.stop(self._loop.time())
         for _, header, outcome in queue:
             self._refuse_for_now(header, outcome, code, message)
 
