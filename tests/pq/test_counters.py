@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+import uvloop
 
 from pqbroker.pq.counters import Stopwatch
 from pqbroker.pq.tablet import PartitionServer
@@ -101,6 +102,18 @@ async def test_a_lost_partition_asks_nobody_to_pause() -> None:
     node.engine.faults.release()
     failed = await asyncio.gather(*futures, return_exceptions=True)
     assert all(isinstance(failure, KafkaError) for failure in failed[1:])
+
+
+def test_cycles_are_measured_finer_than_the_loop_tells_the_time() -> None:
+    async def cycles_s() -> float:
+        node = await Node().start()
+        partition = await node.topic()
+        await write(partition, *(batch(b"a") for _ in range(5)))
+        return node.groups.memory.cycles.total
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        milliseconds = 1000 * runner.run(cycles_s())
+    assert milliseconds != pytest.approx(round(milliseconds), abs=1e-6)
 
 
 async def test_pauses_that_quotas_ask_for_add_up() -> None:
