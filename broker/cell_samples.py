@@ -47,6 +47,8 @@ def _memory_samples(opened: OpenCell) -> list[Sample]:
         Sample("cache_hits", cache.hits),
         Sample("cache_misses", cache.misses),
         Sample("cache_evictions", cache.evictions),
+        Sample("cache_unused_evictions", cache.unused_evictions),
+        Sample("cache_kept_seconds", cache.kept_seconds),
         Sample("cache_bytes", cache.size),
         Sample("cache_pages", len(cache)),
         Sample("head_bytes", heads.size),

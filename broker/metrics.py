@@ -92,6 +92,8 @@ class Sample(NamedTuple):
 
 _PARTITION = ("topic", "partition")
 _OFFSET = ("group", *_PARTITION)
+_BUFFER_FULL = "Time in which more than pqbroker.write.border.bytes was in flight, so that writers had to pause."
+_QUOTA_WAIT = "Pauses that the quotas of pq.write.speed… asked of writers, each writer's counted."
 
 FAMILIES = (
     Family("request_seconds", "histogram", "Requests, with the time from decoding to answer.", ("api", "version")),
@@ -125,6 +127,8 @@ FAMILIES = (
     Family("cache_hits", "counter", "Pages of stored blobs found in the node's cache."),
     Family("cache_misses", "counter", "Pages that had to be read."),
     Family("cache_evictions", "counter", "Pages dropped for newer ones."),
+    Family("cache_unused_evictions", "counter", "Those of them that no read had found in the cache."),
+    Family("cache_kept_seconds", "counter", "For how long pages had been there when they were dropped, all together."),
     Family("cache_bytes", "gauge", "Bytes in the cache."),
     Family("cache_pages", "gauge", "Pages and indexes of blobs in the cache."),
     Family("head_bytes", "gauge", "Bytes of the newest records kept in memory, all partitions together."),
@@ -147,9 +151,15 @@ FAMILIES = (
     Family("partition_head_blobs", "gauge", "Keys of the head: the newest, small blobs.", (*_PARTITION, "level")),
     Family("partition_body_blobs", "gauge", "Keys of the body: the older, large blobs.", _PARTITION),
     Family("partition_producers", "gauge", "Idempotent producers remembered.", _PARTITION),
-    Family("partition_producers_evicted", "counter", "Producers forgotten early, for want of room.", _PARTITION),
+    Family("partition_producers_created", "counter", "Idempotent producers that came.", _PARTITION),
+    Family("partition_producers_forgotten", "counter", "Idempotent producers forgotten.", _PARTITION),
+    Family("partition_producers_evicted", "counter", "Those forgotten early, for want of room.", _PARTITION),
     Family("partition_queue_batches", "gauge", "Batches that wait for a write cycle.", _PARTITION),
     Family("partition_queue_bytes", "gauge", "Their bytes.", _PARTITION),
+    Family("partition_queue_wait_seconds", "counter", "Time in which there were batches that waited.", _PARTITION),
+    Family("partition_in_flight_bytes", "gauge", "Bytes of batches that are not durable yet.", _PARTITION),
+    Family("partition_buffer_full_seconds", "counter", _BUFFER_FULL, _PARTITION),
+    Family("partition_quota_wait_seconds", "counter", _QUOTA_WAIT, _PARTITION),
     Family("partition_written_records", "counter", "Records stored.", _PARTITION),
     Family("partition_written_bytes", "counter", "Bytes of the batches stored.", _PARTITION),
     Family("partition_duplicate_records", "counter", "Records acknowledged that were stored before.", _PARTITION),

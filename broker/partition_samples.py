@@ -11,15 +11,21 @@ from pqbroker.pq.tablet import PartitionServer
 _NOT_TOLD = ""
 """Label of what a sum runs over; Prometheus takes an empty label for none."""
 
-_VALUES: tuple[tuple[str, Callable[[PartitionServer], int]], ...] = (
+_VALUES: tuple[tuple[str, Callable[[PartitionServer], float]], ...] = (
     ("partition_start_offset", lambda one: one.start_offset),
     ("partition_end_offset", lambda one: one.end_offset),
     ("partition_size_bytes", lambda one: one.size_bytes),
     ("partition_body_blobs", lambda one: len(one.state.bodies)),
     ("partition_producers", lambda one: len(one.state.sources.producers)),
+    ("partition_producers_created", lambda one: one.state.sources.created),
+    ("partition_producers_forgotten", lambda one: one.state.sources.forgotten),
     ("partition_producers_evicted", lambda one: one.state.sources.evicted),
     ("partition_queue_batches", lambda one: one.queue_length),
     ("partition_queue_bytes", lambda one: one.queued_bytes),
+    ("partition_queue_wait_seconds", lambda one: one.waiting_seconds),
+    ("partition_in_flight_bytes", lambda one: one.in_flight_bytes),
+    ("partition_buffer_full_seconds", lambda one: one.full_seconds),
+    ("partition_quota_wait_seconds", lambda one: one.counters.quota_wait_ms / 1000),
     ("partition_written_records", lambda one: one.counters.written),
     ("partition_written_bytes", lambda one: one.counters.bytes_written),
     ("partition_duplicate_records", lambda one: one.counters.duplicates),
@@ -54,7 +60,7 @@ def _each(groups: Iterable[Group]) -> list[Sample]:
 
 def _sum(topic: str, partitions: Iterable[PartitionServer]) -> Iterator[Sample]:
     labels = (topic, _NOT_TOLD)
-    values = [0] * len(_VALUES)
+    values = [0.0] * len(_VALUES)
     labelled: defaultdict[tuple[str, str], int] = defaultdict(int)
     for partition in partitions:
         for number, (_, value) in enumerate(_VALUES):

@@ -126,6 +126,16 @@ class TopicConfig:
         "pq.write.burst.bytes", Kind.LONG, -1,
         "Bytes by which a partition may be ahead of `pq.write.speed.bytes`; -1 means those of one second.", low=-1,
     )  # fmt: skip
+    pq_write_speed_messages: int = setting(
+        "pq.write.speed.messages", Kind.LONG, 0,
+        "Records a second that may be written to a partition; faster writers are told to pause; -1 or 0: no limit.",
+        low=-1,
+    )  # fmt: skip
+    pq_write_burst_messages: int = setting(
+        "pq.write.burst.messages", Kind.LONG, 1_000_000_000,
+        "Records by which a partition may be ahead of `pq.write.speed.messages`, a very large number unless set;"
+        " -1 means those of one second.", low=-1,
+    )  # fmt: skip
     pq_inactive_partitions: tuple[str, ...] = setting(
         "pq.inactive.partitions", Kind.LIST, (),
         "Numbers of the partitions that are only read; writes to them are answered POLICY_VIOLATION.",

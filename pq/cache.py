@@ -23,10 +23,22 @@ class Cacheable(Protocol):
     def bytes_held(self) -> int: ...
 
 
+class _Kept:
+    """A cached page: the bytes it pins, when it was put there, whether a read has found it."""
+
+    __slots__ = ("held", "is_used", "page", "since_s")
+
+    def __init__(self, page: Cacheable, held: int, since_s: float) -> None:
+        self.page = page
+        self.held = held
+        self.since_s = since_s
+        self.is_used = False
+
+
 class BlobCache:
     """Least recently used pages go first (A.10). What does not fit at all is not kept."""
 
-    __slots__ = ("_pages", "bytes_max", "evictions", "hits", "misses", "size")
+    __slots__ = ("_pages", "bytes_max", "evictions", "hits", "kept_seconds", "misses", "size", "unused_evictions")
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
@@ -34,7 +46,11 @@ class BlobCache:
         self.hits = 0
         self.misses = 0
         self.evictions = 0
-        self._pages: OrderedDict[PageKey, tuple[Cacheable, int]] = OrderedDict()
+        self.unused_evictions = 0
+        """Those of them that no read had found."""
+        self.kept_seconds = 0.0
+        """For how long the evicted pages were there, all together."""
+        self._pages: OrderedDict[PageKey, _Kept] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._pages)
@@ -48,27 +64,30 @@ class BlobCache:
             self.misses += 1
             return None
         self.hits += 1
+        found.is_used = True
         self._pages.move_to_end(key)
-        return found[0]
+        return found.page
 
-    def put(self, key: PageKey, page: Cacheable) -> None:
-        """Keep a page; one that is there already stays."""
+    def put(self, key: PageKey, page: Cacheable, now_s: float) -> None:
+        """Keep a page; one that is there already stays. `now_s` counts from anywhere."""
         held = page.bytes_held
         if key in self._pages or held > self.bytes_max:
             return
-        self._pages[key] = page, held
+        self._pages[key] = _Kept(page, held, now_s)
         self.size += held
         while self.size > self.bytes_max:
-            _, (_, gone) = self._pages.popitem(last=False)
-            self.size -= gone
+            _, gone = self._pages.popitem(last=False)
+            self.size -= gone.held
             self.evictions += 1
+            self.unused_evictions += not gone.is_used
+            self.kept_seconds += now_s - gone.since_s
 
     def forget(self, partition: int, body_offset: int, pages: int) -> None:
         """Drop what is kept of a body that is deleted."""
         for page in range(INDEX_PAGE, pages):
             found = self._pages.pop((partition, body_offset, page), None)
             if found is not None:
-                self.size -= found[1]
+                self.size -= found.held
 
 
 class HeadContent(Protocol):

@@ -6,12 +6,38 @@ from pqbroker.protocol.errors import ErrorCode
 from pqbroker.storage.kv_commands import INLINE, Command, Concat, Piece, Write
 
 
+class Stopwatch:
+    """Time for which something was so, in seconds of the caller's clock."""
+
+    __slots__ = ("_since_s", "_total_s", "is_running")
+
+    def __init__(self) -> None:
+        self._total_s = 0.0
+        self._since_s = 0.0
+        self.is_running = False
+
+    def start(self, now_s: float) -> None:
+        """It is so from now on; one that runs goes on."""
+        if not self.is_running:
+            self.is_running = True
+            self._since_s = now_s
+
+    def stop(self, now_s: float) -> None:
+        """It is so no longer."""
+        self._total_s = self.total(now_s)
+        self.is_running = False
+
+    def total(self, now_s: float) -> float:
+        """What has passed, the stretch that runs included."""
+        return self._total_s + now_s - self._since_s if self.is_running else self._total_s
+
+
 class PartitionCounters:
     """One partition since its tablet started."""
 
     __slots__ = (
-        "blob_bytes", "bytes_read", "bytes_written", "cycles", "duplicate_bytes", "duplicates", "errors", "reads",
-        "reads_from_store", "written",
+        "blob_bytes", "bytes_read", "bytes_written", "cycles", "duplicate_bytes", "duplicates", "errors", "full",
+        "quota_wait_ms", "reads", "reads_from_store", "waiting", "written",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -23,6 +49,12 @@ class PartitionCounters:
         self.cycles = 0
         self.blob_bytes = 0
         """Bytes of blobs written for the records, those of merges included."""
+        self.full = Stopwatch()
+        """While more is in flight than `pqbroker.write.border.bytes` (A.8)."""
+        self.waiting = Stopwatch()
+        """While batches wait for a write cycle."""
+        self.quota_wait_ms = 0
+        """The pauses that quotas have asked of writers."""
         self.bytes_read = 0
         self.reads = 0
         self.reads_from_store = 0

@@ -152,7 +152,7 @@ class Reader:
         if index is None:
             _log.error("the index of %s in partition %d is damaged: rebuilt", name.decode(), self._partition.index)
             index = await rebuild_index(self._kv, name, end)
-        self._cache.put(key, index)
+        self._cache.put(key, index, asyncio.get_running_loop().time())
         number = bodies.find(key[1])
         if number < len(bodies) and bodies.offsets[number] == key[1]:
             bodies.stamps[number] = index.max_timestamp
@@ -237,8 +237,9 @@ class Reader:
                 (self._number, body_offset, page): index.run(buffers, *index.page_entries(page))
                 for page, buffers in zip(pages, data, strict=True)
             }
+            now_s = asyncio.get_running_loop().time()
             for key, run in loaded.items():
-                self._cache.put(key, run)
+                self._cache.put(key, run, now_s)
             return loaded
         finally:
             for page in pages:

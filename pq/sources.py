@@ -142,14 +142,22 @@ def decode(stored: bytes) -> Producer:
 class Sources:
     """The producers of one partition, in the order of their last writes: those to forget stand first."""
 
-    __slots__ = ("_refused", "evicted", "producers")
+    __slots__ = ("_found", "_refused", "evicted", "forgotten", "producers")
 
     def __init__(self, producers: Iterable[tuple[int, Producer]] = ()) -> None:
         self.producers: dict[int, Producer] = dict(sorted(producers, key=lambda item: item[1].last_offset))
         self._refused: dict[int, tuple[int, int]] = {}
         """Of producers not known yet: epoch and sequence of the first batch that was refused for now."""
+        self._found = len(self.producers)
+        self.forgotten = 0
+        """Producers forgotten since the start."""
         self.evicted = 0
-        """Producers forgotten for want of room since the start, though data of theirs remains."""
+        """Those forgotten for want of room, though data of theirs remains."""
+
+    @property
+    def created(self) -> int:
+        """Producers that came since the start; one that was forgotten and comes again counts again."""
+        return len(self.producers) + self.forgotten - self._found
 
     def take(self, states: Mapping[int, Producer]) -> None:
         """These producers have written."""
@@ -208,6 +216,7 @@ class Sources:
     def forget(self, producer_ids: Iterable[int], start_offset: int) -> None:
         """Forget producers; those that have data at or behind `start_offset` are counted as evicted."""
         for producer_id in producer_ids:
+            self.forgotten += 1
             self.evicted += self.producers.pop(producer_id).last_offset >= start_offset
 
     def __iter__(self) -> Iterator[tuple[int, Producer]]:

@@ -14,7 +14,7 @@ from pqbroker.pq.consumers import ConsumerOffset, Consumers
 from pqbroker.pq.cycle import Cycle, Written
 from pqbroker.pq.loading import load_blobs, load_producers, stored_consumers
 from pqbroker.pq.partition import Partition
-from pqbroker.pq.quota import WriteQuota
+from pqbroker.pq.quota import write_quota
 from pqbroker.pq.reader import Reader
 from pqbroker.pq.retention import FirstUnread, Held, why_held
 from pqbroker.pq.run import Pieces
@@ -63,7 +63,7 @@ class PartitionServer:
         self._reader = Reader(partition, kv, memory.cache, number, self._writer.load_head)
         self._reads = asyncio.Semaphore(settings.partition_reads_max)
         self._watchers: dict[object, Callable[[], None]] | None = None
-        self._quota = self._new_quota()
+        self._quota = write_quota(partition.config, clock())
         self.write = self._writer.write
         self.counters = self._writer.counters
 
@@ -105,6 +105,21 @@ class PartitionServer:
     @property
     def queued_bytes(self) -> int:
         return self._writer.queued_bytes
+
+    @property
+    def in_flight_bytes(self) -> int:
+        """Bytes of batches that are not durable yet."""
+        return self._writer.in_flight_bytes
+
+    @property
+    def full_seconds(self) -> float:
+        """For how long more was in flight than `pqbroker.write.border.bytes`, since the tablet's start."""
+        return self.counters.full.total(asyncio.get_running_loop().time())
+
+    @property
+    def waiting_seconds(self) -> float:
+        """For how long batches waited for a write cycle, since the tablet's start."""
+        return self.counters.waiting.total(asyncio.get_running_loop().time())
 
     @property
     def is_lost(self) -> bool:
@@ -243,15 +258,18 @@ class PartitionServer:
         partition = self._partition
         return why_held(partition.bodies, partition.head, partition.config, self._clock(), self._first_unread())
 
-    def throttle_ms(self, size: int) -> int:
-        """For how long who just wrote `size` bytes has to pause; 0 for not at all. Once a write."""
-        writer = self._writer
-        pause_ms = 0 if writer.in_flight_bytes <= self._settings.write_border_bytes else writer.pause_ms
-        return pause_ms if self._quota is None else max(pause_ms, self._quota.take(size, self._clock()))
+    def throttle_ms(self, size: int, records: int) -> int:
+        """For how long who just wrote so many bytes and records has to pause; 0 for not at all. Once a write."""
+        pause_ms = self._writer.pause_ms if self.counters.full.is_running else 0
+        if self._quota is None:
+            return pause_ms
+        quota_ms = self._quota.take(size, records, self._clock())
+        self.counters.quota_wait_ms += quota_ms
+        return max(pause_ms, quota_ms)
 
     def configure(self, config: TopicConfig) -> None:
         self._partition.configure(config)
-        self._quota = self._new_quota()
+        self._quota = write_quota(config, self._clock())
 
     def stop(self) -> None:
         """The tablet's instance is over: everything fails, now and later."""
@@ -267,11 +285,6 @@ class PartitionServer:
     def _plan_retention(self) -> Cycle:
         kept_ms = self._settings.producer_id_expiration_ms
         return self._partition.plan_retention(self._clock(), kept_ms, self._first_unread())
-
-    def _new_quota(self) -> WriteQuota | None:
-        config = self._partition.config
-        speed, burst = config.pq_write_speed_bytes, config.pq_write_burst_bytes
-        return WriteQuota(speed, speed if burst < 0 else burst, self._clock()) if speed > 0 else None
 
     def _notify(self) -> None:
         if self._watchers:

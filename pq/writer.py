@@ -1,4 +1,4 @@
-"""Writes of one partition: their queue, the write cycle around the pure plan (semantics A.5), loading of the head.
+"""Writes of one partition: their queue, the write cycle around the pure plan (semantics A.5).
 
 state     event                      next
 idle      write, job                 writing: a cycle is planned and its KV request executed
@@ -15,20 +15,20 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
+from time import perf_counter
 
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.pq.body import PAGE_BYTES
 from pqbroker.pq.cache import INDEX_PAGE, NodeMemory
 from pqbroker.pq.counters import PartitionCounters, blob_bytes
 from pqbroker.pq.cycle import ClosedBody, Cycle, Written
-from pqbroker.pq.head import content_of
 from pqbroker.pq.partition import Partition
 from pqbroker.pq.quota import PAUSE_MS_MAX
+from pqbroker.pq.warming import HeadLoader
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.records import BatchHeader
-from pqbroker.storage.engine import BlobCorrupt, BlobMissing, CommitRefused, ShardLost
+from pqbroker.storage.engine import BlobCorrupt, CommitRefused, ShardLost
 from pqbroker.storage.kv import KeyValueTablet
-from pqbroker.storage.kv_commands import KeyMissing
 from pqbroker.storage.outcome import Outcome
 from pqbroker.storage.status import Colour
 from pqbroker.storage.tablet import USER_CHANNEL
@@ -45,7 +45,7 @@ class Writer:
     """Takes writes and jobs in the order of the calls; one cycle is in flight at a time."""
 
     __slots__ = (
-        "_clock", "_cycle_seconds", "_jobs", "_kv", "_load", "_loop", "_memory", "_notify", "_number",
+        "_clock", "_cycle_seconds", "_head", "_jobs", "_kv", "_loop", "_memory", "_notify", "_number",
         "_partition", "_queue", "_running", "_settings", "counters", "in_flight_bytes", "is_lost", "queued_bytes",
     )  # fmt: skip
 
@@ -75,7 +75,7 @@ class Writer:
         """How long the last cycle took."""
         self._jobs: list[_Job] = []
         self._running = False
-        self._load: asyncio.Task[None] | None = None
+        self._head = HeadLoader(partition, kv, self._count_held)
         self.is_lost = False
         self.counters = PartitionCounters()
 
@@ -113,8 +113,12 @@ class Writer:
             self._queue.append((batch, header, outcome))
             self.queued_bytes += len(batch)
             self.in_flight_bytes += len(batch)
+            if self.in_flight_bytes > self._settings.write_border_bytes and not self.counters.full.is_running:
+                self.counters.full.start(self._loop.time())
             if not self._running:
                 self._run()
+            elif not self.counters.waiting.is_running:
+                self.counters.waiting.start(self._loop.time())
         return outcome
 
     async def perform(self, plan: Callable[[], Cycle]) -> None:
@@ -128,16 +132,13 @@ class Writer:
     async def load_head(self) -> None:
         """Bring the head's content into memory, for a read."""
         try:
-            await asyncio.shield(self._start_load())
+            await asyncio.shield(self._head.load())
         except BlobCorrupt as damage:
             await self.perform(self._plan_close(damage))
 
     def drop_content(self) -> bool:
         """Forget the head's content, to be loaded when needed; not while a cycle works on it."""
-        if self._running or self._load is not None:
-            return False
-        self._partition.head.run.clear()
-        return True
+        return not self._running and self._head.drop()
 
     def lose(self) -> None:
         """The tablet's instance is over: fail everything, now and later."""
@@ -145,6 +146,7 @@ class Writer:
             return
         self.is_lost = True
         self._memory.heads.forget(self)
+        self.counters.full.stop(self._loop.time())
         self._fail_queue(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the tablet was lost")
         for _, job in self._take_jobs():
             _fail(job, not_leader())
@@ -165,6 +167,8 @@ class Writer:
         self._running = True
         while not self.is_lost:
             self.in_flight_bytes = self.queued_bytes
+            if self.counters.full.is_running and self.in_flight_bytes <= self._settings.write_border_bytes:
+                self.counters.full.stop(self._loop.time())
             if self._jobs:
                 plan, job = self._jobs.pop(0)
                 if self._perform(plan(), (), job):
@@ -174,7 +178,8 @@ class Writer:
             elif self.is_disk_full:
                 self._fail_queue(ErrorCode.KAFKA_STORAGE_ERROR, DISK_FULL)
             elif self._partition.needs_content(self.queued_bytes):
-                self._start_load().add_done_callback(self._loaded)
+                self.counters.waiting.start(self._loop.time())
+                self._head.load().add_done_callback(self._loaded)
                 return
             else:
                 writes = self._take_writes()
@@ -194,6 +199,8 @@ class Writer:
             room -= len(item[0])
             self.queued_bytes -= len(item[0])
             taken.append(item)
+        if not queue and self.counters.waiting.is_running:
+            self.counters.waiting.stop(self._loop.time())
         return taken
 
     def _perform(self, cycle: Cycle, writes: Sequence[_Write], job: "asyncio.Future[None] | None") -> bool:
@@ -201,7 +208,7 @@ class Writer:
         if not cycle.commands:
             self._answer(cycle, writes, job)
             return False
-        started = self._loop.time()
+        started = perf_counter()  # uvloop tells the time in whole milliseconds, most cycles take less
         if cycle.parts:
             self._store_parts(started, cycle, writes, job, None)
             return True
@@ -243,7 +250,7 @@ class Writer:
         """The cycle's request is done: apply it or roll it back, answer, go on."""
         error = committed.exception()
         if error is None:
-            self._cycle_seconds = self._loop.time() - started
+            self._cycle_seconds = perf_counter() - started
             self._memory.cycles.observe(self._cycle_seconds)
             self._count(cycle)
             self._apply(cycle)
@@ -319,14 +326,14 @@ class Writer:
         if body.start < run.base:
             return
         index = body.index
-        self._memory.cache.put((self._number, body.offset, INDEX_PAGE), index)
+        now_s = self._loop.time()
+        self._memory.cache.put((self._number, body.offset, INDEX_PAGE), index, now_s)
         for page in range(len(index.pages)):
             first, last = index.page_entries(page)
             position, size, _ = index.span(first, last)
             start = body.start + position
-            self._memory.cache.put(
-                (self._number, body.offset, page), index.run(run.slices(start, start + size), first, last)
-            )
+            content = index.run(run.slices(start, start + size), first, last)
+            self._memory.cache.put((self._number, body.offset, page), content, now_s)
 
     def _count_held(self) -> None:
         if not self.is_lost:
@@ -339,31 +346,9 @@ class Writer:
     def _fail_queue(self, code: ErrorCode, message: str) -> None:
         queue, self._queue = self._queue, deque()
         self.queued_bytes = 0
+        self.counters.waiting.stop(self._loop.time())
         for _, header, outcome in queue:
             self._refuse_for_now(header, outcome, code, message)
-
-    def _start_load(self) -> "asyncio.Task[None]":
-        if self._load is None:
-            self._load = self._loop.create_task(self._read_head())
-        return self._load
-
-    async def _read_head(self) -> None:
-        try:
-            head = self._partition.head
-            while not head.is_warm:
-                cold = head.cold
-                base = head.run.base
-                index = self._partition.index
-                ranges = [(blob.key(index), 0, min(blob.size, base - blob.position)) for blob in cold]
-                data = await self._kv.read(ranges)
-                run = await asyncio.to_thread(content_of, cold, data)
-                if (head.cold, head.run.base) == (cold, base):
-                    head.run.prepend(run)
-        except (KeyMissing, BlobMissing):
-            return
-        finally:
-            self._load = None
-            self._count_held()
 
     def _plan_close(self, damage: BlobCorrupt) -> Callable[[], Cycle]:
         """A head that cannot be loaded becomes a body as it is: what is damaged in a body can be read around."""

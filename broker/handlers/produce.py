@@ -120,7 +120,7 @@ class _Append:
             written = checks.write(partition, records, header, needs_keys=keyed)
         else:
             written = partition.write(records, header)
-        pause_ms = partition.throttle_ms(len(records))
+        pause_ms = partition.throttle_ms(len(records), header.record_count)
         if pause_ms > self._response.throttle_time_ms:
             self._response.throttle_time_ms = self._context.peer.pause_ms = pause_ms
         return written

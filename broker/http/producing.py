@@ -33,7 +33,9 @@ async def produce(call: Call) -> Any:
     headers = {index: check_batch(group, batch) for index, batch in batches.items()}
     partitions = {index: find_partition(group, index) for index in batches}
     writes = [partitions[index].write(batch, headers[index]) for index, batch in batches.items()]
-    pause_ms = max(partitions[index].throttle_ms(len(batch)) for index, batch in batches.items())
+    pause_ms = max(
+        partitions[index].throttle_ms(len(batch), headers[index].record_count) for index, batch in batches.items()
+    )
     outcomes = await asyncio.gather(*writes, return_exceptions=True)
     if pause_ms:
         await asyncio.sleep(pause_ms / 1000)

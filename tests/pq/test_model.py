@@ -247,8 +247,15 @@ class PartitionMachine(RuleBasedStateMachine):
         self.run(self.node.groups.retain())
         assert self.server.size_bytes >= min(size_bytes, before)
         assert (self.server.end_offset > self.server.start_offset) == (len(self.model.values) > self.model.start)
-        self.model.start = self.server.start_offset
+        self.take_retention()
         self.configure()
+
+    def take_retention(self) -> None:
+        """Retention has moved the start, and forgotten producers that were idle for a day and have no data left."""
+        self.model.start = self.server.start_offset
+        known = {producer_id for producer_id, _ in self.server.producers()}
+        self.sent = {producer: item for producer, item in self.sent.items() if producer in known}
+        self.sequences = {producer: item for producer, item in self.sequences.items() if producer in known}
 
     def configure(self, **more: str) -> None:
         self.run(self.node.groups.configure("t", {**self.config, **more}))
@@ -260,10 +267,7 @@ class PartitionMachine(RuleBasedStateMachine):
         assert self.model.start <= self.server.start_offset <= len(self.model.values)
         if days > 10:
             assert self.server.start_offset == len(self.model.values)
-        self.model.start = self.server.start_offset
-        known = {producer_id for producer_id, _ in self.server.producers()}
-        self.sent = {producer: item for producer, item in self.sent.items() if producer in known}
-        self.sequences = {producer: item for producer, item in self.sequences.items() if producer in known}
+        self.take_retention()
 
     @rule(size=sizes)
     def the_other_partition_is_written(self, size: int) -> None:

@@ -123,6 +123,15 @@ def test_over_the_count_the_oldest_by_offset_go_first_and_are_counted() -> None:
     assert gone == [1, 2]
     held.forget(gone, 0)
     assert (sorted(held.producers), held.evicted) == ([3, 4, 5], 2)
+    assert (held.created, held.forgotten) == (0, 2)
+
+
+def test_who_comes_and_who_is_forgotten_is_counted() -> None:
+    held = Sources((number, after((0, number))) for number in range(1, 4))
+    held.take({3: after((0, 5)), 4: after((0, 6)), 5: after((0, 7))})
+    held.forget([1, 4], 7)
+    held.take({4: after((0, 8))})
+    assert (held.created, held.forgotten) == (3, 2)
 
 
 def test_producers_stand_in_the_order_of_their_last_writes_also_after_a_start() -> None:

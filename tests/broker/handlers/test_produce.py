@@ -216,6 +216,15 @@ async def test_a_writer_over_the_quota_is_told_to_wait_and_not_read_meanwhile(no
     assert (await another.ask(produce_request("t", make_batch()), 9)).throttle_time_ms > 0
 
 
+async def test_a_writer_over_the_quota_on_records_is_told_to_wait(node: Node, client: Client) -> None:
+    await node.create_topic("t", pq_write_speed_messages="10", pq_write_burst_messages="20")
+    batch = make_batch(*[b"v"] * 20)
+    assert (await client.ask(produce_request("t", batch), 9)).throttle_time_ms == 0
+    response = await client.ask(produce_request("t", make_batch(b"v", b"v")), 9)
+    assert response.responses[0].partition_responses[0].error_code == 0
+    assert 100 < response.throttle_time_ms <= 201
+
+
 async def test_too_much_in_flight_is_told_with_a_throttle_time(start: Callable[..., Awaitable[Node]]) -> None:
     node = await start(write_border_bytes=1 << 20, write_queue_bytes_max=2 << 20)
     await node.create_topic("t", max_message_bytes="3000000")

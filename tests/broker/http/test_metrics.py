@@ -11,7 +11,7 @@ from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.records import Record, encode_batch
 from pqbroker.storage.blobstorage import Blocked
 from pqbroker.storage.tablet import TabletStorage
-from tests.broker.conftest import produce_request, until
+from tests.broker.conftest import make_batch, produce_request, until
 from tests.broker.groups.test_handlers import form, join_request
 from tests.broker.handlers.test_fetch import fetch_request
 from tests.broker.http.conftest import Web
@@ -74,10 +74,33 @@ async def test_what_a_partition_writes_is_counted(web: Web) -> None:
     assert values["partition_write_cycles_total"] == {("0", "t"): 0, labels: 1}
     assert values["write_cycle_seconds_count"][()] == 1
     assert values["partition_blob_bytes_total"][labels] == len(batch)
-    assert values["partition_producers"][labels] == 1
+    assert values["partition_producers"][labels] == values["partition_producers_created_total"][labels] == 1
+    assert values["partition_producers_forgotten_total"][labels] == 0
     levels = {level: count for (level, *place), count in values["partition_head_blobs"].items() if (*place,) == labels}
     assert levels == {"0": 0, "1": 1, "2": 0, "3": 0}
     assert values["partition_size_bytes"][labels] == len(batch)
+
+
+async def test_time_of_writes_that_wait_and_of_pauses_is_told(serve: Callable[..., Awaitable[Web]]) -> None:
+    web = await serve(write_border_bytes=1 << 20)
+    await web.node.create_topic("t", pq_write_speed_bytes="1000000")
+    clients = [await web.node.connect() for _ in range(2)]
+    web.node.engine.faults.hold()
+    for number, client in enumerate(clients, 1):
+        client.send(produce_request("t", make_batch(bytes(900_000))), 9)
+        await until(lambda wanted=number * 900_000: web.node.server.node.metrics.bytes_in > wanted)  # type: ignore[misc]
+    labels = ("0", "t")
+    values = await scrape(web)
+    assert values["partition_in_flight_bytes"][labels] > 1_800_000
+    assert values["partition_queue_bytes"][labels] > 900_000
+    assert values["partition_queue_wait_seconds_total"][labels] > 0
+    assert values["partition_buffer_full_seconds_total"][labels] > 0
+    told = values["partition_quota_wait_seconds_total"][labels]
+    assert 0 < told <= 0.802, "800 kB over the quota, less what the time between has given"
+    web.node.engine.faults.release()
+    answers = [await client.receive() for client in clients]
+    assert max(answer.throttle_time_ms for answer in answers) >= 1000 * told
+    assert (await scrape(web))["partition_in_flight_bytes"][labels] == 0
 
 
 async def test_a_refused_commit_is_an_error_and_no_record(web: Web) -> None:

@@ -218,3 +218,11 @@ async def test_over_the_quota_the_answer_comes_later(web: Web) -> None:
         status, _ = await web.ask("POST", path, {"records": [{"value": "v" * size}]})
         assert status == 201
         assert loop.time() - asked >= least_s
+
+
+async def test_over_the_quota_on_records_the_answer_comes_later(web: Web) -> None:
+    await web.node.create_topic("slow", pq_write_speed_messages="10", pq_write_burst_messages="-1")
+    loop = asyncio.get_running_loop()
+    asked = loop.time()
+    await web.ask("POST", "/v1/topics/slow/records", {"records": [{"value": "v"}] * 12})
+    assert loop.time() - asked >= 0.2
