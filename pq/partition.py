@@ -18,7 +18,7 @@ from pqbroker.pq.epochs import Epochs
 from pqbroker.pq.keys import data_range, meta_key, part_range, producer_key
 from pqbroker.pq.placing import Placing
 from pqbroker.pq.recovery import Meta, Recovered
-from pqbroker.pq.retention import FirstUnread, start_after_retention
+from pqbroker.pq.retention import TRIMMED_BLOBS_MAX, FirstUnread, start_after_retention
 from pqbroker.pq.sources import Duplicate, Producer, Sources
 from pqbroker.protocol import records
 from pqbroker.protocol.errors import ErrorCode, KafkaError
@@ -116,9 +116,11 @@ class Partition:
 
     def plan_trim(self, offset: int, now_ms: int) -> Cycle:
         """Plan to move StartOffset up to `offset`, deleting the blobs that lie before it whole (DeleteRecords,
-        retention)."""
+        retention); less far, where these are more than `TRIMMED_BLOBS_MAX`."""
         assert not self.is_writing
         assert self.start_offset <= offset <= self.end_offset
+        if self.bodies.find(offset) > TRIMMED_BLOBS_MAX:
+            offset = self.bodies.offsets[TRIMMED_BLOBS_MAX]
         cycle = self._cycle(now_ms)
         if offset == self.start_offset:
             return cycle

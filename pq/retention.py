@@ -12,6 +12,9 @@ from pqbroker.conf.topic import TopicConfig
 from pqbroker.pq.body import Bodies
 from pqbroker.pq.head import Head
 
+TRIMMED_BLOBS_MAX = 5_000
+"""Bodies that one cycle deletes, so that neither planning nor applying it holds the loop for long (5 ms); more take
+several. A KV request would refuse to delete over 100 000 keys."""
 _EVERYTHING = 1 << 63
 
 FirstUnread = Mapping[str, int]
@@ -51,7 +54,7 @@ class _Blob(NamedTuple):
 def start_after_retention(
     bodies: Bodies, head: Head, end_offset: int, config: TopicConfig, now_ms: int, first_unread: FirstUnread
 ) -> int | None:
-    """The first offset to keep, None when nothing has to go.
+    """The first offset to keep, None when nothing has to go; of what goes, the first `TRIMMED_BLOBS_MAX` blobs.
 
     By age a blob goes when its newest record was written `retention.ms` ago; the head too, once all bodies went: an
     idle topic empties. By size a body goes while what remains is at least `retention.bytes`; the last blob stays.
@@ -61,7 +64,7 @@ def start_after_retention(
     read_to = min(first_unread.values(), default=_EVERYTHING)
     over = _over_size(bodies, head, config.retention_bytes)
     gone = 0
-    while gone < len(bodies):
+    while gone < min(len(bodies), TRIMMED_BLOBS_MAX):
         blob = _Blob(bodies.ends[gone], bodies.created[gone])
         if not (gone < over or _is_freed(blob, config, now_ms, read_to)) or _is_held(blob, config, now_ms, read_to):
             break
@@ -126,11 +129,12 @@ def _is_held(blob: _Blob, config: TopicConfig, now_ms: int, read_to: int) -> boo
 
 
 def _over_size(bodies: Bodies, head: Head, retention_bytes: int) -> int:
-    """Bodies at the front without which the partition still has its bytes."""
+    """Bodies at the front without which the partition still has its bytes; at most `TRIMMED_BLOBS_MAX`."""
     if retention_bytes < 0:
         return 0
     left = bodies.size + head.size
     last = len(bodies) if head.blobs else len(bodies) - 1
+    last = min(last, TRIMMED_BLOBS_MAX)
     count = 0
     while count < last and left - bodies.sizes[count] >= retention_bytes:
         left -= bodies.sizes[count]

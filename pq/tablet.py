@@ -245,13 +245,18 @@ class PartitionServer:
         if not 0 <= offset <= self.end_offset:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} is outside [0, {self.end_offset}]")
         partition = self._partition
-        await self._writer.perform(lambda: partition.plan_trim(max(offset, partition.start_offset), self._clock()))
-        return self.start_offset
+        while True:
+            await self._writer.perform(lambda: partition.plan_trim(max(offset, partition.start_offset), self._clock()))
+            if offset <= partition.start_offset:
+                return self.start_offset
 
     async def retain(self) -> None:
         """Delete what retention no longer keeps, and forget producers (A.11). KafkaError 6, 56."""
-        if self._is_retention_due():
+        while self._is_retention_due():
+            before = self.start_offset
             await self._writer.perform(self._plan_retention)
+            if self.start_offset == before:
+                return
 
     def why_held(self) -> Held:
         """Why the oldest data was not deleted by now."""

@@ -20,7 +20,7 @@ from typing import Protocol
 from sortedcontainers import SortedDict
 
 from pqbroker.storage.counters import KeyValueCounters
-from pqbroker.storage.engine import BlobKey, Buffer, ShardLost
+from pqbroker.storage.engine import BlobKey, BlobMissing, Buffer, ShardLost
 from pqbroker.storage.kv_commands import (
     MAIN,
     CheckGeneration,
@@ -30,10 +30,14 @@ from pqbroker.storage.kv_commands import (
     KeyMissing,
     KeyRange,
     KeyValueError,
+    Patch,
     Rename,
+    Splice,
+    ValueChanged,
     Write,
 )
-from pqbroker.storage.kv_plan import GENERATION_KEY, Plan, Planner, covers, keys_within, lane_of
+from pqbroker.storage.kv_patch import Patching
+from pqbroker.storage.kv_plan import GENERATION_KEY, Plan, Planner, covers, keys_within
 from pqbroker.storage.kv_rows import Entry
 from pqbroker.storage.outcome import Outcome
 from pqbroker.storage.status import Colour
@@ -41,6 +45,8 @@ from pqbroker.storage.tablet import TabletStorage
 
 PAGE_ROWS = 4096
 """Rows that one step of start reads."""
+PATCH_ATTEMPTS_MAX = 10
+"""How often a request with patches is made, until nothing changes the originals meanwhile."""
 
 Range = tuple[bytes, int, int]
 """Key, offset, size in bytes; size 0 means to the end (spec B.1)."""
@@ -128,6 +134,23 @@ class KeyValueTablet:
             self._waiting.append(request)
         return request.outcome
 
+    async def execute_patching(self, commands: Sequence[Command | Patch]) -> None:
+        """As `execute`, with patches among the commands, for which the originals are read before.
+
+        What changes meanwhile is read again. Raises KeyValueError (ValueChanged when an original was changed
+        `PATCH_ATTEMPTS_MAX` times), CommitRefused, BlobCorrupt, ShardLost.
+        """
+        attempts = 1
+        while True:
+            patching = Patching(commands, self.entry)
+            try:
+                contents = await self.read_unchanged(patching.originals(), patching.ranges())
+                return await self.execute(patching.request(contents))
+            except ValueChanged:
+                if attempts == PATCH_ATTEMPTS_MAX:
+                    raise
+                attempts += 1
+
     def keys_within(self, within: KeyRange | None) -> Iterator[tuple[bytes, Entry]]:
         """Durable keys of the range (None: all) in order. To be used up before anything is awaited. KeyValueError."""
         for key in self._entries if within is None else keys_within(self._entries, within):
@@ -135,7 +158,7 @@ class KeyValueTablet:
 
     def status(self, channel: int = MAIN) -> Colour:
         """How full the place is that values of the channel go to (GetStatus). KeyValueError for no such channel."""
-        return self._storage.status(lane_of(channel, self._storage.channel_count))
+        return self._planner.status(channel)
 
     @property
     def user_generation(self) -> int:
@@ -220,6 +243,19 @@ class KeyValueTablet:
         stored = [part for found in parts for part in found if isinstance(part, tuple)]
         data = iter(await self._storage.read(stored) if stored else ())
         return [[next(data) if isinstance(part, tuple) else part for part in found] for found in parts]
+
+    async def read_unchanged(
+        self, entries: Sequence[tuple[bytes, Entry]], ranges: Sequence[Range]
+    ) -> list[list[Buffer]]:
+        """As `read`, of the values that these entries are; ValueChanged when a request deletes blobs of them."""
+        try:
+            return await self.read(ranges)
+        except BlobMissing:
+            await self.execute(())  # behind this, the request that deleted them shows
+            for key, entry in entries:
+                if self.entry(key) is not entry:
+                    raise ValueChanged(key) from None
+            raise
 
     def _locate(self, key: bytes, offset: int, size: int) -> list[tuple[BlobKey, int, int] | Buffer]:
         """The parts of a range: what to read of each blob, or the bytes themselves."""
@@ -311,6 +347,9 @@ class KeyValueTablet:
                     return True
             elif type(command) is Rename:
                 if command.old in busy or command.new in busy:
+                    return True
+            elif type(command) is Splice:
+                if command.original in busy or command.output in busy:
                     return True
             elif type(command) is CheckGeneration:
                 if GENERATION_KEY in busy:

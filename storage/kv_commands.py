@@ -1,7 +1,7 @@
 """What a request to a KV tablet says: its commands and their refusals (spec B.1).
 
 Commands of one request run by their `order`, whatever place they have in it: CheckGeneration, DeleteRange, Rename,
-CopyRange, Concat, Write (spec H12). What is read is in kv_reads.py.
+CopyRange, Concat, Splice, Write (spec H12). What is read is in kv_reads.py.
 """
 
 from collections.abc import Sequence
@@ -22,6 +22,10 @@ PIECE_BYTES_MAX = 8 * (1 << 20)
 KEY_BYTES_MAX = 1024
 DELETED_KEYS_MAX = 100_000
 """Keys that the DeleteRange commands of one request may cover."""
+DIFFS_MAX = 1000
+"""Of one patch."""
+REWRITTEN_BYTES_MAX = 32 << 20
+"""What the patches of one request may read and make anew: the blobs that their diffs touch, whole."""
 
 
 class KeyValueError(Exception):
@@ -33,6 +37,14 @@ class KeyMissing(KeyValueError):
 
     def __init__(self, key: bytes) -> None:
         super().__init__(f"there is no key {key!r}")
+        self.key = key
+
+
+class ValueChanged(KeyValueError):
+    """The value that a request was made for is not there any more."""
+
+    def __init__(self, key: bytes) -> None:
+        super().__init__(f"the value of {key!r} was changed meanwhile: read it and try again")
         self.key = key
 
 
@@ -54,15 +66,17 @@ class KeyRange:
 class Write:
     """Set a key to `size` bytes, the buffers end to end. The buffers must not change until the request is done.
 
-    `created_ms`: when the value was made, milliseconds since 1970; None: now.
+    `created_ms`: when the value was made, milliseconds since 1970; None: now. `autoselect`: channels of which the
+    value's blobs take the one with the most room, by colour, and of equals the first; `channel` does not count then.
     """
 
-    order: ClassVar[int] = 4
+    order: ClassVar[int] = 5
     key: bytes
     buffers: Sequence[Buffer]
     size: int
     channel: int = MAIN
     created_ms: int | None = None
+    autoselect: Sequence[int] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +128,45 @@ class Concat:
 
 
 @dataclass(frozen=True, slots=True)
+class Diff:
+    """Bytes for the place `offset` of a value. The buffer must not change until the request is done."""
+
+    offset: int
+    buffer: Buffer
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """Set `patched` to the value of `original` with the diffs written over it, a later one over an earlier one.
+
+    The size stays: a diff that reaches beyond the end fails the request. The original stays too, unless both keys are
+    the same. New blobs go to `channel`, and INLINE takes the whole value into the row; a blob that no diff touches
+    stays where it is. Patches run after Concat and before Write, on originals that no earlier command has changed.
+    """
+
+    original: bytes
+    patched: bytes
+    diffs: Sequence[Diff]
+    channel: int = MAIN
+
+
+@dataclass(frozen=True, slots=True)
+class Splice:
+    """Chain under `output` blobs of `original`, by reference, and new bytes: what Patch becomes once it has read.
+
+    `parts`: the keys of blobs that stay, end to end, or new bytes for `channel`. A single part of new bytes is stored
+    as a Write's value is. Refused with ValueChanged unless the original's value still has the identity `seen`.
+    """
+
+    order: ClassVar[int] = 4
+    original: bytes
+    seen: bytes
+    parts: Sequence[bytes | Piece]
+    output: bytes
+    channel: int = MAIN
+
+
+@dataclass(frozen=True, slots=True)
 class CheckGeneration:
     """Refuse the whole request unless the tablet's user generation is this one."""
 
@@ -129,4 +182,4 @@ class IncrementGeneration:
     order: ClassVar[int] = -1
 
 
-Command = Write | DeleteRange | Rename | CopyRange | Concat | CheckGeneration | IncrementGeneration
+Command = Write | DeleteRange | Rename | CopyRange | Concat | Splice | CheckGeneration | IncrementGeneration

@@ -27,9 +27,12 @@ from pqbroker.storage.kv_commands import (
     KeyValueError,
     Piece,
     Rename,
+    Splice,
+    ValueChanged,
     Write,
 )
 from pqbroker.storage.kv_rows import Entry
+from pqbroker.storage.status import Colour
 from pqbroker.storage.tablet import USER_CHANNEL, TabletStorage
 
 GENERATION_KEY = b""
@@ -95,6 +98,8 @@ class Planner:
                 self._rename(plan, command)
             elif type(command) is CopyRange:
                 self._copy(plan, command)
+            elif type(command) is Splice:
+                self._splice(plan, command, now_ms)
             elif type(command) is CheckGeneration:
                 self._check_generation(command)
             else:
@@ -104,18 +109,23 @@ class Planner:
         self._finish(plan)
         return plan
 
+    def status(self, channel: int) -> Colour:
+        """How full the place is that values of the channel go to. KeyValueError for no such channel."""
+        return self._storage.status(lane_of(channel, self._storage.channel_count))
+
     def _write(self, plan: Plan, command: Write, now_ms: int) -> None:
         size = command.size
         buffers = command.buffers
         created_ms = now_ms if command.created_ms is None else command.created_ms
         if not buffers:
             raise KeyValueError(f"the write of {command.key!r} has no value")
-        if size < self._inline_bytes_max or command.channel == INLINE:
+        if size < self._inline_bytes_max or (command.channel == INLINE and not command.autoselect):
             if size > INLINE_BYTES_MAX:
                 raise KeyValueError(f"{command.key!r} has {size} bytes; inline there may be {INLINE_BYTES_MAX}")
             entry = Entry.inline(created_ms, buffers, size)
         else:
-            entry = Entry.chained(created_ms, self._store(plan, command.channel, buffers, size), size)
+            channel = min(command.autoselect, key=self.status) if command.autoselect else command.channel
+            entry = Entry.chained(created_ms, self._store(plan, channel, buffers, size), size)
         self._set(plan, command.key, entry)
 
     def _concat(self, plan: Plan, command: Concat, now_ms: int) -> None:
@@ -176,6 +186,29 @@ class Planner:
         plan.changes.update(sources)
         for key, entry in sources.items():
             self._set(plan, command.prefix_to_add + key[len(prefix) :], entry)
+
+    def _splice(self, plan: Plan, command: Splice, now_ms: int) -> None:
+        original, parts = command.original, command.parts
+        entry = self._find(plan, original)
+        if entry.identity != command.seen:
+            if original in plan.changes:
+                raise KeyValueError(
+                    f"a request that changes {original!r} cannot patch it too; ask for one after the other"
+                )
+            raise ValueChanged(original)
+        first = parts[0]
+        if len(parts) == 1 and isinstance(first, Piece):
+            self._write(plan, Write(command.output, first.buffers, first.size, command.channel), now_ms)
+            return
+        plan.counting = True
+        is_kept = command.output != original
+        if is_kept:
+            plan.changes[original] = entry.sharing()
+        chain = b"".join(
+            self._store(plan, command.channel, part.buffers, part.size) if isinstance(part, Piece) else part
+            for part in parts
+        )
+        self._set(plan, command.output, Entry.chained(now_ms, chain, entry.size, shared=is_kept or entry.is_shared))
 
     def _check_generation(self, command: CheckGeneration) -> None:
         if command.generation != self.user_generation:
@@ -279,7 +312,7 @@ class Planner:
 def lane_of(channel: int, channel_count: int) -> int:
     """The tablet's channel for values of MAIN or EXTRA; what the tablet does not have is MAIN. KeyValueError."""
     if not MAIN <= channel <= EXTRA_MAX:
-        raise KeyValueError(f"there is no channel {channel}: values go to {MAIN} to {EXTRA_MAX}, or to {INLINE}")
+        raise KeyValueError(f"there is no channel {channel} for blobs: they go to {MAIN} to {EXTRA_MAX}")
     lane = USER_CHANNEL + channel
     return lane if lane < channel_count else USER_CHANNEL
 

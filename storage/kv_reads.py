@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from pqbroker.storage.engine import BlobMissing, Buffer
-from pqbroker.storage.kv import KeyValueTablet, Range
-from pqbroker.storage.kv_commands import KeyRange
+from pqbroker.storage.engine import Buffer
+from pqbroker.storage.kv import KeyValueTablet
+from pqbroker.storage.kv_commands import KeyRange, ValueChanged
 from pqbroker.storage.kv_rows import Entry
 
 READ_BYTES_MAX = 32 << 20
@@ -71,9 +71,11 @@ async def read_value(
         taken = min(wanted, bytes_max, READ_BYTES_MAX)
         if not taken:
             return Value(Status.OK if not wanted else Status.OVERRUN, ())
-        values = await _read(tablet, [(key, entry)], [(key, offset, taken)])
-        if values is not None:
-            return Value(Status.OK if wanted == taken else Status.OVERRUN, values[0])
+        try:
+            (buffers,) = await tablet.read_unchanged([(key, entry)], [(key, offset, taken)])
+        except ValueChanged:
+            continue
+        return Value(Status.OK if wanted == taken else Status.OVERRUN, buffers)
 
 
 async def read_range(
@@ -84,10 +86,12 @@ async def read_range(
     while True:
         found, status = _gather(tablet, within, with_values, limit)
         read = [(key, entry) for key, entry in found if with_values and entry.size <= limit]
-        values = await _read(tablet, read, [(key, 0, 0) for key, _ in read])
-        if values is not None:
-            contents = {key: value for (key, _), value in zip(read, values, strict=True)}
-            return Page(status, [_pair(key, entry, with_values, contents.get(key)) for key, entry in found])
+        try:
+            values = await tablet.read_unchanged(read, [(key, 0, 0) for key, _ in read])
+        except ValueChanged:
+            continue
+        contents = {key: value for (key, _), value in zip(read, values, strict=True)}
+        return Page(status, [_pair(key, entry, with_values, contents.get(key)) for key, entry in found])
 
 
 async def read_pairs(tablet: KeyValueTablet, within: KeyRange) -> AsyncIterator[Pair]:
@@ -113,19 +117,6 @@ def _gather(
             return found, Status.OVERRUN
         found.append((key, entry))
     return found, Status.OK if found else Status.NODATA
-
-
-async def _read(
-    tablet: KeyValueTablet, entries: Sequence[tuple[bytes, Entry]], ranges: Sequence[Range]
-) -> list[list[Buffer]] | None:
-    """The ranges' bytes; None when a request took the blobs away under our hands."""
-    try:
-        return await tablet.read(ranges)
-    except BlobMissing:
-        await tablet.execute(())  # behind this, the request that deleted them shows
-        if all(tablet.entry(key) is entry for key, entry in entries):
-            raise
-        return None
 
 
 def _pair(key: bytes, entry: Entry, with_values: bool, value: Sequence[Buffer] | None) -> Pair:

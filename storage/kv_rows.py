@@ -62,6 +62,11 @@ class Entry:
         return self.row[0] == _INLINE
 
     @property
+    def identity(self) -> bytes:
+        """The same for the same bytes in the same blobs: a blob never changes, and its id is never given again."""
+        return bytes((min(self.row[0], _OWNED),)) + self.row[_HEADER_BYTES:]
+
+    @property
     def is_shared(self) -> bool:
         """Another row may hold some of the blobs too."""
         return self.row[0] == _SHARED

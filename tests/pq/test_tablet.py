@@ -352,6 +352,26 @@ async def test_the_count_of_producers_holds_after_each_write_and_evictions_are_c
     assert [producer_id for producer_id, _ in node.partition().producers()] == [3, 4, 5]
 
 
+@pytest.mark.parametrize("kept_ms", [-1, 1])
+async def test_many_blobs_go_in_several_cycles(monkeypatch: pytest.MonkeyPatch, kept_ms: int) -> None:
+    for module in ("partition", "retention"):
+        monkeypatch.setattr(f"pqbroker.pq.{module}.TRIMMED_BLOBS_MAX", 3)
+    node = await Node().start()
+    partition = await node.topic(config={"pq.low.watermark.bytes": "20000", "retention.ms": str(kept_ms)})
+    await write(partition, *[batch(bytes(30_000)) for _ in range(8)], batch(b"head"))
+    assert len(partition.state.bodies) == 8
+    cycles = partition.counters.cycles
+    if kept_ms < 0:
+        assert await partition.delete_before(8) == 8
+    else:
+        node.now_ms += kept_ms
+        await partition.retain()
+        assert partition.start_offset == 9
+    assert partition.counters.cycles - cycles == 3
+    check_invariants(partition.state)
+    await check_store(node, partition)
+
+
 async def test_a_trim_to_where_a_blob_begins_leaves_nothing_of_those_before_it() -> None:
     node = await Node().start()
     partition = await node.topic(config={"pq.low.watermark.bytes": "20000"})

@@ -1,6 +1,7 @@
 """The KV tablet: commands, ranges, order, reference counts, reads."""
 
 import asyncio
+from time import thread_time
 
 import pytest
 
@@ -147,6 +148,18 @@ async def test_a_request_deletes_at_most_100_000_keys(bench: Bench) -> None:
     assert len(bench.kv) == DELETED_KEYS_MAX + 1
     await bench.run(DeleteRange(keys[0], True, keys[50], True), DeleteRange(keys[0], True, keys[-1], False))
     assert [key for key, _ in bench.kv.keys(b"")] == keys[-1:]
+
+
+async def test_planning_to_delete_5000_keys_takes_a_few_milliseconds(bench: Bench) -> None:
+    keys = [b"%06d" % number for number in range(5_000)]
+    await bench.run(*(write(key) for key in keys))
+    bench.engine.faults.hold()
+    begun = thread_time()
+    deleting = bench.kv.execute([DeleteRange(keys[0], True, None, True)])
+    assert thread_time() - begun < 0.03  # alone on a core it is 0.006
+    bench.engine.faults.release()
+    await deleting
+    assert len(bench.kv) == 0
 
 
 async def test_commands_run_as_deletes_renames_copies_concats_writes(bench: Bench) -> None:

@@ -42,6 +42,27 @@ async def test_the_extra_channels_of_a_tablet_follow_its_main_one() -> None:
     assert [entry.channel for _, entry in kv.keys()] == [0, 1, 2] + [0] * 7
 
 
+async def test_a_value_goes_to_the_first_of_the_channels_to_select_from_that_has_the_most_room() -> None:
+    engine = MemoryEngine(1 << 20, pools=("main", "extra"))
+    kv = tablet(await engine.open(), 0, 0, 0, 1, 0)
+    coloured = [
+        ((Colour.GREEN, Colour.GREEN), 1),
+        ((Colour.GREEN, Colour.LIGHT_YELLOW_MOVE), 2),
+        ((Colour.LIGHT_YELLOW_MOVE, Colour.YELLOW_STOP), 2),
+        ((Colour.YELLOW_STOP, Colour.LIGHT_YELLOW_MOVE), 1),
+        ((Colour.YELLOW_STOP, Colour.YELLOW_STOP), 1),
+    ]
+    for (main, extra), selected in coloured:
+        engine.tell_colour(main, "main")
+        engine.tell_colour(extra, "extra")
+        await kv.execute([Write(b"k", [BLOB], len(BLOB), channel=INLINE, autoselect=(1, 2))])
+        entry = kv.entry(b"k")
+        assert entry is not None
+        assert entry.channel == selected, (main, extra)
+    with pytest.raises(KeyValueError, match="no channel 65535"):
+        await kv.execute([Write(b"k", [BLOB], len(BLOB), autoselect=(1, INLINE))])
+
+
 async def test_a_channel_has_the_colour_of_the_place_its_values_go_to() -> None:
     engine = MemoryEngine(1 << 20, pools=("main", "extra"))
     kv = tablet(await engine.open(), 0, 0, 0, 1)

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,11 +20,13 @@ from pqbroker.storage.kv_commands import (
     Concat,
     CopyRange,
     DeleteRange,
+    Diff,
     GenerationMismatch,
     IncrementGeneration,
     KeyMissing,
     KeyRange,
     KeyValueError,
+    Patch,
     Piece,
     Rename,
     Write,
@@ -66,19 +69,27 @@ commands = st.one_of(
     ),
     st.builds(CheckGeneration, st.integers(0, 2)),
 )
+patches = st.builds(
+    Patch,
+    keys,
+    keys,
+    st.lists(st.builds(Diff, st.sampled_from((0, 1, 6, 7, 8, 9, 19, 20, 21, 30)), values), max_size=4),
+    st.sampled_from((0, 1, INLINE)),
+)
 requests = st.lists(commands, min_size=1, max_size=3) | st.builds(lambda: [IncrementGeneration()])
 
 
 @dataclass(frozen=True)
 class Burst:
     """Requests in flight together; then their commits come through, some refused, or the cell crashes. `within` is
-    read while that happens and afterwards, `page_bytes` at a time."""
+    read while that happens and afterwards, `page_bytes` at a time. After that `patches` come one by one."""
 
     requests: list[list[Command]]
     refusals: int
     ending: str
     within: KeyRange | None
     page_bytes: int
+    patches: list[Patch]
 
 
 bursts = st.builds(
@@ -88,6 +99,7 @@ bursts = st.builds(
     st.sampled_from(("durable", "durable", "durable", "restart", "crash")),
     st.none() | ranges,
     st.sampled_from((0, 50, 100, 1000)),
+    st.lists(patches, max_size=2),
 )
 ORDER = (IncrementGeneration, CheckGeneration, DeleteRange, Rename, CopyRange, Concat, Write)
 
@@ -117,6 +129,7 @@ def apply(state: State, request: Sequence[Command]) -> State:
                 raise KeyValueError
             after.update(copies)
         else:
+            assert isinstance(command, Concat), command
             inputs = [item for item in command.inputs if isinstance(item, bytes)]
             if not command.inputs or any(key not in after for key in inputs):
                 raise KeyValueError
@@ -128,6 +141,18 @@ def apply(state: State, request: Sequence[Command]) -> State:
                     del after[key]
             after[command.output] = value
     return after | {b"": generation}
+
+
+def apply_patch(state: State, patch: Patch) -> State:
+    """What the patch makes of the state. KeyValueError when it cannot be."""
+    if patch.original not in state:
+        raise KeyMissing(patch.original)
+    value = bytearray(state[patch.original])
+    for diff in patch.diffs:
+        if diff.offset + len(diff.buffer) > len(value):
+            raise KeyValueError
+        value[diff.offset : diff.offset + len(diff.buffer)] = diff.buffer
+    return state | {patch.patched: bytes(value)}
 
 
 def _within(state: State, within: DeleteRange | KeyRange) -> list[bytes]:
@@ -154,6 +179,18 @@ async def _open(engine: MemoryEngine) -> tuple[Cell, KeyValueTablet]:
     tablet = KeyValueTablet(cell.storage(TABLET), inline_bytes_max=8, clock=lambda: 1_700_000_000_000)
     await tablet.start()
     return cell, tablet
+
+
+async def _patch(tablet: KeyValueTablet, state: State, patch: Patch) -> State:
+    """The state after the patch, which is refused exactly when it cannot be."""
+    try:
+        after = apply_patch(state, patch)
+    except KeyValueError as refusal:
+        with pytest.raises(type(refusal)):
+            await tablet.execute_patching([patch])
+        return state
+    await tablet.execute_patching([patch])
+    return after
 
 
 async def _check(cell: Cell, tablet: KeyValueTablet, state: State) -> None:
@@ -241,6 +278,9 @@ async def _run(plan: list[Burst]) -> None:
                 await asyncio.gather(tablet.execute([]), return_exceptions=True)
             await _check(cell, tablet, state)
             assert await _read(tablet, burst.within, burst.page_bytes) == _range_of(state, burst.within)
+            for patch in burst.patches:
+                state = await _patch(tablet, state, patch)
+                await _check(cell, tablet, state)
         if burst.ending != "durable":
             cell, tablet = await _open(engine)
             await _check(cell, tablet, state)
