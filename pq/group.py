@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from typing import Any
 
 from pqbroker.conf.broker import BrokerSettings
+from pqbroker.conf.declare import ConfigError
 from pqbroker.conf.defaults import topic_config
 from pqbroker.conf.topic import TopicConfig
 from pqbroker.pq.cache import NodeMemory
@@ -183,12 +184,16 @@ class PersQueueGroups:
         async with self._changes:
             for topic in list(self._scheme.topics.values()):
                 group = self._groups.get(topic.name)
-                if group is None:
-                    await self._cell.create_tablets(_wanted(topic))
-                    await self._serve(topic)
-                elif group.topic.partitions < topic.partitions:
-                    await self._cell.create_tablets(_wanted(topic))
-                    await self._take_over(topic)
+                try:
+                    if group is None:
+                        await self._cell.create_tablets(_wanted(topic))
+                        await self._serve(topic)
+                    elif group.topic.partitions < topic.partitions:
+                        await self._cell.create_tablets(_wanted(topic))
+                        await self._take_over(topic)
+                except ConfigError as error:
+                    # One topic's row shall not end retention for all.
+                    _log.error("topic %s cannot be served with what it is set to: %s", topic.name, error)
 
     async def _take_over(self, topic: Topic) -> Group:
         """A topic that is served has more partitions now."""
