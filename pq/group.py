@@ -42,11 +42,11 @@ class Group:
         self.tablets: dict[int, PqTablet] = {}
         self.partitions: list[PartitionServer] = []
 
-    def use(self, config: TopicConfig) -> None:
-        """The config in force, from the next write cycle on."""
+    def use(self, config: TopicConfig, settings: BrokerSettings) -> None:
+        """The config and the node's settings in force, from the next write cycle on."""
         self.config = config
         for tablet in self.tablets.values():
-            tablet.configure(config)
+            tablet.configure(config, settings)
 
     def line_up(self) -> None:
         """List the partitions of all tablets by index."""
@@ -215,13 +215,13 @@ class PersQueueGroups:
             topic = await self._scheme.configure_topic(name, config)
             group = self._groups[name]
             group.topic = topic
-            group.use(parsed)
+            group.use(parsed, self._settings)
             return group
 
     async def configure_node(self, node: str, texts: Mapping[str, str], settings: BrokerSettings) -> None:
         """Replace what is set for a node ("": for every node); `settings` are in force then.
 
-        What topics leave open follows, from each one's next write cycle on.
+        What topics leave open follows, from each one's next write cycle on, and so does how long they know a producer.
         """
         async with self._changes:
             await self._scheme.configure_node(node, texts)
@@ -229,7 +229,7 @@ class PersQueueGroups:
             for number, group in enumerate(list(self._groups.values())):
                 if number % _LOOKS_AT_ONCE == 0:
                     await asyncio.sleep(0)
-                group.use(topic_config(group.topic.config, settings))
+                group.use(topic_config(group.topic.config, settings), settings)
 
     async def delete(self, name: str) -> None:
         """Delete a topic: gone when this returns, its space comes back later. Raises TopicUnknown."""

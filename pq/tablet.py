@@ -249,7 +249,8 @@ class PartitionServer:
         pause_ms = 0 if writer.in_flight_bytes <= self._settings.write_border_bytes else writer.pause_ms
         return pause_ms if self._quota is None else max(pause_ms, self._quota.take(size, self._clock()))
 
-    def configure(self, config: TopicConfig) -> None:
+    def configure(self, config: TopicConfig, settings: BrokerSettings) -> None:
+        self._settings = settings
         self._partition.configure(config)
         self._quota = self._new_quota()
 
@@ -360,10 +361,11 @@ class PqTablet:
         self.partitions[index] = server
         return server
 
-    def configure(self, config: TopicConfig) -> None:
+    def configure(self, config: TopicConfig, settings: BrokerSettings) -> None:
         self._config = config
+        self._settings = settings
         for server in self.partitions.values():
-            server.configure(config)
+            server.configure(config, settings)
 
     def stop(self) -> None:
         """End this instance: what is asked from now on fails."""

@@ -37,7 +37,8 @@ class _Example:
 
 def test_texts_become_values_of_the_declared_kind() -> None:
     texts = {"on": "TRUE", "short": " 3 ", "level": "-1", "ratio": "1e-1", "policies": "a, b", "vain": "x"}
-    assert parse(_Example, {**texts, "places": "0,12"}) == _Example(True, 3, -1, 0.1, ("a", "b"), ("0", "12"), None, "x")
+    expected = _Example(True, 3, -1, 0.1, ("a", "b"), ("0", "12"), None, "x")
+    assert parse(_Example, {**texts, "places": "0,12"}) == expected
 
 
 def test_a_row_of_a_table_is_a_setting_like_any_other() -> None:
