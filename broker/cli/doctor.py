@@ -49,7 +49,8 @@ def doctor(
     else:
         _tell(directory, findings)
     if findings.damages:
-        raise CommandError(f"{directory} is damaged: {findings.damages} things are wrong")
+        things = "1 thing is" if findings.damages == 1 else f"{findings.damages} things are"
+        raise CommandError(f"{directory} is damaged: {things} wrong")
 
 
 def examine_directory(directory: Path, pools: Mapping[str, Path]) -> Findings:
@@ -68,10 +69,10 @@ def examine_directory(directory: Path, pools: Mapping[str, Path]) -> Findings:
 
 
 def _tell(directory: Path, findings: Findings) -> None:
-    if findings.found:
-        rows = [(each.weight.value, each.check, each.where, each.what, each.cure) for each in findings.found]
+    if found := findings.found:
+        rows = [(each.weight.value, each.check, each.where, each.what, each.cure) for each in found]
         show_table(COLUMNS, rows)
-        left = findings.damages + findings.oddities - len(findings.found)
+        left = findings.damages + findings.oddities - len(found)
         if left:
             say(f"and {left} more")
     checked = ", ".join(f"{number} {kind}" for kind, number in findings.seen.items())

@@ -15,7 +15,7 @@ from confluent_kafka import Producer
 
 from pqbroker.__main__ import main
 from pqbroker.broker.doctor.checkup import examine
-from pqbroker.broker.doctor.findings import Finding, Findings, Weight
+from pqbroker.broker.doctor.findings import FINDINGS_MAX, Finding, Findings, Weight
 from pqbroker.pq import consumers, sources
 from pqbroker.pq.consumers import ConsumerOffset
 from pqbroker.pq.recovery import Meta
@@ -431,7 +431,7 @@ def test_the_command_tells_people_and_programs(data: Path, capsys: pytest.Captur
     assert main(["doctor", str(data)]) == 1
     said = capsys.readouterr()
     assert "no blob has the offsets" in said.out
-    assert "is damaged" in said.err
+    assert said.err == f"pqbroker: {data} is damaged: 1 thing is wrong\n"
     assert main(["doctor", str(data), "--json"]) == 1
     told = json.loads(capsys.readouterr().out)
     assert list(told) == re.sub(r" \(.*?\)", "", KEYS["doctor"]).split(", ")
@@ -439,6 +439,16 @@ def test_the_command_tells_people_and_programs(data: Path, capsys: pytest.Captur
     assert (told["healthy"], told["damages"], len(told["findings"])) == (False, 1, 1 + told["harmless"])
     assert main(["doctor", str(data / "blobs")]) == 1
     assert "is no data directory" in capsys.readouterr().err
+
+
+def test_damage_is_told_first_however_much_does_no_harm() -> None:
+    findings = Findings(lambda size: None)
+    for number in range(FINDINGS_MAX + 1):
+        findings.harmless("blob", f"[{number}]", "no row holds it")
+    findings.damage("records", "power-1", "a batch is gone")
+    assert findings.found[0].what == "a batch is gone"
+    assert len(findings.found) == 1 + FINDINGS_MAX
+    assert (findings.damages, findings.oddities) == (1, FINDINGS_MAX + 1)
 
 
 def place_of(index: Index, blob: bytes) -> Location:
