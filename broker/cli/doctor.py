@@ -61,10 +61,15 @@ def examine_directory(directory: Path, pools: Mapping[str, Path]) -> Findings:
     with progress() as shown:
         task = shown.add_task("bytes verified", total=None)
         findings = Findings(lambda size: shown.advance(task, size))
+        checking = examine(directory, pools, findings, lambda total: shown.update(task, total=total))
         try:
-            asyncio.run(examine(directory, pools, findings, lambda total: shown.update(task, total=total)))
-        except (EngineError, OSError) as cannot:
+            with asyncio.Runner() as runner:
+                # Not `run`: on Ctrl-C that waits until the task waits, which one that only computes never does.
+                runner.get_loop().run_until_complete(checking)
+        except EngineError as cannot:
             raise CommandError(str(cannot)) from cannot
+        except OSError as failure:
+            raise CommandError(f"{directory} cannot be looked at: {failure}; see that it may be read") from failure
     return findings
 
 

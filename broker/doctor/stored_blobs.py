@@ -68,7 +68,10 @@ class StoredBlobs:
         if blob not in self._read:
             self._read.add(blob)
             self.findings.advance(BlobId.from_key(blob).size)
-        return self.cell.content(blob)
+        try:
+            return self.cell.content(blob)
+        except OSError as failure:  # a bad disk is what the doctor is asked about
+            raise BlobCorrupt(blob, 0, f"its segment cannot be read: {failure.strerror}") from failure
 
     def check_owners(self, tablets: dict[int, TabletRecord], pools: tuple[str, ...]) -> None:
         """Every blob belongs to a tablet, was written by a generation of it, and lies where that one wrote."""
@@ -161,6 +164,8 @@ class StoredBlobs:
             check_tail(path, end, last_number)
         except EngineError as lost:
             self.findings.damage("index", "commits", str(lost), RESTORE)
+        except OSError as failure:
+            self.findings.damage("segment", str(path), f"it cannot be read: {failure.strerror}")
 
 
 def name_of(blob: bytes) -> str:

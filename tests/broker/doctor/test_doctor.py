@@ -6,6 +6,7 @@ import os
 import random
 import re
 import shutil
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,7 @@ from confluent_kafka import Producer
 from pqbroker.__main__ import main
 from pqbroker.broker.doctor.checkup import examine
 from pqbroker.broker.doctor.findings import FINDINGS_MAX, Finding, Findings, Weight
+from pqbroker.broker.doctor.partitions import Partition
 from pqbroker.pq import consumers, sources
 from pqbroker.pq.consumers import ConsumerOffset
 from pqbroker.pq.recovery import Meta
@@ -449,6 +451,55 @@ def test_damage_is_told_first_however_much_does_no_harm() -> None:
     assert findings.found[0].what == "a batch is gone"
     assert len(findings.found) == 1 + FINDINGS_MAX
     assert (findings.damages, findings.oddities) == (1, FINDINGS_MAX + 1)
+
+
+def test_a_segment_that_cannot_be_read_is_damage_and_the_rest_is_looked_at(data: Path) -> None:
+    largest = max(segments(data), key=lambda path: path.stat().st_size)
+    largest.unlink()
+    largest.mkdir()  # open, and each read of it fails, as on a bad disk
+    found = damages(data)
+    assert any(line.startswith("records: power-") and "cannot be read: Is a directory" in line for line in found)
+    flip(segments(data)[-1], 5)
+    assert len(damages(data)) > len(found)
+
+
+def test_a_file_that_no_row_names_and_that_cannot_be_read_is_damage(data: Path) -> None:
+    orphan = data / "blobs" / segment_name(77, 1)
+    orphan.mkdir()
+    (found,) = damages(data)
+    assert found == f"segment: {orphan}: it cannot be read: Is a directory"
+
+
+def test_what_cannot_be_looked_at_is_refused_with_cause_and_cure(
+    data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    index = index_path(data, index_generation(data))
+    shutil.rmtree(index)
+    index.touch()
+    assert main(["doctor", str(data)]) == 1
+    told = capsys.readouterr().err
+    assert told.startswith(f"pqbroker: {data} cannot be looked at: [Errno 20] Not a directory")
+    assert told.endswith("; see that it may be read\n")
+
+
+def test_a_pool_that_the_cell_does_not_have_is_refused(data: Path) -> None:
+    with pytest.raises(EngineError, match="the cell has no pool moon; it has main"), look_into(data, {"moon": data}):
+        pass
+
+
+def test_the_command_ends_at_once_when_it_is_interrupted(
+    data: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[str] = []
+
+    def interrupt(partition: Partition) -> None:
+        looked.append(partition.name)
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(Partition, "check", interrupt)
+    assert main(["doctor", str(data)]) == 1
+    assert capsys.readouterr().err == "pqbroker: interrupted\n"
+    assert len(looked) == 1
 
 
 def place_of(index: Index, blob: bytes) -> Location:
