@@ -16,7 +16,7 @@ class Weight(StrEnum):
     DAMAGE = "damage"
     """Something is lost, or cannot be trusted."""
     HARMLESS = "harmless"
-    """What a crash may leave; no data is concerned."""
+    """What a crash may leave, or whoever mirrored a topic left out; no data is lost."""
 
 
 @dataclass(frozen=True, slots=True)
