@@ -2,6 +2,7 @@
 
 from datetime import datetime
 from itertools import islice
+from shlex import quote
 from typing import Annotated, Any
 
 import typer
@@ -33,7 +34,7 @@ def list_all(http: Http = DEFAULT_HTTP, json: Json = False) -> None:
 def show(tablet: TabletId, http: Http = DEFAULT_HTTP, json: Json = False) -> None:
     """Show a tablet: its generation, what it holds, and which pool each channel wrote to since which generation."""
     with Web(http) as web:
-        found = web.get(f"/v1/tablets/{tablet}")
+        found = web.get(f"/v1/tablets/{tablet}", "channels")
     if json:
         show_json(found)
         return
@@ -67,14 +68,14 @@ def keys(
         return
     show_table(("key", "bytes", "created", "blobs"), (_key_row(key) for key in listed))
     if len(found) > limit:
-        say(f"more with --from '{found[limit]['key']}'")
+        say(f"more with --from {quote(found[limit]['key'])}")
 
 
 @declare(app, "restart", "pqbroker tablet restart 65536")
 def restart(tablet: TabletId, http: Http = DEFAULT_HTTP, json: Json = False) -> None:
     """Start a tablet anew, one generation later; its clients look for it and find it again."""
     with Web(http) as web:
-        found = web.post(f"/v1/tablets/{tablet}/restart", {})
+        found = web.post(f"/v1/tablets/{tablet}/restart", {}, "channels")
     if json:
         show_json({"id": tablet, "generation": found["generation"]})
     else:
@@ -91,8 +92,8 @@ def move(
 ) -> None:
     """Let a channel write to another blob group, and restart the tablet so that it does; old blobs stay readable."""
     with Web(http) as web:
-        web.post(f"/v1/tablets/{tablet}/channels/{channel}", {"group": group})
-        found = web.post(f"/v1/tablets/{tablet}/restart", {})
+        web.post(f"/v1/tablets/{tablet}/channels/{channel}", {"group": group}, "channels")
+        found = web.post(f"/v1/tablets/{tablet}/restart", {}, "channels")
     pool, generation = found["channels"][channel]["pool"], found["generation"]
     if json:
         show_json({"id": tablet, "channel": channel, "group": group, "pool": pool, "generation": generation})
