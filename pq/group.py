@@ -193,7 +193,7 @@ class PersQueueGroups:
                         await self._take_over(topic)
                 except ConfigError as error:
                     # One topic's row shall not end retention for all.
-                    _log.error("topic %s cannot be served with what it is set to: %s", topic.name, error)
+                    _log.error("%s", error)
 
     async def _take_over(self, topic: Topic) -> Group:
         """A topic that is served has more partitions now."""
@@ -290,7 +290,12 @@ class PersQueueGroups:
         return group.partitions[index] if group is not None and 0 <= index < len(group.partitions) else None
 
     async def _serve(self, topic: Topic) -> Group:
-        group = Group(topic, topic_config(topic.config, self._settings))
+        try:
+            config = topic_config(topic.config, self._settings)
+        except ConfigError as error:
+            told = f"topic {topic.name} cannot be served with what it is set to: {error}"
+            raise ConfigError(f"{told}; the version that took it can alter it") from None
+        group = Group(topic, config)
         await self._start_partitions(group)
         self._groups[topic.name] = group
         self._by_id[topic.topic_id] = group
