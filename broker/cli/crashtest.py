@@ -89,10 +89,14 @@ def _prepare(data: Path | None) -> Path:
 
 def _clear(directory: Path, *, was_there: bool) -> None:
     """A directory that was there stays, empty: a mount point cannot be removed."""
-    shutil.rmtree(directory / DATA, ignore_errors=True)
-    (directory / LOG).unlink(missing_ok=True)
-    if not was_there:
-        directory.rmdir()
+    try:
+        if (directory / DATA).exists():  # else the run was interrupted before
+            shutil.rmtree(directory / DATA)
+        (directory / LOG).unlink(missing_ok=True)
+        if not was_there:
+            directory.rmdir()
+    except OSError as failure:
+        raise CommandError(f"what was written into {directory} cannot be removed: {failure}; remove it") from failure
 
 
 def _run(directory: Path, seed: int, minutes: float) -> Verdict:

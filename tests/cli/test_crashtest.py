@@ -129,6 +129,17 @@ def test_a_directory_that_was_there_stays_and_is_empty(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_what_cannot_be_removed_is_told(shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def write(directory: Path, *_: object) -> Verdict:
+        (directory / "notes").touch()
+        return Verdict(1, 1)
+
+    monkeypatch.setattr("pqbroker.broker.cli.crashtest._run", write)
+    said = shell.raw("crashtest", "--data", str(tmp_path / "data"))
+    assert said.status == 1
+    assert f"what was written into {tmp_path / 'data'} cannot be removed: " in said.errors
+
+
 def test_an_interrupted_run_leaves_nothing(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with start("crashtest", "--data", str(data)) as running:
