@@ -10,6 +10,7 @@ import typer
 from pqbroker.broker.cli.command import declare, family
 from pqbroker.broker.cli.options import Http, Json
 from pqbroker.broker.cli.output import say, show_json, show_table
+from pqbroker.broker.cli.refusals import CommandError
 from pqbroker.broker.cli.web import DEFAULT_HTTP, Web
 
 app = family("Look at the tablets of a broker of ours, move and restart them.")
@@ -93,7 +94,11 @@ def move(
     """Let a channel write to another blob group, and restart the tablet so that it does; old blobs stay readable."""
     with Web(http) as web:
         web.post(f"/v1/tablets/{tablet}/channels/{channel}", {"group": group}, "channels")
-        found = web.post(f"/v1/tablets/{tablet}/restart", {}, "channels")
+        try:
+            found = web.post(f"/v1/tablets/{tablet}/restart", {}, "channels")
+        except CommandError as error:
+            told = f"channel {channel} moves with the next start of tablet {tablet}, which was not started anew"
+            raise CommandError(f"{told}: {error}") from None
     pool, generation = found["channels"][channel]["pool"], found["generation"]
     if json:
         show_json({"id": tablet, "channel": channel, "group": group, "pool": pool, "generation": generation})

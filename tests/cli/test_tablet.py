@@ -175,6 +175,32 @@ def test_what_is_no_broker_of_ours_is_said_to_be_none(
     assert "is no pqbroker (" in said.errors
 
 
+class Restless(Stranger):
+    """A broker that moves channels and does not restart tablets."""
+
+    def do_POST(self) -> None:
+        refused = self.path.endswith("/restart")
+        self.status = 503 if refused else 200
+        problem = {"code": "KAFKA_STORAGE_ERROR", "message": "the disk is full", "cure": "Make room."}
+        self.answer = json.dumps({"error": problem} if refused else {"channels": []}).encode()
+        super().do_POST()
+
+
+def test_a_move_without_a_restart_says_how_far_it_came(shell: TabletShell) -> None:
+    with HTTPServer(("127.0.0.1", 0), Restless) as server:
+        serving = threading.Thread(target=server.serve_forever)
+        serving.start()
+        address = f"127.0.0.1:{server.server_port}"
+        said = shell.raw("tablet", "move", "65536", "--channel", "2", "--group", "1", "--http", address)
+        server.shutdown()
+        serving.join()
+    assert (said.status, said.output) == (1, "")
+    assert said.errors == (
+        "pqbroker: channel 2 moves with the next start of tablet 65536, which was not started anew: "
+        "the disk is full. Make room.\n"
+    )
+
+
 def test_the_kafka_address_is_said_to_be_the_wrong_one(shell: TabletShell) -> None:
     said = shell.raw("tablet", "list", "--http", shell.kafka)
     assert said.status == 1
