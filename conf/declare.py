@@ -5,7 +5,7 @@ Nothing is loaded here; `conf.load` reads files, environment and flags.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from enum import Enum
 from functools import cache
@@ -54,6 +54,7 @@ class Declaration:
     default: Any
     doc: str
     low: float | None = None
+    """Of a list: its items are whole numbers, and this, which is 0, the least of them."""
     high: float | None = None
     choices: tuple[str, ...] = ()
     effect: Effect = Effect.FULL
@@ -75,13 +76,21 @@ class Declaration:
         if self.effect is Effect.REFUSED and value != self.default:
             cause = self.doc[0].lower() + self.doc[1:].rstrip(".")
             raise ConfigError(f"{self.name} cannot be set: {cause}; leave it out")
-        if self.low is not None and value < self.low:
+        if self.kind is Kind.LIST and self.low is not None:
+            self._check_numbers(value)
+        elif self.low is not None and value < self.low:
             raise ConfigError(f"{self.name} is {value}; the least allowed is {self.low}")
         if self.high is not None and value > self.high:
             raise ConfigError(f"{self.name} is {value}; the most allowed is {self.high}")
         values = value if isinstance(value, tuple) else (value,)
         if self.choices and not all(item in self.choices for item in values):
             raise ConfigError(f"{self.name} is {self.format(value)!r}; choose from {', '.join(self.choices)}")
+
+    def _check_numbers(self, items: Iterable[str]) -> None:
+        """Items are compared as texts, so a number has one form: no sign, no zero before it."""
+        for item in items:
+            if not (item.isascii() and item.isdecimal()) or (item[0] == "0" and item != "0"):
+                raise ConfigError(f"{self.name} has {item!r}; give numbers from {self.low}, such as 0,3")
 
     def format(self, value: Any) -> str:
         """The text form of a value, as Kafka's tools show it; empty for a setting that is not set (None)."""

@@ -1,7 +1,6 @@
 """What a node can be set to while it runs (KIP-226): for it alone, or for every node, over what it was started with.
 
-`DYNAMIC` is Kafka's list without what would have to be opened anew here (listeners, directories, access control) and
-what is read when a partition starts (producer.id.expiration.ms).
+`DYNAMIC` is Kafka's list without what would have to be opened anew here (listeners, directories, access control).
 """
 
 from collections.abc import Mapping
@@ -25,7 +24,7 @@ log.message.timestamp.before.max.ms log.message.timestamp.type log.preallocate l
 log.retention.ms log.roll.jitter.ms log.roll.ms log.segment.bytes log.segment.delete.delay.ms
 max.connection.creation.rate max.connections max.connections.per.ip max.connections.per.ip.overrides
 message.max.bytes metric.reporters min.insync.replicas num.io.threads num.network.threads
-num.recovery.threads.per.data.dir num.replica.fetchers remote.fetch.max.wait.ms
+num.recovery.threads.per.data.dir num.replica.fetchers producer.id.expiration.ms remote.fetch.max.wait.ms
 remote.list.offsets.request.timeout.ms remote.log.index.file.cache.total.size.bytes
 remote.log.manager.copier.thread.pool.size remote.log.manager.copy.max.bytes.per.second
 remote.log.manager.expiration.thread.pool.size remote.log.manager.fetch.max.bytes.per.second

@@ -138,7 +138,7 @@ class TopicConfig:
     )  # fmt: skip
     pq_inactive_partitions: tuple[str, ...] = setting(
         "pq.inactive.partitions", Kind.LIST, (),
-        "Numbers of the partitions that are only read; writes to them are answered POLICY_VIOLATION.",
+        "Numbers of the partitions that are only read; writes to them are answered POLICY_VIOLATION.", low=0,
     )  # fmt: skip
     pq_important_groups: tuple[str, ...] = setting(
         "pq.important.groups", Kind.LIST, (),

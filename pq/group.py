@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from typing import Any
 
 from pqbroker.conf.broker import BrokerSettings
+from pqbroker.conf.declare import ConfigError
 from pqbroker.conf.defaults import topic_config
 from pqbroker.conf.topic import TopicConfig
 from pqbroker.pq.cache import NodeMemory
@@ -41,11 +42,11 @@ class Group:
         self.tablets: dict[int, PqTablet] = {}
         self.partitions: list[PartitionServer] = []
 
-    def use(self, config: TopicConfig) -> None:
-        """The config in force, from the next write cycle on."""
+    def use(self, config: TopicConfig, settings: BrokerSettings) -> None:
+        """The config and the node's settings in force, from the next write cycle on."""
         self.config = config
         for tablet in self.tablets.values():
-            tablet.configure(config)
+            tablet.configure(config, settings)
 
     def line_up(self) -> None:
         """List the partitions of all tablets by index."""
@@ -183,12 +184,16 @@ class PersQueueGroups:
         async with self._changes:
             for topic in list(self._scheme.topics.values()):
                 group = self._groups.get(topic.name)
-                if group is None:
-                    await self._cell.create_tablets(_wanted(topic))
-                    await self._serve(topic)
-                elif group.topic.partitions < topic.partitions:
-                    await self._cell.create_tablets(_wanted(topic))
-                    await self._take_over(topic)
+                try:
+                    if group is None:
+                        await self._cell.create_tablets(_wanted(topic))
+                        await self._serve(topic)
+                    elif group.topic.partitions < topic.partitions:
+                        await self._cell.create_tablets(_wanted(topic))
+                        await self._take_over(topic)
+                except ConfigError as error:
+                    # One topic's row shall not end retention for all.
+                    _log.error("%s", error)
 
     async def _take_over(self, topic: Topic) -> Group:
         """A topic that is served has more partitions now."""
@@ -210,13 +215,13 @@ class PersQueueGroups:
             topic = await self._scheme.configure_topic(name, config)
             group = self._groups[name]
             group.topic = topic
-            group.use(parsed)
+            group.use(parsed, self._settings)
             return group
 
     async def configure_node(self, node: str, texts: Mapping[str, str], settings: BrokerSettings) -> None:
         """Replace what is set for a node ("": for every node); `settings` are in force then.
 
-        What topics leave open follows, from each one's next write cycle on.
+        What topics leave open follows, from each one's next write cycle on, and so does how long they know a producer.
         """
         async with self._changes:
             await self._scheme.configure_node(node, texts)
@@ -224,7 +229,7 @@ class PersQueueGroups:
             for number, group in enumerate(list(self._groups.values())):
                 if number % _LOOKS_AT_ONCE == 0:
                     await asyncio.sleep(0)
-                group.use(topic_config(group.topic.config, settings))
+                group.use(topic_config(group.topic.config, settings), settings)
 
     async def delete(self, name: str) -> None:
         """Delete a topic: gone when this returns, its space comes back later. Raises TopicUnknown."""
@@ -285,7 +290,12 @@ class PersQueueGroups:
         return group.partitions[index] if group is not None and 0 <= index < len(group.partitions) else None
 
     async def _serve(self, topic: Topic) -> Group:
-        group = Group(topic, topic_config(topic.config, self._settings))
+        try:
+            config = topic_config(topic.config, self._settings)
+        except ConfigError as error:
+            told = f"topic {topic.name} cannot be served with what it is set to: {error}"
+            raise ConfigError(f"{told}; the version that took it can alter it") from None
+        group = Group(topic, config)
         await self._start_partitions(group)
         self._groups[topic.name] = group
         self._by_id[topic.topic_id] = group

@@ -272,7 +272,8 @@ class PartitionServer:
         self.counters.quota_wait_ms += quota_ms
         return max(pause_ms, quota_ms)
 
-    def configure(self, config: TopicConfig) -> None:
+    def configure(self, config: TopicConfig, settings: BrokerSettings) -> None:
+        self._settings = settings
         self._partition.configure(config)
         self._quota = write_quota(config, self._clock())
 
@@ -378,10 +379,11 @@ class PqTablet:
         self.partitions[index] = server
         return server
 
-    def configure(self, config: TopicConfig) -> None:
+    def configure(self, config: TopicConfig, settings: BrokerSettings) -> None:
         self._config = config
+        self._settings = settings
         for server in self.partitions.values():
-            server.configure(config)
+            server.configure(config, settings)
 
     def stop(self) -> None:
         """End this instance: what is asked from now on fails."""

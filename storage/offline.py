@@ -77,6 +77,9 @@ def look_into(path: Path, pools: Mapping[str, Path]) -> Iterator[OfflineCell]:
         unknown = [name for name in facts.pools if name not in places]
         if unknown:
             raise EngineError(f"the cell keeps blobs in pool {unknown[0]}: say where, with --pool {unknown[0]}=DIR")
+        strange = [name for name in pools if name not in facts.pools]
+        if strange:
+            raise EngineError(f"the cell has no pool {strange[0]}; it has {', '.join(facts.pools)}")
         found = {name: places[name] for name in facts.pools}
         for name, place in found.items():
             check_identity(place, name, facts)

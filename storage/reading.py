@@ -1,5 +1,6 @@
 """Reads blobs from segments and index rows, in whatever thread calls. Every byte handed out has been verified."""
 
+import errno
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -45,7 +46,7 @@ class BlobReader:
                     expected, end = _neighbours(places, number)
                     if expected > number + 1 and not offset:
                         file.expect(at.position, end)
-                found.append(read_range(file, blob, at, offset, size, self._path(at)))
+                found.append(self._range(file, blob, at, offset, size))
             return found
         except BlobCorrupt as corrupt:
             _log.error("%s; %s", corrupt, _CURE)
@@ -61,9 +62,18 @@ class BlobReader:
             return indexrows.inline_payload(blob, row)
         file, at = self._open(blob, row, at)
         try:
-            return read_range(file, blob, at, 0, at.size, self._path(at))
+            return self._range(file, blob, at, 0, at.size)
         finally:
             os.close(file.file)
+
+    def _range(self, file: SegmentFile, blob: BlobKey, at: Location, offset: int, size: int) -> Buffer:
+        """As `read_range`; bytes that the disk does not give back are as bad as wrong ones."""
+        try:
+            return read_range(file, blob, at, offset, size, self._path(at))
+        except OSError as failure:
+            if failure.errno != errno.EIO:
+                raise
+            raise BlobCorrupt(blob, offset, f"{self._path(at)}: {failure.strerror}") from failure
 
     def _file(
         self, files: dict[SegmentKey, SegmentFile], blob: BlobKey, row: bytes, at: Location

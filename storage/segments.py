@@ -9,6 +9,7 @@ A segment is records end to end, without gaps, so that every byte of it is cover
 The header's crc covers the rest of the header and the page checksums.
 """
 
+import contextlib
 import os
 import struct
 from collections.abc import Iterator, Sequence
@@ -121,8 +122,9 @@ class SegmentFile:
 
     def expect(self, start: int, end: int) -> None:
         """The bytes [start, end) are asked for next, in pieces."""
-        self._start = start
-        self._ahead = memoryview(os.pread(self.file, end - start, start))
+        self._start, self._ahead = start, memoryview(b"")
+        with contextlib.suppress(OSError):  # what cannot be read is told when its own piece is asked for
+            self._ahead = memoryview(os.pread(self.file, end - start, start))
 
     def read(self, size: int, position: int) -> memoryview:
         """`size` bytes from `position` on; fewer at the file's end."""

@@ -3,7 +3,7 @@
 import asyncio
 import random
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
@@ -77,9 +77,11 @@ class AsyncLoad(Books):
             self.note_failure(book, f"record {number} of producer {book.producer}: {error!r}")
 
 
-async def read_logs(address: str, topic: str, ends: Mapping[int, int]) -> dict[int, list[tuple[int, bytes]]]:
-    """Offset and value of every record of the partitions up to `ends`. Raises Broken for a hole, CommandError."""
-    logs: dict[int, list[tuple[int, bytes]]] = {partition: [] for partition in ends}
+async def read_logs(
+    address: str, topic: str, ends: Mapping[int, int], take: Callable[[int, int, bytes], None]
+) -> None:
+    """Hand partition, offset and value of every record up to `ends` to `take`. Broken for a hole, CommandError."""
+    positions = dict.fromkeys(ends, 0)
     left = {partition for partition, end in ends.items() if end}
     consumer = AIOKafkaConsumer(bootstrap_servers=address, client_id="pqbroker-cli", enable_auto_commit=False)
     try:
@@ -91,16 +93,16 @@ async def read_logs(address: str, topic: str, ends: Mapping[int, int]) -> dict[i
             if not found:
                 raise Broken(f"nothing more came from {topic}, though partition {min(left)} should have more")
             for place, records in found.items():
-                log = logs[place.partition]
+                partition = place.partition
                 for record in records:
-                    if record.offset != len(log):
-                        raise Broken(f"offset {record.offset} of partition {place.partition} where {len(log)} was due")
-                    # What a value says of itself is its beginning.
-                    log.append((record.offset, record.value[:40]))
-                if len(log) >= ends[place.partition]:
-                    left.discard(place.partition)
+                    due = positions[partition]
+                    if record.offset != due:
+                        raise Broken(f"offset {record.offset} of partition {partition} where {due} was due")
+                    take(partition, record.offset, record.value)
+                    positions[partition] = due + 1
+                if positions[partition] >= ends[partition]:
+                    left.discard(partition)
     except KafkaError as error:
         raise CommandError(f"cannot read {topic}: {error}") from None
     finally:
         await consumer.stop()
-    return logs

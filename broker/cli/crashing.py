@@ -79,7 +79,8 @@ def _kill_while_it_starts(node: Broker, delay_s: float) -> None:
         while not node.running and time.monotonic() < deadline:
             time.sleep(_LOOK_EVERY_S / 10)
         time.sleep(delay_s)
-        os.kill(node.pid, signal.SIGKILL)
+        if node.running:  # else it could not start, as who starts it is told
+            os.kill(node.pid, signal.SIGKILL)
 
     killer = threading.Thread(target=end_process)
     killer.start()

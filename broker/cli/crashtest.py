@@ -13,7 +13,7 @@ import typer
 
 from pqbroker.broker.cli.cluster import Cluster
 from pqbroker.broker.cli.command import declare
-from pqbroker.broker.cli.crash_book import Broken, verify
+from pqbroker.broker.cli.crash_book import Broken, Comparison
 from pqbroker.broker.cli.crashing import crash
 from pqbroker.broker.cli.doctor import examine_directory
 from pqbroker.broker.cli.options import Json
@@ -25,6 +25,10 @@ from pqbroker.testing import Broker, BrokerFailedError
 TOPIC = "crashtest"
 PARTITIONS = [0, 1, 1]
 """Of each producer: one alone, two together."""
+
+
+DATA, LOG = "data", "log"
+"""What is written into the directory."""
 
 
 class Verdict(NamedTuple):
@@ -50,15 +54,19 @@ def crashtest(
     """Kill a broker of its own with kill -9 under load, over and over, on a disk of yours, and verify every record.
 
     Every acknowledged record must be there once and in order, no log may end earlier than before, and the directory
-    must be healthy. It is removed then; else it stays, and the exit status is 1.
+    must be healthy. What was written is removed then, and at Ctrl-C; else it stays, and the exit status is 1.
     """
     chosen = random.SystemRandom().randrange(1 << 32) if seed is None else seed
+    was_there = data is not None and data.exists()
     directory = _prepare(data)
     try:
         verdict = _run(directory, chosen, minutes)
     except (Broken, BrokerFailedError) as broken:
-        raise CommandError(f"seed {chosen}: {broken}; see {directory}") from broken
-    shutil.rmtree(directory)
+        raise CommandError(f"seed {chosen}: {broken}; see the broker's log and data in {directory}") from broken
+    except KeyboardInterrupt:
+        _clear(directory, was_there=was_there)
+        raise
+    _clear(directory, was_there=was_there)
     if json:
         show_json({"seed": chosen, "kills": verdict.kills, "records": verdict.records})
     else:
@@ -79,21 +87,33 @@ def _prepare(data: Path | None) -> Path:
     return data
 
 
+def _clear(directory: Path, *, was_there: bool) -> None:
+    """A directory that was there stays, empty: a mount point cannot be removed."""
+    try:
+        if (directory / DATA).exists():  # else the run was interrupted before
+            shutil.rmtree(directory / DATA)
+        (directory / LOG).unlink(missing_ok=True)
+        if not was_there:
+            directory.rmdir()
+    except OSError as failure:
+        raise CommandError(f"what was written into {directory} cannot be removed: {failure}; remove it") from failure
+
+
 def _run(directory: Path, seed: int, minutes: float) -> Verdict:
     """Raises Broken, BrokerFailedError, CommandError."""
-    log = directory / "log"
+    log = directory / LOG
     log.touch()
-    node = Broker(directory / "data", {}, log, "info")
+    node = Broker(directory / DATA, {}, log, "info")
     try:
         node.start()
         with Cluster(node.kafka) as cluster:
-            create_topic(cluster, TOPIC, max(PARTITIONS) + 1, -1, {})
+            create_topic(cluster, TOPIC, max(PARTITIONS) + 1, -1, {"retention.ms": "-1"})
             cluster.created(TOPIC)
         verdict = _kill_and_verify(node, seed, minutes * 60)
         node.stop()
     finally:
         node.kill()
-    found = examine_directory(directory / "data", {})
+    found = examine_directory(directory / DATA, {})
     if found.damages:
         raise Broken(f"the directory is damaged: {found.found[0].what}; `pqbroker doctor` on it says more")
     return verdict
@@ -117,8 +137,9 @@ def _kill_and_verify(node: Broker, seed: int, duration_s: float) -> Verdict:
                 goes_on=goes_on, start=node.start, read_ends=lambda: _read_ends(node.kafka),
             )  # fmt: skip
     load.check_failures()
-    logs = asyncio.run(read_logs(node.kafka, TOPIC, _read_ends(node.kafka)))
-    return Verdict(kills, verify(load.books, logs))
+    comparison = Comparison(load.books)
+    asyncio.run(read_logs(node.kafka, TOPIC, _read_ends(node.kafka), comparison.take))
+    return Verdict(kills, comparison.end())
 
 
 def _read_ends(address: str) -> dict[int, int]:

@@ -49,7 +49,8 @@ def doctor(
     else:
         _tell(directory, findings)
     if findings.damages:
-        raise CommandError(f"{directory} is damaged: {findings.damages} things are wrong")
+        things = "1 thing is" if findings.damages == 1 else f"{findings.damages} things are"
+        raise CommandError(f"{directory} is damaged: {things} wrong")
 
 
 def examine_directory(directory: Path, pools: Mapping[str, Path]) -> Findings:
@@ -60,18 +61,23 @@ def examine_directory(directory: Path, pools: Mapping[str, Path]) -> Findings:
     with progress() as shown:
         task = shown.add_task("bytes verified", total=None)
         findings = Findings(lambda size: shown.advance(task, size))
+        checking = examine(directory, pools, findings, lambda total: shown.update(task, total=total))
         try:
-            asyncio.run(examine(directory, pools, findings, lambda total: shown.update(task, total=total)))
-        except (EngineError, OSError) as cannot:
+            with asyncio.Runner() as runner:
+                # Not `run`: on Ctrl-C that waits until the task waits, which one that only computes never does.
+                runner.get_loop().run_until_complete(checking)
+        except EngineError as cannot:
             raise CommandError(str(cannot)) from cannot
+        except OSError as failure:
+            raise CommandError(f"{directory} cannot be looked at: {failure}; see that it may be read") from failure
     return findings
 
 
 def _tell(directory: Path, findings: Findings) -> None:
-    if findings.found:
-        rows = [(each.weight.value, each.check, each.where, each.what, each.cure) for each in findings.found]
+    if found := findings.found:
+        rows = [(each.weight.value, each.check, each.where, each.what, each.cure) for each in found]
         show_table(COLUMNS, rows)
-        left = findings.damages + findings.oddities - len(findings.found)
+        left = findings.damages + findings.oddities - len(found)
         if left:
             say(f"and {left} more")
     checked = ", ".join(f"{number} {kind}" for kind, number in findings.seen.items())

@@ -2,6 +2,7 @@
 
 from datetime import datetime
 from itertools import islice
+from shlex import quote
 from typing import Annotated, Any
 
 import typer
@@ -9,6 +10,7 @@ import typer
 from pqbroker.broker.cli.command import declare, family
 from pqbroker.broker.cli.options import Http, Json
 from pqbroker.broker.cli.output import say, show_json, show_table
+from pqbroker.broker.cli.refusals import CommandError
 from pqbroker.broker.cli.web import DEFAULT_HTTP, Web
 
 app = family("Look at the tablets of a broker of ours, move and restart them.")
@@ -33,7 +35,7 @@ def list_all(http: Http = DEFAULT_HTTP, json: Json = False) -> None:
 def show(tablet: TabletId, http: Http = DEFAULT_HTTP, json: Json = False) -> None:
     """Show a tablet: its generation, what it holds, and which pool each channel wrote to since which generation."""
     with Web(http) as web:
-        found = web.get(f"/v1/tablets/{tablet}")
+        found = web.get(f"/v1/tablets/{tablet}", "channels")
     if json:
         show_json(found)
         return
@@ -67,14 +69,14 @@ def keys(
         return
     show_table(("key", "bytes", "created", "blobs"), (_key_row(key) for key in listed))
     if len(found) > limit:
-        say(f"more with --from '{found[limit]['key']}'")
+        say(f"more with --from {quote(found[limit]['key'])}")
 
 
 @declare(app, "restart", "pqbroker tablet restart 65536")
 def restart(tablet: TabletId, http: Http = DEFAULT_HTTP, json: Json = False) -> None:
     """Start a tablet anew, one generation later; its clients look for it and find it again."""
     with Web(http) as web:
-        found = web.post(f"/v1/tablets/{tablet}/restart", {})
+        found = web.post(f"/v1/tablets/{tablet}/restart", {}, "channels")
     if json:
         show_json({"id": tablet, "generation": found["generation"]})
     else:
@@ -91,8 +93,12 @@ def move(
 ) -> None:
     """Let a channel write to another blob group, and restart the tablet so that it does; old blobs stay readable."""
     with Web(http) as web:
-        web.post(f"/v1/tablets/{tablet}/channels/{channel}", {"group": group})
-        found = web.post(f"/v1/tablets/{tablet}/restart", {})
+        web.post(f"/v1/tablets/{tablet}/channels/{channel}", {"group": group}, "channels")
+        try:
+            found = web.post(f"/v1/tablets/{tablet}/restart", {}, "channels")
+        except CommandError as error:
+            told = f"channel {channel} moves with the next start of tablet {tablet}, which was not started anew"
+            raise CommandError(f"{told}: {error}") from None
     pool, generation = found["channels"][channel]["pool"], found["generation"]
     if json:
         show_json({"id": tablet, "channel": channel, "group": group, "pool": pool, "generation": generation})

@@ -15,6 +15,14 @@ ANSWER_BYTES_MAX = 256 << 20
 DEFAULT_HTTP = "127.0.0.1:8092"
 
 
+_CURES = {
+    "UNKNOWN_TABLET": "`pqbroker tablet list` lists the tablets.",
+    "MOVE_REFUSED": "`pqbroker tablet show` shows its channels and their pools.",
+    "INVALID_REQUEST": "`pqbroker tablet keys` lists keys as they are written.",
+}
+"""By the broker's code, where a command of ours is nearer than the path over HTTP that the broker names."""
+
+
 class Web:
     """A context manager; everything may raise CommandError."""
 
@@ -33,26 +41,24 @@ class Web:
     ) -> None:
         self._connection.close()
 
-    def get(self, path: str, **query: object) -> dict[str, Any]:
-        """What stands at a path."""
-        return self._ask("GET", f"{path}?{urlencode(query)}" if query else path, None)
+    def get(self, path: str, name: str, **query: object) -> dict[str, Any]:
+        """What stands at a path; a broker's answer has the field `name`."""
+        return self._ask("GET", f"{path}?{urlencode(query)}" if query else path, None, name)
 
-    def post(self, path: str, body: Mapping[str, object]) -> dict[str, Any]:
-        """Have something done; what became of it."""
-        return self._ask("POST", path, json.dumps(body).encode())
+    def post(self, path: str, body: Mapping[str, object], name: str) -> dict[str, Any]:
+        """Have something done; what became of it, with the field `name`."""
+        return self._ask("POST", path, json.dumps(body).encode(), name)
 
     def items(self, path: str, name: str, parameter: str, **query: object) -> Iterator[dict[str, Any]]:
         """The items called `name` of a list and of its next pages, which begin where `parameter` says."""
         while True:
-            page = self.get(path, **query)
-            if not isinstance(page.get(name), list):
-                raise self._foreign("an answer without " + name)
+            page = self.get(path, name, **query)
             yield from page[name]
             if page.get("next") is None:
                 return
             query[parameter] = page["next"]
 
-    def _ask(self, method: str, path: str, body: bytes | None) -> dict[str, Any]:
+    def _ask(self, method: str, path: str, body: bytes | None, name: str) -> dict[str, Any]:
         headers = {} if body is None else {"Content-Type": "application/json"}
         try:
             self._connection.request(method, path, body, headers)
@@ -62,7 +68,10 @@ class Web:
             raise self._foreign("it does not speak HTTP") from None
         except (OSError, UnicodeError) as error:
             raise self._nobody(getattr(error, "strerror", None) or str(error)) from None
-        return self._document(response, data)
+        document = self._document(response, data)
+        if name not in document:
+            raise self._foreign(f"an answer without {name}")
+        return document
 
     def _document(self, response: HTTPResponse, data: bytes) -> dict[str, Any]:
         """The answer; CommandError with cause and cure for an error of the broker's."""
@@ -77,7 +86,7 @@ class Web:
         error = document.get("error")
         if not isinstance(error, dict) or not {"message", "cure"} <= error.keys():
             raise self._foreign(f"{response.status} {response.reason}")
-        raise CommandError(f"{error['message']}. {error['cure']}")
+        raise CommandError(f"{error['message']}. {_CURES.get(str(error.get('code')), error['cure'])}")
 
     def _nobody(self, why: str) -> CommandError:
         at = "" if str(self._address) == DEFAULT_HTTP else f" --http {self._address}"

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 FINDINGS_MAX = 1000
-"""Told one by one; more are counted."""
+"""Told one by one of each weight; more are counted."""
 RESTORE = "restore a copy of the directory"
 NEXT_START = "nothing: the next start removes it"
 
@@ -16,7 +16,7 @@ class Weight(StrEnum):
     DAMAGE = "damage"
     """Something is lost, or cannot be trusted."""
     HARMLESS = "harmless"
-    """What a crash may leave; no data is concerned."""
+    """What a crash may leave, or whoever mirrored a topic left out; no data is lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,22 +35,26 @@ class Findings:
     """Collects. `seen` counts what was looked at, by kind; `advance` is told of bytes verified."""
 
     advance: Callable[[int], None]
-    found: list[Finding] = field(default_factory=list)
     damages: int = 0
     oddities: int = 0
     seen: dict[str, int] = field(default_factory=dict)
+    _damage: list[Finding] = field(default_factory=list)
+    _harmless: list[Finding] = field(default_factory=list)
+
+    @property
+    def found(self) -> list[Finding]:
+        """Damage first: however much there is that does no harm, it hides none."""
+        return self._damage + self._harmless
 
     def count(self, kind: str, number: int = 1) -> None:
         self.seen[kind] = self.seen.get(kind, 0) + number
 
     def damage(self, check: str, where: str, what: str, cure: str = RESTORE) -> None:
         self.damages += 1
-        self._add(Finding(Weight.DAMAGE, check, where, what, cure))
+        if len(self._damage) < FINDINGS_MAX:
+            self._damage.append(Finding(Weight.DAMAGE, check, where, what, cure))
 
     def harmless(self, check: str, where: str, what: str, cure: str = NEXT_START) -> None:
         self.oddities += 1
-        self._add(Finding(Weight.HARMLESS, check, where, what, cure))
-
-    def _add(self, finding: Finding) -> None:
-        if len(self.found) < FINDINGS_MAX:
-            self.found.append(finding)
+        if len(self._harmless) < FINDINGS_MAX:
+            self._harmless.append(Finding(Weight.HARMLESS, check, where, what, cure))

@@ -25,6 +25,8 @@ class StoredBlobs:
     cell: OfflineCell
     findings: Findings
     holders: dict[BlobKey, int] = field(default_factory=dict)
+    _unheld: dict[int, int] = field(default_factory=dict)
+    """By tablet, how many blobs of it nobody holds."""
     _read: set[BlobKey] = field(default_factory=set)
     _places: dict[SegmentKey, list[Location]] = field(default_factory=dict)
     _names: dict[tuple[SegmentKey, int], BlobKey] = field(default_factory=dict)
@@ -44,6 +46,7 @@ class StoredBlobs:
                 self.findings.damage("blob", name_of(blob), f"it lies in pool {at.pool}, which there is not")
                 continue
             self.holders[blob] = 0
+            self._count_unheld(blob, 1)
             total += told
             if size != told:
                 self.findings.damage("blob", name_of(blob), f"the index gives it {size} bytes, its id does not")
@@ -56,10 +59,17 @@ class StoredBlobs:
 
     def hold(self, blob: BlobKey) -> bool:
         """Count a holder of a blob; False when there is no such blob."""
-        if blob not in self.holders:
+        holders = self.holders.get(blob)
+        if holders is None:
             return False
-        self.holders[blob] += 1
+        if not holders:
+            self._count_unheld(blob, -1)
+        self.holders[blob] = holders + 1
         return True
+
+    def has_leaks(self, tablet: int) -> bool:
+        """Whether nobody holds some of the tablet's blobs; to be asked when all its rows have been looked at."""
+        return self._unheld.get(tablet, 0) > 0
 
     def content(self, blob: BlobKey) -> Buffer:
         """A blob's verified bytes. Raises BlobMissing, BlobCorrupt, which the caller reports."""
@@ -68,7 +78,10 @@ class StoredBlobs:
         if blob not in self._read:
             self._read.add(blob)
             self.findings.advance(BlobId.from_key(blob).size)
-        return self.cell.content(blob)
+        try:
+            return self.cell.content(blob)
+        except OSError as failure:  # a bad disk is what the doctor is asked about
+            raise BlobCorrupt(blob, 0, f"its segment cannot be read: {failure.strerror}") from failure
 
     def check_owners(self, tablets: dict[int, TabletRecord], pools: tuple[str, ...]) -> None:
         """Every blob belongs to a tablet, was written by a generation of it, and lies where that one wrote."""
@@ -121,6 +134,10 @@ class StoredBlobs:
         self._check_files(known, last_number)
         self.findings.count("segments", len(known))
 
+    def _count_unheld(self, blob: BlobKey, number: int) -> None:
+        tablet = BlobId.from_key(blob).tablet
+        self._unheld[tablet] = self._unheld.get(tablet, 0) + number
+
     def _check_segment(self, pool: str, segment: Segment, last_number: int) -> None:
         place = (pool, segment.generation, segment.sequence)
         where = _file_name(place)
@@ -161,6 +178,8 @@ class StoredBlobs:
             check_tail(path, end, last_number)
         except EngineError as lost:
             self.findings.damage("index", "commits", str(lost), RESTORE)
+        except OSError as failure:
+            self.findings.damage("segment", str(path), f"it cannot be read: {failure.strerror}")
 
 
 def name_of(blob: bytes) -> str:

@@ -51,7 +51,7 @@ async def check_tablets(cell: OfflineCell, rows: TabletRows, blobs: StoredBlobs,
         elif record.type is TabletType.PERSQUEUE:
             place = places.get(record.tablet_id)
             topic, partitions = (place.topic, place.partitions) if place else (where, None)
-            check_tablet(rows.of(record.tablet_id), topic, partitions, record.generation, blobs, findings)
+            check_tablet(rows.of(record.tablet_id), topic, partitions, record, blobs, findings)
 
 
 async def _read_topics(

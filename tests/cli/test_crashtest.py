@@ -1,17 +1,20 @@
 """`pqbroker crashtest`: a run that is well, refusals, and what breaks a promise."""
 
 import random
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from pqbroker.__main__ import main
-from pqbroker.broker.cli.crash_book import Book, Books, Broken, verify
+from pqbroker.broker.cli.crash_book import Book, Books, Broken, Comparison
 from pqbroker.broker.cli.crashing import crash
+from pqbroker.broker.cli.crashtest import Verdict
 from pqbroker.testing import broker
-from tests.cli.shell import Shell
+from tests.cli.shell import Shell, start
 from tests.support.cli_page import KEYS
+from tests.support.waiting import DEADLINE_S, wait_until
 
 
 @pytest.fixture
@@ -43,16 +46,27 @@ def test_a_broken_promise_is_told_with_seed_and_directory(
     def lose(*_: object) -> int:
         raise Broken("one record is gone")
 
-    monkeypatch.setattr("pqbroker.broker.cli.crashtest.verify", lose)
-    said = shell.raw("crashtest", "--data", str(tmp_path / "data"), "--minutes", "0.05", "--seed", "3")
+    monkeypatch.setattr(Comparison, "end", lose)
+    data = tmp_path / "data"
+    said = shell.raw("crashtest", "--data", str(data), "--minutes", "0.05", "--seed", "3")
     assert (said.status, said.output) == (1, "")
-    assert said.errors == f"pqbroker: seed 3: one record is gone; see {tmp_path / 'data'}\n"
-    assert (tmp_path / "data" / "data" / "cell").exists()
-    assert main(["doctor", str(tmp_path / "data" / "data")]) == 0
+    assert said.errors == f"pqbroker: seed 3: one record is gone; see the broker's log and data in {data}\n"
+    assert (data / "log").exists()
+    assert main(["doctor", str(data / "data")]) == 0
 
 
 def book(producer: int, acknowledged: dict[int, int]) -> Book:
-    return Book(producer, 0, 10, acknowledged)
+    one = Book(producer, 0, 10)
+    for number, offset in acknowledged.items():
+        one.acknowledge(number, offset)
+    return one
+
+
+def compare(books: list[Book], log: list[tuple[int, bytes]], partition: int = 0) -> int:
+    comparison = Comparison(books)
+    for offset, value in log:
+        comparison.take(partition, offset, value)
+    return comparison.end()
 
 
 @pytest.mark.parametrize(
@@ -69,10 +83,21 @@ def book(producer: int, acknowledged: dict[int, int]) -> Book:
 def test_a_log_is_compared_with_the_books(log: list[tuple[int, bytes]], told: str | None) -> None:
     books = [book(0, {0: 0, 1: 1}), book(1, {})]
     if told is None:
-        assert verify(books, {0: log}) == 2
+        assert compare(books, log) == 2
         return
     with pytest.raises(Broken, match=told):
-        verify(books, {0: log})
+        compare(books, log)
+
+
+def test_where_a_record_lies_need_not_be_told() -> None:
+    assert compare([book(0, {1: -1})], [(0, b"0:0:"), (7, b"0:1:")]) == 1
+    with pytest.raises(Broken, match="1 acknowledged records are gone, first 1"):
+        compare([book(0, {1: -1})], [(0, b"0:0:"), (1, b"0:2:")])
+
+
+def test_a_record_in_another_partition_breaks_the_promise() -> None:
+    with pytest.raises(Broken, match="producer 0: a record is in partition 1, not 0"):
+        compare([book(0, {})], [(0, b"0:0:")], partition=1)
 
 
 def test_a_record_that_is_given_up_breaks_the_promise() -> None:
@@ -81,6 +106,49 @@ def test_a_record_that_is_given_up_breaks_the_promise() -> None:
     books.note_failure(books.books[0], "timed out")
     with pytest.raises(Broken, match="1 records were given up, the first: timed out"):
         books.check_failures()
+
+
+def test_a_record_that_is_given_up_ends_the_wait_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pqbroker.broker.cli.crash_book.AWAIT_S", 5 * 60)
+    books = Books([0, 0])
+    books.note_failure(books.books[0], "timed out")
+    with pytest.raises(Broken, match="given up"):
+        books.await_acknowledgements(1)
+
+
+def test_a_directory_that_was_there_stays_and_is_empty(
+    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write(directory: Path, *_: object) -> Verdict:
+        (directory / "log").touch()
+        (directory / "data" / "blobs").mkdir(parents=True)
+        return Verdict(1, 1)
+
+    monkeypatch.setattr("pqbroker.broker.cli.crashtest._run", write)
+    assert shell.raw("crashtest", "--data", str(tmp_path)).status == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_cannot_be_removed_is_told(shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def write(directory: Path, *_: object) -> Verdict:
+        (directory / "notes").touch()
+        return Verdict(1, 1)
+
+    monkeypatch.setattr("pqbroker.broker.cli.crashtest._run", write)
+    said = shell.raw("crashtest", "--data", str(tmp_path / "data"))
+    assert said.status == 1
+    assert f"what was written into {tmp_path / 'data'} cannot be removed: " in said.errors
+
+
+def test_an_interrupted_run_leaves_nothing(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with start("crashtest", "--data", str(data)) as running:
+        wait_until((data / "data" / "cell").exists, "a broker starts")
+        running.send_signal(signal.SIGINT)
+        assert running.wait(DEADLINE_S) == 1
+        assert running.stderr is not None
+        assert running.stderr.read() == "pqbroker: interrupted\n"
+    assert not data.exists()
 
 
 class Quiet:

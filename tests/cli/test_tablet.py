@@ -1,6 +1,7 @@
 """`pqbroker tablet`, at a broker of ours."""
 
 import json
+import shlex
 import socket
 import threading
 from collections.abc import Iterator
@@ -79,7 +80,19 @@ def test_keys_are_listed_from_where_one_says(shell: TabletShell) -> None:
     table = shell("keys", tablet, "--limit", "1").output.splitlines()
     assert table[2].split()[0] == data["key"]
     assert table[2].endswith(data["blobs"][0])
-    assert table[-1] == "more with --from 'i0000000005'"
+    assert table[-1] == "more with --from i0000000005"
+
+
+def test_a_key_to_go_on_from_can_be_typed_as_it_is_said(shell: TabletShell) -> None:
+    """A group's name is part of its key, and may have what a shell reads otherwise."""
+    where = ("--topic", "full", "--partition", "0", "--to", "earliest")
+    for group in ("a", "it's; $HOME"):
+        assert shell.raw("group", "reset", group, *where, "--broker", shell.kafka).status == 0
+    tablet = str(tablets(shell, "full")[0])
+    told = shell("keys", tablet, "--limit", "1").output.splitlines()[-1]
+    following = shlex.split(told)[-1]
+    assert following == "m0000000000cit's; $HOME"
+    assert [key["key"] for key in shell("keys", tablet, "--from", following, "--json").objects] == [following]
 
 
 def test_a_tablet_is_restarted_and_moved(shell: TabletShell) -> None:
@@ -96,11 +109,11 @@ def test_a_tablet_is_restarted_and_moved(shell: TabletShell) -> None:
 @pytest.mark.parametrize(
     ("arguments", "status", "words"),
     [
-        (["show", "7"], 1, "there is no tablet 7. "),
+        (["show", "7"], 1, "there is no tablet 7. `pqbroker tablet list` lists"),
         (["keys", "1"], 1, "tablet 1 (scheme) keeps tables in log blobs, no keys. GET /v1/blobs?tablet=1"),
         (["keys", "65536", "--from", "\\n"], 1, "single backslash"),
         (["restart", "7"], 1, "there is no tablet 7. "),
-        (["move", "1", "--channel", "2", "--group", "9"], 1, "has no group 9; it has 0 (main). "),
+        (["move", "1", "--channel", "2", "--group", "9"], 1, "has no group 9; it has 0 (main). `pqbroker tablet"),
         (["move", "1", "--group", "0"], 2, "missing option '--channel'"),
         (["show", "x"], 2, "example: pqbroker tablet show 65536"),
         (["show"], 2, "missing argument 'TABLET'"),
@@ -132,9 +145,13 @@ class Stranger(BaseHTTPRequestHandler):
     status = 200
 
     def do_GET(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
         self.send_response(self.status)
         self.end_headers()
         self.wfile.write(self.answer)
+
+    def do_POST(self) -> None:
+        self.do_GET()
 
     def log_message(self, *_: object) -> None:
         """Say nothing."""
@@ -143,16 +160,45 @@ class Stranger(BaseHTTPRequestHandler):
 @pytest.mark.parametrize(
     ("status", "answer"), [(200, b"<html>"), (404, b"<html>"), (200, b"{}"), (200, b"[]"), (404, b'{"error": "none"}')]
 )
-def test_what_is_no_broker_of_ours_is_said_to_be_none(shell: TabletShell, status: int, answer: bytes) -> None:
+@pytest.mark.parametrize("arguments", [["list"], ["show", "1"], ["restart", "1"]])
+def test_what_is_no_broker_of_ours_is_said_to_be_none(
+    shell: TabletShell, arguments: list[str], status: int, answer: bytes
+) -> None:
     kind = type("Kind", (Stranger,), {"answer": answer, "status": status})
     with HTTPServer(("127.0.0.1", 0), kind) as server:
         serving = threading.Thread(target=server.serve_forever)
         serving.start()
-        said = shell.raw("tablet", "list", "--http", f"127.0.0.1:{server.server_port}")
+        said = shell.raw("tablet", *arguments, "--http", f"127.0.0.1:{server.server_port}")
         server.shutdown()
         serving.join()
     assert said.status == 1
     assert "is no pqbroker (" in said.errors
+
+
+class Restless(Stranger):
+    """A broker that moves channels and does not restart tablets."""
+
+    def do_POST(self) -> None:
+        refused = self.path.endswith("/restart")
+        self.status = 503 if refused else 200
+        problem = {"code": "KAFKA_STORAGE_ERROR", "message": "the disk is full", "cure": "Make room."}
+        self.answer = json.dumps({"error": problem} if refused else {"channels": []}).encode()
+        super().do_POST()
+
+
+def test_a_move_without_a_restart_says_how_far_it_came(shell: TabletShell) -> None:
+    with HTTPServer(("127.0.0.1", 0), Restless) as server:
+        serving = threading.Thread(target=server.serve_forever)
+        serving.start()
+        address = f"127.0.0.1:{server.server_port}"
+        said = shell.raw("tablet", "move", "65536", "--channel", "2", "--group", "1", "--http", address)
+        server.shutdown()
+        serving.join()
+    assert (said.status, said.output) == (1, "")
+    assert said.errors == (
+        "pqbroker: channel 2 moves with the next start of tablet 65536, which was not started anew: "
+        "the disk is full. Make room.\n"
+    )
 
 
 def test_the_kafka_address_is_said_to_be_the_wrong_one(shell: TabletShell) -> None:

@@ -27,6 +27,7 @@ class _Example:
     level: int = setting("level", Kind.INT, 1, "", low=-1, high=9)
     ratio: float = setting("ratio", Kind.DOUBLE, 0.5, "")
     policies: tuple[str, ...] = setting("policies", Kind.LIST, ("a",), "", choices=("a", "b"))
+    places: tuple[str, ...] = setting("places", Kind.LIST, (), "", low=0)
     unset: int | None = setting("unset", Kind.LONG, None, "")
     vain: str = without_effect("vain", Kind.STRING, "", "")
     others: tuple[tuple[str, Any], ...] = rows(
@@ -36,7 +37,8 @@ class _Example:
 
 def test_texts_become_values_of_the_declared_kind() -> None:
     texts = {"on": "TRUE", "short": " 3 ", "level": "-1", "ratio": "1e-1", "policies": "a, b", "vain": "x"}
-    assert parse(_Example, texts) == _Example(True, 3, -1, 0.1, ("a", "b"), None, "x")
+    expected = _Example(True, 3, -1, 0.1, ("a", "b"), ("0", "12"), None, "x")
+    assert parse(_Example, {**texts, "places": "0,12"}) == expected
 
 
 def test_a_row_of_a_table_is_a_setting_like_any_other() -> None:
@@ -62,6 +64,9 @@ def test_what_is_not_given_keeps_its_default() -> None:
         ("level", "10", "level is 10; the most allowed is 9"),
         ("short", "32768", "short is 32768, which does not fit a Kafka short"),
         ("policies", "a,c", "policies is 'a,c'; choose from a, b"),
+        ("places", "1,two", "places has 'two'; give numbers from 0, such as 0,3"),
+        ("places", "-1", "places has '-1'; give numbers from 0, such as 0,3"),
+        ("places", "03", "places has '03'; give numbers from 0, such as 0,3"),
         ("other", "1", "unknown setting other"),
         ("other.size", "10", "other.size is 10; the most allowed is 9"),
         ("lock", "b", "lock cannot be set: no lock; leave it out"),

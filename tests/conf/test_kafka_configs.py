@@ -35,9 +35,7 @@ DIFFERENT = {
 }
 
 # Dynamic in Kafka and here set at start.
-NOT_WHILE_IT_RUNS = {
-    "config.providers", "cordoned.log.dirs", "listener.security.protocol.map", "listeners", "producer.id.expiration.ms",
-}  # fmt: skip
+NOT_WHILE_IT_RUNS = {"config.providers", "cordoned.log.dirs", "listener.security.protocol.map", "listeners"}
 
 OF_EARLIER_KAFKAS = {"leader.imbalance.per.broker.percentage"}
 

@@ -182,6 +182,24 @@ async def test_a_creation_that_could_not_be_taken_back_is_completed_at_the_next_
     assert await write(node.partition(), batch(b"a"))
 
 
+async def test_a_stored_config_that_cannot_be_is_told_with_its_topic_and_retention_goes_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    node = await Node().start()
+    await write(await node.topic("old", config={"retention.ms": "1000"}), batch(b"a"))
+    await node.scheme.create_topic("bad", 1, {"retention.ms": "-7"}, 1)
+    await node.scheme.create_topic("good", 1, {}, 1)
+    node.now_ms += 1000
+    await node.groups.retain()
+    assert node.partition("old").start_offset == 1
+    assert node.groups.get("bad") is None
+    assert await write(node.partition("good"), batch(b"a"))
+    told = "topic bad cannot be served with what it is set to: retention.ms is -7"
+    assert told in caplog.text
+    with pytest.raises(ConfigError, match=told):
+        await node.restart()
+
+
 async def test_a_stopped_node_serves_nothing_and_starts_again() -> None:
     node = await Node().start()
     await write(await node.topic(), batch(b"a"))

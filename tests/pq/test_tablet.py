@@ -1,6 +1,7 @@
 """Partitions over a tablet and the memory engine: acknowledgement, failure, loss, recovery, budgets."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -317,6 +318,21 @@ async def test_retention_forgets_idle_producers_for_good() -> None:
     assert list(partition.producers()) == []
     await node.restart()
     assert list(node.partition().producers()) == []
+
+
+async def test_how_long_producers_are_known_can_change_while_the_node_runs() -> None:
+    node = await Node().start()
+    partition = await node.topic()
+    await write(partition, batch(b"a", producer=(5, 0, 3)))
+    await partition.delete_before(1)
+    shorter = replace(node.settings, producer_id_expiration_ms=60_000)
+    await node.groups.configure_node("", {"producer.id.expiration.ms": "60000"}, shorter)
+    node.now_ms += 59_999
+    await node.groups.retain()
+    assert [known for known, _ in partition.producers()] == [5]
+    node.now_ms += 1
+    await node.groups.retain()
+    assert list(partition.producers()) == []
 
 
 async def test_copy_mode_and_reference_mode_store_the_same_records() -> None:

@@ -13,16 +13,20 @@ from functools import partial
 from tests.simulation.crash_points import crash_points
 from tests.simulation.run import Outcome, SimulationFailed, run, run_forgetting, run_loss
 
+SEEDS = 200
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
-    parser.add_argument("--seeds", type=int, default=200, metavar="N", help="so many, from --seed on (200)")
+    parser.add_argument("--seeds", type=int, metavar="N", help=f"so many, from --seed on ({SEEDS})")
     parser.add_argument("--seed", type=int, metavar="S", help="this one; the first one with --seeds or --crash-points")
     parser.add_argument("--crash-points", type=int, metavar="N", help="cut so many runs short instead")
     parser.add_argument("--loss-at", type=int, metavar="COMMIT", help="lose the cell at this commit, and nothing else")
     parser.add_argument("--stored", action="store_true", help="with --loss-at: once the commit is durable")
     parser.add_argument("--forget", type=int, metavar="N", help="with --loss-at: the last commits were never synced")
     options = parser.parse_args()
+    if options.loss_at is None and (options.stored or options.forget is not None):
+        parser.error("--stored and --forget say what happens at a commit: give --loss-at COMMIT too")
     sys.exit(_run_all(_chosen(options)))
 
 
@@ -34,9 +38,8 @@ def _chosen(options: argparse.Namespace) -> Iterable[Callable[[], Outcome]]:
         return [partial(run_loss, seed, options.loss_at, stored=options.stored)]
     if options.crash_points is not None:
         return crash_points(seed, options.crash_points)
-    if options.seed is not None and "--seeds" not in sys.argv:
-        return [partial(run, seed)]
-    return [partial(run, number) for number in range(seed, seed + options.seeds)]
+    seeds = options.seeds or (SEEDS if options.seed is None else 1)
+    return [partial(run, number) for number in range(seed, seed + seeds)]
 
 
 def _run_all(runs: Iterable[Callable[[], Outcome]]) -> int:

@@ -100,7 +100,7 @@ class PartitionBook:
         for producer, number in self.acknowledged.items():
             missed = producer in last and last[producer] < number
             expect(not missed, f"{self.name} ends producer {producer} at {last.get(producer)}, not at {number}")
-        lost = [offset for offset in self.log if start <= offset and offset >= end]
+        lost = [offset for offset in self.log if offset >= end]
         expect(not lost, f"{self.name} has lost the offsets {lost}")
 
     def is_prefix(self, start: int, end: int, found: Sequence[tuple[int, Value]]) -> None:
@@ -201,8 +201,6 @@ class TopicBook:
     partitions: dict[int, PartitionBook] = field(default_factory=dict)
     count: int = 0
     """Partitions that it has at least."""
-    count_max: int = 0
-    """Partitions that somebody asked for."""
     deleting: bool = False
     """Somebody asked to delete it."""
     gone: bool = False

@@ -42,6 +42,22 @@ async def test_every_flipped_byte_of_a_segment_is_refused_and_logged_with_its_bl
     await shard.close()
 
 
+@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="what gives EIO here is there on Linux only")
+async def test_what_the_disk_does_not_give_back_is_corrupt(cell: RocksCell) -> None:
+    shard = await cell.open()
+    await shard.commit(blobs(shard, [(1, content(1, 5_000)), (2, content(2, 5_000)), (3, b"inline")]))
+    (segment,) = cell.segments()
+    segment.unlink()
+    segment.symlink_to("/proc/self/mem")  # nothing can be read of it where a segment begins
+    for asked in ([1], [3, 1, 2]):
+        with pytest.raises(BlobCorrupt, match=r"Input/output error") as told:
+            await shard.read([(blob_key(number), 0, 5_000) for number in asked])
+        assert told.value.blob == blob_key(1)
+    (served,) = await shard.read([(blob_key(3), 0, 10)])
+    assert bytes(served) == b"inline"
+    await shard.close()
+
+
 async def test_a_segment_that_is_gone_makes_its_blobs_corrupt_and_the_cell_opens(cell: RocksCell) -> None:
     shard = await cell.open()
     await shard.commit(blobs(shard, [(1, content(1, 40_000)), (2, b"inline")]))

@@ -6,6 +6,7 @@ import os
 import random
 import re
 import shutil
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,8 +15,11 @@ import pytest
 from confluent_kafka import Producer
 
 from pqbroker.__main__ import main
+from pqbroker.broker.cell_owner import open_cell
 from pqbroker.broker.doctor.checkup import examine
-from pqbroker.broker.doctor.findings import Finding, Findings, Weight
+from pqbroker.broker.doctor.findings import FINDINGS_MAX, Finding, Findings, Weight
+from pqbroker.broker.doctor.partitions import Partition
+from pqbroker.conf.broker import BrokerSettings
 from pqbroker.pq import consumers, sources
 from pqbroker.pq.consumers import ConsumerOffset
 from pqbroker.pq.recovery import Meta
@@ -26,13 +30,14 @@ from pqbroker.storage.directory import index_generation, index_path
 from pqbroker.storage.engine import EngineError
 from pqbroker.storage.kv_rows import Entry
 from pqbroker.storage.offline import look_into
-from pqbroker.storage.rocks import RocksIndex
+from pqbroker.storage.rocks import RocksEngine, RocksIndex
 from pqbroker.storage.segments import Location, encode_record, record_bytes, segment_name
 from pqbroker.storage.tablet import record_key, row_prefix
 from pqbroker.testing import BrokerFailedError, broker
 from tests.faults.power.recording import resident
 from tests.faults.power.workload import PARTITIONS, TOPIC, Book, load
 from tests.faults.test_flipped_bytes import flip
+from tests.pq.rig import batch
 from tests.support.cli_page import KEYS
 
 ROW, BLOB = indexrows.ROW, indexrows.BLOB
@@ -431,7 +436,7 @@ def test_the_command_tells_people_and_programs(data: Path, capsys: pytest.Captur
     assert main(["doctor", str(data)]) == 1
     said = capsys.readouterr()
     assert "no blob has the offsets" in said.out
-    assert "is damaged" in said.err
+    assert said.err == f"pqbroker: {data} is damaged: 1 thing is wrong\n"
     assert main(["doctor", str(data), "--json"]) == 1
     told = json.loads(capsys.readouterr().out)
     assert list(told) == re.sub(r" \(.*?\)", "", KEYS["doctor"]).split(", ")
@@ -439,6 +444,102 @@ def test_the_command_tells_people_and_programs(data: Path, capsys: pytest.Captur
     assert (told["healthy"], told["damages"], len(told["findings"])) == (False, 1, 1 + told["harmless"])
     assert main(["doctor", str(data / "blobs")]) == 1
     assert "is no data directory" in capsys.readouterr().err
+
+
+async def write_with_a_hole(data: Path) -> None:
+    """A mirrored partition: offsets 0, then 10 to 12, each in a blob of its own."""
+    opened = await open_cell(RocksEngine(data, segment_bytes=1 << 20), BrokerSettings(), lambda: 1_700_000_000_000)
+    server = (await opened.groups.create("mirror", 1, {})).partitions[0]
+    await server.write(*batch(b"a" * 2000))
+    for offset in (10, 11, 12):
+        await server.write_at(offset, *batch(b"b"))
+    await opened.coordinators.stop()
+    await opened.groups.stop()
+    await opened.scheme.stop()
+    await opened.cell.close()
+
+
+def test_a_hole_that_a_mirror_left_does_no_harm(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    asyncio.run(write_with_a_hole(data))
+    (found,) = look(data)
+    assert (found.weight, found.where) == (Weight.HARMLESS, "mirror-0")
+    assert found.what == "no blob has the offsets 1 to 9"
+    assert found.cure == "nothing, if whoever mirrored the topic left them out; else restore a copy of the directory"
+
+
+@pytest.mark.parametrize(
+    ("offset", "told"),
+    [
+        (0, "partition: mirror-0: no blob has the offsets 0 to 9"),  # its blob is there
+        (11, "partition: mirror-0: no blob has the offsets 11 to 11"),  # its row alone had it, within the head
+    ],
+)
+def test_a_hole_that_a_lost_row_left_is_damage(tmp_path: Path, offset: int, told: str) -> None:
+    data = tmp_path / "data"
+    asyncio.run(write_with_a_hole(data))
+    with changed(data) as index:
+        index.delete(index.keys(b"d0000000000_%020d" % offset)[0][0])
+    assert told in damages(data)
+
+
+def test_damage_is_told_first_however_much_does_no_harm() -> None:
+    findings = Findings(lambda size: None)
+    for number in range(FINDINGS_MAX + 1):
+        findings.harmless("blob", f"[{number}]", "no row holds it")
+    findings.damage("records", "power-1", "a batch is gone")
+    assert findings.found[0].what == "a batch is gone"
+    assert len(findings.found) == 1 + FINDINGS_MAX
+    assert (findings.damages, findings.oddities) == (1, FINDINGS_MAX + 1)
+
+
+def test_a_segment_that_cannot_be_read_is_damage_and_the_rest_is_looked_at(data: Path) -> None:
+    largest = max(segments(data), key=lambda path: path.stat().st_size)
+    largest.unlink()
+    largest.mkdir()  # open, and each read of it fails, as on a bad disk
+    found = damages(data)
+    assert any(line.startswith("records: power-") and "cannot be read: Is a directory" in line for line in found)
+    flip(segments(data)[-1], 5)
+    assert len(damages(data)) > len(found)
+
+
+def test_a_file_that_no_row_names_and_that_cannot_be_read_is_damage(data: Path) -> None:
+    orphan = data / "blobs" / segment_name(77, 1)
+    orphan.mkdir()
+    (found,) = damages(data)
+    assert found == f"segment: {orphan}: it cannot be read: Is a directory"
+
+
+def test_what_cannot_be_looked_at_is_refused_with_cause_and_cure(
+    data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    index = index_path(data, index_generation(data))
+    shutil.rmtree(index)
+    index.touch()
+    assert main(["doctor", str(data)]) == 1
+    told = capsys.readouterr().err
+    assert told.startswith(f"pqbroker: {data} cannot be looked at: [Errno 20] Not a directory")
+    assert told.endswith("; see that it may be read\n")
+
+
+def test_a_pool_that_the_cell_does_not_have_is_refused(data: Path) -> None:
+    with pytest.raises(EngineError, match="the cell has no pool moon; it has main"), look_into(data, {"moon": data}):
+        pass
+
+
+def test_the_command_ends_at_once_when_it_is_interrupted(
+    data: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[str] = []
+
+    def interrupt(partition: Partition) -> None:
+        looked.append(partition.name)
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(Partition, "check", interrupt)
+    assert main(["doctor", str(data)]) == 1
+    assert capsys.readouterr().err == "pqbroker: interrupted\n"
+    assert len(looked) == 1
 
 
 def place_of(index: Index, blob: bytes) -> Location:

@@ -148,9 +148,9 @@ def _check_recording(recorded: Recorded) -> None:
 
 def _live_files(directory: Directory, above: str = "") -> dict[str, bytes]:
     found: dict[str, bytes] = {}
-    for name, item in directory.live.items():
+    for name, item in directory.history.live.items():
         if isinstance(item, File):
-            found[above + name] = bytes(item.live)
+            found[above + name] = bytes(item.history.live)
         else:
             found |= _live_files(item, f"{above}{name}/")
     return found

@@ -8,11 +8,15 @@ file system with a journal keeps to it, and RocksDB counts on it: it renames CUR
 
 import os
 import random
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Generic, TypeVar
 
 from tests.faults.power.recording import Event
 
+C = TypeVar("C")
+D = TypeVar("D")
 _UNIT_BYTES = 4096
 _SECTOR_BYTES = 512
 
@@ -26,59 +30,50 @@ class Change:
     grows: bool = False
 
 
-@dataclass(slots=True)
-class File:
-    """Bytes: the synced ones, those as processes see them, and how one becomes the other."""
+class History(Generic[C, D]):
+    """A content as it is synced, the changes since, and the content as processes see it; `make` makes a change."""
 
-    synced: bytearray = field(default_factory=bytearray)
-    live: bytearray = field(default_factory=bytearray)
-    pending: list[Change] = field(default_factory=list)
-    settled: int = 0
-    """Changes that were synced, since the beginning."""
+    def __init__(self, new: Callable[[], C], make: Callable[[C, D], None]) -> None:
+        self.synced = new()
+        self.live = new()
+        self.pending: list[D] = []
+        self._make = make
+        self._settled = 0
+        """Changes that were synced, since the beginning."""
 
-    def change(self, change: Change) -> None:
+    def change(self, change: D) -> None:
         self.pending.append(change)
-        apply(self.live, change)
+        self._make(self.live, change)
 
     @property
     def count(self) -> int:
-        return self.settled + len(self.pending)
+        return self._settled + len(self.pending)
 
     def sync(self, count: int) -> None:
         """The first `count` changes are safe."""
-        done = count - self.settled
+        done = count - self._settled
         if done > 0:
             for change in self.pending[:done]:
-                apply(self.synced, change)
+                self._make(self.synced, change)
             del self.pending[:done]
-            self.settled = count
+            self._settled = count
 
 
-@dataclass(slots=True)
+class File:
+    """Bytes."""
+
+    def __init__(self) -> None:
+        self.history: History[bytearray, Change] = History(bytearray, apply)
+
+
 class Directory:
-    """Names; a pending change sets some of them at once (None: gone)."""
+    """Names; a change sets some of them at once (None: gone)."""
 
-    synced: "dict[str, File | Directory]" = field(default_factory=dict)
-    live: "dict[str, File | Directory]" = field(default_factory=dict)
-    pending: "list[dict[str, File | Directory | None]]" = field(default_factory=list)
-    settled: int = 0
+    def __init__(self) -> None:
+        self.history: History[Names, Mapping[str, File | Directory | None]] = History(dict, rename)
 
-    def change(self, names: "dict[str, File | Directory | None]") -> None:
-        self.pending.append(names)
-        rename(self.live, names)
 
-    @property
-    def count(self) -> int:
-        return self.settled + len(self.pending)
-
-    def sync(self, count: int) -> None:
-        """The first `count` changes are safe."""
-        done = count - self.settled
-        if done > 0:
-            for names in self.pending[:done]:
-                rename(self.synced, names)
-            del self.pending[:done]
-            self.settled = count
+Names = dict[str, File | Directory]
 
 
 class Disk:
@@ -89,7 +84,7 @@ class Disk:
         self._path = root
         self._open: dict[int, File | Directory] = {}
         self._positions: dict[int, int] = {}
-        self._syncs: dict[int, tuple[File | Directory, int]] = {}
+        self._syncs: dict[int, tuple[History[Any, Any], int]] = {}
 
     def start_process(self) -> None:
         """A new process begins: the one before has closed everything, and what it synced last never ended."""
@@ -106,19 +101,19 @@ class Disk:
         elif event.kind == "C":
             self._open.pop(event.file, None)
         elif event.kind == "B":
-            item = self._open[event.file]
-            self._syncs[event.number] = item, item.count
+            history = self._open[event.file].history
+            self._syncs[event.number] = history, history.count
         elif event.kind == "E":
-            item, count = self._syncs.pop(event.number)
-            item.sync(count)
+            history, count = self._syncs.pop(event.number)
+            history.sync(count)
         elif event.kind == "R":
             self._rename(*event.data.decode().split("\0"))
         elif event.kind in "UD":
             parent, name = self._find(event.data.decode())
-            parent.change({name: None})
+            parent.history.change({name: None})
         elif event.kind == "M":
             parent, name = self._find(event.data.decode())
-            parent.change({name: Directory()})
+            parent.history.change({name: Directory()})
         else:
             assert event.kind == "S", event.kind
 
@@ -126,13 +121,13 @@ class Disk:
         file = self._open[event.file]
         assert isinstance(file, File)
         if event.kind != "W":
-            file.change(Change(event.number, grows=event.kind == "G"))
+            file.history.change(Change(event.number, grows=event.kind == "G"))
             return
         position = event.number
         if position < 0:
             position = self._positions[event.file]
             self._positions[event.file] += len(event.data)
-        file.change(Change(position, event.data))
+        file.history.change(Change(position, event.data))
 
     def _open_path(self, event: Event) -> None:
         path = event.data.decode()
@@ -140,28 +135,28 @@ class Disk:
             self._open[event.file] = self.root
             return
         parent, name = self._find(path)
-        item = parent.live.get(name)
+        item = parent.history.live.get(name)
         if item is None:
             assert event.number & os.O_CREAT, event
             item = File()
-            parent.change({name: item})
-        elif event.number & os.O_TRUNC and isinstance(item, File) and item.live:
-            item.change(Change(0))
+            parent.history.change({name: item})
+        elif event.number & os.O_TRUNC and isinstance(item, File) and item.history.live:
+            item.history.change(Change(0))
         self._open[event.file] = item
-        self._positions[event.file] = len(item.live) if event.number & os.O_APPEND else 0
+        self._positions[event.file] = len(item.history.live) if event.number & os.O_APPEND else 0
 
     def _rename(self, old: str, new: str) -> None:
         parent, old_name = self._find(old)
         target, new_name = self._find(new)
         assert parent is target, f"{old} is renamed into another directory"
-        parent.change({old_name: None, new_name: parent.live[old_name]})
+        parent.history.change({old_name: None, new_name: parent.history.live[old_name]})
 
     def _find(self, text: str) -> tuple[Directory, str]:
         """The directory of a path, and the last name in it."""
         *above, name = Path(text).relative_to(self._path).parts
         directory = self.root
         for part in above:
-            found = directory.live[part]
+            found = directory.history.live[part]
             assert isinstance(found, Directory)
             directory = found
         return directory, name
@@ -180,7 +175,7 @@ def apply(content: bytearray, change: Change) -> None:
         del content[position:]
 
 
-def rename(names: "dict[str, File | Directory]", changes: "dict[str, File | Directory | None]") -> None:
+def rename(names: Names, changes: Mapping[str, File | Directory | None]) -> None:
     """Make one change of a directory."""
     for name, item in changes.items():
         if item is None:
@@ -197,10 +192,10 @@ def cut_power(root: Directory, into: Path, source: random.Random) -> None:
 
 
 def _write_directory(directory: Directory, into: Path, source: random.Random, share: float) -> None:
-    left = dict(directory.synced)
-    count = len(directory.pending)
+    left = dict(directory.history.synced)
+    count = len(directory.history.pending)
     kept = round(share * count) if share in (0, 1) else source.randint(0, count)
-    for names in directory.pending[:kept]:
+    for names in directory.history.pending[:kept]:
         rename(left, names)
     for name, item in left.items():
         if isinstance(item, File):
@@ -211,8 +206,8 @@ def _write_directory(directory: Directory, into: Path, source: random.Random, sh
 
 
 def _left_of(file: File, source: random.Random, share: float) -> bytes:
-    content = bytearray(file.synced)
-    for change in file.pending:
+    content = bytearray(file.history.synced)
+    for change in file.history.pending:
         if change.data is None:
             if source.random() < share:
                 apply(content, change)
