@@ -138,7 +138,7 @@ def _engine(data: str, settings: BrokerSettings) -> Engine:
         sync_interval_ms=settings.sync_interval_ms,
         segment_bytes=settings.segment_bytes,
         round_bytes_max=settings.round_bytes_max,
-        inline_bytes_max=settings.inline_bytes_max,
+        index_blob_bytes_max=settings.index_blob_bytes_max,
         ballast_bytes=settings.ballast_bytes,
         read_threads=settings.read_threads,
         pools={MAIN_POOL: Path(data, "blobs"), **pools},

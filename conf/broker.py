@@ -108,7 +108,12 @@ class BrokerSettings:
     )
     inline_bytes_max: int = setting(
         "pqbroker.inline.bytes", Kind.INT, 1000,
-        "Values smaller than this are kept in the index instead of a segment.", low=0, high=65_536,
+        "Values smaller than this are no blobs: they are in the row of their key, and in memory.", low=0, high=65_536,
+    )  # fmt: skip
+    index_blob_bytes_max: int = setting(
+        "pqbroker.index.blob.bytes", Kind.INT, 8192,
+        "Blobs smaller than this are kept in the index instead of a segment, whose sync they spare.", low=0,
+        high=65_536,
     )  # fmt: skip
     ballast_bytes: int = setting(
         "pqbroker.ballast.bytes", Kind.LONG, 8 * MIB, "A file kept to have room for deletes on a full disk.", low=0

@@ -65,7 +65,7 @@ class Caps:
     """What an engine can take: sizes in bytes."""
 
     blob_bytes_max: int
-    inline_bytes_max: int
+    index_blob_bytes_max: int
     batch_bytes_max: int
 
 

@@ -28,7 +28,7 @@ from pqbroker.storage.faults import Faults, Loss
 from pqbroker.storage.outcome import Outcome
 from pqbroker.storage.status import DEFAULT_THRESHOLDS, Colour, Thresholds
 
-_INLINE_BYTES_MAX = 1000
+_INDEX_BLOB_BYTES_MAX = 1000
 _BATCH_BYTES_MAX = 64 << 20
 
 
@@ -205,7 +205,7 @@ class MemoryShard:
         self.generation = generation
         self.colour = colour
         self.pools = pools
-        self.caps = Caps(BLOB_BYTES_MAX, _INLINE_BYTES_MAX, _BATCH_BYTES_MAX)
+        self.caps = Caps(BLOB_BYTES_MAX, _INDEX_BLOB_BYTES_MAX, _BATCH_BYTES_MAX)
         self.lost: asyncio.Future[ShardLost] = asyncio.get_running_loop().create_future()
         self.undo: deque[_Before] = deque(maxlen=0)
         """The last commits, to be taken back by a crash."""

@@ -125,7 +125,7 @@ class Planner:
         for blob, buffers, size, pool in batch.blobs:
             if stored[blob] is not None:
                 continue
-            if size < self._caps.inline_bytes_max:
+            if size < self._caps.index_blob_bytes_max:
                 row = indexrows.inline_row(buffers)
             else:
                 row = self._place(blob, buffers, size, pool, plan)

@@ -60,7 +60,7 @@ class RocksEngine:
         sync_interval_ms: int = 100,
         segment_bytes: int = 64 * _MIB,
         round_bytes_max: int = 16 * _MIB,
-        inline_bytes_max: int = 1000,
+        index_blob_bytes_max: int = 1000,
         ballast_bytes: int = 8 * _MIB,
         read_threads: int = 4,
         pools: Mapping[str, Path] | None = None,
@@ -83,7 +83,7 @@ class RocksEngine:
         self._ballast_bytes = ballast_bytes
         self._read_threads = read_threads
         self._faults = faults
-        self._caps = Caps(BLOB_BYTES_MAX, inline_bytes_max, _BATCH_ROUNDS_MAX * round_bytes_max)
+        self._caps = Caps(BLOB_BYTES_MAX, index_blob_bytes_max, _BATCH_ROUNDS_MAX * round_bytes_max)
 
     async def open(self) -> DiskShard:
         """Open the cell under its next generation, which fences any earlier owner. Raises EngineError."""
@@ -135,7 +135,7 @@ class RocksEngine:
         }
         room = Room(directory.path, INDEX_RESERVE_BYTES, self._statvfs, self._thresholds)
         ballast = Ballast(directory.ballast, self._ballast_bytes)
-        rooms = Rooms(room, elsewhere, ballast, inline_bytes_max=self._caps.inline_bytes_max)
+        rooms = Rooms(room, elsewhere, ballast, index_blob_bytes_max=self._caps.index_blob_bytes_max)
         rooms.look()
         rooms.restore_ballast()
         return rooms

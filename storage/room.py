@@ -93,10 +93,10 @@ class Rooms:
     """The room of a cell: where its index is, with the pools there, and of each pool on a disk of its own."""
 
     def __init__(
-        self, index: Room, elsewhere: Mapping[str, Room], ballast: Ballast, *, inline_bytes_max: int
+        self, index: Room, elsewhere: Mapping[str, Room], ballast: Ballast, *, index_blob_bytes_max: int
     ) -> None:
-        """`inline_bytes_max`: smaller blobs are rows of the index."""
-        self._inline_bytes_max = inline_bytes_max
+        """`index_blob_bytes_max`: smaller blobs are rows of the index."""
+        self._index_blob_bytes_max = index_blob_bytes_max
         self._index = index
         self._elsewhere = elsewhere
         self._ballast = ballast
@@ -132,7 +132,7 @@ class Rooms:
             return False
         if self._index.take(bytes_here, from_reserve=from_reserve):
             return True
-        if batch.moves or any(size >= self._inline_bytes_max for _, _, size, _ in batch.blobs):
+        if batch.moves or any(size >= self._index_blob_bytes_max for _, _, size, _ in batch.blobs):
             return False
         self._ballast.release()
         self._index.refresh()
@@ -141,7 +141,7 @@ class Rooms:
     def _take_elsewhere(self, batch: Batch, from_reserve: bool) -> int | None:
         """Bytes of the batch that are left to go where the index is; None when another disk has no room."""
         left = batch.bytes
-        sizes = [(pool, size) for _, _, size, pool in batch.blobs if size >= self._inline_bytes_max]
+        sizes = [(pool, size) for _, _, size, pool in batch.blobs if size >= self._index_blob_bytes_max]
         sizes += [(move.pool, len(move.content)) for move in batch.moves]
         for pool, size in sizes:
             room = self._elsewhere.get(pool)

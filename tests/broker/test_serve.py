@@ -10,6 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from pqbroker.testing import broker
+from tests.support.drivers.driver import Message
+from tests.support.drivers.librdkafka_driver import LibrdkafkaDriver
+
 ANY = ("--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0")
 TIMEOUT_S = 30
 
@@ -156,3 +160,12 @@ def _never_take_the_answers(client: socket.socket) -> None:
     for _ in range(20):
         client.sendall(request)
     client.recv(1)
+
+
+def test_what_is_small_needs_no_segment_and_no_sync_of_one(tmp_path: Path) -> None:
+    with broker(tmp_path / "data") as node, LibrdkafkaDriver(node.kafka) as client:
+        client.create_topic("sizes")
+        client.produce("sizes", [Message(bytes(5_000))], partition=0)
+        assert list(tmp_path.rglob("*.segment")) == []
+        client.produce("sizes", [Message(bytes(20_000))], partition=0)
+        assert len(list(tmp_path.rglob("*.segment"))) == 1

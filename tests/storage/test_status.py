@@ -106,7 +106,7 @@ def test_a_full_index_stops_every_pool_and_a_full_pool_only_itself(tmp_path: Pat
     thresholds = Thresholds(0, MIB)
     room = Room(tmp_path / "index", INDEX_RESERVE_BYTES, disks.__getitem__, thresholds)
     elsewhere = Room(tmp_path / "pool", POOL_RESERVE_BYTES, disks.__getitem__, thresholds)
-    rooms = Rooms(room, {"big": elsewhere}, Ballast(tmp_path / "ballast", 0), inline_bytes_max=1000)
+    rooms = Rooms(room, {"big": elsewhere}, Ballast(tmp_path / "ballast", 0), index_blob_bytes_max=1000)
 
     def colours() -> list[Colour]:
         rooms.look()
