@@ -23,7 +23,7 @@ from pqbroker.storage.outcome import Outcome
 
 if TYPE_CHECKING:
     from pqbroker.pq.cycle import Written
-    from pqbroker.pq.tablet import PartitionServer
+    from pqbroker.pq.served import PartitionServer
 
 LONG_RECORDS: Final = 200
 LONG_BYTES: Final = 32_768

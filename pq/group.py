@@ -17,7 +17,8 @@ from pqbroker.conf.topic import TopicConfig
 from pqbroker.pq.cache import NodeMemory
 from pqbroker.pq.consumers import ConsumerOffset
 from pqbroker.pq.offsets import GroupOffsets, Outcomes, Place, UnreadSince
-from pqbroker.pq.tablet import PartitionServer, PqTablet
+from pqbroker.pq.served import PartitionServer
+from pqbroker.pq.tablet import PqTablet
 from pqbroker.protocol.errors import KafkaError
 from pqbroker.storage.cells.cell import Cell, TabletUnknown
 from pqbroker.storage.engine import CommitRefused, ShardLost

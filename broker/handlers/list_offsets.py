@@ -25,7 +25,7 @@ from pqbroker.protocol.messages.list_offsets import (
 )
 
 if TYPE_CHECKING:
-    from pqbroker.pq.tablet import PartitionServer
+    from pqbroker.pq.served import PartitionServer
 
 LATEST = -1
 EARLIEST = -2

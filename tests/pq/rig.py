@@ -16,7 +16,7 @@ from pqbroker.pq.levels import check_levels
 from pqbroker.pq.partition import Partition
 from pqbroker.pq.recovery import Meta, recover
 from pqbroker.pq.run import Pieces
-from pqbroker.pq.tablet import PartitionServer
+from pqbroker.pq.served import PartitionServer
 from pqbroker.protocol import records
 from pqbroker.protocol.records import HEADER_BYTES, BatchHeader, Record
 from pqbroker.storage.blobid import tablet_bounds

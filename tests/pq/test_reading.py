@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pqbroker.pq import damage
 from pqbroker.pq.run import Pieces
-from pqbroker.pq.tablet import PartitionServer
+from pqbroker.pq.served import PartitionServer
 from pqbroker.pq.timeindex import TimedOffset
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.engine import BlobCorrupt, BlobKey, Buffer
