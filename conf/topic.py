@@ -132,9 +132,8 @@ class TopicConfig:
         low=-1,
     )  # fmt: skip
     pq_write_burst_messages: int = setting(
-        "pq.write.burst.messages", Kind.LONG, 1_000_000_000,
-        "Records by which a partition may be ahead of `pq.write.speed.messages`, a very large number unless set;"
-        " -1 means those of one second.", low=-1,
+        "pq.write.burst.messages", Kind.LONG, -1,
+        "Records by which a partition may be ahead of `pq.write.speed.messages`; -1 means those of one second.", low=-1,
     )  # fmt: skip
     pq_inactive_partitions: tuple[str, ...] = setting(
         "pq.inactive.partitions", Kind.LIST, (),

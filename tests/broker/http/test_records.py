@@ -221,7 +221,7 @@ async def test_over_the_quota_the_answer_comes_later(web: Web) -> None:
 
 
 async def test_over_the_quota_on_records_the_answer_comes_later(web: Web) -> None:
-    await web.node.create_topic("slow", pq_write_speed_messages="10", pq_write_burst_messages="-1")
+    await web.node.create_topic("slow", pq_write_speed_messages="10")
     loop = asyncio.get_running_loop()
     asked = loop.time()
     await web.ask("POST", "/v1/topics/slow/records", {"records": [{"value": "v"}] * 12})
