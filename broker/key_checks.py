@@ -23,7 +23,7 @@ from pqbroker.storage.outcome import Outcome
 
 if TYPE_CHECKING:
     from pqbroker.pq.cycle import Written
-    from pqbroker.pq.served import PartitionServer
+    from pqbroker.pq.partition_server import PartitionServer
 
 LONG_RECORDS: Final = 200
 LONG_BYTES: Final = 32_768

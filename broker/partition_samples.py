@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from pqbroker.broker.metrics import Sample
 from pqbroker.pq.group import Group
-from pqbroker.pq.served import PartitionServer
+from pqbroker.pq.partition_server import PartitionServer
 
 _NOT_TOLD = ""
 """Label of what a sum runs over; Prometheus takes an empty label for none."""

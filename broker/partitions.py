@@ -7,7 +7,7 @@ from pqbroker.protocol.records import BatchHeader, check_produced
 
 if TYPE_CHECKING:
     from pqbroker.pq.group import Group, PersQueueGroups
-    from pqbroker.pq.served import PartitionServer
+    from pqbroker.pq.partition_server import PartitionServer
 
 NO_TOPIC_ID = bytes(16)
 COMPACT = "compact"

@@ -15,7 +15,7 @@ from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.messages.fetch import FetchRequest
 
 if TYPE_CHECKING:
-    from pqbroker.pq.served import PartitionServer
+    from pqbroker.pq.partition_server import PartitionServer
 
 EPOCH_FINAL = -1
 EPOCH_INITIAL = 0

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pqbroker.broker.answer import Answer
 
 if TYPE_CHECKING:
-    from pqbroker.pq.served import PartitionServer
+    from pqbroker.pq.partition_server import PartitionServer
 
 
 class ParkedFetch:

@@ -17,7 +17,7 @@ from pqbroker.conf.topic import TopicConfig
 from pqbroker.pq.cache import NodeMemory
 from pqbroker.pq.consumers import ConsumerOffset
 from pqbroker.pq.offsets import GroupOffsets, Outcomes, Place, UnreadSince
-from pqbroker.pq.served import PartitionServer
+from pqbroker.pq.partition_server import PartitionServer
 from pqbroker.pq.tablet import PqTablet
 from pqbroker.protocol.errors import KafkaError
 from pqbroker.storage.cells.cell import Cell, TabletUnknown

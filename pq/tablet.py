@@ -9,7 +9,7 @@ from pqbroker.pq.cache import NodeMemory
 from pqbroker.pq.consumers import Consumers
 from pqbroker.pq.loading import load_blobs, load_producers, stored_consumers
 from pqbroker.pq.partition import Partition
-from pqbroker.pq.served import PartitionServer
+from pqbroker.pq.partition_server import PartitionServer
 from pqbroker.storage.engine import ShardLost
 from pqbroker.storage.kv import KeyValueTablet
 from pqbroker.storage.tablet import TabletStorage

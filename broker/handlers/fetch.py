@@ -24,7 +24,7 @@ from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 
 if TYPE_CHECKING:
-    from pqbroker.pq.served import PartitionServer
+    from pqbroker.pq.partition_server import PartitionServer
 
 READ_COMMITTED = 1
 Read: TypeAlias = Pieces | BaseException

@@ -25,7 +25,7 @@ from pqbroker.protocol.messages.list_offsets import (
 )
 
 if TYPE_CHECKING:
-    from pqbroker.pq.served import PartitionServer
+    from pqbroker.pq.partition_server import PartitionServer
 
 LATEST = -1
 EARLIEST = -2

@@ -9,8 +9,8 @@ from pqbroker.broker.http.problems import bad_request
 from pqbroker.broker.http.routes import LIMIT, Call, Parameter, Route
 from pqbroker.broker.http.schemas import COUNT, OFFSET, TEXT, array_of, object_of
 from pqbroker.broker.partitions import find_partition
+from pqbroker.pq.partition_server import PartitionServer
 from pqbroker.pq.run import Pieces
-from pqbroker.pq.served import PartitionServer
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.records import Record, batches, decode_records
 from pqbroker.storage.engine import Buffer

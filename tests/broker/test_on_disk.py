@@ -11,7 +11,7 @@ from pqbroker.broker.cell_owner import open_cell
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.pq.consumers import ConsumerOffset
 from pqbroker.pq.keys import part_key
-from pqbroker.pq.served import PartitionServer
+from pqbroker.pq.partition_server import PartitionServer
 from pqbroker.storage.basetablet import BaseTablet
 from pqbroker.storage.blobid import BlobId
 from pqbroker.storage.blobstorage import BlobStorage

@@ -1,7 +1,7 @@
 """The store refuses a write cycle under a running broker: it fails with all that waits behind it, and leaves nothing
 (semantics A.5.10)."""
 
-from pqbroker.pq.served import PartitionServer
+from pqbroker.pq.partition_server import PartitionServer
 from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from pqbroker.protocol.messages.produce import PartitionProduceResponse

@@ -14,9 +14,9 @@ from pqbroker.pq.group import PersQueueGroups
 from pqbroker.pq.keys import data_range
 from pqbroker.pq.levels import check_levels
 from pqbroker.pq.partition import Partition
+from pqbroker.pq.partition_server import PartitionServer
 from pqbroker.pq.recovery import Meta, recover
 from pqbroker.pq.run import Pieces
-from pqbroker.pq.served import PartitionServer
 from pqbroker.protocol import records
 from pqbroker.protocol.records import HEADER_BYTES, BatchHeader, Record
 from pqbroker.storage.blobid import tablet_bounds

@@ -6,7 +6,7 @@ import pytest
 import uvloop
 
 from pqbroker.pq.counters import Stopwatch
-from pqbroker.pq.served import PartitionServer
+from pqbroker.pq.partition_server import PartitionServer
 from pqbroker.protocol.errors import KafkaError
 from tests.pq.rig import MIB, Node, batch, write
 

@@ -3,7 +3,7 @@
 import pytest
 
 from pqbroker.pq.cycle import Written
-from pqbroker.pq.served import PartitionServer
+from pqbroker.pq.partition_server import PartitionServer
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.status import Colour
 from tests.pq.rig import MIB, Node, batch, check_invariants, check_store, read_all, write

@@ -15,8 +15,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from pqbroker.pq.cycle import Written
 from pqbroker.pq.levels import BLOB_BYTES_MAX
+from pqbroker.pq.partition_server import PartitionServer
 from pqbroker.pq.run import Pieces
-from pqbroker.pq.served import PartitionServer
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from tests.pq.rig import DAY_MS, KIB, MIB, Node, batch, check_invariants, check_store, values_of
 

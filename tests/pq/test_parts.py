@@ -7,7 +7,7 @@ import pytest
 from pqbroker.pq.cycle import Written
 from pqbroker.pq.keys import part_range
 from pqbroker.pq.levels import BLOB_BYTES_MAX
-from pqbroker.pq.served import PartitionServer
+from pqbroker.pq.partition_server import PartitionServer
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.kv_commands import Concat, Piece, Write
 from tests.pq.rig import MIB, START_MS, Node, batch, check_invariants, check_store, new_partition, read_all, write

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pqbroker.pq import damage
+from pqbroker.pq.partition_server import PartitionServer
 from pqbroker.pq.run import Pieces
-from pqbroker.pq.served import PartitionServer
 from pqbroker.pq.timeindex import TimedOffset
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.engine import BlobCorrupt, BlobKey, Buffer

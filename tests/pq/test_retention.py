@@ -8,8 +8,8 @@ import pytest
 from pqbroker.conf.topic import TopicConfig
 from pqbroker.pq.consumers import ConsumerOffset
 from pqbroker.pq.partition import Partition
+from pqbroker.pq.partition_server import PartitionServer
 from pqbroker.pq.retention import Hold, why_held
-from pqbroker.pq.served import PartitionServer
 from tests.pq.rig import DAY_MS, KIB, MIB, START_MS, Node, batch, check_invariants, new_partition, write
 
 KEPT_MS = 1000

@@ -3,7 +3,7 @@
 import pytest
 
 from pqbroker.pq.keys import data_range
-from pqbroker.pq.served import PartitionServer
+from pqbroker.pq.partition_server import PartitionServer
 from pqbroker.pq.warming import HeadLoader
 from pqbroker.storage.engine import ShardLost
 from pqbroker.storage.kv import KeyValueTablet

@@ -3,7 +3,7 @@
 import asyncio
 
 from pqbroker.pq.group import Group
-from pqbroker.pq.served import PartitionServer
+from pqbroker.pq.partition_server import PartitionServer
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.engine import CommitRefused, ShardLost
 from pqbroker.storage.scheme import PartitionsNotGrown, TopicExists, TopicUnknown

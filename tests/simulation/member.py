@@ -9,8 +9,8 @@ from pqbroker.broker.groups.messages import Join, Joined, Leaver, MemberProtocol
 from pqbroker.pq.consumers import ConsumerOffset
 from pqbroker.pq.group import Group
 from pqbroker.pq.offsets import Place
+from pqbroker.pq.partition_server import PartitionServer
 from pqbroker.pq.run import Pieces
-from pqbroker.pq.served import PartitionServer
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from tests.pq.rig import values_of
 from tests.simulation.ledger import Value, expect

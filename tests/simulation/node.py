@@ -9,7 +9,7 @@ from pqbroker.broker.producer_ids import ProducerIds
 from pqbroker.broker.sessions import FetchSessions
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.pq.group import Group
-from pqbroker.pq.served import PartitionServer
+from pqbroker.pq.partition_server import PartitionServer
 from pqbroker.storage.engine import CommitRefused, EngineError, ShardLost
 from pqbroker.storage.memory import MemoryEngine
 

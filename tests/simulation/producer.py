@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from pqbroker.pq.cycle import Written
-from pqbroker.pq.served import PartitionServer
+from pqbroker.pq.partition_server import PartitionServer
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.outcome import Outcome
 from tests.pq.rig import batch

@@ -1,6 +1,6 @@
 """What must hold of a node that nobody writes to: every record, every bound, every row and blob of its store."""
 
-from pqbroker.pq.served import PartitionServer
+from pqbroker.pq.partition_server import PartitionServer
 from pqbroker.storage.blobid import blob_size, tablet_bounds
 from pqbroker.storage.engine import BlobKey
 from pqbroker.storage.kv_rows import Entry

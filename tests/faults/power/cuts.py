@@ -17,8 +17,8 @@ from unittest.mock import patch
 from pqbroker.broker.cell_owner import open_cell
 from pqbroker.broker.cli.doctor import examine_directory
 from pqbroker.conf.broker import BrokerSettings
+from pqbroker.pq.partition_server import PartitionServer
 from pqbroker.pq.run import Pieces
-from pqbroker.pq.served import PartitionServer
 from pqbroker.protocol.records import batches
 from pqbroker.storage.rocks import RocksEngine
 from pqbroker.testing import Broker, BrokerFailedError, broker
