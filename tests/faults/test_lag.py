@@ -14,6 +14,8 @@ PARTITIONS = 6
 VALUE = bytes(range(250)) * 40
 RECORDS = 12_000
 LAG_MAX_MS = 20.0
+LAG_EVER_MAX_MS = 100.0
+"""In one run that is quiet, and in each."""
 TRIES = 6
 """What blocks the loop does so each time; what else the machine does need not."""
 
@@ -24,6 +26,7 @@ def test_the_loops_worst_lag_is_bounded_under_large_writes_and_reads() -> None:
     while len(lags) < TRIES and not any(lag < LAG_MAX_MS for lag in lags):
         lags.append(lag_under_load())
     assert min(lags) < LAG_MAX_MS, lags
+    assert max(lags) < LAG_EVER_MAX_MS, lags
 
 
 def lag_under_load() -> float:
