@@ -10,6 +10,7 @@ Fetch is parked makes that Fetch answer at once (spec spark 2).
 
 import asyncio
 import logging
+import os
 from collections import deque
 from time import perf_counter
 from typing import TYPE_CHECKING, cast
@@ -17,9 +18,11 @@ from typing import TYPE_CHECKING, cast
 from pqbroker.broker.budget import ByteBudget
 from pqbroker.broker.context import Node, Peer
 from pqbroker.broker.dispatch import PRODUCE, Dispatcher, Exchange
+from pqbroker.broker.file_sender import FileSender
 from pqbroker.protocol.errors import ProtocolError
 from pqbroker.protocol.frames import FrameReader
 from pqbroker.storage.engine import Buffer
+from pqbroker.storage.regions import FileRegion
 
 if TYPE_CHECKING:
     from pqbroker.broker.listeners import Connections
@@ -34,9 +37,10 @@ class Connection(asyncio.BufferedProtocol):
     """Requests of one connection are answered in the order they came."""
 
     __slots__ = (
-        "_advertised", "_budget", "_bytes", "_connections", "_dispatcher", "_in_flight", "_is_closing", "_is_draining",
-        "_is_reading", "_is_send_planned", "_is_serving", "_is_write_paused", "_metrics", "_node", "_pause", "_peer",
-        "_reader", "_settings", "_transport", "_unsent", "_unsent_bytes", "_unserved", "active_at",
+        "_advertised", "_budget", "_bytes", "_connections", "_dispatcher", "_files", "_in_flight", "_is_closing",
+        "_is_draining", "_is_reading", "_is_send_planned", "_is_serving", "_is_write_paused", "_metrics", "_node",
+        "_pause", "_peer", "_reader", "_settings", "_transport", "_unsent", "_unsent_bytes", "_unsent_files",
+        "_unserved", "active_at",
     )  # fmt: skip
 
     def __init__(
@@ -61,8 +65,10 @@ class Connection(asyncio.BufferedProtocol):
         self._bytes = 0
         self._is_reading = True
         self._is_serving = self._is_closing = self._is_draining = self._is_write_paused = False
-        self._unsent: list[Buffer] = []
+        self._unsent: list[Buffer | FileRegion] = []
         self._unsent_bytes = 0
+        self._unsent_files = False
+        """Whether a part of what is unsent lies in a file."""
         self._is_send_planned = False
         self._pause: asyncio.TimerHandle | None = None
         """Until it fires nothing is read: the client was told to wait."""
@@ -73,6 +79,8 @@ class Connection(asyncio.BufferedProtocol):
         address = transport.get_extra_info("sockname")
         peer = transport.get_extra_info("peername")
         self._peer = Peer(self._node, address[0], address[1], self._advertised, peer[0] if peer else "")
+        self._files = FileSender(self._node.loop, self._transport, self._sent_files)
+        self._peer.takes_files = hasattr(os, "sendfile") and bool(transport.get_extra_info("socket"))
         if not self._connections.add(self):
             self._close()
 
@@ -86,6 +94,7 @@ class Connection(asyncio.BufferedProtocol):
         self._bytes = 0
         self._unserved.clear()
         self._unsent.clear()
+        self._files.close()
         in_flight, self._in_flight = self._in_flight, deque()
         for exchange in in_flight:
             if exchange.answer is not None and exchange.answer.hurry is not None:
@@ -121,6 +130,10 @@ class Connection(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._is_write_paused = False
+        if self._unsent_files:
+            self._send()
+        if self._is_closing:
+            self._end()
         self._go_on()
 
     @property
@@ -149,6 +162,7 @@ class Connection(asyncio.BufferedProtocol):
     def abort(self) -> None:
         self._is_closing = True
         self._unsent.clear()
+        self._files.close()
         self._transport.abort()
 
     def _serve(self) -> None:
@@ -230,16 +244,35 @@ class Connection(asyncio.BufferedProtocol):
             self._metrics.bytes_out += size
             self._unsent_bytes += size
             self._unsent.extend(output)
+            if exchange.context.holds_files:
+                self._unsent_files = True
             if self._unsent_bytes > _UNSENT_BYTES_MAX:
                 self._send()
 
     def _send(self) -> None:
         """Give the transport all answers that are due: one system call for those that became due together."""
         self._is_send_planned = False
-        if self._unsent:
-            unsent, self._unsent = self._unsent, []
-            self._unsent_bytes = 0
-            self._transport.writelines(unsent)
+        if not self._unsent or self._files.is_busy:
+            return
+        if self._unsent_files and self._transport.get_write_buffer_size():
+            self._transport.set_write_buffer_limits(0)  # `resume_writing` tells when it has sent all before
+            return
+        unsent, self._unsent = self._unsent, []
+        self._unsent_bytes = 0
+        if self._unsent_files:
+            self._unsent_files = False
+            self._transport.set_write_buffer_limits()
+            self._files.send(unsent)
+            if self._files.is_busy:
+                self.pause_writing()
+        else:
+            self._transport.writelines(cast(list[Buffer], unsent))
+
+    def _sent_files(self) -> None:
+        """The socket has taken all of an answer that held files."""
+        self._send()
+        if not self._files.is_busy:
+            self.resume_writing()
 
     def _plan_to_send(self) -> None:
         """Send at once, unless more answers may be due in this turn of the loop."""
@@ -299,7 +332,12 @@ class Connection(asyncio.BufferedProtocol):
         """Send what is written, then a clean FIN."""
         self._send()
         self._is_closing = True
-        self._transport.close()
+        self._end()
+
+    def _end(self) -> None:
+        """Close, unless what lies in files is still to be sent."""
+        if not self._files.is_busy and not self._unsent_files:
+            self._transport.close()
 
 
 def _is_produce(frame: memoryview) -> bool:

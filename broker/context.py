@@ -59,18 +59,22 @@ class Peer:
     """Where the other end is; empty when it has gone already."""
     pause_ms: int = 0
     """For how long nothing more is to be read from it; set by handlers, taken by the connection (KIP-219)."""
+    takes_files: bool = False
+    """Whether answers may hold parts of files (`FileRegion`)."""
 
 
 class Context:
     """One request's surroundings."""
 
-    __slots__ = ("client_id", "node", "peer", "version")
+    __slots__ = ("client_id", "holds_files", "node", "peer", "version")
 
     def __init__(self, node: Node, peer: Peer, version: int, client_id: str | None) -> None:
         self.node = node
         self.peer = peer
         self.version = version
         self.client_id = client_id
+        self.holds_files = False
+        """Whether the answer holds a `FileRegion`."""
 
     @property
     def address(self) -> tuple[str, int]:

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Callable, Iterable
 from functools import partial
 from time import perf_counter
-from typing import Any
+from typing import Any, cast
 
 from pqbroker.broker.answer import Answer
 from pqbroker.broker.apis import Api
@@ -22,6 +22,7 @@ from pqbroker.protocol.errors import ErrorCode, ProtocolError
 from pqbroker.protocol.frames import frame as framed
 from pqbroker.protocol.headers import decode_request_header, encode_response_header
 from pqbroker.storage.engine import Buffer
+from pqbroker.storage.regions import FileRegion
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +46,7 @@ class Route:
         request: Any = api.request
         response: Any = api.response
         self.decode: Callable[[memoryview], Any] = decoder(request, version)
-        self.encode: Callable[[Any], list[Buffer]] = encoder(response, version)
+        self.encode = cast(Callable[[Any], list[Buffer | FileRegion]], encoder(response, version))
 
 
 class Exchange:
@@ -65,7 +66,7 @@ class Exchange:
         self.frame_bytes = frame_bytes
         self.is_done = False
         self.must_close = False
-        self.output: list[Buffer] | None = None
+        self.output: list[Buffer | FileRegion] | None = None
         self.answer: Answer[Any] | None = None
         self.task: asyncio.Future[Any] | None = None
         self.hurried_at = 0.0

@@ -6,6 +6,7 @@ Writing is in writer.py, reading in reader.py; partition.py decides.
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
+from typing import Literal, TypeVar, overload
 
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.topic import TopicConfig
@@ -18,6 +19,7 @@ from pqbroker.pq.reader import Reader
 from pqbroker.pq.retention import FirstUnread, Held, why_held
 from pqbroker.pq.run import Pieces
 from pqbroker.pq.sources import Producer
+from pqbroker.pq.stretch import Regions
 from pqbroker.pq.timeindex import TimedOffset
 from pqbroker.pq.timesearch import TimeSearch
 from pqbroker.pq.writer import DISK_FULL, Writer, not_leader
@@ -28,6 +30,10 @@ from pqbroker.storage.kv import KeyValueTablet
 from pqbroker.storage.kv_commands import Command, KeyMissing
 from pqbroker.storage.outcome import Outcome
 from pqbroker.storage.tablet import USER_CHANNEL
+
+SENT_BYTES_MIN = 256 << 10
+"""Least limit of a read whose answer may stay in its files."""
+R = TypeVar("R", Pieces, Regions, Pieces | Regions)
 
 
 class PartitionServer:
@@ -160,11 +166,22 @@ class PartitionServer:
         self._reader.check_range(offset)
         pieces = self._reader.gather(offset, bytes_max, one_at_least, {})
         if pieces is None:
-            return self._read_cold(offset, bytes_max, one_at_least)
-        self._reader.follow(offset, pieces.next_offset)
-        self.counters.reads += 1
-        self.counters.bytes_read += pieces.size
-        return pieces
+            return self._read_cold(offset, bytes_max, one_at_least, is_sent=False)
+        return self._have_read(offset, pieces, is_sent=False)
+
+    def read_to_send(
+        self, offset: int, bytes_max: int, *, one_at_least: bool = True
+    ) -> Pieces | Regions | Awaitable[Pieces | Regions]:
+        """As `read`, for one who only sends what is read: large reads may stay in their files."""
+        if bytes_max < SENT_BYTES_MIN:
+            return self.read(offset, bytes_max, one_at_least=one_at_least)
+        if self._writer.is_lost:
+            raise not_leader()
+        self._reader.check_range(offset)
+        pieces = self._reader.regions(offset, bytes_max) or self._reader.gather(offset, bytes_max, one_at_least, {})
+        if pieces is None:
+            return self._read_cold(offset, bytes_max, one_at_least, is_sent=True)
+        return self._have_read(offset, pieces, is_sent=True)
 
     def readable_bytes(self, offset: int, bytes_max: int) -> int:
         """About how many bytes a read from `offset` would give, at most `bytes_max`. Answered from memory."""
@@ -298,12 +315,30 @@ class PartitionServer:
         if self._watchers is not None:
             self._watchers.pop(token, None)
 
-    async def _read_cold(self, offset: int, bytes_max: int, one_at_least: bool) -> Pieces:
+    @overload
+    async def _read_cold(
+        self, offset: int, bytes_max: int, one_at_least: bool, *, is_sent: Literal[False]
+    ) -> Pieces: ...
+
+    @overload
+    async def _read_cold(
+        self, offset: int, bytes_max: int, one_at_least: bool, *, is_sent: bool
+    ) -> Pieces | Regions: ...
+
+    async def _read_cold(self, offset: int, bytes_max: int, one_at_least: bool, *, is_sent: bool) -> Pieces | Regions:
+        pieces: Pieces | Regions | None = None
         async with self._reads:
-            pieces = await self._reader.read(offset, bytes_max, one_at_least)
-        self._reader.follow(offset, pieces.next_offset)
-        self.counters.reads += 1
+            if is_sent:
+                await self._reader.read_ahead(offset)
+                pieces = self._reader.regions(offset, bytes_max)
+            if pieces is None:
+                pieces = await self._reader.read(offset, bytes_max, one_at_least)
         self.counters.reads_from_store += 1
+        return self._have_read(offset, pieces, is_sent=is_sent)
+
+    def _have_read(self, offset: int, pieces: R, *, is_sent: bool) -> R:
+        self._reader.follow(offset, pieces.next_offset, is_sent=is_sent)
+        self.counters.reads += 1
         self.counters.bytes_read += pieces.size
         return pieces
 

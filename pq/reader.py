@@ -7,6 +7,7 @@ anew.
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import ParamSpec, TypeVar
 
@@ -15,10 +16,12 @@ from pqbroker.pq.cache import INDEX_PAGE, BlobCache, PageKey
 from pqbroker.pq.damage import read_around, rebuild_index
 from pqbroker.pq.partition import Partition
 from pqbroker.pq.run import Pieces, Run
+from pqbroker.pq.stretch import Regions, Stretch
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.engine import BlobCorrupt, BlobMissing, ShardLost
 from pqbroker.storage.kv import KeyValueTablet
 from pqbroker.storage.kv_commands import KeyMissing
+from pqbroker.storage.regions import open_regions
 
 READ_BYTES_MAX = 8 << 20
 """Bytes that one cold read asks of the store at most."""
@@ -36,13 +39,15 @@ _log = logging.getLogger(__name__)
 
 
 class _Stream:
-    """A sequential reader: the stretch [begin, end) of offsets read ahead last, and the task that reads it."""
+    """A sequential reader: the offsets [begin, end) read ahead last, the task that reads them, and what was verified
+    to be sent from its files."""
 
-    __slots__ = ("begin", "end", "task")
+    __slots__ = ("begin", "end", "stretches", "task")
 
     def __init__(self) -> None:
         self.begin = self.end = -1
         self.task: asyncio.Task[None] | None = None
+        self.stretches: deque[Stretch] = deque(maxlen=2)
 
 
 class Reader:
@@ -106,6 +111,25 @@ class Reader:
             return Pieces([], 0, offset) if offset >= partition.end_offset else None
         return Pieces(found.buffers, size, following)
 
+    def regions(self, offset: int, bytes_max: int) -> Regions | None:
+        """Whole batches from `offset` on out of what was verified ahead; None when the first is not in it."""
+        stream = self._streams.get(offset)
+        for stretch in stream.stretches if stream is not None else ():
+            found = stretch.read(offset, bytes_max) if stretch.begin <= offset < stretch.end else None
+            if found is not None:
+                pieces, size, following = found
+                try:
+                    return Regions(open_regions(pieces, stretch.verified_s), size, following)
+                except OSError:
+                    return None
+        return None
+
+    async def read_ahead(self, offset: int) -> None:
+        """Wait until what is read ahead for the sequential reader at `offset` is there."""
+        stream = self._streams.get(offset)
+        if stream is not None and stream.task is not None:
+            await asyncio.wait((stream.task,))
+
     async def read(self, offset: int, bytes_max: int, one_at_least: bool) -> Pieces:
         """Whole batches from `offset` on, from the store where need be. KafkaError 1, 2, 6."""
         held: dict[PageKey, Run] = {}
@@ -124,8 +148,11 @@ class Reader:
                 break
         raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the partition's store was lost")
 
-    def follow(self, offset: int, next_offset: int) -> None:
-        """After a read of [offset, next_offset): fetch what a sequential reader wants next."""
+    def follow(self, offset: int, next_offset: int, *, is_sent: bool) -> None:
+        """After a read of [offset, next_offset): read ahead what a sequential reader wants next.
+
+        `is_sent`: it is sent as it is, so that it need not be in memory.
+        """
         if offset == next_offset:
             return
         stream = self._streams.pop(offset, None)
@@ -137,7 +164,7 @@ class Reader:
             del self._streams[next(iter(self._streams))]
         is_due = is_stream and stream.task is None and next_offset >= stream.begin
         if is_due and self._cache.bytes_max >= _CACHE_BYTES_MIN:
-            stream.task = asyncio.get_running_loop().create_task(self._prefetch(stream, next_offset))
+            stream.task = asyncio.get_running_loop().create_task(self._prefetch(stream, next_offset, is_sent))
             stream.task.add_done_callback(_retrieve)
 
     async def index(self, number: int) -> BodyIndex:
@@ -245,7 +272,7 @@ class Reader:
             for page in pages:
                 self._loading.pop((self._number, body_offset, page), None)
 
-    async def _prefetch(self, stream: _Stream, offset: int) -> None:
+    async def _prefetch(self, stream: _Stream, offset: int, is_sent: bool) -> None:
         """Read what follows the stretch read ahead last, while the reader is still at that."""
         try:
             begin = max(offset, stream.end)
@@ -257,7 +284,9 @@ class Reader:
             first = index.page_of(begin)
             last = min(first + _PREFETCH_PAGES, len(index.pages)) - 1
             stream.begin = begin
-            stream.end = index.span(*index.page_entries(last))[2]
+            stream.end = index.border(last)[1]
+            if is_sent and await self._verify(stream, index, body_offset, begin, last):
+                return
             wanted = range(first, last + 1)
             pages = [page for page in wanted if (self._number, body_offset, page) not in self._cache]
             if pages:
@@ -266,6 +295,26 @@ class Reader:
             return
         finally:
             stream.task = None
+
+    async def _verify(self, stream: _Stream, index: BodyIndex, body_offset: int, begin: int, last: int) -> bool:
+        """Verify the batches from the offset `begin` up to the end of a page where they lie, if they can be sent so."""
+        position = self._position(index, begin)
+        name = self._partition.bodies.key(self._partition.index, self._partition.bodies.find(begin))
+        stop, end = index.border(last)
+        pieces = None if position is None else await self._kv.verify((name, position, stop - position))
+        if position is None or pieces is None:
+            return False
+        verified_s = asyncio.get_running_loop().time()
+        stream.stretches.append(Stretch(index, begin, position, end, pieces, verified_s))
+        return True
+
+    def _position(self, index: BodyIndex, offset: int) -> int | None:
+        """Where in its body the batch at an offset begins; None when that is not known without reading."""
+        entry = index.entry_of(offset)
+        if offset <= index.offsets[entry]:
+            return index.positions[entry]
+        run = self._run_at(offset, {})
+        return None if run is None else run.locate(offset, run.end)
 
     async def _read_index(self, name: bytes, size: int) -> BodyIndex | None:
         tail_bytes = min(TAIL_BYTES, size)

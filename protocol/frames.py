@@ -6,13 +6,13 @@
 | large | the frame's own bytearray, no copy | the frame is whole: small                                             |
 """
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from struct import Struct
-from typing import Final
+from typing import Final, TypeVar
 
 from pqbroker.protocol.errors import ProtocolError
-from pqbroker.protocol.primitives import Buffer
 
+P = TypeVar("P", bound=Sized)
 LARGE_FRAME_BYTES: Final = 32 << 10
 """From this size on a frame is received straight into a bytearray of its own."""
 
@@ -93,6 +93,6 @@ class FrameReader:
             self._start, self._end = 0, len(rest)
 
 
-def frame(buffers: Sequence[Buffer]) -> list[Buffer]:
-    """The buffers as one frame, its length before them."""
-    return [_PREFIX.pack(sum(map(len, buffers))), *buffers]
+def frame(parts: Sequence[P]) -> list[P | bytes]:
+    """The parts, buffers or what stands for bytes elsewhere, as one frame, its length before them."""
+    return [_PREFIX.pack(sum(map(len, parts))), *parts]

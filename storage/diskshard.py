@@ -12,7 +12,17 @@ from pqbroker.storage import indexrows
 from pqbroker.storage.committer import Committer, OpenCell, Pace, ReadableIndex, fail_all
 from pqbroker.storage.compaction import Compaction, CompactionPace
 from pqbroker.storage.directory import CellDirectory
-from pqbroker.storage.engine import Batch, BlobKey, Buffer, Caps, EngineError, Fenced, ShardLost, ShardStats
+from pqbroker.storage.engine import (
+    Batch,
+    BlobKey,
+    Buffer,
+    Caps,
+    EngineError,
+    Fenced,
+    FileRange,
+    ShardLost,
+    ShardStats,
+)
 from pqbroker.storage.faults import Faults
 from pqbroker.storage.outcome import Outcome
 from pqbroker.storage.plan import Queued
@@ -109,6 +119,9 @@ class DiskShard:
 
     async def read(self, ranges: Sequence[tuple[BlobKey, int, int]]) -> list[Buffer]:
         return await self._in_thread(self._reader.read, ranges)
+
+    async def verify(self, ranges: Sequence[tuple[BlobKey, int, int]]) -> list[Buffer | FileRange]:
+        return await self._in_thread(self._reader.verify, ranges)
 
     def colour(self, pool: str) -> Colour:
         return self._told.get(pool) or self._cell.rooms.colour(pool)

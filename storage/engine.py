@@ -18,6 +18,18 @@ Buffer = bytes | bytearray | memoryview
 BlobKey = NewType("BlobKey", bytes)
 """The 24 bytes of a blob id, big-endian, in the sort order of the id."""
 
+class FileRange(NamedTuple):
+    """Where verified bytes of a blob lie. Nothing keeps the file: opening it tells whether they are there still."""
+
+    path: str
+    position: int
+    size: int
+
+    def cut(self, start: int, stop: int) -> "FileRange":
+        """Bytes [start, stop) of it."""
+        return FileRange(self.path, self.position + start, stop - start)
+
+
 BLOB_KEY_BYTES = 24
 BLOB_BYTES_MAX = 10 * (1 << 20)
 
@@ -194,6 +206,9 @@ class Shard(Protocol):
 
         Raises BlobMissing, BlobCorrupt (naming the first bad one), ShardLost. Short only at a blob's end.
         """
+
+    async def verify(self, ranges: Sequence[tuple[BlobKey, int, int]]) -> list[Buffer | FileRange]:
+        """As `read`, for bytes that are only to be sent: where they lie in files, as far as they do."""
 
     def colour(self, pool: str) -> Colour:
         """How full the pool was at the last look, a round or a second ago; asks nobody."""

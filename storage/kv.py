@@ -20,7 +20,7 @@ from typing import Protocol
 from sortedcontainers import SortedDict
 
 from pqbroker.storage.counters import KeyValueCounters
-from pqbroker.storage.engine import BlobKey, BlobMissing, Buffer, ShardLost
+from pqbroker.storage.engine import BlobKey, BlobMissing, Buffer, FileRange, ShardLost
 from pqbroker.storage.kv_commands import (
     MAIN,
     CheckGeneration,
@@ -45,6 +45,8 @@ from pqbroker.storage.tablet import TabletStorage
 
 PAGE_ROWS = 4096
 """Rows that one step of start reads."""
+SENT_PIECE_BYTES = 32_768
+"""Least mean size of pieces that are sent from their files: each one takes a system call."""
 PATCH_ATTEMPTS_MAX = 10
 """How often a request with patches is made, until nothing changes the originals meanwhile."""
 
@@ -243,6 +245,16 @@ class KeyValueTablet:
         stored = [part for found in parts for part in found if isinstance(part, tuple)]
         data = iter(await self._storage.read(stored) if stored else ())
         return [[next(data) if isinstance(part, tuple) else part for part in found] for found in parts]
+
+    async def verify(self, item: Range) -> list[Buffer | FileRange] | None:
+        """As `read` of one range, for bytes that are only to be sent; None when their pieces are too small for that."""
+        parts = self._locate(*item)
+        stored = [part for part in parts if isinstance(part, tuple)]
+        if len(parts) * SENT_PIECE_BYTES > item[2]:
+            return None
+        self._counters.reads += 1
+        data = iter(await self._storage.verify(stored) if stored else ())
+        return [next(data) if isinstance(part, tuple) else part for part in parts]
 
     async def read_unchanged(
         self, entries: Sequence[tuple[bytes, Entry]], ranges: Sequence[Range]

@@ -19,6 +19,7 @@ from pqbroker.storage.engine import (
     CommitRefused,
     DiskFull,
     Fenced,
+    FileRange,
     PoolStats,
     ShardLost,
     ShardStats,
@@ -252,6 +253,9 @@ class MemoryShard:
                 raise BlobMissing(blob.hex())
             found.append(memoryview(content)[offset : offset + size])
         return found
+
+    async def verify(self, ranges: Sequence[tuple[BlobKey, int, int]]) -> list[Buffer | FileRange]:
+        return list(await self.read(ranges))
 
     async def confirm(self) -> None:
         self._check()

@@ -18,7 +18,7 @@ from pqbroker.storage.directory import (
     index_path,
     read_facts,
 )
-from pqbroker.storage.engine import Batch, BlobKey, BlobMissing, Buffer, CommitRefused, EngineError, Shard
+from pqbroker.storage.engine import Batch, BlobKey, BlobMissing, Buffer, CommitRefused, EngineError, FileRange, Shard
 from pqbroker.storage.outcome import Outcome
 from pqbroker.storage.reading import BlobReader
 from pqbroker.storage.rocks import RocksIndex, TellsDamage
@@ -139,3 +139,6 @@ class _ReadingShard:
         for blob, offset, size in ranges:
             found.append(self._cell.content(blob)[offset : offset + size])
         return found
+
+    async def verify(self, ranges: Sequence[tuple[BlobKey, int, int]]) -> list[Buffer | FileRange]:
+        return list(await self.read(ranges))

@@ -3,16 +3,19 @@
 import errno
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from pqbroker.storage import indexrows
-from pqbroker.storage.engine import BlobCorrupt, BlobKey, BlobMissing, Buffer
-from pqbroker.storage.segments import Location, SegmentFile, read_range, record_bytes, segment_name
+from pqbroker.storage.engine import BlobCorrupt, BlobKey, BlobMissing, Buffer, FileRange
+from pqbroker.storage.segments import Location, SegmentFile, read_range, record_bytes, segment_name, verify_range
 
 _log = logging.getLogger(__name__)
 _STRETCH_BYTES_MAX = 2 << 20
 """Read in one call at most, where blobs lie end to end."""
+_SCRATCH_BYTES = 256 << 10
+"""Verified at once of what is not kept: it stays in the processor's cache."""
 SegmentKey = tuple[str, int, int]
 _CURE = "delete the records before it, or restore a copy"
 
@@ -55,6 +58,33 @@ class BlobReader:
             for file in files.values():
                 os.close(file.file)
 
+    def verify(self, ranges: Sequence[tuple[BlobKey, int, int]]) -> list[Buffer | FileRange]:
+        """As `read`, but of what lies in a segment it is only told where: it is read to be verified, and not kept."""
+        rows = self._get([indexrows.BLOB + blob for blob, _, _ in ranges])
+        files: dict[SegmentKey, SegmentFile] = {}
+        found: list[Buffer | FileRange] = []
+        scratch = bytearray(_SCRATCH_BYTES)
+        try:
+            for (blob, offset, size), row in zip(ranges, rows, strict=True):
+                at = None if row is None else indexrows.location(row)
+                if row is None:
+                    raise BlobMissing(blob.hex())
+                if at is None:
+                    found.append(indexrows.inline_payload(blob, row)[offset : offset + size])
+                    continue
+                file, at = self._file(files, blob, row, at)
+                path = self._path(at)
+                with self._read_errors(blob, offset, path):
+                    begin, count = verify_range(file.file, blob, at, offset, size, path, scratch)
+                found.append(FileRange(path, begin, count))
+            return found
+        except BlobCorrupt as corrupt:
+            _log.error("%s; %s", corrupt, _CURE)
+            raise
+        finally:
+            for file in files.values():
+                os.close(file.file)
+
     def content(self, blob: BlobKey, row: bytes) -> Buffer:
         """The whole blob that an index row is about. Raises BlobCorrupt."""
         at = indexrows.location(row)
@@ -67,13 +97,19 @@ class BlobReader:
             os.close(file.file)
 
     def _range(self, file: SegmentFile, blob: BlobKey, at: Location, offset: int, size: int) -> Buffer:
-        """As `read_range`; bytes that the disk does not give back are as bad as wrong ones."""
+        path = self._path(at)
+        with self._read_errors(blob, offset, path):
+            return read_range(file, blob, at, offset, size, path)
+
+    @contextmanager
+    def _read_errors(self, blob: BlobKey, offset: int, path: str) -> Iterator[None]:
+        """Bytes that the disk does not give back are as bad as wrong ones."""
         try:
-            return read_range(file, blob, at, offset, size, self._path(at))
+            yield
         except OSError as failure:
             if failure.errno != errno.EIO:
                 raise
-            raise BlobCorrupt(blob, offset, f"{self._path(at)}: {failure.strerror}") from failure
+            raise BlobCorrupt(blob, offset, f"{path}: {failure.strerror}") from failure
 
     def _file(
         self, files: dict[SegmentKey, SegmentFile], blob: BlobKey, row: bytes, at: Location

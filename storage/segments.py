@@ -18,15 +18,13 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
+from pqbroker.storage.checksums import PAGE_BYTES, first_wrong_page, page_checksums, page_count
 from pqbroker.storage.engine import BLOB_BYTES_MAX, BlobCorrupt, BlobKey, Buffer
 
-PAGE_BYTES = 32_768
 HEADER_BYTES = 48
 _MAGIC = b"PQB1"
 _FIELDS = struct.Struct(">4s24sIQI")
 _CRC = struct.Struct(">I")
-_KEEP_LOCK = 0
-"""A page takes 3 µs; giving the interpreter lock away and getting it back takes more (10 % of a reader's CPU)."""
 _ONE_PREAD_BYTES = 131_072
 """A range that starts this near to its blob's header is read together with it."""
 
@@ -74,7 +72,7 @@ def parse_segment_name(name: str) -> tuple[int, int] | None:
 
 def record_bytes(size: int) -> int:
     """Bytes that a blob of `size` takes in a segment."""
-    return HEADER_BYTES + 4 * _page_count(size) + size
+    return HEADER_BYTES + 4 * page_count(size) + size
 
 
 def encode_record(blob: BlobKey, buffers: Sequence[Buffer], size: int, commit: int, flags: int) -> list[Buffer]:
@@ -85,29 +83,6 @@ def encode_record(blob: BlobKey, buffers: Sequence[Buffer], size: int, commit: i
     record: list[Buffer] = [b"".join((fields, _CRC.pack(crc32c(packed, crc32c(fields))), packed))]
     record.extend(buffers)
     return record
-
-
-def page_checksums(buffers: Sequence[Buffer]) -> list[int]:
-    """crc32c of every page of the buffers end to end; pages run across buffers."""
-    checksums = []
-    checksum, room = 0, PAGE_BYTES
-    for buffer in buffers:
-        size = len(buffer)
-        if size < room:
-            checksum = crc32c(buffer, checksum, _KEEP_LOCK)
-            room -= size
-            continue
-        view, position = memoryview(buffer), 0
-        while size - position >= room:
-            checksums.append(crc32c(view[position : position + room], checksum, _KEEP_LOCK))
-            position += room
-            checksum, room = 0, PAGE_BYTES
-        if position < size:
-            checksum = crc32c(view[position:], 0, _KEEP_LOCK)
-            room -= size - position
-    if room < PAGE_BYTES:
-        checksums.append(checksum)
-    return checksums
 
 
 class SegmentFile:
@@ -142,7 +117,7 @@ def read_range(segment: SegmentFile, blob: BlobKey, at: Location, offset: int, s
     end = min(offset + size, at.size)
     if offset >= end:
         return b""
-    payload = HEADER_BYTES + 4 * _page_count(at.size)
+    payload = HEADER_BYTES + 4 * page_count(at.size)
     first = offset - offset % PAGE_BYTES
     last = min(end + -end % PAGE_BYTES, at.size)
     if first <= _ONE_PREAD_BYTES:
@@ -151,11 +126,34 @@ def read_range(segment: SegmentFile, blob: BlobKey, at: Location, offset: int, s
     else:
         head = segment.read(payload, at.position)
         pages = segment.read(last - first, at.position + payload + first)
-    header = _parse_header(head)
-    if header is None or header.blob != blob or header.size != at.size:
-        raise BlobCorrupt(blob, 0, f"header at byte {at.position} of {where}")
+    header = _header(head, blob, at, where)
     _verify_pages(pages, header.checksums, first, last, blob, f"page at byte {at.position + payload} and on of {where}")
     return pages[offset - first : end - first]
+
+
+def verify_range(
+    file: int, blob: BlobKey, at: Location, offset: int, size: int, where: str, scratch: bytearray
+) -> tuple[int, int]:
+    """As `read_range`, but keeping nothing: where in the file the bytes begin, and how many there are.
+
+    Raises BlobCorrupt.
+    """
+    end = min(offset + size, at.size)
+    if offset >= end:
+        return at.position, 0
+    payload = HEADER_BYTES + 4 * page_count(at.size)
+    header = _header(memoryview(os.pread(file, payload, at.position)), blob, at, where)
+    view = memoryview(scratch)
+    first = offset - offset % PAGE_BYTES
+    last = min(end + -end % PAGE_BYTES, at.size)
+    for start in range(first, last, len(view)):
+        wanted = min(len(view), last - start)
+        position = at.position + payload + start
+        count = os.preadv(file, [view[:wanted]], position)
+        _verify_pages(
+            view[:count], header.checksums, start, start + wanted, blob, f"page at byte {position} and on of {where}"
+        )
+    return at.position + payload + offset, end - offset
 
 
 def walk(file: int, position: int) -> Iterator[tuple[int, RecordHeader]]:
@@ -167,15 +165,19 @@ def walk(file: int, position: int) -> Iterator[tuple[int, RecordHeader]]:
         size = _FIELDS.unpack_from(fixed)[2]
         if size > BLOB_BYTES_MAX:
             return
-        header = _parse_header(memoryview(os.pread(file, HEADER_BYTES + 4 * _page_count(size), position)))
+        header = _parse_header(memoryview(os.pread(file, HEADER_BYTES + 4 * page_count(size), position)))
         if header is None:
             return
         yield position, header
         position += header.record_bytes
 
 
-def _page_count(size: int) -> int:
-    return (size + PAGE_BYTES - 1) // PAGE_BYTES
+def _header(head: memoryview, blob: BlobKey, at: Location, where: str) -> RecordHeader:
+    """The header that is to be there. Raises BlobCorrupt."""
+    header = _parse_header(head)
+    if header is None or header.blob != blob or header.size != at.size:
+        raise BlobCorrupt(blob, 0, f"header at byte {at.position} of {where}")
+    return header
 
 
 def _parse_header(head: memoryview) -> RecordHeader | None:
@@ -184,7 +186,7 @@ def _parse_header(head: memoryview) -> RecordHeader | None:
         return None
     magic, blob, size, commit, flags = _FIELDS.unpack_from(head)
     checksums = head[HEADER_BYTES:]
-    if magic != _MAGIC or len(checksums) != 4 * _page_count(size):
+    if magic != _MAGIC or len(checksums) != 4 * page_count(size):
         return None
     (checksum,) = _CRC.unpack_from(head, _FIELDS.size)
     if crc32c(checksums, crc32c(head[: _FIELDS.size])) != checksum:
@@ -194,11 +196,9 @@ def _parse_header(head: memoryview) -> RecordHeader | None:
 
 def _verify_pages(pages: memoryview, checksums: bytes, first: int, last: int, blob: BlobKey, where: str) -> None:
     """Compare the pages of [first, last) with their checksums; BlobCorrupt names the first bad page."""
-    index = first // PAGE_BYTES
-    wanted = struct.unpack_from(f">{_page_count(last - first)}I", checksums, 4 * index)
-    for number, checksum in enumerate(wanted):
-        start = number * PAGE_BYTES
-        stop = min(start + PAGE_BYTES, last - first)
-        page = pages[start:stop]
-        if len(page) != stop - start or crc32c(page, 0, _KEEP_LOCK) != checksum:
-            raise BlobCorrupt(blob, first + start, where)
+    wanted = struct.unpack_from(f">{page_count(last - first)}I", checksums, first // PAGE_BYTES * 4)
+    wrong = first_wrong_page(pages, wanted)
+    if wrong is not None:
+        raise BlobCorrupt(blob, first + wrong * PAGE_BYTES, where)
+    if len(pages) != last - first:
+        raise BlobCorrupt(blob, first + len(pages) // PAGE_BYTES * PAGE_BYTES, where)

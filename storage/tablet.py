@@ -9,7 +9,7 @@ from struct import Struct
 from pqbroker.storage.blobid import BlobId
 from pqbroker.storage.blobstorage import BlobStorage, Blocked, Discovered
 from pqbroker.storage.counters import ChannelCounters
-from pqbroker.storage.engine import Batch, BlobKey, Buffer, Shard, ShardLost
+from pqbroker.storage.engine import Batch, BlobKey, Buffer, FileRange, Shard, ShardLost
 from pqbroker.storage.garbage import Collection
 from pqbroker.storage.history import ChannelHistory
 from pqbroker.storage.limits import ChannelLimits
@@ -195,6 +195,10 @@ class TabletStorage:
     async def read(self, ranges: Sequence[tuple[BlobKey, int, int]]) -> list[Buffer]:
         """Bytes of each (blob, offset, size); see `Shard.read`."""
         return await self._shard.read(ranges)
+
+    async def verify(self, ranges: Sequence[tuple[BlobKey, int, int]]) -> list[Buffer | FileRange]:
+        """Bytes of each (blob, offset, size) that are only to be sent; see `Shard.verify`."""
+        return await self._shard.verify(ranges)
 
     def stored_blobs(self, lo: BlobKey, hi: BlobKey) -> AsyncIterator[tuple[BlobKey, int]]:
         """Keys and sizes of the stored blobs with lo <= key < hi, in order."""

@@ -20,6 +20,7 @@ from pqbroker.broker.refusals import translate
 from pqbroker.broker.sessions import TOPIC_IDS_FROM_VERSION, FetchTurn, Wanted
 from pqbroker.broker.waiting import ParkedFetch
 from pqbroker.pq.run import Pieces
+from pqbroker.pq.stretch import Regions
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from pqbroker.pq.partition_server import PartitionServer
 
 READ_COMMITTED = 1
-Read: TypeAlias = Pieces | BaseException
+Read: TypeAlias = Pieces | Regions | BaseException
 
 
 def serve(context: Context, request: FetchRequest) -> FetchResponse | Answer[FetchResponse] | Awaitable[FetchResponse]:
@@ -98,12 +99,12 @@ class _Fetch:
     def read(self) -> FetchResponse | Awaitable[FetchResponse]:
         """The response; awaitable when something has to be read from disk."""
         reads: list[Read] = []
-        cold: dict[int, Awaitable[Pieces]] = {}
+        cold: dict[int, Awaitable[Pieces | Regions]] = {}
         left = self._bytes_max
         is_first = True
         for index, wanted in enumerate(self._turn.wanted):
             read, size = self._read_one(wanted, left, is_first=is_first)
-            if isinstance(read, (Pieces, BaseException)):
+            if isinstance(read, (Pieces, Regions, BaseException)):
                 reads.append(read)
             else:
                 cold[index] = read
@@ -113,7 +114,7 @@ class _Fetch:
                 is_first = False
         return self._read_cold(reads, cold) if cold else self._respond(reads)
 
-    def _read_one(self, wanted: Wanted, left: int, *, is_first: bool) -> tuple[Read | Awaitable[Pieces], int]:
+    def _read_one(self, wanted: Wanted, left: int, *, is_first: bool) -> tuple[Read | Awaitable[Pieces | Regions], int]:
         """What a partition gives, and how many bytes of the answer that takes (an estimate when it is cold)."""
         partition = wanted.partition
         if wanted.error is not None or partition is None:
@@ -122,14 +123,17 @@ class _Fetch:
         if bytes_max <= 0 and not is_first:
             return _NOTHING, 0
         try:
-            read = partition.read(wanted.offset, bytes_max, one_at_least=is_first)
+            if self._context.peer.takes_files:
+                read = partition.read_to_send(wanted.offset, bytes_max, one_at_least=is_first)
+            else:
+                read = partition.read(wanted.offset, bytes_max, one_at_least=is_first)
         except KafkaError as error:
             return error, 0
-        if isinstance(read, Pieces):
+        if isinstance(read, (Pieces, Regions)):
             return read, read.size
         return read, partition.readable_bytes(wanted.offset, bytes_max)
 
-    async def _read_cold(self, reads: list[Read], cold: dict[int, Awaitable[Pieces]]) -> FetchResponse:
+    async def _read_cold(self, reads: list[Read], cold: dict[int, Awaitable[Pieces | Regions]]) -> FetchResponse:
         """Read the cold partitions side by side and put what they give into its place."""
         done = await asyncio.gather(*cold.values(), return_exceptions=True)
         for index, read in zip(cold, done, strict=True):
@@ -168,8 +172,10 @@ class _Fetch:
             data.high_watermark = partition.end_offset
             data.last_stable_offset = partition.last_stable_offset
             data.log_start_offset = partition.start_offset
-        if isinstance(read, Pieces):
+        if isinstance(read, (Pieces, Regions)):
             data.records = read.buffers
+            if isinstance(read, Regions):
+                self._context.holds_files = True
         else:
             data.error_code, _ = translate(read)
             self._context.node.metrics.count_error(ErrorCode(data.error_code))

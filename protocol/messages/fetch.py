@@ -1,8 +1,7 @@
 """Fetch (key 1): read record batches, as sessions from version 7 (KIP-227), by topic id from 13 (KIP-516)."""
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 
-from pqbroker.protocol.primitives import Buffer
 from pqbroker.protocol.schema import (
     INT8,
     INT16,
@@ -105,7 +104,8 @@ class PartitionData:
     snapshot_id: SnapshotId | None = field(SnapshotId, "12+", tag=2)
     aborted_transactions: list[AbortedTransaction] | None = field(array(AbortedTransaction), nullable="0+")
     preferred_read_replica: int = field(INT32, "11+", default=-1)
-    records: Sequence[Buffer] | memoryview | None = field(RECORDS, nullable="0+")
+    records: Sequence[Sized] | memoryview | None = field(RECORDS, nullable="0+")
+    """To be encoded: parts in order, of which only the size in bytes is asked."""
 
 
 @struct

@@ -13,6 +13,7 @@ from confluent_kafka import Producer
 from pqbroker.pq.keys import body_key
 from pqbroker.storage import pools, segments
 from pqbroker.storage.cells.cell import Cell
+from pqbroker.storage.checksums import PAGE_BYTES
 from pqbroker.storage.engine import Buffer
 from pqbroker.storage.kv import KeyValueTablet
 from pqbroker.storage.kv_commands import Write
@@ -90,7 +91,7 @@ class Endless:
 
 async def _fill_sparsely(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Body blobs that take no room on the disk: everything is stored as always, but for the payloads."""
-    checksums = [0] * (BODY_BYTES // segments.PAGE_BYTES)
+    checksums = [0] * (BODY_BYTES // PAGE_BYTES)
 
     def write_sparsely(file: int, buffers: list[Buffer], position: int, end: int) -> None:
         os.ftruncate(file, end)

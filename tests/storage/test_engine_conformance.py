@@ -1,6 +1,7 @@
 """One suite for every engine: what `storage.engine` promises."""
 
 import asyncio
+import os
 from collections.abc import Awaitable
 from functools import partial
 from pathlib import Path
@@ -14,6 +15,7 @@ from pqbroker.storage.engine import (
     Buffer,
     CommitRefused,
     Fenced,
+    FileRange,
     Shard,
     ShardLost,
 )
@@ -38,6 +40,14 @@ async def reopened(cell: CellUnderTest, shard: Shard) -> Shard:
 async def outcome(commit: Awaitable[None]) -> BaseException | None:
     (result,) = await asyncio.gather(commit, return_exceptions=True)
     return result
+
+
+def sent(piece: Buffer | FileRange) -> bytes:
+    """The bytes that are sent for what `verify` told."""
+    if not isinstance(piece, FileRange):
+        return bytes(piece)
+    with open(piece.path, "rb") as file:
+        return os.pread(file.fileno(), piece.size, piece.position)
 
 
 async def read_one(shard: Shard, number: int, offset: int = 0, size: int = BLOB_BYTES_MAX) -> bytes:
@@ -132,6 +142,8 @@ async def test_ranges_of_a_blob_are_short_only_at_its_end(cell: CellUnderTest, s
     asked += [(size - 1, 1), (size - 1, 5), (size, 1), (size + 9, 4)]
     found = await shard.read([(blob_key(7), offset, length) for offset, length in asked])
     assert [bytes(part) for part in found] == [whole[offset : offset + length] for offset, length in asked]
+    where = await shard.verify([(blob_key(7), offset, length) for offset, length in asked])
+    assert list(map(sent, where)) == [whole[offset : offset + length] for offset, length in asked]
     await shard.close()
 
 
@@ -190,6 +202,8 @@ async def test_a_deleted_blob_is_missing(cell: CellUnderTest, size: int) -> None
     await shard.commit(dead(1, 99))
     with pytest.raises(BlobMissing):
         await shard.read([(blob_key(2), 0, 1), (blob_key(1), 0, 1)])
+    with pytest.raises(BlobMissing):
+        await shard.verify([(blob_key(2), 0, 1), (blob_key(1), 0, 1)])
     assert await read_one(shard, 2) == content(2, size)
     shard = await reopened(cell, shard)
     assert await shard.scan_blobs(b"", END, 10) == [(blob_key(2), size)]

@@ -1,26 +1,22 @@
 """Stored form of blobs: checksums cover every byte, ranges touch only their pages."""
 
 import os
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from crc32c import crc32c
-from hypothesis import given
-from hypothesis import strategies as st
 
+from pqbroker.storage.checksums import PAGE_BYTES
 from pqbroker.storage.engine import BlobCorrupt
 from pqbroker.storage.segments import (
     HEADER_BYTES,
-    PAGE_BYTES,
     Location,
     SegmentFile,
     encode_record,
-    page_checksums,
     parse_segment_name,
     read_range,
     record_bytes,
     segment_name,
+    verify_range,
     walk,
 )
 from tests.storage.cells import blob_key, content
@@ -45,15 +41,6 @@ def flip(file: int, position: int) -> None:
     os.pwrite(file, bytes([byte ^ 0x10]), position)
 
 
-@given(st.binary(max_size=200), st.lists(st.integers(0, 200)), st.integers(1, 50))
-def test_page_checksums_do_not_depend_on_how_a_blob_is_cut(data: bytes, cuts: list[int], scale: int) -> None:
-    whole = data * (scale * 20)
-    edges = sorted({0, len(whole), *(min(cut * scale * 20, len(whole)) for cut in cuts)})
-    buffers = [whole[start:stop] for start, stop in pairwise(edges)]
-    expected = [crc32c(whole[at : at + PAGE_BYTES]) for at in range(0, len(whole), PAGE_BYTES)]
-    assert page_checksums(buffers) == expected
-
-
 @pytest.mark.parametrize("size", [1, 100, PAGE_BYTES, PAGE_BYTES + 1, 3 * PAGE_BYTES])
 def test_a_record_takes_the_bytes_foretold(size: int) -> None:
     assert sum(map(len, encode_record(BLOB, [bytes(size)], size, 1, 0))) == record_bytes(size)
@@ -76,6 +63,8 @@ def test_a_flipped_byte_anywhere_is_never_served(tmp_path: Path, size: int) -> N
         flip(file, position)
         with pytest.raises(BlobCorrupt, match=blob_key(1).hex()):
             read_range(SegmentFile(file), blob_key(1), at, 0, size, "here")
+        with pytest.raises(BlobCorrupt, match=blob_key(1).hex()):
+            verify_range(file, blob_key(1), at, 0, size, "here", bytearray(PAGE_BYTES))
         flip(file, position)
         assert bytes(read_range(SegmentFile(file), blob_key(1), at, 0, size, "here")) == whole
     os.close(file)
@@ -91,8 +80,13 @@ def test_a_range_is_served_when_only_other_pages_are_bad(tmp_path: Path, pages: 
     for offset, count in [(0, bad * PAGE_BYTES), ((bad + 1) * PAGE_BYTES, PAGE_BYTES), (PAGE_BYTES - 1, 1)]:
         found = read_range(SegmentFile(file), blob_key(0), at, offset, count, "here")
         assert bytes(found) == whole[offset : offset + count]
+        begin, size = verify_range(file, blob_key(0), at, offset, count, "here", bytearray(4 * PAGE_BYTES))
+        assert os.pread(file, size, begin) == whole[offset : offset + count]
     with pytest.raises(BlobCorrupt) as told:
         read_range(SegmentFile(file), blob_key(0), at, bad * PAGE_BYTES + 100, 1, "here")
+    assert told.value.position == bad * PAGE_BYTES
+    with pytest.raises(BlobCorrupt) as told:
+        verify_range(file, blob_key(0), at, 0, at.size, "here", bytearray(4 * PAGE_BYTES))
     assert told.value.position == bad * PAGE_BYTES
     os.close(file)
 

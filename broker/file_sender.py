@@ -1,0 +1,131 @@
+"""Answers that hold parts of files, sent past the transport: the kernel moves pages of files to the socket (sendfile).
+
+A part is sent by the loop thread soon after it was verified, when its pages are in memory; one that waited is read
+again by a thread before. The transport has nothing unsent when `send` is called, and gets nothing while `is_busy`.
+"""
+
+import asyncio
+import logging
+import os
+import socket
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from pqbroker.storage.engine import Buffer
+from pqbroker.storage.regions import FileRegion
+
+log = logging.getLogger(__name__)
+
+_WARM_S = 1.0
+"""For so long after it was verified a page is taken to be in memory."""
+_BUFFERS_MAX = 64
+"""Given to the socket in one call; the system's limit is 1024."""
+
+
+class FileSender:
+    """Sends over one connection's socket. States: idle -> busy, by `send`; -> idle, when the socket has taken all."""
+
+    __slots__ = ("_loop", "_parts", "_sent", "_socket", "_transport", "_warming", "is_busy")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, transport: asyncio.Transport, sent: Callable[[], None]) -> None:
+        """`sent` is called when a `send` that could not end at once has."""
+        self._loop = loop
+        self._transport = transport
+        self._sent = sent
+        self._socket: socket.socket | None = None
+        """The transport's socket once more, so that the loop can watch it for us too."""
+        self._parts: deque[Buffer | FileRegion] = deque()
+        self._warming: asyncio.Future[None] | None = None
+        self.is_busy = False
+
+    def send(self, parts: Sequence[Buffer | FileRegion]) -> None:
+        """Send the parts in order; `is_busy` says whether some are left."""
+        if self._socket is None:
+            self._socket = socket.socket(fileno=os.dup(self._transport.get_extra_info("socket").fileno()))
+            self._socket.setblocking(False)
+        self._parts.extend(parts)
+        self.is_busy = not self._push()
+        if self.is_busy and self._warming is None:
+            self._loop.add_writer(self._socket, self._go_on)
+
+    def close(self) -> None:
+        """Forget what is unsent. The connection ends when its transport closes as well."""
+        self._parts.clear()
+        if self._warming is not None:
+            self._warming.cancel()
+        if self._socket is not None:
+            self._loop.remove_writer(self._socket)
+            self._socket.close()
+            self._socket = None
+
+    def _go_on(self) -> None:
+        """The socket takes more, or a part is warm."""
+        if self._socket is None:
+            return
+        is_done = self._push()
+        if is_done or self._warming is not None:
+            self._loop.remove_writer(self._socket)
+        else:
+            self._loop.add_writer(self._socket, self._go_on)
+        if is_done:
+            self.is_busy = False
+            self._sent()
+
+    def _push(self) -> bool:
+        """Give the socket what it takes; False when something is left. A failed connection is aborted."""
+        try:
+            while self._parts:
+                part = self._parts[0]
+                if not isinstance(part, FileRegion):
+                    self._push_buffers()
+                elif self._loop.time() - part.verified_s > _WARM_S:
+                    self._warm(part)
+                    return False
+                else:
+                    self._push_region(part)
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            log.info("an answer could not be sent: %s", error)
+            self._parts.clear()
+            self._transport.abort()
+            return False
+        return True
+
+    def _push_region(self, region: FileRegion) -> None:
+        assert self._socket is not None
+        region.send(self._socket.fileno())
+        if not region.size:
+            self._parts.popleft()
+
+    def _push_buffers(self) -> None:
+        """Send the buffers before the next region, which goes out with the last of them."""
+        assert self._socket is not None
+        parts = self._parts
+        buffers: list[Buffer] = []
+        for part in parts:
+            if isinstance(part, FileRegion) or len(buffers) == _BUFFERS_MAX:
+                break
+            buffers.append(part)
+        sent = self._socket.sendmsg(buffers, (), socket.MSG_MORE if len(parts) > len(buffers) else 0)
+        while buffers and sent >= len(parts[0]):
+            sent -= len(parts.popleft())
+            buffers.pop()
+        if sent:
+            parts[0] = memoryview(parts[0])[sent:]  # type: ignore[arg-type]
+
+    def _warm(self, region: FileRegion) -> None:
+        """Read a part again beside the loop, then go on."""
+        self._warming = self._loop.run_in_executor(None, region.warm)
+        self._warming.add_done_callback(lambda done: self._warmed(region, done))
+
+    def _warmed(self, region: FileRegion, done: "asyncio.Future[None]") -> None:
+        self._warming = None
+        if done.cancelled() or self._socket is None:
+            return
+        if done.exception() is not None:
+            log.error("an answer could not be read again: %s", done.exception())
+            self._transport.abort()
+            return
+        region.verified_s = self._loop.time()
+        self._go_on()

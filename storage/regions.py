@@ -1,0 +1,69 @@
+"""Bytes that stay in their files on the way to a socket: a reading thread verified them, the kernel sends them."""
+
+import os
+from collections.abc import Sequence
+
+from pqbroker.storage.engine import Buffer, FileRange
+
+_WARM_BYTES = 262_144
+
+
+class _OpenFile:
+    """A file, closed when nobody needs it any more."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, path: str) -> None:
+        self.number = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+    def __del__(self) -> None:
+        if hasattr(self, "number"):
+            os.close(self.number)
+
+
+class FileRegion:
+    """The rest of an open file's range that is still to be sent. `verified_s`: loop time when it was verified."""
+
+    __slots__ = ("_file", "position", "size", "verified_s")
+
+    def __init__(self, file: _OpenFile, position: int, size: int, verified_s: float) -> None:
+        self._file = file
+        self.position = position
+        self.size = size
+        self.verified_s = verified_s
+
+    def __len__(self) -> int:
+        return self.size
+
+    def send(self, socket: int) -> int:
+        """Give the socket what it takes; how many bytes that were. OSError, BlockingIOError among them."""
+        sent = os.sendfile(socket, self._file.number, self.position, self.size)
+        if not sent:
+            raise OSError(f"a segment ends {self.size} bytes early")
+        self.position += sent
+        self.size -= sent
+        return sent
+
+    def warm(self) -> None:
+        """Read the bytes, so that sending them waits for no disk. Blocks; OSError."""
+        position, end = self.position, self.position + self.size
+        scratch = bytearray(min(_WARM_BYTES, self.size))
+        while position < end:
+            count = os.preadv(self._file.number, [scratch], position)
+            if not count:
+                return
+            position += count
+
+
+def open_regions(pieces: Sequence[Buffer | FileRange], verified_s: float) -> list[Buffer | FileRegion]:
+    """The pieces ready to be sent. OSError when a file is gone: what it held was deleted, or moved."""
+    found: list[Buffer | FileRegion] = []
+    path, file = "", None
+    for piece in pieces:
+        if not isinstance(piece, FileRange):
+            found.append(piece)
+            continue
+        if file is None or piece.path != path:
+            path, file = piece.path, _OpenFile(piece.path)
+        found.append(FileRegion(file, piece.position, piece.size, verified_s))
+    return found

@@ -1,0 +1,262 @@
+"""Fetch answers that leave from segment files: over real sockets, from a cell on disk."""
+
+import asyncio
+import os
+import socket
+import struct
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from pqbroker.broker import file_sender
+from pqbroker.broker.file_sender import FileSender
+from pqbroker.broker.listeners import Address
+from pqbroker.broker.server import Server
+from pqbroker.conf.broker import BrokerSettings
+from pqbroker.protocol.messages.api_versions import ApiVersionsRequest
+from pqbroker.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from pqbroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from pqbroker.protocol.records import batches
+from pqbroker.storage import regions
+from pqbroker.storage.regions import FileRegion
+from pqbroker.storage.rocks import RocksEngine
+from tests.broker.conftest import Clock, make_batch, produce_request, until
+from tests.broker.wire import Client, request_frame
+
+BATCHES, BATCH_BYTES = 80, 300_000
+MIB = 1 << 20
+
+
+def fetch(offset: int, bytes_max: int = MIB) -> FetchRequest:
+    partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=bytes_max)
+    return FetchRequest(
+        max_wait_ms=0, min_bytes=1, max_bytes=50 * MIB, topics=[FetchTopic(topic="t", partitions=[partition])]
+    )
+
+
+def value(number: int) -> bytes:
+    return struct.pack(">I", number) * (BATCH_BYTES // 4)
+
+
+async def started(data: Path) -> Server:
+    engine = RocksEngine(data, segment_bytes=16 * MIB)
+    server = Server(BrokerSettings(), engine, Address("127.0.0.1", 0), None, Clock())
+    await server.start()
+    return server
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Server]:
+    """A server with a topic of many bodies, none of them in memory."""
+    server = await started(tmp_path)
+    client = await Client.connect("127.0.0.1", server.kafka_address.port)
+    topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1, configs=[])
+    assert (await client.ask(CreateTopicsRequest(topics=[topic]))).topics[0].error_code == 0
+    for number in range(BATCHES):
+        response = await client.ask(produce_request("t", make_batch(value(number))), 9)
+        assert response.responses[0].partition_responses[0].error_code == 0
+    await client.close()
+    await server.stop()
+    server = await started(tmp_path)
+    yield server
+    await server.stop()
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many bytes went out of files, call by call."""
+    counted: list[int] = []
+    send = FileRegion.send
+
+    def sending(region: FileRegion, socket: int) -> int:
+        counted.append(send(region, socket))
+        return counted[-1]
+
+    monkeypatch.setattr(FileRegion, "send", sending)
+    return counted
+
+
+def numbers_in(data: memoryview) -> tuple[list[int], int]:
+    """The numbers of the batches' values, each whole; the offset behind them."""
+    found, following = [], 0
+    for position, header in batches(data):
+        content = bytes(data[position : position + header.size_bytes])
+        number = header.base_offset
+        assert value(number) in content
+        found.append(number)
+        following = header.last_offset + 1
+    return found, following
+
+
+async def read_all(client: Client, bytes_max: int = MIB) -> list[int]:
+    """The numbers of all values, read one Fetch after the other."""
+    found: list[int] = []
+    offset = 0
+    while offset < BATCHES:
+        response = await client.ask(fetch(offset, bytes_max), 11)
+        (data,) = response.responses[0].partitions
+        assert data.error_code == 0
+        numbers, offset = numbers_in(memoryview(bytes(data.records)))
+        found += numbers
+    return found
+
+
+async def connect(server: Server) -> Client:
+    return await Client.connect("127.0.0.1", server.kafka_address.port)
+
+
+async def test_a_sequential_reader_is_sent_files(server: Server, sent: list[int]) -> None:
+    client = await connect(server)
+    assert await read_all(client) == list(range(BATCHES))
+    assert sum(sent) > BATCHES * BATCH_BYTES // 4
+    await client.close()
+
+
+async def test_files_that_are_gone_are_read_anew(
+    server: Server, sent: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(path: str) -> None:
+        raise FileNotFoundError(path)
+
+    monkeypatch.setattr(regions, "_OpenFile", gone)
+    client = await connect(server)
+    assert await read_all(client) == list(range(BATCHES))
+    assert not sent
+    await client.close()
+
+
+async def test_what_waited_is_read_again_before_it_is_sent(
+    server: Server, sent: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warmed: list[int] = []
+    warm = FileRegion.warm
+
+    def warming(region: FileRegion) -> None:
+        warm(region)
+        warmed.append(region.size)
+        monkeypatch.setattr(file_sender, "_WARM_S", 1000.0)
+
+    monkeypatch.setattr(FileRegion, "warm", warming)
+    monkeypatch.setattr(file_sender, "_WARM_S", -1.0)
+    client = await connect(server)
+    assert await read_all(client) == list(range(BATCHES))
+    assert len(warmed) == 1
+    assert sum(sent) > BATCHES * BATCH_BYTES // 4
+    await client.close()
+
+
+class SlowPeer:
+    """A client whose socket holds little, so that answers are sent in many parts; it reads when told."""
+
+    def __init__(self, server: Server) -> None:
+        self.socket = socket.socket()
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        self.socket.connect(("127.0.0.1", server.kafka_address.port))
+        self.socket.setblocking(False)
+
+    async def ask(self, *frames: bytes) -> None:
+        await asyncio.get_running_loop().sock_sendall(self.socket, b"".join(frames))
+
+    async def receive(self) -> bytes:
+        """One frame; empty at the connection's end."""
+        prefix = await self._exactly(4)
+        return await self._exactly(struct.unpack(">i", prefix)[0]) if prefix else b""
+
+    async def _exactly(self, size: int) -> bytes:
+        found = bytearray()
+        while len(found) < size:
+            data = await asyncio.get_running_loop().sock_recv(self.socket, size - len(found))
+            if not data:
+                return b""
+            found += data
+        return bytes(found)
+
+
+async def stalled(server: Server) -> tuple[SlowPeer, FileSender]:
+    """A peer that has asked for four answers out of files, each far more than its socket holds, and an ApiVersions."""
+    client = SlowPeer(server)
+    offset = 0
+    senders: list[FileSender] = []
+    for correlation_id in range(1, 4):  # what makes a sequential reader
+        await client.ask(request_frame(fetch(offset), 11, correlation_id))
+        frame = await client.receive()
+        offset = records_of(frame)[1]
+    push = FileSender._push
+
+    def pushing(sender: FileSender) -> bool:
+        senders.append(sender)
+        assert sender._socket is not None
+        sender._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        return push(sender)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FileSender, "_push", pushing)
+        frames = [request_frame(fetch(offset, 6 * MIB), 11, 4), request_frame(ApiVersionsRequest(), 0, 5)]
+        await client.ask(*frames)
+        await until(lambda: bool(senders) and senders[0].is_busy)
+    return client, senders[0]
+
+
+def records_of(frame: bytes) -> tuple[list[int], int]:
+    """Numbers and following offset of a Fetch answer of version 11, which ends in its records."""
+    start = frame.index(struct.pack(">i", 0), 0)
+    for at in range(start, 200):
+        if frame[at + 16 : at + 17] == b"\x02" and at + 12 <= len(frame):
+            base, length = struct.unpack_from(">qi", frame, at)
+            if 0 <= base < BATCHES and 0 < length <= len(frame):
+                return numbers_in(memoryview(frame)[at:])
+    raise AssertionError("no batch in the answer")
+
+
+async def test_a_peer_that_reads_slowly_gets_its_answers_whole_and_in_order(server: Server, sent: list[int]) -> None:
+    client, sender = await stalled(server)
+    frame = await client.receive()
+    assert struct.unpack_from(">i", frame)[0] == 4
+    numbers, _ = records_of(frame)
+    assert len(numbers) > 10
+    assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+    assert struct.unpack_from(">i", await client.receive())[0] == 5
+    assert not sender.is_busy
+    assert len(sent) > 5
+    client.socket.close()
+
+
+async def test_a_stop_waits_for_an_answer_that_is_being_sent(server: Server) -> None:
+    client, _ = await stalled(server)
+    stopping = asyncio.ensure_future(server.stop())
+    await asyncio.sleep(0)
+    assert struct.unpack_from(">i", await client.receive())[0] == 4
+    assert struct.unpack_from(">i", await client.receive())[0] == 5
+    assert await client.receive() == b""
+    await stopping
+    client.socket.close()
+
+
+async def test_a_close_waits_for_an_answer_that_is_being_sent(server: Server) -> None:
+    client, _ = await stalled(server)
+    await client.ask(b"\x7f\xff\xff\xff")  # a frame too large
+    assert struct.unpack_from(">i", await client.receive())[0] == 4
+    assert await client.receive() == b""
+    client.socket.close()
+
+
+async def test_a_peer_that_goes_lets_go_of_its_files(server: Server) -> None:
+    client, sender = await stalled(server)
+    assert segments_open() > 0
+    client.socket.close()
+    await until(lambda: sender._socket is None)
+    await until(lambda: segments_open() == 0)
+
+
+def segments_open() -> int:
+    """Segment files that this process has open for reading."""
+    found = 0
+    for number in os.listdir("/proc/self/fd"):
+        try:
+            is_segment = os.readlink(f"/proc/self/fd/{number}").endswith(".segment")
+            flags = Path(f"/proc/self/fdinfo/{number}").read_text(encoding="ascii").split("flags:")[1].split()[0]
+        except OSError:
+            continue
+        found += is_segment and int(flags, 8) & os.O_ACCMODE == os.O_RDONLY
+    return found
