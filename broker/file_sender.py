@@ -18,6 +18,8 @@ log = logging.getLogger(__name__)
 
 _WARM_S = 1.0
 """For so long after it was verified a page is taken to be in memory."""
+_TURN_BYTES = 2 << 20
+"""Sent in one turn of the loop: a peer that takes all at once does not keep the others waiting."""
 _BUFFERS_MAX = 64
 """Given to the socket in one call; the system's limit is 1024."""
 
@@ -72,9 +74,12 @@ class FileSender:
             self._sent()
 
     def _push(self) -> bool:
-        """Give the socket what it takes; False when something is left. A failed connection is aborted."""
+        """Give the socket what it takes in a turn; False when something is left. A failed connection is aborted."""
+        left = _TURN_BYTES
         try:
             while self._parts:
+                if left <= 0:
+                    return False
                 part = self._parts[0]
                 if not isinstance(part, FileRegion):
                     self._push_buffers()
@@ -82,7 +87,7 @@ class FileSender:
                     self._warm(part)
                     return False
                 else:
-                    self._push_region(part)
+                    left -= self._push_region(part)
         except BlockingIOError:
             return False
         except OSError as error:
@@ -92,11 +97,12 @@ class FileSender:
             return False
         return True
 
-    def _push_region(self, region: FileRegion) -> None:
+    def _push_region(self, region: FileRegion) -> int:
         assert self._socket is not None
-        region.send(self._socket.fileno())
+        sent = region.send(self._socket.fileno())
         if not region.size:
             self._parts.popleft()
+        return sent
 
     def _push_buffers(self) -> None:
         """Send the buffers before the next region, which goes out with the last of them."""

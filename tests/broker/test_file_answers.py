@@ -113,6 +113,26 @@ async def test_a_sequential_reader_is_sent_files(server: Server, sent: list[int]
     await client.close()
 
 
+async def test_other_connections_have_their_turn_within_an_answer(
+    server: Server, sent: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_sender, "_TURN_BYTES", 1)
+    turns: list[int] = []
+    push = FileSender._push
+
+    def pushing(sender: FileSender) -> bool:
+        before = len(sent)
+        is_done = push(sender)
+        turns.append(len(sent) - before)
+        return is_done
+
+    monkeypatch.setattr(FileSender, "_push", pushing)
+    client = await connect(server)
+    assert await read_all(client) == list(range(BATCHES))
+    assert max(turns) == 1
+    await client.close()
+
+
 async def test_files_that_are_gone_are_read_anew(
     server: Server, sent: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
