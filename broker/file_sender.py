@@ -42,6 +42,8 @@ class FileSender:
 
     def send(self, parts: Sequence[Buffer | FileRegion]) -> None:
         """Send the parts in order; `is_busy` says whether some are left."""
+        if self._transport.is_closing():
+            return
         if self._socket is None:
             self._socket = socket.socket(fileno=os.dup(self._transport.get_extra_info("socket").fileno()))
             self._socket.setblocking(False)

@@ -69,7 +69,9 @@ class Stretch:
         while start < stop:
             begin, end = starts[at], min(starts[at + 1], stop)
             piece = self._pieces[at]
-            if isinstance(piece, FileRange):
+            if end - start == starts[at + 1] - begin:
+                found.append(piece)
+            elif isinstance(piece, FileRange):
                 found.append(piece.cut(start - begin, end - begin))
             else:
                 found.append(memoryview(piece)[start - begin : end - begin])
