@@ -10,7 +10,6 @@ Fetch is parked makes that Fetch answer at once (spec spark 2).
 
 import asyncio
 import logging
-import os
 from collections import deque
 from time import perf_counter
 from typing import TYPE_CHECKING, cast
@@ -22,7 +21,7 @@ from pqbroker.broker.file_sender import FileSender
 from pqbroker.protocol.errors import ProtocolError
 from pqbroker.protocol.frames import FrameReader
 from pqbroker.storage.engine import Buffer
-from pqbroker.storage.regions import FileRegion
+from pqbroker.storage.regions import SENDS_FILES, FileRegion
 
 if TYPE_CHECKING:
     from pqbroker.broker.listeners import Connections
@@ -80,7 +79,7 @@ class Connection(asyncio.BufferedProtocol):
         peer = transport.get_extra_info("peername")
         self._peer = Peer(self._node, address[0], address[1], self._advertised, peer[0] if peer else "")
         self._files = FileSender(self._node.loop, self._transport, self._sent_files)
-        self._peer.takes_files = hasattr(os, "sendfile") and bool(transport.get_extra_info("socket"))
+        self._peer.takes_files = SENDS_FILES and bool(transport.get_extra_info("socket"))
         if not self._connections.add(self):
             self._close()
 

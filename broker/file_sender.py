@@ -20,6 +20,7 @@ _WARM_S = 1.0
 """For so long after it was verified a page is taken to be in memory."""
 _TURN_BYTES = 2 << 20
 """Sent in one turn of the loop: a peer that takes all at once does not keep the others waiting."""
+_MORE = getattr(socket, "MSG_MORE", 0)
 _BUFFERS_MAX = 64
 """Given to the socket in one call; the system's limit is 1024."""
 
@@ -35,7 +36,7 @@ class FileSender:
         self._transport = transport
         self._sent = sent
         self._socket: socket.socket | None = None
-        """The transport's socket once more, so that the loop can watch it for us too."""
+        """The transport's socket once more while busy, so that the loop can watch it for us too."""
         self._parts: deque[Buffer | FileRegion] = deque()
         self._warming: asyncio.Future[None] | None = None
         self.is_busy = False
@@ -44,12 +45,18 @@ class FileSender:
         """Send the parts in order; `is_busy` says whether some are left."""
         if self._transport.is_closing():
             return
-        if self._socket is None:
-            self._socket = socket.socket(fileno=os.dup(self._transport.get_extra_info("socket").fileno()))
-            self._socket.setblocking(False)
+        ours = self._transport.get_extra_info("socket")
+        try:
+            self._socket = socket.socket(ours.family, ours.type, ours.proto, os.dup(ours.fileno()))
+        except OSError as error:
+            log.warning("an answer could not be sent, its connection is closed: %s", error)
+            self._transport.abort()
+            return
         self._parts.extend(parts)
         self.is_busy = not self._push()
-        if self.is_busy and self._warming is None:
+        if not self.is_busy:
+            self._let_go()
+        elif self._warming is None:
             self._loop.add_writer(self._socket, self._go_on)
 
     def close(self) -> None:
@@ -59,8 +66,12 @@ class FileSender:
             self._warming.cancel()
         if self._socket is not None:
             self._loop.remove_writer(self._socket)
-            self._socket.close()
-            self._socket = None
+            self._let_go()
+
+    def _let_go(self) -> None:
+        assert self._socket is not None
+        self._socket.close()
+        self._socket = None
 
     def _go_on(self) -> None:
         """The socket takes more, or a part is warm."""
@@ -72,6 +83,7 @@ class FileSender:
         else:
             self._loop.add_writer(self._socket, self._go_on)
         if is_done:
+            self._let_go()
             self.is_busy = False
             self._sent()
 
@@ -115,7 +127,7 @@ class FileSender:
             if isinstance(part, FileRegion) or len(buffers) == _BUFFERS_MAX:
                 break
             buffers.append(part)
-        sent = self._socket.sendmsg(buffers, (), socket.MSG_MORE if len(parts) > len(buffers) else 0)
+        sent = self._socket.sendmsg(buffers, (), _MORE if len(parts) > len(buffers) else 0)
         while buffers and sent >= len(parts[0]):
             sent -= len(parts.popleft())
             buffers.pop()

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from pqbroker.broker.allocator import keep_freed_memory
 from pqbroker.broker.listeners import Address, AddressError, Listener, parse_address, parse_listeners
+from pqbroker.broker.open_files import raise_limit, tell_limit
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.declare import ConfigError, set_in_vain
 from pqbroker.conf.load import load_settings
@@ -64,6 +65,7 @@ def run(options: argparse.Namespace) -> int:
         level=options.log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
     keep_freed_memory()
+    raise_limit()
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     try:
         kafka, http = parse_listeners(options.kafka), parse_address(options.http)
@@ -85,6 +87,7 @@ async def _serve(settings: BrokerSettings, kafka: Sequence[Listener], http: Addr
     _leave_to_the_collector_what_is_new()
     if in_vain := set_in_vain(server.node.settings):
         log.warning("set without effect in this broker: %s", ", ".join(in_vain))
+    tell_limit(settings.max_connections)
     if settings.durability != "fsync":
         log.warning("pqbroker.durability=%s: a power loss may take acknowledged records", settings.durability)
     kafka_addresses = ",".join(map(str, server.listeners))

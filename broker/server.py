@@ -23,6 +23,7 @@ from pqbroker.broker.listeners import (
     close_all,
 )
 from pqbroker.broker.metrics import Metrics, Sample
+from pqbroker.broker.open_files import connections_max
 from pqbroker.broker.producer_ids import ProducerIds
 from pqbroker.broker.served import APIS
 from pqbroker.broker.sessions import FetchSessions
@@ -98,7 +99,7 @@ class Server:
             pools=lambda: self._cell.current.cell.stats().pools,
             api_ranges=tuple(api.advertised for api in APIS),
         )
-        self._connections = Connections(loop, metrics, lambda: self.node.settings.max_connections)
+        self._connections = Connections(loop, metrics, lambda: connections_max(self.node.settings.max_connections))
         budget = ByteBudget(self._settings.node_bytes_max)
         dispatcher = Dispatcher(self.node, APIS)
 

@@ -93,6 +93,12 @@ class BrokerSettings:
     cache_bytes: int = setting(
         "pqbroker.cache.bytes", Kind.LONG, 128 * MIB, "Node-wide cache of blobs read from disk.", low=0
     )
+    sent_files_max: int = setting(
+        "pqbroker.sent.files.max", Kind.INT, 128,
+        "Segment files that answers on their way to clients hold open at once, node-wide; beyond, answers are read "
+        "into memory first. 0: all are.",
+        low=0, high=65_536,
+    )  # fmt: skip
     head_bytes: int = setting(
         "pqbroker.head.bytes", Kind.LONG, 256 * MIB, "Node-wide budget for heads kept in memory.", low=MIB
     )

@@ -6,6 +6,7 @@ from itertools import islice
 from typing import Protocol
 
 from pqbroker.storage.counters import Histogram, KeyValueCounters
+from pqbroker.storage.regions import SentFiles
 
 INDEX_PAGE = -1
 """The page number under which a body's index is cached."""
@@ -130,13 +131,14 @@ class HeadBudget:
 
 
 class NodeMemory:
-    """The two budgets, the numbers that tell partitions apart in the cache, and what all tablets count together."""
+    """The budgets, the numbers that tell partitions apart in the cache, and what all tablets count together."""
 
-    __slots__ = ("_partitions", "cache", "cycles", "heads", "key_values", "starts")
+    __slots__ = ("_partitions", "cache", "cycles", "heads", "key_values", "sent_files", "starts")
 
-    def __init__(self, cache_bytes: int, head_bytes: int) -> None:
+    def __init__(self, cache_bytes: int, head_bytes: int, sent_files_max: int) -> None:
         self.cache = BlobCache(cache_bytes)
         self.heads = HeadBudget(head_bytes)
+        self.sent_files = SentFiles(sent_files_max)
         self.cycles = Histogram()
         """Write cycles, from their plan to durable."""
         self.starts = Histogram()

@@ -76,7 +76,7 @@ class PersQueueGroups:
         self._scheme = scheme
         self._settings = settings
         self._clock = clock
-        self.memory = NodeMemory(settings.cache_bytes, settings.head_bytes)
+        self.memory = NodeMemory(settings.cache_bytes, settings.head_bytes, settings.sent_files_max)
         self._groups: dict[str, Group] = {}
         self._by_id: dict[bytes, Group] = {}
         self._offsets = GroupOffsets(self._partition)

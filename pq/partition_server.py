@@ -63,7 +63,7 @@ class PartitionServer:
         self._settings = settings
         self._clock = clock
         self._writer = Writer(partition, kv, memory, number, settings, clock, self._notify)
-        self._reader = Reader(partition, kv, memory.cache, number, self._writer.load_head)
+        self._reader = Reader(partition, kv, memory, number, self._writer.load_head)
         self._reads = asyncio.Semaphore(settings.partition_reads_max)
         self._watchers: dict[object, Callable[[], None]] | None = None
         self._quota = write_quota(partition.config, clock())

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import ParamSpec, TypeVar
 
 from pqbroker.pq.body import TAIL_BYTES, BodyIndex, decode_index, index_bytes
-from pqbroker.pq.cache import INDEX_PAGE, BlobCache, PageKey
+from pqbroker.pq.cache import INDEX_PAGE, NodeMemory, PageKey
 from pqbroker.pq.damage import read_around, rebuild_index
 from pqbroker.pq.partition import Partition
 from pqbroker.pq.run import Pieces, Run
@@ -21,7 +21,6 @@ from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.engine import BlobCorrupt, BlobMissing, ShardLost
 from pqbroker.storage.kv import KeyValueTablet
 from pqbroker.storage.kv_commands import KeyMissing
-from pqbroker.storage.regions import open_regions
 
 READ_BYTES_MAX = 8 << 20
 """Bytes that one cold read asks of the store at most."""
@@ -53,19 +52,20 @@ class _Stream:
 class Reader:
     """Finds the batches of one partition."""
 
-    __slots__ = ("_cache", "_kv", "_load_head", "_loading", "_number", "_partition", "_streams")
+    __slots__ = ("_cache", "_files", "_kv", "_load_head", "_loading", "_number", "_partition", "_streams")
 
     def __init__(
         self,
         partition: Partition,
         kv: KeyValueTablet,
-        cache: BlobCache,
+        memory: NodeMemory,
         number: int,
         load_head: Callable[[], Awaitable[None]],
     ) -> None:
         self._partition = partition
         self._kv = kv
-        self._cache = cache
+        self._cache = memory.cache
+        self._files = memory.sent_files
         self._number = number
         self._load_head = load_head
         self._loading: dict[PageKey, asyncio.Task[dict[PageKey, Run]]] = {}
@@ -118,10 +118,8 @@ class Reader:
             found = stretch.read(offset, bytes_max) if stretch.begin <= offset < stretch.end else None
             if found is not None:
                 pieces, size, following = found
-                try:
-                    return Regions(open_regions(pieces, stretch.verified_s), size, following)
-                except OSError:
-                    return None
+                opened = self._files.open(pieces, stretch.verified_s)
+                return None if opened is None else Regions(opened, size, following)
         return None
 
     async def read_ahead(self, offset: int) -> None:
@@ -298,8 +296,11 @@ class Reader:
 
     async def _verify(self, stream: _Stream, index: BodyIndex, body_offset: int, begin: int, last: int) -> bool:
         """Verify the batches from the offset `begin` up to the end of a page where they lie, if they can be sent so."""
-        position = self._position(index, begin)
-        name = self._partition.bodies.key(self._partition.index, self._partition.bodies.find(begin))
+        bodies = self._partition.bodies
+        number = bodies.find(body_offset)
+        if number == len(bodies) or bodies.offsets[number] != body_offset:
+            raise KeyMissing(b"")
+        position, name = self._position(index, begin), bodies.key(self._partition.index, number)
         stop, end = index.border(last)
         pieces = None if position is None else await self._kv.verify((name, position, stop - position))
         if position is None or pieces is None:

@@ -5,19 +5,24 @@ from collections.abc import Sequence
 
 from pqbroker.storage.engine import Buffer, FileRange
 
+SENDS_FILES = hasattr(os, "sendfile") and hasattr(os, "preadv")
+"""Whether this system can; else everything is read into memory."""
 _WARM_BYTES = 262_144
 
 
 class _OpenFile:
-    """A file, closed when nobody needs it any more."""
+    """A file, closed when nobody needs it any more. `numbers` are those of all that are open."""
 
-    __slots__ = ("number",)
+    __slots__ = ("_numbers", "number")
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, numbers: set[int]) -> None:
         self.number = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._numbers = numbers
+        numbers.add(self.number)
 
     def __del__(self) -> None:
-        if hasattr(self, "number"):
+        if hasattr(self, "_numbers"):
+            self._numbers.discard(self.number)
             os.close(self.number)
 
 
@@ -55,15 +60,35 @@ class FileRegion:
             position += count
 
 
-def open_regions(pieces: Sequence[Buffer | FileRange], verified_s: float) -> list[Buffer | FileRegion]:
-    """The pieces ready to be sent. OSError when a file is gone: what it held was deleted, or moved."""
-    found: list[Buffer | FileRegion] = []
-    path, file = "", None
-    for piece in pieces:
-        if not isinstance(piece, FileRange):
-            found.append(piece)
-            continue
-        if file is None or piece.path != path:
-            path, file = piece.path, _OpenFile(piece.path)
-        found.append(FileRegion(file, piece.position, piece.size, verified_s))
-    return found
+class SentFiles:
+    """Opens what is to be sent, a bounded number of files at once."""
+
+    __slots__ = ("_numbers", "files_max")
+
+    def __init__(self, files_max: int) -> None:
+        self.files_max = files_max
+        self._numbers: set[int] = set()
+
+    def __len__(self) -> int:
+        """How many are open."""
+        return len(self._numbers)
+
+    def open(self, pieces: Sequence[Buffer | FileRange], verified_s: float) -> list[Buffer | FileRegion] | None:
+        """The pieces ready to be sent. None when a file is gone, as what it held was deleted or moved, or when too many
+        are open."""
+        found: list[Buffer | FileRegion] = []
+        path, file = "", None
+        for piece in pieces:
+            if not isinstance(piece, FileRange):
+                found.append(piece)
+                continue
+            if file is None or piece.path != path:
+                if len(self._numbers) >= self.files_max:
+                    return None
+                path = piece.path
+                try:
+                    file = _OpenFile(path, self._numbers)
+                except OSError:
+                    return None
+            found.append(FileRegion(file, piece.position, piece.size, verified_s))
+        return found

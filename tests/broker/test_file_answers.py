@@ -136,10 +136,19 @@ async def test_other_connections_have_their_turn_within_an_answer(
 async def test_files_that_are_gone_are_read_anew(
     server: Server, sent: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def gone(path: str) -> None:
+    def gone(path: str, numbers: set[int]) -> None:
         raise FileNotFoundError(path)
 
     monkeypatch.setattr(regions, "_OpenFile", gone)
+    client = await connect(server)
+    assert await read_all(client) == list(range(BATCHES))
+    assert not sent
+    await client.close()
+
+
+async def test_beyond_the_limit_of_files_answers_come_from_memory(server: Server, sent: list[int]) -> None:
+    files = server.node.groups.memory.sent_files
+    files.files_max = 0
     client = await connect(server)
     assert await read_all(client) == list(range(BATCHES))
     assert not sent
@@ -263,10 +272,12 @@ async def test_a_close_waits_for_an_answer_that_is_being_sent(server: Server) ->
 
 async def test_a_peer_that_goes_lets_go_of_its_files(server: Server) -> None:
     client, sender = await stalled(server)
-    assert segments_open() > 0
+    files = server.node.groups.memory.sent_files
+    assert len(files) == segments_open() > 0
     client.socket.close()
     await until(lambda: sender._socket is None)
     await until(lambda: segments_open() == 0)
+    assert len(files) == 0
 
 
 def segments_open() -> int:
