@@ -18,9 +18,10 @@ from pqbroker.pq.partition import Partition
 from pqbroker.pq.run import Pieces, Run
 from pqbroker.pq.stretch import Regions, Stretch
 from pqbroker.protocol.errors import ErrorCode, KafkaError
-from pqbroker.storage.engine import BlobCorrupt, BlobMissing, ShardLost
+from pqbroker.storage.engine import BlobCorrupt, BlobMissing, Buffer, ShardLost
 from pqbroker.storage.kv import KeyValueTablet
 from pqbroker.storage.kv_commands import KeyMissing
+from pqbroker.storage.regions import FileRegion
 
 READ_BYTES_MAX = 8 << 20
 """Bytes that one cold read asks of the store at most."""
@@ -114,13 +115,20 @@ class Reader:
     def regions(self, offset: int, bytes_max: int) -> Regions | None:
         """Whole batches from `offset` on out of what was verified ahead; None when the first is not in it."""
         stream = self._streams.get(offset)
-        for stretch in stream.stretches if stream is not None else ():
-            found = stretch.read(offset, bytes_max) if stretch.begin <= offset < stretch.end else None
-            if found is not None:
-                pieces, size, following = found
-                opened = self._files.open(pieces, stretch.verified_s)
-                return None if opened is None else Regions(opened, size, following)
-        return None
+        if stream is None:
+            return None
+        found: list[Buffer | FileRegion] = []
+        size, following = 0, offset
+        for stretch in stream.stretches:
+            if stretch.begin <= following < stretch.end and size < bytes_max:
+                part = stretch.read(following, bytes_max - size)
+                opened = None if part is None else self._files.open(part[0], stretch.verified_s)
+                if part is None or opened is None:
+                    break
+                found += opened
+                size += part[1]
+                following = part[2]
+        return Regions(found, size, following) if size else None
 
     async def read_ahead(self, offset: int) -> None:
         """Wait until what is read ahead for the sequential reader at `offset` is there."""

@@ -91,6 +91,26 @@ async def test_a_sequential_reader_gets_every_batch_once(size: int, count: int) 
     assert ahead > 0 or size > MIB
 
 
+async def test_answers_are_full_over_the_borders_of_what_was_verified_at_once() -> None:
+    node = await Node().start()
+    partition = await node.topic(config={"retention.ms": "-1"})
+    await write(partition, *(batch(b"%06d" % number + bytes(100 * KIB)) for number in range(400)))
+    await node.restart()
+    partition = node.partition()
+    sizes = []
+    offset = 0
+    while offset < 150:
+        answer = partition.read_to_send(offset, MIB)
+        pieces = answer if isinstance(answer, Pieces | Regions) else await answer
+        if isinstance(pieces, Regions):
+            sizes.append(pieces.size)
+        offset = pieces.next_offset
+        for _ in range(8):
+            await asyncio.sleep(0)
+    assert len(sizes) > 10
+    assert min(sizes) > MIB - 140 * KIB
+
+
 async def test_a_reader_of_small_answers_is_served_from_memory() -> None:
     node = await Node().start()
     partition = await node.topic(config={"retention.ms": "-1"})
