@@ -72,13 +72,6 @@ class BodyIndex:
         stop = self.data_bytes if at_end else self.positions[last]
         return self.positions[first], stop - self.positions[first], self.end_offset if at_end else self.offsets[last]
 
-    def border(self, page: int) -> tuple[int, int]:
-        """Position and offset where a page ends."""
-        _, last = self.page_entries(page)
-        if last == len(self.positions):
-            return self.data_bytes, self.end_offset
-        return self.positions[last], self.offsets[last]
-
     def run(self, buffers: list[Buffer], first: int, last: int) -> Run:
         """The run over the bytes of entries [first, last)."""
         position, _, end_offset = self.span(first, last)

@@ -6,7 +6,7 @@ Writing is in writer.py, reading in reader.py; partition.py decides.
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
-from typing import Literal, TypeVar, overload
+from typing import TypeVar
 
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.topic import TopicConfig
@@ -166,7 +166,7 @@ class PartitionServer:
         self._reader.check_range(offset)
         pieces = self._reader.gather(offset, bytes_max, one_at_least, {})
         if pieces is None:
-            return self._read_cold(offset, bytes_max, one_at_least, is_sent=False)
+            return self._read_cold(offset, bytes_max, one_at_least)
         return self._have_read(offset, pieces, is_sent=False)
 
     def read_to_send(
@@ -180,7 +180,7 @@ class PartitionServer:
         self._reader.check_range(offset)
         pieces = self._reader.regions(offset, bytes_max) or self._reader.gather(offset, bytes_max, one_at_least, {})
         if pieces is None:
-            return self._read_cold(offset, bytes_max, one_at_least, is_sent=True)
+            return self._read_ahead(offset, bytes_max, one_at_least)
         return self._have_read(offset, pieces, is_sent=True)
 
     def readable_bytes(self, offset: int, bytes_max: int) -> int:
@@ -315,26 +315,21 @@ class PartitionServer:
         if self._watchers is not None:
             self._watchers.pop(token, None)
 
-    @overload
-    async def _read_cold(
-        self, offset: int, bytes_max: int, one_at_least: bool, *, is_sent: Literal[False]
-    ) -> Pieces: ...
-
-    @overload
-    async def _read_cold(
-        self, offset: int, bytes_max: int, one_at_least: bool, *, is_sent: bool
-    ) -> Pieces | Regions: ...
-
-    async def _read_cold(self, offset: int, bytes_max: int, one_at_least: bool, *, is_sent: bool) -> Pieces | Regions:
-        pieces: Pieces | Regions | None = None
+    async def _read_cold(self, offset: int, bytes_max: int, one_at_least: bool) -> Pieces:
         async with self._reads:
-            if is_sent:
-                await self._reader.read_ahead(offset)
-                pieces = self._reader.regions(offset, bytes_max)
-            if pieces is None:
-                pieces = await self._reader.read(offset, bytes_max, one_at_least)
+            pieces = await self._reader.read(offset, bytes_max, one_at_least)
         self.counters.reads_from_store += 1
-        return self._have_read(offset, pieces, is_sent=is_sent)
+        return self._have_read(offset, pieces, is_sent=False)
+
+    async def _read_ahead(self, offset: int, bytes_max: int, one_at_least: bool) -> Pieces | Regions:
+        """What is being verified for this reader, else as any other."""
+        pieces: Pieces | Regions
+        async with self._reads:
+            await self._reader.read_ahead(offset)
+            found = self._reader.regions(offset, bytes_max)
+            pieces = found or await self._reader.read(offset, bytes_max, one_at_least)
+        self.counters.reads_from_store += 1
+        return self._have_read(offset, pieces, is_sent=True)
 
     def _have_read(self, offset: int, pieces: R, *, is_sent: bool) -> R:
         self._reader.follow(offset, pieces.next_offset, is_sent=is_sent)

@@ -290,7 +290,7 @@ class Reader:
             first = index.page_of(begin)
             last = min(first + _PREFETCH_PAGES, len(index.pages)) - 1
             stream.begin = begin
-            stream.end = index.border(last)[1]
+            stream.end = index.span(*index.page_entries(last))[2]
             if is_sent and await self._verify(stream, index, body_offset, begin, last):
                 return
             wanted = range(first, last + 1)
@@ -309,8 +309,8 @@ class Reader:
         if number == len(bodies) or bodies.offsets[number] != body_offset:
             raise KeyMissing(b"")
         position, name = self._position(index, begin), bodies.key(self._partition.index, number)
-        stop, end = index.border(last)
-        pieces = None if position is None else await self._kv.verify((name, position, stop - position))
+        begun, size, end = index.span(*index.page_entries(last))
+        pieces = None if position is None else await self._kv.verify((name, position, begun + size - position))
         if position is None or pieces is None:
             return False
         verified_s = asyncio.get_running_loop().time()

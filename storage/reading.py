@@ -32,10 +32,9 @@ class BlobReader:
         """Bytes of each (blob, offset, size). Raises BlobMissing and BlobCorrupt for the first that is."""
         rows = self._get([indexrows.BLOB + blob for blob, _, _ in ranges])
         places = [None if row is None else indexrows.location(row) for row in rows]
-        files: dict[SegmentKey, SegmentFile] = {}
         found: list[Buffer] = []
         expected = 0
-        try:
+        with self._opened_files() as files:
             for number, (blob, offset, size) in enumerate(ranges):
                 row, at = rows[number], places[number]
                 if row is None:
@@ -50,21 +49,14 @@ class BlobReader:
                     if expected > number + 1 and not offset:
                         file.expect(at.position, end)
                 found.append(self._range(file, blob, at, offset, size))
-            return found
-        except BlobCorrupt as corrupt:
-            _log.error("%s; %s", corrupt, _CURE)
-            raise
-        finally:
-            for file in files.values():
-                os.close(file.file)
+        return found
 
     def verify(self, ranges: Sequence[tuple[BlobKey, int, int]]) -> list[Buffer | FileRange]:
         """As `read`, but of what lies in a segment it is only told where: it is read to be verified, and not kept."""
         rows = self._get([indexrows.BLOB + blob for blob, _, _ in ranges])
-        files: dict[SegmentKey, SegmentFile] = {}
         found: list[Buffer | FileRange] = []
         scratch = bytearray(_SCRATCH_BYTES)
-        try:
+        with self._opened_files() as files:
             for (blob, offset, size), row in zip(ranges, rows, strict=True):
                 at = None if row is None else indexrows.location(row)
                 if row is None:
@@ -77,13 +69,7 @@ class BlobReader:
                 with self._read_errors(blob, offset, path):
                     begin, count = verify_range(file.file, blob, at, offset, size, path, scratch)
                 found.append(FileRange(path, begin, count))
-            return found
-        except BlobCorrupt as corrupt:
-            _log.error("%s; %s", corrupt, _CURE)
-            raise
-        finally:
-            for file in files.values():
-                os.close(file.file)
+        return found
 
     def content(self, blob: BlobKey, row: bytes) -> Buffer:
         """The whole blob that an index row is about. Raises BlobCorrupt."""
@@ -95,6 +81,19 @@ class BlobReader:
             return self._range(file, blob, at, 0, at.size)
         finally:
             os.close(file.file)
+
+    @contextmanager
+    def _opened_files(self) -> Iterator[dict[SegmentKey, SegmentFile]]:
+        """The segments that one call opens, closed behind it; damage that it finds is told with its cure."""
+        files: dict[SegmentKey, SegmentFile] = {}
+        try:
+            yield files
+        except BlobCorrupt as corrupt:
+            _log.error("%s; %s", corrupt, _CURE)
+            raise
+        finally:
+            for file in files.values():
+                os.close(file.file)
 
     def _range(self, file: SegmentFile, blob: BlobKey, at: Location, offset: int, size: int) -> Buffer:
         path = self._path(at)
