@@ -78,7 +78,7 @@ class Connection(asyncio.BufferedProtocol):
         address = transport.get_extra_info("sockname")
         peer = transport.get_extra_info("peername")
         self._peer = Peer(self._node, address[0], address[1], self._advertised, peer[0] if peer else "")
-        self._files = FileSender(self._node.loop, self._transport, self._sent_files)
+        self._files = FileSender(self._node.loop, self._transport)
         self._peer.takes_files = SENDS_FILES and bool(transport.get_extra_info("socket"))
         if not self._connections.add(self):
             self._close()
@@ -261,7 +261,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._unsent_files:
             self._unsent_files = False
             self._transport.set_write_buffer_limits()
-            self._files.send(unsent)
+            self._files.send(unsent, self._sent_files)
             if self._files.is_busy:
                 self.pause_writing()
         else:

@@ -30,19 +30,19 @@ class FileSender:
 
     __slots__ = ("_loop", "_parts", "_sent", "_socket", "_transport", "_warming", "is_busy")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, transport: asyncio.Transport, sent: Callable[[], None]) -> None:
-        """`sent` is called when a `send` that could not end at once has."""
+    def __init__(self, loop: asyncio.AbstractEventLoop, transport: asyncio.Transport) -> None:
         self._loop = loop
         self._transport = transport
-        self._sent = sent
+        self._sent: Callable[[], None] | None = None
+        """Only while busy: a connection that is closed is freed at once, not by the collector."""
         self._socket: socket.socket | None = None
         """The transport's socket once more while busy, so that the loop can watch it for us too."""
         self._parts: deque[Buffer | FileRegion] = deque()
         self._warming: asyncio.Future[None] | None = None
         self.is_busy = False
 
-    def send(self, parts: Sequence[Buffer | FileRegion]) -> None:
-        """Send the parts in order; `is_busy` says whether some are left."""
+    def send(self, parts: Sequence[Buffer | FileRegion], sent: Callable[[], None]) -> None:
+        """Send the parts in order. `is_busy` says whether some are left; `sent` is called when none are any more."""
         if self._transport.is_closing():
             return
         ours = self._transport.get_extra_info("socket")
@@ -56,12 +56,14 @@ class FileSender:
         self.is_busy = not self._push()
         if not self.is_busy:
             self._let_go()
-        elif self._warming is None:
-            self._loop.add_writer(self._socket, self._go_on)
+            return
+        self._sent = sent
+        self._watch()
 
     def close(self) -> None:
         """Forget what is unsent. The connection ends when its transport closes as well."""
         self._parts.clear()
+        self._sent = None
         if self._warming is not None:
             self._warming.cancel()
         if self._socket is not None:
@@ -77,18 +79,28 @@ class FileSender:
         """The socket takes more, or a part is warm."""
         if self._socket is None:
             return
-        is_done = self._push()
-        if is_done or self._warming is not None:
-            self._loop.remove_writer(self._socket)
-        else:
+        if not self._push():
+            self._watch()
+            return
+        self._loop.remove_writer(self._socket)
+        self._let_go()
+        self.is_busy = False
+        sent, self._sent = self._sent, None
+        assert sent is not None
+        sent()
+
+    def _watch(self) -> None:
+        """Go on when the socket takes more, unless a part is being read again, or the connection has failed."""
+        if self._socket is None or self._transport.is_closing():
+            return
+        if self._warming is None:
             self._loop.add_writer(self._socket, self._go_on)
-        if is_done:
-            self._let_go()
-            self.is_busy = False
-            self._sent()
+        else:
+            self._loop.remove_writer(self._socket)
 
     def _push(self) -> bool:
         """Give the socket what it takes in a turn; False when something is left. A failed connection is aborted."""
+        assert self._socket is not None
         left = _TURN_BYTES
         try:
             while self._parts:
@@ -106,7 +118,7 @@ class FileSender:
             return False
         except OSError as error:
             log.info("an answer could not be sent: %s", error)
-            self._parts.clear()
+            self._loop.remove_writer(self._socket)
             self._transport.abort()
             return False
         return True

@@ -1,6 +1,8 @@
 """Fetch answers that leave from segment files: over real sockets, from a cell on disk."""
 
 import asyncio
+import gc
+import inspect
 import os
 import socket
 import struct
@@ -11,6 +13,7 @@ import pytest
 
 from pqbroker.broker import file_sender
 from pqbroker.broker.file_sender import FileSender
+from pqbroker.broker.handlers.fetch import API
 from pqbroker.broker.listeners import Address
 from pqbroker.broker.server import Server
 from pqbroker.conf.broker import BrokerSettings
@@ -22,7 +25,7 @@ from pqbroker.storage import regions
 from pqbroker.storage.regions import FileRegion
 from pqbroker.storage.rocks import RocksEngine
 from tests.broker.conftest import Clock, make_batch, produce_request, until
-from tests.broker.wire import Client, request_frame
+from tests.broker.wire import Client, read_response, request_frame
 
 BATCHES, BATCH_BYTES = 80, 300_000
 MIB = 1 << 20
@@ -228,14 +231,11 @@ async def stalled(server: Server) -> tuple[SlowPeer, FileSender]:
 
 
 def records_of(frame: bytes) -> tuple[list[int], int]:
-    """Numbers and following offset of a Fetch answer of version 11, which ends in its records."""
-    start = frame.index(struct.pack(">i", 0), 0)
-    for at in range(start, 200):
-        if frame[at + 16 : at + 17] == b"\x02" and at + 12 <= len(frame):
-            base, length = struct.unpack_from(">qi", frame, at)
-            if 0 <= base < BATCHES and 0 < length <= len(frame):
-                return numbers_in(memoryview(frame)[at:])
-    raise AssertionError("no batch in the answer")
+    """Numbers and following offset of a Fetch answer of version 11."""
+    _, response = read_response(API, 11, frame)
+    (data,) = response.responses[0].partitions
+    assert data.error_code == 0
+    return numbers_in(memoryview(bytes(data.records)))
 
 
 async def test_a_peer_that_reads_slowly_gets_its_answers_whole_and_in_order(server: Server, sent: list[int]) -> None:
@@ -249,6 +249,51 @@ async def test_a_peer_that_reads_slowly_gets_its_answers_whole_and_in_order(serv
     assert not sender.is_busy
     assert len(sent) > 5
     client.socket.close()
+
+
+async def test_files_wait_for_what_the_transport_still_holds(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = SlowPeer(server)
+    offset = 0
+    for correlation_id in range(1, 4):
+        await client.ask(request_frame(fetch(offset), 11, correlation_id))
+        offset = records_of(await client.receive())[1]
+    (connection,) = server._connections._open
+    connection._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    held: list[int] = []
+    limit = type(connection._transport).set_write_buffer_limits
+
+    def limiting(transport: asyncio.Transport, high: int | None = None, low: int | None = None) -> None:
+        if high == 0:
+            held.append(transport.get_write_buffer_size())
+        limit(transport, high, low)
+
+    monkeypatch.setattr(type(connection._transport), "set_write_buffer_limits", limiting)
+    in_memory, in_files = request_frame(fetch(0), 11, 4), request_frame(fetch(offset), 11, 5)
+    await client.ask(in_memory, in_files)
+    first, second = await client.receive(), await client.receive()
+    assert held
+    assert held[0] > 0
+    assert [struct.unpack_from(">i", frame)[0] for frame in (first, second)] == [4, 5]
+    assert records_of(first)[0][0] == 0
+    assert records_of(second)[0][0] == offset
+    client.socket.close()
+
+
+async def test_a_closed_connection_is_freed_without_the_collector(server: Server) -> None:
+    client = await connect(server)
+    await read_all(client)
+    (connection,) = server._connections._open
+    gc.collect()
+    gc.disable()
+    try:
+        await client.close()
+        await until(lambda: not server._connections._open)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        holders = [holder for holder in gc.get_referrers(connection) if not inspect.isframe(holder)]
+        assert not [holder for holder in holders if not inspect.iscoroutine(holder)]
+    finally:
+        gc.enable()
 
 
 async def test_a_stop_waits_for_an_answer_that_is_being_sent(server: Server) -> None:
