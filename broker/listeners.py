@@ -4,7 +4,7 @@ import asyncio
 import errno
 import logging
 import socket
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -165,6 +165,10 @@ class Connections:
     def __len__(self) -> int:
         return len(self._open)
 
+    def __iter__(self) -> "Iterator[Connection]":
+        """Those open now; they may close meanwhile."""
+        return iter(list(self._open))
+
     def add(self, connection: "Connection") -> bool:
         """False above the limit: the connection must close."""
         self._open.add(connection)
@@ -182,20 +186,18 @@ class Connections:
 
     def close_idle(self, idle_s: float) -> None:
         since = self._loop.time() - idle_s
-        for connection in list(self._open):
+        for connection in self:
             connection.close_if_idle_since(since)
 
     async def drain(self, timeout_s: float) -> None:
         """Let every connection answer what it has received; abort those that take longer."""
-        self._each(lambda connection: connection.drain())
+        for connection in self:
+            connection.drain()
         if not self._open:
             return
         self._emptied = self._loop.create_future()
         await asyncio.wait([self._emptied], timeout=timeout_s)
         if self._open:
             log.warning("%d connections did not drain in %g s and are cut", len(self._open), timeout_s)
-            self._each(lambda connection: connection.abort())
-
-    def _each(self, action: "Callable[[Connection], None]") -> None:
-        for connection in list(self._open):
-            action(connection)
+            for connection in self:
+                connection.abort()

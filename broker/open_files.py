@@ -9,9 +9,8 @@ import resource
 
 log = logging.getLogger(__name__)
 
-_KEPT = 512
-"""For everything but Kafka connections: RocksDB's tables (128), segments written and read, answers sent out of files
-(`pqbroker.sent.files.max`, and a socket each), HTTP."""
+_KEPT = 256
+"""For RocksDB's tables (128), segments written and read, HTTP."""
 _MOST = 1 << 20
 """What is asked of a system that has no limit."""
 
@@ -27,17 +26,20 @@ def raise_limit() -> None:
             log.warning("the limit of open files stays at %d: %s", soft, refusal)
 
 
-def connections_max(wanted: int) -> int:
-    """How many connections there may be: `wanted`, or what the limit leaves, at least half of it."""
+def connections_max(wanted: int, sent_files_max: int) -> int:
+    """How many connections there may be: `wanted`, or what the limit leaves, at least half of it.
+
+    `sent_files_max`: files that answers hold open, each with its connection's socket a second time.
+    """
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit == resource.RLIM_INFINITY:
         return wanted
-    return min(wanted, max(limit - _KEPT, limit // 2))
+    return min(wanted, max(limit - _KEPT - 2 * sent_files_max, limit // 2))
 
 
-def tell_limit(wanted: int) -> None:
+def tell_limit(wanted: int, sent_files_max: int) -> None:
     """Say so when fewer than the wanted connections can be served."""
-    allowed = connections_max(wanted)
+    allowed = connections_max(wanted, sent_files_max)
     if allowed < wanted:
         log.info(
             "%d connections at most, not max.connections=%d: the system's limit of open files is %d (ulimit -n)",

@@ -64,7 +64,13 @@ def test_a_limit_that_cannot_be_raised_is_told(
 )
 def test_connections_leave_files_to_the_broker(limits: list[int], limit: int, allowed: int) -> None:
     limits[0] = limit
-    assert connections_max(10_000) == allowed
+    assert connections_max(10_000, 128) == allowed
+
+
+def test_what_answers_may_hold_open_is_kept_too(limits: list[int]) -> None:
+    limits[0] = 4096
+    assert connections_max(10_000, 1000) == 2048
+    assert connections_max(10_000, 500) == 2840
 
 
 @pytest.fixture

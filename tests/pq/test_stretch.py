@@ -61,6 +61,15 @@ def test_pieces_in_files_are_cut_and_not_read() -> None:
     assert second == FileRange("f", 1120, 280)
 
 
+async def cold(count: int, size: int) -> PartitionServer:
+    """A partition of so many batches, each of one record whose value begins with its offset, none of them in memory."""
+    node = await Node().start()
+    partition = await node.topic(config={"retention.ms": "-1"})
+    await write(partition, *(batch(b"%06d" % number + bytes(size)) for number in range(count)))
+    await node.restart()
+    return node.partition()
+
+
 async def read_to_send(partition: PartitionServer, bytes_max: int) -> tuple[list[tuple[int, bytes | None]], int]:
     """Every record, read as a fast consumer does, and how many answers were of what was verified ahead."""
     found: list[tuple[int, bytes | None]] = []
@@ -92,11 +101,7 @@ async def test_a_sequential_reader_gets_every_batch_once(size: int, count: int) 
 
 
 async def test_answers_are_full_over_the_borders_of_what_was_verified_at_once() -> None:
-    node = await Node().start()
-    partition = await node.topic(config={"retention.ms": "-1"})
-    await write(partition, *(batch(b"%06d" % number + bytes(100 * KIB)) for number in range(400)))
-    await node.restart()
-    partition = node.partition()
+    partition = await cold(400, 100 * KIB)
     sizes = []
     offset = 0
     while offset < 150:
@@ -112,20 +117,14 @@ async def test_answers_are_full_over_the_borders_of_what_was_verified_at_once() 
 
 
 async def test_a_reader_of_small_answers_is_served_from_memory() -> None:
-    node = await Node().start()
-    partition = await node.topic(config={"retention.ms": "-1"})
-    await write(partition, *(batch(b"%06d" % number + bytes(100 * KIB)) for number in range(200)))
-    await node.restart()
-    found, ahead = await read_to_send(node.partition(), 200 * KIB)
+    partition = await cold(200, 100 * KIB)
+    found, ahead = await read_to_send(partition, 200 * KIB)
     assert len(found) == 200
     assert ahead == 0
 
 
 async def test_what_is_damaged_ahead_is_told_when_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    node = await Node().start()
-    partition = await node.topic(config={"retention.ms": "-1"})
-    await write(partition, *(batch(b"%06d" % number + bytes(300 * KIB)) for number in range(100)))
-    await node.restart()
+    partition = await cold(100, 300 * KIB)
     tried = []
 
     async def damaged(shard: MemoryShard, ranges: list[tuple[BlobKey, int, int]]) -> list[Buffer | FileRange]:
@@ -133,18 +132,14 @@ async def test_what_is_damaged_ahead_is_told_when_it_is_asked_for(monkeypatch: p
         raise BlobCorrupt(ranges[0][0], 0, "a test")
 
     monkeypatch.setattr(MemoryShard, "verify", damaged)
-    found, ahead = await read_to_send(node.partition(), MIB)
+    found, ahead = await read_to_send(partition, MIB)
     assert [offset for offset, _ in found] == list(range(100))
     assert ahead == 0
     assert tried
 
 
 async def test_a_reader_that_is_faster_waits_for_what_is_verified_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    node = await Node().start()
-    partition = await node.topic(config={"retention.ms": "-1"})
-    await write(partition, *(batch(b"%06d" % number + bytes(300 * KIB)) for number in range(100)))
-    await node.restart()
-    partition = node.partition()
+    partition = await cold(100, 300 * KIB)
     may_go, is_asked = asyncio.Event(), asyncio.Event()
     verify = MemoryShard.verify
 
@@ -167,11 +162,7 @@ async def test_a_reader_that_is_faster_waits_for_what_is_verified_ahead(monkeypa
 
 
 async def test_a_trim_ends_what_was_verified_before_it() -> None:
-    node = await Node().start()
-    partition = await node.topic(config={"retention.ms": "-1"})
-    await write(partition, *(batch(b"%06d" % number + bytes(300 * KIB)) for number in range(200)))
-    await node.restart()
-    partition = node.partition()
+    partition = await cold(200, 300 * KIB)
     offset = 0
     for _ in range(6):
         answer = partition.read_to_send(offset, MIB)
