@@ -39,6 +39,8 @@ class Rig:
         self.now_ms = 1_000
         self.answers: dict[int, Joined | Synced] = {}
         self.images: list[GroupImage] = []
+        self.is_image_behind = False
+        """Whether the group is empty and the store refused to take that."""
         self.kept_back: list[Store] = []
         self.tickets = 0
         self.stores_at_once = stores_at_once
@@ -153,6 +155,9 @@ class Rig:
     def _finish(self, store: Store, failure: ErrorCode | None) -> None:
         if failure is None:
             self.images.append(store.image)
+            self.is_image_behind = False
+        elif store.receipt is None:
+            self.is_image_behind = True
         if store.receipt is not None:
             syncing.stored(self.group, store.receipt, failure, self.now_ms)
             self.perform()
