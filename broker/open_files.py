@@ -7,10 +7,12 @@ last ones are kept from connections.
 import logging
 import resource
 
+from pqbroker.conf.broker import BrokerSettings
+
 log = logging.getLogger(__name__)
 
 _KEPT = 256
-"""For RocksDB's tables (128), segments written and read, HTTP."""
+"""For RocksDB's tables (128), segments written and read, listeners."""
 _MOST = 1 << 20
 """What is asked of a system that has no limit."""
 
@@ -26,24 +28,23 @@ def raise_limit() -> None:
             log.warning("the limit of open files stays at %d: %s", soft, refusal)
 
 
-def connections_max(wanted: int, sent_files_max: int) -> int:
-    """How many connections there may be: `wanted`, or what the limit leaves, at least half of it.
-
-    `sent_files_max`: files that answers hold open, each with its connection's socket a second time.
-    """
+def connections_max(settings: BrokerSettings) -> int:
+    """How many Kafka connections there may be: max.connections, or what the limit leaves, at least half of it."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit == resource.RLIM_INFINITY:
-        return wanted
-    return min(wanted, max(limit - _KEPT - 2 * sent_files_max, limit // 2))
+        return settings.max_connections
+    sent = 2 * settings.sent_files_max  # each with its connection's socket a second time
+    left = limit - _KEPT - sent - settings.http_connections_max
+    return min(settings.max_connections, max(left, limit // 2))
 
 
-def tell_limit(wanted: int, sent_files_max: int) -> None:
-    """Say so when fewer than the wanted connections can be served."""
-    allowed = connections_max(wanted, sent_files_max)
-    if allowed < wanted:
+def tell_limit(settings: BrokerSettings) -> None:
+    """Say so when fewer connections than wanted can be served."""
+    allowed = connections_max(settings)
+    if allowed < settings.max_connections:
         log.info(
             "%d connections at most, not max.connections=%d: the system's limit of open files is %d (ulimit -n)",
             allowed,
-            wanted,
+            settings.max_connections,
             resource.getrlimit(resource.RLIMIT_NOFILE)[0],
         )

@@ -87,7 +87,7 @@ async def _serve(settings: BrokerSettings, kafka: Sequence[Listener], http: Addr
     _leave_to_the_collector_what_is_new()
     if in_vain := set_in_vain(server.node.settings):
         log.warning("set without effect in this broker: %s", ", ".join(in_vain))
-    tell_limit(settings.max_connections, settings.sent_files_max)
+    tell_limit(settings)
     if settings.durability != "fsync":
         log.warning("pqbroker.durability=%s: a power loss may take acknowledged records", settings.durability)
     kafka_addresses = ",".join(map(str, server.listeners))

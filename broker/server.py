@@ -99,7 +99,7 @@ class Server:
             pools=lambda: self._cell.current.cell.stats().pools,
             api_ranges=tuple(api.advertised for api in APIS),
         )
-        self._connections = Connections(loop, metrics, self._connections_max)
+        self._connections = Connections(loop, metrics, lambda: connections_max(self.node.settings))
         budget = ByteBudget(self._settings.node_bytes_max)
         dispatcher = Dispatcher(self.node, APIS)
 
@@ -114,10 +114,6 @@ class Server:
             self._tasks.append(task)
         if self.http_address is not None:
             await self._start_http(self.http_address)
-
-    def _connections_max(self) -> int:
-        settings = self.node.settings
-        return connections_max(settings.max_connections, settings.sent_files_max)
 
     async def stop(self) -> None:
         """Drain: take no connection more, answer what is in work within the time allowed, close the cell."""

@@ -176,6 +176,9 @@ class BrokerSettings:
     http_body_bytes_max: int = setting(
         "pqbroker.http.body.bytes.max", Kind.INT, 2 * MIB, "The largest body of an HTTP request.", low=1024
     )
+    http_connections_max: int = setting(
+        "pqbroker.http.connections.max", Kind.INT, 128, "HTTP connections; one more is answered 503 and closed.", low=1
+    )
     http_items_max: int = setting(
         "pqbroker.http.items.max", Kind.INT, 1000,
         "Topics, groups, tablets, keys, records or the like that an HTTP answer lists.", low=1, high=100_000,

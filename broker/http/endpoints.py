@@ -12,6 +12,7 @@ from aiohttp import web
 
 from pqbroker.broker.cell_owner import CellOwner
 from pqbroker.broker.context import Node
+from pqbroker.broker.http.door import Door
 from pqbroker.broker.http.problems import Problem, bad_request, not_json, of_kafka, of_status
 from pqbroker.broker.http.routes import Call, Route, path_schema
 from pqbroker.broker.http.schemas import SchemaError, check, parse_json, parse_text
@@ -32,9 +33,16 @@ async def start_http(node: Node, owner: CellOwner, address: Address) -> tuple[Ca
     sockets, bound = bind(address)
     runner = web.AppRunner(_application(node, owner), access_log=None, shutdown_timeout=SHUTDOWN_TIMEOUT_S)
     await runner.setup()
-    for listening in sockets:
-        await web.SockSite(runner, listening).start()
-    return runner.cleanup, bound
+    assert runner.server is not None
+    connect = Door(runner.server, node)
+    listeners = [await node.loop.create_server(connect, sock=listening) for listening in sockets]
+
+    async def close() -> None:
+        for listener in listeners:
+            listener.close()
+        await runner.cleanup()
+
+    return close, bound
 
 
 def _application(node: Node, owner: CellOwner) -> web.Application:

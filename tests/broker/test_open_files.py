@@ -13,6 +13,7 @@ import pytest
 from confluent_kafka import KafkaError, Message, Producer
 
 from pqbroker.broker.open_files import connections_max, raise_limit
+from pqbroker.conf.broker import BrokerSettings
 
 LIMIT = 300
 
@@ -60,17 +61,18 @@ def test_a_limit_that_cannot_be_raised_is_told(
 
 
 @pytest.mark.parametrize(
-    ("limit", "allowed"), [(resource.RLIM_INFINITY, 10_000), (20_000, 10_000), (4096, 3584), (1024, 512), (300, 150)]
+    ("limit", "allowed"), [(resource.RLIM_INFINITY, 10_000), (20_000, 10_000), (4096, 3456), (1024, 512), (300, 150)]
 )
 def test_connections_leave_files_to_the_broker(limits: list[int], limit: int, allowed: int) -> None:
     limits[0] = limit
-    assert connections_max(10_000, 128) == allowed
+    assert connections_max(BrokerSettings()) == allowed
 
 
 def test_what_answers_may_hold_open_is_kept_too(limits: list[int]) -> None:
     limits[0] = 4096
-    assert connections_max(10_000, 1000) == 2048
-    assert connections_max(10_000, 500) == 2840
+    assert connections_max(BrokerSettings(sent_files_max=500, http_connections_max=40)) == 2800
+    assert connections_max(BrokerSettings(sent_files_max=1000)) == 2048
+    assert connections_max(BrokerSettings(max_connections=7)) == 7
 
 
 @pytest.fixture
@@ -95,7 +97,8 @@ def test_more_clients_than_files_leave_the_broker_working(address: tuple[str, in
             refused.append(str(error))
 
     producer = Producer({"bootstrap.servers": f"{address[0]}:{address[1]}"})
-    producer.list_topics(timeout=10)
+    producer.produce("t", b"connected to the leader", on_delivery=told)
+    assert producer.flush(20) == 0
     with ExitStack() as stack, DefaultSelector() as selector:
         for _ in range(2 * LIMIT):
             client = stack.enter_context(socket.create_connection(address))
