@@ -45,6 +45,10 @@ from pqbroker.storage.status import DEFAULT_THRESHOLDS, Colour, Thresholds
 
 _MIB = 1 << 20
 _CONFIG_FILE = "rocksdict-config.json"
+_TABLE_BYTES = 16 * _MIB
+"""Written into memory until that goes to a file."""
+_ENTRY_BYTES = 64
+"""What a row takes in memory beside key and value."""
 _BATCH_ROUNDS_MAX = 4
 """A batch may be this many rounds large; above one it gets a round for itself."""
 
@@ -149,6 +153,8 @@ class RocksIndex:
         self._path = path
         self._rows: Rdict | None = None
         self._write_options = WriteOptions()
+        self._table_bytes = 0
+        """What RocksDB's table in memory holds, about."""
 
     def open(self, *, create: bool, synced: bool) -> None:
         """Open and recover. `synced`: commits were, so that a bad row in the log is damage and not an unsynced tail."""
@@ -174,9 +180,18 @@ class RocksIndex:
         return batch
 
     def write(self, changes: IndexBatch) -> None:
-        """Apply; not durable before `sync`."""
+        """Apply; not durable before `sync`.
+
+        A full table is exchanged for a new one here, in a call that lets the interpreter lock go. RocksDB would do it
+        within a write, which keeps the lock: until the next log file is there, and while too many tables wait.
+        """
         assert self._rows is not None
-        self._rows.write(cast(WriteBatch, changes), self._write_options)
+        batch = cast(WriteBatch, changes)
+        if self._table_bytes >= _TABLE_BYTES:
+            self._rows.flush(False)
+            self._table_bytes = 0
+        self._table_bytes += batch.size_in_bytes() + _ENTRY_BYTES * batch.len()
+        self._rows.write(batch, self._write_options)
 
     def sync(self) -> None:
         assert self._rows is not None
@@ -235,9 +250,9 @@ def _options() -> Options:
     options = Options(raw_mode=True)
     options.set_block_based_table_factory(table)
     options.set_compression_type(DBCompressionType.lz4())
-    options.set_write_buffer_size(16 * _MIB)
-    options.set_max_write_buffer_number(6)
-    options.set_max_total_wal_size(64 * _MIB)
+    options.set_write_buffer_size(8 * _TABLE_BYTES)  # out of reach, as the log's: `RocksIndex.write` comes before
+    options.set_max_write_buffer_number(5)
+    options.set_max_total_wal_size(8 * _TABLE_BYTES)
     options.set_level_zero_slowdown_writes_trigger(1 << 20)
     options.set_level_zero_stop_writes_trigger(1 << 20)
     options.set_soft_pending_compaction_bytes_limit(0)

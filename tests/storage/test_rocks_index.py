@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from pqbroker.storage.rocks import RocksIndex
 
 
@@ -18,3 +20,19 @@ def test_a_walk_ends_at_its_bound_though_nobody_else_keeps_it(tmp_path: Path) ->
         used_again = [bytes(1 + padding) for _ in range(100)]
         assert [key for key, _ in walk] == keys, len(used_again)
     index.close()
+
+
+@pytest.mark.parametrize(("rows", "row_bytes"), [(16_000, 4), (100, 16_000)])
+def test_full_tables_are_exchanged_before_a_write_and_never_within_one(
+    tmp_path: Path, rows: int, row_bytes: int
+) -> None:
+    index = RocksIndex(tmp_path / "index")
+    index.open(create=True, synced=True)
+    for number in range(30):
+        batch = index.new_batch()
+        for row in range(rows):
+            batch.put(b"%d-%d" % (number, row), bytes(row_bytes))
+        index.write(batch)
+    index.close()  # rocksdict flushes here too
+    log = (tmp_path / "index" / "LOG").read_text(encoding="utf-8")
+    assert log.count("New memtable created") == log.count("Manual flush start") == 2 + 1
