@@ -113,6 +113,18 @@ async def test_a_name_that_exists_or_comes_twice_is_refused(node: Node, client: 
     assert (await create(client, creatable())).error_code == ErrorCode.TOPIC_ALREADY_EXISTS
 
 
+@pytest.mark.parametrize("only", [True, False])
+@pytest.mark.parametrize(
+    "topic",
+    [creatable(factor=3), assigned(5), creatable(configs=[CreatableTopicConfig(name="retention.ms", value=None)])],
+)
+async def test_a_topic_that_exists_is_told_so_whatever_else_is_asked(
+    client: Client, topic: CreatableTopic, only: bool
+) -> None:
+    assert (await create(client, creatable())).error_code == 0
+    assert (await create(client, topic, only=only)).error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+
+
 async def test_validate_only_creates_nothing(node: Node, client: Client) -> None:
     result = await create(client, creatable(partitions=2), only=True)
     assert (result.error_code, result.num_partitions, result.topic_id) == (0, 2, bytes(16))
