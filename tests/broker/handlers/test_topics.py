@@ -157,6 +157,24 @@ async def test_deleting_by_name_and_id_or_by_neither_is_refused(node: Node, clie
     assert node.server.node.groups.get("t") is not None
 
 
+@pytest.mark.parametrize("version", [5, 6])
+async def test_a_topic_asked_for_twice_is_not_deleted(node: Node, client: Client, version: int) -> None:
+    await node.create_topic("t")
+    await node.create_topic("u")
+    names = ["t", "t", "u"]
+    request = DeleteTopicsRequest(topic_names=names, topics=[DeleteTopicState(name=name) for name in names])
+    response = await client.ask(request, version)
+    assert [(each.name, each.error_code) for each in response.responses] == [("t", ErrorCode.INVALID_REQUEST), ("u", 0)]
+    assert list(node.server.node.groups.names()) == ["t"]
+
+
+async def test_a_topic_id_asked_for_twice_is_not_deleted(node: Node, client: Client) -> None:
+    asked = DeleteTopicState(name=None, topic_id=await node.create_topic("t"))
+    response = await client.ask(DeleteTopicsRequest(topics=[asked, asked]))
+    assert [each.error_code for each in response.responses] == [ErrorCode.INVALID_REQUEST]
+    assert node.server.node.groups.get("t") is not None
+
+
 async def test_nothing_is_deleted_where_deletion_is_turned_off(start: Callable[..., Awaitable[Node]]) -> None:
     node = await start(delete_topic_enable=False)
     await node.create_topic("t")
