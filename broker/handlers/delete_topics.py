@@ -3,7 +3,7 @@
 Behaviour: by name, or by id from version 6. The name is free, and the partitions are gone for clients, when the
 scheme's one commit is durable; what they held is reclaimed afterwards. A topic made anew under the name has another
 id. One asked for twice is not deleted: INVALID_REQUEST, once. With delete.topic.enable=false everything is refused with
-TOPIC_DELETION_DISABLED.
+TOPIC_DELETION_DISABLED, or with INVALID_REQUEST before version 3, which brought that code.
 Left out: timeout_ms; the answer comes when the deletion is durable.
 """
 
@@ -22,10 +22,15 @@ from pqbroker.protocol.messages.delete_topics import (
     DeleteTopicState,
 )
 
+DISABLED_FROM_VERSION = 3
 STATES_FROM_VERSION = 6
 
 
 async def serve(context: Context, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+    if not context.node.settings.delete_topic_enable:
+        is_known = context.version >= DISABLED_FROM_VERSION
+        code = ErrorCode.TOPIC_DELETION_DISABLED if is_known else ErrorCode.INVALID_REQUEST
+        raise KafkaError(code, "delete.topic.enable is false: no topic is deleted")
     response = DeleteTopicsResponse()
     times = Counter((asked.name, asked.topic_id) for asked in _asked(context, request))
     for (name, topic_id), count in times.items():

@@ -175,13 +175,19 @@ async def test_a_topic_id_asked_for_twice_is_not_deleted(node: Node, client: Cli
     assert node.server.node.groups.get("t") is not None
 
 
-async def test_nothing_is_deleted_where_deletion_is_turned_off(start: Callable[..., Awaitable[Node]]) -> None:
+@pytest.mark.parametrize("version", range(1, 7))
+async def test_nothing_is_deleted_where_deletion_is_turned_off(
+    start: Callable[..., Awaitable[Node]], version: int
+) -> None:
     node = await start(delete_topic_enable=False)
     await node.create_topic("t")
     client = await node.connect()
-    response = await client.ask(DeleteTopicsRequest(topics=[DeleteTopicState(name="t")]))
-    assert [each.error_code for each in response.responses] == [ErrorCode.TOPIC_DELETION_DISABLED]
-    assert response.responses[0].error_message
+    names = ["t", "unknown"]
+    request = DeleteTopicsRequest(topic_names=names, topics=[DeleteTopicState(name=name) for name in names])
+    response = await client.ask(request, version)
+    code = ErrorCode.TOPIC_DELETION_DISABLED if version >= 3 else ErrorCode.INVALID_REQUEST
+    assert [(each.name, each.error_code) for each in response.responses] == [(name, code) for name in names]
+    assert bool(response.responses[0].error_message) is (version >= 5)
     assert node.server.node.groups.get("t") is not None
 
 
