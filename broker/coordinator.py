@@ -101,7 +101,7 @@ class Coordinator:
     def delete(self, group_id: str) -> Awaitable[None]:
         """Forget a group without members, in this call; durable when awaited: CommitRefused, ShardLost.
 
-        NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND in this call.
+        NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND in this call. A caller that is cancelled does not undo it.
         """
         hosted = self._hosted.get(group_id)
         if hosted is None:
@@ -110,7 +110,11 @@ class Coordinator:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"group {group_id} has members: stop them first")
         del self._hosted[group_id]
         self._disarm(hosted)
-        return self._delete_stored(hosted)
+        # A task as stores are, so that it has its turn behind those of the group that came before.
+        deletion = self._loop.create_task(self._delete_stored(hosted))
+        self._stores.add(deletion)
+        deletion.add_done_callback(self._stores.discard)
+        return asyncio.shield(deletion)
 
     async def expire(self, empty_before_ms: int, has_offsets: Callable[[str], bool]) -> None:
         """Forget groups that had their last member before a time, and have no offsets. CommitRefused, ShardLost."""

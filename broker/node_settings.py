@@ -40,10 +40,15 @@ class NodeSettings:
     async def alter(self, name: str, changes: list[Change], *, replaces: bool, validate_only: bool) -> None:
         """Change what this node is set to, or every node (`name` is empty); durable and in force when it returns.
 
-        KafkaError 40, 42, with Kafka's texts where it has one. `replaces`: what was set and is not named goes.
+        KafkaError 40, 42, with Kafka's texts where it has one. `replaces`: what was set and is not named goes. What has
+        begun is made whole even if the caller is cancelled: durable and not in force is no state to be in.
         """
         check_node_name(name, self._name)
         check_dynamic(changes)
+        change = self._alter(name, changes, replaces=replaces, validate_only=validate_only)
+        await asyncio.shield(asyncio.get_running_loop().create_task(change))
+
+    async def _alter(self, name: str, changes: list[Change], *, replaces: bool, validate_only: bool) -> None:
         async with self._changes:
             stored = dict(self._stored.get(name, {}))
             try:

@@ -20,9 +20,7 @@ USE_DEFAULT = -1
 
 def check_new_topic(node: "Node", name: str, partitions: int, config: Mapping[str, str]) -> int:
     """The partition count a new topic would get; KafkaError 17, 36, 37 or 40 when it cannot be."""
-    check_topic_name(name)
-    if node.groups.get(name) is not None:
-        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name} exists")
+    check_new_name(node, name)
     count = node.settings.num_partitions if partitions == USE_DEFAULT else partitions
     check_partition_count(node, count)
     try:
@@ -30,6 +28,13 @@ def check_new_topic(node: "Node", name: str, partitions: int, config: Mapping[st
     except ConfigError as error:
         raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
     return count
+
+
+def check_new_name(node: "Node", name: str) -> None:
+    """KafkaError INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS."""
+    check_topic_name(name)
+    if node.groups.get(name) is not None:
+        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name} exists")
 
 
 def check_partition_count(node: "Node", count: int) -> None:

@@ -8,7 +8,7 @@ serving   delete (scheme: a tombstone)      absent; its tablets are dropped in t
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.declare import ConfigError
@@ -30,6 +30,7 @@ _LOOKS_AT_ONCE = 100
 """Partitions that retention looks at, and topics configured, before the loop's other work has its turn."""
 _MS_PER_MINUTE = 60_000
 _log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 
 class Group:
@@ -58,6 +59,7 @@ class Group:
 class PersQueueGroups:
     """All topics of a node. Changes raise ConfigError, SchemeError, CommitRefused, ShardLost.
 
+    A change that has begun is made whole even if its caller is cancelled: the scheme may have its half already.
     `clock`: milliseconds since 1970. `by_reference=False`: blobs are merged by copying only, the oracle of semantics
     A.6.
     """
@@ -107,8 +109,9 @@ class PersQueueGroups:
             self._in_background(self._reclaim(stray, None))
 
     async def stop(self) -> None:
-        """End every tablet's instance; what is reclaimed goes on at the next start."""
-        self._offsets.stop()
+        """End every tablet's instance, after the changes under way; what is reclaimed goes on at the next start."""
+        async with self._changes:
+            self._offsets.stop()
         for task in self._reclaiming:
             task.cancel()
         await asyncio.gather(*self._reclaiming, return_exceptions=True)
@@ -157,6 +160,25 @@ class PersQueueGroups:
 
     async def create(self, name: str, partitions: int, config: Mapping[str, str]) -> Group:
         """Create a topic and start its partitions. Raises TopicExists, PartitionsRefused, ConfigError."""
+        return await _made_whole(self._create(name, partitions, config))
+
+    async def grow(self, name: str, count: int) -> Group:
+        """Add partitions: the last tablet's room first, then new tablets. Raises TopicUnknown, PartitionsNotGrown…"""
+        return await _made_whole(self._grow(name, count))
+
+    async def configure(self, name: str, config: Mapping[str, str]) -> Group:
+        """Replace what is set for the topic; it holds from the next write cycle on. TopicUnknown, ConfigError."""
+        return await self.reconfigure(name, lambda _: config)
+
+    async def reconfigure(self, name: str, change: Callable[[Mapping[str, str]], Mapping[str, str]]) -> Group:
+        """Replace what is set for the topic by what `change` makes of it: no change of another is lost between."""
+        return await _made_whole(self._reconfigure(name, change))
+
+    async def delete(self, name: str) -> None:
+        """Delete a topic: gone when this returns, its space comes back later. Raises TopicUnknown."""
+        await _made_whole(self._delete(name))
+
+    async def _create(self, name: str, partitions: int, config: Mapping[str, str]) -> Group:
         parsed = topic_config(config, self._settings)
         async with self._changes:
             topic = await self._scheme.create_topic(name, partitions, config, parsed.pq_partitions_per_tablet)
@@ -167,8 +189,7 @@ class PersQueueGroups:
                 raise
             return await self._serve(topic)
 
-    async def grow(self, name: str, count: int) -> Group:
-        """Add partitions: the last tablet's room first, then new tablets. Raises TopicUnknown, PartitionsNotGrown…"""
+    async def _grow(self, name: str, count: int) -> Group:
         async with self._changes:
             known = self._scheme.topics.get(name)
             topic = await self._scheme.grow_topic(name, count)
@@ -203,12 +224,7 @@ class PersQueueGroups:
         await self._start_partitions(group)
         return group
 
-    async def configure(self, name: str, config: Mapping[str, str]) -> Group:
-        """Replace what is set for the topic; it holds from the next write cycle on. TopicUnknown, ConfigError."""
-        return await self.reconfigure(name, lambda _: config)
-
-    async def reconfigure(self, name: str, change: Callable[[Mapping[str, str]], Mapping[str, str]]) -> Group:
-        """Replace what is set for the topic by what `change` makes of it: no change of another is lost between."""
+    async def _reconfigure(self, name: str, change: Callable[[Mapping[str, str]], Mapping[str, str]]) -> Group:
         async with self._changes:
             known = self._scheme.topics.get(name)
             config = change(known.config if known else {})
@@ -232,8 +248,7 @@ class PersQueueGroups:
                     await asyncio.sleep(0)
                 group.use(topic_config(group.topic.config, settings), settings)
 
-    async def delete(self, name: str) -> None:
-        """Delete a topic: gone when this returns, its space comes back later. Raises TopicUnknown."""
+    async def _delete(self, name: str) -> None:
         async with self._changes:
             topic = await self._scheme.delete_topic(name)
             group = self._groups.pop(name, None)
@@ -336,6 +351,11 @@ class PersQueueGroups:
                 await self._scheme.forget_tombstone(topic_id)
         except (CommitRefused, ShardLost) as refusal:
             _log.warning("a deleted topic's space is reclaimed at the next start: %s", refusal)
+
+
+async def _made_whole(change: Coroutine[Any, Any, T]) -> T:
+    """What the change returns; a caller that is cancelled leaves it at work."""
+    return await asyncio.shield(asyncio.get_running_loop().create_task(change))
 
 
 def _wanted(topic: Topic) -> list[tuple[int, TabletType, str]]:

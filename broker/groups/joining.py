@@ -30,7 +30,7 @@ def join(group: Group, request: Join, ticket: Ticket, now_ms: int) -> None:
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "no protocol is shared with the other members")
         if not request.member_id:
             _join_anew(group, request, ticket, now_ms)
-        elif request.member_id in group.pending:
+        elif request.member_id in group.pending and request.instance_id is None:
             _add(group, request.member_id, request, ticket, now_ms)
         else:
             _join_again(group, request, ticket, now_ms)

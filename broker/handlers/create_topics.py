@@ -3,7 +3,8 @@
 Behaviour: each topic stands for itself; its answer comes when the scheme's commit is durable and its tablets serve.
 Counts and replication factors of -1 are the broker's defaults; validate_only checks the same and creates nothing.
 From version 5 the answer lists every config with its source, from version 7 the topic's id. A name given twice is
-INVALID_REQUEST.
+INVALID_REQUEST. As in Kafka the name is judged before everything else that is asked, so that a topic that exists is
+always TOPIC_ALREADY_EXISTS, which clients that only want it to be there wait for.
 Left out: replicas. The factor is 1 or -1; an assignment may name this broker only.
 """
 
@@ -14,7 +15,7 @@ from pqbroker.broker.apis import Api
 from pqbroker.broker.config_texts import topic_texts
 from pqbroker.broker.context import Context
 from pqbroker.broker.refusals import REFUSED, translate
-from pqbroker.broker.topics import USE_DEFAULT, check_new_topic, create_topic
+from pqbroker.broker.topics import USE_DEFAULT, check_new_name, check_new_topic, create_topic
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.messages.create_topics import (
     CreatableTopic,
@@ -48,6 +49,7 @@ def refuse(context: Context, request: CreateTopicsRequest, code: ErrorCode, mess
 
 
 async def _create(context: Context, topic: CreatableTopic, *, validate_only: bool) -> CreatableTopicResult:
+    check_new_name(context.node, topic.name)
     config = _config(topic)
     partitions = _partitions(context, topic)
     partitions = check_new_topic(context.node, topic.name, partitions, config)

@@ -1,14 +1,14 @@
 """DeleteGroups (key 42), versions 0 to 2.
 
 Behaviour: forgets a group without members, and its offsets. With members: NON_EMPTY_GROUP; neither members nor offsets
-ever: GROUP_ID_NOT_FOUND. What a failure leaves over can be deleted again.
+ever: GROUP_ID_NOT_FOUND. What a failure leaves over can be deleted again. The group of the empty id, which can have
+offsets though no members, is deleted like any other, as in Kafka.
 Left out: nothing.
 """
 
 from pqbroker.broker.apis import Api
 from pqbroker.broker.consumer_groups import delete_group
 from pqbroker.broker.context import Context
-from pqbroker.broker.group_ids import check_group_id
 from pqbroker.broker.refusals import REFUSED, translate
 from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.messages.delete_groups import (
@@ -23,7 +23,6 @@ async def serve(context: Context, request: DeleteGroupsRequest) -> DeleteGroupsR
     for group_id in request.groups_names:
         code = ErrorCode.NONE
         try:
-            check_group_id(group_id)
             await delete_group(context.node, group_id)
         except REFUSED as error:
             code, _ = translate(error)

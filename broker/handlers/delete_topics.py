@@ -2,9 +2,12 @@
 
 Behaviour: by name, or by id from version 6. The name is free, and the partitions are gone for clients, when the
 scheme's one commit is durable; what they held is reclaimed afterwards. A topic made anew under the name has another
-id. With delete.topic.enable=false everything is refused with TOPIC_DELETION_DISABLED.
+id. One asked for twice is not deleted: INVALID_REQUEST, once. With delete.topic.enable=false everything is refused with
+TOPIC_DELETION_DISABLED, or with INVALID_REQUEST before version 3, which brought that code.
 Left out: timeout_ms; the answer comes when the deletion is durable.
 """
+
+from collections import Counter
 
 from pqbroker.broker.apis import Api
 from pqbroker.broker.context import Context
@@ -19,13 +22,19 @@ from pqbroker.protocol.messages.delete_topics import (
     DeleteTopicState,
 )
 
+DISABLED_FROM_VERSION = 3
 STATES_FROM_VERSION = 6
 
 
 async def serve(context: Context, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+    if not context.node.settings.delete_topic_enable:
+        is_known = context.version >= DISABLED_FROM_VERSION
+        code = ErrorCode.TOPIC_DELETION_DISABLED if is_known else ErrorCode.INVALID_REQUEST
+        raise KafkaError(code, "delete.topic.enable is false: no topic is deleted")
     response = DeleteTopicsResponse()
-    for asked in _asked(context, request):
-        response.responses.append(await _delete(context, asked))
+    times = Counter((asked.name, asked.topic_id) for asked in _asked(context, request))
+    for (name, topic_id), count in times.items():
+        response.responses.append(await _delete(context, DeleteTopicState(name=name, topic_id=topic_id), count))
     return response
 
 
@@ -41,11 +50,14 @@ def _asked(context: Context, request: DeleteTopicsRequest) -> list[DeleteTopicSt
     return [DeleteTopicState(name=name) for name in request.topic_names]
 
 
-async def _delete(context: Context, asked: DeleteTopicState) -> DeletableTopicResult:
+async def _delete(context: Context, asked: DeleteTopicState, count: int) -> DeletableTopicResult:
+    """Delete what is asked for `count` times."""
     by_id = asked.topic_id != NO_TOPIC_ID
     try:
         if by_id is (asked.name is not None):
             raise KafkaError(ErrorCode.INVALID_REQUEST, "give a topic's name or its id, one of the two")
+        if count > 1:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"the topic is asked for {count} times; name it once")
         topic = find_group(context.node.groups, asked.name, asked.topic_id, by_id=by_id).topic
         await delete_topic(context.node, topic.name)
     except REFUSED as error:

@@ -40,19 +40,17 @@ def refuse(context: Context, request: DescribeLogDirsRequest, code: ErrorCode, m
 
 def _topics(context: Context, request: DescribeLogDirsRequest, pool: str) -> Iterator[DescribeLogDirsTopic]:
     groups = context.node.groups
-    asked: dict[str, set[int] | None] = {}
-    if request.topics is None:
-        asked = dict.fromkeys(groups.names())
+    asked: dict[str, set[int]] = {}
     for topic in request.topics or ():
-        asked[topic.topic] = set(topic.partitions)
-    for name, indexes in asked.items():
+        asked.setdefault(topic.topic, set()).update(topic.partitions)
+    for name in groups.names() if request.topics is None else asked:
         group = groups.get(name)
         if group is None:
             continue
         partitions = [
             DescribeLogDirsPartition(partition_index=partition.index, partition_size=partition.size_bytes)
             for partition in group.partitions
-            if (indexes is None or partition.index in indexes) and partition.pool == pool
+            if (request.topics is None or partition.index in asked[name]) and partition.pool == pool
         ]
         if partitions:
             yield DescribeLogDirsTopic(name=name, partitions=partitions)

@@ -1,9 +1,10 @@
 """Fetch (key 1), versions 4 to 17.
 
-Behaviour: waits until min_bytes are there, max_wait_ms passed, an error is to be told, or a further request arrives
-on the connection. The first partition that has data gives at least one whole batch, later ones what the limits leave
-(KIP-74); sessions (KIP-227) and topic ids (version 13) are served; cold partitions are read side by side. An offset
-inside a batch gets the whole batch; outside [log start, high watermark] it is OFFSET_OUT_OF_RANGE.
+Behaviour: waits until min_bytes (or all that an answer may hold) are there, max_wait_ms passed, an error is to be told,
+or a further request arrives on the connection. The first partition that has data gives at least one whole batch, later
+ones what the limits leave (KIP-74); sessions (KIP-227) and topic ids (version 13) are served; cold partitions are read
+side by side. An offset inside a batch gets the whole batch; outside [log start, high watermark] it is
+OFFSET_OUT_OF_RANGE.
 Left out: replicas as readers, diverging epochs, preferred replicas; without transactions there is nothing aborted,
 and the last stable offset is the high watermark.
 """
@@ -54,8 +55,8 @@ class _Fetch:
     def __init__(self, context: Context, request: FetchRequest, turn: FetchTurn) -> None:
         self._context = context
         self._turn = turn
-        self._min_bytes = request.min_bytes
         self._bytes_max = min(request.max_bytes, context.node.settings.fetch_max_bytes)
+        self._min_bytes = min(request.min_bytes, self._bytes_max)
         self._is_committed = request.isolation_level == READ_COMMITTED
 
     def look(self) -> None:

@@ -1,7 +1,9 @@
 """InitProducerId (key 22), versions 0 to 5.
 
 Behaviour: a new producer id with epoch 0, from a block that the scheme has made durable; an id is never given twice.
-As in Kafka, an id and epoch that an idempotent producer sends along (KIP-360) change nothing: it gets a new id.
+As in Kafka, an id and epoch that an idempotent producer sends along (KIP-360) change nothing: it gets a new id. When no
+block is to be had now, COORDINATOR_LOAD_IN_PROGRESS, as in Kafka: every client asks again for that, while aiokafka and
+older Java clients take a storage error for final.
 Left out: transactions. A transactional id is refused with INVALID_TRANSACTION_TIMEOUT: no timeout is short enough
 for a broker without transactions. UNSUPPORTED_VERSION or INVALID_REQUEST would say it better, but librdkafka asks
 again for ever on those (rdkafka_idempotence.c has the codes it gives up on); Java, librdkafka, aiokafka and
@@ -12,8 +14,10 @@ from collections.abc import Awaitable
 
 from pqbroker.broker.apis import Api
 from pqbroker.broker.context import Context
+from pqbroker.broker.refusals import translate
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from pqbroker.storage.engine import CommitRefused, ShardLost
 
 
 def serve(
@@ -34,9 +38,12 @@ def refuse(
 
 
 async def _from_next_block(context: Context) -> InitProducerIdResponse:
-    return InitProducerIdResponse(
-        producer_id=await context.node.producer_ids.take_from_next_block(), producer_epoch=0
-    )
+    try:
+        producer_id = await context.node.producer_ids.take_from_next_block()
+    except (CommitRefused, ShardLost) as error:
+        _, message = translate(error)
+        raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, message) from error
+    return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
 
 
 API = Api(

@@ -3,7 +3,8 @@
 Behaviour: latest (-1) and earliest (-2, and -4 since nothing is tiered) are answered from memory, at once, always:
 Spark asks after every poll. A time of 0 or later gives the first record at or after it, exact to the record; -3 the
 record with the greatest timestamp; nothing found is offset -1 and timestamp -1. -5 (latest tiered) is offset -1. With
-isolation read_committed, latest is the last stable offset.
+isolation read_committed, latest is the last stable offset. The leader epoch (from version 4) is the current one beside
+latest, else that of the record at the offset, and -1 where there is no offset.
 Left out: replicas as askers; they get the same answer.
 """
 
@@ -82,12 +83,13 @@ def _locate(
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"time {time} means nothing in version {context.version}")
     if time >= 0 or time == MAX_TIMESTAMP:
         return _search_record(context, partition, time, answer)
-    answer.leader_epoch = partition.leader_epoch
     if time == LATEST:
+        answer.leader_epoch = partition.leader_epoch
         is_committed = request.isolation_level == READ_COMMITTED
         answer.offset = partition.last_stable_offset if is_committed else partition.end_offset
     elif time in (EARLIEST, EARLIEST_LOCAL):
         answer.offset = partition.start_offset
+        answer.leader_epoch = partition.epoch_at(answer.offset)
     return None
 
 

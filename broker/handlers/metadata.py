@@ -61,8 +61,7 @@ def serve(context: Context, request: MetadataRequest) -> MetadataResponse | Awai
 
 def refuse(context: Context, request: MetadataRequest, code: ErrorCode, message: str) -> MetadataResponse:
     response = MetadataResponse(error_code=code, cluster_id=context.node.cluster_id)
-    for asked in request.topics or ():
-        response.topics.append(MetadataResponseTopic(error_code=code, name=asked.name, topic_id=asked.topic_id))
+    response.topics = [_refused(context, asked, code) for asked in request.topics or ()]
     return response
 
 
@@ -72,12 +71,20 @@ def _find(context: Context, asked: MetadataRequestTopic) -> MetadataResponseTopi
     try:
         if by_id and context.version < TOPIC_IDS_IN_REQUEST_FROM_VERSION:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "topic ids are asked for from version 12")
+        if not by_id and asked.name is None:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "a topic has neither a name nor an id")
         if not by_id:
             check_topic_name(asked.name or "")
         group = find_group(node.groups, asked.name, asked.topic_id, by_id=by_id)
         return _describe(group, node.settings.node_id)
     except KafkaError as error:
-        return MetadataResponseTopic(error_code=error.code, name=asked.name, topic_id=asked.topic_id)
+        return _refused(context, asked, error.code)
+
+
+def _refused(context: Context, asked: MetadataRequestTopic, code: ErrorCode) -> MetadataResponseTopic:
+    """A name of null, which versions 10 and 11 can ask for and not answer, is told as the empty text."""
+    name = asked.name if context.version >= TOPIC_IDS_IN_REQUEST_FROM_VERSION else asked.name or ""
+    return MetadataResponseTopic(error_code=code, name=name, topic_id=asked.topic_id)
 
 
 def _allows_creation(context: Context, request: MetadataRequest) -> bool:

@@ -1,9 +1,13 @@
 """When a group is forgotten: deleted by somebody, or left empty for long enough. The clock is moved by hand."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
 
+from pqbroker.broker.coordinator_rows import TABLE
+from pqbroker.broker.coordinators import COORDINATORS, FIRST_COORDINATOR_ID
+from pqbroker.broker.groups.messages import Leaver
 from pqbroker.broker.listeners import Address
 from pqbroker.broker.server import Server
 from pqbroker.conf.broker import BrokerSettings
@@ -17,6 +21,7 @@ from pqbroker.protocol.messages.offset_commit import (
 )
 from pqbroker.storage.engine import CommitRefused
 from pqbroker.storage.memory import MemoryEngine
+from pqbroker.storage.tables import Key
 from tests.broker.conftest import ENGINE_BYTES, Clock, Node, until
 from tests.broker.groups.test_handlers import describe, form, join_request
 from tests.broker.wire import Client
@@ -131,6 +136,33 @@ async def test_a_forgotten_group_stays_forgotten_and_time_counts_over_a_restart(
         found.append([group.group_id for group in parts.coordinators.groups()])
         await server.stop()
     assert found == [["g"], [], []]
+
+
+def stored_groups(node: Node) -> list[Key]:
+    ids = range(FIRST_COORDINATOR_ID, FIRST_COORDINATOR_ID + COORDINATORS)
+    tables = [node.server.node.coordinators.tables(tablet_id).get(TABLE, ()) for tablet_id in ids]
+    return [key for table in tables for key, _ in table]
+
+
+async def test_a_group_deleted_in_the_turn_that_its_last_member_leaves_in_is_not_stored(
+    node: Node, client: Client
+) -> None:
+    member_id = (await form(client)).member_id
+    assert stored_groups(node) == [("g",)]
+    coordinators = node.server.node.coordinators
+    assert coordinators.leave("g", [Leaver(member_id, None)]) == [ErrorCode.NONE]
+    await coordinators.delete("g")
+    await coordinators.stop()
+    assert stored_groups(node) == []
+
+
+async def test_a_deletion_whose_caller_is_cancelled_is_stored(node: Node, client: Client) -> None:
+    await form_and_leave(client)
+    node.engine.faults.hold()
+    deleting = asyncio.ensure_future(node.server.node.coordinators.delete("g"))
+    deleting.cancel()
+    node.engine.faults.release()
+    await until(lambda: stored_groups(node) == [])
 
 
 async def test_a_group_deleted_while_somebody_is_about_to_join_leaves_no_timer(node: Node, client: Client) -> None:

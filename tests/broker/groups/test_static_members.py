@@ -175,3 +175,12 @@ def test_an_instance_that_is_not_there_cannot_be_claimed_by_id() -> None:
     rig = stable()
     assert rig.joined(rig.join("c1", instance="c")).error is ErrorCode.UNKNOWN_MEMBER_ID
     assert rig.heartbeat("a1", instance="c") is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_an_id_given_out_to_a_dynamic_member_is_no_way_into_a_static_place() -> None:
+    rig = stable()
+    told = rig.joined(rig.join(new="c1"))
+    assert told.error is ErrorCode.MEMBER_ID_REQUIRED
+    assert rig.joined(rig.join("c1", instance="b")).error is ErrorCode.FENCED_INSTANCE_ID
+    assert rig.joined(rig.join("c1", instance="c")).error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert (rig.group.state, list(rig.group.members)) == (GroupState.STABLE, ["a1", "b1"])

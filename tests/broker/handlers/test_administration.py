@@ -71,6 +71,8 @@ async def test_only_the_partitions_asked_for_that_are_here_are_in_the_log_dir(no
     topics = [DescribableLogDirTopic(topic="t", partitions=[2, 9]), DescribableLogDirTopic(topic="u", partitions=[0])]
     assert sizes(await client.ask(DescribeLogDirsRequest(topics=topics))) == {"t": [(2, False)]}
     assert sizes(await client.ask(DescribeLogDirsRequest(topics=[]))) == {}
+    topics = [DescribableLogDirTopic(topic="t", partitions=[index]) for index in (2, 0)]
+    assert sizes(await client.ask(DescribeLogDirsRequest(topics=topics))) == {"t": [(0, False), (2, False)]}
 
 
 @pytest.mark.parametrize("version", range(3))

@@ -23,7 +23,7 @@ from pqbroker.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from tests.broker.conftest import Node
+from tests.broker.conftest import Node, until
 from tests.broker.wire import Client
 
 SOFTWARE = {"client_software_name": "test-client", "client_software_version": "1.0"}
@@ -204,10 +204,15 @@ async def test_another_kind_of_coordinator_is_refused(client: Client) -> None:
     assert response.coordinators[0].error_code == ErrorCode.INVALID_REQUEST
 
 
-async def test_a_refused_commit_is_told_and_the_next_id_is_given(node: Node, client: Client) -> None:
+async def test_who_gets_no_id_for_now_is_told_to_ask_again(node: Node, client: Client) -> None:
+    request = InitProducerIdRequest(transactional_id=None)
     node.engine.faults.refuse_next()
-    assert (await client.ask(InitProducerIdRequest(transactional_id=None))).error_code == ErrorCode.KAFKA_STORAGE_ERROR
-    assert (await client.ask(InitProducerIdRequest(transactional_id=None))).error_code == 0
+    assert (await client.ask(request)).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    node.engine.faults.lose_next()
+    assert (await client.ask(request)).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    groups = node.server.node.groups
+    await until(lambda: node.server.node.groups is not groups)
+    assert (await client.ask(request)).error_code == 0
 
 
 async def end_of_epoch(

@@ -136,6 +136,15 @@ async def test_a_fetch_parks_until_min_bytes_are_there(node: Node, client: Clien
     assert [len(offsets(data)) for data in response.responses[0].partitions] == [2, 2]
 
 
+async def test_a_fetch_does_not_wait_for_more_than_its_answer_may_hold(node: Node, client: Client) -> None:
+    await node.create_topic("t")
+    for _ in range(2):
+        await node.produce("t", b"x" * 1000)
+    request = fetch_request((0, 0), max_wait_ms=LONG_MS, min_bytes=1 << 20, max_bytes=1500)
+    async with asyncio.timeout(10):
+        assert offsets(await only(client, request)) == [0]
+
+
 async def test_the_deadline_ends_the_wait(node: Node, client: Client) -> None:
     await node.create_topic("t")
     data = await only(client, fetch_request((0, 0), max_wait_ms=20))

@@ -7,7 +7,7 @@ from pqbroker.protocol.messages.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from tests.broker.conftest import Node
+from tests.broker.conftest import Node, until
 from tests.broker.wire import Client
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
@@ -70,6 +70,21 @@ async def test_unknown_topics_and_partitions_are_refused(node: Node, client: Cli
     assert (await ask(client, LATEST)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     await node.create_topic("t")
     assert (await ask(client, LATEST, index=1)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_each_offset_has_the_epoch_it_was_written_in(node: Node, client: Client) -> None:
+    await node.create_topic("t")
+    await node.produce("t", b"a")
+    first = (await ask(client, LATEST)).leader_epoch
+    groups = node.server.node.groups
+    node.engine.crash()
+    await until(lambda: node.server.node.groups is not groups)
+    assert (await node.produce("t", b"b", timestamp_ms=1_700_000_001_000)).error_code == 0
+    epochs = [
+        (await ask(client, time)).leader_epoch for time in (EARLIEST, EARLIEST_LOCAL, 0, MAX_TIMESTAMP, LATEST)
+    ]
+    assert epochs == [first, first, first, first + 1, first + 1]
+    assert (await ask(client, LATEST_TIERED)).leader_epoch == -1
 
 
 async def test_the_leader_epoch_is_checked(node: Node, client: Client) -> None:

@@ -59,6 +59,18 @@ async def test_ids_are_refused_below_version_12(node: Node, client: Client) -> N
     assert response.topics[0].error_code == ErrorCode.INVALID_REQUEST
 
 
+@pytest.mark.parametrize("version", range(10, 14))
+@pytest.mark.parametrize("topic_id", [bytes(16), b"\7" * 16])
+async def test_a_topic_without_a_name_is_answered_in_every_version(
+    client: Client, version: int, topic_id: bytes
+) -> None:
+    asked = [MetadataRequestTopic(name=None, topic_id=topic_id)]
+    (topic,) = (await client.ask(MetadataRequest(topics=asked), version)).topics
+    is_unknown = version >= 12 and topic_id != bytes(16)
+    assert topic.error_code == (ErrorCode.UNKNOWN_TOPIC_ID if is_unknown else ErrorCode.INVALID_REQUEST)
+    assert topic.name == (None if version >= 12 else "")
+
+
 async def test_an_unknown_topic_is_created_when_asked_to(node: Node, client: Client) -> None:
     assert (await ask(client, "t")).topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     created = (await ask(client, "t", create=True)).topics[0]

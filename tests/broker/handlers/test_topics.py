@@ -113,6 +113,18 @@ async def test_a_name_that_exists_or_comes_twice_is_refused(node: Node, client: 
     assert (await create(client, creatable())).error_code == ErrorCode.TOPIC_ALREADY_EXISTS
 
 
+@pytest.mark.parametrize("only", [True, False])
+@pytest.mark.parametrize(
+    "topic",
+    [creatable(factor=3), assigned(5), creatable(configs=[CreatableTopicConfig(name="retention.ms", value=None)])],
+)
+async def test_a_topic_that_exists_is_told_so_whatever_else_is_asked(
+    client: Client, topic: CreatableTopic, only: bool
+) -> None:
+    assert (await create(client, creatable())).error_code == 0
+    assert (await create(client, topic, only=only)).error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+
+
 async def test_validate_only_creates_nothing(node: Node, client: Client) -> None:
     result = await create(client, creatable(partitions=2), only=True)
     assert (result.error_code, result.num_partitions, result.topic_id) == (0, 2, bytes(16))
@@ -145,13 +157,37 @@ async def test_deleting_by_name_and_id_or_by_neither_is_refused(node: Node, clie
     assert node.server.node.groups.get("t") is not None
 
 
-async def test_nothing_is_deleted_where_deletion_is_turned_off(start: Callable[..., Awaitable[Node]]) -> None:
+@pytest.mark.parametrize("version", [5, 6])
+async def test_a_topic_asked_for_twice_is_not_deleted(node: Node, client: Client, version: int) -> None:
+    await node.create_topic("t")
+    await node.create_topic("u")
+    names = ["t", "t", "u"]
+    request = DeleteTopicsRequest(topic_names=names, topics=[DeleteTopicState(name=name) for name in names])
+    response = await client.ask(request, version)
+    assert [(each.name, each.error_code) for each in response.responses] == [("t", ErrorCode.INVALID_REQUEST), ("u", 0)]
+    assert list(node.server.node.groups.names()) == ["t"]
+
+
+async def test_a_topic_id_asked_for_twice_is_not_deleted(node: Node, client: Client) -> None:
+    asked = DeleteTopicState(name=None, topic_id=await node.create_topic("t"))
+    response = await client.ask(DeleteTopicsRequest(topics=[asked, asked]))
+    assert [each.error_code for each in response.responses] == [ErrorCode.INVALID_REQUEST]
+    assert node.server.node.groups.get("t") is not None
+
+
+@pytest.mark.parametrize("version", range(1, 7))
+async def test_nothing_is_deleted_where_deletion_is_turned_off(
+    start: Callable[..., Awaitable[Node]], version: int
+) -> None:
     node = await start(delete_topic_enable=False)
     await node.create_topic("t")
     client = await node.connect()
-    response = await client.ask(DeleteTopicsRequest(topics=[DeleteTopicState(name="t")]))
-    assert [each.error_code for each in response.responses] == [ErrorCode.TOPIC_DELETION_DISABLED]
-    assert response.responses[0].error_message
+    names = ["t", "unknown"]
+    request = DeleteTopicsRequest(topic_names=names, topics=[DeleteTopicState(name=name) for name in names])
+    response = await client.ask(request, version)
+    code = ErrorCode.TOPIC_DELETION_DISABLED if version >= 3 else ErrorCode.INVALID_REQUEST
+    assert [(each.name, each.error_code) for each in response.responses] == [(name, code) for name in names]
+    assert bool(response.responses[0].error_message) is (version >= 5)
     assert node.server.node.groups.get("t") is not None
 
 
