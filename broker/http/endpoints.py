@@ -167,8 +167,6 @@ def _refuser(node: Node) -> Any:
 
 
 def _reply(document: Any, status: int, headers: dict[str, str] | None = None) -> web.Response:
-    return web.json_response(document, status=status, headers=headers, dumps=_dumps)
-
-
-def _dumps(document: Any) -> str:
-    return json.dumps(document, ensure_ascii=False)
+    """Half of a surrogate pair, which a request can name and UTF-8 cannot, goes back as JSON's escape for it."""
+    body = json.dumps(document, ensure_ascii=False).encode(errors="backslashreplace")
+    return web.Response(body=body, status=status, headers=headers, content_type="application/json", charset="utf-8")
