@@ -117,7 +117,10 @@ async def _body(route: Route, request: web.Request) -> Any:
     assert route.body is not None
     if request.content_type != "application/json":
         raise not_json(request.headers.get("Content-Type", ""))
-    data = await request.read()
+    try:
+        data = await request.read()
+    except web.RequestPayloadError:
+        raise bad_request("the body is not encoded as Content-Encoding and Transfer-Encoding say") from None
     try:
         if len(data) < THREAD_FROM_BYTES:
             return _checked(route, data)
