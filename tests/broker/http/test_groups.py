@@ -192,6 +192,7 @@ def offsets(*places: tuple[str, int, int]) -> dict[str, Any]:
         ("DELETE", "/v1/groups/x", None, 404, "GROUP_ID_NOT_FOUND", "no group x"),
         ("GET", "/v1/groups/g?after=t", None, 400, "INVALID_REQUEST", "TOPIC-PARTITION"),
         ("GET", "/v1/groups/g?after=t-x", None, 400, "INVALID_REQUEST", "TOPIC-PARTITION"),
+        ("GET", "/v1/groups/g?after=t-" + "9" * 5000, None, 400, "INVALID_REQUEST", "TOPIC-PARTITION"),
         ("GET", "/v1/groups?limit=1001", None, 400, "INVALID_REQUEST", "pqbroker.http.items.max"),
         ("POST", "/v1/groups/g/offsets", offsets(("u", 0, 1)), 404, "UNKNOWN_TOPIC_OR_PARTITION", "no such topic"),
         ("POST", "/v1/groups/g/offsets", offsets(("t", 3, 1)), 404, "UNKNOWN_TOPIC_OR_PARTITION", "partition"),
