@@ -1,6 +1,6 @@
 """How commands are declared: a family of them, each with an example that stands in its help and in its refusals."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import typer
@@ -16,6 +16,7 @@ class ExampleCommand(TyperCommand):
 
     def invoke(self, ctx: Any) -> Any:
         try:
+            _check_text(ctx.params)
             return super().invoke(ctx)
         except WrongInput as error:
             error.add_note(form(ctx))
@@ -24,6 +25,16 @@ class ExampleCommand(TyperCommand):
             raise CommandError("interrupted") from None
         except BrokenPipeError:
             raise OutputClosed from None
+
+
+def _check_text(parameters: Mapping[str, Any]) -> None:
+    """WrongInput for what a broker cannot be asked, since it is no UTF-8. The names of files may be any bytes."""
+    if not parameters.keys() & {"broker", "http"}:
+        return
+    for value in parameters.values():
+        for each in value if isinstance(value, list | tuple) else [value]:
+            if isinstance(each, str) and each != each.encode(errors="replace").decode():
+                raise WrongInput(f"{each!r} is no UTF-8; give text")
 
 
 def family(help_text: str) -> typer.Typer:

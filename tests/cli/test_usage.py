@@ -54,6 +54,24 @@ def test_wrong_input_is_named_and_the_right_form_shown(
     assert all(word in said.errors for word in words), said.errors
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["topic", "create", "\udcff"],
+        ["topic", "describe", "\udcff"],
+        ["topic", "config", "t", "--set", "retention.ms=\udcff"],
+        ["group", "describe", "\udcff"],
+        ["produce", "t", "--header", "a=\udcff"],
+        ["produce", "t", "--key-separator", "\udcff"],
+        ["tablet", "keys", "1", "--from", "\udcff"],
+    ],
+)
+def test_bytes_that_are_no_text_are_refused(our_shell: Shell, arguments: list[str]) -> None:
+    said = our_shell.raw(*arguments)
+    assert (said.status, said.output) == (2, "")
+    assert "\\udcff' is no UTF-8" in said.errors
+
+
 def every_command(broker: str) -> list[list[str]]:
     """Each command of Kafka's protocol with what it needs, at a broker."""
     needed = {
