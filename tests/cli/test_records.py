@@ -80,7 +80,10 @@ def test_a_partition_that_is_not_there_is_refused(shell: Shell, topic: str, comm
 
 @pytest.mark.parametrize(
     ("start", "values"),
-    [("beginning", "abcd"), ("end", ""), ("2", "cd"), ("4", ""), ("1h", "abcd"), ("0ms", ""), ("1999-12-31", "abcd")],
+    [
+        ("beginning", "abcd"), ("end", ""), ("2", "cd"), ("4", ""), ("1h", "abcd"), ("0ms", ""), ("1999-12-31", "abcd"),
+        ("30000d", "abcd"),
+    ],
 )
 def test_reading_starts_where_it_is_told(shell: Shell, filled: str, start: str, values: str) -> None:
     read = shell("consume", filled, "--from", start, "--partition", "0")
