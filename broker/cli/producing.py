@@ -30,13 +30,14 @@ class Lines(NamedTuple):
 
 
 class Written:
-    """Records whose acknowledgement came, with the first and last offset by partition; the first refusal is kept."""
+    """Records whose acknowledgement came, with the first and last offset by partition; of refusals the first line's."""
 
     def __init__(self) -> None:
         self.records = 0
         self.bytes = 0
         self.spans: dict[int, tuple[int, int]] = {}
         self.refusal: CommandError | None = None
+        self._refused_line = 0
 
     def count(self, line: int, size: int, done: "asyncio.Future[Any]") -> None:
         """One record's answer has come."""
@@ -44,7 +45,7 @@ class Written:
             return
         error = done.exception()
         if error is not None:
-            self.refusal = self.refusal or refusal(error, f"line {line} was not written")
+            self.refuse(line, refusal(error, f"line {line} was not written"))
             return
         self.records += 1
         self.bytes += size
@@ -52,6 +53,11 @@ class Written:
         if sent is not None and sent.offset >= 0:
             first, last = self.spans.get(sent.partition, (sent.offset, sent.offset))
             self.spans[sent.partition] = min(first, sent.offset), max(last, sent.offset)
+
+    def refuse(self, line: int, why: CommandError) -> None:
+        """A line cannot be written; one before it may be refused later, and is what is told then."""
+        if self.refusal is None or line < self._refused_line:
+            self.refusal, self._refused_line = why, line
 
 
 def write_lines(
@@ -83,11 +89,14 @@ async def _send_all(client: Any, topic: str, lines: Lines, descriptor: int, writ
         if not chunk and rest:
             whole.append(rest)
         for line in whole:
+            if written.refusal is not None:
+                return
             number += 1
-            await _send(client, topic, lines, line, number, written)
+            try:
+                await _send(client, topic, lines, line, number, written)
+            except CommandError as error:
+                written.refuse(number, error)
         shown.advance(task, len(chunk))
-        if written.refusal is not None:
-            return
 
 
 async def _send(client: Any, topic: str, lines: Lines, line: bytes, number: int, written: Written) -> None:

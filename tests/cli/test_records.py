@@ -61,6 +61,15 @@ def test_a_line_without_its_key_is_named(shell: Shell, topic: str, tmp_path: Pat
     assert shell("consume", topic).output == "v\n"
 
 
+def test_of_lines_that_cannot_be_written_the_first_is_named(shell: Shell, topic: str, tmp_path: Path) -> None:
+    file = tmp_path / "lines"
+    file.write_bytes(b"k:" + b"x" * 2_000_000 + b"\nnone\nk:v\n")
+    refused = shell("produce", topic, "--file", str(file), "--key-separator", ":")
+    assert refused.status == 1
+    assert refused.errors.startswith("pqbroker: line 1 was not written: the record is larger than")
+    assert shell("consume", topic).output == ""
+
+
 def test_a_record_that_is_too_large_is_named(shell: Shell, topic: str, tmp_path: Path) -> None:
     file = tmp_path / "lines"
     file.write_bytes(b"x" * 2_000_000)
