@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 import typer
 from typer.core import TyperCommand
 
-from pqbroker.broker.cli.refusals import CommandError, OutputClosed, WrongInput
+from pqbroker.broker.cli.refusals import CommandError, WrongInput
 
 F = TypeVar("F", bound=Callable[..., None])
 
@@ -23,8 +23,6 @@ class ExampleCommand(TyperCommand):
             raise
         except KeyboardInterrupt:
             raise CommandError("interrupted") from None
-        except BrokenPipeError:
-            raise OutputClosed from None
 
 
 def _check_text(parameters: Mapping[str, Any]) -> None:

@@ -1,10 +1,12 @@
 """What is typed wrong, brokers that are not there, pipes, signals, completion: the command line as such."""
 
+import os
 import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -176,6 +178,51 @@ def test_a_reader_that_has_enough_is_no_error(our_shell: Shell, fresh_name: Call
     assert reader.wait(TIMEOUT_S) == 0
     reader.stdout = None
     reader.communicate()
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_a_reader_that_has_enough_of_a_list_is_no_error(
+    our_shell: Shell, fresh_name: Callable[[], str], options: list[str]
+) -> None:
+    our_shell("topic", "create", fresh_name())
+    lister = start("topic", "list", *options, "--broker", our_shell.kafka, PYTHONUNBUFFERED="")
+    assert lister.stdout is not None
+    lister.stdout.close()
+    assert lister.stderr is not None
+    assert lister.stderr.read() == ""
+    assert lister.wait(TIMEOUT_S) == 0
+    lister.stdout = None
+    lister.communicate()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has it")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("arguments", [["topic", "list"], ["topic", "list", "--json"], ["consume"]])
+def test_a_full_disk_is_told(
+    our_shell: Shell, fresh_name: Callable[[], str], arguments: list[str], unbuffered: str
+) -> None:
+    topic = fresh_name()
+    our_shell("topic", "create", topic)
+    piped(our_shell.kafka, topic, "one\n")
+    named = [] if "list" in arguments else [topic]
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "pqbroker", *arguments, *named, "--broker", our_shell.kafka],
+            stdout=full, stderr=subprocess.PIPE, text=True, env=os.environ | {"PYTHONUNBUFFERED": unbuffered},
+        )  # fmt: skip
+    assert (done.returncode, done.stderr) == (
+        1,
+        "pqbroker: cannot write to standard output: No space left on device\n",
+    )
+
+
+def test_what_is_printed_is_utf_8_whatever_the_locale_says(our_shell: Shell, fresh_name: Callable[[], str]) -> None:
+    topic, group = fresh_name(), "grüße"
+    our_shell("topic", "create", topic)
+    assert our_shell("group", "reset", group, "--topic", topic, "--to", "end").status == 0
+    for options in ([], ["--json"]):
+        listed = run("group", "list", *options, "--broker", our_shell.kafka, PYTHONIOENCODING="ascii")
+        assert group in listed.output
 
 
 def complete(line: str, **environment: str) -> list[str]:
