@@ -94,6 +94,13 @@ def test_configs_are_set_and_unset(shell: Shell, topic: str) -> None:
     assert changed == {"topic": topic, "configs": {"cleanup.policy": {"value": "compact", "source": "topic"}}}
 
 
+def test_a_config_may_be_unset_twice(our_shell: Shell, fresh_name: Callable[[], str]) -> None:
+    topic = fresh_name()
+    our_shell("topic", "create", topic, "--config", "retention.ms=1")
+    changed = our_shell("topic", "config", topic, "--unset", "retention.ms", "--unset", "retention.ms", "--json")
+    assert changed.object["configs"] == {}
+
+
 def test_a_value_that_cannot_be_is_refused_by_the_broker(shell: Shell, topic: str) -> None:
     refused = shell("topic", "config", topic, "--set", "retention.ms=soon")
     assert refused.status == 1
