@@ -46,6 +46,8 @@ def test_every_command_has_an_example_a_broker_and_json() -> None:
         (["bench", "--size", "1000000000000"], ["'--size'", "less than or equal to 134217728"]),
         (["tablet", "keys", "1", "--limit", str(1 << 63)], ["'--limit'", "less than or equal to 2147483647"]),
         (["topic", "list", "--broker", "nonsense"], ["--broker 'nonsense' is no HOST:PORT"]),
+        (["tablet", "list", "--http", "a b:80"], ["--http 'a b:80' is no HOST:PORT"]),
+        (["topic", "list", "--broker", "a\n:80"], ["--broker 'a\\n:80' is no HOST:PORT"]),
         (["topic", "trim", "a"], ["missing option '--before'"]),
         (["topic", "trim", "a", "--before", "x"], ["--before 'x': give beginning, end, an offset"]),
         (["group", "reset", "g"], ["one of --to POSITION and --shift COUNT"]),
