@@ -96,7 +96,7 @@ def test_a_port_in_use_is_refused(option: str) -> None:
         (("--config", "/no/such/file"), ("/no/such/file",)),
         (("--set", "no.such.name=1"), ("no.such.name",)),
         (("--set", "num.partitions=x"), ("num.partitions", "'x'")),
-        (("--set", "advertised.listeners=nonsense"), ("'nonsense'", "HOST:PORT")),
+        (("--set", "advertised.listeners=nonsense"), ("advertised.listeners", "'nonsense'", "HOST:PORT")),
         (("--data", "/proc/no/such/place"), ("/proc/no/such/place",)),
         (("--data", ""), ("--data is empty",)),
     ],
