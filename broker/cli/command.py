@@ -1,5 +1,6 @@
 """How commands are declared: a family of them, each with an example that stands in its help and in its refusals."""
 
+import signal
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -12,9 +13,13 @@ F = TypeVar("F", bound=Callable[..., None])
 
 
 class ExampleCommand(TyperCommand):
-    """A command whose refusals show its right form. Typer would end the process itself for the rest."""
+    """A command whose refusals show its right form, and that SIGTERM ends as Ctrl-C does: what it made is removed.
+
+    Typer would end the process itself for the rest.
+    """
 
     def invoke(self, ctx: Any) -> Any:
+        before = signal.signal(signal.SIGTERM, signal.default_int_handler)
         try:
             _check_text(ctx.params)
             return super().invoke(ctx)
@@ -23,6 +28,8 @@ class ExampleCommand(TyperCommand):
             raise
         except KeyboardInterrupt:
             raise CommandError("interrupted") from None
+        finally:
+            signal.signal(signal.SIGTERM, before)
 
 
 def _check_text(parameters: Mapping[str, Any]) -> None:
