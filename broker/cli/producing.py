@@ -11,7 +11,7 @@ from aiokafka.errors import KafkaError
 from rich.progress import Progress
 
 from pqbroker.broker.cli.output import progress
-from pqbroker.broker.cli.records import Acks, Compression, producer, refusal
+from pqbroker.broker.cli.records import REQUEST_BYTES_MAX, Acks, Compression, producer, refusal
 from pqbroker.broker.cli.refusals import CommandError
 
 READ_BYTES = 1 << 16
@@ -83,12 +83,9 @@ async def _send_all(client: Any, topic: str, lines: Lines, descriptor: int, writ
     found = os.fstat(descriptor)
     task = shown.add_task(f"bytes to {topic}", total=found.st_size if stat.S_ISREG(found.st_mode) else None)
     number = 0
-    rest = b""
+    rest = bytearray()
     async for chunk in _chunks(descriptor):
-        *whole, rest = (rest + chunk).split(b"\n")
-        if not chunk and rest:
-            whole.append(rest)
-        for line in whole:
+        for line in _whole_lines(rest, chunk):
             if written.refusal is not None:
                 return
             number += 1
@@ -96,7 +93,23 @@ async def _send_all(client: Any, topic: str, lines: Lines, descriptor: int, writ
                 await _send(client, topic, lines, line, number, written)
             except CommandError as error:
                 written.refuse(number, error)
+        if len(rest) > REQUEST_BYTES_MAX:
+            written.refuse(number + 1, CommandError(f"line {number + 1} is over {REQUEST_BYTES_MAX} bytes long"))
+            return
         shown.advance(task, len(chunk))
+
+
+def _whole_lines(rest: bytearray, chunk: bytes) -> list[bytes]:
+    """The lines that end in a chunk, or at the end of the file, where it is empty; `rest` keeps what goes on."""
+    if not chunk:
+        return [bytes(rest)] if rest else []
+    first, *others = chunk.split(b"\n")
+    rest += first
+    if not others:
+        return []
+    whole = [bytes(rest), *others[:-1]]
+    rest[:] = others[-1]
+    return whole
 
 
 async def _send(client: Any, topic: str, lines: Lines, line: bytes, number: int, written: Written) -> None:
@@ -135,10 +148,14 @@ async def _chunks(descriptor: int) -> AsyncIterator[bytes]:
                 chunk = os.read(descriptor, READ_BYTES)
             except OSError as error:
                 chunk = error
+            put = queue.put(chunk)
             try:
-                asyncio.run_coroutine_threadsafe(queue.put(chunk), loop).result()
-            except (RuntimeError, asyncio.CancelledError):
-                return  # the loop has ended, nobody wants the rest
+                asyncio.run_coroutine_threadsafe(put, loop).result()
+            except RuntimeError:
+                put.close()  # the loop has ended, nobody wants the rest, and Python would warn of what never ran
+                return
+            except asyncio.CancelledError:
+                return
 
     threading.Thread(target=read, daemon=True).start()
     while True:

@@ -1,6 +1,7 @@
 """`pqbroker produce` and `consume`, at our broker and at Apache Kafka."""
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,26 @@ def test_of_lines_that_cannot_be_written_the_first_is_named(shell: Shell, topic:
     assert refused.status == 1
     assert refused.errors.startswith("pqbroker: line 1 was not written: the record is larger than")
     assert shell("consume", topic).output == ""
+
+
+@pytest.mark.parametrize("end", ["", "\n"])
+def test_lines_of_any_length_are_read_as_they_come(
+    our_shell: Shell, fresh_name: Callable[[], str], tmp_path: Path, end: str
+) -> None:
+    topic, file = fresh_name(), tmp_path / "lines"
+    our_shell("topic", "create", topic)
+    lines = ["", "x" * 200_000, "", "y" * 65_536, "z" * 65_535, "end"]
+    file.write_text("\n".join(lines) + end)
+    assert our_shell("produce", topic, "--file", str(file)).status == 0
+    assert our_shell("consume", topic).output.splitlines() == lines
+
+
+def test_a_line_without_end_is_refused(our_shell: Shell, fresh_name: Callable[[], str]) -> None:
+    topic = fresh_name()
+    our_shell("topic", "create", topic)
+    refused = our_shell("produce", topic, "--file", "/dev/zero")
+    assert refused.status == 1
+    assert refused.errors == "pqbroker: line 1 is over 134217728 bytes long\n"
 
 
 def test_a_record_that_is_too_large_is_named(shell: Shell, topic: str, tmp_path: Path) -> None:
