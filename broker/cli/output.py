@@ -27,7 +27,9 @@ def write(data: bytes) -> None:
     if output is None:
         raise CommandError("standard output is closed; give the command one, if only /dev/null")
     try:
-        output.write(data)
+        rest = memoryview(data)
+        while rest:  # unbuffered, as PYTHONUNBUFFERED wants it, a signal may end a write in the middle
+            rest = rest[output.write(rest) or 0 :]
         output.flush()
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python's own flush at exit shall not fail too

@@ -1,5 +1,6 @@
 """What is typed wrong, brokers that are not there, pipes, signals, completion: the command line as such."""
 
+import io
 import os
 import signal
 import socket
@@ -7,9 +8,11 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from pqbroker.broker.cli.output import say
 from tests.cli.shell import TIMEOUT_S, Said, Shell, run, start
 from tests.support.cli_page import KEYS, PAGE, WITHOUT_BROKER, cli_page, commands
 
@@ -216,6 +219,27 @@ def test_a_full_disk_is_told(
         1,
         "pqbroker: cannot write to standard output: No space left on device\n",
     )
+
+
+class Narrow(io.RawIOBase):
+    """A stream that takes three bytes at a time."""
+
+    def __init__(self) -> None:
+        self.taken = b""
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any, /) -> int:
+        self.taken += bytes(data)[:3]
+        return min(3, len(data))
+
+
+def test_output_that_is_taken_in_parts_is_written_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    narrow = Narrow()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(narrow))  # type: ignore[type-var]
+    say("grüße")
+    assert narrow.taken == "grüße\n".encode()
 
 
 def test_what_is_printed_is_utf_8_whatever_the_locale_says(our_shell: Shell, fresh_name: Callable[[], str]) -> None:
