@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from pqbroker.broker.cli.output import say
+from pqbroker.testing import broker
 from tests.cli.shell import TIMEOUT_S, Said, Shell, run, start
 from tests.support.cli_page import KEYS, PAGE, WITHOUT_BROKER, cli_page, commands
 
@@ -169,6 +170,28 @@ def test_ctrl_c_ends_writing_that_waits_for_lines(our_shell: Shell, fresh_name: 
     writer.communicate()
     reader.terminate()
     reader.communicate(timeout=TIMEOUT_S)
+
+
+def test_ctrl_c_ends_writing_to_a_broker_that_has_gone() -> None:
+    with broker() as running:
+        assert run("topic", "create", "t", "--broker", running.kafka).status == 0
+        reader = start("consume", "t", "--follow", "--broker", running.kafka)
+        writer = start("produce", "t", "--broker", running.kafka)
+        assert writer.stdin is not None
+        assert reader.stdout is not None
+        writer.stdin.write("one\n")
+        writer.stdin.flush()
+        assert reader.stdout.readline() == "one\n"
+        running.kill()
+        reader.kill()
+        reader.communicate()
+        writer.stdin.write("two\n")
+        writer.stdin.close()
+        writer.stdin = None
+        with pytest.raises(subprocess.TimeoutExpired):
+            writer.wait(1)
+        writer.send_signal(signal.SIGINT)
+        assert writer.communicate(timeout=TIMEOUT_S)[1] == "pqbroker: interrupted\n"
 
 
 def test_a_reader_that_has_enough_is_no_error(our_shell: Shell, fresh_name: Callable[[], str]) -> None:
