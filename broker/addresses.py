@@ -25,6 +25,8 @@ def parse_address(text: str) -> Address:
         host = host[1:-1]
     elif ":" in host:
         raise AddressError(f"{text!r} is no HOST:PORT; write an IPv6 host in brackets, as in [::1]:9092")
+    if not host.isprintable() or " " in host:
+        raise AddressError(f"{text!r} is no HOST:PORT: no host has such a character in its name")
     if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65_535:
         raise AddressError(f"{text!r} is no HOST:PORT, as in 127.0.0.1:9092; port 0 picks a free one")
     return Address(host, int(port))

@@ -57,7 +57,10 @@ def advertised_addresses(listeners: Sequence[Listener], text: str) -> Mapping[st
     """
     if not text:
         return {}
-    told = {listener.name: listener.address for listener in parse_listeners(text)}
+    try:
+        told = {listener.name: listener.address for listener in parse_listeners(text)}
+    except AddressError as error:
+        raise AddressError(f"advertised.listeners: {error}") from None
     names = [listener.name for listener in listeners]
     if len(names) == 1:
         return {names[0]: told.get(names[0]) or next(iter(told.values()))}

@@ -67,6 +67,8 @@ def run(options: argparse.Namespace) -> int:
     keep_freed_memory()
     raise_limit()
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
+    if not options.data:
+        raise ServeError(f"--data is empty; give a directory, or {MEMORY}")
     try:
         kafka, http = parse_listeners(options.kafka), parse_address(options.http)
         settings = load_settings(options.config, os.environ, options.assignments)

@@ -1,7 +1,6 @@
 """The command line besides `serve`: all commands together, and what becomes of refusals. Exit statuses 0, 1, 2."""
 
 import logging
-import os
 import sys
 from collections.abc import Sequence
 from typing import Annotated
@@ -80,15 +79,9 @@ def main(arguments: Sequence[str]) -> int:
         print("pqbroker: nothing was changed", file=sys.stderr)
         return FAILED
     except OutputClosed:
-        _forget_output()
         return 0
 
 
 def _wrong(what: str, right_form: str) -> int:
     print(f"pqbroker: {what[:1].lower()}{what[1:]}", *filter(None, [right_form]), sep="\n", file=sys.stderr)
     return WRONG
-
-
-def _forget_output() -> None:
-    """Python's own flush at exit shall not complain either."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -8,9 +8,9 @@ import typer
 from pqbroker.broker.cli.cluster import Cluster
 from pqbroker.broker.cli.command import declare
 from pqbroker.broker.cli.link import DEFAULT_KAFKA
-from pqbroker.broker.cli.options import Broker, Json
+from pqbroker.broker.cli.options import COUNT_MAX, Broker, Json
 from pqbroker.broker.cli.output import show_json, show_table
-from pqbroker.broker.cli.records import Acks, Compression
+from pqbroker.broker.cli.records import REQUEST_BYTES_MAX, Acks, Compression
 
 COLUMNS = ("phase", "records", "mb", "seconds", "records_per_s", "mb_per_s", "p50_ms", "p99_ms")
 
@@ -22,8 +22,8 @@ def add_bench(app: typer.Typer) -> None:
 
 def bench(
     records: Annotated[int, typer.Option(min=1, help="How many.")] = 100_000,
-    size: Annotated[int, typer.Option(min=1, help="Bytes of each value.")] = 1000,
-    partitions: Annotated[int, typer.Option(min=1, help="Of the topic made for it.")] = 1,
+    size: Annotated[int, typer.Option(min=1, max=REQUEST_BYTES_MAX, help="Bytes of each value.")] = 1000,
+    partitions: Annotated[int, typer.Option(min=1, max=COUNT_MAX, help="Of the topic made for it.")] = 1,
     batch: Annotated[int, typer.Option(min=1, metavar="BYTES", help="Of a batch, at most.")] = 1 << 17,
     linger: Annotated[int, typer.Option(min=0, metavar="MS", help="How long a batch waits to fill.")] = 5,
     compression: Annotated[Compression, typer.Option(help="Of the batches.")] = Compression.NONE,

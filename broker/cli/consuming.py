@@ -3,7 +3,6 @@
 import asyncio
 import json
 import signal
-import sys
 from collections.abc import AsyncIterator, Collection, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
@@ -12,7 +11,7 @@ from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, ConsumerRecord
 from aiokafka.errors import KafkaError
 
 from pqbroker.broker.cli.consume import Format
-from pqbroker.broker.cli.output import progress
+from pqbroker.broker.cli.output import progress, write
 from pqbroker.broker.cli.records import refusal
 
 POLL_MS = 200
@@ -128,10 +127,7 @@ async def _is_done(reading: Reading, consumer: Any, printed: int, joined: _Joine
 
 
 def _print(form: Format, records: Sequence[ConsumerRecord]) -> None:
-    output = sys.stdout.buffer
-    for record in records:
-        output.write(_line(form, record) + b"\n")
-    output.flush()
+    write(b"".join(_line(form, record) + b"\n" for record in records))
 
 
 def _line(form: Format, record: ConsumerRecord) -> bytes:

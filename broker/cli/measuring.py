@@ -68,17 +68,27 @@ async def _write(broker: str, topic: str, load: Load, shown: Progress) -> Phase:
     latencies: list[float] = []
     async with producer(broker, load.compression, load.acks, load.linger_ms, load.batch_bytes) as client:
         begin = time.perf_counter()
-        last: Any = None
+        refused: list[BaseException] = []
         for number in range(load.records):
-            last = await client.send(topic, value)
+            sent = await client.send(topic, value)
+            sent.add_done_callback(lambda done: _keep_refusal(done, refused))
             if number % SAMPLE_EVERY == 0:
-                _time(last, latencies)
+                _time(sent, latencies)
                 shown.update(task, completed=number)
+            if refused:
+                break
         await client.flush()
-        await last
+        if refused:
+            raise refused[0]
         seconds = time.perf_counter() - begin
     shown.update(task, completed=load.records)
     return Phase("produce", load.records, load.size, seconds, latencies)
+
+
+def _keep_refusal(done: "asyncio.Future[Any]", refused: list[BaseException]) -> None:
+    """One that nobody asks for would be logged by the loop, each on lines of its own."""
+    if not done.cancelled() and (error := done.exception()) is not None:
+        refused.append(error)
 
 
 def _time(future: "asyncio.Future[Any]", latencies: list[float]) -> None:

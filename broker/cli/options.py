@@ -10,6 +10,8 @@ from pqbroker.broker.cli.groups import list_groups
 from pqbroker.broker.cli.link import DEFAULT_KAFKA
 from pqbroker.broker.cli.refusals import CommandError, WrongInput
 
+COUNT_MAX, REPLICATION_FACTOR_MAX = (1 << 31) - 1, (1 << 15) - 1
+"""The most that a request of Kafka's protocol can name."""
 COMPLETION_TIMEOUT_S = 0.5
 """A shell waits for it: better no name than a slow one."""
 

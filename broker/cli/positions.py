@@ -35,7 +35,7 @@ def parse_position(option: str, text: str) -> Position:
     if _OFFSET.fullmatch(text):
         return Position(text, offset=int(text))
     if age := _AGE.fullmatch(text):
-        return Position(text, timestamp=time.time_ns() // 1_000_000 - int(age[1]) * _UNIT_MS[age[2]])
+        return Position(text, timestamp=max(0, time.time_ns() // 1_000_000 - int(age[1]) * _UNIT_MS[age[2]]))
     try:
         return Position(text, timestamp=max(0, int(datetime.fromisoformat(text).timestamp() * 1000)))
     except (ValueError, OverflowError):

@@ -11,7 +11,7 @@ from aiokafka.errors import KafkaError
 from rich.progress import Progress
 
 from pqbroker.broker.cli.output import progress
-from pqbroker.broker.cli.records import Acks, Compression, producer, refusal
+from pqbroker.broker.cli.records import REQUEST_BYTES_MAX, Acks, Compression, producer, refusal
 from pqbroker.broker.cli.refusals import CommandError
 
 READ_BYTES = 1 << 16
@@ -30,13 +30,14 @@ class Lines(NamedTuple):
 
 
 class Written:
-    """Records whose acknowledgement came, with the first and last offset by partition; the first refusal is kept."""
+    """Records whose acknowledgement came, with the first and last offset by partition; of refusals the first line's."""
 
     def __init__(self) -> None:
         self.records = 0
         self.bytes = 0
         self.spans: dict[int, tuple[int, int]] = {}
         self.refusal: CommandError | None = None
+        self._refused_line = 0
 
     def count(self, line: int, size: int, done: "asyncio.Future[Any]") -> None:
         """One record's answer has come."""
@@ -44,7 +45,7 @@ class Written:
             return
         error = done.exception()
         if error is not None:
-            self.refusal = self.refusal or refusal(error, f"line {line} was not written")
+            self.refuse(line, refusal(error, f"line {line} was not written"))
             return
         self.records += 1
         self.bytes += size
@@ -52,6 +53,11 @@ class Written:
         if sent is not None and sent.offset >= 0:
             first, last = self.spans.get(sent.partition, (sent.offset, sent.offset))
             self.spans[sent.partition] = min(first, sent.offset), max(last, sent.offset)
+
+    def refuse(self, line: int, why: CommandError) -> None:
+        """A line cannot be written; one before it may be refused later, and is what is told then."""
+        if self.refusal is None or line < self._refused_line:
+            self.refusal, self._refused_line = why, line
 
 
 def write_lines(
@@ -77,17 +83,33 @@ async def _send_all(client: Any, topic: str, lines: Lines, descriptor: int, writ
     found = os.fstat(descriptor)
     task = shown.add_task(f"bytes to {topic}", total=found.st_size if stat.S_ISREG(found.st_mode) else None)
     number = 0
-    rest = b""
+    rest = bytearray()
     async for chunk in _chunks(descriptor):
-        *whole, rest = (rest + chunk).split(b"\n")
-        if not chunk and rest:
-            whole.append(rest)
-        for line in whole:
+        for line in _whole_lines(rest, chunk):
+            if written.refusal is not None:
+                return
             number += 1
-            await _send(client, topic, lines, line, number, written)
-        shown.advance(task, len(chunk))
-        if written.refusal is not None:
+            try:
+                await _send(client, topic, lines, line, number, written)
+            except CommandError as error:
+                written.refuse(number, error)
+        if len(rest) > REQUEST_BYTES_MAX:
+            written.refuse(number + 1, CommandError(f"line {number + 1} is over {REQUEST_BYTES_MAX} bytes long"))
             return
+        shown.advance(task, len(chunk))
+
+
+def _whole_lines(rest: bytearray, chunk: bytes) -> list[bytes]:
+    """The lines that end in a chunk, or at the end of the file, where it is empty; `rest` keeps what goes on."""
+    if not chunk:
+        return [bytes(rest)] if rest else []
+    first, *others = chunk.split(b"\n")
+    rest += first
+    if not others:
+        return []
+    whole = [bytes(rest), *others[:-1]]
+    rest[:] = others[-1]
+    return whole
 
 
 async def _send(client: Any, topic: str, lines: Lines, line: bytes, number: int, written: Written) -> None:
@@ -126,10 +148,14 @@ async def _chunks(descriptor: int) -> AsyncIterator[bytes]:
                 chunk = os.read(descriptor, READ_BYTES)
             except OSError as error:
                 chunk = error
+            put = queue.put(chunk)
             try:
-                asyncio.run_coroutine_threadsafe(queue.put(chunk), loop).result()
-            except (RuntimeError, asyncio.CancelledError):
-                return  # the loop has ended, nobody wants the rest
+                asyncio.run_coroutine_threadsafe(put, loop).result()
+            except RuntimeError:
+                put.close()  # the loop has ended, nobody wants the rest, and Python would warn of what never ran
+                return
+            except asyncio.CancelledError:
+                return
 
     threading.Thread(target=read, daemon=True).start()
     while True:

@@ -1,7 +1,8 @@
 """aiokafka as the commands use it: its producer, what can be chosen of it, and its errors in words."""
 
+import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from enum import StrEnum
 from typing import Any
 
@@ -9,6 +10,9 @@ from pqbroker.broker.cli.refusals import CommandError, words
 
 REQUEST_BYTES_MAX = 128 << 20
 """What a client refuses by itself; below it the broker says what it takes."""
+
+INTERRUPTED_STOP_S = 2.0
+"""So long, after Ctrl-C, what is on its way may take: a broker that has gone would never have it."""
 
 
 class Compression(StrEnum):
@@ -51,6 +55,10 @@ async def producer(
         await client.start()
         try:
             yield client
+        except asyncio.CancelledError:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(client.stop(), INTERRUPTED_STOP_S)
+            raise
         finally:
             await client.stop()
     except KafkaError as error:

@@ -9,6 +9,7 @@ _NEAR_MAX = 3
 
 _WORDS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "there is no such topic or partition",
+    ErrorCode.INVALID_TOPIC_EXCEPTION: "a topic's name has 1 to 249 of ASCII letters, digits, '.', '_' and '-'",
     ErrorCode.MESSAGE_TOO_LARGE: "the record is larger than the topic's max.message.bytes",
     ErrorCode.COORDINATOR_NOT_AVAILABLE: "the broker has no coordinator of consumer groups",
     ErrorCode.TOPIC_ALREADY_EXISTS: "there is such a topic already",

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from pqbroker.broker.cli.command import declare, family
-from pqbroker.broker.cli.options import Http, Json
+from pqbroker.broker.cli.options import COUNT_MAX, Http, Json
 from pqbroker.broker.cli.output import say, show_json, show_table
 from pqbroker.broker.cli.refusals import CommandError
 from pqbroker.broker.cli.web import DEFAULT_HTTP, Web
@@ -55,7 +55,7 @@ def show(tablet: TabletId, http: Http = DEFAULT_HTTP, json: Json = False) -> Non
 def keys(
     tablet: TabletId,
     first: Annotated[str, typer.Option("--from", metavar="KEY", help="Begin with this key, as keys are shown.")] = "",
-    limit: Annotated[int, typer.Option("--limit", min=1, help="List so many.")] = 100,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=COUNT_MAX, help="List so many.")] = 100,
     http: Http = DEFAULT_HTTP,
     json: Json = False,
 ) -> None:

@@ -8,7 +8,16 @@ from pqbroker.broker.cli.cluster import Cluster, Topic
 from pqbroker.broker.cli.command import declare, family
 from pqbroker.broker.cli.confirming import confirm
 from pqbroker.broker.cli.link import DEFAULT_KAFKA
-from pqbroker.broker.cli.options import Broker, Json, TopicName, TopicNames, Yes, assignments
+from pqbroker.broker.cli.options import (
+    COUNT_MAX,
+    REPLICATION_FACTOR_MAX,
+    Broker,
+    Json,
+    TopicName,
+    TopicNames,
+    Yes,
+    assignments,
+)
 from pqbroker.broker.cli.output import say, show_json, show_table
 from pqbroker.broker.cli.refusals import WrongInput, check
 from pqbroker.broker.cli.topic_config import add_config, described, is_own
@@ -36,8 +45,12 @@ CONFIG_EXAMPLE = "retention.ms=3600000"
 @declare(app, "create", "pqbroker topic create orders --partitions 4 --config retention.ms=3600000")
 def create(
     topics: TopicNames,
-    partitions: Annotated[int | None, typer.Option(min=1, help="How many; else the broker's num.partitions.")] = None,
-    replication_factor: Annotated[int | None, typer.Option(min=1, help="Copies of each; the broker's default.")] = None,
+    partitions: Annotated[
+        int | None, typer.Option(min=1, max=COUNT_MAX, help="How many; else the broker's num.partitions.")
+    ] = None,
+    replication_factor: Annotated[
+        int | None, typer.Option(min=1, max=REPLICATION_FACTOR_MAX, help="Copies of each; the broker's default.")
+    ] = None,
     config: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="A config; repeatable.")] = None,
     broker: Broker = DEFAULT_KAFKA,
     json: Json = False,
@@ -111,7 +124,9 @@ def describe(topic: TopicName, broker: Broker = DEFAULT_KAFKA, json: Json = Fals
 @declare(app, "grow", "pqbroker topic grow orders 8")
 def grow(
     topic: TopicName,
-    partitions: Annotated[int, typer.Argument(metavar="COUNT", min=1, help="How many it shall have.")],
+    partitions: Annotated[
+        int, typer.Argument(metavar="COUNT", min=1, max=COUNT_MAX, help="How many it shall have.")
+    ],
     broker: Broker = DEFAULT_KAFKA,
     json: Json = False,
 ) -> None:

@@ -45,7 +45,7 @@ def config(
     """Show a topic's configs; with --set or --unset change them."""
     changes: dict[str, str | None] = {**assignments("--set", set_ or [], "retention.ms=3600000")}
     for name in unset or []:
-        if name in changes:
+        if changes.get(name) is not None:
             raise WrongInput(f"{name} is both set and unset; choose one")
         changes[name] = None
     with Cluster(broker) as cluster:

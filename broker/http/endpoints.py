@@ -7,6 +7,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
+from urllib.parse import unquote_to_bytes
 
 from aiohttp import web
 
@@ -76,6 +77,7 @@ def _exposition(taken: Sequence[Sample]) -> tuple[bytes, str]:
 
 def _endpoint(route: Route, node: Node, owner: CellOwner, looks: asyncio.Semaphore) -> _Handler:
     async def answer(request: web.Request) -> web.Response:
+        _check_text(request)
         path = _path(request)
         query = _query(route, request)
         body = None if route.body is None else await _body(route, request)
@@ -83,6 +85,14 @@ def _endpoint(route: Route, node: Node, owner: CellOwner, looks: asyncio.Semapho
         return web.Response(status=route.status) if route.answer is None else _reply(served, route.status)
 
     return answer
+
+
+def _check_text(request: web.Request) -> None:
+    """Problem for escapes that are no UTF-8: read as other text, they would name another key, group or topic."""
+    try:
+        unquote_to_bytes(request.raw_path).decode()
+    except UnicodeError:
+        raise bad_request("path and parameters are no UTF-8; bytes that are no text cannot be named there") from None
 
 
 def _path(request: web.Request) -> dict[str, Any]:
@@ -117,7 +127,10 @@ async def _body(route: Route, request: web.Request) -> Any:
     assert route.body is not None
     if request.content_type != "application/json":
         raise not_json(request.headers.get("Content-Type", ""))
-    data = await request.read()
+    try:
+        data = await request.read()
+    except web.RequestPayloadError:
+        raise bad_request("the body is not encoded as Content-Encoding and Transfer-Encoding say") from None
     try:
         if len(data) < THREAD_FROM_BYTES:
             return _checked(route, data)
@@ -167,8 +180,6 @@ def _refuser(node: Node) -> Any:
 
 
 def _reply(document: Any, status: int, headers: dict[str, str] | None = None) -> web.Response:
-    return web.json_response(document, status=status, headers=headers, dumps=_dumps)
-
-
-def _dumps(document: Any) -> str:
-    return json.dumps(document, ensure_ascii=False)
+    """Half of a surrogate pair, which a request can name and UTF-8 cannot, goes back as JSON's escape for it."""
+    body = json.dumps(document, ensure_ascii=False).encode(errors="backslashreplace")
+    return web.Response(body=body, status=status, headers=headers, content_type="application/json", charset="utf-8")

@@ -13,7 +13,7 @@ from pqbroker.broker.groups.subscriptions import assigned_partitions
 from pqbroker.broker.http.contents import TIMESTAMP
 from pqbroker.broker.http.problems import bad_request
 from pqbroker.broker.http.routes import AFTER_NAME, LIMIT, Call, Parameter, Route
-from pqbroker.broker.http.schemas import COUNT, OFFSET, TEXT, array_of, nullable, object_of
+from pqbroker.broker.http.schemas import COUNT, OFFSET, TEXT, SchemaError, array_of, nullable, object_of, parse_text
 from pqbroker.broker.partitions import NO_TOPIC_ID, find_group, find_partition
 from pqbroker.pq.consumers import ConsumerOffset
 from pqbroker.pq.offsets import Place
@@ -164,9 +164,10 @@ def _partitions(call: Call, group_id: str, lag: Mapping[Place, int]) -> dict[str
 def _after_place(call: Call) -> Place:
     text: str = call.query.get("after", "-0")
     topic, _, index = text.rpartition("-")
-    if not index.isdecimal():
-        raise bad_request(f"after is {text!r}; give `next` of the answer before, TOPIC-PARTITION")
-    return topic, int(index)
+    try:
+        return topic, parse_text(index, COUNT, "after")
+    except SchemaError:
+        raise bad_request(f"after is {text!r}; give `next` of the answer before, TOPIC-PARTITION") from None
 
 
 _AFTER_PARTITION = Parameter("after", TEXT, "List the partitions behind this one: `next` of the answer before.")

@@ -96,8 +96,9 @@ def test_a_port_in_use_is_refused(option: str) -> None:
         (("--config", "/no/such/file"), ("/no/such/file",)),
         (("--set", "no.such.name=1"), ("no.such.name",)),
         (("--set", "num.partitions=x"), ("num.partitions", "'x'")),
-        (("--set", "advertised.listeners=nonsense"), ("'nonsense'", "HOST:PORT")),
+        (("--set", "advertised.listeners=nonsense"), ("advertised.listeners", "'nonsense'", "HOST:PORT")),
         (("--data", "/proc/no/such/place"), ("/proc/no/such/place",)),
+        (("--data", ""), ("--data is empty",)),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(arguments: tuple[str, ...], words: tuple[str, ...]) -> None:

@@ -140,11 +140,12 @@ def test_what_cannot_be_removed_is_told(shell: Shell, tmp_path: Path, monkeypatc
     assert f"what was written into {tmp_path / 'data'} cannot be removed: " in said.errors
 
 
-def test_an_interrupted_run_leaves_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
     data = tmp_path / "data"
     with start("crashtest", "--data", str(data)) as running:
         wait_until((data / "data" / "cell").exists, "a broker starts")
-        running.send_signal(signal.SIGINT)
+        running.send_signal(number)
         assert running.wait(DEADLINE_S) == 1
         assert running.stderr is not None
         assert running.stderr.read() == "pqbroker: interrupted\n"

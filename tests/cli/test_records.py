@@ -1,6 +1,7 @@
 """`pqbroker produce` and `consume`, at our broker and at Apache Kafka."""
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,35 @@ def test_a_line_without_its_key_is_named(shell: Shell, topic: str, tmp_path: Pat
     assert shell("consume", topic).output == "v\n"
 
 
+def test_of_lines_that_cannot_be_written_the_first_is_named(shell: Shell, topic: str, tmp_path: Path) -> None:
+    file = tmp_path / "lines"
+    file.write_bytes(b"k:" + b"x" * 2_000_000 + b"\nnone\nk:v\n")
+    refused = shell("produce", topic, "--file", str(file), "--key-separator", ":")
+    assert refused.status == 1
+    assert refused.errors.startswith("pqbroker: line 1 was not written: the record is larger than")
+    assert shell("consume", topic).output == ""
+
+
+@pytest.mark.parametrize("end", ["", "\n"])
+def test_lines_of_any_length_are_read_as_they_come(
+    our_shell: Shell, fresh_name: Callable[[], str], tmp_path: Path, end: str
+) -> None:
+    topic, file = fresh_name(), tmp_path / "lines"
+    our_shell("topic", "create", topic)
+    lines = ["", "x" * 200_000, "", "y" * 65_536, "z" * 65_535, "end"]
+    file.write_text("\n".join(lines) + end)
+    assert our_shell("produce", topic, "--file", str(file)).status == 0
+    assert our_shell("consume", topic).output.splitlines() == lines
+
+
+def test_a_line_without_end_is_refused(our_shell: Shell, fresh_name: Callable[[], str]) -> None:
+    topic = fresh_name()
+    our_shell("topic", "create", topic)
+    refused = our_shell("produce", topic, "--file", "/dev/zero")
+    assert refused.status == 1
+    assert refused.errors == "pqbroker: line 1 is over 134217728 bytes long\n"
+
+
 def test_a_record_that_is_too_large_is_named(shell: Shell, topic: str, tmp_path: Path) -> None:
     file = tmp_path / "lines"
     file.write_bytes(b"x" * 2_000_000)
@@ -80,7 +110,10 @@ def test_a_partition_that_is_not_there_is_refused(shell: Shell, topic: str, comm
 
 @pytest.mark.parametrize(
     ("start", "values"),
-    [("beginning", "abcd"), ("end", ""), ("2", "cd"), ("4", ""), ("1h", "abcd"), ("0ms", ""), ("1999-12-31", "abcd")],
+    [
+        ("beginning", "abcd"), ("end", ""), ("2", "cd"), ("4", ""), ("1h", "abcd"), ("0ms", ""), ("1999-12-31", "abcd"),
+        ("30000d", "abcd"),
+    ],
 )
 def test_reading_starts_where_it_is_told(shell: Shell, filled: str, start: str, values: str) -> None:
     read = shell("consume", filled, "--from", start, "--partition", "0")

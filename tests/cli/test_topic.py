@@ -94,6 +94,20 @@ def test_configs_are_set_and_unset(shell: Shell, topic: str) -> None:
     assert changed == {"topic": topic, "configs": {"cleanup.policy": {"value": "compact", "source": "topic"}}}
 
 
+@pytest.mark.parametrize("name", ["", "bad name", "é"])
+def test_a_name_that_no_topic_can_have_is_told_as_such(our_shell: Shell, name: str) -> None:
+    refused = our_shell("topic", "describe", name)
+    assert refused.status == 1
+    assert "ASCII letters, digits" in refused.errors
+
+
+def test_a_config_may_be_unset_twice(our_shell: Shell, fresh_name: Callable[[], str]) -> None:
+    topic = fresh_name()
+    our_shell("topic", "create", topic, "--config", "retention.ms=1")
+    changed = our_shell("topic", "config", topic, "--unset", "retention.ms", "--unset", "retention.ms", "--json")
+    assert changed.object["configs"] == {}
+
+
 def test_a_value_that_cannot_be_is_refused_by_the_broker(shell: Shell, topic: str) -> None:
     refused = shell("topic", "config", topic, "--set", "retention.ms=soon")
     assert refused.status == 1

@@ -1,13 +1,19 @@
 """What is typed wrong, brokers that are not there, pipes, signals, completion: the command line as such."""
 
+import io
+import os
 import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from pqbroker.broker.cli.output import say
+from pqbroker.testing import broker
 from tests.cli.shell import TIMEOUT_S, Said, Shell, run, start
 from tests.support.cli_page import KEYS, PAGE, WITHOUT_BROKER, cli_page, commands
 
@@ -37,7 +43,15 @@ def test_every_command_has_an_example_a_broker_and_json() -> None:
         (["topic", "create", "a", "--partition", "3"], ["no such option", "--partitions"]),
         (["topic", "create", "a", "--partitions", "x"], ["'--partitions'", "example: "]),
         (["topic", "create", "a", "--config", "b"], ["--config 'b': give NAME=VALUE, as in retention.ms=3600000"]),
+        (["topic", "create", "a", "--partitions", "2147483648"], ["'--partitions'", "equal to 2147483647"]),
+        (["topic", "create", "a", "--replication-factor", "32768"], ["less than or equal to 32767"]),
+        (["topic", "grow", "a", "2147483648"], ["'COUNT'", "less than or equal to 2147483647"]),
+        (["bench", "--partitions", "2147483648"], ["'--partitions'", "less than or equal to 2147483647"]),
+        (["bench", "--size", "1000000000000"], ["'--size'", "less than or equal to 134217728"]),
+        (["tablet", "keys", "1", "--limit", str(1 << 63)], ["'--limit'", "less than or equal to 2147483647"]),
         (["topic", "list", "--broker", "nonsense"], ["--broker 'nonsense' is no HOST:PORT"]),
+        (["tablet", "list", "--http", "a b:80"], ["--http 'a b:80' is no HOST:PORT"]),
+        (["topic", "list", "--broker", "a\n:80"], ["--broker 'a\\n:80' is no HOST:PORT"]),
         (["topic", "trim", "a"], ["missing option '--before'"]),
         (["topic", "trim", "a", "--before", "x"], ["--before 'x': give beginning, end, an offset"]),
         (["group", "reset", "g"], ["one of --to POSITION and --shift COUNT"]),
@@ -52,6 +66,24 @@ def test_wrong_input_is_named_and_the_right_form_shown(
     assert (said.status, said.output) == (2, "")
     assert said.errors.startswith("pqbroker: ")
     assert all(word in said.errors for word in words), said.errors
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["topic", "create", "\udcff"],
+        ["topic", "describe", "\udcff"],
+        ["topic", "config", "t", "--set", "retention.ms=\udcff"],
+        ["group", "describe", "\udcff"],
+        ["produce", "t", "--header", "a=\udcff"],
+        ["produce", "t", "--key-separator", "\udcff"],
+        ["tablet", "keys", "1", "--from", "\udcff"],
+    ],
+)
+def test_bytes_that_are_no_text_are_refused(our_shell: Shell, arguments: list[str]) -> None:
+    said = our_shell.raw(*arguments)
+    assert (said.status, said.output) == (2, "")
+    assert "\\udcff' is no UTF-8" in said.errors
 
 
 def every_command(broker: str) -> list[list[str]]:
@@ -140,6 +172,28 @@ def test_ctrl_c_ends_writing_that_waits_for_lines(our_shell: Shell, fresh_name: 
     reader.communicate(timeout=TIMEOUT_S)
 
 
+def test_ctrl_c_ends_writing_to_a_broker_that_has_gone() -> None:
+    with broker() as running:
+        assert run("topic", "create", "t", "--broker", running.kafka).status == 0
+        reader = start("consume", "t", "--follow", "--broker", running.kafka)
+        writer = start("produce", "t", "--broker", running.kafka)
+        assert writer.stdin is not None
+        assert reader.stdout is not None
+        writer.stdin.write("one\n")
+        writer.stdin.flush()
+        assert reader.stdout.readline() == "one\n"
+        running.kill()
+        reader.kill()
+        reader.communicate()
+        writer.stdin.write("two\n")
+        writer.stdin.close()
+        writer.stdin = None
+        with pytest.raises(subprocess.TimeoutExpired):
+            writer.wait(1)
+        writer.send_signal(signal.SIGINT)
+        assert writer.communicate(timeout=TIMEOUT_S)[1] == "pqbroker: interrupted\n"
+
+
 def test_a_reader_that_has_enough_is_no_error(our_shell: Shell, fresh_name: Callable[[], str]) -> None:
     topic = fresh_name()
     our_shell("topic", "create", topic)
@@ -152,6 +206,72 @@ def test_a_reader_that_has_enough_is_no_error(our_shell: Shell, fresh_name: Call
     assert reader.wait(TIMEOUT_S) == 0
     reader.stdout = None
     reader.communicate()
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_a_reader_that_has_enough_of_a_list_is_no_error(
+    our_shell: Shell, fresh_name: Callable[[], str], options: list[str]
+) -> None:
+    our_shell("topic", "create", fresh_name())
+    lister = start("topic", "list", *options, "--broker", our_shell.kafka, PYTHONUNBUFFERED="")
+    assert lister.stdout is not None
+    lister.stdout.close()
+    assert lister.stderr is not None
+    assert lister.stderr.read() == ""
+    assert lister.wait(TIMEOUT_S) == 0
+    lister.stdout = None
+    lister.communicate()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has it")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("arguments", [["topic", "list"], ["topic", "list", "--json"], ["consume"]])
+def test_a_full_disk_is_told(
+    our_shell: Shell, fresh_name: Callable[[], str], arguments: list[str], unbuffered: str
+) -> None:
+    topic = fresh_name()
+    our_shell("topic", "create", topic)
+    piped(our_shell.kafka, topic, "one\n")
+    named = [] if "list" in arguments else [topic]
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "pqbroker", *arguments, *named, "--broker", our_shell.kafka],
+            stdout=full, stderr=subprocess.PIPE, text=True, env=os.environ | {"PYTHONUNBUFFERED": unbuffered},
+        )  # fmt: skip
+    assert (done.returncode, done.stderr) == (
+        1,
+        "pqbroker: cannot write to standard output: No space left on device\n",
+    )
+
+
+class Narrow(io.RawIOBase):
+    """A stream that takes three bytes at a time."""
+
+    def __init__(self) -> None:
+        self.taken = b""
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any, /) -> int:
+        self.taken += bytes(data)[:3]
+        return min(3, len(data))
+
+
+def test_output_that_is_taken_in_parts_is_written_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    narrow = Narrow()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(narrow))  # type: ignore[type-var]
+    say("grüße")
+    assert narrow.taken == "grüße\n".encode()
+
+
+def test_what_is_printed_is_utf_8_whatever_the_locale_says(our_shell: Shell, fresh_name: Callable[[], str]) -> None:
+    topic, group = fresh_name(), "grüße"
+    our_shell("topic", "create", topic)
+    assert our_shell("group", "reset", group, "--topic", topic, "--to", "end").status == 0
+    for options in ([], ["--json"]):
+        listed = run("group", "list", *options, "--broker", our_shell.kafka, PYTHONIOENCODING="ascii")
+        assert group in listed.output
 
 
 def complete(line: str, **environment: str) -> list[str]:

@@ -44,6 +44,8 @@ async def test_a_patch_sets_some_resets_others_and_keeps_the_rest(web: Web) -> N
         ({"no.such": None}, "INVALID_CONFIG"),
         ({"message.timestamp.type": "\ud800"}, "INVALID_CONFIG"),
         ({"retention.ms": [1]}, "INVALID_BODY"),
+        ({"\ud800": "1"}, "INVALID_CONFIG"),
+        ({"\ud800": [1]}, "INVALID_BODY"),
     ],
 )
 async def test_a_patch_that_cannot_be_changes_nothing(web: Web, configs: Any, code: str) -> None:

@@ -114,6 +114,13 @@ async def test_a_body_too_large_is_refused(web: Web) -> None:
     assert (await web.refusal("POST", "/v1/topics", body))[:2] == (413, "BODY_TOO_LARGE")
 
 
+@pytest.mark.parametrize("encoding", ["gzip", "deflate"])
+async def test_a_body_that_is_not_compressed_as_it_says_is_refused(web: Web, encoding: str) -> None:
+    refused = await web.refusal("POST", "/v1/topics", b"no such thing", Content_Encoding=encoding)
+    assert refused[:2] == (400, "INVALID_REQUEST")
+    assert "Content-Encoding" in refused[2]
+
+
 async def test_a_lost_cell_is_told_as_something_to_wait_for(web: Web) -> None:
     await web.node.create_topic("t")
     await web.node.engine.open()
