@@ -192,12 +192,15 @@ class Reader:
         return index
 
     async def run_at(self, offset: int) -> Run:
-        """The page or the head's run that holds `offset` or the batch behind a hole there."""
-        run = self._run_at(offset, {})
-        while run is None:
-            loaded = await self._load(offset, 1)
+        """The page or the head's run that holds `offset` or the batch behind a hole there. KeyMissing, BlobMissing when
+        it is gone; KafkaError NOT_LEADER_OR_FOLLOWER when the head cannot be had."""
+        loaded: dict[PageKey, Run] = {}
+        for _ in range(_ATTEMPTS):
             run = self._run_at(offset, loaded)
-        return run
+            if run is not None:
+                return run
+            loaded = await self._load(offset, 1)
+        raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the partition's head is gone")
 
     async def in_thread(self, function: Callable[_P, _T], *args: _P.args, **named: _P.kwargs) -> _T:
         """What takes long and only computes, off the loop."""

@@ -273,3 +273,31 @@ async def test_with_log_append_time_a_batch_has_one_time() -> None:
     await write(partition, batch(b"c", b"d", timestamps=[3, 4]))
     assert await partition.offset_at_timestamp(START_MS + 1) == TimedOffset(2, START_MS + 10, 1)
     assert await partition.offset_at_timestamp(START_MS) == TimedOffset(0, START_MS, 1)
+
+
+@pytest.mark.parametrize("size", [70 * KIB, 7 * MIB])
+async def test_a_search_for_a_time_ends_when_the_topic_is_deleted_meanwhile(
+    monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    node = await Node().start()
+    await write(await node.topic(), batch(bytes(size)))
+    await node.restart()
+    is_asked, is_gone = asyncio.Event(), asyncio.Event()
+    intact = MemoryShard.read
+
+    async def reading(shard: MemoryShard, ranges: list[tuple[BlobKey, int, int]]) -> list[Buffer]:
+        is_asked.set()
+        await is_gone.wait()
+        return await intact(shard, ranges)
+
+    monkeypatch.setattr(MemoryShard, "read", reading)
+    partition = node.partition()
+    searches = [asyncio.ensure_future(it) for it in (partition.offset_at_timestamp(0), partition.max_timestamp())]
+    await is_asked.wait()
+    await node.groups.delete("t")
+    await asyncio.gather(*node.groups._reclaiming)
+    is_gone.set()
+    for search in searches:
+        with pytest.raises(KafkaError) as refusal:
+            await asyncio.wait_for(search, 5)
+        assert refusal.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
