@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import ParamSpec, TypeVar
 
-from pqbroker.pq.body import TAIL_BYTES, BodyIndex, decode_index, index_bytes
+from pqbroker.pq.body import PAGE_BYTES, TAIL_BYTES, BodyIndex, decode_index, index_bytes
 from pqbroker.pq.cache import INDEX_PAGE, NodeMemory, PageKey
 from pqbroker.pq.damage import read_around, rebuild_index
 from pqbroker.pq.partition import Partition
@@ -185,6 +185,7 @@ class Reader:
         if index is None:
             _log.error("the index of %s in partition %d is damaged: rebuilt", name.decode(), self._partition.index)
             index = await rebuild_index(self._kv, name, end)
+            self._cache.forget(self._number, key[1], size // PAGE_BYTES + 1)  # cut where the one before had its pages
         self._cache.put(key, index, asyncio.get_running_loop().time())
         number = bodies.find(key[1])
         if number < len(bodies) and bodies.offsets[number] == key[1]:

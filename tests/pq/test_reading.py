@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pqbroker.pq import damage
+from pqbroker.pq.cache import INDEX_PAGE
 from pqbroker.pq.partition_server import PartitionServer
 from pqbroker.pq.run import Pieces
 from pqbroker.pq.timeindex import TimedOffset
@@ -187,6 +188,18 @@ async def test_a_damaged_index_is_made_anew_from_the_batches(monkeypatch: pytest
     monkeypatch.setattr("pqbroker.pq.reader.rebuild_index", counted)
     assert await read_all(partition) == list(enumerate(values))
     assert len(rebuilt) == len(partition.state.bodies)
+
+
+async def test_an_index_made_anew_is_not_mixed_with_pages_of_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = await Node().start()
+    partition = await node.topic(config={"pq.low.watermark.bytes": str(3 * MIB)})
+    while not len(partition.state.bodies):
+        await write(partition, batch(size=700))
+    cache = node.groups.memory.cache
+    key = next(key for key in cache._pages if key[2] == INDEX_PAGE)
+    cache.size -= cache._pages.pop(key).held
+    monkeypatch.setattr("pqbroker.pq.reader.decode_index", lambda tail: None)
+    assert [offset for offset, _ in await read_all(partition)] == list(range(partition.end_offset))
 
 
 async def test_with_index_and_batches_damaged_what_can_be_read_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
