@@ -147,7 +147,9 @@ class Reader:
             try:
                 held |= await self._load(offset, bytes_max)
             except BlobCorrupt as damage:
-                return await self._read_around(offset, bytes_max, damage)
+                pieces = await self._read_around(offset, bytes_max, damage)
+                if pieces is not None:
+                    return pieces
             except (KeyMissing, BlobMissing):
                 continue
             except ShardLost:
@@ -344,15 +346,19 @@ class Reader:
     async def _tail(self, name: bytes, size: int, count: int) -> bytes:
         return b"".join((await self._kv.read([(name, size - count, count)]))[0])
 
-    async def _read_around(self, offset: int, bytes_max: int, damage: BlobCorrupt) -> Pieces:
-        """Serve the batches before a damaged page; CORRUPT_MESSAGE at the damage itself (design 7)."""
+    async def _read_around(self, offset: int, bytes_max: int, damage: BlobCorrupt) -> Pieces | None:
+        """Serve the batches before a damaged page; CORRUPT_MESSAGE at the damage itself (design 7). None when it was
+        deleted meanwhile, which is the way past it."""
         _log.error("partition %d: %s", self._partition.index, damage)
         number = self._partition.bodies.find(offset)
         self.check_range(offset)
         if number == len(self._partition.bodies):
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(damage))
         name = self._partition.bodies.key(self._partition.index, number)
-        return await read_around(self._kv, name, await self.index(number), offset, bytes_max)
+        try:
+            return await read_around(self._kv, name, await self.index(number), offset, bytes_max)
+        except (KeyMissing, BlobMissing):
+            return None
 
 
 def _retrieve(task: "asyncio.Task[dict[PageKey, Run]] | asyncio.Task[None]") -> None:

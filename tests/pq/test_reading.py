@@ -169,6 +169,30 @@ async def test_batches_before_a_damaged_page_are_served_and_the_damage_is_told(m
     assert len(await read_all(partition)) == 199 - bad
 
 
+async def test_damage_that_is_deleted_while_it_is_read_around_is_out_of_range(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = await Node().start()
+    await filled(node)
+    await node.restart()
+    partition = node.partition()
+    offset = partition.state.bodies.ends[0]
+    intact = MemoryShard.read
+    damaged = 0
+
+    async def reading(shard: MemoryShard, ranges: list[tuple[BlobKey, int, int]]) -> list[Buffer]:
+        nonlocal damaged
+        if sum(size for _, _, size in ranges) > MIB:
+            damaged += 1
+            raise BlobCorrupt(ranges[0][0], 0, "a test")
+        if damaged:
+            await partition.delete_before(offset)
+        return await intact(shard, ranges)
+
+    monkeypatch.setattr(MemoryShard, "read", reading)
+    with pytest.raises(KafkaError) as refusal:
+        await read(partition, 0, 2 * MIB)
+    assert (refusal.value.code, damaged) == (ErrorCode.OFFSET_OUT_OF_RANGE, 1)
+
+
 async def test_a_damaged_index_is_made_anew_from_the_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     node = await Node().start()
     partition = await node.topic(config={"pq.low.watermark.bytes": "2000000"})
