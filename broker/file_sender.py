@@ -108,7 +108,7 @@ class FileSender:
                     return False
                 part = self._parts[0]
                 if not isinstance(part, FileRegion):
-                    self._push_buffers()
+                    left -= self._push_buffers()
                 elif self._loop.time() - part.verified_s > _WARM_S:
                     self._warm(part)
                     return False
@@ -130,7 +130,7 @@ class FileSender:
             self._parts.popleft()
         return sent
 
-    def _push_buffers(self) -> None:
+    def _push_buffers(self) -> int:
         """Send the buffers before the next region, which goes out with the last of them."""
         assert self._socket is not None
         parts = self._parts
@@ -140,11 +140,13 @@ class FileSender:
                 break
             buffers.append(part)
         sent = self._socket.sendmsg(buffers, (), _MORE if len(parts) > len(buffers) else 0)
-        while buffers and sent >= len(parts[0]):
-            sent -= len(parts.popleft())
+        left = sent
+        while buffers and left >= len(parts[0]):
+            left -= len(parts.popleft())
             buffers.pop()
-        if sent:
-            parts[0] = memoryview(parts[0])[sent:]  # type: ignore[arg-type]
+        if left:
+            parts[0] = memoryview(parts[0])[left:]  # type: ignore[arg-type]
+        return sent
 
     def _warm(self, region: FileRegion) -> None:
         """Read a part again beside the loop, then go on."""

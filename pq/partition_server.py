@@ -25,7 +25,7 @@ from pqbroker.pq.timesearch import TimeSearch
 from pqbroker.pq.writer import DISK_FULL, Writer, not_leader
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.records import BatchHeader
-from pqbroker.storage.engine import BlobCorrupt, ShardLost
+from pqbroker.storage.engine import BlobCorrupt, BlobMissing, ShardLost
 from pqbroker.storage.kv import KeyValueTablet
 from pqbroker.storage.kv_commands import Command, KeyMissing
 from pqbroker.storage.outcome import Outcome
@@ -344,5 +344,5 @@ class PartitionServer:
             return await find(TimeSearch(self._partition, self._reader))
         except BlobCorrupt as damage:
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(damage)) from damage
-        except (ShardLost, KeyMissing) as lost:
+        except (ShardLost, KeyMissing, BlobMissing) as lost:
             raise not_leader() from lost

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import ParamSpec, TypeVar
 
-from pqbroker.pq.body import TAIL_BYTES, BodyIndex, decode_index, index_bytes
+from pqbroker.pq.body import PAGE_BYTES, TAIL_BYTES, BodyIndex, decode_index, index_bytes
 from pqbroker.pq.cache import INDEX_PAGE, NodeMemory, PageKey
 from pqbroker.pq.damage import read_around, rebuild_index
 from pqbroker.pq.partition import Partition
@@ -147,7 +147,9 @@ class Reader:
             try:
                 held |= await self._load(offset, bytes_max)
             except BlobCorrupt as damage:
-                return await self._read_around(offset, bytes_max, damage)
+                pieces = await self._read_around(offset, bytes_max, damage)
+                if pieces is not None:
+                    return pieces
             except (KeyMissing, BlobMissing):
                 continue
             except ShardLost:
@@ -185,6 +187,7 @@ class Reader:
         if index is None:
             _log.error("the index of %s in partition %d is damaged: rebuilt", name.decode(), self._partition.index)
             index = await rebuild_index(self._kv, name, end)
+            self._cache.forget(self._number, key[1], size // PAGE_BYTES + 1)  # cut where the one before had its pages
         self._cache.put(key, index, asyncio.get_running_loop().time())
         number = bodies.find(key[1])
         if number < len(bodies) and bodies.offsets[number] == key[1]:
@@ -192,12 +195,15 @@ class Reader:
         return index
 
     async def run_at(self, offset: int) -> Run:
-        """The page or the head's run that holds `offset` or the batch behind a hole there."""
-        run = self._run_at(offset, {})
-        while run is None:
-            loaded = await self._load(offset, 1)
+        """The page or the head's run that holds `offset` or the batch behind a hole there. KeyMissing, BlobMissing when
+        it is gone; KafkaError NOT_LEADER_OR_FOLLOWER when the head cannot be had."""
+        loaded: dict[PageKey, Run] = {}
+        for _ in range(_ATTEMPTS):
             run = self._run_at(offset, loaded)
-        return run
+            if run is not None:
+                return run
+            loaded = await self._load(offset, 1)
+        raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the partition's head is gone")
 
     async def in_thread(self, function: Callable[_P, _T], *args: _P.args, **named: _P.kwargs) -> _T:
         """What takes long and only computes, off the loop."""
@@ -340,15 +346,19 @@ class Reader:
     async def _tail(self, name: bytes, size: int, count: int) -> bytes:
         return b"".join((await self._kv.read([(name, size - count, count)]))[0])
 
-    async def _read_around(self, offset: int, bytes_max: int, damage: BlobCorrupt) -> Pieces:
-        """Serve the batches before a damaged page; CORRUPT_MESSAGE at the damage itself (design 7)."""
+    async def _read_around(self, offset: int, bytes_max: int, damage: BlobCorrupt) -> Pieces | None:
+        """Serve the batches before a damaged page; CORRUPT_MESSAGE at the damage itself (design 7). None when it was
+        deleted meanwhile, which is the way past it."""
         _log.error("partition %d: %s", self._partition.index, damage)
         number = self._partition.bodies.find(offset)
         self.check_range(offset)
         if number == len(self._partition.bodies):
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(damage))
         name = self._partition.bodies.key(self._partition.index, number)
-        return await read_around(self._kv, name, await self.index(number), offset, bytes_max)
+        try:
+            return await read_around(self._kv, name, await self.index(number), offset, bytes_max)
+        except (KeyMissing, BlobMissing):
+            return None
 
 
 def _retrieve(task: "asyncio.Task[dict[PageKey, Run]] | asyncio.Task[None]") -> None:

@@ -5,6 +5,7 @@ idle      write, job                 writing: a cycle is planned and its KV requ
 idle      write on a full disk       idle; all that waits fails (A.12)
 idle      write that must copy       loading, while head content is not in memory
 loading   content is there           writing
+loading   it cannot be read now      idle; all that waits fails
 writing   durable                    the next cycle, or idle
 writing   refused                    this cycle and all that waits fail; idle
 any       the store is lost          lost: everything fails with NOT_LEADER_OR_FOLLOWER
@@ -362,6 +363,8 @@ class Writer:
             closed: asyncio.Future[None] = self._loop.create_future()
             closed.add_done_callback(_retrieve)
             self._jobs.insert(0, (self._plan_close(error), closed))
+        elif isinstance(error, OSError):  # such as no file being left: it may be read later
+            self._fail_queue(ErrorCode.KAFKA_STORAGE_ERROR, f"the partition's head cannot be read: {error}")
         elif error is not None or load.cancelled():
             self.lose()
         self._run()

@@ -17,7 +17,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from errno import EDQUOT, EFBIG, ENOSPC
 from pathlib import Path
 from typing import Protocol
 
@@ -26,10 +25,9 @@ from pqbroker.storage.faults import Faults, Loss
 from pqbroker.storage.outcome import Outcome
 from pqbroker.storage.plan import IndexBatch, Plan, Planner, Queued, full
 from pqbroker.storage.pools import Pool
-from pqbroker.storage.room import Rooms
+from pqbroker.storage.room import NO_ROOM, Rooms
 
 _log = logging.getLogger(__name__)
-_NO_ROOM = frozenset((ENOSPC, EDQUOT, EFBIG))
 _LOOK_SECONDS = 1.0
 _ANXIOUS_LOOK_SECONDS = 0.2
 """Between looks at free space while nothing is committed: when all is green, and when a colour is to clear."""
@@ -247,7 +245,7 @@ class Committer(threading.Thread):
             for pool in pools:
                 pool.write()
         except OSError as failure:
-            if failure.errno not in _NO_ROOM:
+            if failure.errno not in NO_ROOM:
                 raise
             _log.warning("no room for blobs: %s", failure)
             for pool in cell.pools:

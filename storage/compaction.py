@@ -1,7 +1,7 @@
 """Empties mostly dead segments in the background: what is alive in them moves to the active segment of their pool.
 
     idle --a segment is dead enough--> emptying --read to its end--> idle; the commit of its last move unlinks it
-                                           |-----no room-----------> idle, for a while
+                                           |--no room, no file left-> idle, for a while
                                            '-----damaged-----------> idle; this segment is left as it is
 
 Reading happens in a reading thread, a portion at a time; a move is a commit like any other, and changes the index only
@@ -24,7 +24,7 @@ _PORTION_BYTES = 4 << 20
 """Read and written at once; a blob that is larger, alone."""
 _PORTION_RECORDS = 1024
 _REFUSED_LOOKS = 5
-"""So many looks later a segment is tried again for which there was no room."""
+"""So many looks later a segment is tried again for which there was no room, or no file left to open it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,24 +89,27 @@ class Compaction:
     async def _empty(self, pool: Pool, segment: Segment) -> None:
         position: int | None = 0
         while position is not None:
-            portion = await self._in_thread(self._read, pool, segment, position)
-            if portion.moves:
-                batch = Batch()
-                batch.moves = portion.moves
-                batch.bytes = portion.size
-                try:
-                    await self._commit(batch)
-                except CommitRefused as refusal:
-                    _log.info("a mostly dead segment waits to be emptied: %s", refusal)
-                    await asyncio.sleep(_REFUSED_LOOKS * self._pace.look_seconds)
-                    return
-                self.moved_bytes += portion.size
+            try:
+                portion = await self._in_thread(self._read, pool, segment, position)
+                await self._move(portion)
+            except (CommitRefused, OSError) as refusal:
+                _log.info("a mostly dead segment waits to be emptied: %s", refusal)
+                await asyncio.sleep(_REFUSED_LOOKS * self._pace.look_seconds)
+                return
             await asyncio.sleep(portion.size / self._pace.bytes_per_second)
             position = portion.following
         pool.sparse.pop(segment.key, None)  # emptied; or damaged, and tried again when more of it dies
 
+    async def _move(self, portion: _Portion) -> None:
+        if portion.moves:
+            batch = Batch()
+            batch.moves = portion.moves
+            batch.bytes = portion.size
+            await self._commit(batch)
+            self.moved_bytes += portion.size
+
     def _read(self, pool: Pool, segment: Segment, position: int) -> _Portion:
-        """In a reading thread: what is alive from `position` on."""
+        """In a reading thread: what is alive from `position` on. OSError when the segment cannot be opened now."""
         path = str(pool.path_of(segment))
         try:
             file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

@@ -1,13 +1,18 @@
 """Free space, asked before a round so that the index never meets a full disk; and the ballast to delete with."""
 
+import logging
 import os
 from collections.abc import Callable, Mapping
+from errno import EDQUOT, EFBIG, ENOSPC
 from pathlib import Path
 from typing import Protocol
 
 from pqbroker.storage.engine import Batch
 from pqbroker.storage.status import DEFAULT_THRESHOLDS, Colour, Thresholds
 
+_log = logging.getLogger(__name__)
+NO_ROOM = frozenset((ENOSPC, EDQUOT, EFBIG))
+"""Errors of a write for which there was no room."""
 INDEX_RESERVE_BYTES = 32 << 20
 """Kept free where the index is: for its write-ahead log and one flush."""
 POOL_RESERVE_BYTES = 16 << 20
@@ -70,18 +75,25 @@ class Ballast:
         self._file = file
         self._size = size
         self._is_there = False
+        """Or was not to be had: it is tried again once it would have been released."""
 
     def restore(self, free: int, reserve_bytes: int) -> None:
-        """Take the room again once there is plenty."""
+        """Take the room again once there is plenty. Where it is not to be had, as for a quota, it is done without."""
         if self._is_there or not self._size or free <= reserve_bytes + 2 * self._size:
             return
         self._is_there = True
-        if not self._file.exists():
-            descriptor = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
-            try:
-                _allocate(descriptor, self._size)
-            finally:
-                os.close(descriptor)
+        if self._file.exists():
+            return
+        descriptor = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            _allocate(descriptor, self._size)
+        except OSError as failure:
+            if failure.errno not in NO_ROOM:
+                raise
+            _log.warning("no room for %s: %s", self._file, failure)
+            self._file.unlink()
+        finally:
+            os.close(descriptor)
 
     def release(self) -> None:
         """Give the room up."""

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import partial
 from struct import Struct
 
 from pqbroker.storage.blobid import BlobId
@@ -138,13 +139,18 @@ class TabletStorage:
         counters.put_bytes += size
         return key
 
-    def commit(self, batch: Batch) -> Outcome[None]:
-        """Make the batch durable; see `Shard.commit`. A blocked instance's commit is lost."""
-        self._step += 1
-        self._cookie = 0
+    def commit(self, batch: Batch, beside: "Sequence[TabletStorage]" = ()) -> Outcome[None]:
+        """Make the batch durable; see `Shard.commit`. A blocked instance's commit is lost.
+
+        `beside`: other tablets of the cell that the batch changes too; one that is blocked loses it for all.
+        """
+        for storage in (self, *beside):
+            storage._step += 1
+            storage._cookie = 0
+        submit = partial(self._submit, beside=beside) if beside else self._submit
         if self._limits is not None:
-            return self._limits.commit(self.tablet_id, batch, self._submit)
-        return self._submit(batch)
+            return self._limits.commit(self.tablet_id, batch, submit)
+        return submit(batch)
 
     def status(self, channel: int) -> Colour:
         """How full the channel is, at the last look: YELLOW_STOP and above stop user writes (A.12)."""
@@ -156,6 +162,11 @@ class TabletStorage:
     def pool(self, channel: int) -> str:
         """Where the channel's blobs go now."""
         return self._blobs.pools[self._groups[channel]]
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether `check` would raise."""
+        return self._is_over or self.generation <= self._blobs.blocked_generation(self.tablet_id)
 
     def check(self) -> None:
         """Raises Blocked when a later instance of the tablet runs, or the tablet is being dropped."""
@@ -175,11 +186,6 @@ class TabletStorage:
     def shares_cell(self, other: "TabletStorage") -> bool:
         """Whether one commit can hold changes of both tablets."""
         return self._shard is other._shard
-
-    def end_step(self) -> None:
-        """What is planned from now on belongs to the next commit: this one goes out in another tablet's."""
-        self._step += 1
-        self._cookie = 0
 
     async def scan(self, lo: bytes, hi: bytes | None, rows_max: int) -> list[tuple[bytes, bytes]]:
         """Durable rows of this tablet with lo <= key < hi (None: to the end), at most `rows_max`, in key order."""
@@ -222,9 +228,11 @@ class TabletStorage:
         if self._limits is not None and self._limits.limits_space(self.tablet_id, channel):
             self._limits.measured(self.tablet_id, channel, await self._blobs.used_bytes(self.tablet_id, channel))
 
-    def _submit(self, batch: Batch) -> Outcome[None]:
+    def _submit(self, batch: Batch, beside: "Sequence[TabletStorage]" = ()) -> Outcome[None]:
         try:
             self.check()
+            for storage in beside:
+                storage.check()
             return self._shard.commit(batch)
         except ShardLost as lost:
             return Outcome.failed(lost)

@@ -10,7 +10,8 @@ queues that they share, and none waits for the other in a circle.
 
 from collections.abc import Sequence
 
-from pqbroker.storage.engine import Batch, ShardLost
+from pqbroker.storage.blobstorage import Blocked
+from pqbroker.storage.engine import Batch, CommitRefused, ShardLost
 from pqbroker.storage.kv import KeyValueTablet
 from pqbroker.storage.kv_commands import Command, KeyValueError
 from pqbroker.storage.kv_plan import Plan
@@ -88,14 +89,13 @@ class _Together:
         for tablet, plan in zip(self.tablets, self._plans, strict=True):
             batch.take_in(plan.batch)
             tablet.begin(plan)
-        for tablet in self.tablets[1:]:
-            tablet.storage.end_step()
-        return self.tablets[0].storage.commit(batch)
+        first, *others = [tablet.storage for tablet in self.tablets]
+        return first.commit(batch, others)
 
     def _settle(self, committed: Outcome[None]) -> None:
         error = committed.exception()
         for tablet, plan in zip(self.tablets, self._plans, strict=True):
-            tablet.end(plan, error)
+            tablet.end(plan, _for_one(tablet, error))
         self.finish(error)
         for tablet in self.tablets:
             tablet.advance()
@@ -103,3 +103,10 @@ class _Together:
     def _leave(self) -> None:
         for tablet in self.tablets:
             tablet.leave(self)
+
+
+def _for_one(tablet: KeyValueTablet, error: BaseException | None) -> BaseException | None:
+    """What became of the commit for one of the tablets: to others than the blocked ones it was only refused."""
+    if isinstance(error, Blocked) and not tablet.storage.is_blocked:
+        return CommitRefused(str(error))
+    return error

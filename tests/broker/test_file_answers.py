@@ -136,6 +136,20 @@ async def test_other_connections_have_their_turn_within_an_answer(
     await client.close()
 
 
+async def test_what_is_in_memory_counts_for_a_turn_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_sender, "_TURN_BYTES", 1)
+    ours, peer = socket.socketpair()
+    loop = asyncio.get_running_loop()
+    transport, _ = await loop.create_connection(asyncio.Protocol, sock=ours)
+    sender, is_sent = FileSender(loop, transport), asyncio.Event()
+    sender.send([bytes(100)] * 200, is_sent.set)
+    assert sender.is_busy
+    assert len(peer.recv(MIB)) < 100 * 200
+    await asyncio.wait_for(is_sent.wait(), 5)
+    transport.close()
+    peer.close()
+
+
 async def test_files_that_are_gone_are_read_anew(
     server: Server, sent: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pqbroker.pq import damage
+from pqbroker.pq.cache import INDEX_PAGE
 from pqbroker.pq.partition_server import PartitionServer
 from pqbroker.pq.run import Pieces
 from pqbroker.pq.timeindex import TimedOffset
@@ -168,6 +169,30 @@ async def test_batches_before_a_damaged_page_are_served_and_the_damage_is_told(m
     assert len(await read_all(partition)) == 199 - bad
 
 
+async def test_damage_that_is_deleted_while_it_is_read_around_is_out_of_range(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = await Node().start()
+    await filled(node)
+    await node.restart()
+    partition = node.partition()
+    offset = partition.state.bodies.ends[0]
+    intact = MemoryShard.read
+    damaged = 0
+
+    async def reading(shard: MemoryShard, ranges: list[tuple[BlobKey, int, int]]) -> list[Buffer]:
+        nonlocal damaged
+        if sum(size for _, _, size in ranges) > MIB:
+            damaged += 1
+            raise BlobCorrupt(ranges[0][0], 0, "a test")
+        if damaged:
+            await partition.delete_before(offset)
+        return await intact(shard, ranges)
+
+    monkeypatch.setattr(MemoryShard, "read", reading)
+    with pytest.raises(KafkaError) as refusal:
+        await read(partition, 0, 2 * MIB)
+    assert (refusal.value.code, damaged) == (ErrorCode.OFFSET_OUT_OF_RANGE, 1)
+
+
 async def test_a_damaged_index_is_made_anew_from_the_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     node = await Node().start()
     partition = await node.topic(config={"pq.low.watermark.bytes": "2000000"})
@@ -187,6 +212,18 @@ async def test_a_damaged_index_is_made_anew_from_the_batches(monkeypatch: pytest
     monkeypatch.setattr("pqbroker.pq.reader.rebuild_index", counted)
     assert await read_all(partition) == list(enumerate(values))
     assert len(rebuilt) == len(partition.state.bodies)
+
+
+async def test_an_index_made_anew_is_not_mixed_with_pages_of_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = await Node().start()
+    partition = await node.topic(config={"pq.low.watermark.bytes": str(3 * MIB)})
+    while not len(partition.state.bodies):
+        await write(partition, batch(size=700))
+    cache = node.groups.memory.cache
+    key = next(key for key in cache._pages if key[2] == INDEX_PAGE)
+    cache.size -= cache._pages.pop(key).held
+    monkeypatch.setattr("pqbroker.pq.reader.decode_index", lambda tail: None)
+    assert [offset for offset, _ in await read_all(partition)] == list(range(partition.end_offset))
 
 
 async def test_with_index_and_batches_damaged_what_can_be_read_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -273,3 +310,31 @@ async def test_with_log_append_time_a_batch_has_one_time() -> None:
     await write(partition, batch(b"c", b"d", timestamps=[3, 4]))
     assert await partition.offset_at_timestamp(START_MS + 1) == TimedOffset(2, START_MS + 10, 1)
     assert await partition.offset_at_timestamp(START_MS) == TimedOffset(0, START_MS, 1)
+
+
+@pytest.mark.parametrize("size", [70 * KIB, 7 * MIB])
+async def test_a_search_for_a_time_ends_when_the_topic_is_deleted_meanwhile(
+    monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    node = await Node().start()
+    await write(await node.topic(), batch(bytes(size)))
+    await node.restart()
+    is_asked, is_gone = asyncio.Event(), asyncio.Event()
+    intact = MemoryShard.read
+
+    async def reading(shard: MemoryShard, ranges: list[tuple[BlobKey, int, int]]) -> list[Buffer]:
+        is_asked.set()
+        await is_gone.wait()
+        return await intact(shard, ranges)
+
+    monkeypatch.setattr(MemoryShard, "read", reading)
+    partition = node.partition()
+    searches = [asyncio.ensure_future(it) for it in (partition.offset_at_timestamp(0), partition.max_timestamp())]
+    await is_asked.wait()
+    await node.groups.delete("t")
+    await asyncio.gather(*node.groups._reclaiming)
+    is_gone.set()
+    for search in searches:
+        with pytest.raises(KafkaError) as refusal:
+            await asyncio.wait_for(search, 5)
+        assert refusal.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -1,14 +1,18 @@
 """The head's content comes into memory once for all who wait, and is dropped when nobody loads it."""
 
+import errno
+
 import pytest
 
 from pqbroker.pq.keys import data_range
 from pqbroker.pq.partition_server import PartitionServer
 from pqbroker.pq.warming import HeadLoader
-from pqbroker.storage.engine import ShardLost
+from pqbroker.protocol.errors import ErrorCode, KafkaError
+from pqbroker.storage.engine import Buffer, ShardLost
 from pqbroker.storage.kv import KeyValueTablet
 from pqbroker.storage.kv_commands import DeleteRange
-from tests.pq.rig import Node, batch, write
+from pqbroker.storage.memory import MemoryShard
+from tests.pq.rig import MIB, Node, batch, write
 
 
 async def cold(node: Node) -> tuple[PartitionServer, HeadLoader, list[bool]]:
@@ -60,3 +64,23 @@ async def test_a_lost_store_fails_the_load_and_the_next_one_is_new() -> None:
         await load
     assert ended == [False]
     assert loader.load() is not load
+
+
+async def test_a_head_that_cannot_be_read_now_fails_what_waits_and_is_read_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    node = await Node().start()
+    await write(await node.topic(), batch(b"a" * 70_000))
+    await node.restart()
+    partition = node.partition()
+
+    async def no_file_is_left(shard: MemoryShard, ranges: object) -> list[Buffer]:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(MemoryShard, "read", no_file_is_left)
+        with pytest.raises(KafkaError) as refusal:
+            await partition.write(*batch(size=7 * MIB))
+    assert refusal.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert not partition.is_lost
+    assert [written.base_offset for written in await write(partition, batch(size=7 * MIB))] == [1]

@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import logging
 import os
 import shutil
 from collections.abc import Awaitable, Callable, Iterable
@@ -345,4 +346,31 @@ async def test_many_portions_of_many_small_blobs_move(cell: RocksCell, monkeypat
     left = [number for number in range(count) if number % 3 == 0]
     found = await shard.read([(blob_key(number), 0, 2_000) for number in left])
     assert [bytes(part) for part in found] == [content(number, 2_000) for number in left]
+    await shard.close()
+
+
+async def test_a_segment_that_cannot_be_opened_now_is_emptied_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    cell = RocksCell(tmp_path / "cell", compaction=EAGER)
+    shard = await cell.open()
+    await fill(shard)
+    first = cell.segments()[0]
+    intact = os.open
+    refused = []
+
+    def no_file_is_left(path: Any, flags: int, *mode: int) -> int:
+        if flags & os.O_WRONLY or str(path) != str(first):
+            return intact(path, flags, *mode)
+        refused.append(path)
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", no_file_is_left)
+        await shard.commit(dead(*range(1, 8)))
+        await until(lambda: len(refused) > 1)
+    await until(lambda: not first.exists())
+    assert "waits to be emptied: [Errno 24]" in caplog.text
+    await expect(shard, {0, *range(8, 25)})
     await shard.close()

@@ -12,12 +12,15 @@ from pqbroker.conf.storage import ChannelProfile
 from pqbroker.storage.blobstorage import Blocked
 from pqbroker.storage.cells.cell import Cell
 from pqbroker.storage.engine import Batch, Engine, ShardLost
+from pqbroker.storage.kv import KeyValueTablet
+from pqbroker.storage.kv_commands import Write
 from pqbroker.storage.limits import BURST_SECONDS
 from pqbroker.storage.memory import MemoryEngine
 from pqbroker.storage.outcome import Outcome
 from pqbroker.storage.rocks import RocksEngine
 from pqbroker.storage.status import Colour
 from pqbroker.storage.tablet import LOG_CHANNEL, USER_CHANNEL, TabletStorage, TabletType
+from pqbroker.storage.together import execute_together
 
 TABLET = 70_000
 BODY = b"body" * 500
@@ -114,6 +117,37 @@ async def test_what_waits_fails_when_the_cell_is_lost_or_the_tablet_started_anew
     for wait in waiting[3:]:
         with pytest.raises(ShardLost):
             await wait
+
+
+async def waiting_together(cell: Cell) -> tuple[list[KeyValueTablet], Outcome[None]]:
+    """Two KV tablets, and a request to both that waits behind a Put of the first one."""
+    await cell.create_tablets([(TABLET + 1, TabletType.PERSQUEUE, "u")])
+    tablets = [KeyValueTablet(cell.storage(TABLET + n), inline_bytes_max=8, clock=lambda: 1_000) for n in range(2)]
+    for _ in range(3):
+        put(cell.storage(TABLET))
+    write = Write(b"k", [b"old"], 3)
+    return tablets, execute_together([(tablet, [write]) for tablet in tablets])
+
+
+async def test_a_joint_request_that_waits_is_not_stored_once_a_tablet_of_it_was_started_anew(open_cell: Open) -> None:
+    cell = await open_cell(MemoryEngine(1 << 26), operations=1)
+    (first, _), joint = await waiting_together(cell)
+    later = await cell.restart_tablet(TABLET + 1)
+    with pytest.raises(Blocked):
+        await joint
+    assert await later.get([b"k"]) == [None]
+    assert first.lost is None
+    await first.execute([Write(b"k", [b"new"], 3)])
+
+
+async def test_a_tablet_lives_on_when_another_one_of_a_joint_request_is_started_anew(open_cell: Open) -> None:
+    cell = await open_cell(MemoryEngine(1 << 26), operations=1)
+    (first, second), joint = await waiting_together(cell)
+    await cell.restart_tablet(TABLET)
+    with pytest.raises(Blocked):
+        await joint
+    assert isinstance(first.lost, Blocked)
+    await second.execute([Write(b"k", [b"new"], 3)])
 
 
 async def test_a_channel_at_its_space_is_yellow_until_something_of_it_is_deleted(

@@ -320,3 +320,22 @@ def test_ballast_is_put_back_only_with_room_to_spare(tmp_path: Path) -> None:
     ballast.release()
     ballast.release()
     assert not (tmp_path / "ballast").exists()
+
+
+@pytest.mark.parametrize("reason", [errno.ENOSPC, errno.EDQUOT])
+async def test_a_cell_opens_without_ballast_when_its_room_is_not_to_be_had(
+    cell: RocksCell, monkeypatch: pytest.MonkeyPatch, reason: int
+) -> None:
+    def refuse(file: int, position: int, size: int) -> None:
+        raise OSError(reason, "no room")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "posix_fallocate", refuse)
+        shard = await cell.open()
+    assert not (cell.path / "ballast").exists()
+    await store(shard, range(2))
+    assert len(await shard.scan_blobs(b"", END, 10)) == 2
+    await shard.close()
+    shard = await cell.open()
+    assert (cell.path / "ballast").exists()
+    await shard.close()
