@@ -21,7 +21,7 @@ from pqbroker.storage.directory import (
 from pqbroker.storage.engine import Batch, BlobKey, BlobMissing, Buffer, CommitRefused, EngineError, FileRange, Shard
 from pqbroker.storage.outcome import Outcome
 from pqbroker.storage.reading import BlobReader
-from pqbroker.storage.rocks import RocksIndex, TellsDamage
+from pqbroker.storage.rocks import RocksIndex
 
 
 class OfflineCell:
@@ -41,13 +41,11 @@ class OfflineCell:
 
     def get(self, keys: list[bytes]) -> list[bytes | None]:
         """Values of index rows, None where absent."""
-        with TellsDamage():
-            return self._index.get(keys)
+        return self._index.get(keys)
 
     def rows(self, lo: bytes, hi: bytes, *, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]:
         """Index rows with lo <= key < hi, in order or from the end."""
-        with TellsDamage():
-            yield from self._index.rows(lo, hi, reverse=reverse)
+        return self._index.rows(lo, hi, reverse=reverse)
 
     def content(self, blob: BlobKey) -> Buffer:
         """A whole blob, every page of it verified. Raises BlobMissing, BlobCorrupt."""
