@@ -105,6 +105,15 @@ async def test_one_payload_without_its_rows_is_what_a_crash_leaves_and_is_remove
     await shard.close()
 
 
+async def test_files_of_others_among_the_segments_are_left_alone(cell: RocksCell) -> None:
+    await (await cell.open()).close()
+    strange = [cell.path / "blobs" / name for name in ("1-7.segment", "copy-of.segment", "notes")]
+    for file in strange:
+        file.write_bytes(b"mine")
+    await (await cell.open()).close()
+    assert [file.read_bytes() for file in strange] == [b"mine"] * 3
+
+
 async def test_a_flipped_byte_amid_the_log_of_the_index_is_refused(cell: RocksCell, tmp_path: Path) -> None:
     shard = await cell.open()
     for number in range(300):

@@ -365,6 +365,12 @@ def test_what_a_crash_may_leave_does_no_harm(data: Path) -> None:
     assert (found.weight, found.check, found.where) == (Weight.HARMLESS, "segment", f"main/{orphan.name}")
 
 
+def test_files_of_others_among_the_segments_are_passed_over(data: Path) -> None:
+    for name in ("1-7.segment", "copy-of.segment"):
+        (data / "blobs" / name).write_bytes(b"mine")
+    assert look(data) == []
+
+
 def test_a_segment_of_a_commit_that_the_index_lost_is_found(data: Path) -> None:
     blob = BlobId(1 << 16, 2, 9, 1, 0, 2000).key()
     left = b"".join(encode_record(blob, [bytes(2000)], 2000, 1 << 30, 0))
