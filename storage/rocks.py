@@ -31,7 +31,7 @@ from pqbroker.conf.storage import MAIN_POOL
 from pqbroker.storage import indexrows
 from pqbroker.storage.committer import OpenCell, Pace
 from pqbroker.storage.compaction import DEFAULT_PACE, CompactionPace
-from pqbroker.storage.directory import CellDirectory
+from pqbroker.storage.directory import DURABILITIES, CellDirectory
 from pqbroker.storage.diskshard import DiskShard, ShardOptions
 from pqbroker.storage.engine import BLOB_BYTES_MAX, Caps, EngineError
 from pqbroker.storage.faults import Faults
@@ -69,7 +69,7 @@ class RocksEngine:
         statvfs: Callable[[Path], Space] = os.statvfs,
         faults: Faults | None = None,
     ) -> None:
-        assert durability in ("fsync", "interval", "none")
+        assert durability in DURABILITIES
         self._path = directory
         self._pools = pools
         self._thresholds = thresholds

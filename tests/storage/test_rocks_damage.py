@@ -148,6 +148,29 @@ async def test_facts_that_cannot_be_read_are_refused(cell: RocksCell, damage: st
         await cell.open()
 
 
+@pytest.mark.parametrize(
+    ("fact", "value"),
+    [
+        ("format", 0),
+        ("format", 0.5),
+        ("format", "1"),
+        ("format", True),
+        ("cell", 5),
+        ("pools", "main"),
+        ("pools", [1]),
+        ("durability", "fsyng"),
+        ("durability", ["fsync"]),
+        ("ready", "no"),
+    ],
+)
+async def test_a_fact_that_was_never_written_is_refused(cell: RocksCell, fact: str, value: object) -> None:
+    await (await cell.open()).close()
+    facts = cell.path / "cell"
+    facts.write_text(json.dumps({**json.loads(facts.read_text()), fact: value}))
+    with pytest.raises(EngineError, match=f"cell cannot be read .*{fact}.*restore it from a copy"):
+        await cell.open()
+
+
 async def test_a_cell_without_its_index_is_refused_rather_than_started_empty(cell: RocksCell) -> None:
     await (await cell.open()).close()
     shutil.rmtree(cell.index())
