@@ -114,9 +114,8 @@ class CellDirectory:
         file = self.path / "cell"
         if file.exists():
             self.facts = read_facts(file)
-        elif list_indexes(self.path):
-            raise EngineError(f"{file} is missing beside an index; restore it from a copy of the directory")
         else:
+            check_new(self.path)
             self._write_facts(self.facts)
 
     def _write_facts(self, facts: CellFacts) -> None:
@@ -155,6 +154,12 @@ class CellDirectory:
         fsync_directory(self.path)
         # An old owner may hold RocksDB's own lock for ever; ours is the rename.
         (self.index / "LOCK").unlink(missing_ok=True)
+
+
+def check_new(path: Path) -> None:
+    """EngineError where a directory without the file `cell` has an index: it is not new, but not whole."""
+    if list_indexes(path):
+        raise EngineError(f"{path / 'cell'} is missing beside an index; restore it from a copy of the directory")
 
 
 def read_facts(file: Path) -> CellFacts:

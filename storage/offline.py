@@ -14,6 +14,7 @@ from pqbroker.storage import indexrows
 from pqbroker.storage.directory import (
     CellFacts,
     check_identity,
+    check_new,
     index_generation,
     index_path,
     read_facts,
@@ -66,6 +67,8 @@ def look_into(path: Path, pools: Mapping[str, Path]) -> Iterator[OfflineCell]:
     """
     with ExitStack() as stack:
         if not (path / "cell").is_file():
+            if path.is_dir():
+                check_new(path)
             raise EngineError(f"{path} is no data directory: there is no file `cell`; check the path")
         stack.enter_context(_held(path))
         facts = read_facts(path / "cell")

@@ -421,7 +421,7 @@ def test_no_broker_starts_while_the_doctor_looks(data: Path) -> None:
         ("cell", b"{", "cannot be read"),
         ("cell", b'{"format": 99}', "newer version"),
         ("blobs/pool", b"pqbroker pool main of cell other\n", "is not pool main of this cell"),
-        ("cell", None, "no data directory"),
+        ("cell", None, "cell is missing beside an index; restore"),
         ("blobs/pool", None, "pool main is not at"),
     ],
 )
