@@ -11,8 +11,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from typing import Any
 
 from pqbroker.conf.broker import BrokerSettings
-from pqbroker.conf.declare import ConfigError
-from pqbroker.conf.defaults import topic_config
+from pqbroker.conf.defaults import check_changed, stored_config, topic_config, wrong_texts
 from pqbroker.conf.topic import TopicConfig
 from pqbroker.pq.cache import NodeMemory
 from pqbroker.pq.consumers import ConsumerOffset
@@ -185,16 +184,12 @@ class PersQueueGroups:
         async with self._changes:
             for topic in list(self._scheme.topics.values()):
                 group = self._groups.get(topic.name)
-                try:
-                    if group is None:
-                        await self._cell.create_tablets(_wanted(topic))
-                        await self._serve(topic)
-                    elif group.topic.partitions < topic.partitions:
-                        await self._cell.create_tablets(_wanted(topic))
-                        await self._take_over(topic)
-                except ConfigError as error:
-                    # One topic's row shall not end retention for all.
-                    _log.error("%s", error)
+                if group is None:
+                    await self._cell.create_tablets(_wanted(topic))
+                    await self._serve(topic)
+                elif group.topic.partitions < topic.partitions:
+                    await self._cell.create_tablets(_wanted(topic))
+                    await self._take_over(topic)
 
     async def _take_over(self, topic: Topic) -> Group:
         """A topic that is served has more partitions now."""
@@ -211,12 +206,13 @@ class PersQueueGroups:
         """Replace what is set for the topic by what `change` makes of it: no change of another is lost between."""
         async with self._changes:
             known = self._scheme.topics.get(name)
-            config = change(known.config if known else {})
-            parsed = topic_config(config, self._settings)
+            stored = known.config if known else {}
+            config = change(stored)
+            check_changed(config, stored, self._settings)
             topic = await self._scheme.configure_topic(name, config)
             group = self._groups[name]
             group.topic = topic
-            group.use(parsed, self._settings)
+            group.use(_config_of(topic, self._settings), self._settings)
             return group
 
     async def configure_node(self, node: str, texts: Mapping[str, str], settings: BrokerSettings) -> None:
@@ -230,7 +226,7 @@ class PersQueueGroups:
             for number, group in enumerate(list(self._groups.values())):
                 if number % _LOOKS_AT_ONCE == 0:
                     await asyncio.sleep(0)
-                group.use(topic_config(group.topic.config, settings), settings)
+                group.use(_config_of(group.topic, settings), settings)
 
     async def delete(self, name: str) -> None:
         """Delete a topic: gone when this returns, its space comes back later. Raises TopicUnknown."""
@@ -291,12 +287,7 @@ class PersQueueGroups:
         return group.partitions[index] if group is not None and 0 <= index < len(group.partitions) else None
 
     async def _serve(self, topic: Topic) -> Group:
-        try:
-            config = topic_config(topic.config, self._settings)
-        except ConfigError as error:
-            told = f"topic {topic.name} cannot be served with what it is set to: {error}"
-            raise ConfigError(f"{told}; the version that took it can alter it") from None
-        group = Group(topic, config)
+        group = Group(topic, _config_of(topic, self._settings))
         await self._start_partitions(group)
         self._groups[topic.name] = group
         self._by_id[topic.topic_id] = group
@@ -336,6 +327,18 @@ class PersQueueGroups:
                 await self._scheme.forget_tombstone(topic_id)
         except (CommitRefused, ShardLost) as refusal:
             _log.warning("a deleted topic's space is reclaimed at the next start: %s", refusal)
+
+
+def _config_of(topic: Topic, settings: BrokerSettings) -> TopicConfig:
+    """What is in force for a topic; what it is set to and cannot be is told with its cure."""
+    for cause in wrong_texts(topic.config).values():
+        _log.error(
+            "topic %s: %s; its default is in force, and retention deletes nothing of the topic, until it is set anew "
+            "or deleted (kafka-configs --alter), or the version that took it serves it",
+            topic.name,
+            cause,
+        )
+    return stored_config(topic.config, settings)
 
 
 def _wanted(topic: Topic) -> list[tuple[int, TabletType, str]]:
