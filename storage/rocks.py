@@ -8,6 +8,7 @@ import os
 import shutil
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from errno import EACCES
 from functools import partial
 from itertools import takewhile
 from pathlib import Path
@@ -158,8 +159,13 @@ class RocksIndex:
         self._rows = Rdict(str(self._path), options)
 
     def open_unchanged(self, staging: Path, *, synced: bool) -> None:
-        """Open for reading alone, through links in the empty directory `staging`: rocksdict writes a file even then."""
+        """Open for reading alone, through links in the empty directory `staging`: rocksdict writes a file even then.
+
+        Raises EngineError for damage, PermissionError.
+        """
         for file in self._path.iterdir():
+            if not os.access(file, os.R_OK):  # which RocksDB would tell as damage
+                raise PermissionError(EACCES, os.strerror(EACCES), str(file))
             if file.name == _CONFIG_FILE:
                 shutil.copyfile(file, staging / file.name)
             elif file.name != "LOCK":

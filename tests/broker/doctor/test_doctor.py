@@ -1,6 +1,7 @@
 """The doctor finds each kind of damage, names its place, and leaves every byte as it was."""
 
 import asyncio
+import errno
 import json
 import os
 import random
@@ -526,6 +527,27 @@ def test_what_cannot_be_looked_at_is_refused_with_cause_and_cure(
     told = capsys.readouterr().err
     assert told.startswith(f"pqbroker: {data} cannot be looked at: [Errno 20] Not a directory")
     assert told.endswith("; see that it may be read\n")
+
+
+@pytest.mark.parametrize("pattern", ["blobs/*.segment", "index-*/*.sst"])
+def test_what_may_not_be_read_is_no_damage(
+    data: Path, pattern: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with changed(data):
+        pass  # its log becomes a table
+    file = next(data.glob(pattern))
+    real_open, real_access = os.open, os.access
+
+    def refuse(path: str | Path, flags: int, *, dir_fd: int | None = None) -> int:
+        if str(path) == str(file):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return real_open(path, flags, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "open", refuse)
+    monkeypatch.setattr(os, "access", lambda path, mode: str(path) != str(file) and real_access(path, mode))
+    assert main(["doctor", str(data)]) == 1
+    told = f"{data} cannot be looked at: [Errno 13] Permission denied: '{file}'; see that it may be read"
+    assert capsys.readouterr().err == f"pqbroker: {told}\n"
 
 
 def test_a_pool_that_the_cell_does_not_have_is_refused(data: Path) -> None:
