@@ -506,7 +506,9 @@ def test_a_segment_that_cannot_be_read_is_damage_and_the_rest_is_looked_at(data:
     largest.mkdir()  # open, and each read of it fails, as on a bad disk
     found = damages(data)
     assert any(line.startswith("records: power-") and "cannot be read: Is a directory" in line for line in found)
-    flip(segments(data)[-1], 5)
+    for other in segments(data):
+        if other != largest:
+            os.truncate(other, 0)
     assert len(damages(data)) > len(found)
 
 
