@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from pqbroker.broker.config_operations import Change, Texts, apply_change, check_changes
+from pqbroker.broker.config_operations import Change, Operation, Texts, apply_change, check_changes
 from pqbroker.broker.partitions import unknown_topic
 from pqbroker.broker.refusals import REFUSED, translate
 from pqbroker.broker.topic_names import check_topic_name
 from pqbroker.conf.declare import ConfigError, declarations
-from pqbroker.conf.defaults import topic_config, topic_defaults
+from pqbroker.conf.defaults import check_changed, topic_defaults, wrong_texts
 from pqbroker.conf.topic import FIXED_AT_CREATION, TopicConfig
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.scheme import TopicUnknown
@@ -114,7 +114,8 @@ async def _alter_topic(node: "Node", name: str, changes: list[Change], *, replac
     change = _changing(changes, defaults, replaces=replaces)
     try:
         if validate_only:
-            topic_config(change(group.topic.config), node.settings)
+            stored = group.topic.config
+            check_changed(change(stored), stored, node.settings)
         else:
             await node.groups.reconfigure(name, change)
     except ConfigError as error:
@@ -131,8 +132,10 @@ def _changing(changes: list[Change], defaults: Texts, *, replaces: bool) -> Call
         texts = dict(fixed if replaces else stored)
         for change in changes:
             _apply(texts, change, defaults)
+        wrong = wrong_texts(stored)
+        sound = {name: text for name, text in stored.items() if name not in wrong}
         for name in FIXED_AT_CREATION:
-            if _value(name, texts, defaults) != _value(name, stored, defaults):
+            if texts.get(name) != stored.get(name) and _value(name, texts, defaults) != _value(name, sound, defaults):
                 raise ConfigError(f"{name} is fixed when a topic is created; create another topic with it")
         return texts
 
@@ -141,6 +144,9 @@ def _changing(changes: list[Change], defaults: Texts, *, replaces: bool) -> Call
 
 def _apply(texts: dict[str, str], change: Change, defaults: Texts) -> None:
     declaration = declarations(TopicConfig).get(change.name)
+    if declaration is None and change.operation == Operation.DELETE and change.name in texts:
+        del texts[change.name]  # another version took it, and it does nothing here
+        return
     if declaration is None:
         raise ConfigError(f"{change.name} is no config of a topic; kafka-configs --describe --all lists them")
     apply_change(texts, change, declaration, lambda: _value(change.name, texts, defaults))

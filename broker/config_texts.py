@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.declare import Declaration, Effect, declarations
-from pqbroker.conf.defaults import NODE_SETTINGS, topic_defaults
+from pqbroker.conf.defaults import NODE_SETTINGS, topic_defaults, wrong_texts
 from pqbroker.conf.dynamic import Layers
 from pqbroker.conf.topic import TopicConfig
 
@@ -52,14 +52,20 @@ class ConfigText:
 
 
 def topic_texts(stored: Mapping[str, str], layers: Layers) -> Iterator[ConfigText]:
-    """Every topic config: what was set for the topic (`stored`), what the node's settings make of it, the default."""
+    """Every topic config: what was set for the topic (`stored`), what the node's settings make of it, the default.
+
+    A stored text that cannot be is shown as it is, for whoever is to mend it.
+    """
     of_node = topic_defaults(layers.in_force)
+    wrong = wrong_texts(stored)
     for name, declaration in declarations(TopicConfig).items():
         synonyms = _of_node(NODE_SETTINGS.get(name, ()), layers)
         source = synonyms[0].source if synonyms else Source.DEFAULT
         value = of_node.get(name, declaration.format(declaration.default))
         if name in stored:
-            value, source = declaration.format(declaration.parse(stored[name])), Source.DYNAMIC_TOPIC
+            text = stored[name]
+            value = text if name in wrong else declaration.format(declaration.parse(text))
+            source = Source.DYNAMIC_TOPIC
             synonyms.insert(0, Synonym(name, value, source))
         yield ConfigText(declaration, value, source, tuple(synonyms))
 

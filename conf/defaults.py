@@ -1,11 +1,12 @@
 """What a node's settings make of the configs that a topic leaves open, as Kafka's `log.…` settings do."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
 from pqbroker.conf.broker import BrokerSettings
-from pqbroker.conf.declare import declarations, parse
+from pqbroker.conf.declare import ConfigError, declarations, parse
 from pqbroker.conf.topic import TopicConfig
 
 NODE_SETTINGS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
@@ -48,6 +49,38 @@ _MS = {"minutes": 60_000, "hours": 3_600_000}
 def topic_config(texts: Mapping[str, str], settings: BrokerSettings) -> TopicConfig:
     """The config in force for a topic that is set to `texts`; ConfigError when one of them cannot be."""
     return parse(TopicConfig, {**topic_defaults(settings), **texts})
+
+
+def stored_config(texts: Mapping[str, str], settings: BrokerSettings) -> TopicConfig:
+    """The config in force for a topic that was set to `texts`, perhaps by a version that takes others than this one.
+
+    A text that cannot be leaves its default in force. Retention keeps every record then: by what was meant, some that
+    goes by the default might have to stay.
+    """
+    wrong = wrong_texts(texts)
+    config = topic_config({name: text for name, text in texts.items() if name not in wrong}, settings)
+    return replace(config, retention_ms=-1, retention_bytes=-1, pq_delete_when_read=False) if wrong else config
+
+
+def check_changed(texts: Mapping[str, str], stored: Mapping[str, str], settings: BrokerSettings) -> None:
+    """ConfigError when a topic that is set to `stored` cannot be set to `texts`. What is not new in them may be wrong:
+    else of two wrong texts none could be mended."""
+    topic_config({name: text for name, text in texts.items() if stored.get(name) != text}, settings)
+
+
+def wrong_texts(texts: Mapping[str, str]) -> dict[str, str]:
+    """Why those texts of a topic that cannot be cannot, by name."""
+    known = declarations(TopicConfig)
+    wrong: dict[str, str] = {}
+    for name, text in texts.items():
+        if name not in known:
+            wrong[name] = f"{name} is {text!r}, and no config that this version knows"
+            continue
+        try:
+            known[name].parse(text)
+        except ConfigError as error:
+            wrong[name] = str(error)
+    return wrong
 
 
 def topic_defaults(settings: BrokerSettings) -> dict[str, str]:

@@ -11,8 +11,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from typing import Any, TypeVar
 
 from pqbroker.conf.broker import BrokerSettings
-from pqbroker.conf.declare import ConfigError
-from pqbroker.conf.defaults import topic_config
+from pqbroker.conf.defaults import check_changed, stored_config, topic_config, wrong_texts
 from pqbroker.conf.topic import TopicConfig
 from pqbroker.pq.cache import NodeMemory
 from pqbroker.pq.consumers import ConsumerOffset
@@ -206,16 +205,12 @@ class PersQueueGroups:
         async with self._changes:
             for topic in list(self._scheme.topics.values()):
                 group = self._groups.get(topic.name)
-                try:
-                    if group is None:
-                        await self._cell.create_tablets(_wanted(topic))
-                        await self._serve(topic)
-                    elif group.topic.partitions < topic.partitions:
-                        await self._cell.create_tablets(_wanted(topic))
-                        await self._take_over(topic)
-                except ConfigError as error:
-                    # One topic's row shall not end retention for all.
-                    _log.error("%s", error)
+                if group is None:
+                    await self._cell.create_tablets(_wanted(topic))
+                    await self._serve(topic)
+                elif group.topic.partitions < topic.partitions:
+                    await self._cell.create_tablets(_wanted(topic))
+                    await self._take_over(topic)
 
     async def _take_over(self, topic: Topic) -> Group:
         """A topic that is served has more partitions now."""
@@ -227,12 +222,13 @@ class PersQueueGroups:
     async def _reconfigure(self, name: str, change: Callable[[Mapping[str, str]], Mapping[str, str]]) -> Group:
         async with self._changes:
             known = self._scheme.topics.get(name)
-            config = change(known.config if known else {})
-            parsed = topic_config(config, self._settings)
+            stored = known.config if known else {}
+            config = change(stored)
+            check_changed(config, stored, self._settings)
             topic = await self._scheme.configure_topic(name, config)
             group = self._groups[name]
             group.topic = topic
-            group.use(parsed, self._settings)
+            group.use(_config_of(topic, self._settings), self._settings)
             return group
 
     async def configure_node(self, node: str, texts: Mapping[str, str], settings: BrokerSettings) -> None:
@@ -246,7 +242,7 @@ class PersQueueGroups:
             for number, group in enumerate(list(self._groups.values())):
                 if number % _LOOKS_AT_ONCE == 0:
                     await asyncio.sleep(0)
-                group.use(topic_config(group.topic.config, settings), settings)
+                group.use(_config_of(group.topic, settings), settings)
 
     async def _delete(self, name: str) -> None:
         async with self._changes:
@@ -306,12 +302,7 @@ class PersQueueGroups:
         return group.partitions[index] if group is not None and 0 <= index < len(group.partitions) else None
 
     async def _serve(self, topic: Topic) -> Group:
-        try:
-            config = topic_config(topic.config, self._settings)
-        except ConfigError as error:
-            told = f"topic {topic.name} cannot be served with what it is set to: {error}"
-            raise ConfigError(f"{told}; the version that took it can alter it") from None
-        group = Group(topic, config)
+        group = Group(topic, _config_of(topic, self._settings))
         await self._start_partitions(group)
         self._groups[topic.name] = group
         self._by_id[topic.topic_id] = group
@@ -356,6 +347,18 @@ class PersQueueGroups:
 async def _made_whole(change: Coroutine[Any, Any, T]) -> T:
     """What the change returns; a caller that is cancelled leaves it at work."""
     return await asyncio.shield(asyncio.get_running_loop().create_task(change))
+
+
+def _config_of(topic: Topic, settings: BrokerSettings) -> TopicConfig:
+    """What is in force for a topic; what it is set to and cannot be is told with its cure."""
+    for cause in wrong_texts(topic.config).values():
+        _log.error(
+            "topic %s: %s; its default is in force, and retention deletes nothing of the topic, until it is set anew "
+            "or deleted (kafka-configs --alter), or the version that took it serves it",
+            topic.name,
+            cause,
+        )
+    return stored_config(topic.config, settings)
 
 
 def _wanted(topic: Topic) -> list[tuple[int, TabletType, str]]:

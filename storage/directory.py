@@ -22,6 +22,7 @@ from pqbroker.conf.storage import MAIN_POOL
 from pqbroker.storage.engine import EngineError
 
 FORMAT = 1
+DURABILITIES = ("fsync", "interval", "none")
 _INDEX = "index-"
 _IDENTITY = "pool"
 _FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
@@ -113,9 +114,8 @@ class CellDirectory:
         file = self.path / "cell"
         if file.exists():
             self.facts = read_facts(file)
-        elif list_indexes(self.path):
-            raise EngineError(f"{file} is missing beside an index; restore it from a copy of the directory")
         else:
+            check_new(self.path)
             self._write_facts(self.facts)
 
     def _write_facts(self, facts: CellFacts) -> None:
@@ -156,20 +156,42 @@ class CellDirectory:
         (self.index / "LOCK").unlink(missing_ok=True)
 
 
+def check_new(path: Path) -> None:
+    """EngineError where a directory without the file `cell` has an index: it is not new, but not whole."""
+    if list_indexes(path):
+        raise EngineError(f"{path / 'cell'} is missing beside an index; restore it from a copy of the directory")
+
+
 def read_facts(file: Path) -> CellFacts:
     """What the file `cell` says. Raises EngineError."""
     try:
         told = json.loads(file.read_bytes())
-        written = int(told["format"])
-        if written <= FORMAT:
-            told["pools"] = tuple(told["pools"])
-            return CellFacts(**told)
+        written = told["format"]
+        if not isinstance(written, int) or written <= FORMAT:
+            facts = CellFacts(**told)
+            _check_facts(facts)
+            return replace(facts, pools=tuple(facts.pools))
     except (ValueError, KeyError, TypeError) as failure:
         raise EngineError(f"{file} cannot be read ({failure}); restore it from a copy") from failure
     raise EngineError(
         f"{file.parent} was written by a newer version (format {written}, this one reads up to {FORMAT});"
         " run that version"
     )
+
+
+def _check_facts(facts: CellFacts) -> None:
+    """Facts as they came from JSON, where nothing tells a damaged byte. ValueError for what was never written."""
+    pools: object = facts.pools
+    are_sound = {
+        "format": type(facts.format) is int and facts.format >= 1,
+        "cell": isinstance(facts.cell, str),
+        "pools": isinstance(pools, list) and all(isinstance(name, str) for name in pools),
+        "durability": facts.durability in DURABILITIES,
+        "ready": isinstance(facts.ready, bool),
+    }
+    for name, is_sound in are_sound.items():
+        if not is_sound:
+            raise ValueError(f"{name} is {getattr(facts, name)!r}")
 
 
 def check_identity(path: Path, name: str, facts: CellFacts) -> bool:

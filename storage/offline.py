@@ -14,6 +14,7 @@ from pqbroker.storage import indexrows
 from pqbroker.storage.directory import (
     CellFacts,
     check_identity,
+    check_new,
     index_generation,
     index_path,
     read_facts,
@@ -21,7 +22,7 @@ from pqbroker.storage.directory import (
 from pqbroker.storage.engine import Batch, BlobKey, BlobMissing, Buffer, CommitRefused, EngineError, FileRange, Shard
 from pqbroker.storage.outcome import Outcome
 from pqbroker.storage.reading import BlobReader
-from pqbroker.storage.rocks import RocksIndex, TellsDamage
+from pqbroker.storage.rocks import RocksIndex
 
 
 class OfflineCell:
@@ -41,13 +42,11 @@ class OfflineCell:
 
     def get(self, keys: list[bytes]) -> list[bytes | None]:
         """Values of index rows, None where absent."""
-        with TellsDamage():
-            return self._index.get(keys)
+        return self._index.get(keys)
 
     def rows(self, lo: bytes, hi: bytes, *, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]:
         """Index rows with lo <= key < hi, in order or from the end."""
-        with TellsDamage():
-            yield from self._index.rows(lo, hi, reverse=reverse)
+        return self._index.rows(lo, hi, reverse=reverse)
 
     def content(self, blob: BlobKey) -> Buffer:
         """A whole blob, every page of it verified. Raises BlobMissing, BlobCorrupt."""
@@ -68,6 +67,8 @@ def look_into(path: Path, pools: Mapping[str, Path]) -> Iterator[OfflineCell]:
     """
     with ExitStack() as stack:
         if not (path / "cell").is_file():
+            if path.is_dir():
+                check_new(path)
             raise EngineError(f"{path} is no data directory: there is no file `cell`; check the path")
         stack.enter_context(_held(path))
         facts = read_facts(path / "cell")

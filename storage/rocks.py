@@ -9,6 +9,7 @@ import shutil
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from errno import EACCES
 from functools import partial
 from itertools import takewhile
 from pathlib import Path
@@ -32,7 +33,7 @@ from pqbroker.conf.storage import MAIN_POOL
 from pqbroker.storage import indexrows
 from pqbroker.storage.committer import OpenCell, Pace
 from pqbroker.storage.compaction import DEFAULT_PACE, CompactionPace
-from pqbroker.storage.directory import CellDirectory
+from pqbroker.storage.directory import DURABILITIES, CellDirectory
 from pqbroker.storage.diskshard import DiskShard, ShardOptions
 from pqbroker.storage.engine import BLOB_BYTES_MAX, Caps, EngineError
 from pqbroker.storage.faults import Faults
@@ -74,7 +75,7 @@ class RocksEngine:
         statvfs: Callable[[Path], Space] = os.statvfs,
         faults: Faults | None = None,
     ) -> None:
-        assert durability in ("fsync", "interval", "none")
+        assert durability in DURABILITIES
         self._path = directory
         self._pools = pools
         self._thresholds = thresholds
@@ -165,8 +166,13 @@ class RocksIndex:
         self._rows = Rdict(str(self._path), options)
 
     def open_unchanged(self, staging: Path, *, synced: bool) -> None:
-        """Open for reading alone, through links in the empty directory `staging`: rocksdict writes a file even then."""
+        """Open for reading alone, through links in the empty directory `staging`: rocksdict writes a file even then.
+
+        Raises EngineError for damage, PermissionError.
+        """
         for file in self._path.iterdir():
+            if not os.access(file, os.R_OK):  # which RocksDB would tell as damage
+                raise PermissionError(EACCES, os.strerror(EACCES), str(file))
             if file.name == _CONFIG_FILE:
                 shutil.copyfile(file, staging / file.name)
             elif file.name != "LOCK":
@@ -199,17 +205,21 @@ class RocksIndex:
         self._rows.flush_wal(True)
 
     def get(self, keys: list[bytes]) -> list[bytes | None]:
-        """Values of the keys, durable or not; None where absent."""
+        """Values of the keys, durable or not; None where absent. EngineError where the index is damaged."""
         assert self._rows is not None
-        return cast("list[bytes | None]", self._rows.get(cast("list[str | int | float | bytes | bool]", keys)))
+        with TellsDamage():
+            return cast("list[bytes | None]", self._rows.get(cast("list[str | int | float | bytes | bool]", keys)))
 
     def rows(self, lo: bytes, hi: bytes, *, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]:
-        """Rows with lo <= key < hi as they were at the call, in order or from the end."""
+        """Rows with lo <= key < hi as they were at the call, in order or from the end.
+
+        The walk raises EngineError where the index is damaged.
+        """
         assert self._rows is not None
         bounds = ReadOptions()
         bounds.set_iterate_upper_bound(hi)
         items = self._rows.items(backwards=reverse, from_key=hi if reverse else lo, read_opt=bounds)
-        found = _holding(cast("Iterator[tuple[bytes, bytes]]", items), hi)
+        found = self._all_of(cast("Iterator[tuple[bytes, bytes]]", items), lo, hi, reverse=reverse)
         # rocksdict 0.3.29 does not heed a lower bound, so a walk backwards ends here.
         return takewhile(lambda item: item[0] >= lo, found) if reverse else found
 
@@ -223,12 +233,31 @@ class RocksIndex:
             with suppress(EngineError), TellsDamage():
                 rows.close()
 
+    def _all_of(
+        self, items: Iterator[tuple[bytes, bytes]], lo: bytes, hi: bytes, *, reverse: bool
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """The items, and EngineError where they ended at a block that cannot be read: rocksdict 0.3.29 only ends there.
 
-def _holding(items: Iterator[tuple[bytes, bytes]], hi: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """The items, with `hi` kept as long as they are walked: rocksdict 0.3.29 points at its bytes, and ends elsewhere
-    once they are free."""
-    yield from items
-    del hi
+        Keeps `hi` as long as they are walked: it points at its bytes, and ends elsewhere once they are free.
+        """
+        last = hi if reverse else lo
+        for item in items:
+            last = item[0]
+            yield item
+        with TellsDamage():
+            self._walk_on(last, hi, reverse=reverse)
+
+    def _walk_on(self, last: bytes, hi: bytes, *, reverse: bool) -> None:
+        """Walk from a key to where rows end; RocksDB's error when they end at a block that cannot be read."""
+        assert self._rows is not None
+        bounds = ReadOptions()
+        bounds.set_iterate_upper_bound(hi)
+        walk = self._rows.iter(bounds)
+        seek, step = (walk.seek_for_prev, walk.prev) if reverse else (walk.seek, walk.next)
+        seek(last)
+        while walk.valid():
+            step()
+        walk.status()
 
 
 class TellsDamage:

@@ -11,6 +11,7 @@ The header's crc covers the rest of the header and the page checksums.
 
 import contextlib
 import os
+import re
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from pqbroker.storage.engine import BLOB_BYTES_MAX, BlobCorrupt, BlobKey, Buffer
 
 HEADER_BYTES = 48
 _MAGIC = b"PQB1"
+_NAME = re.compile(r"([0-9a-f]{16})-([0-9a-f]{8})\.segment")
 _FIELDS = struct.Struct(">4s24sIQI")
 _CRC = struct.Struct(">I")
 _ONE_PREAD_BYTES = 131_072
@@ -62,12 +64,9 @@ def segment_name(generation: int, sequence: int) -> str:
 
 
 def parse_segment_name(name: str) -> tuple[int, int] | None:
-    """Generation and sequence number of a segment's file name; None for any other file."""
-    stem, dot, suffix = name.partition(".")
-    generation, dash, sequence = stem.partition("-")
-    if suffix != "segment" or not dot or not dash:
-        return None
-    return int(generation, 16), int(sequence, 16)
+    """Generation and sequence number of a segment's file name; None for any other file, which is not ours."""
+    found = _NAME.fullmatch(name)
+    return (int(found[1], 16), int(found[2], 16)) if found else None
 
 
 def record_bytes(size: int) -> int:

@@ -61,7 +61,7 @@ def crashtest(
     directory = _prepare(data)
     try:
         verdict = _run(directory, chosen, minutes)
-    except (Broken, BrokerFailedError) as broken:
+    except (Broken, BrokerFailedError, CommandError) as broken:
         raise CommandError(f"seed {chosen}: {broken}; see the broker's log and data in {directory}") from broken
     except KeyboardInterrupt:
         _clear(directory, was_there=was_there)

@@ -72,7 +72,7 @@ class StoredBlobs:
         return self._unheld.get(tablet, 0) > 0
 
     def content(self, blob: BlobKey) -> Buffer:
-        """A blob's verified bytes. Raises BlobMissing, BlobCorrupt, which the caller reports."""
+        """A blob's verified bytes. Raises BlobMissing, BlobCorrupt, which the caller reports; PermissionError."""
         if blob not in self.holders:
             raise BlobMissing(blob.hex())
         if blob not in self._read:
@@ -80,6 +80,8 @@ class StoredBlobs:
             self.findings.advance(BlobId.from_key(blob).size)
         try:
             return self.cell.content(blob)
+        except PermissionError:  # says nothing of the data
+            raise
         except OSError as failure:  # a bad disk is what the doctor is asked about
             raise BlobCorrupt(blob, 0, f"its segment cannot be read: {failure.strerror}") from failure
 
@@ -178,6 +180,8 @@ class StoredBlobs:
             check_tail(path, end, last_number)
         except EngineError as lost:
             self.findings.damage("index", "commits", str(lost), RESTORE)
+        except PermissionError:
+            raise
         except OSError as failure:
             self.findings.damage("segment", str(path), f"it cannot be read: {failure.strerror}")
 

@@ -11,6 +11,7 @@ from pqbroker.__main__ import main
 from pqbroker.broker.cli.crash_book import Book, Books, Broken, Comparison
 from pqbroker.broker.cli.crashing import crash
 from pqbroker.broker.cli.crashtest import Verdict
+from pqbroker.broker.cli.refusals import CommandError
 from pqbroker.testing import broker
 from tests.cli.shell import Shell, start
 from tests.support.cli_page import KEYS
@@ -53,6 +54,20 @@ def test_a_broken_promise_is_told_with_seed_and_directory(
     assert said.errors == f"pqbroker: seed 3: one record is gone; see the broker's log and data in {data}\n"
     assert (data / "log").exists()
     assert main(["doctor", str(data / "data")]) == 0
+
+
+def test_a_directory_that_the_doctor_cannot_look_at_is_told_with_seed_and_directory(
+    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise CommandError("the index is damaged")
+
+    monkeypatch.setattr("pqbroker.broker.cli.crashtest.examine_directory", refuse)
+    data = tmp_path / "data"
+    said = shell.raw("crashtest", "--data", str(data), "--minutes", "0.05", "--seed", "3")
+    assert (said.status, said.output) == (1, "")
+    assert said.errors == f"pqbroker: seed 3: the index is damaged; see the broker's log and data in {data}\n"
+    assert (data / "data" / "cell").exists()
 
 
 def book(producer: int, acknowledged: dict[int, int]) -> Book:

@@ -5,12 +5,13 @@ from collections.abc import Callable
 
 import pytest
 
-from pqbroker.conf.declare import ConfigError
+from pqbroker.conf.broker import BrokerSettings
+from pqbroker.conf.declare import ConfigError, parse
 from pqbroker.protocol.errors import KafkaError
 from pqbroker.storage.engine import CommitRefused
 from pqbroker.storage.scheme import PartitionsNotGrown, TopicExists, TopicUnknown
 from pqbroker.storage.tablet import TabletType
-from tests.pq.rig import Node, batch, read_all, write
+from tests.pq.rig import DAY_MS, Node, batch, read_all, write
 
 
 def tablets_of(node: Node) -> list[int]:
@@ -182,22 +183,58 @@ async def test_a_creation_that_could_not_be_taken_back_is_completed_at_the_next_
     assert await write(node.partition(), batch(b"a"))
 
 
-async def test_a_stored_config_that_cannot_be_is_told_with_its_topic_and_retention_goes_on(
+async def test_a_stored_config_that_cannot_be_is_told_and_its_default_holds_and_retention_keeps_all(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     node = await Node().start()
     await write(await node.topic("old", config={"retention.ms": "1000"}), batch(b"a"))
-    await node.scheme.create_topic("bad", 1, {"retention.ms": "-7"}, 1)
-    await node.scheme.create_topic("good", 1, {}, 1)
-    node.now_ms += 1000
+    await node.scheme.create_topic("bad", 1, {"retention.ms": "-7", "pq.max.size.in.partition": "x"}, 1)
+    await node.restart()
+    assert "topic bad: retention.ms is -7; the least allowed is -1; its default is in force" in caplog.text
+    assert "topic bad: pq.max.size.in.partition is 'x'; give a number; its default" in caplog.text
+    assert "kafka-configs --alter" in caplog.text
+    await write(node.partition("bad"), batch(b"b"))
+    node.now_ms += 20 * 365 * DAY_MS
     await node.groups.retain()
     assert node.partition("old").start_offset == 1
-    assert node.groups.get("bad") is None
-    assert await write(node.partition("good"), batch(b"a"))
-    told = "topic bad cannot be served with what it is set to: retention.ms is -7"
-    assert told in caplog.text
-    with pytest.raises(ConfigError, match=told):
-        await node.restart()
+    assert await read_all(node.partition("bad")) == [(0, b"b")]
+
+
+async def test_a_config_of_another_version_is_told_and_retention_keeps_all(caplog: pytest.LogCaptureFixture) -> None:
+    node = await Node().start()
+    await node.scheme.create_topic("bad", 1, {"retention.ms": "5", "retention.new": "1"}, 1)
+    await node.restart()
+    assert "topic bad: retention.new is '1', and no config that this version knows;" in caplog.text
+    await write(node.partition("bad"), batch(b"b"))
+    node.now_ms += DAY_MS
+    await node.groups.retain()
+    assert await read_all(node.partition("bad")) == [(0, b"b")]
+
+
+async def test_of_two_stored_configs_that_cannot_be_each_can_be_mended_alone() -> None:
+    node = await Node().start()
+    await node.scheme.create_topic("bad", 1, {"retention.ms": "-7", "retention.bytes": "x"}, 1)
+    await node.restart()
+    await node.groups.configure("bad", {"retention.ms": "5", "retention.bytes": "x"})
+    with pytest.raises(ConfigError, match=r"retention.bytes is 'y'"):
+        await node.groups.configure("bad", {"retention.ms": "5", "retention.bytes": "y"})
+    await write(node.partition("bad"), batch(b"b"))
+    node.now_ms += DAY_MS
+    await node.groups.retain()
+    assert node.partition("bad").start_offset == 0
+    await node.groups.configure("bad", {"retention.ms": "5"})
+    await node.groups.retain()
+    assert node.partition("bad").start_offset == 1
+
+
+async def test_a_node_is_set_though_a_topics_stored_config_cannot_be() -> None:
+    node = await Node().start()
+    await node.scheme.create_topic("bad", 1, {"retention.ms": "-7"}, 1)
+    await node.restart()
+    await node.groups.configure_node("", {}, parse(BrokerSettings, {"message.max.bytes": "9"}))
+    group = node.groups.get("bad")
+    assert group is not None
+    assert (group.config.max_message_bytes, group.config.retention_ms) == (9, -1)
 
 
 async def test_a_stopped_node_serves_nothing_and_starts_again() -> None:

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import random
 import shutil
 from pathlib import Path
 
@@ -104,6 +105,15 @@ async def test_one_payload_without_its_rows_is_what_a_crash_leaves_and_is_remove
     await shard.close()
 
 
+async def test_files_of_others_among_the_segments_are_left_alone(cell: RocksCell) -> None:
+    await (await cell.open()).close()
+    strange = [cell.path / "blobs" / name for name in ("1-7.segment", "copy-of.segment", "notes")]
+    for file in strange:
+        file.write_bytes(b"mine")
+    await (await cell.open()).close()
+    assert [file.read_bytes() for file in strange] == [b"mine"] * 3
+
+
 async def test_a_flipped_byte_amid_the_log_of_the_index_is_refused(cell: RocksCell, tmp_path: Path) -> None:
     shard = await cell.open()
     for number in range(300):
@@ -138,6 +148,29 @@ async def test_facts_that_cannot_be_read_are_refused(cell: RocksCell, damage: st
         await cell.open()
 
 
+@pytest.mark.parametrize(
+    ("fact", "value"),
+    [
+        ("format", 0),
+        ("format", 0.5),
+        ("format", "1"),
+        ("format", True),
+        ("cell", 5),
+        ("pools", "main"),
+        ("pools", [1]),
+        ("durability", "fsyng"),
+        ("durability", ["fsync"]),
+        ("ready", "no"),
+    ],
+)
+async def test_a_fact_that_was_never_written_is_refused(cell: RocksCell, fact: str, value: object) -> None:
+    await (await cell.open()).close()
+    facts = cell.path / "cell"
+    facts.write_text(json.dumps({**json.loads(facts.read_text()), fact: value}))
+    with pytest.raises(EngineError, match=f"cell cannot be read .*{fact}.*restore it from a copy"):
+        await cell.open()
+
+
 async def test_a_cell_without_its_index_is_refused_rather_than_started_empty(cell: RocksCell) -> None:
     await (await cell.open()).close()
     shutil.rmtree(cell.index())
@@ -166,3 +199,54 @@ async def test_an_index_without_its_manifest_is_refused_with_the_cause(cell: Roc
         await cell.open()
     with pytest.raises(EngineError, match="cannot be opened"):
         await cell.open()
+
+
+def incompressible(number: int) -> bytes:
+    return random.Random(number).randbytes(500)
+
+
+async def damage_a_table(cell: RocksCell, marker: bytes) -> None:
+    """Fill the index, and make the first of its blocks that has the marker unreadable."""
+    shard = await cell.open()
+    await shard.commit(rows(*((b"K%03d" % number, incompressible(number)) for number in range(300))))
+    await shard.commit(blobs(shard, [(number, incompressible(1000 + number)) for number in range(300)]))
+    for number in range(300, 400):
+        await shard.commit(blobs(shard, [(number, content(number, 50_000))]))
+    await shard.close()
+    await (await cell.open()).close()  # its log becomes a table
+    (table,) = cell.index().glob("*.sst")
+    data = bytearray(table.read_bytes())
+    data[data.index(marker)] ^= 1
+    table.write_bytes(data)
+
+
+@pytest.mark.parametrize("number", [20, 150])
+async def test_a_scan_does_not_end_at_rows_that_cannot_be_read(cell: RocksCell, number: int) -> None:
+    await damage_a_table(cell, incompressible(number))
+    shard = await cell.open()
+    with pytest.raises(EngineError, match=r"the index is damaged: .*restore a copy"):
+        await shard.scan(b"K", b"L", 1_000)
+    with pytest.raises(EngineError, match=r"the index is damaged: .*restore a copy"):
+        await shard.get([b"K%03d" % number])
+    assert len(await shard.scan(b"K2", b"L", 1_000)) == 100
+    await shard.close()
+
+
+@pytest.mark.parametrize(("number", "reverse"), [(0, False), (150, False), (150, True), (299, True)])
+async def test_blobs_are_not_passed_over_where_rows_cannot_be_read(
+    cell: RocksCell, number: int, *, reverse: bool
+) -> None:
+    await damage_a_table(cell, incompressible(1000 + number))
+    shard = await cell.open()
+    with pytest.raises(EngineError, match=r"the index is damaged: .*restore a copy"):
+        await shard.scan_blobs(b"", END, 1_000, reverse=reverse)
+    await shard.close()
+
+
+async def test_segments_whose_rows_cannot_be_read_stay_and_the_cell_is_refused(cell: RocksCell) -> None:
+    await damage_a_table(cell, b"smain\0")
+    segments = cell.segments()
+    assert len(segments) > 1
+    with pytest.raises(EngineError, match=r"the index is damaged: .*restore a copy"):
+        await cell.open()
+    assert cell.segments() == segments

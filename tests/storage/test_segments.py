@@ -121,7 +121,22 @@ def test_segment_names_tell_generation_and_sequence_and_sort_by_them() -> None:
     names = [segment_name(generation, sequence) for generation in (1, 2, 300) for sequence in (1, 2, 300)]
     assert names == sorted(names)
     assert parse_segment_name(segment_name(300, 2)) == (300, 2)
-    assert parse_segment_name("pool") is None
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "pool",
+        "foo-bar.segment",
+        "-1--2.segment",
+        "1-7.segment",
+        "0000000000000001-00000001.segment.bak",
+        "000000000000000A-00000001.segment",
+        "0000000000000001-00000001.segment\n",
+    ],
+)
+def test_a_name_of_another_form_is_none_of_a_segment(name: str) -> None:
+    assert parse_segment_name(name) is None
 
 
 def test_what_was_expected_is_read_in_one_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """The doctor finds each kind of damage, names its place, and leaves every byte as it was."""
 
 import asyncio
+import errno
 import json
 import os
 import random
@@ -365,6 +366,12 @@ def test_what_a_crash_may_leave_does_no_harm(data: Path) -> None:
     assert (found.weight, found.check, found.where) == (Weight.HARMLESS, "segment", f"main/{orphan.name}")
 
 
+def test_files_of_others_among_the_segments_are_passed_over(data: Path) -> None:
+    for name in ("1-7.segment", "copy-of.segment"):
+        (data / "blobs" / name).write_bytes(b"mine")
+    assert look(data) == []
+
+
 def test_a_segment_of_a_commit_that_the_index_lost_is_found(data: Path) -> None:
     blob = BlobId(1 << 16, 2, 9, 1, 0, 2000).key()
     left = b"".join(encode_record(blob, [bytes(2000)], 2000, 1 << 30, 0))
@@ -415,7 +422,7 @@ def test_no_broker_starts_while_the_doctor_looks(data: Path) -> None:
         ("cell", b"{", "cannot be read"),
         ("cell", b'{"format": 99}', "newer version"),
         ("blobs/pool", b"pqbroker pool main of cell other\n", "is not pool main of this cell"),
-        ("cell", None, "no data directory"),
+        ("cell", None, "cell is missing beside an index; restore"),
         ("blobs/pool", None, "pool main is not at"),
     ],
 )
@@ -499,7 +506,9 @@ def test_a_segment_that_cannot_be_read_is_damage_and_the_rest_is_looked_at(data:
     largest.mkdir()  # open, and each read of it fails, as on a bad disk
     found = damages(data)
     assert any(line.startswith("records: power-") and "cannot be read: Is a directory" in line for line in found)
-    flip(segments(data)[-1], 5)
+    for other in segments(data):
+        if other != largest:
+            os.truncate(other, 0)
     assert len(damages(data)) > len(found)
 
 
@@ -520,6 +529,27 @@ def test_what_cannot_be_looked_at_is_refused_with_cause_and_cure(
     told = capsys.readouterr().err
     assert told.startswith(f"pqbroker: {data} cannot be looked at: [Errno 20] Not a directory")
     assert told.endswith("; see that it may be read\n")
+
+
+@pytest.mark.parametrize("pattern", ["blobs/*.segment", "index-*/*.sst"])
+def test_what_may_not_be_read_is_no_damage(
+    data: Path, pattern: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with changed(data):
+        pass  # its log becomes a table
+    file = next(data.glob(pattern))
+    real_open, real_access = os.open, os.access
+
+    def refuse(path: str | Path, flags: int, *, dir_fd: int | None = None) -> int:
+        if str(path) == str(file):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return real_open(path, flags, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "open", refuse)
+    monkeypatch.setattr(os, "access", lambda path, mode: str(path) != str(file) and real_access(path, mode))
+    assert main(["doctor", str(data)]) == 1
+    told = f"{data} cannot be looked at: [Errno 13] Permission denied: '{file}'; see that it may be read"
+    assert capsys.readouterr().err == f"pqbroker: {told}\n"
 
 
 def test_a_pool_that_the_cell_does_not_have_is_refused(data: Path) -> None:

@@ -183,3 +183,38 @@ async def test_a_refused_commit_is_told(node: Node, client: Client) -> None:
     ((code, _),) = await change(client, resource(("retention.ms", SET, "1")))
     assert code == ErrorCode.KAFKA_STORAGE_ERROR
     assert stored(node) == {}
+
+
+async def store(node: Node, monkeypatch: pytest.MonkeyPatch, texts: dict[str, str]) -> None:
+    """Have a topic be set to what this version does not take, as another one may leave it."""
+    with monkeypatch.context() as unchecked:
+        unchecked.setattr("pqbroker.pq.group.check_changed", lambda *_: None)
+        await node.server.node.groups.configure("t", texts)
+
+
+async def test_stored_configs_that_cannot_be_are_shown_as_they_are(
+    node: Node, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await node.create_topic("t")
+    await store(node, monkeypatch, {"retention.ms": "-7", "pq.new": "1"})
+    asked = DescribeConfigsResource(resource_type=TOPIC, resource_name="t", configuration_keys=["retention.ms"])
+    (answer,) = (await client.ask(DescribeConfigsRequest(resources=[asked]))).results
+    (config,) = answer.configs
+    assert (config.name, config.value, config.config_source) == ("retention.ms", "-7", 1)
+
+
+async def test_stored_configs_that_cannot_be_are_mended_one_by_one(
+    node: Node, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await node.create_topic("t")
+    await store(node, monkeypatch, {"retention.ms": "-7", "pq.new": "1", "pq.partitions.per.tablet": "0"})
+    assert await change(client, resource(("segment.ms", SET, "5"))) == [(0, None)]
+    for name in ("pq.new", "pq.partitions.per.tablet"):
+        assert await change(client, resource((name, DELETE, None)), only=True) == [(0, None)]
+        assert await change(client, resource((name, DELETE, None))) == [(0, None)]
+    ((code, text),) = await change(client, resource(("retention.ms", SET, "-8")))
+    assert (code, text) == (ErrorCode.INVALID_CONFIG, "retention.ms is -8; the least allowed is -1")
+    assert await change(client, resource(("retention.ms", SET, "8"))) == [(0, None)]
+    assert stored(node) == {"segment.ms": "5", "retention.ms": "8"}
+    ((code, _),) = await change(client, resource(("pq.new", DELETE, None)))
+    assert code == ErrorCode.INVALID_CONFIG
