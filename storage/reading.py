@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pqbroker.storage import indexrows
-from pqbroker.storage.engine import BlobCorrupt, BlobKey, BlobMissing, Buffer, FileRange
+from pqbroker.storage.engine import BlobCorrupt, BlobKey, BlobMissing, Buffer, EngineError, FileRange
 from pqbroker.storage.segments import Location, SegmentFile, read_range, record_bytes, segment_name, verify_range
 
 _log = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ class BlobReader:
 
     def read(self, ranges: Sequence[tuple[BlobKey, int, int]]) -> list[Buffer]:
         """Bytes of each (blob, offset, size). Raises BlobMissing and BlobCorrupt for the first that is."""
-        rows = self._get([indexrows.BLOB + blob for blob, _, _ in ranges])
+        rows = self._rows([blob for blob, _, _ in ranges])
         places = [None if row is None else indexrows.location(row) for row in rows]
         found: list[Buffer] = []
         expected = 0
@@ -53,7 +53,7 @@ class BlobReader:
 
     def verify(self, ranges: Sequence[tuple[BlobKey, int, int]]) -> list[Buffer | FileRange]:
         """As `read`, but of what lies in a segment it is only told where: it is read to be verified, and not kept."""
-        rows = self._get([indexrows.BLOB + blob for blob, _, _ in ranges])
+        rows = self._rows([blob for blob, _, _ in ranges])
         found: list[Buffer | FileRange] = []
         scratch = bytearray(_SCRATCH_BYTES)
         with self._opened_files() as files:
@@ -95,6 +95,13 @@ class BlobReader:
             for file in files.values():
                 os.close(file.file)
 
+    def _rows(self, blobs: Sequence[BlobKey]) -> list[bytes | None]:
+        """The index rows of the blobs, None where absent. BlobCorrupt where they cannot be read."""
+        try:
+            return self._get([indexrows.BLOB + blob for blob in blobs])
+        except EngineError as damage:
+            raise BlobCorrupt(blobs[0], 0, str(damage)) from damage
+
     def _range(self, file: SegmentFile, blob: BlobKey, at: Location, offset: int, size: int) -> Buffer:
         path = self._path(at)
         with self._read_errors(blob, offset, path):
@@ -129,7 +136,7 @@ class BlobReader:
             try:
                 return self._opened(at), at
             except FileNotFoundError:
-                newer = self._get([indexrows.BLOB + blob])[0]
+                newer = self._rows([blob])[0]
             if newer is None:
                 raise BlobMissing(blob.hex())
             if newer == row:

@@ -250,3 +250,15 @@ async def test_segments_whose_rows_cannot_be_read_stay_and_the_cell_is_refused(c
     with pytest.raises(EngineError, match=r"the index is damaged: .*restore a copy"):
         await cell.open()
     assert cell.segments() == segments
+
+
+async def test_a_blob_whose_row_cannot_be_read_is_corrupt_and_the_others_are_served(cell: RocksCell) -> None:
+    await damage_a_table(cell, incompressible(1150))
+    shard = await cell.open()
+    for ask in (shard.read, shard.verify):
+        with pytest.raises(BlobCorrupt, match="the index is damaged") as told:
+            await ask([(blob_key(150), 0, 500)])
+        assert told.value.blob == blob_key(150)
+        (served,) = await ask([(blob_key(20), 0, 500)])
+        assert served == incompressible(1020)
+    await shard.close()
