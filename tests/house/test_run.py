@@ -68,10 +68,11 @@ def test_without_a_python_that_is_new_enough_it_says_so(tmp_path: Path) -> None:
     assert found.stderr.startswith("pqbroker needs Python 3.11 or newer")
 
 
-def test_the_first_python_that_is_new_enough_is_taken(tmp_path: Path) -> None:
-    environment = _bare(tmp_path, python3="exit 1", python3_12="exit 0", python3_11="exit 0")
+@pytest.mark.parametrize("newer", ["12", "13", "14"])
+def test_the_first_python_that_is_new_enough_is_taken(tmp_path: Path, newer: str) -> None:
+    environment = _bare(tmp_path, python3="exit 1", **{f"python3_{newer}": "exit 0"}, python3_11="exit 0")
     found = subprocess.run(["sh", "-c", f". {ROOT}/run; find_python"], env=environment, capture_output=True, text=True)
-    assert (found.returncode, found.stdout) == (0, "python3.12\n")
+    assert (found.returncode, found.stdout) == (0, f"python3.{newer}\n")
 
 
 @pytest.mark.parametrize("name", ["run", "test", ".ci/run", "tests/support/fetch_jars.sh"])
