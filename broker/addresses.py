@@ -15,7 +15,7 @@ class Address:
 
 
 class AddressError(ValueError):
-    """Text that is no HOST:PORT, or an address that cannot be listened on; the text names cause and cure."""
+    """Text that is no HOST:PORT; the text names cause and cure."""
 
 
 def parse_address(text: str) -> Address:

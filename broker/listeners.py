@@ -72,14 +72,18 @@ def advertised_addresses(listeners: Sequence[Listener], text: str) -> Mapping[st
     return told
 
 
+class CannotListen(Exception):
+    """Nothing can be listened on at an address; the text names cause and cure."""
+
+
 def bind_all(listeners: Iterable[Listener]) -> list[tuple[Listener, list[socket.socket]]]:
-    """Listening sockets of every listener, its address with its port; AddressError leaves none open."""
+    """Listening sockets of every listener, its address with its port; CannotListen leaves none open."""
     bound: list[tuple[Listener, list[socket.socket]]] = []
     try:
         for listener in listeners:
             sockets, address = bind(listener.address)
             bound.append((Listener(listener.name, address), sockets))
-    except AddressError:
+    except CannotListen:
         close_all(bound)
         raise
     return bound
@@ -92,7 +96,7 @@ def close_all(bound: Iterable[tuple[Listener, list[socket.socket]]]) -> None:
 
 
 def bind(address: Address) -> tuple[list[socket.socket], Address]:
-    """Listening sockets for an address, all with one port, and the address with that port; AddressError.
+    """Listening sockets for an address, all with one port, and the address with that port; CannotListen.
 
     localhost means 127.0.0.1 and ::1 (librdkafka tries ::1 first); a machine without IPv6 has the first only.
     """
@@ -102,11 +106,11 @@ def bind(address: Address) -> tuple[list[socket.socket], Address]:
         bound = Address(address.host, first.getsockname()[1])
         try:
             return [first, *_listen_also(hosts[1:], bound.port)], bound
-        except AddressError:
+        except CannotListen:
             first.close()
             if address.port:
                 raise
-    raise AddressError(f"found no port that is free on each of {', '.join(hosts)}; name one")
+    raise CannotListen(f"found no port that is free on each of {', '.join(hosts)}; name one")
 
 
 def _listen_also(hosts: list[str], port: int) -> list[socket.socket]:
@@ -119,7 +123,7 @@ def _listen_also(hosts: list[str], port: int) -> list[socket.socket]:
     return listening
 
 
-class _NoSuchAddress(AddressError):
+class _NoSuchAddress(CannotListen):
     """The machine has no such address or address family."""
 
 
@@ -128,7 +132,7 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (socket.gaierror, UnicodeError):
-        raise AddressError(f"cannot listen on {where}: unknown host; give an address of this machine") from None
+        raise CannotListen(f"cannot listen on {where}: unknown host; give an address of this machine") from None
     family, kind, protocol, _, address = found[0]
     try:
         listening = socket.socket(family, kind, protocol)
@@ -147,12 +151,12 @@ def _listen(host: str, port: int) -> socket.socket:
     return listening
 
 
-def _refusal(error: OSError, where: Address) -> AddressError:
+def _refusal(error: OSError, where: Address) -> CannotListen:
     if error.errno == errno.EADDRINUSE:
-        return AddressError(f"cannot listen on {where}: the port is in use; choose another, or 0 for a free one")
+        return CannotListen(f"cannot listen on {where}: the port is in use; choose another, or 0 for a free one")
     if error.errno == errno.EADDRNOTAVAIL:
         return _NoSuchAddress(f"cannot listen on {where}: this machine has no such address")
-    return AddressError(f"cannot listen on {where}: {error.strerror}")
+    return CannotListen(f"cannot listen on {where}: {error.strerror}")
 
 
 class Connections:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pqbroker.broker.allocator import keep_freed_memory
-from pqbroker.broker.listeners import Address, AddressError, Listener, parse_address, parse_listeners
+from pqbroker.broker.listeners import Address, AddressError, CannotListen, Listener, parse_address, parse_listeners
 from pqbroker.broker.open_files import raise_limit, tell_limit
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.declare import ConfigError, set_in_vain
@@ -42,6 +42,10 @@ class ServeError(Exception):
     """The node cannot serve, or not any more; the text is what the user is told."""
 
 
+class WrongSettings(ServeError):
+    """What was typed, here, in a file or in the environment, cannot be meant."""
+
+
 def add_serve(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Declare the command and its options; the last of a repeated option wins, --set adds up."""
     parser = commands.add_parser("serve", help="serve a data directory", description="Serve a data directory.")
@@ -60,7 +64,7 @@ def add_serve(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -
 
 
 def run(options: argparse.Namespace) -> int:
-    """Serve until told to stop; ServeError when that cannot be."""
+    """Serve until told to stop; ServeError when that cannot be, WrongSettings when it was told wrongly."""
     logging.basicConfig(
         level=options.log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
@@ -68,13 +72,15 @@ def run(options: argparse.Namespace) -> int:
     raise_limit()
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     if not options.data:
-        raise ServeError(f"--data is empty; give a directory, or {MEMORY}")
+        raise WrongSettings(f"--data is empty; give a directory, or {MEMORY}")
     try:
         kafka, http = parse_listeners(options.kafka), parse_address(options.http)
         settings = load_settings(options.config, os.environ, options.assignments)
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             return runner.run(_serve(settings, kafka, http, options.data))
-    except (AddressError, ConfigError, EngineError) as error:
+    except (AddressError, ConfigError) as error:
+        raise WrongSettings(str(error)) from error
+    except (CannotListen, EngineError) as error:
         raise ServeError(str(error)) from error
     except (CommitRefused, ShardLost) as error:
         raise ServeError(f"cannot open {options.data}: {error}") from error

@@ -69,7 +69,10 @@ class Server:
         return self.listeners[0].address
 
     async def start(self) -> None:
-        """Open the cell and listen. EngineError, ShardLost, AddressError, ConfigError; nothing is left open then."""
+        """Open the cell and listen. EngineError, ShardLost, CannotListen; nothing is left open then.
+
+        AddressError and ConfigError for settings that cannot be.
+        """
         loop = asyncio.get_running_loop()
         advertised = advertised_addresses(self.listeners, self._settings.advertised_listeners)
         bound = bind_all(self.listeners)

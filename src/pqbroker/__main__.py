@@ -8,19 +8,19 @@ import logging
 import sys
 from collections.abc import Sequence
 
-from pqbroker.broker.serve import ServeError, add_serve
+from pqbroker.broker.serve import ServeError, WrongSettings, add_serve
 
-FAILED = 1
+FAILED, WRONG = 1, 2
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command: 0 done, 1 failed (the reason on standard error); wrong usage exits with 2."""
+    """Run a command: 0 done, 1 failed, 2 wrong usage or settings; the reason stands on standard error."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
         return _run(given)
     except ServeError as error:
         print(f"pqbroker: {error}", file=sys.stderr)
-        return FAILED
+        return WRONG if isinstance(error, WrongSettings) else FAILED
     except KeyboardInterrupt:
         return FAILED
     except Exception:

@@ -5,6 +5,7 @@ import pytest
 from pqbroker.broker.listeners import (
     Address,
     AddressError,
+    CannotListen,
     Listener,
     advertised_addresses,
     bind,
@@ -56,13 +57,13 @@ def test_a_port_in_use_is_refused_with_cause_and_cure() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        with pytest.raises(AddressError, match=r"port is in use; choose another"):
+        with pytest.raises(CannotListen, match=r"port is in use; choose another"):
             bind(Address("127.0.0.1", taken.getsockname()[1]))
 
 
 @pytest.mark.parametrize("host", ["192.0.2.1", "no.such.host.invalid"])
 def test_a_host_that_is_not_ours_is_refused(host: str) -> None:
-    with pytest.raises(AddressError, match="cannot listen on"):
+    with pytest.raises(CannotListen, match="cannot listen on"):
         bind(Address(host, 0))
 
 
@@ -111,7 +112,7 @@ def test_a_listener_that_cannot_be_bound_leaves_none_open() -> None:
         free = bind(Address("127.0.0.1", 0))
         free[0][0].close()
         listeners = [Listener("A", free[1]), Listener("B", Address("127.0.0.1", taken.getsockname()[1]))]
-        with pytest.raises(AddressError, match="in use"):
+        with pytest.raises(CannotListen, match="in use"):
             bind_all(listeners)
         again, _ = bind(free[1])
         again[0].close()

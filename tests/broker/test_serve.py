@@ -68,15 +68,20 @@ def test_the_last_of_a_repeated_option_wins_and_the_ready_line_says_all(tmp_path
     assert data == "data=:memory:"
 
 
-def assert_one_line(status: int, errors: str, *words: str) -> None:
-    assert status == 1, errors
+FAILED, WRONG = 1, 2
+
+
+def assert_one_line(expected: int, refused: tuple[int, str], *words: str) -> None:
+    status, errors = refused
+    assert status == expected, errors
     assert errors.startswith("pqbroker: ")
     assert errors.count("\n") == 1, errors
     assert all(word in errors for word in words), errors
 
 
 def test_a_second_process_on_the_directory_is_refused(serving: subprocess.Popen[str], tmp_path: Path) -> None:
-    assert_one_line(*refusal("serve", *ANY, "--data", str(tmp_path / "data"), "--log-level", "error"), "data")
+    refused = refusal("serve", *ANY, "--data", str(tmp_path / "data"), "--log-level", "error")
+    assert_one_line(FAILED, refused, "data")
 
 
 @pytest.mark.parametrize("option", ["--kafka", "--http"])
@@ -85,7 +90,7 @@ def test_a_port_in_use_is_refused(option: str) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        assert_one_line(*refusal("serve", *ANY, option, address, "--data", ":memory:"), address, "in use")
+        assert_one_line(FAILED, refusal("serve", *ANY, option, address, "--data", ":memory:"), address, "in use")
 
 
 @pytest.mark.parametrize(
@@ -97,25 +102,27 @@ def test_a_port_in_use_is_refused(option: str) -> None:
         (("--set", "no.such.name=1"), ("no.such.name",)),
         (("--set", "num.partitions=x"), ("num.partitions", "'x'")),
         (("--set", "advertised.listeners=nonsense"), ("advertised.listeners", "'nonsense'", "HOST:PORT")),
-        (("--data", "/proc/no/such/place"), ("/proc/no/such/place",)),
+        (("--set", "pqbroker.pools=nonsense"), ("pqbroker.pools", "'nonsense'")),
+        (("--set", "pqbroker.storage.profile=nonsense"), ("pqbroker.storage.profile", "'nonsense'")),
         (("--data", ""), ("--data is empty",)),
     ],
 )
-def test_what_cannot_be_is_refused_in_one_line(arguments: tuple[str, ...], words: tuple[str, ...]) -> None:
+def test_what_cannot_be_meant_is_refused_in_one_line(arguments: tuple[str, ...], words: tuple[str, ...]) -> None:
     data = () if "--data" in arguments else ("--data", ":memory:")
-    assert_one_line(*refusal("serve", *ANY, *data, *arguments), *words)
+    assert_one_line(WRONG, refusal("serve", *ANY, *data, *arguments), *words)
 
 
-def test_a_data_directory_that_is_a_file_is_refused(tmp_path: Path) -> None:
+def test_a_data_directory_that_cannot_be_one_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
-    assert_one_line(*refusal("serve", *ANY, "--data", str(tmp_path / "file")), "file")
+    for place in (str(tmp_path / "file"), "/proc/no/such/place"):
+        assert_one_line(FAILED, refusal("serve", *ANY, "--data", place), place)
 
 
 def test_a_bad_value_in_a_file_or_the_environment_names_its_place(tmp_path: Path) -> None:
     config = tmp_path / "broker.properties"
     config.write_text("node.id=1\nnum.partitions=0\n")
-    assert_one_line(*refusal("serve", "--config", str(config)), f"{config}:2", "num.partitions")
-    assert_one_line(*refusal("serve", PQBROKER_NUM_PARTITIONS="0"), "PQBROKER_NUM_PARTITIONS")
+    assert_one_line(WRONG, refusal("serve", "--config", str(config)), f"{config}:2", "num.partitions")
+    assert_one_line(WRONG, refusal("serve", PQBROKER_NUM_PARTITIONS="0"), "PQBROKER_NUM_PARTITIONS")
 
 
 @pytest.mark.parametrize("arguments", [("serve", "--nonsense"), ("serve", "--log-level", "loud"), ("serve", "more")])

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from pqbroker.broker.listeners import Address, AddressError
+from pqbroker.broker.listeners import Address, CannotListen
 from pqbroker.broker.server import Server
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.protocol.errors import ErrorCode
@@ -145,7 +145,7 @@ async def test_a_start_that_fails_leaves_nothing_open(node: Node) -> None:
     engine = MemoryEngine(ENGINE_BYTES)
     taken = node.server.kafka_address
     for kafka, http in ((taken, None), (Address("127.0.0.1", 0), taken)):
-        with pytest.raises(AddressError, match="in use"):
+        with pytest.raises(CannotListen, match="in use"):
             await Server(BrokerSettings(), engine, kafka, http).start()
     server = Server(BrokerSettings(), engine, Address("127.0.0.1", 0))
     await server.start()

@@ -48,7 +48,7 @@ def test_the_script_itself_takes_no_time(clone: Path, environment: dict[str, str
 
 def test_without_arguments_it_serves(clone: Path, environment: dict[str, str]) -> None:
     served = _run(clone, {**environment, "PQBROKER_NODE_ID": "none"})
-    assert served.returncode == 1
+    assert served.returncode == 2
     assert "PQBROKER_NODE_ID: node.id is 'none'" in served.stderr
 
 
