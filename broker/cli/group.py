@@ -1,16 +1,12 @@
 """`pqbroker group`: list, describe and delete consumer groups. Moving their offsets stands beside."""
 
-from typing import Annotated
-
-import typer
-
 from pqbroker.broker.cli.cluster import Cluster, Span
 from pqbroker.broker.cli.command import declare, family
 from pqbroker.broker.cli.confirming import confirm
 from pqbroker.broker.cli.group_reset import add_reset
 from pqbroker.broker.cli.groups import Group, Place, find_group, list_groups
 from pqbroker.broker.cli.link import DEFAULT_KAFKA
-from pqbroker.broker.cli.options import Broker, GroupName, Json, Yes, complete_groups
+from pqbroker.broker.cli.options import Broker, GroupName, GroupNames, Json, Yes
 from pqbroker.broker.cli.output import say, show_json, show_table
 from pqbroker.broker.cli.refusals import check
 from pqbroker.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
@@ -18,10 +14,6 @@ from pqbroker.protocol.messages.delete_groups import DeleteGroupsRequest, Delete
 OFFSET_COLUMNS = ("topic", "partition", "offset", "end", "lag", "member", "client", "host")
 
 app = family("Look at consumer groups, move their offsets, delete them.")
-
-GroupNames = Annotated[
-    list[str], typer.Argument(metavar="GROUP", autocompletion=complete_groups, help="One group or several.")
-]
 
 
 @declare(app, "list", "pqbroker group list --json")

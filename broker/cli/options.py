@@ -34,6 +34,11 @@ def _complete(ctx: typer.Context, incomplete: str, names: Callable[[Cluster], It
         return []
 
 
+def each_once(names: list[str]) -> list[str]:
+    """A name that is given twice means what it means once: done again, it would be refused."""
+    return list(dict.fromkeys(names))
+
+
 Broker = Annotated[
     str,
     typer.Option("--broker", metavar="HOST:PORT", envvar="PQBROKER_BROKER", help="A broker of the cluster."),
@@ -45,7 +50,12 @@ Http = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object a line.")]
 TopicName = Annotated[str, typer.Argument(metavar="TOPIC", autocompletion=complete_topics, help="A topic.")]
 TopicNames = Annotated[
-    list[str], typer.Argument(metavar="TOPIC", autocompletion=complete_topics, help="One topic or several.")
+    list[str],
+    typer.Argument(metavar="TOPIC", autocompletion=complete_topics, callback=each_once, help="One topic or several."),
+]
+GroupNames = Annotated[
+    list[str],
+    typer.Argument(metavar="GROUP", autocompletion=complete_groups, callback=each_once, help="One group or several."),
 ]
 GroupName = Annotated[str, typer.Argument(metavar="GROUP", autocompletion=complete_groups, help="A group.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]

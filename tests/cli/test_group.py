@@ -1,6 +1,7 @@
 """`pqbroker group`, at our broker and at Apache Kafka."""
 
 import signal
+from collections.abc import Callable
 
 import pytest
 
@@ -105,6 +106,13 @@ def test_a_deleted_group_is_gone(shell: Shell, group: str) -> None:
     gone = shell("group", "describe", group)
     assert gone.status == 1
     assert gone.errors.startswith(f"pqbroker: no group {group} at {shell.kafka}; ")
+
+
+def test_a_group_named_twice_is_deleted_once(our_shell: Shell, fresh_name: Callable[[], str]) -> None:
+    topic, group = fresh_name(), fresh_name()
+    our_shell("topic", "create", topic)
+    assert our_shell("group", "reset", group, "--topic", topic, "--to", "end").status == 0
+    assert our_shell("group", "delete", group, group, "--yes", "--json").objects == [{"group": group, "deleted": True}]
 
 
 def test_a_misspelled_group_is_answered_with_near_names(shell: Shell, group: str) -> None:

@@ -66,6 +66,14 @@ def test_a_deleted_topic_is_gone(shell: Shell, topic: str) -> None:
     assert gone.errors.startswith(f"pqbroker: no topic {topic} at {shell.kafka}; ")
 
 
+def test_a_topic_named_twice_is_created_and_deleted_once(our_shell: Shell, fresh_name: Callable[[], str]) -> None:
+    first, second = fresh_name(), fresh_name()
+    made = our_shell("topic", "create", first, second, first, "--json").objects
+    assert [each["topic"] for each in made] == [first, second]
+    gone = our_shell("topic", "delete", first, second, first, "--yes", "--json").objects
+    assert [each["topic"] for each in gone] == [first, second]
+
+
 def test_nothing_is_deleted_where_nobody_can_be_asked(shell: Shell, topic: str) -> None:
     refused = shell("topic", "delete", topic)
     assert refused.status == 2
