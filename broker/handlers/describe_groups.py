@@ -2,7 +2,7 @@
 
 Behaviour: state, members with their host, subscription and assignment; the protocol and what depends on it only while
 the group is stable. A group that only has offsets is Empty. An unknown group is Dead, without an error before version 6
-and with GROUP_ID_NOT_FOUND from then on (KIP-1043).
+and with GROUP_ID_NOT_FOUND from then on (KIP-1043). A group whose coordinator is being started anew is refused alone.
 Left out: authorized operations (there is no authorizer: the "unknown" value).
 """
 
@@ -11,7 +11,7 @@ from pqbroker.broker.consumer_groups import describe_group
 from pqbroker.broker.context import Context
 from pqbroker.broker.groups.messages import MemberImage
 from pqbroker.broker.groups.states import GroupState
-from pqbroker.protocol.errors import ErrorCode
+from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.messages.describe_groups import (
     DescribedGroup,
     DescribedGroupMember,
@@ -23,11 +23,19 @@ UNKNOWN_IS_AN_ERROR_FROM_VERSION = 6
 
 
 def serve(context: Context, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
-    return DescribeGroupsResponse(groups=[_describe(context, group_id) for group_id in request.groups])
+    return DescribeGroupsResponse(groups=[_answer(context, group_id) for group_id in request.groups])
 
 
 def refuse(context: Context, request: DescribeGroupsRequest, code: ErrorCode, message: str) -> DescribeGroupsResponse:
     return DescribeGroupsResponse(groups=[_failed(group_id, code, message) for group_id in request.groups])
+
+
+def _answer(context: Context, group_id: str) -> DescribedGroup:
+    try:
+        return _describe(context, group_id)
+    except KafkaError as refusal:
+        context.node.metrics.count_error(refusal.code)
+        return _failed(group_id, refusal.code, refusal.message)
 
 
 def _describe(context: Context, group_id: str) -> DescribedGroup:

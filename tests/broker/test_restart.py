@@ -10,7 +10,8 @@ import pytest
 from pqbroker.broker.cell_owner import CellOwner
 from pqbroker.broker.coordinators import COORDINATORS, FIRST_COORDINATOR_ID
 from pqbroker.broker.server import wall_clock_ms
-from pqbroker.protocol.errors import ErrorCode
+from pqbroker.protocol.errors import ErrorCode, KafkaError
+from pqbroker.protocol.messages.describe_groups import DescribeGroupsRequest
 from pqbroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from pqbroker.protocol.messages.init_producer_id import InitProducerIdRequest
 from pqbroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -111,7 +112,7 @@ async def test_a_restarted_coordinator_keeps_its_groups_and_sends_away_who_joins
     node = await start(group_initial_rebalance_delay_ms=0)
     client = await node.connect()
     joined = await form(client)
-    tablet = FIRST_COORDINATOR_ID + zlib.crc32(b"g") % COORDINATORS
+    tablet = _tablet("g")
     joiner = await node.connect()
     joiner.send(join_request(group_instance_id="other"), 9)
     coordinators = node.server.node.coordinators
@@ -124,6 +125,35 @@ async def test_a_restarted_coordinator_keeps_its_groups_and_sends_away_who_joins
     with pytest.raises(CommitRefused):
         await owner(node).restart_tablet(tablet)
     assert await beat(client, joined.member_id, joined.generation_id) == 0
+
+
+async def test_while_a_coordinator_restarts_the_groups_of_others_are_described(start: Start) -> None:
+    node = await start(group_initial_rebalance_delay_ms=0)
+    client = await node.connect()
+    await form(client)
+    other = next(name for name in map(str, range(100)) if _tablet(name) != _tablet("g"))
+    node.engine.faults.hold()
+    restart = asyncio.ensure_future(owner(node).restart_tablet(_tablet("g")))
+    await until(lambda: not _is_coordinated(node, "g"))
+    client.send(DescribeGroupsRequest(groups=["g", other]), 6)
+    of_restarted, of_other = (await client.receive()).groups
+    assert (of_restarted.group_id, of_restarted.error_code) == ("g", ErrorCode.NOT_COORDINATOR)
+    assert (of_other.group_id, of_other.error_code) == (other, ErrorCode.GROUP_ID_NOT_FOUND)
+    node.engine.faults.release()
+    await restart
+    assert (await describe(client)).group_state == "Stable"
+
+
+def _is_coordinated(node: Node, group_id: str) -> bool:
+    try:
+        node.server.node.coordinators.describe(group_id)
+    except KafkaError:
+        return False
+    return True
+
+
+def _tablet(group_id: str) -> int:
+    return FIRST_COORDINATOR_ID + zlib.crc32(group_id.encode()) % COORDINATORS
 
 
 def _described(coordinators: Any) -> Any:
