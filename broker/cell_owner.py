@@ -20,6 +20,7 @@ from pqbroker.conf.storage import parse_pools, parse_profile
 from pqbroker.pq.group import PersQueueGroups
 from pqbroker.storage.cells.cell import Cell, TabletUnknown
 from pqbroker.storage.engine import CommitRefused, Engine, EngineError, Fenced, ShardLost
+from pqbroker.storage.lasting import made_whole
 from pqbroker.storage.scheme import Scheme
 from pqbroker.storage.tablet import TabletType
 
@@ -114,7 +115,7 @@ class CellOwner:
 
         Its clients are told that it moved, and find it again. It is completed even if the caller is cancelled.
         """
-        return await asyncio.shield(self._loop.create_task(self._restart_tablet(tablet_id)))
+        return await made_whole(self._restart_tablet(tablet_id))
 
     async def close(self) -> None:
         await self._stop(self.current)

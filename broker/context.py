@@ -37,7 +37,7 @@ class Node:
     api_ranges: tuple[tuple[int, int, int], ...] = ()
     """What ApiVersions lists: key, least and greatest version."""
     key_checks: KeyChecks = field(default_factory=KeyChecks)
-    creations: "dict[str, asyncio.Future[Group]]" = field(default_factory=dict)
+    creations: "dict[str, asyncio.Task[Group]]" = field(default_factory=dict)
     """Topics being created because Metadata named them."""
 
     @property

@@ -21,6 +21,7 @@ from pqbroker.broker.groups.syncing import stored
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.basetablet import BaseTablet
 from pqbroker.storage.engine import CommitRefused, ShardLost
+from pqbroker.storage.lasting import Lasting
 from pqbroker.storage.tables import Table, TableError, Transaction
 from pqbroker.storage.tablet import TabletStorage
 
@@ -114,7 +115,7 @@ class Coordinator:
         deletion = self._loop.create_task(self._delete_stored(hosted))
         self._stores.add(deletion)
         deletion.add_done_callback(self._stores.discard)
-        return asyncio.shield(deletion)
+        return Lasting(deletion)
 
     async def expire(self, empty_before_ms: int, has_offsets: Callable[[str], bool]) -> None:
         """Forget groups that had their last member before a time, and have no offsets. CommitRefused, ShardLost."""

@@ -10,6 +10,7 @@ from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.declare import ConfigError, declarations
 from pqbroker.conf.dynamic import DYNAMIC, Layers, layers
 from pqbroker.protocol.errors import ErrorCode, KafkaError
+from pqbroker.storage.lasting import made_whole
 
 log = logging.getLogger(__name__)
 
@@ -45,8 +46,7 @@ class NodeSettings:
         """
         check_node_name(name, self._name)
         check_dynamic(changes)
-        change = self._alter(name, changes, replaces=replaces, validate_only=validate_only)
-        await asyncio.shield(asyncio.get_running_loop().create_task(change))
+        await made_whole(self._alter(name, changes, replaces=replaces, validate_only=validate_only))
 
     async def _alter(self, name: str, changes: list[Change], *, replaces: bool, validate_only: bool) -> None:
         async with self._changes:

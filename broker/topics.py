@@ -1,6 +1,5 @@
 """Creating, growing and deleting topics on behalf of a request: the scheme's refusals become Kafka's."""
 
-import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -9,6 +8,7 @@ from pqbroker.broker.topic_names import check_topic_name
 from pqbroker.conf.declare import ConfigError
 from pqbroker.conf.defaults import topic_config
 from pqbroker.protocol.errors import ErrorCode, KafkaError
+from pqbroker.storage.lasting import Lasting
 from pqbroker.storage.scheme import PartitionsNotGrown, PartitionsRefused, TopicExists, TopicUnknown
 
 if TYPE_CHECKING:
@@ -61,9 +61,9 @@ async def find_or_create_topic(node: "Node", name: str) -> "Group":
     creation = node.creations.get(name)
     if creation is None:
         count = check_new_topic(node, name, USE_DEFAULT, {})
-        creation = node.creations[name] = asyncio.ensure_future(create_topic(node, name, count, {}))
+        creation = node.creations[name] = node.loop.create_task(create_topic(node, name, count, {}))
         creation.add_done_callback(lambda _: node.creations.pop(name))
-    return await asyncio.shield(creation)
+    return await Lasting(creation)
 
 
 async def grow_topic(node: "Node", name: str, count: int) -> None:

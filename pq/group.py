@@ -8,7 +8,7 @@ serving   delete (scheme: a tombstone)      absent; its tablets are dropped in t
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.defaults import check_changed, stored_config, topic_config, wrong_texts
@@ -21,6 +21,7 @@ from pqbroker.pq.tablet import PqTablet
 from pqbroker.protocol.errors import KafkaError
 from pqbroker.storage.cells.cell import Cell, TabletUnknown
 from pqbroker.storage.engine import CommitRefused, ShardLost
+from pqbroker.storage.lasting import made_whole
 from pqbroker.storage.scheme import SCHEME_TABLET_ID, Scheme, Topic
 from pqbroker.storage.tablet import TabletType
 
@@ -29,7 +30,6 @@ _LOOKS_AT_ONCE = 100
 """Partitions that retention looks at, and topics configured, before the loop's other work has its turn."""
 _MS_PER_MINUTE = 60_000
 _log = logging.getLogger(__name__)
-T = TypeVar("T")
 
 
 class Group:
@@ -159,11 +159,11 @@ class PersQueueGroups:
 
     async def create(self, name: str, partitions: int, config: Mapping[str, str]) -> Group:
         """Create a topic and start its partitions. Raises TopicExists, PartitionsRefused, ConfigError."""
-        return await _made_whole(self._create(name, partitions, config))
+        return await made_whole(self._create(name, partitions, config))
 
     async def grow(self, name: str, count: int) -> Group:
         """Add partitions: the last tablet's room first, then new tablets. Raises TopicUnknown, PartitionsNotGrown…"""
-        return await _made_whole(self._grow(name, count))
+        return await made_whole(self._grow(name, count))
 
     async def configure(self, name: str, config: Mapping[str, str]) -> Group:
         """Replace what is set for the topic; it holds from the next write cycle on. TopicUnknown, ConfigError."""
@@ -171,11 +171,11 @@ class PersQueueGroups:
 
     async def reconfigure(self, name: str, change: Callable[[Mapping[str, str]], Mapping[str, str]]) -> Group:
         """Replace what is set for the topic by what `change` makes of it: no change of another is lost between."""
-        return await _made_whole(self._reconfigure(name, change))
+        return await made_whole(self._reconfigure(name, change))
 
     async def delete(self, name: str) -> None:
         """Delete a topic: gone when this returns, its space comes back later. Raises TopicUnknown."""
-        await _made_whole(self._delete(name))
+        await made_whole(self._delete(name))
 
     async def _create(self, name: str, partitions: int, config: Mapping[str, str]) -> Group:
         parsed = topic_config(config, self._settings)
@@ -342,11 +342,6 @@ class PersQueueGroups:
                 await self._scheme.forget_tombstone(topic_id)
         except (CommitRefused, ShardLost) as refusal:
             _log.warning("a deleted topic's space is reclaimed at the next start: %s", refusal)
-
-
-async def _made_whole(change: Coroutine[Any, Any, T]) -> T:
-    """What the change returns; a caller that is cancelled leaves it at work."""
-    return await asyncio.shield(asyncio.get_running_loop().create_task(change))
 
 
 def _config_of(topic: Topic, settings: BrokerSettings) -> TopicConfig:

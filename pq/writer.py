@@ -30,6 +30,7 @@ from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.records import BatchHeader
 from pqbroker.storage.engine import BlobCorrupt, CommitRefused, ShardLost
 from pqbroker.storage.kv import KeyValueTablet
+from pqbroker.storage.lasting import Lasting
 from pqbroker.storage.outcome import Outcome
 from pqbroker.storage.status import Colour
 from pqbroker.storage.tablet import USER_CHANNEL
@@ -133,7 +134,7 @@ class Writer:
     async def load_head(self) -> None:
         """Bring the head's content into memory, for a read."""
         try:
-            await asyncio.shield(self._head.load())
+            await Lasting(self._head.load())
         except BlobCorrupt as damage:
             await self.perform(self._plan_close(damage))
 

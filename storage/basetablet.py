@@ -20,6 +20,7 @@ from typing import Any, TypeVar, cast
 from pqbroker.storage.blobid import BlobId, channel_bounds
 from pqbroker.storage.blobstorage import following
 from pqbroker.storage.engine import Batch, BlobKey, CommitRefused, ShardLost
+from pqbroker.storage.lasting import Lasting
 from pqbroker.storage.tables import (
     Changed,
     Key,
@@ -133,7 +134,7 @@ class BaseTablet:
             result = plan(transaction)
             if transaction.operations:
                 self._committing = asyncio.get_running_loop().create_task(self._commit(transaction.operations))
-                await asyncio.shield(self._committing)
+                await Lasting(self._committing)
             return result
 
     async def stop(self) -> None:

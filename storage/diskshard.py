@@ -24,6 +24,7 @@ from pqbroker.storage.engine import (
     ShardStats,
 )
 from pqbroker.storage.faults import Faults
+from pqbroker.storage.lasting import Lasting
 from pqbroker.storage.outcome import Outcome
 from pqbroker.storage.plan import Queued
 from pqbroker.storage.reading import BlobReader
@@ -145,8 +146,8 @@ class DiskShard:
 
     async def close(self) -> None:
         if self._closing is None:
-            self._closing = asyncio.ensure_future(self._close())
-        await asyncio.shield(self._closing)
+            self._closing = self._loop.create_task(self._close())
+        await Lasting(self._closing)
 
     async def _close(self) -> None:
         if self._compacting is not None:

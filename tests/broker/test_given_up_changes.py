@@ -1,6 +1,7 @@
 """A client that goes while what it asked for becomes durable: a change is made whole all the same."""
 
 import asyncio
+import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -53,6 +54,19 @@ async def test_a_topic_is_served_whose_creator_has_gone(node: Node, client: Clie
     topic = CreatableTopic(name="t", num_partitions=3, replication_factor=1)
     await give_up(node, client, CreateTopicsRequest(topics=[topic]))
     await soon(lambda: node.server.node.groups.get("t") is not None)
+
+
+@pytest.mark.parametrize("steps_before", [0, 1])
+async def test_a_refusal_that_nobody_waits_for_is_no_defect(
+    node: Node, client: Client, caplog: pytest.LogCaptureFixture, steps_before: int
+) -> None:
+    topic = CreatableTopic(name="t", num_partitions=3, replication_factor=1)
+    node.engine.faults.refuse_next(after=steps_before)
+    await give_up(node, client, CreateTopicsRequest(topics=[topic]))
+    await until(lambda: bool(caplog.records))
+    gc.collect()
+    assert [record.levelname for record in caplog.records] == ["WARNING"], caplog.text
+    assert node.server.node.groups.get("t") is None
 
 
 async def test_a_topic_is_gone_whose_deleter_has_gone(node: Node, client: Client) -> None:
