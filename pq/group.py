@@ -54,6 +54,10 @@ class Group:
         found = {index: server for tablet in self.tablets.values() for index, server in tablet.partitions.items()}
         self.partitions = [found[index] for index in range(self.topic.partitions)]
 
+    def is_whole(self, topic: Topic) -> bool:
+        """Whether all is served that the topic has in the scheme."""
+        return len(self.partitions) == topic.partitions and len(self.tablets) == len(topic.tablets)
+
 
 class PersQueueGroups:
     """All topics of a node. Changes raise ConfigError, SchemeError, CommitRefused, ShardLost.
@@ -180,6 +184,7 @@ class PersQueueGroups:
     async def _create(self, name: str, partitions: int, config: Mapping[str, str]) -> Group:
         parsed = topic_config(config, self._settings)
         async with self._changes:
+            await self._complete(name)
             topic = await self._scheme.create_topic(name, partitions, config, parsed.pq_partitions_per_tablet)
             try:
                 await self._cell.create_tablets(_wanted(topic))
@@ -190,6 +195,9 @@ class PersQueueGroups:
 
     async def _grow(self, name: str, count: int) -> Group:
         async with self._changes:
+            completed = await self._complete(name)
+            if completed is not None and len(completed.partitions) == count:
+                return completed  # what is asked for is what was begun before
             known = self._scheme.topics.get(name)
             topic = await self._scheme.grow_topic(name, count)
             try:
@@ -200,17 +208,16 @@ class PersQueueGroups:
                 raise
             return await self._take_over(topic)
 
-    async def _complete(self) -> None:
-        """Serve what is durable in the scheme and was refused a step later, when taking it back was refused too."""
-        async with self._changes:
-            for topic in list(self._scheme.topics.values()):
-                group = self._groups.get(topic.name)
-                if group is None:
-                    await self._cell.create_tablets(_wanted(topic))
-                    await self._serve(topic)
-                elif group.topic.partitions < topic.partitions:
-                    await self._cell.create_tablets(_wanted(topic))
-                    await self._take_over(topic)
+    async def _complete(self, name: str) -> Group | None:
+        """Serve what is durable in the scheme and was refused a step later, when taking it back was refused too.
+
+        None: there was nothing to complete.
+        """
+        topic, group = self._scheme.topics.get(name), self._groups.get(name)
+        if topic is None or (group is not None and group.is_whole(topic)):
+            return None
+        await self._cell.create_tablets(_wanted(topic))
+        return await (self._serve(topic) if group is None else self._take_over(topic))
 
     async def _take_over(self, topic: Topic) -> Group:
         """A topic that is served has more partitions now."""
@@ -221,6 +228,7 @@ class PersQueueGroups:
 
     async def _reconfigure(self, name: str, change: Callable[[Mapping[str, str]], Mapping[str, str]]) -> Group:
         async with self._changes:
+            await self._complete(name)
             known = self._scheme.topics.get(name)
             stored = known.config if known else {}
             config = change(stored)
@@ -284,7 +292,9 @@ class PersQueueGroups:
         """One walk over all partitions: delete what retention no longer keeps. Called every
         log.retention.check.interval.ms. Offsets of groups that nobody is in any more go too."""
         try:
-            await self._complete()
+            async with self._changes:
+                for name in list(self._scheme.topics):
+                    await self._complete(name)
         except (CommitRefused, ShardLost) as refusal:
             _log.warning("topics wait to be served: %s", refusal)
         servers = [(group, server) for group in self._groups.values() for server in group.partitions]

@@ -172,13 +172,75 @@ async def test_a_growth_whose_tablets_are_refused_is_taken_back_or_completed_at_
     assert group.topic == node.scheme.topics["t"]
 
 
-async def test_a_creation_that_could_not_be_taken_back_is_completed_at_the_next_look() -> None:
+async def half_grown(node: Node) -> None:
+    """A topic of four partitions has six in the scheme: their tablet was refused, and so was taking them back."""
+    await node.topic(partitions=4)
+    for number in range(2):
+        node.engine.faults.refuse_next(after=1 + number)
+    with pytest.raises(CommitRefused):
+        await node.groups.grow("t", 6)
+
+
+@pytest.mark.parametrize("count", [6, 8])
+async def test_growing_a_topic_that_is_half_grown_completes_it(count: int) -> None:
     node = await Node().start()
+    await half_grown(node)
+    group = await node.groups.grow("t", count)
+    assert len(group.partitions) == node.scheme.topics["t"].partitions == count
+    assert await write(node.partition(index=5), batch(b"a"))
+
+
+async def test_configuring_a_topic_that_is_half_grown_completes_it() -> None:
+    node = await Node().start()
+    await half_grown(node)
+    group = await node.groups.configure("t", {"retention.ms": "1"})
+    assert (len(group.partitions), group.config.retention_ms) == (6, 1)
+    assert await write(node.partition(index=5), batch(b"a"))
+
+
+async def half_created(node: Node) -> None:
+    """A topic is in the scheme: its tablet was refused, and so was taking it back."""
     for number in range(2):
         node.engine.faults.refuse_next(after=1 + number)
     with pytest.raises(CommitRefused):
         await node.groups.create("t", 1, {})
     assert node.groups.get("t") is None
+
+
+async def test_growing_a_topic_that_is_half_created_completes_it() -> None:
+    node = await Node().start()
+    await half_created(node)
+    assert len((await node.groups.grow("t", 2)).partitions) == 2
+    assert await write(node.partition(index=1), batch(b"a"))
+
+
+async def test_configuring_a_topic_that_is_half_created_completes_it() -> None:
+    node = await Node().start()
+    await half_created(node)
+    assert (await node.groups.configure("t", {"retention.ms": "1"})).config.retention_ms == 1
+    assert await write(node.partition(), batch(b"a"))
+
+
+async def test_creating_a_topic_that_is_half_created_completes_it_and_says_that_there_is_one() -> None:
+    node = await Node().start()
+    await half_created(node)
+    with pytest.raises(TopicExists):
+        await node.groups.create("t", 1, {})
+    assert await write(node.partition(), batch(b"a"))
+
+
+async def test_what_is_half_done_and_refused_again_can_be_asked_for_again() -> None:
+    node = await Node().start()
+    await half_created(node)
+    node.engine.faults.refuse_next()
+    with pytest.raises(CommitRefused):
+        await node.groups.grow("t", 2)
+    assert len((await node.groups.grow("t", 2)).partitions) == 2
+
+
+async def test_a_creation_that_could_not_be_taken_back_is_completed_at_the_next_look() -> None:
+    node = await Node().start()
+    await half_created(node)
     await node.groups.retain()
     assert await write(node.partition(), batch(b"a"))
 
