@@ -48,7 +48,7 @@ class OpenCell:
 async def open_cell(engine: Engine, settings: BrokerSettings, clock: Callable[[], int]) -> OpenCell:
     """Open the cell with a new generation and start all that lives in it. EngineError, CommitRefused, ShardLost.
 
-    `settings`: what the node was started with; ConfigError when what it was set to since cannot be.
+    `settings`: what the node was started with; ConfigError when the storage profile cannot be.
     """
     profile = parse_profile(settings.storage_profile, parse_pools(settings.pools))
     cell = await Cell.open(engine, profile=profile)

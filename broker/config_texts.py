@@ -6,8 +6,8 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from pqbroker.conf.broker import BrokerSettings
-from pqbroker.conf.declare import Declaration, Effect, declarations
-from pqbroker.conf.defaults import NODE_SETTINGS, topic_defaults, wrong_texts
+from pqbroker.conf.declare import ConfigError, Declaration, Effect, Kind, declarations
+from pqbroker.conf.defaults import NODE_SETTINGS, topic_defaults
 from pqbroker.conf.dynamic import Layers
 from pqbroker.conf.topic import TopicConfig
 
@@ -52,38 +52,39 @@ class ConfigText:
 
 
 def topic_texts(stored: Mapping[str, str], layers: Layers) -> Iterator[ConfigText]:
-    """Every topic config: what was set for the topic (`stored`), what the node's settings make of it, the default.
-
-    A stored text that cannot be is shown as it is, for whoever is to mend it.
-    """
+    """Every topic config: what was set for the topic (`stored`), what the node's settings make of it, the default."""
     of_node = topic_defaults(layers.in_force)
-    wrong = wrong_texts(stored)
     for name, declaration in declarations(TopicConfig).items():
         synonyms = _of_node(NODE_SETTINGS.get(name, ()), layers)
         source = synonyms[0].source if synonyms else Source.DEFAULT
         value = of_node.get(name, declaration.format(declaration.default))
         if name in stored:
-            text = stored[name]
-            value = text if name in wrong else declaration.format(declaration.parse(text))
+            value = _shown(declaration, stored[name])
             source = Source.DYNAMIC_TOPIC
             synonyms.insert(0, Synonym(name, value, source))
         yield ConfigText(declaration, value, source, tuple(synonyms))
 
 
 def broker_texts(layers: Layers) -> Iterator[ConfigText]:
-    """Every setting of this broker. One that differs from its default at start was set then."""
-    for name, declaration in declarations(BrokerSettings).items():
+    """Every setting of this broker, and what another version took. One that differs from its default at start was set
+    then."""
+    known = declarations(BrokerSettings)
+    for name, declaration in known.items():
         is_set = declaration.value_in(layers.in_force) is not None
         synonyms = _of_node(_STAND_INS.get(name, (name,)) if is_set else (), layers)
         first = synonyms[0] if synonyms else Synonym(name, None, Source.DEFAULT)
         yield ConfigText(declaration, first.text, first.source, tuple(synonyms))
+    for name in sorted((layers.of_all.keys() | layers.of_node.keys()) - known.keys()):
+        synonyms = _set_since((name,), layers)
+        yield ConfigText(_foreign(name), synonyms[0].text, synonyms[0].source, tuple(synonyms))
 
 
 def every_broker_texts(layers: Layers) -> Iterator[ConfigText]:
     """What was set for all brokers."""
     known = declarations(BrokerSettings)
     for synonym in _given(tuple(layers.of_all), layers.of_all, Source.DYNAMIC_DEFAULT_BROKER):
-        yield ConfigText(known[synonym.name], synonym.text, synonym.source, (synonym,))
+        declaration = known.get(synonym.name) or _foreign(synonym.name)
+        yield ConfigText(declaration, synonym.text, synonym.source, (synonym,))
 
 
 def _of_node(names: Sequence[str], layers: Layers) -> list[Synonym]:
@@ -92,10 +93,7 @@ def _of_node(names: Sequence[str], layers: Layers) -> list[Synonym]:
     Empty where all that is known is the default of a coarser unit: Kafka tells nothing then.
     """
     known = declarations(BrokerSettings)
-    found = [
-        *_given(names, layers.of_node, Source.DYNAMIC_BROKER),
-        *_given(names, layers.of_all, Source.DYNAMIC_DEFAULT_BROKER),
-    ]
+    found = _set_since(names, layers)
     for name in names:
         value, default = known[name].value_in(layers.at_start), known[name].default
         if value != default:
@@ -107,8 +105,31 @@ def _of_node(names: Sequence[str], layers: Layers) -> list[Synonym]:
     return found if is_told else []
 
 
+def _set_since(names: Sequence[str], layers: Layers) -> list[Synonym]:
+    """What was set under these names while nodes ran."""
+    return [
+        *_given(names, layers.of_node, Source.DYNAMIC_BROKER),
+        *_given(names, layers.of_all, Source.DYNAMIC_DEFAULT_BROKER),
+    ]
+
+
 def _given(names: Sequence[str], texts: Mapping[str, str], source: Source) -> Iterator[Synonym]:
     known = declarations(BrokerSettings)
     for name in names:
         if name in texts:
-            yield Synonym(name, known[name].format(known[name].parse(texts[name])), source)
+            yield Synonym(name, _shown(known.get(name), texts[name]), source)
+
+
+def _shown(declaration: Declaration | None, text: str) -> str:
+    """A text that was set, in one form; one that cannot be as it is, for whoever is to mend it."""
+    if declaration is None:
+        return text
+    try:
+        return declaration.format(declaration.parse(text))
+    except ConfigError:
+        return text
+
+
+def _foreign(name: str) -> Declaration:
+    """A setting that another version took."""
+    return Declaration(name, "", Kind.STRING, None, "Not known to this version.", effect=Effect.NONE)

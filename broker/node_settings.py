@@ -8,7 +8,7 @@ from functools import partial
 from pqbroker.broker.config_operations import Change, Operation, Texts, apply_change
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.declare import ConfigError, declarations
-from pqbroker.conf.dynamic import DYNAMIC, Layers, layers
+from pqbroker.conf.dynamic import DYNAMIC, Layers, layers, wrong_settings
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.lasting import made_whole
 
@@ -19,8 +19,8 @@ EVERY_NODE = ""
 
 
 class NodeSettings:
-    """The settings of one opening of the cell. `stored`: what nodes were set to, by name; ConfigError when it cannot be
-    so.
+    """The settings of one opening of the cell. `stored`: what nodes were set to, by name; what of it cannot be is told
+    with its cure.
 
     `keep` makes what is set under a name durable, and then the settings in force.
     """
@@ -33,6 +33,7 @@ class NodeSettings:
         self._changes = asyncio.Lock()
         self._name = str(at_start.node_id)
         self.layers = self._layers(self._stored)
+        self._tell_wrong()
 
     @property
     def in_force(self) -> BrokerSettings:
@@ -45,7 +46,7 @@ class NodeSettings:
         begun is made whole even if the caller is cancelled: durable and not in force is no state to be in.
         """
         check_node_name(name, self._name)
-        check_dynamic(changes)
+        check_dynamic(changes, self._stored.get(name, {}))
         await made_whole(self._alter(name, changes, replaces=replaces, validate_only=validate_only))
 
     async def _alter(self, name: str, changes: list[Change], *, replaces: bool, validate_only: bool) -> None:
@@ -55,15 +56,26 @@ class NodeSettings:
                 texts = self._changed({} if replaces else stored, changes)
             except ConfigError as error:
                 raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
-            try:
-                found = self._layers({**self._stored, name: texts})
-            except ConfigError as error:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from None
+            # What is not new may be wrong: else of two wrong texts none could be mended.
+            wrong = wrong_settings({each: text for each, text in texts.items() if stored.get(each) != text})
+            if wrong:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "; ".join(wrong.values()))
+            found = self._layers({**self._stored, name: texts})
             if validate_only or texts == stored:
                 return
             await self.keep(name, texts, found.in_force)
             self._stored[name], self.layers = texts, found
-            log.info("%s: settings changed to %s", f"node {name}" if name else "every node", dict(texts))
+            log.info("%s: settings changed to %s", _node_text(name), dict(texts))
+
+    def _tell_wrong(self) -> None:
+        for name in (EVERY_NODE, self._name):
+            for cause in wrong_settings(self._stored.get(name, {})).values():
+                log.error(
+                    "%s: %s; the value at the start is in force (where it says how long records stay: for ever), until "
+                    "it is set anew or deleted (kafka-configs --alter), or the version that took it serves",
+                    _node_text(name),
+                    cause,
+                )
 
     def _layers(self, stored: Mapping[str, Texts]) -> Layers:
         return layers(self._at_start, stored.get(EVERY_NODE, {}), stored.get(self._name, {}))
@@ -71,9 +83,16 @@ class NodeSettings:
     def _changed(self, stored: Texts, changes: list[Change]) -> Texts:
         texts = dict(stored)
         for change in changes:
-            declaration = declarations(BrokerSettings)[change.name]
+            declaration = declarations(BrokerSettings).get(change.name)
+            if declaration is None:
+                texts.pop(change.name, None)  # another version took it, and it does nothing here
+                continue
             apply_change(texts, change, declaration, partial(declaration.value_in, self.in_force))
         return texts
+
+
+def _node_text(name: str) -> str:
+    return f"node {name}" if name else "every node"
 
 
 def check_node_name(name: str, node_id: str) -> None:
@@ -87,10 +106,17 @@ def check_node_name(name: str, node_id: str) -> None:
     )
 
 
-def check_dynamic(changes: list[Change]) -> None:
-    """KafkaError INVALID_CONFIG for what no node has, INVALID_REQUEST for what cannot change while a node runs."""
+def check_dynamic(changes: list[Change], stored: Texts) -> None:
+    """KafkaError INVALID_CONFIG for what no node has, INVALID_REQUEST for what cannot change while a node runs.
+
+    What was stored can be deleted, though this version does not know it.
+    """
     known = declarations(BrokerSettings)
-    unknown = sorted(change.name for change in changes if change.name not in known)
+    unknown = sorted(
+        name
+        for name, operation, _ in changes
+        if name not in known and not (operation == Operation.DELETE and name in stored)
+    )
     if unknown:
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"{', '.join(unknown)} is no setting of a broker")
     fixed = sorted(name for name, operation, _ in changes if name not in DYNAMIC and operation != Operation.DELETE)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from pqbroker.conf.broker import BrokerSettings
-from pqbroker.conf.declare import changed
-from pqbroker.conf.defaults import topic_config
+from pqbroker.conf.declare import ConfigError, changed, parse
+from pqbroker.conf.defaults import NODE_SETTINGS, topic_config
 
 _NAMES = """
 background.threads compression.gzip.level compression.lz4.level compression.type compression.zstd.level
@@ -33,10 +33,18 @@ transaction.partition.verification.enable unclean.leader.election.enable
 """
 DYNAMIC: Final = frozenset(_NAMES.split())
 
+_RETENTION = frozenset(
+    name for config in ("retention.ms", "retention.bytes", "cleanup.policy") for name in NODE_SETTINGS[config]
+)
+_KEEPS_EVERY_RECORD = {"log.retention.ms": "-1", "log.retention.bytes": "-1"}
+
 
 @dataclass(frozen=True, slots=True)
 class Layers:
-    """What a node is set to, by where from; `of_node` goes over `of_all`, that over `at_start`. Texts by name."""
+    """What a node is set to, by where from; `of_node` goes over `of_all`, that over `at_start`. Texts by name.
+
+    What of them cannot be is there and not in force.
+    """
 
     at_start: BrokerSettings
     of_all: Mapping[str, str]
@@ -45,7 +53,26 @@ class Layers:
 
 
 def layers(at_start: BrokerSettings, of_all: Mapping[str, str], of_node: Mapping[str, str]) -> Layers:
-    """Lay the texts over the settings; ConfigError when one cannot be, or cannot be what a topic falls back to."""
-    in_force = changed(at_start, {**of_all, **of_node})
-    topic_config({}, in_force)
-    return Layers(at_start, of_all, of_node, in_force)
+    """Lay the texts over the settings. They may come from a version that takes others than this one.
+
+    One that cannot be is passed over. Were it to say how long records stay, topics that leave it to the node keep every
+    record: by what was meant, some that goes by the value in force might have to stay.
+    """
+    wrong_of_all, wrong_of_node = wrong_settings(of_all), wrong_settings(of_node)
+    texts = {name: text for name, text in of_all.items() if name not in wrong_of_all}
+    texts |= {name: text for name, text in of_node.items() if name not in wrong_of_node}
+    wrong = (wrong_of_all.keys() - of_node.keys()) | wrong_of_node.keys()
+    if not wrong.isdisjoint(_RETENTION):
+        texts |= _KEEPS_EVERY_RECORD
+    return Layers(at_start, of_all, of_node, changed(at_start, texts))
+
+
+def wrong_settings(texts: Mapping[str, str]) -> dict[str, str]:
+    """Why those texts of a node that cannot be, or cannot be what a topic falls back to, cannot, by name."""
+    wrong: dict[str, str] = {}
+    for name, text in texts.items():
+        try:
+            topic_config({}, parse(BrokerSettings, {name: text}))
+        except ConfigError as error:
+            wrong[name] = str(error)
+    return wrong

@@ -117,6 +117,69 @@ async def test_a_change_is_there_after_a_loss_of_the_cell(node: Node, client: Cl
     assert (await node.produce("t", b"x" * 3000)).error_code == 0
 
 
+async def set_by_another_version(node: Node, name: str, texts: dict[str, str]) -> None:
+    """The scheme says so, and the cell is opened again."""
+    opened = node.server._cell.current
+    await opened.scheme.configure_node(name, texts)
+    node.engine.faults.lose_next()
+    await node.produce("t", b"lost")
+    await until(lambda: node.server._cell.current is not opened)
+
+
+async def test_what_another_version_set_and_cannot_be_is_told_and_shown_and_not_in_force(
+    start: Callable[..., Awaitable[Node]], caplog: pytest.LogCaptureFixture
+) -> None:
+    node = await start(message_max_bytes=4000)
+    client = await node.connect()
+    await node.create_topic("t")
+    await set_by_another_version(node, THIS, {"message.max.bytes": "many", "no.such": "a", "log.retention.bytes": "5"})
+    await set_by_another_version(node, EVERY, {"num.io.threads": "few", "no.such": "b"})
+    assert "node 1: message.max.bytes is 'many'; give a number; the value at the start is in force" in caplog.text
+    assert "every node: unknown setting no.such; " in caplog.text
+    assert (node.server.node.settings.message_max_bytes, node.server.node.settings.log_retention_bytes) == (4000, 5)
+    assert (await node.produce("t", b"x" * 5000)).error_code == ErrorCode.MESSAGE_TOO_LARGE
+    assert (await node.produce("t", b"x" * 3000)).error_code == 0
+    found = await described(client, BROKER, THIS, "message.max.bytes", "num.io.threads", "no.such")
+    assert {name: shown[:2] for name, shown in found.items()} == {
+        "message.max.bytes": ("many", OF_BROKER), "num.io.threads": ("few", OF_ALL), "no.such": ("a", OF_BROKER),
+    }  # fmt: skip
+    assert found["no.such"][2] == [("no.such", "a", OF_BROKER), ("no.such", "b", OF_ALL)]
+    assert (await described(client, BROKER, EVERY)).keys() == {"num.io.threads", "no.such"}
+
+
+async def test_what_cannot_be_is_mended_or_deleted_one_after_the_other(node: Node, client: Client) -> None:
+    await node.create_topic("t")
+    await set_by_another_version(node, THIS, {"message.max.bytes": "many", "num.io.threads": "few", "no.such": "a"})
+    assert await change(client, THIS, ("log.retention.bytes", SET, "5")) == (0, None)
+    assert await change(client, THIS, ("message.max.bytes", SET, "3000")) == (0, None)
+    assert (await change(client, THIS, ("num.io.threads", SET, "none")))[0] == ErrorCode.INVALID_REQUEST
+    assert await change(client, THIS, ("num.io.threads", DELETE, None)) == (0, None)
+    assert (await change(client, EVERY, ("no.such", DELETE, None)))[0] == ErrorCode.INVALID_CONFIG
+    assert await change(client, THIS, ("no.such", DELETE, None)) == (0, None)
+    assert node.server._cell.current.scheme.settings[THIS] == {"log.retention.bytes": "5", "message.max.bytes": "3000"}
+    assert node.server.node.settings.message_max_bytes == 3000
+
+
+@pytest.mark.parametrize(
+    ("of_all", "of_node", "kept_ms"),
+    [
+        ({"log.retention.ms": "2"}, {"log.retention.ms": "soon"}, -1),
+        ({"log.retention.ms": "soon"}, {"log.retention.ms": "2"}, 2),
+        ({"log.retention.ms": "2"}, {"log.cleanup.policy": "shred"}, -1),
+        ({"log.retention.ms": "2"}, {"num.io.threads": "few"}, 2),
+    ],
+)
+async def test_records_stay_where_nobody_can_say_for_how_long(
+    node: Node, of_all: dict[str, str], of_node: dict[str, str], kept_ms: int
+) -> None:
+    await node.create_topic("t")
+    await set_by_another_version(node, EVERY, of_all)
+    await set_by_another_version(node, THIS, of_node)
+    topic = node.server.node.groups.get("t")
+    assert topic is not None
+    assert topic.config.retention_ms == kept_ms
+
+
 async def test_a_list_is_appended_to_what_is_in_force(client: Client) -> None:
     await change(client, THIS, ("log.cleanup.policy", APPEND, "compact"))
     assert (await described(client, BROKER, THIS, "log.cleanup.policy"))["log.cleanup.policy"][0] == "delete,compact"
