@@ -1,19 +1,38 @@
 """From records of the Kafka source to rows of a lake: the value as it is, or parsed; and what did not parse, with why.
 
-A record is bad when its value is absent, is not JSON, does not fit the schema, or lacks a field that is NOT NULL.
+A record is bad when its value is absent, is not one JSON document, does not fit the schema, or lacks a field that is
+NOT NULL, at any depth.
 """
 
+from collections.abc import Iterator
+from functools import partial
 from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql.functions import array, coalesce, col, concat, concat_ws, expr, from_json, lit, struct, when
-from pyspark.sql.types import DataType, StringType, StructField, StructType
+from pyspark.sql.functions import (
+    array,
+    coalesce,
+    col,
+    concat,
+    concat_ws,
+    exists,
+    expr,
+    from_json,
+    lit,
+    map_values,
+    struct,
+    when,
+)
+from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
 
 KEPT = ("partition", "offset", "timestamp", "key", "headers")
 """What every row has of its record, beside the value."""
 
 _UNPARSED = "_pqbroker_unparsed"
 _HEADERS = "array<struct<key:string,value:binary>>"
+_TEXT = "CAST(value AS STRING)"
+_IS_WHOLE = f"is_valid_utf8({_TEXT}) AND get_json_object(concat('[', {_TEXT}, ',\"end\"]'), '$[1]') <=> 'end'"
+"""Nothing follows the document: Spark's own parsers leave unread what does, a second document for one."""
 
 
 class Sorted(NamedTuple):
@@ -35,22 +54,22 @@ def parsed(records: DataFrame, schema: StructType) -> Sorted:
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _UNPARSED}
     tried = records.select("*", from_json(text, _nullable(with_unparsed), options).alias("tried"))
     judged = tried.select("*", _reason(schema).alias("reason"))
-    fields = struct(*(col(f"tried.`{field.name}`").alias(field.name) for field in schema.fields))
+    fields = struct(*(col("tried").getField(field.name).alias(field.name) for field in schema.fields))
     good = judged.where("reason IS NULL").select(*KEPT, fields.alias("value"))
     return Sorted(good, judged.where("reason IS NOT NULL").select("key", "value", _headers_with_reason()))
 
 
 def _reason(schema: StructType) -> Column:
     """Why a record is bad; null for a good one, for which nothing else is worked out."""
-    is_json = expr("is_valid_utf8(CAST(value AS STRING)) AND try_parse_json(CAST(value AS STRING)) IS NOT NULL")
-    given = expr("try_variant_get(try_parse_json(CAST(value AS STRING)), '$', 'map<string,variant>')")
+    is_json = expr(f"{_IS_WHOLE} AND try_parse_json({_TEXT}) IS NOT NULL")
+    given = expr(f"try_variant_get(try_parse_json({_TEXT}), '$', 'map<string,variant>')")
     wrong = concat_ws("; ", *(_wrong(field.name, field.dataType, given) for field in schema.fields))
-    required = [field.name for field in schema.fields if not field.nullable]
-    absent = concat_ws("; ", *(_absent(name) for name in required))
+    lacking = dict(_lacking(col("tried"), "", schema))
+    absent = concat_ws("; ", *(when(is_absent, lit(f"{name} is missing")) for name, is_absent in lacking.items()))
     unfit = concat(lit("the value does not fit the schema"), when(wrong != "", concat(lit(": "), wrong)).otherwise(""))
-    fits = col("tried").isNotNull() & col(f"tried.{_UNPARSED}").isNull() & expr("is_valid_utf8(CAST(value AS STRING))")
-    for name in required:
-        fits = fits & col(f"tried.`{name}`").isNotNull()
+    fits = col("tried").isNotNull() & col(f"tried.{_UNPARSED}").isNull() & expr(_IS_WHOLE)
+    for is_absent in lacking.values():
+        fits = fits & ~is_absent
     return (
         when(fits, lit(None))
         .when(col("value").isNull(), lit("there is no value"))
@@ -61,12 +80,30 @@ def _reason(schema: StructType) -> Column:
 
 
 def _wrong(name: str, kind: DataType, given: Column) -> Column:
-    is_wrong = col(f"tried.`{name}`").isNull() & given[name].isNotNull()
+    is_wrong = col("tried").getField(name).isNull() & given[name].isNotNull()
     return when(is_wrong, lit(f"{name} is not {kind.simpleString().upper()}"))
 
 
-def _absent(name: str) -> Column:
-    return when(col(f"tried.`{name}`").isNull(), lit(f"{name} is missing"))
+def _lacking(place: Column, name: str, kind: DataType) -> Iterator[tuple[str, Column]]:
+    """The names of what is NOT NULL within a value, each with whether it is absent; of elements `name[].field`."""
+    if isinstance(kind, StructType):
+        for field in kind.fields:
+            inner, full = place.getField(field.name), f"{name}.{field.name}".removeprefix(".")
+            if not field.nullable:
+                yield full, place.isNotNull() & inner.isNull()
+            yield from _lacking(inner, full, field.dataType)
+    elif isinstance(kind, MapType):
+        yield from _lacking(map_values(place), name, ArrayType(kind.valueType))
+    elif isinstance(kind, ArrayType):
+        names = [found for found, _ in _lacking(place, f"{name}[]", kind.elementType)]
+        for number, found in enumerate(names):
+            each = partial(_lacks, number, kind.elementType)
+            yield found, coalesce(exists(place, each), lit(False))
+
+
+def _lacks(number: int, kind: DataType, element: Column) -> Column:
+    """Whether an element of this type lacks the one of this number of what is NOT NULL in it."""
+    return list(_lacking(element, "", kind))[number][1]
 
 
 def _headers_with_reason() -> Column:
