@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 _TIMEOUT_MS = 30_000
 _NOTE_TIMEOUT_MS = 5_000
+_BATCH_BYTES_MAX = "max.message.bytes"
 _MISSING = "UnknownTopicOrPartitionException"
 _THERE_ALREADY = "TopicExistsException"
 
@@ -57,12 +58,19 @@ class Admin:
             raise
         return str(described[name].topicId().toString())
 
-    def ensure_topic(self, name: str) -> None:
-        """Create the topic, with the broker's defaults, unless it is there."""
+    def batch_bytes_max(self, topic: str) -> int:
+        """The largest batch that the topic takes."""
+        config = self._jvm.org.apache.kafka.common.config
+        resource = config.ConfigResource(config.ConfigResource.Type.TOPIC, topic)
+        described = _result(self._client.describeConfigs([resource]).all())
+        return int(described[resource].get(_BATCH_BYTES_MAX).value())
+
+    def ensure_topic(self, name: str, batch_bytes_max: int) -> None:
+        """Create the topic unless it is there: batches of so many bytes, all else by the broker's defaults."""
         default = self._jvm.java.util.Optional.empty()
         topic = self._jvm.org.apache.kafka.clients.admin.NewTopic(name, default, default)
         try:
-            _result(self._client.createTopics([topic]).all())
+            _result(self._client.createTopics([topic.configs({_BATCH_BYTES_MAX: str(batch_bytes_max)})]).all())
         except AdminError as error:
             if error.kind != _THERE_ALREADY:
                 raise

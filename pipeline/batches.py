@@ -17,6 +17,23 @@ from pqbroker.pipeline.lake import Batch, Lake, LakeError
 from pqbroker.pipeline.landing import LandError, Landing
 from pqbroker.pipeline.rows import parsed, raw
 
+_ANY_SIZE = {
+    "kafka.max.request.size": str(2**31 - 1),
+    "kafka.buffer.memory": str(128 << 20),
+    "kafka.compression.type": "zstd",
+}
+"""Producer settings for what was in the topic, however large: a record that is refused would stop the job for good.
+
+A producer's own limits are for records before compression, the topic's for batches behind it.
+"""
+_REASON_BYTES_MAX = 64 << 10
+_BATCH_BYTES_LIMIT = 120 << 20
+
+
+def letter_bytes_max(batch_bytes_max: int) -> int:
+    """Batch bytes for the dead letters of a topic with so many: the reason comes on top, if a topic may have more."""
+    return max(batch_bytes_max, min(batch_bytes_max + _REASON_BYTES_MAX, _BATCH_BYTES_LIMIT))
+
 
 class BatchWriter:
     """What Spark calls with the records and the number of each batch, and again after a crash."""
@@ -63,11 +80,18 @@ class BatchWriter:
         records.persist()  # else both writes would read the topic
         try:
             good, bad = parsed(records, self._schema)
-            sink = {"kafka.bootstrap.servers": self._landing.broker, "topic": self._landing.dead_letters}
-            bad.write.format("kafka").options(**sink, includeHeaders="true").save()
+            self._send_letters(bad)
             self._land(batch, good)
         finally:
             records.unpersist()
+
+    def _send_letters(self, bad: DataFrame) -> None:
+        topic = self._landing.dead_letters
+        sink = {"kafka.bootstrap.servers": self._landing.broker, "topic": topic, "includeHeaders": "true"}
+        try:
+            bad.write.format("kafka").options(**sink, **_ANY_SIZE).save()
+        except FAILURES as error:
+            raise LandError(f"dead letters to {topic}: {innermost(error)}") from None
 
     def _land(self, batch: Batch, rows: DataFrame) -> None:
         self._lake.land(batch, lambda place: self._write(rows, place))

@@ -6,13 +6,13 @@ Spark's checkpoint fixes which offsets a batch holds, `batches.py` writes them, 
 import threading
 from collections.abc import Callable
 
-from pyspark.errors import ParseException, StreamingQueryException
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
 from pqbroker.pipeline.admin import Admin, AdminError
-from pqbroker.pipeline.batches import BatchWriter, local
+from pqbroker.pipeline.batches import BatchWriter, letter_bytes_max, local
 from pqbroker.pipeline.causes import innermost
 from pqbroker.pipeline.lake import Lake
 from pqbroker.pipeline.landing import LandError, Landing
@@ -84,7 +84,7 @@ def _find_topic(admin: Admin, landing: Landing) -> str:
         if topic_id is None:
             raise LandError(f"no topic {landing.topic} at {landing.broker}; {_there(admin.topics())}")
         if landing.schema is not None:
-            admin.ensure_topic(landing.dead_letters)
+            admin.ensure_topic(landing.dead_letters, letter_bytes_max(admin.batch_bytes_max(landing.topic)))
     except AdminError as error:
         raise LandError(f"the broker at {landing.broker}: {error}") from error
     return topic_id
@@ -98,10 +98,14 @@ def _there(topics: list[str]) -> str:
 
 
 def _schema(text: str) -> StructType:
+    wrong = LandError(
+        f"--schema {text!r} is not a schema; it is written NAME TYPE, …, such as: "
+        "id BIGINT NOT NULL, name STRING, prices ARRAY<DOUBLE>"
+    )
     try:
         schema = StructType.fromDDL(text)
-    except ParseException as error:
-        right = "NAME TYPE, …, such as: id BIGINT NOT NULL, name STRING, prices ARRAY<DOUBLE>"
-        raise LandError(f"--schema {text!r} is not a schema; it is written {right}") from error
-    assert isinstance(schema, StructType)
+    except PySparkException as error:
+        raise wrong from error
+    if not isinstance(schema, StructType) or not schema.fields:
+        raise wrong
     return schema

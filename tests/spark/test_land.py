@@ -1,5 +1,6 @@
 """`land`: a topic in Parquet, each row once; what does not parse in the dead letters; the job seen from outside."""
 
+import random
 import re
 import shutil
 import threading
@@ -7,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 
 from pqbroker.pipeline.lake import LakeError
 from pqbroker.pipeline.landing import LandError, Landing
@@ -146,6 +148,24 @@ def test_what_is_not_null_is_looked_for_at_any_depth(topics: Topics, lander: Lan
     assert [offset for _, offset, _ in lander.rows()] == [0, 1]
     letters = [letter for _, letter in topics.client.read(lander.landing.dead_letters, count=len(bad))]
     assert {letter.value: dict(letter.headers)["error.reason"] for letter in letters} == bad
+
+
+@pytest.mark.parametrize("batch_bytes_max", [1 << 20, 5 << 20])
+def test_a_dead_letter_may_be_as_large_as_its_topic_allows(
+    topics: Topics, fresh_name: Callable[[], str], tmp_path: Path, batch_bytes_max: int
+) -> None:
+    name = fresh_name()
+    topics.client.create_topic(name, config={"max.message.bytes": str(batch_bytes_max)})
+    value = random.Random(0).randbytes(batch_bytes_max - 80)  # less the batch's own bytes
+    client = Producer({"bootstrap.servers": topics.address, "message.max.bytes": 2 * batch_bytes_max})
+    client.produce(name, value)
+    client.flush()
+    zipped = Producer({"bootstrap.servers": topics.address, "message.max.bytes": 64 << 20, "compression.type": "gzip"})
+    zipped.produce(name, bytes(2 * batch_bytes_max))
+    zipped.flush()
+    Lander(topics.spark, Landing(name, tmp_path / "lake", topics.address)).run(schema=SCHEMA)
+    letters = [letter for _, letter in topics.client.read(f"{name}.dlq", count=2)]
+    assert [letter.value for letter in letters] == [value, bytes(2 * batch_bytes_max)]
 
 
 def reason(why: bytes, topic: str, offset: int) -> tuple[tuple[str, bytes], ...]:
