@@ -6,6 +6,7 @@ import socket
 import sys
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
@@ -19,6 +20,9 @@ from pqbroker.pipeline.session import SparkUnavailableError, check_java, find_ja
 
 FAILED = 1
 _CONNECT_TIMEOUT_S = 5.0
+_PORT_MAX = 65_535
+_INTERVAL_S_MAX = 86_400
+_ROWS_MAX = 2**63 - 1
 _EXAMPLE = "pqbroker-pipeline land events --to ./lake --once"
 _JSON_EXAMPLE = '--format json --schema "id BIGINT NOT NULL, name STRING"'
 
@@ -55,7 +59,7 @@ def _declare(parser: Parser, arguments: Sequence[str] | None) -> Sequence[str] |
     commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=Parser)
     one = commands.add_parser("land", help="a topic into a directory of Parquet, each row once")
     one.add_argument("topic", metavar="TOPIC")
-    one.add_argument("--to", type=Path, required=True, metavar="DIR", help="rows go to DIR/data/batch=N")
+    one.add_argument("--to", type=_directory, required=True, metavar="DIR", help="rows go to DIR/data/batch=N")
     one.add_argument("--broker", default="127.0.0.1:9092", metavar="HOST:PORT", help="default: %(default)s")
     one.add_argument("--once", action="store_true", help="end at the topic's present end")
     one.add_argument("--interval", type=_seconds, default=10.0, metavar="S", help="a batch every S seconds (10)")
@@ -74,7 +78,7 @@ def _landing(parser: Parser, options: argparse.Namespace) -> Landing:
     if (options.format == "json") != (options.schema is not None):
         parser.error(f"--format json and --schema go together: {_JSON_EXAMPLE}")
     host, _, port = options.broker.rpartition(":")
-    if not host or not port.isdigit():
+    if not host or not (port.isascii() and port.isdigit() and 0 < int(port) <= _PORT_MAX):
         parser.error(f"--broker {options.broker!r} is not HOST:PORT, such as 127.0.0.1:9092")
     group = f"land-{options.topic}" if options.group is None else options.group
     return Landing(
@@ -123,24 +127,33 @@ def _check_broker(broker: str) -> None:
     host, _, port = broker.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), _CONNECT_TIMEOUT_S).close()
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # the latter: a name that can be none
+        why = (isinstance(error, OSError) and error.strerror) or error
         cure = "start one with `pqbroker serve`, or name another with --broker HOST:PORT"
-        raise LandError(f"no broker at {broker}: {error.strerror or error}; {cure}") from error
+        raise LandError(f"no broker at {broker}: {why}; {cure}") from error
 
 
 def _say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
+def _directory(text: str) -> Path:
+    if "://" in text or text.startswith("file:"):
+        raise argparse.ArgumentTypeError(f"{text} is a URI; rows go to a directory of this machine, such as ./lake")
+    return Path(text)
+
+
 def _seconds(text: str) -> float:
-    value = float(text)
-    if not 0 <= value <= 86_400:
-        raise argparse.ArgumentTypeError(f"{text} is not between 0 and 86400 seconds")
-    return value
+    with suppress(ValueError):
+        value = float(text)
+        if 0 <= value <= _INTERVAL_S_MAX:
+            return value
+    raise argparse.ArgumentTypeError(f"{text} is not between 0 and {_INTERVAL_S_MAX} seconds")
 
 
 def _count(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a count of at least 1")
-    return value
+    with suppress(ValueError):
+        value = int(text)
+        if 1 <= value <= _ROWS_MAX:
+            return value
+    raise argparse.ArgumentTypeError(f"{text} is not a count of at least 1")

@@ -10,12 +10,14 @@ runs it again after a crash: what is there under its number is then the same row
 that is taken, from other offsets or through another checkpoint, are refused: to skip them would lose some.
 """
 
+import errno
 import json
 import os
 import shutil
 import tempfile
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -47,28 +49,36 @@ class Lake:
         self.data = self.directory / "data"
         self.checkpoint = self.directory / "checkpoint"
         self._temporary = self.directory / "temporary"
-        try:
+        with self._writing():
             self.data.mkdir(parents=True, exist_ok=True)
             self._temporary.mkdir(exist_ok=True)
             tempfile.TemporaryFile(dir=self._temporary).close()
-        except OSError as error:
-            raise LakeError(f"cannot write to {directory}: {error.strerror}; name another with --to DIR") from error
 
     def clear(self) -> None:
         """Remove what an earlier job left half written. Only for the job that owns the directory."""
-        for left in self._temporary.iterdir():
-            shutil.rmtree(left)
+        with self._writing():
+            for left in self._temporary.iterdir():
+                if left.is_dir():
+                    shutil.rmtree(left)
+                else:
+                    left.unlink()
 
     def claim(self, topic: str, topic_id: str) -> None:
-        """Take the directory for a topic, for good. LakeError when another one, or an earlier one, has it."""
+        """Take the directory for a topic, for good. LakeError when another one, or an earlier one, has it.
+
+        Only for the job that owns the directory.
+        """
         mine = {"topic": topic, "id": topic_id}
         file = self.directory / "topic.json"
-        try:
-            with file.open("x", encoding="utf-8") as made:
-                json.dump(mine, made)
-                return
-        except FileExistsError:
-            theirs = json.loads(file.read_text(encoding="utf-8"))
+        if not file.exists():
+            with self._writing():
+                made = self._temporary / file.name
+                made.write_text(json.dumps(mine), encoding="utf-8")
+                _sync(made)
+                made.rename(file)
+                _sync(self.directory)
+            return
+        theirs = json.loads(file.read_text(encoding="utf-8"))
         if theirs != mine:
             why = f"topic {theirs['topic']}"
             if theirs["topic"] == topic:
@@ -105,11 +115,22 @@ class Lake:
         """Let `write` fill a directory and make it the batch, which is not there."""
         written = self._temporary / f"{batch.number}-{uuid.uuid4().hex}"
         write(written)
-        (written / _LANDED).write_text(json.dumps(asdict(batch)), encoding="utf-8")
-        for path in (*written.iterdir(), written):
-            _sync(path)
-        written.rename(self._place(batch))
-        _sync(self.data)
+        with self._writing():
+            (written / _LANDED).write_text(json.dumps(asdict(batch)), encoding="utf-8")
+            for path in (*written.iterdir(), written):
+                _sync(path)
+            written.rename(self._place(batch))
+            _sync(self.data)
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """What the system refuses becomes a LakeError."""
+        try:
+            yield
+        except OSError as error:
+            is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+            cure = "make room and start the job again, it goes on" if is_full else "name another with --to DIR"
+            raise LakeError(f"cannot write to {self.directory}: {error.strerror or error}; {cure}") from error
 
     def _landed(self, place: Path) -> Batch:
         return Batch(**json.loads((place / _LANDED).read_text(encoding="utf-8")))

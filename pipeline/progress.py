@@ -71,16 +71,17 @@ class Figures:
     """A file with the figures of a job in Prometheus' text form, replaced whole after each batch."""
 
     def __init__(self, file: Path, topic: str) -> None:
-        self._file = file
+        self.file = file
+        """Where they are written."""
         self._topic = topic
         self._rows = 0
 
     def write(self, progress: Progress) -> None:
         """Count the batch and replace the file."""
         self._rows += progress.rows
-        fresh = self._file.with_name(f".{self._file.name}.new")
+        fresh = self.file.with_name(f".{self.file.name}.new")
         fresh.write_text("\n".join(self._lines(progress)) + "\n", encoding="utf-8")
-        os.replace(fresh, self._file)
+        os.replace(fresh, self.file)
 
     def _lines(self, progress: Progress) -> Iterator[str]:
         yield from _metric("rows_total", "counter", "Rows read since the job's start.", {self._labels(): self._rows})

@@ -27,9 +27,17 @@ class Reports:
     def batch(self, progress: Progress) -> None:
         """A batch is done."""
         note = self._mirror(progress.offsets, progress.batch)
-        if self._figures is not None:
+        self._say(progress.line() + note + self._show(progress))
+
+    def _show(self, progress: Progress) -> str:
+        """Write the figures. That they could not be written is told and no more, as with the group."""
+        if self._figures is None:
+            return ""
+        try:
             self._figures.write(progress)
-        self._say(progress.line() + note)
+        except OSError as error:
+            return f"  ({self._figures.file} not written: {error.strerror})"
+        return ""
 
     def _mirror(self, offsets: Mapping[int, int], batch: int) -> str:
         """Set the group's offsets. That they could not be set is told and no more: the next batch sets them right."""

@@ -19,7 +19,13 @@ WRONG = {
     ),
     "JSON alone": (["land", "events", "--to", "lake", "--format", "json"], "--format json and --schema go together"),
     "port": (["land", "events", "--to", "lake", "--broker", "here"], "'here' is not HOST:PORT"),
+    "port's number": (["land", "events", "--to", "lake", "--broker", "here:70000"], "'here:70000' is not HOST:PORT"),
+    "port's digits": (["land", "events", "--to", "lake", "--broker", "here:²"], "'here:²' is not HOST:PORT"),
+    "URI": (["land", "events", "--to", "s3://bucket/lake"], "s3://bucket/lake is a URI; rows go to a directory"),
+    "file's URI": (["land", "events", "--to", "file:/lake"], "file:/lake is a URI"),
     "interval": (["land", "events", "--to", "lake", "--interval", "-1"], "-1 is not between 0 and 86400"),
+    "no interval": (["land", "events", "--to", "lake", "--interval", "x"], "x is not between 0 and 86400"),
+    "no rows": (["land", "events", "--to", "lake", "--batch-rows", "x"], "x is not a count of at least 1"),
     "rows": (["land", "events", "--to", "lake", "--batch-rows", "0"], "0 is not a count of at least 1"),
 }
 
@@ -38,6 +44,11 @@ def test_a_broker_that_is_not_there_is_named(tmp_path: Path, capsys: pytest.Capt
     assert main(["land", "events", "--to", str(tmp_path), "--broker", "127.0.0.1:1"]) == 1
     said = capsys.readouterr().err
     assert said.startswith("pqbroker-pipeline: no broker at 127.0.0.1:1: Connection refused; start one with")
+
+
+def test_a_name_that_no_host_can_have_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["land", "events", "--to", str(tmp_path), "--broker", "a..b:9092"]) == 1
+    assert capsys.readouterr().err.startswith("pqbroker-pipeline: no broker at a..b:9092: ")
 
 
 def test_a_directory_that_cannot_be_written_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -199,6 +199,14 @@ def test_each_batch_has_a_line_and_figures(topics: Topics, lander: Lander, tmp_p
     }
 
 
+def test_figures_that_cannot_be_written_are_told_and_no_more(topics: Topics, lander: Lander, tmp_path: Path) -> None:
+    produce(topics, lander, 0, 4)
+    figures = tmp_path / "missing" / "land.prom"
+    (line,) = lander.run(figures=figures)
+    assert line.startswith("batch 0  4 rows")
+    assert line.endswith(f"  ({figures} not written: No such file or directory)")
+
+
 def test_a_directory_has_one_job_at_a_time(topics: Topics, lander: Lander, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pqbroker.pipeline.ownership._WAIT_S", 0.0)
     being_written = lander.landing.directory / "temporary" / "0-a"
