@@ -5,14 +5,13 @@ Dead letters go before their batch lands, so that a crash between the two can re
 """
 
 import threading
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from pqbroker.pipeline.admin import Admin, AdminError
-from pqbroker.pipeline.causes import FAILURES, innermost
+from pqbroker.pipeline.causes import FAILURES, failure, innermost
 from pqbroker.pipeline.lake import Batch, Lake, LakeError
 from pqbroker.pipeline.landing import LandError, Landing
 from pqbroker.pipeline.rows import parsed, raw
@@ -57,18 +56,18 @@ class BatchWriter:
             self.failure = error
             raise
         except FAILURES as error:
-            self.failure = LandError(innermost(error))
+            self.failure = failure(error, self._landing)
             raise self.failure from None
         finally:
             self._writing.release()
 
-    def rest(self) -> AbstractContextManager[object]:
-        """Between batches: waits for the one in work, and refuses others meanwhile.
+    def close(self) -> None:
+        """Wait for the batch in work, and refuse all others from now on.
 
-        A query must be stopped at rest. Stopped within a batch, Spark 4.2 looks for an interrupt in the text of the
-        Python error by a regular expression that overflows the thread's stack, and may never end.
+        Before a query is stopped. Stopped within a batch, Spark 4.2 looks for an interrupt in the text of the Python
+        error by a regular expression that overflows the thread's stack, and may never end.
         """
-        return self._writing
+        self._writing.acquire()
 
     def _write_batch(self, records: DataFrame, number: int) -> None:
         batch = self._lake.batch(number)

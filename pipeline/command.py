@@ -1,6 +1,7 @@
 """The commands of `pqbroker-pipeline`. Errors become one line on standard error and an exit status."""
 
 import argparse
+import logging
 import signal
 import socket
 import sys
@@ -115,6 +116,7 @@ def _stop_on_signals(stopping: threading.Event) -> None:
 
     def stop(number: int, frame: FrameType | None) -> None:
         if stopping.is_set():
+            logging.disable()  # py4j logs the call that this breaks into, with a traceback
             raise KeyboardInterrupt
         stopping.set()
 

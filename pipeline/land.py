@@ -6,6 +6,7 @@ Spark's checkpoint fixes which offsets a batch holds, `batches.py` writes them, 
 import threading
 from collections.abc import Callable
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -13,7 +14,7 @@ from pyspark.sql.types import StructType
 
 from pqbroker.pipeline.admin import Admin, AdminError
 from pqbroker.pipeline.batches import BatchWriter, letter_bytes_max, local
-from pqbroker.pipeline.causes import innermost
+from pqbroker.pipeline.causes import failure
 from pqbroker.pipeline.lake import Lake
 from pqbroker.pipeline.landing import LandError, Landing
 from pqbroker.pipeline.ownership import owned
@@ -21,6 +22,7 @@ from pqbroker.pipeline.progress import Watch
 from pqbroker.pipeline.reports import Reports
 
 _LOOK_EVERY_S = 1
+_STOP_TIMEOUT_S = 5
 _LAST_REPORT_TIMEOUT_S = 15
 _NAMED_TOPICS_MAX = 10
 
@@ -42,8 +44,9 @@ def land(spark: SparkSession, landing: Landing, say: Callable[[str], None], stop
         spark.streams.addListener(watch)
         try:
             writer = BatchWriter(admin, landing, lake, schema, topic_id)
-            _run(_start(spark, landing, lake, writer, watch.query), writer, stopping)
-            watch.over.wait(_LAST_REPORT_TIMEOUT_S)
+            query = _start(spark, landing, lake, writer, watch.query)
+            if _run(query, landing, writer, stopping):
+                watch.over.wait(_LAST_REPORT_TIMEOUT_S)
         finally:
             spark.streams.removeListener(watch)
 
@@ -57,6 +60,7 @@ def _start(spark: SparkSession, landing: Landing, lake: Lake, write: BatchWriter
         "maxOffsetsPerTrigger": str(landing.batch_rows_max),
         "failOnDataLoss": str(landing.fail_on_data_loss).lower(),
     }
+    spark.conf.set("spark.sql.streaming.stopTimeout", f"{_STOP_TIMEOUT_S}s")
     records = spark.readStream.format("kafka").options(**source).load()
     writer = records.writeStream.queryName(name).option("checkpointLocation", local(lake.checkpoint))
     writer = writer.foreachBatch(write)
@@ -65,16 +69,29 @@ def _start(spark: SparkSession, landing: Landing, lake: Lake, write: BatchWriter
     return writer.trigger(processingTime=f"{int(landing.interval_s * 1000)} milliseconds").start()
 
 
-def _run(query: StreamingQuery, writer: BatchWriter, stopping: threading.Event) -> None:
-    """Until the query ends or shall end. Looks now and then: a signal must not break into a call to the JVM."""
+def _run(query: StreamingQuery, landing: Landing, writer: BatchWriter, stopping: threading.Event) -> bool:
+    """Until the query ends or shall end; whether it did. Looks now and then: a signal must not break into a call to
+    the JVM."""
     try:
         while not query.awaitTermination(_LOOK_EVERY_S) and not stopping.is_set():
             pass
     except StreamingQueryException as error:
-        raise writer.failure or LandError(innermost(error)) from error
+        raise writer.failure or failure(error, landing) from error
     finally:
-        with writer.rest():
-            query.stop()
+        writer.close()
+        has_ended = _stop(query)
+    return has_ended
+
+
+def _stop(query: StreamingQuery) -> bool:
+    """Stop a query between batches. One that waits for a broker that is away is left to itself: it writes no more."""
+    try:
+        query.stop()
+    except Py4JJavaError as error:
+        if error.java_exception.getClass().getSimpleName() != "TimeoutException":
+            raise
+        return False
+    return True
 
 
 def _find_topic(admin: Admin, landing: Landing) -> str:

@@ -13,7 +13,7 @@ from confluent_kafka import Producer
 from pqbroker.pipeline.lake import LakeError
 from pqbroker.pipeline.landing import LandError, Landing
 from pqbroker.pipeline.ownership import owned
-from tests.spark.admin import committed
+from tests.spark.admin import committed, trim
 from tests.spark.lakes import Lander, batches
 from tests.spark.topics import Topics
 from tests.support.drivers.driver import Message
@@ -52,6 +52,18 @@ def test_a_topic_lands_once_and_is_resumed(topics: Topics, lander: Lander) -> No
     produce(topics, lander, 40, 50)
     lander.run()
     assert lander.rows() == expected(50)
+
+
+def test_records_that_were_gone_stop_the_job_unless_that_is_allowed(topics: Topics, lander: Lander) -> None:
+    produce(topics, lander, 0, 10)
+    lander.run()
+    produce(topics, lander, 10, 20)
+    trim(topics.address, lander.landing.topic, 7)
+    with pytest.raises(LandError, match=r"records were gone before they were read, .*; --allow-loss goes on behind"):
+        lander.run()
+    assert lander.rows() == expected(10)
+    lander.run(fail_on_data_loss=False)
+    assert lander.rows() == [row for row in expected(20) if row[:2] not in {(0, 5), (0, 6)}]
 
 
 def test_a_replayed_batch_lands_once(topics: Topics, lander: Lander) -> None:

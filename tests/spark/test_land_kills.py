@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,6 +28,8 @@ PARTITIONS = 2
 ROUND = 100
 GROUP = "lake"
 JOB_STARTS_WITHIN_S = 60.0
+STOPS_WITHIN_S = 30.0
+"""Less than the minute that Kafka's admin client waits for a broker."""
 
 
 class Site:
@@ -72,6 +75,10 @@ class Site:
         ]
         assert len(log) == self._written
         assert self.lander.rows() == log
+        self.wait_until_shown()
+
+    def wait_until_shown(self) -> None:
+        """Until the group is at the end of what was written."""
         ends = {(TOPIC, partition): self._written // PARTITIONS for partition in range(PARTITIONS)}
         wait_until(lambda: committed(self.node.kafka, GROUP) == ends, "the mirrored offsets", JOB_STARTS_WITHIN_S)
 
@@ -113,6 +120,21 @@ def test_every_row_lands_once_over_kills_of_the_broker(site: Site) -> None:
         site.write_until_landed(1)
 
     site.lander.run_until(kills)
+    site.check()
+
+
+def test_a_job_is_stopped_while_its_broker_is_away(site: Site) -> None:
+    stopped_at: list[float] = []
+
+    def kill_between_batches() -> None:
+        site.write()
+        site.wait_until_shown()
+        site.node.kill()
+        stopped_at.append(time.monotonic())
+
+    site.lander.run_until(kill_between_batches)
+    assert time.monotonic() - stopped_at[0] < STOPS_WITHIN_S
+    site.node.start()
     site.check()
 
 
