@@ -130,6 +130,7 @@ class Dispatcher:
         exchange.route = route
         exchange.context = Context(self._node, peer, 0, None)
         exchange.request = None
+        self._node.metrics.count_error(ErrorCode.UNSUPPORTED_VERSION)
         self._send(exchange, route.refuse(exchange.context, None, ErrorCode.UNSUPPORTED_VERSION, ""))
         return exchange
 

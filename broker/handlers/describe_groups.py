@@ -43,6 +43,7 @@ def _describe(context: Context, group_id: str) -> DescribedGroup:
     if found is None:
         if context.version < UNKNOWN_IS_AN_ERROR_FROM_VERSION:
             return DescribedGroup(group_id=group_id, group_state=GroupState.DEAD)
+        context.node.metrics.count_error(ErrorCode.GROUP_ID_NOT_FOUND)
         return _failed(group_id, ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
     is_stable = found.state is GroupState.STABLE
     image = found.image

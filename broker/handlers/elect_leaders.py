@@ -51,6 +51,7 @@ def _answer(context: Context, topic: str, index: int) -> PartitionResult:
     except KafkaError as error:
         context.node.metrics.count_error(error.code)
         return _result(index, error.code, error.message)
+    context.node.metrics.count_error(ErrorCode.ELECTION_NOT_NEEDED)
     return _result(index, ErrorCode.ELECTION_NOT_NEEDED, "the only replica leads the partition")
 
 

@@ -106,7 +106,7 @@ async def _answer_group(context: Context, asked: OffsetFetchRequestGroup) -> Off
     if asked.topics is None:
         topics = _all(groups, found)
     elif context.version >= IDS_FROM_VERSION:
-        topics = [_by_id(groups, topic.topic_id, topic.partition_indexes) for topic in asked.topics]
+        topics = [_by_id(context, topic.topic_id, topic.partition_indexes) for topic in asked.topics]
     else:
         topics = [Asked(topic.name, topic.partition_indexes) for topic in asked.topics]
     return OffsetFetchResponseGroup(
@@ -155,9 +155,10 @@ def _all(groups: "PersQueueGroups", found: "Mapping[Place, ConsumerOffset]") -> 
     return list(topics.values())
 
 
-def _by_id(groups: "PersQueueGroups", topic_id: bytes, indexes: list[int]) -> Asked:
-    group = groups.by_id(topic_id)
+def _by_id(context: Context, topic_id: bytes, indexes: list[int]) -> Asked:
+    group = context.node.groups.by_id(topic_id)
     if group is None:
+        context.node.metrics.count_error(ErrorCode.UNKNOWN_TOPIC_ID)
         return Asked("", indexes, topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
     return Asked(group.topic.name, indexes, topic_id)
 

@@ -8,6 +8,7 @@ import pytest
 from pqbroker.broker.listeners import Address
 from pqbroker.broker.server import Server
 from pqbroker.conf.broker import BrokerSettings
+from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from pqbroker.protocol.messages.produce import (
     PartitionProduceData,
@@ -40,11 +41,18 @@ class Node:
         self.engine = engine
         self.clock = clock
         self._stack = stack
+        self._clients: list[Client] = []
 
     async def connect(self) -> Client:
         client = await Client.connect("127.0.0.1", self.server.kafka_address.port)
         self._stack.push_async_callback(client.close)
+        self._clients.append(client)
         return client
+
+    def uncounted_errors(self) -> set[str]:
+        """Error codes that came to a client and stand in no metric."""
+        came = {ErrorCode(code) for client in self._clients for code in client.codes}
+        return {code.name for code in came - self.server.node.metrics.errors.keys()}
 
     async def create_topic(self, name: str, partitions: int = 1, **config: str) -> bytes:
         """Create a topic (config names with _ for .) and return its id."""
@@ -77,7 +85,8 @@ def produce_request(topic: str, batch: bytes | bytearray | None, partition: int 
 
 @pytest.fixture
 async def start() -> AsyncIterator[Callable[..., Awaitable[Node]]]:
-    """Starts servers with settings; all of them and their clients end with the test."""
+    """Starts servers with settings; all of them and their clients end with the test. Errors they sent are counted."""
+    nodes: list[Node] = []
     async with AsyncExitStack() as stack:
 
         async def start_one(*, http: Address | None = None, pools: Sequence[str] = ("main",), **settings: Any) -> Node:
@@ -86,9 +95,11 @@ async def start() -> AsyncIterator[Callable[..., Awaitable[Node]]]:
             server = Server(BrokerSettings(**settings), engine, Address("127.0.0.1", 0), http, clock)
             await server.start()
             stack.push_async_callback(server.stop)
-            return Node(server, engine, clock, stack)
+            nodes.append(Node(server, engine, clock, stack))
+            return nodes[-1]
 
         yield start_one
+        assert [node.uncounted_errors() for node in nodes] == [set()] * len(nodes)
 
 
 @pytest.fixture

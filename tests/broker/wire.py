@@ -2,6 +2,8 @@
 
 import asyncio
 import struct
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
 from typing import Any, TypeVar
 
 from pqbroker.broker.apis import Api
@@ -31,6 +33,20 @@ def read_response(api: Api, version: int, body: bytes) -> tuple[int, Any]:
     return struct.unpack_from(">i", body)[0], decoder(declared, version)(memoryview(body)[start:])
 
 
+def error_codes(response: Any) -> Iterator[int]:
+    """Every error code in a response, at any depth."""
+    if isinstance(response, list):
+        for each in response:
+            yield from error_codes(each)
+    elif is_dataclass(response):
+        for field in fields(response):
+            value = getattr(response, field.name)
+            if field.name == "error_code" and value:
+                yield value
+            else:
+                yield from error_codes(value)
+
+
 def split_frames(data: bytes) -> list[bytes]:
     frames = []
     while data:
@@ -48,6 +64,8 @@ class Client:
         self._writer = writer
         self._correlation_id = 0
         self._asked: list[tuple[int, Api, int]] = []
+        self.codes: set[int] = set()
+        """The error codes that came."""
 
     @classmethod
     async def connect(cls, host: str, port: int) -> "Client":
@@ -73,6 +91,7 @@ class Client:
         correlation_id, api, version = self._asked.pop(0)
         got, response = read_response(api, version, await self.receive_bytes())
         assert got == correlation_id
+        self.codes.update(error_codes(response))
         return response
 
     async def receive_bytes(self) -> bytes:
