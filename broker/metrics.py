@@ -30,7 +30,7 @@ class Metrics:
 
     __slots__ = (
         "bytes_in", "bytes_out", "cell_openings", "connections", "connections_refused", "errors", "http_requests",
-        "loop_lag_worst_s", "overstay", "overstay_worst_s", "protocol_errors", "routes", "sources",
+        "loop_lag", "loop_lag_worst_s", "overstay", "overstay_worst_s", "protocol_errors", "routes", "sources",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -44,6 +44,7 @@ class Metrics:
         self.protocol_errors = 0
         self.overstay = Histogram()
         self.overstay_worst_s = 0.0
+        self.loop_lag = Histogram()
         self.loop_lag_worst_s = 0.0
         self.cell_openings = 0
         self.sources: list[Callable[[], list[Sample]]] = []
@@ -68,6 +69,8 @@ class Metrics:
         self.overstay_worst_s = max(self.overstay_worst_s, seconds)
 
     def observe_loop_lag(self, seconds: float) -> None:
+        """How late a timer of the event loop fired."""
+        self.loop_lag.observe(seconds)
         self.loop_lag_worst_s = max(self.loop_lag_worst_s, seconds)
 
 
@@ -106,7 +109,8 @@ FAMILIES = (
     Family("bytes_out", "counter", "Bytes of answers to clients."),
     Family("parked_fetch_overstay_seconds", "histogram", "How long a parked Fetch outlived the request after it."),
     Family("parked_fetch_overstay_worst_seconds", "gauge", "The longest such time since the start."),
-    Family("loop_lag_worst_seconds", "gauge", "The latest that a timer of the event loop fired since the start."),
+    Family("loop_lag_seconds", "histogram", "How late timers of the event loop fired, sampled all the time."),
+    Family("loop_lag_worst_seconds", "gauge", "The latest such time since the start."),
     Family("cell_openings", "counter", "How often the cell was opened, the start included."),
     Family("cell_generation", "gauge", "The cell's generation."),
     Family("commits", "counter", "Batches committed by the engine since the cell was opened."),
@@ -192,6 +196,7 @@ def samples(metrics: Metrics) -> list[Sample]:
         Sample("bytes_out", metrics.bytes_out),
         Sample("parked_fetch_overstay_seconds", histogram=metrics.overstay),
         Sample("parked_fetch_overstay_worst_seconds", metrics.overstay_worst_s),
+        Sample("loop_lag_seconds", histogram=metrics.loop_lag),
         Sample("loop_lag_worst_seconds", metrics.loop_lag_worst_s),
         Sample("cell_openings", metrics.cell_openings),
     ]
