@@ -4,10 +4,10 @@ from collections import Counter
 
 from pqbroker.broker.cell_owner import OpenCell
 from pqbroker.broker.metrics import Sample
-from pqbroker.broker.partition_samples import partition_samples
+from pqbroker.broker.partition_samples import Sums, partition_samples
 
 
-def cell_samples(opened: OpenCell, partition_series_max: int) -> list[Sample]:
+def cell_samples(opened: OpenCell, partition_series_max: int, sums: Sums) -> list[Sample]:
     """The cell's commits, pools, blobs and tablets, the node's memory, and partitions."""
     stats = opened.cell.stats()
     samples = [
@@ -37,7 +37,7 @@ def cell_samples(opened: OpenCell, partition_series_max: int) -> list[Sample]:
     ]
     tablets = Counter(record.type.name.lower() for record in opened.cell.tablets().values())
     samples += [Sample("tablets", count, (kind,)) for kind, count in tablets.items()]
-    return samples + _memory_samples(opened) + _topic_samples(opened, partition_series_max)
+    return samples + _memory_samples(opened) + _topic_samples(opened, partition_series_max, sums)
 
 
 def _memory_samples(opened: OpenCell) -> list[Sample]:
@@ -63,8 +63,8 @@ def _memory_samples(opened: OpenCell) -> list[Sample]:
     ]
 
 
-def _topic_samples(opened: OpenCell, partition_series_max: int) -> list[Sample]:
+def _topic_samples(opened: OpenCell, partition_series_max: int, sums: Sums) -> list[Sample]:
     groups = [group for name in opened.groups.names() if (group := opened.groups.get(name)) is not None]
     partitions = sum(len(group.partitions) for group in groups)
     counts = [Sample("topics", len(groups)), Sample("partitions", partitions)]
-    return counts + partition_samples(groups, partition_series_max)
+    return counts + partition_samples(groups, partition_series_max, sums)

@@ -4,13 +4,14 @@ topics as one."""
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from pqbroker.broker.metrics import Sample
+from pqbroker.broker.metrics import FAMILIES, Sample
 from pqbroker.pq.group import Group
 from pqbroker.pq.partition_server import PartitionServer
 
 _NOT_TOLD = ""
 """Label of what a sum runs over; Prometheus takes an empty label for none."""
 
+_COUNTERS = {family.name for family in FAMILIES if family.type == "counter"}
 _VALUES: tuple[tuple[str, Callable[[PartitionServer], float]], ...] = (
     ("partition_start_offset", lambda one: one.start_offset),
     ("partition_end_offset", lambda one: one.end_offset),
@@ -38,13 +39,39 @@ _VALUES: tuple[tuple[str, Callable[[PartitionServer], float]], ...] = (
 )
 
 
-def partition_samples(groups: Sequence[Group], series_max: int) -> list[Sample]:
+class Sums:
+    """Counters summed over partitions, which do not fall when one of these goes or starts anew.
+
+    Prometheus would take that for a new start from 0, and all that is left of the sum for what came since. What came
+    between the same two scrapes as something went may be told less.
+    """
+
+    def __init__(self) -> None:
+        self._told: dict[Sample, tuple[float, float]] = {}
+        """By sample without its value: the sum as it was last, and what had gone from it until then."""
+
+    def rising(self, sums: Iterable[Sample]) -> list[Sample]:
+        """All sums of now, counters with what has gone from them. What is told no longer is forgotten."""
+        told, self._told = self._told, {}
+        samples: list[Sample] = []
+        for sample in sums:
+            if sample.name in _COUNTERS:
+                key = sample._replace(value=0.0)
+                last, gone = told.get(key, (0.0, 0.0))
+                gone += max(0.0, last - sample.value)
+                self._told[key] = sample.value, gone
+                sample = sample._replace(value=sample.value + gone)
+            samples.append(sample)
+        return samples
+
+
+def partition_samples(groups: Sequence[Group], series_max: int, sums: Sums) -> list[Sample]:
     """Samples of every partition, labelled by topic and partition, at most `series_max` such pairs (one at least)."""
     if sum(len(group.partitions) for group in groups) <= series_max:
         return _each(groups)
     if len(groups) <= series_max:
-        return [sample for group in groups for sample in _sum(group.topic.name, group.partitions)]
-    return list(_sum(_NOT_TOLD, (partition for group in groups for partition in group.partitions)))
+        return sums.rising(sample for group in groups for sample in _sum(group.topic.name, group.partitions))
+    return sums.rising(_sum(_NOT_TOLD, (partition for group in groups for partition in group.partitions)))
 
 
 def _each(groups: Iterable[Group]) -> list[Sample]:

@@ -24,6 +24,7 @@ from pqbroker.broker.listeners import (
 )
 from pqbroker.broker.metrics import Metrics, Sample
 from pqbroker.broker.open_files import connections_max
+from pqbroker.broker.partition_samples import Sums
 from pqbroker.broker.producer_ids import ProducerIds
 from pqbroker.broker.served import APIS
 from pqbroker.broker.sessions import FetchSessions
@@ -86,7 +87,8 @@ class Server:
         self.failed = self._cell.failed
         metrics = Metrics()
         metrics.cell_openings = 1
-        metrics.sources.append(lambda: cell_samples(self._cell.current, self._settings.metrics_partitions_max))
+        sums = Sums()
+        metrics.sources.append(lambda: cell_samples(self._cell.current, self._settings.metrics_partitions_max, sums))
         metrics.sources.append(lambda: group_samples(self.node))
         metrics.sources.append(lambda: [Sample("durability", 1, (self._settings.durability,))])
         self.node = Node(

@@ -195,6 +195,30 @@ async def test_series_of_partitions_are_bounded(
     assert ("partition_leader_epoch" in values) is (series_max == 4)
 
 
+@pytest.mark.parametrize("series_max", [2, 1])
+async def test_a_sum_does_not_fall_when_a_part_of_it_goes(
+    serve: Callable[..., Awaitable[Web]], series_max: int
+) -> None:
+    web = await serve(metrics_partitions_max=series_max)
+    await web.node.create_topic("a", 3)
+    await web.node.create_topic("b", 1)
+    await web.node.produce("a", b"v", b"v", b"v")
+    await web.node.produce("b", b"v", b"v")
+    told = (await scrape(web))["partition_written_records_total"]
+    assert sum(told.values()) == 5
+    group = web.node.server.node.groups.get("a")
+    assert group is not None
+    group.partitions[0].counters.written = 0  # as when its tablet starts anew
+    assert (await scrape(web))["partition_written_records_total"] == told
+    await web.node.produce("a", b"v")
+    await scrape(web)
+    await web.node.server.node.groups.delete("b")
+    await web.node.create_topic("c")
+    left = (await scrape(web))["partition_written_records_total"]
+    assert left == ({("", "a"): 4, ("", "c"): 0} if series_max == 2 else {("", ""): 6})
+    assert sum((await scrape(web))["partition_end_offset"].values()) == 4, "what is no counter falls"
+
+
 async def test_groups_are_told_by_state_with_members_and_lag(serve: Callable[..., Awaitable[Web]]) -> None:
     web = await serve(group_initial_rebalance_delay_ms=0)
     await web.node.create_topic("t", 2)
