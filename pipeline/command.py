@@ -90,11 +90,13 @@ def _landing(parser: Parser, options: argparse.Namespace) -> Landing:
 
 
 def _land(landing: Landing) -> None:
-    spark = start_session("pqbroker-pipeline land", master="local[*]", options=_SPARK)
     stopping = threading.Event()
+    _stop_on_signals(stopping)  # a start that a signal breaks into would leave Spark's Java process behind
+    spark = start_session("pqbroker-pipeline land", master="local[*]", options=_SPARK)
     try:
-        _stop_on_signals(stopping)
-        land(spark, landing, _say, stopping)
+        _stop_on_signals(stopping)  # Spark has set its own
+        if not stopping.is_set():
+            land(spark, landing, _say, stopping)
     finally:
         spark.stop()
 

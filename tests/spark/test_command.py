@@ -1,6 +1,12 @@
 """`pqbroker-pipeline land` says in a line what is wrong, before Spark is started, and shows what is right."""
 
+import os
 import re
+import shutil
+import signal
+import subprocess
+import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -8,7 +14,11 @@ import pytest
 from pqbroker.pipeline.__main__ import main
 from pqbroker.pipeline.session import JARS_VARIABLE
 from tests.spark.topics import Topics
+from tests.support.serving import Served
+from tests.support.waiting import wait_until
 
+STARTS_WITHIN_S = 60.0
+INCUBATOR = b"WARNING: Using incubator modules: jdk.incubator.vector\n"
 WRONG = {
     "no topic": (["land", "--to", "lake"], "the following arguments are required: TOPIC"),
     "no directory": (["land", "events"], "the following arguments are required: --to"),
@@ -55,6 +65,26 @@ def test_a_directory_that_cannot_be_written_is_named(tmp_path: Path, capsys: pyt
     (tmp_path / "file").touch()
     assert main(["land", "events", "--to", str(tmp_path / "file" / "lake")]) == 1
     assert re.search(r"cannot write to .*/file/lake: Not a directory; name another", capsys.readouterr().err)
+
+
+def test_a_job_that_is_stopped_while_spark_starts_leaves_no_process(broker: Served, tmp_path: Path) -> None:
+    started, java = tmp_path / "started", shutil.which("java")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "java").write_text(f'#!/bin/sh\ntouch {started}\nexec {java} "$@"\n')
+    (tmp_path / "bin" / "java").chmod(0o755)
+    command = [sys.executable, "-P", "-m", "pqbroker.pipeline", "land", "events", "--to", str(tmp_path / "lake")]
+    job = subprocess.Popen(
+        [*command, "--broker", broker.kafka], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, env=os.environ | {"JAVA_HOME": str(tmp_path)}, start_new_session=True,
+    )  # fmt: skip
+    try:
+        wait_until(started.exists, "Java started", STARTS_WITHIN_S)
+        job.send_signal(signal.SIGINT)
+        said, _ = job.communicate(timeout=STARTS_WITHIN_S)  # ends with the last process that can write there
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(job.pid, signal.SIGKILL)
+    assert (job.returncode, said.replace(INCUBATOR, b"")) == (0, b"")
 
 
 def test_missing_java_and_jars_are_named(
