@@ -9,6 +9,7 @@ from typing import NamedTuple, Self, TypeVar
 from pqbroker.broker.addresses import Address, AddressError, parse_address
 from pqbroker.broker.cli.link import ANSWER_TIMEOUT_S, ANY_VERSION, CONNECT_TIMEOUT_S, Link
 from pqbroker.broker.cli.refusals import CommandError, WrongInput, check, near
+from pqbroker.broker.cli.telling import told
 from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from pqbroker.protocol.messages.list_offsets import (
@@ -210,9 +211,13 @@ class Cluster:
 
 def settled(ask: Callable[[], T], is_settled: Callable[[T], bool]) -> T:
     """Ask again while the answer is "not yet", for a while; the last answer."""
+    if is_settled(answer := ask()):
+        return answer
     deadline = time.monotonic() + SETTLE_TIMEOUT_S
-    while not is_settled(answer := ask()) and time.monotonic() < deadline:
-        time.sleep(SETTLE_PAUSE_S)
+    with told("the cluster is not ready for this yet: asking again", SETTLE_TIMEOUT_S):
+        while not is_settled(answer) and time.monotonic() < deadline:
+            time.sleep(SETTLE_PAUSE_S)
+            answer = ask()
     return answer
 
 

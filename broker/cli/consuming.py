@@ -3,7 +3,7 @@
 import asyncio
 import json
 import signal
-from collections.abc import AsyncIterator, Collection, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
@@ -13,6 +13,7 @@ from aiokafka.errors import KafkaError
 from pqbroker.broker.cli.consume import Format
 from pqbroker.broker.cli.output import progress, write
 from pqbroker.broker.cli.records import refusal
+from pqbroker.broker.cli.watch import GONE_TIMEOUT_S, Watch
 
 POLL_MS = 200
 POLL_RECORDS_MAX = 1000
@@ -31,26 +32,26 @@ class Reading(NamedTuple):
 def read_partitions(reading: Reading, starts: Mapping[int, int]) -> None:
     """Print records from the offsets on."""
 
-    async def read() -> None:
+    async def read(watch: Watch) -> None:
         async with _consumer(reading, None, "none") as consumer:
             consumer.assign([TopicPartition(reading.topic, index) for index in starts])
             for index, offset in starts.items():
                 consumer.seek(TopicPartition(reading.topic, index), offset)
-            await _print_records(reading, consumer)
+            await _print_records(reading, consumer, watch)
 
-    _run(read())
+    _run(reading, read)
 
 
 def read_group(reading: Reading, group: str, start: str) -> None:
     """Print records as a member of a group; what was printed is committed."""
 
-    async def read() -> None:
+    async def read(watch: Watch) -> None:
         async with _consumer(reading, group, start) as consumer:
             joined = _Joined()
             consumer.subscribe([reading.topic], listener=joined)
-            await _print_records(reading, consumer, joined)
+            await _print_records(reading, consumer, watch, joined)
 
-    _run(read())
+    _run(reading, read)
 
 
 class _Joined(ConsumerRebalanceListener):  # type: ignore[misc]
@@ -66,11 +67,15 @@ class _Joined(ConsumerRebalanceListener):  # type: ignore[misc]
         self.has = False
 
 
-def _run(reading: Coroutine[Any, Any, None]) -> None:
-    """Run until it is done; Ctrl-C and SIGTERM end it as the end of the topic would, with all that is printed."""
+def _run(reading: Reading, read: Callable[[Watch], Coroutine[Any, Any, None]]) -> None:
+    """Run until it is done; Ctrl-C and SIGTERM end it as the end of the topic would, with all that is printed.
+
+    Who follows waits for a broker that has gone as long as for a record.
+    """
+    watch = Watch(reading.broker, None if reading.ends is None else GONE_TIMEOUT_S)
 
     async def run() -> None:
-        task = asyncio.ensure_future(reading)
+        task = asyncio.ensure_future(watch.over(read(watch)))
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, task.cancel)
         await asyncio.wait([task])
@@ -99,7 +104,7 @@ async def _consumer(reading: Reading, group: str | None, start: str) -> AsyncIte
         raise refusal(error, f"cannot read {reading.topic}") from None
 
 
-async def _print_records(reading: Reading, consumer: Any, joined: _Joined | None = None) -> None:
+async def _print_records(reading: Reading, consumer: Any, watch: Watch, joined: _Joined | None = None) -> None:
     """Print until it is done; a member of a group commits what is printed."""
     printed = 0
     with progress() as shown:
@@ -109,6 +114,8 @@ async def _print_records(reading: Reading, consumer: Any, joined: _Joined | None
             found = await consumer.getmany(timeout_ms=POLL_MS, max_records=left)
             wanted = [record for records in found.values() for record in records]
             _print(reading.form, wanted)
+            if wanted:
+                watch.moved()
             printed += len(wanted)
             shown.advance(task, len(wanted))
             if found and joined is not None:

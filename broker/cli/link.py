@@ -4,12 +4,15 @@ Of the versions that both sides know the latest is spoken. Records do not come t
 """
 
 import itertools
+import queue
 import socket
 import struct
+import threading
 from typing import TypeVar
 
 from pqbroker.broker.addresses import Address
 from pqbroker.broker.cli.refusals import CommandError
+from pqbroker.broker.cli.telling import told
 from pqbroker.protocol.codec import decoder, encoder
 from pqbroker.protocol.errors import ProtocolError
 from pqbroker.protocol.frames import frame
@@ -20,6 +23,9 @@ from pqbroker.protocol.schema import is_flexible, message
 T = TypeVar("T")
 
 CONNECT_TIMEOUT_S = 5.0
+"""To resolve a name and connect."""
+FIRST_ANSWER_TIMEOUT_S = 10.0
+"""To be told that it is a broker: one that is starting takes connections before it answers."""
 ANSWER_TIMEOUT_S = 60.0
 ANSWER_BYTES_MAX = 256 << 20
 DEFAULT_KAFKA = "127.0.0.1:9092"
@@ -33,6 +39,7 @@ class NoBroker(CommandError):
     """Nothing answers at the address."""
 
     def __init__(self, address: Address, why: str) -> None:
+        self.why = why
         at = "" if str(address) == DEFAULT_KAFKA else f" --kafka {address}"
         super().__init__(
             f"no broker answers at {address} ({why}); start one with `pqbroker serve{at}`, "
@@ -47,19 +54,25 @@ class Link:
         self._address = address
         self._correlation_ids = itertools.count(1)
         try:
-            self._socket = socket.create_connection((address.host, address.port), timeout=connect_timeout_s)
+            self._socket = connect(address, connect_timeout_s)
         except (OSError, UnicodeError) as error:
             raise NoBroker(address, getattr(error, "strerror", None) or str(error)) from None
-        self._socket.settimeout(answer_timeout_s)
+        self._socket.settimeout(min(FIRST_ANSWER_TIMEOUT_S, answer_timeout_s))
         self._versions = {_API_VERSIONS_KEY: (0, 0)}
-        served = self.ask(ApiVersionsRequest(), ApiVersionsResponse)
+        try:
+            served = self.ask(ApiVersionsRequest(), ApiVersionsResponse)
+        except CommandError:
+            self.close()
+            raise
+        self._socket.settimeout(answer_timeout_s)
         self._versions = {each.api_key: (each.min_version, each.max_version) for each in served.api_keys}
 
     def ask(self, request: object, response: type[T], version_max: int = ANY_VERSION) -> T:
         """The answer; CommandError when the broker does not serve this or goes away."""
         version = self._version(type(request), version_max)
         try:
-            return self._exchange(request, response, version)
+            with told(f"waiting for an answer of {self._address}", self._socket.gettimeout() or 0):
+                return self._exchange(request, response, version)
         except (OSError, ProtocolError) as error:
             why = getattr(error, "strerror", None) or str(error) or "it closed the connection"
             raise NoBroker(self._address, why) from None
@@ -104,3 +117,27 @@ class Link:
                 raise ProtocolError("it closed the connection")
             rest = rest[count:]
         return data
+
+
+def connect(address: Address, timeout_s: float) -> socket.socket:
+    """A connection; OSError, UnicodeError.
+
+    A thread makes it: the system may take longer to resolve a name than anybody waits, and no signal ends that.
+    """
+    made: queue.SimpleQueue[socket.socket | OSError | UnicodeError] = queue.SimpleQueue()
+
+    def make() -> None:
+        try:
+            made.put(socket.create_connection((address.host, address.port), timeout_s))
+        except (OSError, UnicodeError) as error:
+            made.put(error)
+
+    threading.Thread(target=make, daemon=True).start()
+    with told(f"waiting for {address} to take a connection", timeout_s):
+        try:
+            found = made.get(timeout=timeout_s)
+        except queue.Empty:
+            raise TimeoutError("timed out") from None
+    if isinstance(found, socket.socket):
+        return found
+    raise found

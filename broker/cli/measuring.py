@@ -3,16 +3,17 @@
 import asyncio
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, NamedTuple
 
 from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import KafkaError
-from rich.progress import Progress, TaskID
+from rich.progress import Progress
 
 from pqbroker.broker.cli.output import progress
 from pqbroker.broker.cli.records import Acks, Compression, producer, refusal
 from pqbroker.broker.cli.refusals import CommandError
+from pqbroker.broker.cli.watch import GONE_TIMEOUT_S, Watch
 
 SAMPLE_EVERY = 100
 """Of so many records one is timed."""
@@ -55,14 +56,16 @@ class Phase(NamedTuple):
 def measure(broker: str, topic: str, load: Load) -> list[Phase]:
     """Write, then read."""
 
+    watch = Watch(broker, GONE_TIMEOUT_S)
+
     async def both() -> list[Phase]:
         with progress() as shown:
-            return [await _write(broker, topic, load, shown), await _read(broker, topic, load, shown)]
+            return [await _write(broker, topic, load, shown, watch), await _read(broker, topic, load, shown, watch)]
 
-    return asyncio.run(both())
+    return asyncio.run(watch.over(both()))
 
 
-async def _write(broker: str, topic: str, load: Load, shown: Progress) -> Phase:
+async def _write(broker: str, topic: str, load: Load, shown: Progress, watch: Watch) -> Phase:
     value = os.urandom(load.size)
     task = shown.add_task("writing", total=load.records)
     latencies: list[float] = []
@@ -71,7 +74,7 @@ async def _write(broker: str, topic: str, load: Load, shown: Progress) -> Phase:
         refused: list[BaseException] = []
         for number in range(load.records):
             sent = await client.send(topic, value)
-            sent.add_done_callback(lambda done: _keep_refusal(done, refused))
+            sent.add_done_callback(lambda done: _answered(done, refused, watch))
             if number % SAMPLE_EVERY == 0:
                 _time(sent, latencies)
                 shown.update(task, completed=number)
@@ -85,9 +88,12 @@ async def _write(broker: str, topic: str, load: Load, shown: Progress) -> Phase:
     return Phase("produce", load.records, load.size, seconds, latencies)
 
 
-def _keep_refusal(done: "asyncio.Future[Any]", refused: list[BaseException]) -> None:
-    """One that nobody asks for would be logged by the loop, each on lines of its own."""
-    if not done.cancelled() and (error := done.exception()) is not None:
+def _answered(done: "asyncio.Future[Any]", refused: list[BaseException], watch: Watch) -> None:
+    """A refusal that nobody asks for would be logged by the loop, each on lines of its own."""
+    if done.cancelled():
+        return
+    watch.moved()
+    if (error := done.exception()) is not None:
         refused.append(error)
 
 
@@ -96,13 +102,16 @@ def _time(future: "asyncio.Future[Any]", latencies: list[float]) -> None:
     future.add_done_callback(lambda done: latencies.append(time.perf_counter() - begin))
 
 
-async def _read(broker: str, topic: str, load: Load, shown: Progress) -> Phase:
+async def _read(broker: str, topic: str, load: Load, shown: Progress, watch: Watch) -> Phase:
     task = shown.add_task("reading", total=load.records)
     consumer = AIOKafkaConsumer(topic, bootstrap_servers=broker, client_id="pqbroker-cli", auto_offset_reset="earliest")
     try:
         await consumer.start()
         begin = time.perf_counter()
-        seconds = await _read_all(consumer, load.records, shown, task, begin)
+        async for read in _counts(consumer, load.records):
+            watch.moved()
+            shown.update(task, completed=read)
+        seconds = time.perf_counter() - begin
     except KafkaError as error:
         raise refusal(error, f"cannot read {topic}") from None
     finally:
@@ -110,12 +119,12 @@ async def _read(broker: str, topic: str, load: Load, shown: Progress) -> Phase:
     return Phase("consume", load.records, load.size, seconds, ())
 
 
-async def _read_all(consumer: Any, records: int, shown: Progress, task: TaskID, begin: float) -> float:
+async def _counts(consumer: Any, records: int) -> AsyncIterator[int]:
+    """How many records have been read, until all are."""
     read = 0
     while read < records:
         found = await consumer.getmany(timeout_ms=READ_TIMEOUT_MS)
         if not found:
             raise CommandError(f"only {read} of {records} records came back")
         read += sum(map(len, found.values()))
-        shown.update(task, completed=read)
-    return time.perf_counter() - begin
+        yield read

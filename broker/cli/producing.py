@@ -13,6 +13,7 @@ from rich.progress import Progress
 from pqbroker.broker.cli.output import progress
 from pqbroker.broker.cli.records import REQUEST_BYTES_MAX, Acks, Compression, producer, refusal
 from pqbroker.broker.cli.refusals import CommandError
+from pqbroker.broker.cli.watch import GONE_TIMEOUT_S, BrokerGone, Watch
 
 READ_BYTES = 1 << 16
 CHUNKS_AHEAD = 16
@@ -32,7 +33,8 @@ class Lines(NamedTuple):
 class Written:
     """Records whose acknowledgement came, with the first and last offset by partition; of refusals the first line's."""
 
-    def __init__(self) -> None:
+    def __init__(self, watch: Watch) -> None:
+        self._watch = watch
         self.records = 0
         self.bytes = 0
         self.spans: dict[int, tuple[int, int]] = {}
@@ -47,6 +49,7 @@ class Written:
         if error is not None:
             self.refuse(line, refusal(error, f"line {line} was not written"))
             return
+        self._watch.moved()
         self.records += 1
         self.bytes += size
         sent = done.result()
@@ -63,17 +66,20 @@ class Written:
 def write_lines(
     broker: str, topic: str, lines: Lines, descriptor: int, compression: Compression, acks: Acks
 ) -> Written:
-    """Every line until the end of the file; CommandError with the first line that is refused."""
+    """Every line until the end of the file; CommandError with the first line that is refused, BrokerGone."""
+    watch = Watch(broker, GONE_TIMEOUT_S)
+    written = Written(watch)
 
-    async def write() -> Written:
-        written = Written()
+    async def write() -> None:
         async with producer(broker, compression, acks, LINGER_MS, BATCH_BYTES) as client:
             with progress() as shown:
                 await _send_all(client, topic, lines, descriptor, written, shown)
             await client.flush()
-        return written
 
-    written = asyncio.run(write())
+    try:
+        asyncio.run(watch.over(write()))
+    except BrokerGone as error:
+        raise BrokerGone(f"{error}; {written.records} records are written, those behind them perhaps") from None
     if written.refusal is not None:
         raise written.refusal
     return written

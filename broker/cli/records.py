@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from enum import StrEnum
 from typing import Any
 
@@ -56,8 +56,8 @@ async def producer(
         try:
             yield client
         except asyncio.CancelledError:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(client.stop(), INTERRUPTED_STOP_S)
+            # Left to the end of the loop, which ends all of its tasks: cancelled here, it would leave one of its own.
+            await asyncio.wait([asyncio.ensure_future(client.stop())], timeout=INTERRUPTED_STOP_S)
             raise
         finally:
             await client.stop()

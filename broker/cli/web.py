@@ -8,7 +8,9 @@ from typing import Any, Self
 from urllib.parse import urlencode
 
 from pqbroker.broker.addresses import AddressError, parse_address
+from pqbroker.broker.cli.link import CONNECT_TIMEOUT_S, connect
 from pqbroker.broker.cli.refusals import CommandError, WrongInput
+from pqbroker.broker.cli.telling import told
 
 TIMEOUT_S = 60.0
 ANSWER_BYTES_MAX = 256 << 20
@@ -61,9 +63,13 @@ class Web:
     def _ask(self, method: str, path: str, body: bytes | None, name: str) -> dict[str, Any]:
         headers = {} if body is None else {"Content-Type": "application/json"}
         try:
-            self._connection.request(method, path, body, headers)
-            response = self._connection.getresponse()
-            data = response.read(ANSWER_BYTES_MAX)
+            if self._connection.sock is None:
+                self._connection.sock = connect(self._address, CONNECT_TIMEOUT_S)
+                self._connection.sock.settimeout(TIMEOUT_S)
+            with told(f"waiting for an answer of {self._address}", TIMEOUT_S):
+                self._connection.request(method, path, body, headers)
+                response = self._connection.getresponse()
+                data = response.read(ANSWER_BYTES_MAX)
         except HTTPException:
             raise self._foreign("it does not speak HTTP") from None
         except (OSError, UnicodeError) as error:

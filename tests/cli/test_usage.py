@@ -1,11 +1,13 @@
 """What is typed wrong, brokers that are not there, pipes, signals, completion: the command line as such."""
 
 import io
+import json
 import os
 import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -121,6 +123,42 @@ def test_what_is_no_broker_is_said_to_be_none(our_shell: Shell) -> None:
     assert "(it does not speak Kafka's protocol)" in errors
 
 
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands that are told, and give up, at once."""
+    monkeypatch.setattr("pqbroker.broker.cli.telling.TOLD_AFTER_S", 0.05)
+    monkeypatch.setattr("pqbroker.broker.cli.link.FIRST_ANSWER_TIMEOUT_S", 0.5)
+    monkeypatch.setattr("pqbroker.broker.cli.web.TIMEOUT_S", 0.5)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_who_waits_for_what_never_answers_is_told_and_refused_in_time(our_shell: Shell) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        address = f"127.0.0.1:{mute.getsockname()[1]}"
+        for arguments in (["topic", "list", "--broker"], ["produce", "t", "--broker"], ["tablet", "list", "--http"]):
+            said = our_shell.raw(*arguments, address, "--json")
+            assert (said.status, said.output) == (1, "")
+            waiting, refusal = said.errors.splitlines()
+            assert waiting == f"pqbroker: waiting for an answer of {address}, 0.5 s at most; Ctrl-C ends it"
+            assert refusal.startswith(f"pqbroker: no broker answers at {address}")
+            assert "(timed out)" in refusal
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_name_that_is_not_resolved_in_time_is_refused(
+    our_shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resolved = threading.Event()
+    monkeypatch.setattr("pqbroker.broker.cli.cluster.CONNECT_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: resolved.wait(TIMEOUT_S) and [])
+    said = our_shell.raw("topic", "list", "--broker", "far:9092")
+    resolved.set()
+    assert (said.status, said.output) == (1, "")
+    waiting, refusal = said.errors.splitlines()
+    assert waiting == "pqbroker: waiting for far:9092 to take a connection, 0.5 s at most; Ctrl-C ends it"
+    assert refusal.startswith("pqbroker: no broker answers at far:9092 (timed out); ")
+
+
 def test_the_environment_names_the_broker_and_the_flag_wins(ours: str) -> None:
     assert run("topic", "list", PQBROKER_BROKER=ours).status == 0
     assert "127.0.0.1:1 " in run("topic", "list", "--broker", "127.0.0.1:1", PQBROKER_BROKER=ours).errors
@@ -188,10 +226,40 @@ def test_ctrl_c_ends_writing_to_a_broker_that_has_gone() -> None:
         writer.stdin.write("two\n")
         writer.stdin.close()
         writer.stdin = None
-        with pytest.raises(subprocess.TimeoutExpired):
-            writer.wait(1)
+        assert writer.stderr is not None
+        assert f"no broker answers at {running.kafka} (" in writer.stderr.readline()
         writer.send_signal(signal.SIGINT)
         assert writer.communicate(timeout=TIMEOUT_S)[1] == "pqbroker: interrupted\n"
+
+
+def test_who_writes_or_follows_is_told_that_the_broker_has_gone_and_goes_on_when_it_is_back() -> None:
+    with broker() as running:
+        assert run("topic", "create", "t", "--broker", running.kafka).status == 0
+        reader = start("consume", "t", "--follow", "--json", "--broker", running.kafka)
+        writer = start("produce", "t", "--json", "--broker", running.kafka)
+        assert writer.stdin is not None
+        assert writer.stderr is not None
+        assert reader.stdout is not None
+        assert reader.stderr is not None
+        writer.stdin.write("one\n")
+        writer.stdin.flush()
+        assert json.loads(reader.stdout.readline())["value"] == "one"
+        running.kill()
+        writer.stdin.write("two\n")
+        writer.stdin.close()
+        writer.stdin = None
+        gone = f"pqbroker: no broker answers at {running.kafka} (Connection refused); waiting until it is back"
+        assert writer.stderr.readline() == f"{gone}, 60 s at most; Ctrl-C ends it\n"
+        assert reader.stderr.readline() == f"{gone}; Ctrl-C ends it\n"
+        running.start()
+        output, errors = writer.communicate(timeout=TIMEOUT_S)
+        assert (writer.returncode, json.loads(output)["records"]) == (0, 2)
+        assert errors in ("", f"pqbroker: the broker at {running.kafka} answers again\n")
+        assert json.loads(reader.stdout.readline())["value"] == "two"
+        assert reader.stderr.readline() == f"pqbroker: the broker at {running.kafka} answers again\n"
+        reader.send_signal(signal.SIGINT)
+        assert reader.communicate(timeout=TIMEOUT_S) == ("", "")
+        assert reader.returncode == 0
 
 
 def test_a_reader_that_has_enough_is_no_error(our_shell: Shell, fresh_name: Callable[[], str]) -> None:

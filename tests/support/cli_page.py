@@ -25,6 +25,9 @@ another.
   standard error, and only to a terminal.
 - Exit status: 0 done, 1 failed or refused, 2 wrong input. The reason stands on standard error, with the right form when
   the input was wrong.
+- A command that waits for a broker says so on standard error within two seconds: 5 s at most for a connection, 10 s for
+  its first answer, 60 s for another. `produce`, `consume` and `bench` wait 60 s for a broker that has gone, `consume
+  --follow` for ever, and go on when it is back.
 - A *position* is `beginning` (`earliest`), `end` (`latest`), an offset (`42`), a time (`2026-01-31T12:00`, local unless
   it ends in `Z` or `+02:00`) or an age (`90s`, `15m`, `2h`, `7d`). A time means the first record at or after it.
 - What destroys asks first; `--yes` is for scripts.
