@@ -1,11 +1,12 @@
 """DescribeCluster (key 60), versions 0 to 2.
 
 Behaviour: this node as the only broker, never fenced, and as the controller; the address is chosen as Metadata's is.
-Left out: controllers as endpoints (KIP-919) are MISMATCHED_ENDPOINT_TYPE, since this is a broker's listener;
-authorized operations have the "unknown" value.
+Who asks for authorized operations is told all of them: there is no access control.
+Left out: controllers as endpoints (KIP-919) are MISMATCHED_ENDPOINT_TYPE, since this is a broker's listener.
 """
 
 from pqbroker.broker.apis import Api
+from pqbroker.broker.authorized_operations import ON_CLUSTER
 from pqbroker.broker.context import Context
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.messages.describe_cluster import (
@@ -25,12 +26,15 @@ def serve(context: Context, request: DescribeClusterRequest) -> DescribeClusterR
         raise KafkaError(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"endpoint type {request.endpoint_type} is unknown")
     host, port = context.address
     node_id = context.node.settings.node_id
-    return DescribeClusterResponse(
+    response = DescribeClusterResponse(
         endpoint_type=BROKERS,
         cluster_id=context.node.cluster_id,
         controller_id=node_id,
         brokers=[DescribeClusterBroker(broker_id=node_id, host=host, port=port, rack=None)],
     )
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = ON_CLUSTER
+    return response
 
 
 def refuse(

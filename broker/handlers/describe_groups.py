@@ -3,10 +3,12 @@
 Behaviour: state, members with their host, subscription and assignment; the protocol and what depends on it only while
 the group is stable. A group that only has offsets is Empty. An unknown group is Dead, without an error before version 6
 and with GROUP_ID_NOT_FOUND from then on (KIP-1043). A group whose coordinator is being started anew is refused alone.
-Left out: authorized operations (there is no authorizer: the "unknown" value).
+Who asks for authorized operations is told all of them, except with an error: there is no access control.
+Left out: nothing.
 """
 
 from pqbroker.broker.apis import Api
+from pqbroker.broker.authorized_operations import ON_GROUP
 from pqbroker.broker.consumer_groups import describe_group
 from pqbroker.broker.context import Context
 from pqbroker.broker.groups.messages import MemberImage
@@ -23,7 +25,12 @@ UNKNOWN_IS_AN_ERROR_FROM_VERSION = 6
 
 
 def serve(context: Context, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
-    return DescribeGroupsResponse(groups=[_answer(context, group_id) for group_id in request.groups])
+    response = DescribeGroupsResponse(groups=[_answer(context, group_id) for group_id in request.groups])
+    if request.include_authorized_operations:
+        for group in response.groups:
+            if not group.error_code:
+                group.authorized_operations = ON_GROUP
+    return response
 
 
 def refuse(context: Context, request: DescribeGroupsRequest, code: ErrorCode, message: str) -> DescribeGroupsResponse:

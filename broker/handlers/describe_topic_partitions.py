@@ -2,11 +2,13 @@
 
 Behaviour: topics in the order of their names, all of them when none is named, from the cursor on and up to a limit of
 partitions (at least one, at most max.request.partition.size.limit), then with the cursor to go on from. What is gone
-since at the cursor is passed over. Lists are empty, never null: Java cannot read the latter.
-Left out: eligible leader replicas and authorized operations (there is one replica and no authorizer).
+since at the cursor is passed over. Lists are empty, never null: Java cannot read the latter. As in Kafka without access
+control every operation is authorized, on a topic that is not there too.
+Left out: eligible leader replicas (there is one replica).
 """
 
 from pqbroker.broker.apis import Api
+from pqbroker.broker.authorized_operations import ON_TOPIC
 from pqbroker.broker.context import Context
 from pqbroker.broker.partitions import NO_TOPIC_ID, find_group
 from pqbroker.broker.topic_names import check_topic_name
@@ -36,6 +38,7 @@ def serve(context: Context, request: DescribeTopicPartitionsRequest) -> Describe
             break
         first = start.partition_index if name == start.topic_name else 0
         topic, count = _describe(context, name, first, room)
+        topic.topic_authorized_operations = ON_TOPIC
         response.topics.append(topic)
         room -= len(topic.partitions)
         if first + len(topic.partitions) < count:

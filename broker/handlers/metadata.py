@@ -5,14 +5,15 @@ of the connection the request came on. Topics by name, or by id from version 12;
 one) means all. An unknown topic is created when the request and auto.create.topics.enable allow it. Kafka answers
 such a request with UNKNOWN_TOPIC_OR_PARTITION and lets the client ask again; here the answer waits for the commit and
 has the topic in it, which every client takes and saves it a round with its back-off. leader_epoch is the tablet's
-generation.
-Left out: authorized operations (there is no authorizer: the "unknown" value) and racks.
+generation. Who asks for authorized operations is told all of them: there is no access control.
+Left out: racks.
 """
 
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from pqbroker.broker.apis import Api
+from pqbroker.broker.authorized_operations import ON_CLUSTER, ON_TOPIC
 from pqbroker.broker.context import Context
 from pqbroker.broker.partitions import NO_TOPIC_ID, find_group
 from pqbroker.broker.refusals import REFUSED, translate
@@ -44,10 +45,30 @@ def serve(context: Context, request: MetadataRequest) -> MetadataResponse | Awai
         cluster_id=node.cluster_id,
         controller_id=node_id,
     )
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = ON_CLUSTER
+    missing = _add_topics(context, request, response)
+    if request.include_topic_authorized_operations:
+        for topic in response.topics:
+            topic.topic_authorized_operations = ON_TOPIC
+    return _create(context, response, missing) if missing else response
+
+
+def refuse(context: Context, request: MetadataRequest, code: ErrorCode, message: str) -> MetadataResponse:
+    response = MetadataResponse(error_code=code, cluster_id=context.node.cluster_id)
+    response.topics = [_refused(context, asked, code) for asked in request.topics or ()]
+    return response
+
+
+def _add_topics(
+    context: Context, request: MetadataRequest, response: MetadataResponse
+) -> list[MetadataResponseTopic]:
+    """What is known of the topics asked for; returned are those of them to be created."""
+    node = context.node
     if request.topics is None or (context.version == 0 and not request.topics):
         groups = (node.groups.get(name) for name in node.groups.names())
-        response.topics = [_describe(group, node_id) for group in groups if group is not None]
-        return response
+        response.topics = [_describe(group, node.settings.node_id) for group in groups if group is not None]
+        return []
     missing: list[MetadataResponseTopic] = []
     for asked in request.topics:
         answer = _find(context, asked)
@@ -56,13 +77,7 @@ def serve(context: Context, request: MetadataRequest) -> MetadataResponse | Awai
             missing.append(answer)
         elif answer.error_code:
             node.metrics.count_error(ErrorCode(answer.error_code))
-    return _create(context, response, missing) if missing else response
-
-
-def refuse(context: Context, request: MetadataRequest, code: ErrorCode, message: str) -> MetadataResponse:
-    response = MetadataResponse(error_code=code, cluster_id=context.node.cluster_id)
-    response.topics = [_refused(context, asked, code) for asked in request.topics or ()]
-    return response
+    return missing
 
 
 def _find(context: Context, asked: MetadataRequestTopic) -> MetadataResponseTopic:
