@@ -1,10 +1,11 @@
-"""ListOffsets (key 2), versions 1 to 10.
+"""ListOffsets (key 2), versions 1 to 11.
 
 Behaviour: latest (-1) and earliest (-2, and -4 since nothing is tiered) are answered from memory, at once, always:
 Spark asks after every poll. A time of 0 or later gives the first record at or after it, exact to the record; -3 the
-record with the greatest timestamp; nothing found is offset -1 and timestamp -1. -5 (latest tiered) is offset -1. With
-isolation read_committed, latest is the last stable offset. The leader epoch (from version 4) is the current one beside
-latest, else that of the record at the offset, and -1 where there is no offset.
+record with the greatest timestamp; nothing found is offset -1 and timestamp -1. -5 (latest tiered) and -6 (earliest
+that is to be tiered) are offset -1. With isolation read_committed, latest is the last stable offset. The leader epoch
+(from version 4) is the current one beside latest, else that of the record at the offset, and -1 where there is no
+offset.
 Left out: replicas as askers; they get the same answer.
 """
 
@@ -33,8 +34,9 @@ EARLIEST = -2
 MAX_TIMESTAMP = -3
 EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
+EARLIEST_PENDING_UPLOAD = -6
 READ_COMMITTED = 1
-_LEAST_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+_LEAST_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 
 
 def serve(context: Context, request: ListOffsetsRequest) -> ListOffsetsResponse | Awaitable[ListOffsetsResponse]:
@@ -79,7 +81,7 @@ def _locate(
     partition = find_partition(group, asked.partition_index)
     check_leader_epoch(partition, asked.current_leader_epoch)
     time = asked.timestamp
-    if time < LATEST_TIERED or context.version < _LEAST_VERSION.get(time, 0):
+    if time < EARLIEST_PENDING_UPLOAD or context.version < _LEAST_VERSION.get(time, 0):
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"time {time} means nothing in version {context.version}")
     if time >= 0 or time == MAX_TIMESTAMP:
         return _search_record(context, partition, time, answer)
@@ -116,6 +118,6 @@ def _nothing(index: int) -> ListOffsetsPartitionResponse:
 
 
 API = Api(
-    key=2, name="ListOffsets", version_min=1, version_max=10,
+    key=2, name="ListOffsets", version_min=1, version_max=11,
     request=ListOffsetsRequest, response=ListOffsetsResponse, serve=serve, refuse=refuse,
 )  # fmt: skip

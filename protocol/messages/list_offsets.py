@@ -16,7 +16,7 @@ class ListOffsetsTopic:
     partitions: list[ListOffsetsPartition] = field(array(ListOffsetsPartition))
 
 
-@request(2, versions="1-10", flexible="6+")
+@request(2, versions="1-11", flexible="6+")
 class ListOffsetsRequest:
     replica_id: int = field(INT32)
     isolation_level: int = field(INT8, "2+")
@@ -39,7 +39,7 @@ class ListOffsetsTopicResponse:
     partitions: list[ListOffsetsPartitionResponse] = field(array(ListOffsetsPartitionResponse))
 
 
-@response(2, versions="1-10", flexible="6+")
+@response(2, versions="1-11", flexible="6+")
 class ListOffsetsResponse:
     throttle_time_ms: int = field(INT32, "2+")
     topics: list[ListOffsetsTopicResponse] = field(array(ListOffsetsTopicResponse))

@@ -10,11 +10,11 @@ from pqbroker.protocol.messages.list_offsets import (
 from tests.broker.conftest import Node, until
 from tests.broker.wire import Client
 
-LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
 
 
 async def ask(
-    client: Client, time: int, version: int = 10, index: int = 0, epoch: int = -1
+    client: Client, time: int, version: int = 11, index: int = 0, epoch: int = -1
 ) -> ListOffsetsPartitionResponse:
     asked = ListOffsetsPartition(partition_index=index, timestamp=time, current_leader_epoch=epoch)
     response = await client.ask(
@@ -24,7 +24,7 @@ async def ask(
     return answer
 
 
-@pytest.mark.parametrize("version", range(1, 11))
+@pytest.mark.parametrize("version", range(1, 12))
 async def test_the_ends_are_told_in_every_version(node: Node, client: Client, version: int) -> None:
     await node.create_topic("t")
     await node.produce("t", b"a", b"b", b"c")
@@ -55,10 +55,15 @@ async def test_without_tiers_the_local_start_is_the_start_and_nothing_is_tiered(
     await node.create_topic("t")
     await node.produce("t", b"a")
     assert (await ask(client, EARLIEST_LOCAL)).offset == 0
-    assert (await ask(client, LATEST_TIERED)).offset == -1
+    for time in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        answer = await ask(client, time)
+        assert (answer.error_code, answer.offset, answer.timestamp, answer.leader_epoch) == (0, -1, -1, -1)
 
 
-@pytest.mark.parametrize(("time", "version"), [(MAX_TIMESTAMP, 6), (EARLIEST_LOCAL, 7), (LATEST_TIERED, 8), (-7, 10)])
+@pytest.mark.parametrize(
+    ("time", "version"),
+    [(MAX_TIMESTAMP, 6), (EARLIEST_LOCAL, 7), (LATEST_TIERED, 8), (EARLIEST_PENDING_UPLOAD, 10), (-7, 11)],
+)
 async def test_a_time_the_version_does_not_know_is_refused(
     node: Node, client: Client, time: int, version: int
 ) -> None:
