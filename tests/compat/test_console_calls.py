@@ -9,7 +9,7 @@ from tests.support.drivers.librdkafka_driver import LibrdkafkaDriver
 from tests.support.drivers.member import await_members
 
 REFUSED = {
-    "describeAcls": {"SecurityDisabledException", "UnsupportedVersionException"},
+    "describeAcls": {"SecurityDisabledException"},
     "describeClientQuotas": {"UnsupportedVersionException"},
     "describeUserScramCredentials": {"UnsupportedVersionException"},
     "describeDelegationToken": {"UnsupportedVersionException", "DelegationTokenDisabledException"},

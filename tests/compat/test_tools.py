@@ -13,9 +13,8 @@ from tests.support.serving import served
 
 _NOT_SERVED = {
     "access control": {
-        "SaslHandshake", "SaslAuthenticate", "DescribeAcls", "CreateAcls", "DeleteAcls", "CreateDelegationToken",
-        "RenewDelegationToken", "ExpireDelegationToken", "DescribeDelegationToken", "DescribeUserScramCredentials",
-        "AlterUserScramCredentials",
+        "SaslHandshake", "SaslAuthenticate", "CreateDelegationToken", "RenewDelegationToken", "ExpireDelegationToken",
+        "DescribeDelegationToken", "DescribeUserScramCredentials", "AlterUserScramCredentials",
     },
     "transactions": {
         "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "WriteTxnMarkers", "TxnOffsetCommit", "DescribeTransactions",

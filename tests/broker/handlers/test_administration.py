@@ -10,6 +10,9 @@ from pqbroker.protocol.messages.alter_partition_reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
+from pqbroker.protocol.messages.create_acls import AclCreation, CreateAclsRequest
+from pqbroker.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from pqbroker.protocol.messages.describe_acls import DescribeAclsRequest
 from pqbroker.protocol.messages.describe_log_dirs import (
     DescribableLogDirTopic,
     DescribeLogDirsRequest,
@@ -165,3 +168,15 @@ async def test_version_0_lists_client_metrics_of_which_there_are_none(node: Node
 async def test_resources_of_an_unknown_type_are_refused(client: Client) -> None:
     response = await client.ask(ListConfigResourcesRequest(resource_types=[TOPIC, 77]))
     assert (response.error_code, response.config_resources) == (ErrorCode.UNSUPPORTED_VERSION, [])
+
+
+@pytest.mark.parametrize("version", range(1, 4))
+async def test_access_rules_are_refused_as_where_there_is_no_access_control(client: Client, version: int) -> None:
+    described = await client.ask(DescribeAclsRequest(resource_type_filter=1, operation=1, permission_type=1), version)
+    assert (described.error_code, described.resources) == (ErrorCode.SECURITY_DISABLED, [])
+    rule = AclCreation(resource_type=2, resource_name="t", principal="User:a", host="*", operation=3, permission_type=3)
+    created = (await client.ask(CreateAclsRequest(creations=[rule, rule]), version)).results
+    assert [each.error_code for each in created] == [ErrorCode.SECURITY_DISABLED] * 2
+    every = DeleteAclsFilter(resource_type_filter=1, operation=1, permission_type=1)
+    deleted = (await client.ask(DeleteAclsRequest(filters=[every]), version)).filter_results
+    assert [(each.error_code, each.matching_acls) for each in deleted] == [(ErrorCode.SECURITY_DISABLED, [])]

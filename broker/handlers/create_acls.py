@@ -1,0 +1,26 @@
+"""CreateAcls (key 30), versions 1 to 3.
+
+Behaviour: SECURITY_DISABLED for each rule, as in a Kafka without an authorizer.
+Left out: access control.
+"""
+
+from pqbroker.broker.apis import Api
+from pqbroker.broker.context import Context
+from pqbroker.protocol.errors import ErrorCode, KafkaError
+from pqbroker.protocol.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
+
+
+def serve(context: Context, request: CreateAclsRequest) -> CreateAclsResponse:
+    raise KafkaError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
+
+
+def refuse(context: Context, request: CreateAclsRequest, code: ErrorCode, message: str) -> CreateAclsResponse:
+    return CreateAclsResponse(
+        results=[AclCreationResult(error_code=code, error_message=message) for _ in request.creations]
+    )
+
+
+API = Api(
+    key=30, name="CreateAcls", version_min=1, version_max=3,
+    request=CreateAclsRequest, response=CreateAclsResponse, serve=serve, refuse=refuse,
+)  # fmt: skip
