@@ -291,6 +291,8 @@ class Groups(RuleBasedStateMachine):
         """Nothing goes wrong any more: all who are left become members, as many as may, and stay it."""
         steps = 0
         while not self.is_settled():
+            if not self.living():
+                return  # who was left has learnt that a process that died since had replaced it
             steps += 1
             assert steps <= SETTLED_STEPS_MAX, "the group does not settle"
             self.everybody_goes_on(STEP_MS, ends_stores=True)
