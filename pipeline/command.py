@@ -91,7 +91,7 @@ def _landing(parser: Parser, options: argparse.Namespace) -> Landing:
 
 def _land(landing: Landing) -> None:
     stopping = threading.Event()
-    _stop_on_signals(stopping)  # a start that a signal breaks into would leave Spark's Java process behind
+    _stop_on_signals(stopping, may_break=False)  # into the start: Spark's Java process would be left behind
     spark = start_session("pqbroker-pipeline land", master="local[*]", options=_SPARK)
     try:
         _stop_on_signals(stopping)  # Spark has set its own
@@ -113,11 +113,11 @@ _SPARK = {
 }
 
 
-def _stop_on_signals(stopping: threading.Event) -> None:
-    """The first Ctrl-C or SIGTERM lets the batch in work be; the second Ctrl-C stops at once, which loses nothing."""
+def _stop_on_signals(stopping: threading.Event, *, may_break: bool = True) -> None:
+    """The first Ctrl-C or SIGTERM lets the batch in work be; a second, if it may, stops at once: nothing is lost."""
 
     def stop(number: int, frame: FrameType | None) -> None:
-        if stopping.is_set():
+        if stopping.is_set() and may_break:
             logging.disable()  # py4j logs the call that this breaks into, with a traceback
             raise KeyboardInterrupt
         stopping.set()

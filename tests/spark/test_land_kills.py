@@ -28,7 +28,7 @@ PARTITIONS = 2
 ROUND = 100
 GROUP = "lake"
 JOB_STARTS_WITHIN_S = 60.0
-STOPS_WITHIN_S = 30.0
+STOPS_WITHIN_S = 50.0
 """Less than the minute that Kafka's admin client waits for a broker."""
 
 
