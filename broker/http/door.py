@@ -1,4 +1,6 @@
-"""How many HTTP connections there are at once: one more is told so and closed."""
+"""What stands before the routes: how many HTTP connections there are at once, and requests that cannot be read.
+
+Both are refused in the form in which the routes refuse."""
 
 import asyncio
 import json
@@ -7,7 +9,8 @@ from typing import cast
 from aiohttp import web
 
 from pqbroker.broker.context import Node
-from pqbroker.broker.http.problems import Problem
+from pqbroker.broker.http.problems import Problem, of_kafka, unreadable
+from pqbroker.protocol.errors import ErrorCode
 
 _TIMEOUT_S = 1.0
 """For so long one that is refused may take to ask for anything, and to take its answer."""
@@ -23,7 +26,7 @@ class Door:
     def __call__(self) -> asyncio.BaseProtocol:
         connections_max = self._node.settings.http_connections_max
         if len(self._server.connections) < connections_max:
-            return self._server()
+            return _Protocol(self._server, loop=self._node.loop, access_log=None)  # type: ignore[arg-type]
         self._node.metrics.count_http("", "", 503)
         return _Refusal(
             Problem(
@@ -31,6 +34,30 @@ class Door:
                 "Close some, or raise pqbroker.http.connections.max.",
             )
         )  # fmt: skip
+
+
+class _Protocol(web.RequestHandler):
+    """aiohttp's, but for the form of what it refuses by itself: what it cannot read, and our defects."""
+
+    __slots__ = ()
+
+    def refuse(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        super().handle_error(request, status, exc, message)  # logs it; ConnectionError when an answer has begun
+        if status < 500:
+            problem = unreadable(status, message or "")
+        else:
+            problem = of_kafka(ErrorCode.UNKNOWN_SERVER_ERROR, "the request failed; this is a defect of the broker")
+        answer = web.json_response(problem.document(), status=problem.status)
+        answer.force_close()
+        return answer
+
+    handle_error = refuse  # as aiohttp calls it
 
 
 class _Refusal(asyncio.Protocol):

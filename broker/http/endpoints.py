@@ -32,7 +32,7 @@ _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 async def start_http(node: Node, owner: CellOwner, address: Address) -> tuple[Callable[[], Awaitable[None]], Address]:
     """Serve on an address; returns what ends it, and the address with its port. CannotListen."""
     sockets, bound = bind(address)
-    runner = web.AppRunner(_application(node, owner), access_log=None, shutdown_timeout=SHUTDOWN_TIMEOUT_S)
+    runner = web.AppRunner(_application(node, owner), shutdown_timeout=SHUTDOWN_TIMEOUT_S)
     await runner.setup()
     assert runner.server is not None
     connect = Door(runner.server, node)

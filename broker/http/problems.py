@@ -82,6 +82,15 @@ def of_status(status: int, method: str, path: str, allowed: str) -> Problem:
     return Problem(status, "REFUSED", f"the request was refused with status {status}", _DOCUMENT)
 
 
+def unreadable(status: int, why: str) -> Problem:
+    """What is no HTTP, or has a longer line than is read; `why` may show it, behind a colon."""
+    cause = why.partition("\n")[0].partition(":")[0] or "it is no HTTP"
+    return Problem(
+        status, "UNREADABLE_REQUEST", f"the request cannot be read: {cause}",
+        "Send HTTP/1.1, with an address and headers of at most 8190 bytes each.",
+    )  # fmt: skip
+
+
 def not_json(content_type: str) -> Problem:
     """A browser may send other types across sites without asking: only what it must ask for is taken."""
     return Problem(

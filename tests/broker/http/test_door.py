@@ -63,6 +63,40 @@ async def test_one_more_is_told_and_closed(serve: Callable[..., Awaitable[Web]],
             pass
 
 
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        (b"GET /v1/topics/" + b"x" * 9000 + b" HTTP/1.1\r\nHost: a\r\n\r\n", "8190 bytes"),
+        (b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"x" * 9000 + b"\r\n\r\n", "8190 bytes"),
+        (b"GET / HTTP/1.1\r\nno header\r\n\r\n", "nvalid header"),
+        (b"\x00\x00\x00\x10\x00\x12\x00\x00", "nvalid"),
+    ],
+)
+async def test_what_cannot_be_read_is_refused_as_the_routes_refuse(
+    serve: Callable[..., Awaitable[Web]], connect: Connect, asked: bytes, words: str
+) -> None:
+    reader, writer = await connect(await serve())
+    writer.write(asked)
+    status, _, rest = (await reader.read()).partition(b"\r\n")
+    head, _, body = rest.partition(b"\r\n\r\n")
+    assert status.endswith(b" 400 Bad Request")
+    assert b"Content-Type: application/json; charset=utf-8" in head
+    error = json.loads(body)["error"]
+    assert (error["code"], words in error["message"]) == ("UNREADABLE_REQUEST", True), error
+    assert "8190" in error["cure"]
+
+
+async def test_a_defect_is_told_as_an_error_of_ours(
+    serve: Callable[..., Awaitable[Web]], connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    web = await serve()
+    monkeypatch.setattr(web.node.server._cell, "current", None)
+    status, body = await ask(await connect(web))
+    monkeypatch.undo()
+    assert status == b"HTTP/1.1 500 Internal Server Error"
+    assert json.loads(body)["error"]["code"] == "UNKNOWN_SERVER_ERROR"
+
+
 async def test_one_that_is_refused_and_asks_nothing_is_cut(
     serve: Callable[..., Awaitable[Web]], connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
