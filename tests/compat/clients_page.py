@@ -42,6 +42,11 @@ _TAIL = """
 Versions of the Python clients are those of `pyproject.toml` or later; confluent-kafka brings librdkafka. Kafka's
 command line tools of 4.3.1 are compared with what they say to Apache Kafka in `tests/compat/test_tools.py`, the admin
 client's calls that AKHQ and Kafbat make are in `tests/compat/test_console_calls.py`.
+
+Tried by hand in November 2026 and kept by no test: franz-go 1.22.2, sarama 1.61.1, kafka-go 0.4.51, kafkajs 2.2.4,
+@platformatic/kafka 1.35.0, rskafka 0.6.0 and faust-streaming 0.15.3. What they have of the above worked, also while the
+broker was killed and started again. Clients that write in the forms before Kafka 0.11 (kafka-node, pykafka, the crate
+`kafka`, or another told to be that old) lose their connection, as with Apache Kafka 4.
 """
 
 
