@@ -4,6 +4,7 @@ What is written when: `committer`, `plan`. What a directory holds: `directory`. 
 """
 
 import asyncio
+import logging
 import os
 import shutil
 import threading
@@ -37,6 +38,7 @@ from pqbroker.storage.directory import DURABILITIES, CellDirectory
 from pqbroker.storage.diskshard import DiskShard, ShardOptions
 from pqbroker.storage.engine import BLOB_BYTES_MAX, Caps, EngineError
 from pqbroker.storage.faults import Faults
+from pqbroker.storage.index_log import is_torn
 from pqbroker.storage.plan import IndexBatch, Planner
 from pqbroker.storage.pools import Pool
 from pqbroker.storage.reading import BlobReader
@@ -45,6 +47,7 @@ from pqbroker.storage.room import INDEX_RESERVE_BYTES, POOL_RESERVE_BYTES, Balla
 from pqbroker.storage.segments import UNSYNCED
 from pqbroker.storage.status import DEFAULT_THRESHOLDS, Colour, Thresholds
 
+_log = logging.getLogger(__name__)
 _MIB = 1 << 20
 _CONFIG_FILE = "rocksdict-config.json"
 _TABLE_BYTES = 16 * _MIB
@@ -159,11 +162,16 @@ class RocksIndex:
         """What RocksDB's table in memory holds, about."""
 
     def open(self, *, create: bool, synced: bool) -> None:
-        """Open and recover. `synced`: commits were, so that a bad row in the log is damage and not an unsynced tail."""
-        options = _options()
-        options.create_if_missing(create)
-        options.set_wal_recovery_mode(_recovery_mode(synced))
-        self._rows = Rdict(str(self._path), options)
+        """Open and recover. `synced`: commits were, so that what cannot be read of the log is damage, unless a power
+        cut tore its last write."""
+
+        def recover(mode: DBRecoveryMode) -> Rdict:
+            options = _options()
+            options.create_if_missing(create)
+            options.set_wal_recovery_mode(mode)
+            return Rdict(str(self._path), options)
+
+        self._rows = self._recovered(recover, synced)
 
     def open_unchanged(self, staging: Path, *, synced: bool) -> None:
         """Open for reading alone, through links in the empty directory `staging`: rocksdict writes a file even then.
@@ -177,10 +185,14 @@ class RocksIndex:
                 shutil.copyfile(file, staging / file.name)
             elif file.name != "LOCK":
                 (staging / file.name).symlink_to(file.absolute())
-        options = _options()
-        options.set_wal_recovery_mode(_recovery_mode(synced))
+
+        def recover(mode: DBRecoveryMode) -> Rdict:
+            options = _options()
+            options.set_wal_recovery_mode(mode)
+            return Rdict(str(staging), options, access_type=AccessType.read_only())
+
         with TellsDamage():
-            self._rows = Rdict(str(staging), options, access_type=AccessType.read_only())
+            self._rows = self._recovered(recover, synced)
 
     def new_batch(self) -> IndexBatch:
         batch: IndexBatch = WriteBatch(raw_mode=True)
@@ -233,6 +245,19 @@ class RocksIndex:
             with suppress(EngineError), TellsDamage():
                 rows.close()
 
+    def _recovered(self, recover: Callable[[DBRecoveryMode], Rdict], synced: bool) -> Rdict:
+        """Open so that nothing that was acknowledged is passed over; RocksDB's error when that cannot be."""
+        if not synced:
+            return recover(DBRecoveryMode.point_in_time())
+        try:
+            with TellsDamage():
+                return recover(DBRecoveryMode.tolerate_corrupted_tail_records())
+        except EngineError as told:
+            if not is_torn(self._path):
+                raise (told.__cause__ or told) from None
+        _log.warning("a power cut tore the last write to the log of %s: left out, it was not acknowledged", self._path)
+        return recover(DBRecoveryMode.point_in_time())
+
     def _all_of(
         self, items: Iterator[tuple[bytes, bytes]], lo: bytes, hi: bytes, *, reverse: bool
     ) -> Iterator[tuple[bytes, bytes]]:
@@ -270,10 +295,6 @@ class TellsDamage:
     ) -> None:
         if kind is Exception:
             raise EngineError(f"the index is damaged: {error}; restore a copy of the directory") from error
-
-
-def _recovery_mode(synced: bool) -> DBRecoveryMode:
-    return DBRecoveryMode.tolerate_corrupted_tail_records() if synced else DBRecoveryMode.point_in_time()
 
 
 def _options() -> Options:

@@ -1,0 +1,88 @@
+"""The log of the index, as RocksDB writes it: is what cannot be read of it what a power cut left of its last write?
+
+RocksDB forgives a last write that ends early. One that lacks a piece before its end (the disk wrote its second page and
+not yet its first) is damage to it, like one amid the log. But each write is synced before the next one begins, so what
+a power cut tears lies behind all that was acknowledged. Two signs tell it from damage: no write begins behind it, and
+a sector of it holds zeros, since it was never written.
+
+A log is blocks of 32 KiB; a write is one fragment or several, none of which spans two blocks:
+    crc32c u32, masked · length u16 · kind u8 (1 all of a write, 2 first, 3 middle, 4 last) · payload    little-endian
+"""
+
+import re
+from pathlib import Path
+from struct import Struct
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+_BLOCK_BYTES = 32_768
+_SECTOR_BYTES = 512
+_HEADER = Struct("<IHB")
+_CHECKED_FROM = 6
+_ALL, _FIRST, _MIDDLE, _LAST = range(1, 5)
+_MAY_BEGIN = re.compile(b"[\x01\x02]")
+_MASK = 0xA282EAD8
+
+
+class _Fragment(NamedTuple):
+    kind: int
+    end: int
+
+
+def is_torn(index: Path) -> bool:
+    """Whether the newest log of a closed index ends in a torn write, and nothing else of its logs is unreadable.
+
+    OSError.
+    """
+    files = sorted(index.glob("*.log"), key=lambda file: int(file.stem))
+    *earlier, last = [b"", *filter(None, (file.read_bytes() for file in files))]
+    begin = _unreadable_from(last)
+    if begin is None or any(_unreadable_from(log) is not None for log in earlier):
+        return False
+    return not _begins_behind(last, begin) and _lacks_a_sector(last, begin)
+
+
+def _unreadable_from(log: bytes) -> int | None:
+    """Where the first write begins that cannot be read; None when all can."""
+    position = begin = 0
+    is_within = False
+    while position < len(log):
+        room = _BLOCK_BYTES - position % _BLOCK_BYTES
+        if room < _HEADER.size:
+            position += room
+            continue
+        if not is_within:
+            begin = position
+        fragment = _fragment(log, position)
+        if fragment is None or (fragment.kind in (_MIDDLE, _LAST)) is not is_within:
+            return begin
+        is_within = fragment.kind in (_FIRST, _MIDDLE)
+        position = fragment.end
+    return begin if is_within else None
+
+
+def _begins_behind(log: bytes, begin: int) -> bool:
+    """Whether another write begins behind the one at `begin`, wherever it may be: lengths cannot be trusted there."""
+    kinds = _MAY_BEGIN.finditer(log, begin + _HEADER.size)
+    return any(_fragment(log, kind.start() - _CHECKED_FROM) is not None for kind in kinds)
+
+
+def _lacks_a_sector(log: bytes, begin: int) -> bool:
+    sectors = range(begin - begin % _SECTOR_BYTES, len(log), _SECTOR_BYTES)
+    return any(not any(log[max(start, begin) : start + _SECTOR_BYTES]) for start in sectors)
+
+
+def _fragment(log: bytes, position: int) -> _Fragment | None:
+    """The fragment at a position; None when none is there whole."""
+    limit = min(len(log), position - position % _BLOCK_BYTES + _BLOCK_BYTES)
+    if position + _HEADER.size > limit:
+        return None
+    masked, length, kind = _HEADER.unpack_from(log, position)
+    end = position + _HEADER.size + length
+    if not _ALL <= kind <= _LAST or end > limit:
+        return None
+    checksum = crc32c(memoryview(log)[position + _CHECKED_FROM : end])
+    if ((checksum >> 15 | checksum << 17) + _MASK) & 0xFFFFFFFF != masked:
+        return None
+    return _Fragment(kind, end)
