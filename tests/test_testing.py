@@ -88,7 +88,7 @@ def test_settings_are_those_given_and_not_the_environments(monkeypatch: pytest.M
 
 
 def test_a_broker_that_does_not_start_says_why() -> None:
-    why = r"exited with 1 before it was ready; .*\n.*unknown setting no.such"
+    why = r"exited with 2 before it was ready; .*\n.*unknown setting no.such"
     with pytest.raises(BrokerFailedError, match=why), broker(settings={"no.such": "1"}):
         pass
 
