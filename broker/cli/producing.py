@@ -5,6 +5,7 @@ import os
 import stat
 import threading
 from collections.abc import AsyncIterator
+from concurrent.futures import CancelledError
 from typing import Any, NamedTuple
 
 from aiokafka.errors import KafkaError
@@ -160,7 +161,7 @@ async def _chunks(descriptor: int) -> AsyncIterator[bytes]:
             except RuntimeError:
                 put.close()  # the loop has ended, nobody wants the rest, and Python would warn of what never ran
                 return
-            except asyncio.CancelledError:
+            except CancelledError:
                 return
 
     threading.Thread(target=read, daemon=True).start()
