@@ -25,6 +25,11 @@ class Lander:
         land(self._spark, replace(self.landing, once=True, **changes), lines.append, threading.Event())
         return lines
 
+    def wait_until_over(self) -> None:
+        """Wait for what a stopped job left to itself: a query that waits for its broker."""
+        for query in self._spark.streams.active:
+            query.awaitTermination()
+
     def run_until(self, condition: Callable[[], object], **changes: Any) -> None:
         """Land on and on in another thread while `condition` waits; what fails there is raised here."""
         stopping = threading.Event()

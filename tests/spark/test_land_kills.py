@@ -135,6 +135,7 @@ def test_a_job_is_stopped_while_its_broker_is_away(site: Site) -> None:
     site.lander.run_until(kill_between_batches)
     assert time.monotonic() - stopped_at[0] < STOPS_WITHIN_S
     site.node.start()
+    site.lander.wait_until_over()
     site.check()
 
 
