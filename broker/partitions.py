@@ -22,11 +22,23 @@ def find_group(groups: "PersQueueGroups", name: str | None, topic_id: bytes, *, 
 
 
 def find_partition(group: "Group", index: int) -> "PartitionServer":
-    """A topic's partition; KafkaError UNKNOWN_TOPIC_OR_PARTITION."""
+    """A topic's partition, served or refused; KafkaError UNKNOWN_TOPIC_OR_PARTITION."""
     partitions = group.partitions
     if not 0 <= index < len(partitions):
         raise unknown_topic()
     return partitions[index]
+
+
+def find_readable(group: "Group", index: int) -> "PartitionServer":
+    """A topic's partition whose offsets mean something; UNKNOWN_TOPIC_OR_PARTITION, and CORRUPT_MESSAGE when it is
+    refused since what is stored of it cannot be read."""
+    partitions = group.partitions
+    if not 0 <= index < len(partitions):
+        raise unknown_topic()
+    partition = partitions[index]
+    if partition.unreadable is not None:
+        partition.check_readable()
+    return partition
 
 
 def check_leader_epoch(partition: "PartitionServer", epoch: int) -> None:

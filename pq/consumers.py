@@ -15,6 +15,7 @@ from pqbroker.pq.keys import consumer_key
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.engine import Buffer
 from pqbroker.storage.kv_commands import INLINE, KEY_BYTES_MAX, Command, DeleteRange, Write
+from pqbroker.storage.unreadable import check_version
 
 _STATE = Struct(">BqiqqqqH")
 _VERSION = 1
@@ -60,10 +61,16 @@ def encode(state: ConsumerOffset) -> bytes:
     return head + name + state.metadata.encode()
 
 
-def decode(row: Buffer) -> ConsumerOffset:
-    version, offset, leader_epoch, commit_ms, expire_ms, generation, step, name_bytes = _STATE.unpack_from(row)
-    assert version == _VERSION, version
-    texts = bytes(row[_STATE.size :])
+def decode(stored: Buffer) -> ConsumerOffset:
+    """What `encode` made; ValueError for what it cannot have made."""
+    row = bytes(stored)
+    check_version(row, _VERSION)
+    if len(row) < _STATE.size:
+        raise ValueError(f"it has {len(row)} bytes")
+    _, offset, leader_epoch, commit_ms, expire_ms, generation, step, name_bytes = _STATE.unpack_from(row)
+    texts = row[_STATE.size :]
+    if name_bytes > len(texts):
+        raise ValueError(f"it has {len(row)} bytes and a session's name of {name_bytes}")
     session = Session(generation, step, texts[:name_bytes].decode()) if name_bytes or generation or step else NO_SESSION
     metadata = texts[name_bytes:].decode()
     return ConsumerOffset(offset, leader_epoch, metadata, commit_ms, expire_ms, session)

@@ -5,16 +5,26 @@ nothing.
 """
 
 from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import pairwise
+
+
+def check_epochs(entries: Sequence[tuple[int, int]], generation: int, end_offset: int) -> None:
+    """ValueError for stored entries that no instance up to `generation` can have left."""
+    if any(later[0] <= earlier[0] or later[1] < earlier[1] for earlier, later in pairwise(entries)):
+        raise ValueError(f"its leader epochs do not ascend: {entries}")
+    if entries and (min(entries[0]) < 0 or entries[-1][0] > generation or entries[-1][1] > end_offset):
+        text = f"its leader epochs (epoch, first offset) are {entries}"
+        raise ValueError(f"{text}, in generation {generation} of its tablet, with its end at {end_offset}")
 
 
 class Epochs:
-    """Entries (epoch, start offset), both ascending; the last is the current generation's."""
+    """Entries (epoch, start offset), both ascending; the last is the current generation's. Those that are given have
+    passed `check_epochs`."""
 
     __slots__ = ("entries", "is_stored")
 
     def __init__(self, entries: list[tuple[int, int]], generation: int, end_offset: int) -> None:
-        assert not entries or entries[-1][0] <= generation, (entries, generation)
-        assert not entries or entries[-1][1] <= end_offset, (entries, end_offset)
         self.is_stored = bool(entries) and entries[-1][0] == generation
         """Whether the current generation has written. At its start it has when a restart of the tablet was refused."""
         if self.is_stored:

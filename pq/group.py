@@ -337,6 +337,9 @@ class PersQueueGroups:
                 if index not in tablet.partitions:
                     await tablet.add(index)
         group.line_up()
+        for server in group.partitions:
+            if server.unreadable is not None:
+                _log.error("%s-%d is not served: %s", topic.name, server.index, server.unreadable)
 
     def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

@@ -1,5 +1,7 @@
 """Keys of a PQ tablet in its KV tablet (semantics A.3): fixed-width text, so that byte order is logical order.
 
+A key's form is its version: another form would take other letters. A key that is none of these is a ValueError.
+
 d<partition:10>_<offset:20>_<part:5>_<count:10>_<internal parts:5>[|]   record batches; `|` marks a head blob
 x<partition:10>_<offset:20>_<part:5>_<count:10>_<internal parts:5>     a slice of a batch that is being stored in parts
 i<partition:10>                                                        partition meta
@@ -7,10 +9,12 @@ m<partition:10>p<producer id:20>                                       what is r
 m<partition:10>c<group id>                                             how far a consumer has read
 """
 
+import re
 from typing import NamedTuple
 
-DATA_KEY_BYTES = 55
-HEAD_SUFFIX = b"|"
+OFFSET_MAX = (1 << 63) - 1
+_DATA_KEY = re.compile(rb"d([0-9]{10})_([0-9]{20})_00000_([0-9]{10})_00000(\|?)").fullmatch
+_PRODUCER_KEY = re.compile(rb"m[0-9]{10}p([0-9]{20})").fullmatch
 
 
 class DataKey(NamedTuple):
@@ -41,10 +45,15 @@ def part_range(partition: int) -> tuple[bytes, bytes]:
 
 
 def parse_data_key(key: bytes) -> DataKey:
-    """Take a data key apart. Keys that the tablet did not write are an error of ours."""
-    assert key[:1] == b"d", key
-    assert len(key) in (DATA_KEY_BYTES, DATA_KEY_BYTES + 1), key
-    return DataKey(int(key[1:11]), int(key[12:32]), int(key[39:49]), len(key) > DATA_KEY_BYTES)
+    """Take a data key apart. ValueError for one that no tablet writes."""
+    found = _DATA_KEY(key)
+    if found is None:
+        raise ValueError(f"{_text(key)} is no data key")
+    partition, offset, count, suffix = found.groups()
+    parsed = DataKey(int(partition), int(offset), int(count), bool(suffix))
+    if not parsed.records or parsed.offset + parsed.records > OFFSET_MAX:
+        raise ValueError(f"{_text(key)} counts {parsed.records} records from offset {parsed.offset}")
+    return parsed
 
 
 def data_range(partition: int) -> tuple[bytes, bytes]:
@@ -66,8 +75,11 @@ def producer_range(partition: int) -> tuple[bytes, bytes]:
 
 
 def parse_producer_key(key: bytes) -> int:
-    """The producer id of a producer key."""
-    return int(key[12:])
+    """The producer id of a producer key; ValueError."""
+    found = _PRODUCER_KEY(key)
+    if found is None:
+        raise ValueError(f"{_text(key)} is no producer key")
+    return int(found[1])
 
 
 def consumer_key(partition: int, group_id: str) -> bytes:
@@ -80,5 +92,9 @@ def consumer_range(partition: int) -> tuple[bytes, bytes]:
 
 
 def parse_consumer_key(key: bytes) -> str:
-    """The group id of a consumer key."""
+    """The group id of a consumer key; ValueError."""
     return key[12:].decode()
+
+
+def _text(key: bytes) -> str:
+    return key.decode("ascii", "backslashreplace")

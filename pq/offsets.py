@@ -185,10 +185,11 @@ class GroupOffsets:
 
     def _served(self, place: Place) -> PartitionServer:
         server = self._find(*place)
-        if self._stopped or (server is not None and server.is_lost):
+        if self._stopped or (server is not None and server.is_lost and server.unreadable is None):
             raise _lost()
         if server is None:
             raise _unknown()
+        server.check_readable()
         return server
 
     def _discard(self, group_id: str, place: Place) -> None:

@@ -22,7 +22,7 @@ from pqbroker.pq.sources import Producer
 from pqbroker.pq.stretch import Regions
 from pqbroker.pq.timeindex import TimedOffset
 from pqbroker.pq.timesearch import TimeSearch
-from pqbroker.pq.writer import DISK_FULL, Writer, not_leader
+from pqbroker.pq.writer import DISK_FULL, Writer, not_leader, unreadable
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.records import BatchHeader
 from pqbroker.storage.engine import BlobCorrupt, BlobMissing, ShardLost
@@ -30,6 +30,7 @@ from pqbroker.storage.kv import KeyValueTablet
 from pqbroker.storage.kv_commands import Command, KeyMissing
 from pqbroker.storage.outcome import Outcome
 from pqbroker.storage.tablet import USER_CHANNEL
+from pqbroker.storage.unreadable import StoredUnreadable
 
 SENT_BYTES_MIN = 256 << 10
 """Least limit of a read whose answer may stay in its files."""
@@ -41,11 +42,14 @@ class PartitionServer:
 
     __slots__ = (
         "_clock", "_consumers", "_kv", "_partition", "_quota", "_reader", "_reads", "_settings", "_watchers", "_writer",
-        "counters", "write",
+        "counters", "unreadable", "write",
     )  # fmt: skip
 
     write: Callable[[memoryview, BatchHeader], Outcome[Written]]
     """Store a batch that `records.check_produced` let pass; see `Writer.write`."""
+    unreadable: StoredUnreadable | None
+    """Why the partition is refused: what is stored of it cannot be read. It takes and gives nothing, and its offsets
+    mean nothing."""
 
     def __init__(
         self,
@@ -68,6 +72,7 @@ class PartitionServer:
         self._watchers: dict[object, Callable[[], None]] | None = None
         self._quota = write_quota(partition.config, clock())
         self.write = self._writer.write
+        self.unreadable = None
         self.counters = self._writer.counters
 
     @property
@@ -126,7 +131,7 @@ class PartitionServer:
 
     @property
     def is_lost(self) -> bool:
-        """Whether everything asked of the partition fails: its tablet was lost, or its topic deleted."""
+        """Whether everything asked of the partition fails: its tablet was lost, its topic deleted, or it is refused."""
         return self._writer.is_lost
 
     @property
@@ -162,7 +167,7 @@ class PartitionServer:
         CORRUPT_MESSAGE (when that batch is damaged), NOT_LEADER_OR_FOLLOWER.
         """
         if self._writer.is_lost:
-            raise not_leader()
+            raise self._over()
         self._reader.check_range(offset)
         pieces = self._reader.gather(offset, bytes_max, one_at_least, {})
         if pieces is None:
@@ -176,7 +181,7 @@ class PartitionServer:
         if bytes_max < SENT_BYTES_MIN:
             return self.read(offset, bytes_max, one_at_least=one_at_least)
         if self._writer.is_lost:
-            raise not_leader()
+            raise self._over()
         self._reader.check_range(offset)
         pieces = self._reader.regions(offset, bytes_max) or self._reader.gather(offset, bytes_max, one_at_least, {})
         if pieces is None:
@@ -295,6 +300,21 @@ class PartitionServer:
         """The tablet's instance is over: everything fails, now and later."""
         self._writer.lose()
 
+    def refuse(self, cause: StoredUnreadable) -> None:
+        """What is stored of the partition cannot be read: nothing is taken, given or deleted from now on."""
+        self.unreadable = cause
+        self._writer.refuse(cause)
+
+    def check_readable(self) -> None:
+        """KafkaError CORRUPT_MESSAGE for a partition that is refused."""
+        if self.unreadable is not None:
+            raise unreadable(ErrorCode.CORRUPT_MESSAGE, self.unreadable)
+
+    def _over(self) -> KafkaError:
+        """Why a read fails when everything does."""
+        self.check_readable()
+        return not_leader()
+
     def _first_unread(self) -> FirstUnread:
         return self._consumers.first_unread(self._partition.config.pq_important_groups)
 
@@ -339,7 +359,7 @@ class PartitionServer:
 
     async def _search(self, find: Callable[[TimeSearch], Awaitable[TimedOffset | None]]) -> TimedOffset | None:
         if self._writer.is_lost:
-            raise not_leader()
+            raise self._over()
         try:
             return await find(TimeSearch(self._partition, self._reader))
         except BlobCorrupt as damage:

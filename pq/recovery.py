@@ -7,7 +7,9 @@ from typing import NamedTuple
 
 from pqbroker.pq.body import Bodies
 from pqbroker.pq.head import Head, HeadBlob
-from pqbroker.pq.keys import parse_data_key
+from pqbroker.pq.keys import OFFSET_MAX, parse_data_key
+from pqbroker.pq.levels import BLOB_BYTES_MAX
+from pqbroker.storage.unreadable import check_version
 
 _META = Struct(">Bqqi")
 _EPOCH = Struct(">iq")
@@ -27,10 +29,16 @@ class Meta(NamedTuple):
 
     @classmethod
     def decode(cls, stored: bytes) -> "Meta":
-        version, start_offset, end_offset, count = _META.unpack_from(stored)
-        assert version == _VERSION, f"a partition's meta row of version {version}"
-        epochs = [_EPOCH.unpack_from(stored, _META.size + number * _EPOCH.size) for number in range(count)]
-        return cls(start_offset, end_offset, epochs)
+        """ValueError for what no `encode` of this version writes."""
+        check_version(stored, _VERSION)
+        if len(stored) < _META.size:
+            raise ValueError(f"it has {len(stored)} bytes")
+        _, start_offset, end_offset, count = _META.unpack_from(stored)
+        if len(stored) != _META.size + count * _EPOCH.size:
+            raise ValueError(f"it has {len(stored)} bytes and counts {count} epochs")
+        if not 0 <= start_offset <= OFFSET_MAX or not 0 <= end_offset <= OFFSET_MAX:
+            raise ValueError(f"it goes from offset {start_offset} to {end_offset}")
+        return cls(start_offset, end_offset, list(_EPOCH.iter_unpack(stored[_META.size :])))
 
 
 class StoredBlob(NamedTuple):
@@ -56,7 +64,10 @@ NO_META = Meta(0, 0, [])
 
 
 def recover(blobs: Iterable[StoredBlob], meta: Meta | None) -> Recovered:
-    """Build the lists of blobs from data keys in key order. Without a meta row the log starts with the first."""
+    """Build the lists of blobs from data keys in key order. Without a meta row the log starts with the first.
+
+    ValueError for keys that no tablet leaves: nothing may be served or deleted by them.
+    """
     kept, orphans = _resolve(blobs)
     bodies = Bodies()
     heads: list[HeadBlob] = []
@@ -64,21 +75,26 @@ def recover(blobs: Iterable[StoredBlob], meta: Meta | None) -> Recovered:
     end_offset = (meta or NO_META).end_offset
     for blob, offset, end, is_head in kept:
         if is_head:
+            if blob.size >= BLOB_BYTES_MAX:
+                raise ValueError(f"head blob {blob.key!r} has {blob.size} bytes")
             heads.append(HeadBlob(offset, end, position, blob.size, blob.pieces))
             position += blob.size
             written_ms = blob.created_ms
         else:
-            assert not heads, f"body {blob.key!r} behind the head"
+            if heads:
+                raise ValueError(f"body {blob.key!r} lies behind the head")
             bodies.append(offset, end, blob.size, blob.created_ms)
         end_offset = max(end_offset, end)
     start_offset = end_offset
     if kept:
         start_offset = kept[0][1] if meta is None else meta.start_offset
+    if start_offset > end_offset:
+        raise ValueError(f"it starts at offset {start_offset}, behind its end {end_offset}")
     return Recovered(bodies, Head(heads, written_ms), start_offset, end_offset, orphans)
 
 
 def _resolve(blobs: Iterable[StoredBlob]) -> tuple[Sequence[tuple[StoredBlob, int, int, bool]], list[bytes]]:
-    """Of blobs at one offset keep the one with most records; drop those that begin inside a kept one."""
+    """Of blobs at one offset keep the one with most records; drop those that lie inside a kept one."""
     kept: list[tuple[StoredBlob, int, int, bool]] = []
     orphans: list[bytes] = []
     for blob in blobs:
@@ -87,6 +103,8 @@ def _resolve(blobs: Iterable[StoredBlob]) -> tuple[Sequence[tuple[StoredBlob, in
         if kept and kept[-1][1] == key.offset and end > kept[-1][2]:
             orphans.append(kept.pop()[0].key)
         elif kept and key.offset < kept[-1][2]:
+            if end > kept[-1][2]:
+                raise ValueError(f"{blob.key!r} begins inside {kept[-1][0].key!r} and ends behind it")
             orphans.append(blob.key)
             continue
         kept.append((blob, key.offset, end, key.is_head))

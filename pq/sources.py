@@ -24,6 +24,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from pqbroker.protocol.errors import ErrorCode, KafkaError
+from pqbroker.storage.unreadable import check_version
 
 BATCHES_KEPT = 5
 DELETIONS_MAX = 1000
@@ -131,11 +132,14 @@ def encode(state: Producer) -> bytes:
 
 
 def decode(stored: bytes) -> Producer:
-    version, epoch, first, written_ms, count = _STATE.unpack_from(stored)
-    assert version == _VERSION, f"a producer record of version {version}"
-    batches = tuple(
-        StoredBatch(*_BATCH.unpack_from(stored, _STATE.size + _BATCH.size * number)) for number in range(count)
-    )
+    """What `encode` made; ValueError for what it cannot have made."""
+    check_version(stored, _VERSION)
+    if len(stored) < _STATE.size:
+        raise ValueError(f"it has {len(stored)} bytes")
+    _, epoch, first, written_ms, count = _STATE.unpack_from(stored)
+    if not 1 <= count <= BATCHES_KEPT or len(stored) != _STATE.size + count * _BATCH.size:
+        raise ValueError(f"it has {len(stored)} bytes and counts {count} batches")
+    batches = tuple(map(StoredBatch._make, _BATCH.iter_unpack(stored[_STATE.size :])))
     return Producer(epoch, first, written_ms, batches)
 
 

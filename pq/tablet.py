@@ -7,17 +7,22 @@ from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.topic import TopicConfig
 from pqbroker.pq.cache import NodeMemory
 from pqbroker.pq.consumers import Consumers
-from pqbroker.pq.loading import load_blobs, load_producers, stored_consumers
+from pqbroker.pq.loading import Stored, load, nothing_stored
 from pqbroker.pq.partition import Partition
 from pqbroker.pq.partition_server import PartitionServer
 from pqbroker.storage.engine import ShardLost
 from pqbroker.storage.kv import KeyValueTablet
 from pqbroker.storage.tablet import TabletStorage
+from pqbroker.storage.unreadable import StoredUnreadable
 
 
 class PqTablet:
     """One PQ tablet: the partitions `first`, `first + 1`, … of one topic. `by_reference=False`: merge by copying
-    only."""
+    only.
+
+    A partition whose rows cannot be read is refused: it is there, takes and gives nothing, says why, and nothing of it
+    is deleted. The tablet's others are served.
+    """
 
     def __init__(
         self,
@@ -60,16 +65,28 @@ class PqTablet:
 
     async def add(self, index: int) -> PartitionServer:
         """Start serving a partition: what is stored of it, or an empty one."""
-        kv, settings = self._kv, self._settings
-        recovered, meta = await load_blobs(kv, index)
-        producers = await load_producers(kv, index)
+        try:
+            stored = await load(self._kv, index, self._storage.generation)
+        except StoredUnreadable as cause:
+            return self.refuse(index, cause)
+        return self._serve(index, stored)
+
+    def refuse(self, index: int, cause: StoredUnreadable) -> PartitionServer:
+        """Have a partition that takes and gives nothing, because what is stored of it cannot be read."""
+        server = self._serve(index, nothing_stored())
+        server.refuse(cause)
+        return server
+
+    def _serve(self, index: int, stored: Stored) -> PartitionServer:
+        settings = self._settings
         partition = Partition(
-            index, self._storage.generation, self._config, recovered, meta, producers, by_reference=self._by_reference
-        )
+            index, self._storage.generation, self._config, stored.recovered, stored.meta, stored.producers,
+            by_reference=self._by_reference,
+        )  # fmt: skip
         consumers = Consumers(
-            index, settings.partition_consumers_max, settings.offset_metadata_max_bytes, stored_consumers(kv, index)
+            index, settings.partition_consumers_max, settings.offset_metadata_max_bytes, stored.consumers
         )
-        server = PartitionServer(partition, consumers, kv, self._memory, settings, self._clock)
+        server = PartitionServer(partition, consumers, self._kv, self._memory, settings, self._clock)
         self.partitions[index] = server
         return server
 

@@ -9,6 +9,7 @@ loading   it cannot be read now      idle; all that waits fails
 writing   durable                    the next cycle, or idle
 writing   refused                    this cycle and all that waits fail; idle
 any       the store is lost          lost: everything fails with NOT_LEADER_OR_FOLLOWER
+any       its rows are unreadable    refused: everything fails with KAFKA_STORAGE_ERROR
 """
 
 import asyncio
@@ -34,6 +35,7 @@ from pqbroker.storage.lasting import Lasting
 from pqbroker.storage.outcome import Outcome
 from pqbroker.storage.status import Colour
 from pqbroker.storage.tablet import USER_CHANNEL
+from pqbroker.storage.unreadable import StoredUnreadable
 
 DISK_FULL = "the disk is full: it takes writes again once retention, DeleteRecords or you have made room"
 
@@ -49,6 +51,7 @@ class Writer:
     __slots__ = (
         "_clock", "_cycle_seconds", "_head", "_jobs", "_kv", "_loop", "_memory", "_notify", "_number",
         "_partition", "_queue", "_running", "_settings", "counters", "in_flight_bytes", "is_lost", "queued_bytes",
+        "unreadable",
     )  # fmt: skip
 
     def __init__(
@@ -79,6 +82,8 @@ class Writer:
         self._running = False
         self._head = HeadLoader(partition, kv, self._count_held)
         self.is_lost = False
+        """Whether everything fails: the tablet is lost, or the partition is `unreadable`."""
+        self.unreadable: StoredUnreadable | None = None
         self.counters = PartitionCounters()
 
     @property
@@ -106,7 +111,7 @@ class Writer:
         """
         outcome: Outcome[Written] = Outcome()
         if self.is_lost:
-            self._refuse(outcome, not_leader())
+            self._refuse(outcome, self._over())
         elif self.in_flight_bytes and self.in_flight_bytes + len(batch) > self._settings.write_queue_bytes_max:
             self._refuse_for_now(
                 header, outcome, ErrorCode.REQUEST_TIMED_OUT, "pqbroker.write.queue.bytes are in flight: retry"
@@ -149,15 +154,21 @@ class Writer:
         self.is_lost = True
         self._memory.heads.forget(self)
         self.counters.full.stop(self._loop.time())
-        self._fail_queue(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the tablet was lost")
+        over = self._over()
+        self._fail_queue(over.code, over.message)
         for _, job in self._take_jobs():
-            _fail(job, not_leader())
+            _fail(job, self._over())
         self._notify()
+
+    def refuse(self, cause: StoredUnreadable) -> None:
+        """What is stored of the partition cannot be read: fail everything, now and later."""
+        self.unreadable = cause
+        self.lose()
 
     def _enqueue(self, plan: Callable[[], Cycle]) -> "asyncio.Future[None]":
         job: asyncio.Future[None] = self._loop.create_future()
         if self.is_lost:
-            job.set_exception(not_leader())
+            job.set_exception(self._over())
             return job
         self._jobs.append((plan, job))
         if not self._running:
@@ -341,6 +352,12 @@ class Writer:
         if not self.is_lost:
             self._memory.heads.touch(self, self._partition.head.run.held)
 
+    def _over(self) -> KafkaError:
+        """Why everything fails."""
+        if self.unreadable is not None:
+            return unreadable(ErrorCode.KAFKA_STORAGE_ERROR, self.unreadable)
+        return not_leader()
+
     def _take_jobs(self) -> list[_Job]:
         jobs, self._jobs = self._jobs, []
         return jobs
@@ -369,6 +386,10 @@ class Writer:
         elif error is not None or load.cancelled():
             self.lose()
         self._run()
+
+
+def unreadable(code: ErrorCode, cause: StoredUnreadable) -> KafkaError:
+    return KafkaError(code, f"the partition is refused, what is stored of it is damaged: {cause}")
 
 
 def _fail(job: "asyncio.Future[None]", error: KafkaError) -> None:

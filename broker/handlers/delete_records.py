@@ -10,7 +10,7 @@ import asyncio
 
 from pqbroker.broker.apis import Api
 from pqbroker.broker.context import Context
-from pqbroker.broker.partitions import NO_TOPIC_ID, find_group, find_partition
+from pqbroker.broker.partitions import NO_TOPIC_ID, find_group, find_readable
 from pqbroker.broker.refusals import REFUSED, translate
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.messages.delete_records import (
@@ -59,7 +59,7 @@ async def _delete(
 ) -> None:
     try:
         group = find_group(context.node.groups, topic, NO_TOPIC_ID, by_id=False)
-        partition = find_partition(group, asked.partition_index)
+        partition = find_readable(group, asked.partition_index)
         if "delete" not in group.config.cleanup_policy:
             raise KafkaError(ErrorCode.POLICY_VIOLATION, f"cleanup.policy of {topic} does not delete records")
         offset = partition.end_offset if asked.offset == HIGH_WATERMARK else asked.offset

@@ -6,7 +6,7 @@ Left out: transactions. No producer has one open (-1), nor a coordinator's epoch
 
 from pqbroker.broker.apis import Api
 from pqbroker.broker.context import Context
-from pqbroker.broker.partitions import NO_TOPIC_ID, find_group, find_partition
+from pqbroker.broker.partitions import NO_TOPIC_ID, find_group, find_readable
 from pqbroker.pq.sources import Producer
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.messages.describe_producers import (
@@ -47,7 +47,7 @@ def refuse(
 
 def _describe(context: Context, topic: str, index: int) -> PartitionResponse:
     try:
-        partition = find_partition(find_group(context.node.groups, topic, NO_TOPIC_ID, by_id=False), index)
+        partition = find_readable(find_group(context.node.groups, topic, NO_TOPIC_ID, by_id=False), index)
     except KafkaError as error:
         context.node.metrics.count_error(error.code)
         return _refused(index, error.code, error.message)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from pqbroker.broker.answer import Answer
 from pqbroker.broker.apis import Api
 from pqbroker.broker.context import Context
-from pqbroker.broker.partitions import check_leader_epoch, find_group, find_partition
+from pqbroker.broker.partitions import check_leader_epoch, find_group, find_readable
 from pqbroker.broker.refusals import translate
 from pqbroker.broker.sessions import TOPIC_IDS_FROM_VERSION, FetchTurn, Wanted
 from pqbroker.broker.waiting import ParkedFetch
@@ -67,7 +67,7 @@ class _Fetch:
             wanted.error = wanted.partition = None
             try:
                 group = find_group(groups, wanted.topic, wanted.topic_id, by_id=by_id)
-                wanted.partition = find_partition(group, wanted.index)
+                wanted.partition = find_readable(group, wanted.index)
                 check_leader_epoch(wanted.partition, wanted.leader_epoch)
             except KafkaError as error:
                 wanted.error = error

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from pqbroker.broker.apis import Api
 from pqbroker.broker.context import Context
-from pqbroker.broker.partitions import NO_TOPIC_ID, check_leader_epoch, find_group, find_partition
+from pqbroker.broker.partitions import NO_TOPIC_ID, check_leader_epoch, find_group, find_readable
 from pqbroker.broker.refusals import translate
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.messages.list_offsets import (
@@ -78,7 +78,7 @@ def _locate(
 ) -> Awaitable[None] | None:
     """Fill in the answer from memory, or return the search that will."""
     group = find_group(context.node.groups, topic, NO_TOPIC_ID, by_id=False)
-    partition = find_partition(group, asked.partition_index)
+    partition = find_readable(group, asked.partition_index)
     check_leader_epoch(partition, asked.current_leader_epoch)
     time = asked.timestamp
     if time < EARLIEST_PENDING_UPLOAD or context.version < _LEAST_VERSION.get(time, 0):

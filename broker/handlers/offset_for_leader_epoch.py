@@ -7,7 +7,7 @@ Left out: replicas as askers; they get the same answer.
 
 from pqbroker.broker.apis import Api
 from pqbroker.broker.context import Context
-from pqbroker.broker.partitions import NO_TOPIC_ID, check_leader_epoch, find_group, find_partition
+from pqbroker.broker.partitions import NO_TOPIC_ID, check_leader_epoch, find_group, find_readable
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -47,7 +47,7 @@ def _answer(context: Context, topic: str, asked: OffsetForLeaderPartition) -> Ep
     answer = EpochEndOffset(partition=asked.partition)
     try:
         group = find_group(context.node.groups, topic, NO_TOPIC_ID, by_id=False)
-        partition = find_partition(group, asked.partition)
+        partition = find_readable(group, asked.partition)
         check_leader_epoch(partition, asked.current_leader_epoch)
     except KafkaError as error:
         context.node.metrics.count_error(error.code)

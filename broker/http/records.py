@@ -8,7 +8,7 @@ from pqbroker.broker.http.contents import RECORD, TIMESTAMP, read_text, show_rec
 from pqbroker.broker.http.problems import bad_request
 from pqbroker.broker.http.routes import LIMIT, Call, Parameter, Route
 from pqbroker.broker.http.schemas import COUNT, OFFSET, TEXT, array_of, object_of
-from pqbroker.broker.partitions import find_partition
+from pqbroker.broker.partitions import find_readable
 from pqbroker.pq.partition_server import PartitionServer
 from pqbroker.pq.run import Pieces
 from pqbroker.protocol.errors import ErrorCode, KafkaError
@@ -22,7 +22,7 @@ RECORD_OVERHEAD_BYTES = 32
 
 
 async def look(call: Call) -> Any:
-    partition = find_partition(call.group(), call.query.get("partition", 0))
+    partition = find_readable(call.group(), call.query.get("partition", 0))
     first = await _first_offset(call, partition)
     search = _Search(call, first)
     while search.wants_more and search.next_offset < partition.end_offset:
