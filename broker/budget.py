@@ -17,6 +17,11 @@ class ByteBudget:
     def is_exceeded(self) -> bool:
         return self.taken > self.bytes_max
 
+    @property
+    def is_short(self) -> bool:
+        """More than half is taken: what could wait for long should not."""
+        return 2 * self.taken > self.bytes_max
+
     def take(self, size: int) -> None:
         self.taken += size
 

@@ -14,20 +14,23 @@ from collections import deque
 from time import perf_counter
 from typing import TYPE_CHECKING, cast
 
-from pqbroker.broker.budget import ByteBudget
 from pqbroker.broker.context import Node, Peer
 from pqbroker.broker.dispatch import PRODUCE, Dispatcher, Exchange
 from pqbroker.broker.file_sender import FileSender
+from pqbroker.broker.receiving import Receiving
+from pqbroker.broker.seldom_log import SeldomLog
 from pqbroker.protocol.errors import ProtocolError
-from pqbroker.protocol.frames import FrameReader
+from pqbroker.protocol.frames import HELD_STEP_BYTES, FrameReader
 from pqbroker.storage.engine import Buffer
 from pqbroker.storage.regions import SENDS_FILES, FileRegion
 
 if TYPE_CHECKING:
     from pqbroker.broker.listeners import Connections
 
-log = logging.getLogger(__name__)
+seldom = SeldomLog(logging.getLogger(__name__))
 
+_PARKED_BYTES_FREE = 4 << 10
+"""A Fetch request larger than this does not park while more than half of the node's request bytes are taken."""
 _UNSENT_BYTES_MAX = 64 << 10
 """Answers that are due wait for others of the same turn of the loop only up to this size."""
 
@@ -36,17 +39,17 @@ class Connection(asyncio.BufferedProtocol):
     """Requests of one connection are answered in the order they came."""
 
     __slots__ = (
-        "_advertised", "_budget", "_bytes", "_connections", "_dispatcher", "_files", "_in_flight", "_is_closing",
-        "_is_draining", "_is_reading", "_is_send_planned", "_is_serving", "_is_write_paused", "_metrics", "_node",
-        "_pause", "_peer", "_reader", "_settings", "_transport", "_unsent", "_unsent_bytes", "_unsent_files",
-        "_unserved", "active_at",
+        "_advertised", "_budget", "_bytes", "_connections", "_dispatcher", "_files", "_held_bytes", "_in_flight",
+        "_is_closing", "_is_draining", "_is_reading", "_is_send_planned", "_is_serving", "_is_write_paused", "_metrics",
+        "_node", "_pause", "_peer", "_reader", "_receiving", "_settings", "_transport", "_unsent", "_unsent_bytes",
+        "_unsent_files", "_unserved", "active_at",
     )  # fmt: skip
 
     def __init__(
         self,
         node: Node,
         dispatcher: Dispatcher,
-        budget: ByteBudget,
+        receiving: Receiving,
         connections: "Connections",
         advertised: tuple[str, int] | None = None,
     ) -> None:
@@ -56,9 +59,12 @@ class Connection(asyncio.BufferedProtocol):
         self._settings = node.settings
         self._metrics = node.metrics
         self._dispatcher = dispatcher
-        self._budget = budget
+        self._receiving = receiving
+        self._budget = receiving.budget
         self._connections = connections
-        self._reader = FrameReader(node.settings.socket_request_max_bytes)
+        self._reader = FrameReader(node.settings.socket_request_max_bytes, receiving.buffer)
+        self._held_bytes = 0
+        """What the reader holds, as the node counts it."""
         self._unserved: deque[memoryview] = deque()
         self._in_flight: deque[Exchange] = deque()
         self._bytes = 0
@@ -89,6 +95,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._pause is not None:
             self._pause.cancel()
         self._budget.forget(self._consider_reading)
+        self._let_go()
         self._budget.give_back(self._bytes)
         self._bytes = 0
         self._unserved.clear()
@@ -106,11 +113,16 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self._metrics.bytes_in += nbytes
+        if self._is_closing:
+            return
+        reader = self._reader
         try:
-            frames = self._reader.received(nbytes)
+            frames = reader.received(nbytes)
         except ProtocolError as error:
             self._break(error)
             return
+        if reader.held_bytes or self._held_bytes:
+            self._hold(is_new=bool(frames))
         if not frames or self._is_closing:
             return
         self.active_at = self._node.loop.time()
@@ -158,6 +170,24 @@ class Connection(asyncio.BufferedProtocol):
         self._hurry()
         self._go_on()
 
+    def give_up(self) -> None:
+        self._metrics.unfinished_closed += 1
+        size = self._reader.held_bytes
+        self._reader.drop()
+        self._held_bytes = 0
+        seldom.info(
+            "connection from %s closed: %d bytes of a request that has not arrived whole make room for others; see "
+            "pqbroker.unfinished.bytes.max, pqbroker.reserved.bytes and pqbroker.unfinished.stall.ms",
+            self._transport.get_extra_info("peername"), size,
+        )  # fmt: skip
+        self._close()
+
+    def begin_claimed(self) -> None:
+        self._reader.begin_claimed()
+        self._held_bytes = self._reader.held_bytes
+        self._receiving.hold(self, self._held_bytes)
+        self._consider_reading()
+
     def abort(self) -> None:
         self._is_closing = True
         self._unsent.clear()
@@ -188,7 +218,7 @@ class Connection(asyncio.BufferedProtocol):
         self._in_flight.append(exchange)
         if not exchange.is_done:
             exchange.listener = self._advance
-            if self._is_draining:
+            if self._is_draining or (exchange.frame_bytes > _PARKED_BYTES_FREE and self._budget.is_short):
                 self._hurry()
 
     def _may_begin(self) -> bool:
@@ -296,6 +326,29 @@ class Connection(asyncio.BufferedProtocol):
         self._pause = None
         self._consider_reading()
 
+    def _hold(self, *, is_new: bool) -> None:
+        """Count what is held of a request that is still arriving, or no more. The connection may close by this."""
+        reader = self._reader
+        if is_new and self._held_bytes:
+            self._receiving.release(self)
+        if reader.held_bytes != self._held_bytes or is_new:
+            self._held_bytes = reader.held_bytes
+            if self._held_bytes >= HELD_STEP_BYTES:
+                self.active_at = self._node.loop.time()
+            if self._held_bytes:
+                self._receiving.hold(self, self._held_bytes)
+        if reader.claimed_bytes:
+            if self._receiving.claim(self, reader.claimed_bytes):
+                self.begin_claimed()
+            else:
+                self._limit_reading()
+
+    def _let_go(self) -> None:
+        """Nothing of an unfinished request is needed any more."""
+        self._receiving.release(self)
+        self._reader.drop()
+        self._held_bytes = 0
+
     def _limit_reading(self) -> None:
         if self._is_reading and not self._is_closing and not self._may_read():
             self._is_reading = False
@@ -308,6 +361,8 @@ class Connection(asyncio.BufferedProtocol):
             return
         if self._may_read():
             self._is_reading = True
+            if self._held_bytes:
+                self._receiving.touch(self)
             self._transport.resume_reading()
         elif self._budget.is_exceeded:
             self._budget.call_when_below(self._consider_reading)
@@ -317,6 +372,7 @@ class Connection(asyncio.BufferedProtocol):
         return (
             not self._is_draining
             and self._pause is None
+            and not self._reader.claimed_bytes
             and len(self._unserved) + len(self._in_flight) < settings.connection_requests_max
             and self._bytes < settings.connection_bytes_max
             and not self._budget.is_exceeded
@@ -324,11 +380,12 @@ class Connection(asyncio.BufferedProtocol):
 
     def _break(self, error: ProtocolError) -> None:
         self._metrics.protocol_errors += 1
-        log.info("connection from %s closed: %s", self._transport.get_extra_info("peername"), error)
+        seldom.info("connection from %s closed: %s", self._transport.get_extra_info("peername"), error)
         self._close()
 
     def _close(self) -> None:
         """Send what is written, then a clean FIN."""
+        self._let_go()
         self._send()
         self._is_closing = True
         self._end()

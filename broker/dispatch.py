@@ -17,6 +17,7 @@ from pqbroker.broker.apis import Api
 from pqbroker.broker.context import Context, Node, Peer
 from pqbroker.broker.metrics import RouteMetrics
 from pqbroker.broker.refusals import translate
+from pqbroker.broker.seldom_log import SeldomLog
 from pqbroker.protocol.codec import decoder, encoder
 from pqbroker.protocol.errors import ErrorCode, ProtocolError
 from pqbroker.protocol.frames import frame as framed
@@ -24,7 +25,7 @@ from pqbroker.protocol.headers import decode_request_header, encode_response_hea
 from pqbroker.storage.engine import Buffer
 from pqbroker.storage.regions import FileRegion
 
-log = logging.getLogger(__name__)
+seldom = SeldomLog(logging.getLogger(__name__))
 
 PRODUCE = 0
 API_VERSIONS = 18
@@ -199,6 +200,6 @@ class Dispatcher:
             self._node.metrics.count_error(code)
             response = route.refuse(exchange.context, exchange.request, code, message)
         if response is None:
-            log.info("%s: the connection is closed: %s", route.api.name, error)
+            seldom.info("%s: the connection is closed: %s", route.api.name, error)
             exchange.must_close = True
         self._send(exchange, response)

@@ -11,10 +11,11 @@ import socket
 from collections import deque
 from collections.abc import Callable, Sequence
 
+from pqbroker.broker.seldom_log import SeldomLog
 from pqbroker.storage.engine import Buffer
 from pqbroker.storage.regions import FileRegion
 
-log = logging.getLogger(__name__)
+seldom = SeldomLog(logging.getLogger(__name__))
 
 _WARM_S = 1.0
 """For so long after it was verified a page is taken to be in memory."""
@@ -49,7 +50,7 @@ class FileSender:
         try:
             self._socket = socket.socket(ours.family, ours.type, ours.proto, os.dup(ours.fileno()))
         except OSError as error:
-            log.warning("an answer could not be sent, its connection is closed: %s", error)
+            seldom.warning("an answer could not be sent, its connection is closed: %s", error)
             self._transport.abort()
             return
         self._parts.extend(parts)
@@ -117,7 +118,7 @@ class FileSender:
         except BlockingIOError:
             return False
         except OSError as error:
-            log.info("an answer could not be sent: %s", error)
+            seldom.info("an answer could not be sent: %s", error)
             self._loop.remove_writer(self._socket)
             self._transport.abort()
             return False
@@ -158,7 +159,7 @@ class FileSender:
         if done.cancelled() or self._socket is None:
             return
         if done.exception() is not None:
-            log.error("an answer could not be read again: %s", done.exception())
+            seldom.warning("an answer could not be read again: %s", done.exception())
             self._transport.abort()
             return
         region.verified_s = self._loop.time()

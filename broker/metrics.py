@@ -31,6 +31,7 @@ class Metrics:
     __slots__ = (
         "bytes_in", "bytes_out", "cell_openings", "connections", "connections_refused", "errors", "http_requests",
         "loop_lag", "loop_lag_worst_s", "overstay", "overstay_worst_s", "protocol_errors", "routes", "sources",
+        "unfinished_closed",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -42,6 +43,7 @@ class Metrics:
         self.connections = 0
         self.connections_refused = 0
         self.protocol_errors = 0
+        self.unfinished_closed = 0
         self.overstay = Histogram()
         self.overstay_worst_s = 0.0
         self.loop_lag = Histogram()
@@ -102,6 +104,9 @@ FAMILIES = (
     Family("request_seconds", "histogram", "Requests, with the time from decoding to answer.", ("api", "version")),
     Family("errors", "counter", "Error codes sent, by Kafka's name.", ("error",)),
     Family("protocol_errors", "counter", "Connections closed because the peer broke the protocol."),
+    Family("unfinished_requests_closed", "counter", "Connections closed to make room: their request did not arrive."),
+    Family("request_bytes", "gauge", "Bytes of requests in work or still arriving (pqbroker.inflight.bytes.max)."),
+    Family("unfinished_request_bytes", "gauge", "Bytes of requests that are still arriving."),
     Family("connections", "gauge", "Connections open."),
     Family("connections_refused", "counter", "Connections closed at once: above max.connections."),
     Family("http_requests", "counter", "HTTP requests, by path as documented.", ("method", "path", "status")),
@@ -190,6 +195,7 @@ def samples(metrics: Metrics) -> list[Sample]:
     taken += [Sample("http_requests", count, labels) for labels, count in metrics.http_requests.items()]
     taken += [
         Sample("protocol_errors", metrics.protocol_errors),
+        Sample("unfinished_requests_closed", metrics.unfinished_closed),
         Sample("connections", metrics.connections),
         Sample("connections_refused", metrics.connections_refused),
         Sample("bytes_in", metrics.bytes_in),

@@ -6,7 +6,6 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
-from pqbroker.broker.budget import ByteBudget
 from pqbroker.broker.cell_owner import CellLost, CellOwner
 from pqbroker.broker.cell_samples import cell_samples
 from pqbroker.broker.connection import Connection
@@ -26,6 +25,7 @@ from pqbroker.broker.metrics import Metrics, Sample
 from pqbroker.broker.open_files import connections_max
 from pqbroker.broker.partition_samples import Sums
 from pqbroker.broker.producer_ids import ProducerIds
+from pqbroker.broker.receiving import Receiving
 from pqbroker.broker.served import APIS
 from pqbroker.broker.sessions import FetchSessions
 from pqbroker.conf.broker import BrokerSettings
@@ -105,13 +105,19 @@ class Server:
             api_ranges=tuple(api.advertised for api in APIS),
         )
         self._connections = Connections(loop, metrics, lambda: connections_max(self.node.settings))
-        budget = ByteBudget(self._settings.node_bytes_max)
+        receiving = Receiving(self._settings, loop)
+        metrics.sources.append(
+            lambda: [
+                Sample("request_bytes", receiving.budget.taken),
+                Sample("unfinished_request_bytes", receiving.unfinished_bytes),
+            ]
+        )
         dispatcher = Dispatcher(self.node, APIS)
 
         for listener, sockets in bound:
             told = advertised.get(listener.name)
             address = (told.host, told.port) if told else None
-            connect = partial(Connection, self.node, dispatcher, budget, self._connections, address)
+            connect = partial(Connection, self.node, dispatcher, receiving, self._connections, address)
             self._servers += [await loop.create_server(connect, sock=listening) for listening in sockets]
         for work in (self._cell.watch(self.node), self._retain(), self._sample_loop_lag(), self._close_idle()):
             task = loop.create_task(work)

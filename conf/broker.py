@@ -65,7 +65,23 @@ class BrokerSettings:
     )  # fmt: skip
     node_bytes_max: int = setting(
         "pqbroker.inflight.bytes.max", Kind.LONG, 256 * MIB,
-        "Request bytes of all connections in work at once; reading pauses above.", low=1024,
+        "Request bytes of all connections, in work or still arriving; reading pauses above.", low=1024,
+    )  # fmt: skip
+    reserved_bytes: int = setting(
+        "pqbroker.reserved.bytes", Kind.LONG, 64 * MIB,
+        "Part of pqbroker.inflight.bytes.max that requests over 64 KiB leave to smaller ones, a quarter of it at most.",
+        low=0,
+    )  # fmt: skip
+    unfinished_bytes_max: int = setting(
+        "pqbroker.unfinished.bytes.max", Kind.LONG, 128 * MIB,
+        "Bytes of requests over 64 KiB that have not arrived whole, at most half of pqbroker.inflight.bytes.max; over "
+        "it a connection closes: one whose request makes no progress, else the last to begin. A lone one passes.",
+        low=0,
+    )  # fmt: skip
+    unfinished_stall_ms: int = setting(
+        "pqbroker.unfinished.stall.ms", Kind.INT, 5_000,
+        "An unfinished request makes no progress when it does not bring 2 MiB in this time; its connection closes when "
+        "another request needs the room.", low=1,
     )  # fmt: skip
     drain_timeout_ms: int = setting(
         "pqbroker.drain.timeout.ms", Kind.INT, 5_000, "How long a stopping node waits for requests in work.", low=0

@@ -1,11 +1,18 @@
 """Frames on a byte stream: a 4-byte length and a request or response. No I/O; made for `asyncio.BufferedProtocol`.
 
-| state | bytes go to                        | leaves when                                                           |
-|-------|------------------------------------|-----------------------------------------------------------------------|
-| small | one buffer, used again and again   | an unfinished frame says it is 32 KiB or larger: large                |
-| large | the frame's own bytearray, no copy | the frame is whole: small                                             |
+| state    | bytes go to                             | leaves when                                                     |
+|----------|-----------------------------------------|-----------------------------------------------------------------|
+| between  | a buffer that readers of a thread share | 16 KiB of a frame of 32 KiB or more are received: large, or     |
+|          |                                         | claiming where the frame is larger than `FREE_FRAME_BYTES`      |
+| claiming | nowhere: nothing may be received        | the caller grants the memory (`begin_claimed`): large           |
+| large    | the frame's own memory, no copy         | the frame is whole: between                                     |
+
+What a reader holds between two calls is `held_bytes`: the start of an unfinished frame, or the memory of a large one.
+A peer's claim alone takes nothing: large frames begin once a part has arrived, and memory beyond 2 MiB is not touched
+before the bytes for it come (an anonymous mapping; one bytearray of 64 MiB takes 40 ms to be zeroed).
 """
 
+import mmap
 from collections.abc import Sequence, Sized
 from struct import Struct
 from typing import Final, TypeVar
@@ -14,32 +21,47 @@ from pqbroker.protocol.errors import ProtocolError
 
 P = TypeVar("P", bound=Sized)
 LARGE_FRAME_BYTES: Final = 32 << 10
-"""From this size on a frame is received straight into a bytearray of its own."""
-
-_BUFFER_BYTES: Final = 64 << 10
-_ALLOCATED_AT_ONCE: Final = 2 << 20
-"""A larger frame's memory grows as its bytes arrive: a peer's claim alone takes no more than this."""
+"""From this size on a frame is received straight into memory of its own."""
+FREE_FRAME_BYTES: Final = (64 << 10) - 1
+"""Up to this size a frame needs no leave for its memory."""
+HELD_STEP_BYTES: Final = 2 << 20
+"""A frame up to this size has its memory at once; that of a larger one counts in such steps as its bytes arrive."""
 
 _PREFIX: Final = Struct(">i")
+_RECEIVED_AT_ONCE: Final = FREE_FRAME_BYTES + 1 + _PREFIX.size
+_BEGUN_BYTES: Final = LARGE_FRAME_BYTES // 2
+
+
+def receive_buffer() -> memoryview:
+    """A buffer for all readers of one thread: it holds nothing between `get_buffer` and the `received` after it."""
+    return memoryview(bytearray(_RECEIVED_AT_ONCE))
 
 
 class FrameReader:
     """Cuts what is received into frames. Each frame is writable and stays valid as long as it is held."""
 
-    def __init__(self, frame_bytes_max: int) -> None:
+    __slots__ = ("_buffer", "_filled", "_frame_bytes_max", "_large", "_start", "claimed_bytes", "held_bytes")
+
+    def __init__(self, frame_bytes_max: int, buffer: memoryview | None = None) -> None:
         self._frame_bytes_max = frame_bytes_max
-        self._buffer = memoryview(bytearray(_BUFFER_BYTES))
-        self._start = 0
-        self._end = 0
-        self._large: bytearray | None = None
-        self._large_bytes = 0
+        self._buffer = receive_buffer() if buffer is None else buffer
+        self._start = b""
+        """What has arrived of an unfinished frame that has no memory of its own, its length included."""
+        self._large: memoryview | None = None
         self._filled = 0
+        self.claimed_bytes = 0
+        """Size of a frame that may not go on before `begin_claimed`."""
+        self.held_bytes = 0
 
     def get_buffer(self, size_hint: int) -> memoryview:
         """Where the next bytes are to be received; never empty. `size_hint` is asyncio's and has no effect."""
         if self._large is not None:
-            return memoryview(self._large)[self._filled :]
-        return self._buffer[self._end :]
+            return self._large[self._filled :]
+        start = self._start
+        if not start:
+            return self._buffer
+        self._buffer[: len(start)] = start
+        return self._buffer[len(start) :]
 
     def received(self, count: int) -> list[memoryview]:
         """Take `count` bytes that were put where `get_buffer` said; returns the frames now whole, without lengths.
@@ -48,51 +70,71 @@ class FrameReader:
         """
         if self._large is not None:
             return self._received_large(self._large, count)
-        self._end += count
+        buffer = self._buffer
+        position, end = 0, len(self._start) + count
         frames: list[memoryview] = []
-        while self._end - self._start >= _PREFIX.size:
-            (size,) = _PREFIX.unpack_from(self._buffer, self._start)
+        while end - position >= _PREFIX.size:
+            (size,) = _PREFIX.unpack_from(buffer, position)
             if not 0 <= size <= self._frame_bytes_max:
                 raise ProtocolError(f"a frame of {size} bytes; the most allowed is {self._frame_bytes_max}")
-            stop = self._start + _PREFIX.size + size
-            if stop > self._end:
-                if size >= LARGE_FRAME_BYTES:
-                    self._begin_large(size)
+            stop = position + _PREFIX.size + size
+            if stop > end:
                 break
-            frames.append(memoryview(bytearray(self._buffer[self._start + _PREFIX.size : stop])))
-            self._start = stop
-        self._make_room()
+            frames.append(memoryview(bytearray(buffer[position + _PREFIX.size : stop])))
+            position = stop
+        if position < end or self._start:
+            self._keep(bytes(buffer[position:end]))
         return frames
 
+    def begin_claimed(self) -> None:
+        """Give the claimed frame its memory."""
+        size, self.claimed_bytes = self.claimed_bytes, 0
+        self._begin_large(size)
+
+    def drop(self) -> None:
+        """Forget what has arrived of an unfinished frame; nothing more can be read."""
+        self._start, self._large = b"", None
+        self.held_bytes = self.claimed_bytes = 0
+
+    def _keep(self, start: bytes) -> None:
+        """Hold the start of an unfinished frame; enough of a large one gets it memory of its own."""
+        self._start = start
+        self.held_bytes = len(start)
+        if len(start) < _BEGUN_BYTES:
+            return
+        (size,) = _PREFIX.unpack_from(start)
+        if size > FREE_FRAME_BYTES:
+            self.claimed_bytes = size
+        elif size >= LARGE_FRAME_BYTES:
+            self._begin_large(size)
+
     def _begin_large(self, size: int) -> None:
-        """Move what has arrived of a large frame into a bytearray of its own."""
-        begun = self._buffer[self._start + _PREFIX.size : self._end]
-        self._large = bytearray(min(size, _ALLOCATED_AT_ONCE))
+        """Move what has arrived of a large frame into memory of its own."""
+        begun = self._start[_PREFIX.size :]
+        self._large = _memory(size)
         self._large[: len(begun)] = begun
-        self._large_bytes = size
         self._filled = len(begun)
-        self._start = self._end
+        self._start = b""
+        self.held_bytes = min(size, HELD_STEP_BYTES)
 
-    def _received_large(self, large: bytearray, count: int) -> list[memoryview]:
+    def _received_large(self, large: memoryview, count: int) -> list[memoryview]:
         self._filled += count
-        if self._filled == self._large_bytes:
-            self._large = None
-            return [memoryview(large)]
         if self._filled == len(large):
-            self._large = bytearray(min(2 * len(large), self._large_bytes))
-            self._large[: len(large)] = large
+            self._large = None
+            self.held_bytes = 0
+            return [large]
+        if self._filled > self.held_bytes:
+            steps = (self._filled + HELD_STEP_BYTES - 1) // HELD_STEP_BYTES
+            self.held_bytes = min(steps * HELD_STEP_BYTES, len(large))
         return []
-
-    def _make_room(self) -> None:
-        """Move an unfinished small frame to the front when the rest of it might not fit behind it."""
-        if self._start == self._end:
-            self._start = self._end = 0
-        elif self._start and _BUFFER_BYTES - self._start < LARGE_FRAME_BYTES + _PREFIX.size:
-            rest = bytes(self._buffer[self._start : self._end])
-            self._buffer[: len(rest)] = rest
-            self._start, self._end = 0, len(rest)
 
 
 def frame(parts: Sequence[P]) -> list[P | bytes]:
     """The parts, buffers or what stands for bytes elsewhere, as one frame, its length before them."""
     return [_PREFIX.pack(sum(map(len, parts))), *parts]
+
+
+def _memory(size: int) -> memoryview:
+    if size <= HELD_STEP_BYTES:
+        return memoryview(bytearray(size))
+    return memoryview(mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))

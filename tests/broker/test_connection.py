@@ -9,7 +9,6 @@ import pytest
 
 from pqbroker.broker.answer import Answer
 from pqbroker.broker.apis import Api
-from pqbroker.broker.budget import ByteBudget
 from pqbroker.broker.connection import Connection
 from pqbroker.broker.context import Node
 from pqbroker.broker.dispatch import Dispatcher
@@ -17,13 +16,14 @@ from pqbroker.broker.handlers import api_versions, fetch, metadata, produce
 from pqbroker.broker.listeners import Connections
 from pqbroker.broker.metrics import Metrics
 from pqbroker.broker.node_settings import NodeSettings
+from pqbroker.broker.receiving import Receiving
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.dynamic import layers
 from pqbroker.protocol.errors import ErrorCode, KafkaError, ProtocolError
 from pqbroker.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from pqbroker.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from pqbroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from pqbroker.protocol.messages.produce import ProduceRequest, ProduceResponse
+from pqbroker.protocol.messages.produce import ProduceRequest, ProduceResponse, TopicProduceData
 from tests.broker.conftest import until
 from tests.broker.wire import read_response, request_frame, split_frames
 
@@ -91,7 +91,8 @@ class Bench:
             sessions=None, producer_ids=None, groups=None, coordinators=None, cluster_id="c",  # type: ignore[arg-type]
             api_ranges=((18, 0, 4),),
         )  # fmt: skip
-        self.budget = ByteBudget(node.settings.node_bytes_max)
+        self.receiving = Receiving(node.settings, loop)
+        self.budget = self.receiving.budget
         self.connections = Connections(loop, self.metrics, lambda: node.settings.max_connections)
         self.serve: Callable[[str, Any], Any] = self._serve_later
         apis = [self._api(each) for each in (produce.API, fetch.API, metadata.API)]
@@ -101,7 +102,7 @@ class Bench:
 
     def connect(self) -> tuple[Wire, Connection]:
         wire = Wire()
-        connection = Connection(self.node, self.dispatcher, self.budget, self.connections)
+        connection = Connection(self.node, self.dispatcher, self.receiving, self.connections)
         connection.connection_made(wire)
         return wire, connection
 
@@ -135,6 +136,11 @@ class Bench:
 
 def produce_frame(correlation_id: int, acks: int = 1) -> bytes:
     return request_frame(ProduceRequest(acks=acks), 9, correlation_id)
+
+
+def _topics(count: int) -> list[TopicProduceData]:
+    """That take `count` bytes."""
+    return [TopicProduceData(name="t" * (count // 2), partition_data=[]) for _ in range(2)]
 
 
 def fetch_frame(correlation_id: int) -> bytes:
@@ -487,3 +493,75 @@ async def test_answers_that_become_due_together_are_sent_together() -> None:
     bench.begun[2][1].complete(ProduceResponse())
     assert len(split_frames(bytes(bench.wire.written))) == 3
     assert bench.wire.calls == 1
+
+
+async def test_an_unfinished_request_counts_and_its_connection_gives_it_back() -> None:
+    bench = Bench()
+    bench.receive(struct.pack(">i", 1_000_000) + bytes(50_000))
+    assert bench.budget.taken == 1_000_000
+    bench.receive(bytes(900_000))
+    bench.connection.connection_lost(None)
+    assert bench.receiving.is_at_rest
+
+
+async def test_the_start_of_a_small_request_counts_until_the_rest_comes() -> None:
+    bench = Bench()
+    frame = metadata_frame(2)
+    bench.receive(metadata_frame(1) + frame[:9])
+    bench.begun[0][1].complete(MetadataResponse())
+    assert bench.budget.taken == 9
+    bench.receive(frame[9:])
+    bench.begun[1][1].complete(MetadataResponse())
+    assert bench.answered() == [1, 2]
+    assert bench.receiving.is_at_rest
+
+
+async def test_a_large_request_is_not_read_until_it_has_its_memory() -> None:
+    bench = Bench(node_bytes_max=4 << 20)
+    bench.receive(struct.pack(">i", 3 << 20) + bytes(2 << 20))
+    first = bench.connection
+    bench.wire, bench.connection = bench.connect()
+    large = request_frame(ProduceRequest(acks=1, transactional_id="x" * 30_000, topic_data=_topics(60_000)), 9, 1)
+    bench.receive(large[:60_000])
+    assert bench.wire.is_paused
+    first.connection_lost(None)
+    assert not bench.wire.is_paused
+    bench.receive(large[60_000:])
+    assert [name for name, _ in bench.begun] == ["Produce"]
+
+
+async def test_a_request_that_makes_room_closes_its_connection_with_a_line(caplog: pytest.LogCaptureFixture) -> None:
+    bench = Bench(unfinished_bytes_max=5 << 20)
+    caplog.set_level(logging.INFO)
+    first = bench.wire, bench.connection
+    bench.receive(struct.pack(">i", 3 << 20) + bytes(1 << 20))
+    bench.wire, bench.connection = bench.connect()
+    second = bench.wire
+    bench.receive(struct.pack(">i", 3 << 20) + bytes(5 << 19))
+    bench.wire, bench.connection = first
+    bench.receive(bytes(3 << 19))
+    assert (bench.wire.is_closed, second.is_closed) == (False, True)
+    assert bench.metrics.unfinished_closed == 1
+    assert "pqbroker.unfinished.bytes.max" in caplog.text
+
+
+async def test_what_a_closing_connection_still_receives_is_not_looked_at() -> None:
+    bench = Bench()
+    bench.receive(struct.pack(">i", -1))
+    bench.receive(struct.pack(">i", -1), struct.pack(">i", 1_000_000) + bytes(50_000))
+    assert bench.metrics.protocol_errors == 1
+    assert bench.receiving.is_at_rest
+
+
+async def test_a_long_fetch_request_does_not_park_while_memory_is_short() -> None:
+    bench = Bench(node_bytes_max=100_000)
+    bench.budget.take(50_001)
+    bench.receive(fetch_frame(1))
+    assert bench.answered() == []
+    bench.wire, bench.connection = bench.connect()
+    bench.receive(request_frame(FetchRequest(rack_id="x" * 5000), 12, 2))
+    assert bench.answered() == [2]
+    bench.budget.give_back(50_001)
+    bench.wire, bench.connection = bench.connect()
+    bench.receive(request_frame(FetchRequest(rack_id="x" * 5000), 12, 3))
+    assert bench.answered() == []

@@ -8,7 +8,14 @@ from hypothesis import strategies as st
 
 from pqbroker.protocol.codec import decoder, encoder
 from pqbroker.protocol.errors import ProtocolError
-from pqbroker.protocol.frames import LARGE_FRAME_BYTES, FrameReader, frame
+from pqbroker.protocol.frames import (
+    FREE_FRAME_BYTES,
+    HELD_STEP_BYTES,
+    LARGE_FRAME_BYTES,
+    FrameReader,
+    frame,
+    receive_buffer,
+)
 from pqbroker.protocol.messages.metadata import MetadataRequest
 from tests.protocol.strategies import values
 
@@ -29,6 +36,8 @@ def receive(reader: FrameReader, data: bytes, chunk_bytes_max: int = LIMIT) -> l
         buffer[:count] = data[:count]
         data = data[count:]
         frames += reader.received(count)
+        if reader.claimed_bytes:
+            reader.begin_claimed()
     return frames
 
 
@@ -66,9 +75,9 @@ def test_frames_stay_valid_and_writable() -> None:
 
 def test_a_large_frame_is_received_into_its_own_memory() -> None:
     reader = FrameReader(LIMIT)
-    assert receive(reader, stream([bytes(100_000)])[:1000]) == []
+    assert receive(reader, stream([bytes(100_000)])[:20_000]) == []
     rest = reader.get_buffer(-1)
-    assert len(rest) == 100_000 + 4 - 1000
+    assert len(rest) == 100_000 + 4 - 20_000
     rest[-1] = 7
     (whole,) = reader.received(len(rest))
     assert whole.obj is rest.obj
@@ -81,14 +90,59 @@ def test_a_length_out_of_range_is_a_protocol_error(length: str) -> None:
         receive(FrameReader(LIMIT), bytes.fromhex(length))
 
 
-def test_a_claimed_length_alone_takes_little_memory() -> None:
-    reader = FrameReader(100 << 20)
+def test_a_claimed_length_alone_takes_no_memory() -> None:
+    reader = FrameReader(100 << 20, receive_buffer())
     tracemalloc.start()
     try:
         receive(reader, bytes.fromhex("06400000") + bytes(100))
-        assert tracemalloc.get_traced_memory()[1] < 3 << 20
+        assert tracemalloc.get_traced_memory()[1] < 2000
+        assert reader.held_bytes == 104
     finally:
         tracemalloc.stop()
+
+
+def test_readers_share_a_buffer() -> None:
+    buffer = receive_buffer()
+    readers = [FrameReader(LIMIT, buffer) for _ in range(3)]
+    whole = stream([b"one", bytes(40_000), b"two"])
+    frames: list[list[memoryview]] = [[], [], []]
+    for start in range(0, len(whole), 7001):
+        for reader, found in zip(readers, frames, strict=True):
+            found += receive(reader, whole[start : start + 7001])
+    assert [[bytes(frame) for frame in found] for found in frames] == [[b"one", bytes(40_000), b"two"]] * 3
+
+
+def test_a_frame_that_needs_leave_waits_for_it_and_a_smaller_one_does_not() -> None:
+    reader = FrameReader(LIMIT)
+    receive(reader, stream([bytes(FREE_FRAME_BYTES)])[:20_000])
+    assert (reader.claimed_bytes, reader.held_bytes) == (0, FREE_FRAME_BYTES)
+    reader = FrameReader(LIMIT)
+    content = bytes(range(256)) * 300
+    data = stream([content])
+    reader.get_buffer(-1)[:20_000] = data[:20_000]
+    assert reader.received(20_000) == []
+    assert (reader.claimed_bytes, reader.held_bytes) == (len(content), 20_000)
+    reader.begin_claimed()
+    assert (reader.claimed_bytes, reader.held_bytes) == (0, len(content))
+    (whole,) = receive(reader, data[20_000:])
+    assert (whole, reader.held_bytes) == (content, 0)
+
+
+def test_memory_of_a_very_large_frame_counts_as_its_bytes_arrive() -> None:
+    reader = FrameReader(100 << 20)
+    held = set()
+    receive(reader, stream([bytes(5 << 20)])[:20_004])
+    for filled in range(20_000, 5 << 20, 10_000):
+        held.add((reader.held_bytes, -(-filled // HELD_STEP_BYTES)))
+        receive(reader, bytes(10_000))
+    assert held == {(HELD_STEP_BYTES, 1), (2 * HELD_STEP_BYTES, 2), (5 << 20, 3)}
+
+
+def test_a_dropped_frame_holds_nothing() -> None:
+    reader = FrameReader(LIMIT)
+    receive(reader, stream([bytes(100_000)])[:50_000])
+    reader.drop()
+    assert (reader.held_bytes, reader.claimed_bytes) == (0, 0)
 
 
 def test_a_frame_larger_than_what_is_allocated_at_once_is_whole() -> None:
