@@ -92,6 +92,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._is_closing = True
         self._connections.remove(self)
+        self._peer.leave()
         if self._pause is not None:
             self._pause.cancel()
         self._budget.forget(self._consider_reading)
@@ -337,11 +338,9 @@ class Connection(asyncio.BufferedProtocol):
                 self.active_at = self._node.loop.time()
             if self._held_bytes:
                 self._receiving.hold(self, self._held_bytes)
-        if reader.claimed_bytes:
-            if self._receiving.claim(self, reader.claimed_bytes):
-                self.begin_claimed()
-            else:
-                self._limit_reading()
+        if reader.claimed_bytes and self._receiving.claim(self, reader.claimed_bytes):
+            self.begin_claimed()
+        self._limit_reading()
 
     def _let_go(self) -> None:
         """Nothing of an unfinished request is needed any more."""

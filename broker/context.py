@@ -59,8 +59,18 @@ class Peer:
     """Where the other end is; empty when it has gone already."""
     pause_ms: int = 0
     """For how long nothing more is to be read from it; set by handlers, taken by the connection (KIP-219)."""
+    fetch_session_id: int = 0
+    """Of the fetch session that it opened last."""
+    is_gone: bool = False
+    """Whether the connection has closed."""
     takes_files: bool = False
     """Whether answers may hold parts of files (`FileRegion`)."""
+
+    def leave(self) -> None:
+        """The connection has closed."""
+        self.is_gone = True
+        if self.fetch_session_id:
+            self.node.sessions.leave(self)
 
 
 class Context:

@@ -107,6 +107,8 @@ FAMILIES = (
     Family("unfinished_requests_closed", "counter", "Connections closed to make room: their request did not arrive."),
     Family("request_bytes", "gauge", "Bytes of requests in work or still arriving (pqbroker.inflight.bytes.max)."),
     Family("unfinished_request_bytes", "gauge", "Bytes of requests that are still arriving."),
+    Family("fetch_sessions", "gauge", "Incremental fetch sessions kept."),
+    Family("fetch_session_partitions", "gauge", "Partitions that these sessions name."),
     Family("connections", "gauge", "Connections open."),
     Family("connections_refused", "counter", "Connections closed at once: above max.connections."),
     Family("http_requests", "counter", "HTTP requests, by path as documented.", ("method", "path", "status")),

@@ -96,7 +96,9 @@ class Server:
             loop=loop,
             clock=self._clock,
             metrics=metrics,
-            sessions=FetchSessions(self._settings.fetch_sessions_max, self._clock),
+            sessions=FetchSessions(
+                self._settings.fetch_sessions_max, self._settings.fetch_session_partitions_max, self._clock
+            ),
             producer_ids=ProducerIds(self._producer_id_block),
             groups=opened.groups,
             coordinators=opened.coordinators,
@@ -105,6 +107,13 @@ class Server:
             api_ranges=tuple(api.advertised for api in APIS),
         )
         self._connections = Connections(loop, metrics, lambda: connections_max(self.node.settings))
+        sessions = self.node.sessions
+        metrics.sources.append(
+            lambda: [
+                Sample("fetch_sessions", len(sessions)),
+                Sample("fetch_session_partitions", sessions.partitions),
+            ]
+        )
         receiving = Receiving(self._settings, loop)
         metrics.sources.append(
             lambda: [

@@ -4,17 +4,21 @@ States of a session:
     none      epoch -1: a full Fetch without a session; epoch 0: a full Fetch that asks for one
     open      the next request must carry the expected epoch, 1, 2, ... (after 2^31 - 1 comes 1)
     closed    by epoch -1 or 0 with its id, by being left empty, or by making room for another
-Only sessions unused for two minutes make room; when there is none the client is told session 0 and fetches in full.
+Sessions are limited in number, and in the partitions of all of them. Those of closed connections make room, and those
+unused for two minutes; when that is not enough the client gets session 0 and fetches in full. A session that outgrows
+the room is closed with FETCH_SESSION_ID_NOT_FOUND, after which clients fetch in full too.
 """
 
 import random
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from pqbroker.broker.topic_names import NAME_CHARACTERS_MAX
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.messages.fetch import FetchRequest
 
 if TYPE_CHECKING:
+    from pqbroker.broker.context import Peer
     from pqbroker.pq.partition_server import PartitionServer
 
 EPOCH_FINAL = -1
@@ -50,10 +54,14 @@ class Wanted:
 class FetchSession:
     """What one client fetches, in the order it is served; what was sent last moves to the end."""
 
-    __slots__ = ("by_id", "epoch", "session_id", "used_at_ms", "wanted")
+    __slots__ = ("by_id", "counted", "epoch", "peer", "session_id", "used_at_ms", "wanted")
 
-    def __init__(self, session_id: int, *, by_id: bool) -> None:
+    def __init__(self, session_id: int, peer: "Peer | None", *, by_id: bool) -> None:
         self.session_id = session_id
+        self.peer = peer
+        """Who used it last; None: nobody knows."""
+        self.counted = 0
+        """Partitions that the node counts for it."""
         self.by_id = by_id
         self.epoch = EPOCH_INITIAL + 1
         self.used_at_ms = 0
@@ -95,10 +103,13 @@ class FetchTurn:
 class FetchSessions:
     """The node's sessions, the least recently used first."""
 
-    def __init__(self, slots: int, clock: Callable[[], int]) -> None:
+    def __init__(self, slots: int, partitions_max: int, clock: Callable[[], int]) -> None:
         self._slots = slots
+        self._partitions_max = partitions_max
         self._clock = clock
         self._sessions: dict[int, FetchSession] = {}
+        self.partitions = 0
+        """Of all sessions."""
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -106,12 +117,12 @@ class FetchSessions:
     def __iter__(self) -> Iterator[FetchSession]:
         return iter(self._sessions.values())
 
-    def turn(self, request: FetchRequest, version: int) -> FetchTurn:
+    def turn(self, request: FetchRequest, version: int, peer: "Peer | None" = None) -> FetchTurn:
         """What a request fetches. KafkaError FETCH_SESSION_ID_NOT_FOUND or INVALID_FETCH_SESSION_EPOCH."""
         by_id = version >= TOPIC_IDS_FROM_VERSION
         if request.session_epoch in (EPOCH_FINAL, EPOCH_INITIAL):
-            self._sessions.pop(request.session_id, None)
-            return self._full_turn(request, by_id=by_id)
+            self._drop(request.session_id)
+            return self._full_turn(request, peer, by_id=by_id)
         session = self._sessions.pop(request.session_id, None)
         if session is None:
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"no fetch session {request.session_id}")
@@ -120,33 +131,71 @@ class FetchSessions:
             raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH, f"the session's epoch is {session.epoch}")
         if session.by_id is not by_id:
             raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, "a session keeps to topic ids or to names")
-        session.update(request)
+        if request.topics or request.forgotten_topics_data:
+            session.update(request)
+            self._count(session, request)
         session.epoch = session.epoch + 1 if session.epoch < EPOCH_MAX else 1
         session.used_at_ms = self._clock()
+        session.peer = peer
         if not session.wanted:
-            del self._sessions[session.session_id]
+            self._drop(session.session_id)
             return FetchTurn(session, 0, is_incremental=False)
         return FetchTurn(session, session.session_id, is_incremental=True)
 
-    def _full_turn(self, request: FetchRequest, *, by_id: bool) -> FetchTurn:
-        is_kept = request.session_epoch == EPOCH_INITIAL and bool(request.topics) and self._make_room()
-        session = FetchSession(self._free_id() if is_kept else 0, by_id=by_id)
+    def leave(self, peer: "Peer") -> None:
+        """A connection has closed: clients do not resume its session on another one."""
+        session = self._sessions.get(peer.fetch_session_id)
+        if session is not None and session.peer is peer:
+            self._drop(session.session_id)
+
+    def _full_turn(self, request: FetchRequest, peer: "Peer | None", *, by_id: bool) -> FetchTurn:
+        session = FetchSession(0, peer, by_id=by_id)
         session.update(request)
         session.used_at_ms = self._clock()
-        if is_kept:
+        if request.session_epoch == EPOCH_INITIAL and request.topics and self._has_room_for(session, request):
+            session.session_id = self._free_id()
             self._sessions[session.session_id] = session
+            self._count(session, request)
+            if peer is not None:
+                peer.fetch_session_id = session.session_id
         return FetchTurn(session, session.session_id, is_incremental=False)
 
-    def _make_room(self) -> bool:
-        if len(self._sessions) < self._slots:
+    def _count(self, session: FetchSession, request: FetchRequest) -> None:
+        """After a change of its partitions. FETCH_SESSION_ID_NOT_FOUND, and it is closed, when there is no room."""
+        if request.topics and not self._has_room_for(session, request):
+            self._drop(session.session_id)
+            raise KafkaError(
+                ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+                f"fetch sessions may name {self._partitions_max} partitions (pqbroker.fetch.session.partitions.max), "
+                f"each of a topic whose name has at most {NAME_CHARACTERS_MAX} characters",
+            )
+        self.partitions += len(session.wanted) - session.counted
+        session.counted = len(session.wanted)
+
+    def _has_room_for(self, session: FetchSession, request: FetchRequest) -> bool:
+        """Make room by dropping others, the least recently used first; False when that is not enough."""
+        if any(len(topic.topic) > NAME_CHARACTERS_MAX for topic in request.topics):
+            return False
+        if self._fits(session):
             return True
-        if not self._sessions:
-            return False
-        oldest = next(iter(self._sessions.values()))
-        if self._clock() - oldest.used_at_ms < EVICTION_IDLE_MS:
-            return False
-        del self._sessions[oldest.session_id]
-        return True
+        idle_since_ms = self._clock() - EVICTION_IDLE_MS
+        for other in list(self._sessions.values()):
+            is_left = other.peer is not None and other.peer.is_gone
+            if other is not session and (is_left or other.used_at_ms <= idle_since_ms):
+                self._drop(other.session_id)
+                if self._fits(session):
+                    return True
+        return False
+
+    def _fits(self, session: FetchSession) -> bool:
+        has_slot = session.session_id in self._sessions or len(self._sessions) < self._slots
+        return has_slot and self.partitions - session.counted + len(session.wanted) <= self._partitions_max
+
+    def _drop(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self.partitions -= session.counted
+            session.counted = 0
 
     def _free_id(self) -> int:
         while True:

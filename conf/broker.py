@@ -99,6 +99,10 @@ class BrokerSettings:
         "max.incremental.fetch.session.cache.slots", Kind.INT, 1000,
         "Incremental fetch sessions kept; 0 turns them off.", low=0,
     )  # fmt: skip
+    fetch_session_partitions_max: int = setting(
+        "pqbroker.fetch.session.partitions.max", Kind.INT, 200_000,
+        "Partitions that all fetch sessions name together; above, clients get no session and fetch in full.", low=0,
+    )  # fmt: skip
     producer_id_expiration_ms: int = setting(
         "producer.id.expiration.ms", Kind.INT, 86_400_000,
         "How long an idle producer's sequence is remembered at least.", low=1,

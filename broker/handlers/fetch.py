@@ -33,7 +33,7 @@ Read: TypeAlias = Pieces | Regions | BaseException
 
 
 def serve(context: Context, request: FetchRequest) -> FetchResponse | Answer[FetchResponse] | Awaitable[FetchResponse]:
-    turn = context.node.sessions.turn(request, context.version)
+    turn = context.node.sessions.turn(request, context.version, context.peer)
     fetch = _Fetch(context, request, turn)
     fetch.look()
     if request.max_wait_ms <= 0 or fetch.is_enough():
@@ -70,7 +70,7 @@ class _Fetch:
                 wanted.partition = find_readable(group, wanted.index)
                 check_leader_epoch(wanted.partition, wanted.leader_epoch)
             except KafkaError as error:
-                wanted.error = error
+                wanted.error = error.with_traceback(None)  # a session keeps it, and must not keep frames
 
     def partitions(self) -> "list[PartitionServer]":
         return [wanted.partition for wanted in self._turn.wanted if wanted.partition is not None]

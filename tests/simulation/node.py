@@ -62,7 +62,9 @@ class SimulatedNode:
             loop=self._loop,
             clock=self.clock,
             metrics=Metrics(),
-            sessions=FetchSessions(self._settings.fetch_sessions_max, self.clock),
+            sessions=FetchSessions(
+                self._settings.fetch_sessions_max, self._settings.fetch_session_partitions_max, self.clock
+            ),
             producer_ids=ProducerIds(lambda: owner.current.scheme.producer_id_block()),
             groups=opened.groups,
             coordinators=opened.coordinators,
