@@ -30,12 +30,13 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True, eq=False)
 class Hosted:
-    """A group, since when it is in its state (milliseconds since 1970), and its timer."""
+    """A group, since when it is in its state (milliseconds since 1970), and its timer (milliseconds of the loop)."""
 
     group: Group
     state: GroupState
     state_since_ms: int
     timer: asyncio.TimerHandle | None = None
+    timer_at_ms: int = 0
 
 
 class Coordinator:
@@ -92,6 +93,7 @@ class Coordinator:
             hosted.state, hosted.state_since_ms = group.state, self._clock()
         if is_retired:
             del self._hosted[group.group_id]
+            group.release()
         for effect in group.take_effects():
             if isinstance(effect, Send):
                 effect.ticket(effect.answer)
@@ -110,6 +112,7 @@ class Coordinator:
         if hosted.group.state is not GroupState.EMPTY:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"group {group_id} has members: stop them first")
         del self._hosted[group_id]
+        hosted.group.release()
         self._disarm(hosted)
         # A task as stores are, so that it has its turn behind those of the group that came before.
         deletion = self._loop.create_task(self._delete_stored(hosted))
@@ -132,14 +135,17 @@ class Coordinator:
             await self._tablet.transact(lambda transaction: delete_group(transaction, group_id))
         except (CommitRefused, ShardLost):
             if self._hosted.setdefault(group_id, hosted) is hosted:
+                hosted.group.retake()
                 self._arm(hosted)
             raise
 
     def close(self) -> None:
         """Answer what waits, stop the timers; nobody waits here afterwards."""
-        self._is_closed = True
+        was_open, self._is_closed = not self._is_closed, True
         for hosted in self._hosted.values():
             self._disarm(hosted)
+            if was_open:
+                hosted.group.release()
             hosted.group.answer_all(ErrorCode.NOT_COORDINATOR)
             for effect in hosted.group.take_effects():
                 if isinstance(effect, Send):
@@ -155,8 +161,11 @@ class Coordinator:
     def _arm(self, hosted: Hosted) -> None:
         """One timer at most; one that is early wakes the group in vain and is set anew."""
         wake_at_ms = None if self._is_closed or hosted.state is GroupState.DEAD else hosted.group.wake_at_ms
+        if hosted.timer is not None and wake_at_ms is not None and hosted.timer_at_ms <= wake_at_ms:
+            return
         self._disarm(hosted)
         if wake_at_ms is not None:
+            hosted.timer_at_ms = wake_at_ms
             hosted.timer = self._loop.call_at(wake_at_ms / 1000, self._wake, hosted)
 
     def _disarm(self, hosted: Hosted) -> None:

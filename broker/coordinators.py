@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from pqbroker.broker.coordinator import Coordinator, Hosted
 from pqbroker.broker.groups import heartbeats, joining, leaving, syncing
+from pqbroker.broker.groups.memory import GroupMemory, group_bytes
 from pqbroker.broker.groups.messages import GroupImage, GroupLimits, Join, Joined, Leaver, Sync, Synced
 from pqbroker.broker.groups.states import GroupState
 from pqbroker.broker.groups.subscriptions import subscribed_topics
@@ -63,6 +64,10 @@ class Coordinators:
             session_timeout_max_ms=settings.group_max_session_timeout_ms,
             initial_rebalance_delay_ms=settings.group_initial_rebalance_delay_ms,
             members_max=settings.group_max_size,
+            member_bytes_max=settings.member_metadata_bytes_max,
+            metadata_bytes_max=settings.group_metadata_bytes_max,
+            assignment_bytes_max=settings.group_assignment_bytes_max,
+            memory=GroupMemory(settings.groups_bytes_max),
         )
         self._coordinators: tuple[Coordinator, ...] = ()
         self._restarting: set[Coordinator] = set()
@@ -107,6 +112,11 @@ class Coordinators:
         return self._coordinators[tablet_id - FIRST_COORDINATOR_ID].tables
 
     @property
+    def taken_bytes(self) -> int:
+        """Of all groups, as `pqbroker.groups.bytes.max` counts them."""
+        return self._limits.memory.taken
+
+    @property
     def is_serving(self) -> bool:
         return not self._is_closed and not self._cell.lost.done()
 
@@ -116,6 +126,11 @@ class Coordinators:
         self._check_open()
         if request.member_id and group_id not in coordinator.hosted:
             answer(Joined(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
+            return
+        if group_id not in coordinator.hosted and not self._limits.memory.has_room(group_bytes(group_id)):
+            taken = self._limits.memory.taken
+            reason = f"all groups take {taken} bytes, the limit: delete some, or raise pqbroker.groups.bytes.max"
+            answer(Joined(ErrorCode.GROUP_MAX_SIZE_REACHED, request.member_id, reason=reason))
             return
         hosted = coordinator.host(group_id)
         joining.join(hosted.group, request, answer, coordinator.now_ms())

@@ -182,6 +182,7 @@ FAMILIES = (
     Family("partition_store_reads", "counter", "Those that found not all in the head or the cache.", _PARTITION),
     Family("partition_read_bytes", "counter", "Bytes of batches given to readers.", _PARTITION),
     Family("groups", "gauge", "Consumer groups, by state.", ("state",)),
+    Family("groups_bytes", "gauge", "Bytes of members and assignments of all groups (pqbroker.groups.bytes.max)."),
     Family("group_members", "gauge", "Members of a consumer group.", ("group",)),
     Family("group_lag_records", "gauge", "Records behind the offset that a group has committed.", _OFFSET),
     Family("group_lag_summed", "gauge", "1 where these are sums: too many offsets for a series each, else 0."),

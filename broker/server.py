@@ -40,6 +40,17 @@ def wall_clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+def _held_samples(node: Node, receiving: Receiving) -> list[Sample]:
+    """What clients hold of this node."""
+    return [
+        Sample("request_bytes", receiving.budget.taken),
+        Sample("unfinished_request_bytes", receiving.unfinished_bytes),
+        Sample("fetch_sessions", len(node.sessions)),
+        Sample("fetch_session_partitions", node.sessions.partitions),
+        Sample("groups_bytes", node.coordinators.taken_bytes),
+    ]
+
+
 class Server:
     """A node serving Kafka on its listeners and HTTP on another address (None: no HTTP). start, then stop."""
 
@@ -107,20 +118,8 @@ class Server:
             api_ranges=tuple(api.advertised for api in APIS),
         )
         self._connections = Connections(loop, metrics, lambda: connections_max(self.node.settings))
-        sessions = self.node.sessions
-        metrics.sources.append(
-            lambda: [
-                Sample("fetch_sessions", len(sessions)),
-                Sample("fetch_session_partitions", sessions.partitions),
-            ]
-        )
         receiving = Receiving(self._settings, loop)
-        metrics.sources.append(
-            lambda: [
-                Sample("request_bytes", receiving.budget.taken),
-                Sample("unfinished_request_bytes", receiving.unfinished_bytes),
-            ]
-        )
+        metrics.sources.append(lambda: _held_samples(self.node, receiving))
         dispatcher = Dispatcher(self.node, APIS)
 
         for listener, sockets in bound:

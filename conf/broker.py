@@ -272,6 +272,25 @@ class BrokerSettings:
     group_max_size: int = setting(
         "group.max.size", Kind.INT, _INT_MAX, "Members that a group may have.", low=1
     )
+    member_metadata_bytes_max: int = setting(
+        "pqbroker.member.metadata.bytes.max", Kind.INT, MIB,
+        "Bytes of one member of a group: its subscription, in every protocol it offers, and its ids; above: "
+        "GROUP_MAX_SIZE_REACHED.", low=1024,
+    )  # fmt: skip
+    group_metadata_bytes_max: int = setting(
+        "pqbroker.group.metadata.bytes.max", Kind.INT, 5 * MIB,
+        "Bytes of all members of a group, as pqbroker.member.metadata.bytes.max counts them, and 640 for each; above: "
+        "GROUP_MAX_SIZE_REACHED.", low=1024, high=5 * MIB,
+    )  # fmt: skip
+    group_assignment_bytes_max: int = setting(
+        "pqbroker.group.assignment.bytes.max", Kind.INT, 5 * MIB // 2,
+        "Bytes of the assignments of a group; above: UNKNOWN_SERVER_ERROR, as in Kafka.", low=1024, high=5 * MIB // 2,
+    )  # fmt: skip
+    groups_bytes_max: int = setting(
+        "pqbroker.groups.bytes.max", Kind.LONG, 64 * MIB,
+        "Bytes of all groups of the node, members and assignments, and 2 KiB for each; above: GROUP_MAX_SIZE_REACHED. "
+        "Groups that are stored are always served.", low=1024,
+    )  # fmt: skip
     offset_metadata_max_bytes: int = setting(
         "offset.metadata.max.bytes", Kind.INT, 4096,
         "The longest text that a consumer may commit with an offset, in characters.", low=0, high=16_000,

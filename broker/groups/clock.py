@@ -9,7 +9,7 @@ def wake(group: Group, now_ms: int) -> None:
     """Do what is due. Being called too early does no harm."""
     overdue = [member_id for member_id, deadline_ms in group.pending.items() if deadline_ms <= now_ms]
     for member_id in overdue:
-        del group.pending[member_id]
+        group.forget_pending(member_id)
     if overdue:
         finish_if_all_joined(group, now_ms)
     for member in list(group.members.values()):
@@ -19,6 +19,7 @@ def wake(group: Group, now_ms: int) -> None:
         end_join_phase(group, now_ms)
     if group.sync_deadline_ms is not None and group.sync_deadline_ms <= now_ms:
         end_sync_phase(group, now_ms)
+    group.find_wake_time()
 
 
 def retire_if_unused(group: Group) -> bool:

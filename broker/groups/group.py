@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping
 
+from pqbroker.broker.groups import memory
 from pqbroker.broker.groups.member import Member
 from pqbroker.broker.groups.messages import (
     Effect,
@@ -15,6 +16,7 @@ from pqbroker.broker.groups.messages import (
     Send,
     Store,
     Synced,
+    Ticket,
 )
 from pqbroker.broker.groups.states import TRANSITIONS, GroupState
 from pqbroker.protocol.errors import ErrorCode, KafkaError
@@ -27,9 +29,9 @@ class Group:
     """
 
     __slots__ = (
-        "delay_left_ms", "effects", "generation", "group_id", "has_new_member", "instances", "is_initial",
-        "join_deadline_ms", "leader", "limits", "members", "pending", "protocol", "protocol_type", "state",
-        "sync_deadline_ms", "unsynced",
+        "_joined", "_offers", "_wake_at_ms", "assignment_bytes", "delay_left_ms", "effects", "generation", "group_id",
+        "has_new_member", "instances", "is_initial", "join_deadline_ms", "leader", "limits", "members",
+        "metadata_bytes", "pending", "protocol", "protocol_type", "state", "sync_deadline_ms", "taken", "unsynced",
     )  # fmt: skip
 
     def __init__(self, group_id: str, limits: GroupLimits) -> None:
@@ -56,6 +58,15 @@ class Group:
         self.delay_left_ms = 0
         """By how much the wait of the first rebalance can still grow."""
         self.effects: list[Effect] = []
+        self._wake_at_ms: int | None = None
+        """No deadline is before it. Looked for among all members only when it is reached."""
+        self._joined = 0
+        """Members that wait in a Join."""
+        self._offers: Counter[str] = Counter()
+        """How many members offer a protocol."""
+        self.metadata_bytes = self.assignment_bytes = self.taken = 0
+        """Of all members; of their assignments; of all that the node counts for this group."""
+        self._count(memory.group_bytes(group_id))
 
     @classmethod
     def load(cls, image: GroupImage, limits: GroupLimits, now_ms: int) -> "Group":
@@ -65,10 +76,13 @@ class Group:
         group.protocol_type, group.protocol = image.protocol_type, image.protocol
         for stored in image.members:
             member = Member.stored(stored)
-            member.renew(now_ms)
             group.members[member.member_id] = member
             if member.instance_id is not None:
                 group.instances[member.instance_id] = member.member_id
+            group._offers.update({offered.name for offered in member.protocols})
+            group.renew(member, now_ms)
+            group._count_member(member)
+        group.count_assignments({member.member_id: member.assignment for member in group.members.values()})
         if group.members:
             group.state = GroupState.STABLE
         return group
@@ -84,15 +98,34 @@ class Group:
 
     @property
     def wake_at_ms(self) -> int | None:
-        """When time alone will change the group next; None: never. An earlier look does no harm."""
+        """Time alone changes the group at this time or later; None: never. A look in vain does no harm."""
+        is_timed = self.members or self.pending or self.join_deadline_ms is not None
+        return self._wake_at_ms if is_timed else None
+
+    def await_time(self, time_ms: int) -> None:
+        """A deadline that may be the first."""
+        if self._wake_at_ms is None or time_ms < self._wake_at_ms:
+            self._wake_at_ms = time_ms
+
+    def find_wake_time(self) -> None:
+        """Look through all deadlines: the time to wake has been reached."""
         times = [member.deadline_ms for member in self.members.values() if member.is_timed]
         times.extend(self.pending.values())
         times.extend(time for time in (self.join_deadline_ms, self.sync_deadline_ms) if time is not None)
-        return min(times, default=None)
+        self._wake_at_ms = min(times, default=None)
+
+    def renew(self, member: Member, now_ms: int) -> None:
+        """A sign of life of a member, or an answer after which the next one is due."""
+        member.renew(now_ms)
+        self.await_time(member.deadline_ms)
+
+    @property
+    def joined_count(self) -> int:
+        return self._joined
 
     @property
     def has_all_joined(self) -> bool:
-        return not self.pending and all(member.has_joined for member in self.members.values())
+        return not self.pending and self._joined == len(self.members)
 
     @property
     def rebalance_timeout_ms(self) -> int:
@@ -117,14 +150,12 @@ class Group:
             return False
         if not self.members:
             return True
-        shared = self._shared_protocols()
-        return protocol_type == self.protocol_type and any(offered.name in shared for offered in protocols)
+        return protocol_type == self.protocol_type and any(self._is_shared(offered.name) for offered in protocols)
 
     def choose_protocol(self) -> str:
         """The one, of those that all offer, that most members like best."""
-        shared = self._shared_protocols()
         votes = Counter(
-            next(offered.name for offered in member.protocols if offered.name in shared)
+            next(offered.name for offered in member.protocols if self._is_shared(offered.name))
             for member in self.members.values()
         )
         return votes.most_common(1)[0][0]
@@ -133,8 +164,10 @@ class Group:
         assert member.member_id not in self.members
         if not self.members:
             self.protocol_type = protocol_type
-        self.pending.pop(member.member_id, None)
+        self.forget_pending(member.member_id)
         self.members[member.member_id] = member
+        self._offers.update({offered.name for offered in member.protocols})
+        self._count_member(member)
         if member.instance_id is not None:
             assert member.instance_id not in self.instances
             self.instances[member.instance_id] = member.member_id
@@ -144,6 +177,8 @@ class Group:
     def remove(self, member_id: str) -> None:
         """Forget a member; what it waits for is answered, so that its client, if it is there, joins anew."""
         member = self.members.pop(member_id)
+        self._take_back_offers(member)
+        self._count_metadata(-member.counted_bytes)
         self.answer_join(member, Joined(ErrorCode.UNKNOWN_MEMBER_ID, ""))
         self.answer_sync(member, Synced(ErrorCode.UNKNOWN_MEMBER_ID))
         if member.instance_id is not None:
@@ -151,6 +186,43 @@ class Group:
         self.note_synced(member_id)
         if self.leader == member_id:
             self.leader = next(iter(self.members), None)
+
+    def offer(self, member: Member, protocols: tuple[MemberProtocol, ...]) -> None:
+        """What a member offers from now on."""
+        self._take_back_offers(member)
+        member.protocols = protocols
+        self._offers.update({offered.name for offered in protocols})
+        self._count_member(member)
+
+    def wait_to_join(self, member: Member, ticket: Ticket) -> None:
+        self._joined += member.join_ticket is None
+        member.join_ticket = ticket
+
+    def expect(self, member_id: str, until_ms: int) -> None:
+        """An id is given out; it may join until then."""
+        self.pending[member_id] = until_ms
+        self.await_time(until_ms)
+        self._count(memory.pending_bytes(member_id))
+
+    def forget_pending(self, member_id: str) -> bool:
+        """Whether the id was given out and had not joined."""
+        if self.pending.pop(member_id, None) is None:
+            return False
+        self._count(-memory.pending_bytes(member_id))
+        return True
+
+    def count_assignments(self, assignments: Mapping[str, bytes]) -> None:
+        """Those that the members have from now on."""
+        size = memory.assignment_bytes(assignments)
+        self._count(size - self.assignment_bytes)
+        self.assignment_bytes = size
+
+    def release(self) -> None:
+        """The node counts nothing for this group any more; `retake` undoes it."""
+        self.limits.memory.taken -= self.taken
+
+    def retake(self) -> None:
+        self.limits.memory.taken += self.taken
 
     def note_synced(self, member_id: str) -> None:
         self.unsynced.discard(member_id)
@@ -171,6 +243,7 @@ class Group:
         """Nothing happens when it does not wait."""
         ticket, member.join_ticket = member.join_ticket, None
         if ticket is not None:
+            self._joined -= 1
             self.effects.append(Send(ticket, answer))
 
     def answer_sync(self, member: Member, answer: Synced) -> None:
@@ -212,6 +285,24 @@ class Group:
     def store(self, receipt: Receipt | None = None) -> None:
         self.effects.append(Store(self.image(receipt.assignments if receipt else None), receipt))
 
-    def _shared_protocols(self) -> frozenset[str]:
-        offers = [frozenset(offered.name for offered in member.protocols) for member in self.members.values()]
-        return frozenset.intersection(*offers)
+    def _is_shared(self, protocol: str) -> bool:
+        return self._offers[protocol] == len(self.members)
+
+    def _take_back_offers(self, member: Member) -> None:
+        for name in {offered.name for offered in member.protocols}:
+            self._offers[name] -= 1
+            if not self._offers[name]:
+                del self._offers[name]
+
+    def _count_member(self, member: Member) -> None:
+        size = member.metadata_bytes
+        more, member.counted_bytes = size - member.counted_bytes, size
+        self._count_metadata(more)
+
+    def _count_metadata(self, size: int) -> None:
+        self.metadata_bytes += size
+        self._count(size)
+
+    def _count(self, size: int) -> None:
+        self.taken += size
+        self.limits.memory.taken += size

@@ -11,7 +11,7 @@ def heartbeat(group: Group, member_id: str, instance_id: str | None, generation:
     if generation != group.generation:
         raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
     if not member.is_new:
-        member.renew(now_ms)
+        group.renew(member, now_ms)
     if group.state is GroupState.PREPARING_REBALANCE:
         raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
 
@@ -30,6 +30,6 @@ def check_commit(group: Group, member_id: str, instance_id: str | None, generati
     if generation != group.generation:
         raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
     if not member.is_new:
-        member.renew(now_ms)
+        group.renew(member, now_ms)
     if group.state is GroupState.COMPLETING_REBALANCE:
         raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)

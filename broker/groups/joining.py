@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from pqbroker.broker.groups.group import Group
 from pqbroker.broker.groups.member import Member
+from pqbroker.broker.groups.memory import member_bytes
 from pqbroker.broker.groups.messages import Join, Joined, Receipt, Send, Synced, Ticket
 from pqbroker.broker.groups.rebalance import rebalance
 from pqbroker.broker.groups.states import GroupState
@@ -23,9 +24,10 @@ def join(group: Group, request: Join, ticket: Ticket, now_ms: int) -> None:
     """The answer comes as an effect: now, or when the rebalance is over."""
     try:
         check_session_timeout(request, group.limits.session_timeout_min_ms, group.limits.session_timeout_max_ms)
-        if not _has_room(group, request.member_id):
+        objection = _objection(group, request)
+        if objection:
             _forget(group, request.member_id, now_ms)
-            raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, f"group {group.group_id} is full")
+            raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, objection)
         if not group.supports(request.protocol_type, request.protocols):
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "no protocol is shared with the other members")
         if not request.member_id:
@@ -35,24 +37,45 @@ def join(group: Group, request: Join, ticket: Ticket, now_ms: int) -> None:
         else:
             _join_again(group, request, ticket, now_ms)
     except KafkaError as error:
-        group.effects.append(Send(ticket, Joined(error.code, request.member_id)))
+        group.effects.append(Send(ticket, Joined(error.code, request.member_id, reason=error.message)))
 
 
-def _has_room(group: Group, member_id: str) -> bool:
-    """group.max.size counts those who are in the next generation: while it forms, those who have joined."""
-    members_max = group.limits.members_max
+def _objection(group: Group, request: Join) -> str:
+    """Why there is no room for a member. Clients take GROUP_MAX_SIZE_REACHED as final and show it."""
+    limits = group.limits
+    if not _has_place(group, request.member_id):
+        return f"group {group.group_id} has {limits.members_max} members or ids given out (group.max.size)"
+    texts = (request.member_id or request.new_member_id, request.instance_id, request.client_id, request.client_host)
+    size = member_bytes(texts, request.protocols)
+    known = group.members.get(request.member_id or group.instances.get(request.instance_id or "", ""))
+    more = size - (known.counted_bytes if known is not None else 0)
+    if size > limits.member_bytes_max:
+        return _too_large("a member", size, limits.member_bytes_max, "pqbroker.member.metadata.bytes.max")
+    if more > 0 and group.metadata_bytes + more > limits.metadata_bytes_max:
+        name = "pqbroker.group.metadata.bytes.max"
+        return _too_large(f"group {group.group_id}", group.metadata_bytes + more, limits.metadata_bytes_max, name)
+    if not limits.memory.has_room(more):
+        taken = limits.memory.taken + more
+        return _too_large("all groups", taken, limits.memory.bytes_max, "pqbroker.groups.bytes.max")
+    return ""
+
+
+def _too_large(what: str, size: int, size_max: int, setting: str) -> str:
+    return f"{what} would take {size} bytes of metadata, the limit is {size_max}: subscribe to less, or raise {setting}"
+
+
+def _has_place(group: Group, member_id: str) -> bool:
+    """group.max.size counts those who are in the next generation, joined while it forms, and ids given out."""
     known = group.members.get(member_id)
-    if group.state is GroupState.EMPTY:
-        return members_max > 0
+    others = len(group.pending) - (member_id in group.pending)
     if group.state is GroupState.PREPARING_REBALANCE:
-        joined = sum(member.has_joined for member in group.members.values())
-        return (known is not None and known.has_joined) or joined < members_max
-    return known is not None or len(group.members) < members_max
+        return (known is not None and known.has_joined) or group.joined_count + others < group.limits.members_max
+    return known is not None or len(group.members) + others < group.limits.members_max
 
 
 def _forget(group: Group, member_id: str, now_ms: int) -> None:
     """One for whom there is no room is no member any more, and is not waited for."""
-    was_waited_for = group.pending.pop(member_id, None) is not None
+    was_waited_for = group.forget_pending(member_id)
     if member_id in group.members:
         group.remove(member_id)
         was_waited_for = True
@@ -68,7 +91,7 @@ def _join_anew(group: Group, request: Join, ticket: Ticket, now_ms: int) -> None
         else:
             _replace_static(group, holder, request, ticket, now_ms)
     elif request.requires_known_id:
-        group.pending[request.new_member_id] = now_ms + request.session_timeout_ms
+        group.expect(request.new_member_id, now_ms + request.session_timeout_ms)
         group.effects.append(Send(ticket, Joined(ErrorCode.MEMBER_ID_REQUIRED, request.new_member_id)))
     else:
         _add(group, request.new_member_id, request, ticket, now_ms)
@@ -86,28 +109,29 @@ def _join_again(group: Group, request: Join, ticket: Ticket, now_ms: int) -> Non
         rebalance(group, now_ms)
         return
     # It has not got its answer, or asks without need: the generation stays. (A leader in a stable group does need.)
-    member.renew(now_ms)
+    group.renew(member, now_ms)
     group.effects.append(Send(ticket, group.joined(member)))
 
 
 def _add(group: Group, member_id: str, request: Join, ticket: Ticket, now_ms: int) -> None:
     member = Member.joining(member_id, request)
-    member.join_ticket = ticket
     member.deadline_ms = now_ms + group.limits.new_member_join_timeout_ms
     if group.is_initial:
         group.has_new_member = True
     group.add(member, request.protocol_type)
+    group.await_time(member.deadline_ms)
+    group.wait_to_join(member, ticket)
     rebalance(group, now_ms)
 
 
 def _update(group: Group, member: Member, request: Join, ticket: Ticket) -> None:
     """What it offers now; an earlier Join of it that still waits is superseded."""
     group.answer_join(member, Joined(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
-    member.protocols = request.protocols
     member.session_timeout_ms = request.session_timeout_ms
     member.rebalance_timeout_ms = request.rebalance_timeout_ms
     member.client_id, member.client_host = request.client_id, request.client_host
-    member.join_ticket = ticket
+    group.offer(member, request.protocols)
+    group.wait_to_join(member, ticket)
 
 
 def _replace_static(group: Group, holder: str, request: Join, ticket: Ticket, now_ms: int) -> None:
@@ -115,7 +139,7 @@ def _replace_static(group: Group, holder: str, request: Join, ticket: Ticket, no
     earlier_leader = group.leader
     member = _rename(group, holder, request.new_member_id)
     _update(group, member, request, ticket)
-    member.renew(now_ms)
+    group.renew(member, now_ms)
     if group.state is not GroupState.STABLE or group.choose_protocol() != group.protocol:
         rebalance(group, now_ms)
         return

@@ -20,8 +20,7 @@ def leave(group: Group, leavers: Sequence[Leaver], now_ms: int) -> list[ErrorCod
 
 
 def _remove(group: Group, leaver: Leaver) -> ErrorCode:
-    if leaver.member_id in group.pending:
-        del group.pending[leaver.member_id]
+    if group.forget_pending(leaver.member_id):
         return ErrorCode.NONE
     member_id = leaver.member_id
     if not member_id and leaver.instance_id is not None:

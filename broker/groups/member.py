@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from pqbroker.broker.groups.memory import member_bytes
 from pqbroker.broker.groups.messages import Join, JoinedMember, MemberImage, MemberProtocol, Ticket
 
 
@@ -22,6 +23,8 @@ class Member:
     """It has joined and not been answered yet, so that nobody knows whether it is still there."""
     join_ticket: Ticket = None
     sync_ticket: Ticket = None
+    counted_bytes: int = 0
+    """What the group counts for it; its assignment is counted apart."""
 
     @classmethod
     def joining(cls, member_id: str, request: Join) -> "Member":
@@ -62,6 +65,10 @@ class Member:
         """A sign of life, or an answer after which the next one is due."""
         self.is_new = False
         self.deadline_ms = now_ms + self.session_timeout_ms
+
+    @property
+    def metadata_bytes(self) -> int:
+        return member_bytes((self.member_id, self.instance_id, self.client_id, self.client_host), self.protocols)
 
     def metadata(self, protocol: str | None) -> bytes:
         return next((offered.metadata for offered in self.protocols if offered.name == protocol), b"")

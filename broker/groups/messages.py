@@ -1,9 +1,10 @@
 """What goes into a group and what comes out of it: requests without a wire format, answers, what to store."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from pqbroker.broker.groups.memory import GroupMemory
 from pqbroker.protocol.errors import ErrorCode
 
 Ticket = Any
@@ -19,7 +20,7 @@ class MemberProtocol(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GroupLimits:
-    """What a node sets for all groups; milliseconds."""
+    """What a node sets for all groups: milliseconds, members, bytes as `memory.py` counts them."""
 
     session_timeout_min_ms: int
     session_timeout_max_ms: int
@@ -27,6 +28,12 @@ class GroupLimits:
     members_max: int
     new_member_join_timeout_ms: int = 300_000
     """A new member that joins cannot be seen to die: so long it may wait, then it must ask again (as in Kafka)."""
+    member_bytes_max: int = 1 << 20
+    metadata_bytes_max: int = 5 << 20
+    """Of all members of a group. With their assignments it has to fit into one commit of a coordinator."""
+    assignment_bytes_max: int = 5 << 19
+    memory: GroupMemory = field(default_factory=lambda: GroupMemory(64 << 20))
+    """Of all groups of the node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +94,8 @@ class Joined:
     leader: str = ""
     skips_assignment: bool = False
     members: tuple[JoinedMember, ...] = ()
+    reason: str = ""
+    """For the log: what was refused, and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +106,8 @@ class Synced:
     protocol_type: str | None = None
     protocol: str | None = None
     assignment: bytes = b""
+    reason: str = ""
+    """For the log: what was refused, and what to do."""
 
 
 class Send(NamedTuple):

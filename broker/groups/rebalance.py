@@ -32,6 +32,7 @@ def end_join_phase(group: Group, now_ms: int) -> None:
         group.has_new_member = False
         group.delay_left_ms -= delay_ms
         group.join_deadline_ms = now_ms + delay_ms
+        group.await_time(group.join_deadline_ms)
     else:
         _complete(group, now_ms)
 
@@ -49,9 +50,11 @@ def fail_syncs(group: Group, error: ErrorCode, now_ms: int) -> None:
     """The generation will have no assignment: those who wait for one are told."""
     for member in group.members.values():
         member.assignment = b""
+    group.count_assignments({})
+    for member in group.members.values():
         if member.sync_ticket is not None:
             group.answer_sync(member, Synced(error))
-            member.renew(now_ms)
+            group.renew(member, now_ms)
 
 
 def _begin(group: Group, now_ms: int) -> None:
@@ -66,10 +69,12 @@ def _begin(group: Group, now_ms: int) -> None:
         delay_ms = group.limits.initial_rebalance_delay_ms
         group.delay_left_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
         group.join_deadline_ms = now_ms + delay_ms
+        group.await_time(group.join_deadline_ms)
     elif group.has_all_joined:
         _complete(group, now_ms)
     else:
         group.join_deadline_ms = now_ms + group.rebalance_timeout_ms
+        group.await_time(group.join_deadline_ms)
 
 
 def _complete(group: Group, now_ms: int) -> None:
@@ -79,6 +84,7 @@ def _complete(group: Group, now_ms: int) -> None:
     if group.members and not group.elect_joined_leader():
         group.is_initial = False
         group.join_deadline_ms = now_ms + group.rebalance_timeout_ms  # only static members, none of them here
+        group.await_time(group.join_deadline_ms)
         return
     group.join_deadline_ms = None
     group.is_initial = False
@@ -91,8 +97,9 @@ def _complete(group: Group, now_ms: int) -> None:
     group.protocol = group.choose_protocol()
     group.change(GroupState.COMPLETING_REBALANCE)
     group.sync_deadline_ms = now_ms + group.rebalance_timeout_ms
+    group.await_time(group.sync_deadline_ms)
     for member in group.members.values():
         if member.has_joined:
             group.unsynced.add(member.member_id)
             group.answer_join(member, group.joined(member))
-            member.renew(now_ms)
+            group.renew(member, now_ms)

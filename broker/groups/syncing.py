@@ -1,6 +1,9 @@
 """Members ask for their assignment, the leader brings it, and it is given out once it is stored (clients 4.33)."""
 
+from collections.abc import Mapping
+
 from pqbroker.broker.groups.group import Group
+from pqbroker.broker.groups.memory import assignment_bytes
 from pqbroker.broker.groups.messages import Joined, Receipt, Send, Sync, Synced, Ticket
 from pqbroker.broker.groups.rebalance import fail_syncs, rebalance
 from pqbroker.broker.groups.states import GroupState
@@ -12,7 +15,7 @@ def sync(group: Group, request: Sync, ticket: Ticket, now_ms: int) -> None:
     try:
         _sync(group, request, ticket, now_ms)
     except KafkaError as error:
-        group.effects.append(Send(ticket, Synced(error.code)))
+        group.effects.append(Send(ticket, Synced(error.code, reason=error.message)))
 
 
 def stored(group: Group, receipt: Receipt, failure: ErrorCode | None, now_ms: int) -> None:
@@ -39,24 +42,47 @@ def _sync(group: Group, request: Sync, ticket: Ticket, now_ms: int) -> None:
         raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
     group.note_synced(member.member_id)
     if group.state is GroupState.STABLE:
-        member.renew(now_ms)
+        group.renew(member, now_ms)
         group.effects.append(Send(ticket, group.synced(member)))
         return
     assert group.state is GroupState.COMPLETING_REBALANCE, group.state
     group.answer_sync(member, Synced(ErrorCode.REBALANCE_IN_PROGRESS))  # an earlier one, superseded
     member.sync_ticket = ticket
     if member.member_id == group.leader:
-        group.store(Receipt(group.generation, assignments=dict(request.assignments or {})))
+        assignments = dict(request.assignments or {})
+        objection = _objection(group, assignments)
+        if objection:
+            group.answer_sync(member, Synced(ErrorCode.UNKNOWN_SERVER_ERROR, reason=objection))
+            fail_syncs(group, ErrorCode.UNKNOWN_SERVER_ERROR, now_ms)
+            rebalance(group, now_ms)
+            return
+        group.store(Receipt(group.generation, assignments=assignments))
+
+
+def _objection(group: Group, assignments: Mapping[str, bytes]) -> str:
+    """Why an assignment is refused. Kafka answers UNKNOWN_SERVER_ERROR to one that is too large for a record of its
+    log, to all who wait for it; clients take it as final and show it, where codes of the group make them join again.
+    """
+    limits, size = group.limits, assignment_bytes(assignments)
+    if size > limits.assignment_bytes_max:
+        taken, taken_max, setting = size, limits.assignment_bytes_max, "pqbroker.group.assignment.bytes.max"
+    elif not limits.memory.has_room(size - group.assignment_bytes):
+        memory = limits.memory
+        taken, taken_max, setting = memory.taken + size, memory.bytes_max, "pqbroker.groups.bytes.max"
+    else:
+        return ""
+    return f"an assignment of group {group.group_id} takes {taken} bytes, the limit is {taken_max}: raise {setting}"
 
 
 def _give_out(group: Group, receipt: Receipt, now_ms: int) -> None:
     assert receipt.assignments is not None
     group.change(GroupState.STABLE)
+    group.count_assignments(receipt.assignments)
     for member in group.members.values():
         member.assignment = receipt.assignments.get(member.member_id, b"")
         if member.sync_ticket is not None:
             group.answer_sync(member, group.synced(member))
-            member.renew(now_ms)
+            group.renew(member, now_ms)
 
 
 def _answer_returned(group: Group, receipt: Receipt, failure: ErrorCode | None, now_ms: int) -> None:
@@ -65,4 +91,4 @@ def _answer_returned(group: Group, receipt: Receipt, failure: ErrorCode | None, 
     member = group.members.get(receipt.joined.member_id)
     if group.state is GroupState.STABLE and member is not None and member.join_ticket is receipt.ticket:
         group.answer_join(member, receipt.joined if failure is None else Joined(failure, member.member_id))
-        member.renew(now_ms)
+        group.renew(member, now_ms)

@@ -4,8 +4,11 @@ Behaviour: parks until the rebalance is over; other requests of the connection w
 member without an id is told one with MEMBER_ID_REQUIRED and joins with it (KIP-394); from version 5 a static member
 (KIP-345) takes over its place, and from 9 is told to skip the assignment when the group stays stable (KIP-814). The
 leader gets the list of members, the others an empty one. A connection that closes removes nobody: the session does.
+A member for which its group or the node has no room, in members or in bytes: GROUP_MAX_SIZE_REACHED.
 Left out: nothing.
 """
+
+import logging
 
 from pqbroker.broker.answer import Answer
 from pqbroker.broker.apis import Api
@@ -13,8 +16,11 @@ from pqbroker.broker.context import Context
 from pqbroker.broker.coordinators import new_member_id
 from pqbroker.broker.group_ids import check_group_id
 from pqbroker.broker.groups.messages import Join, Joined, MemberProtocol
+from pqbroker.broker.seldom_log import SeldomLog
 from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
+
+seldom = SeldomLog(logging.getLogger(__name__))
 
 KNOWN_ID_FROM_VERSION = 4
 PROTOCOL_TYPE_FROM_VERSION = 7
@@ -28,6 +34,8 @@ def serve(context: Context, request: JoinGroupRequest) -> Answer[JoinGroupRespon
     def settle(joined: Joined) -> None:
         if joined.error:
             context.node.metrics.count_error(joined.error)
+        if joined.error == ErrorCode.GROUP_MAX_SIZE_REACHED:
+            seldom.warning("JoinGroup of %s is refused: %s", context.client_id, joined.reason)
         answer.complete(_response(context, joined))
 
     context.node.coordinators.join(request.group_id, _join(context, request), settle)

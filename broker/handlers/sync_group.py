@@ -2,17 +2,22 @@
 
 Behaviour: the leader brings the assignment; everybody is answered with their part once it is stored, and who asks later
 is answered at once. While members are to join again: REBALANCE_IN_PROGRESS. Names of protocols, from version 5, must be
-those of the group when they are given.
+those of the group when they are given. An assignment of too many bytes: UNKNOWN_SERVER_ERROR, as in Kafka.
 Left out: nothing.
 """
+
+import logging
 
 from pqbroker.broker.answer import Answer
 from pqbroker.broker.apis import Api
 from pqbroker.broker.context import Context
 from pqbroker.broker.group_ids import check_group_id
 from pqbroker.broker.groups.messages import Sync, Synced
+from pqbroker.broker.seldom_log import SeldomLog
 from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+seldom = SeldomLog(logging.getLogger(__name__))
 
 
 def serve(context: Context, request: SyncGroupRequest) -> Answer[SyncGroupResponse]:
@@ -22,6 +27,8 @@ def serve(context: Context, request: SyncGroupRequest) -> Answer[SyncGroupRespon
     def settle(synced: Synced) -> None:
         if synced.error:
             context.node.metrics.count_error(synced.error)
+        if synced.reason and synced.error == ErrorCode.UNKNOWN_SERVER_ERROR:
+            seldom.warning("SyncGroup of %s is refused: %s", context.client_id, synced.reason)
         answer.complete(
             SyncGroupResponse(
                 error_code=synced.error,

@@ -1,10 +1,12 @@
 """A group with a clock that is a number: requests in, answers collected, stores performed or kept back."""
 
+from dataclasses import replace
 from typing import Any
 
 from pqbroker.broker.groups import heartbeats, joining, leaving, syncing
 from pqbroker.broker.groups.clock import wake
 from pqbroker.broker.groups.group import Group
+from pqbroker.broker.groups.memory import GroupMemory
 from pqbroker.broker.groups.messages import (
     GroupImage,
     GroupLimits,
@@ -34,8 +36,11 @@ RANGE = (MemberProtocol("range", b"range-bytes"),)
 class Rig:
     """Tickets are numbers, in the order of the requests."""
 
-    def __init__(self, limits: GroupLimits = LIMITS, *, stores_at_once: bool = True) -> None:
-        self.group = Group("g", limits)
+    def __init__(
+        self, limits: GroupLimits = LIMITS, *, stores_at_once: bool = True, memory_bytes_max: int = 64 << 20
+    ) -> None:
+        self.memory = GroupMemory(memory_bytes_max)
+        self.group = Group("g", replace(limits, memory=self.memory))
         self.now_ms = 1_000
         self.answers: dict[int, Joined | Synced] = {}
         self.images: list[GroupImage] = []

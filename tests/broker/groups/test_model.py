@@ -12,6 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from pqbroker.broker.groups import memory
 from pqbroker.broker.groups.clock import wake
 from pqbroker.broker.groups.group import Group
 from pqbroker.broker.groups.messages import Joined, JoinedMember, Leaver, MemberProtocol, Synced
@@ -254,7 +255,8 @@ class Groups(RuleBasedStateMachine):
         """While a generation forms, those of the last one who have not joined do not count."""
         group = self.rig.group
         if group.state is GroupState.PREPARING_REBALANCE:
-            assert sum(member.has_joined for member in group.members.values()) <= group.limits.members_max
+            joined = sum(member.has_joined for member in group.members.values())
+            assert joined + len(group.pending) <= group.limits.members_max
         else:
             assert len(group.members) <= group.limits.members_max + len(INSTANCES)
 
@@ -268,6 +270,31 @@ class Groups(RuleBasedStateMachine):
             assert {name for name, member in dynamic.items() if member.sync_ticket is None} <= group.unsynced
         assert group.unsynced <= group.members.keys()
         assert bool(group.unsynced) is (group.sync_deadline_ms is not None)
+
+    @invariant()
+    def what_is_counted_is_what_there_is(self) -> None:
+        group, rig = self.rig.group, self.rig
+        members = list(group.members.values())
+        assert group.joined_count == sum(member.has_joined for member in members)
+        assert group.metadata_bytes == sum(member.metadata_bytes for member in members)
+        assert group.taken == rig.memory.taken == (
+            memory.group_bytes("g")
+            + group.metadata_bytes
+            + group.assignment_bytes
+            + sum(map(memory.pending_bytes, group.pending))
+        )
+        for member in members:
+            for offered in member.protocols:
+                has_all = all(offered.name in dict(other.protocols) for other in members)
+                assert group.supports(group.protocol_type or "", (offered,)) is has_all
+
+    @invariant()
+    def nobody_is_looked_at_too_late(self) -> None:
+        group = self.rig.group
+        deadlines = [member.deadline_ms for member in group.members.values() if member.is_timed]
+        deadlines += group.pending.values()
+        deadlines += [time for time in (group.join_deadline_ms, group.sync_deadline_ms) if time is not None]
+        assert not deadlines or (group.wake_at_ms is not None and group.wake_at_ms <= min(deadlines))
 
     @invariant()
     def no_answer_is_lost(self) -> None:

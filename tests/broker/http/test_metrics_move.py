@@ -1,6 +1,7 @@
 """Every metric moves when what it counts does: a node is kept busy, and scraped after each thing that it did."""
 
 import asyncio
+import struct
 from collections.abc import Awaitable, Callable
 
 from pqbroker.broker.metrics import FAMILIES
@@ -20,7 +21,7 @@ STILL = {
 """These do not."""
 SETTINGS = {
     "cache_bytes": 400_000, "head_bytes": 1 << 20, "write_border_bytes": 1 << 20, "group_initial_rebalance_delay_ms": 0,
-    "max_connections": 100, "producer_id_expiration_ms": 1,
+    "max_connections": 100, "producer_id_expiration_ms": 1, "unfinished_bytes_max": 5 << 20,
 }  # fmt: skip
 CHUNK = bytes(300_000)
 
@@ -95,6 +96,24 @@ class Hour:
         client.send_bytes(b"\xff" * 8)
         assert await client.is_closed_by_peer()
 
+    async def stop_halfway(self) -> None:
+        """Two requests that do not arrive whole, for which there is not enough room."""
+        metrics = self.web.node.server.node.metrics
+        first, second = [await self.web.node.connect() for _ in range(2)]
+        for client, size in ((first, 1 << 20), (second, 5 << 19)):
+            wanted = metrics.bytes_in + 4 + size
+            client.send_bytes(struct.pack(">i", 3 << 20) + bytes(size))
+            await until(lambda wanted=wanted: metrics.bytes_in >= wanted)  # type: ignore[misc]
+        await self.scrape()
+        first.send_bytes(bytes(3 << 19))
+        assert await second.is_closed_by_peer()
+
+    async def open_a_session(self) -> None:
+        client = await self.web.node.connect()
+        request = fetch_request((0, 40))
+        request.session_epoch = 0
+        assert (await client.ask(request, 12)).session_id
+
     async def connect_too_often(self) -> None:
         while not self.web.node.server.node.metrics.connections_refused:
             await self.web.node.connect()
@@ -133,8 +152,9 @@ async def test_every_metric_moves(serve: Callable[..., Awaitable[Web]]) -> None:
     await hour.web.node.create_topic("other", pq_source_id_max_counts="1")
     await hour.web.node.create_topic("third")
     for step in (
-        hour.write, hour.forget_a_producer, hour.read, hour.refuse, hour.hold, hour.trim, hour.group, hour.drop,
-        hour.break_the_protocol, hour.run_out_of_room, hour.lose_the_cell, hour.connect_too_often,
+        hour.write, hour.forget_a_producer, hour.read, hour.refuse, hour.hold, hour.trim, hour.group, hour.stop_halfway,
+        hour.open_a_session, hour.drop, hour.break_the_protocol, hour.run_out_of_room, hour.lose_the_cell,
+        hour.connect_too_often,
     ):  # fmt: skip
         await step()
         await hour.scrape()
