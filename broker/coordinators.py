@@ -11,8 +11,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pqbroker.broker.coordinator import Coordinator, Hosted
+from pqbroker.broker.group_ids import check_new_group
 from pqbroker.broker.groups import heartbeats, joining, leaving, syncing
-from pqbroker.broker.groups.memory import GroupMemory, group_bytes
+from pqbroker.broker.groups.memory import GroupMemory
 from pqbroker.broker.groups.messages import GroupImage, GroupLimits, Join, Joined, Leaver, Sync, Synced
 from pqbroker.broker.groups.states import GroupState
 from pqbroker.broker.groups.subscriptions import subscribed_topics
@@ -64,6 +65,7 @@ class Coordinators:
             session_timeout_max_ms=settings.group_max_session_timeout_ms,
             initial_rebalance_delay_ms=settings.group_initial_rebalance_delay_ms,
             members_max=settings.group_max_size,
+            id_bytes_max=settings.group_id_bytes_max,
             member_bytes_max=settings.member_metadata_bytes_max,
             metadata_bytes_max=settings.group_metadata_bytes_max,
             assignment_bytes_max=settings.group_assignment_bytes_max,
@@ -121,17 +123,14 @@ class Coordinators:
         return not self._is_closed and not self._cell.lost.done()
 
     def join(self, group_id: str, request: Join, answer: Callable[[Joined], None]) -> None:
-        """`answer` is called once, in this call or when the rebalance is over."""
+        """`answer` is called once, in this call or when the rebalance is over. KafkaError 16, 24, 81."""
         coordinator = self._coordinator(group_id)
         self._check_open()
-        if request.member_id and group_id not in coordinator.hosted:
-            answer(Joined(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
-            return
-        if group_id not in coordinator.hosted and not self._limits.memory.has_room(group_bytes(group_id)):
-            taken = self._limits.memory.taken
-            reason = f"all groups take {taken} bytes, the limit: delete some, or raise pqbroker.groups.bytes.max"
-            answer(Joined(ErrorCode.GROUP_MAX_SIZE_REACHED, request.member_id, reason=reason))
-            return
+        if group_id not in coordinator.hosted:
+            if request.member_id:
+                answer(Joined(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
+                return
+            check_new_group(group_id, self._limits)
         hosted = coordinator.host(group_id)
         joining.join(hosted.group, request, answer, coordinator.now_ms())
         coordinator.follow(hosted)

@@ -8,6 +8,7 @@ from functools import partial
 from pqbroker.broker.config_operations import Change, Operation, Texts, apply_change
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.declare import ConfigError, declarations
+from pqbroker.conf.defaults import check_size
 from pqbroker.conf.dynamic import DYNAMIC, Layers, layers, wrong_settings
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.lasting import made_whole
@@ -54,6 +55,7 @@ class NodeSettings:
             stored = dict(self._stored.get(name, {}))
             try:
                 texts = self._changed({} if replaces else stored, changes)
+                check_size(texts, stored, self.in_force)
             except ConfigError as error:
                 raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
             # What is not new may be wrong: else of two wrong texts none could be mended.

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from pqbroker.broker.partitions import unknown_topic
 from pqbroker.broker.topic_names import check_topic_name
 from pqbroker.conf.declare import ConfigError
-from pqbroker.conf.defaults import topic_config
+from pqbroker.conf.defaults import check_changed
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.lasting import Lasting
 from pqbroker.storage.scheme import PartitionsNotGrown, PartitionsRefused, TopicExists, TopicUnknown
@@ -24,7 +24,7 @@ def check_new_topic(node: "Node", name: str, partitions: int, config: Mapping[st
     count = node.settings.num_partitions if partitions == USE_DEFAULT else partitions
     check_partition_count(node, count)
     try:
-        topic_config(config, node.settings)
+        check_changed(config, {}, node.settings)
     except ConfigError as error:
         raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
     return count

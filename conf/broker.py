@@ -36,6 +36,10 @@ class BrokerSettings:
     topic_partitions_max: int = setting(
         "pqbroker.topic.partitions.max", Kind.INT, 20_000, "Partitions a topic may have.", low=1, high=1_000_000
     )
+    config_bytes_max: int = setting(
+        "pqbroker.config.bytes.max", Kind.INT, 32_768,
+        "Bytes of all configs that a topic or a node is set to, names and values; above: INVALID_CONFIG.", low=1024,
+    )  # fmt: skip
     durability: str = setting(
         "pqbroker.durability", Kind.STRING, "fsync",
         "When a write is acknowledged: after fsync, after a write synced every interval, or after a write.",
@@ -272,6 +276,10 @@ class BrokerSettings:
     group_max_size: int = setting(
         "group.max.size", Kind.INT, _INT_MAX, "Members that a group may have.", low=1
     )
+    group_id_bytes_max: int = setting(
+        "pqbroker.group.id.bytes.max", Kind.INT, 1024, "Bytes of a group's id; above: INVALID_GROUP_ID.", low=1,
+        high=4096,
+    )  # fmt: skip
     member_metadata_bytes_max: int = setting(
         "pqbroker.member.metadata.bytes.max", Kind.INT, MIB,
         "Bytes of one member of a group: its subscription, in every protocol it offers, and its ids; above: "

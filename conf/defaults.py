@@ -65,7 +65,18 @@ def stored_config(texts: Mapping[str, str], settings: BrokerSettings) -> TopicCo
 def check_changed(texts: Mapping[str, str], stored: Mapping[str, str], settings: BrokerSettings) -> None:
     """ConfigError when a topic that is set to `stored` cannot be set to `texts`. What is not new in them may be wrong:
     else of two wrong texts none could be mended."""
+    check_size(texts, stored, settings)
     topic_config({name: text for name, text in texts.items() if stored.get(name) != text}, settings)
+
+
+def check_size(texts: Mapping[str, str], stored: Mapping[str, str], settings: BrokerSettings) -> None:
+    """ConfigError when a topic or a node would be set to more than a resource may be, unless it becomes less."""
+    size = _size(texts)
+    if size > settings.config_bytes_max and size > _size(stored):
+        raise ConfigError(
+            f"configs of {size} bytes, the limit is {settings.config_bytes_max}: shorten the longest, or raise "
+            "pqbroker.config.bytes.max"
+        )
 
 
 def wrong_texts(texts: Mapping[str, str]) -> dict[str, str]:
@@ -86,6 +97,10 @@ def wrong_texts(texts: Mapping[str, str]) -> dict[str, str]:
 def topic_defaults(settings: BrokerSettings) -> dict[str, str]:
     """Texts by name of the topic configs that the node's settings give; a topic's own texts go over them."""
     return {name: _first_set(of_node, settings) for name, of_node in NODE_SETTINGS.items()}
+
+
+def _size(texts: Mapping[str, str]) -> int:
+    return sum(len(name) + len(text.encode(errors="surrogatepass")) for name, text in texts.items())
 
 
 def _first_set(names: tuple[str, ...], settings: BrokerSettings) -> str:

@@ -48,4 +48,4 @@ def assignment_bytes(assignments: Mapping[str, bytes]) -> int:
 def text_bytes(text: str | None) -> int:
     if text is None:
         return 0
-    return len(text) if text.isascii() else len(text.encode())
+    return len(text) if text.isascii() else len(text.encode(errors="surrogatepass"))

@@ -28,6 +28,8 @@ class GroupLimits:
     members_max: int
     new_member_join_timeout_ms: int = 300_000
     """A new member that joins cannot be seen to die: so long it may wait, then it must ask again (as in Kafka)."""
+    id_bytes_max: int = 1024
+    """Of a group's id."""
     member_bytes_max: int = 1 << 20
     metadata_bytes_max: int = 5 << 20
     """Of all members of a group. With their assignments it has to fit into one commit of a coordinator."""

@@ -34,8 +34,7 @@ def serve(context: Context, request: JoinGroupRequest) -> Answer[JoinGroupRespon
     def settle(joined: Joined) -> None:
         if joined.error:
             context.node.metrics.count_error(joined.error)
-        if joined.error == ErrorCode.GROUP_MAX_SIZE_REACHED:
-            seldom.warning("JoinGroup of %s is refused: %s", context.client_id, joined.reason)
+        _tell(context, joined.error, joined.reason)
         answer.complete(_response(context, joined))
 
     context.node.coordinators.join(request.group_id, _join(context, request), settle)
@@ -43,7 +42,14 @@ def serve(context: Context, request: JoinGroupRequest) -> Answer[JoinGroupRespon
 
 
 def refuse(context: Context, request: JoinGroupRequest, code: ErrorCode, message: str) -> JoinGroupResponse:
+    _tell(context, code, message)
     return _response(context, Joined(code, request.member_id))
+
+
+def _tell(context: Context, code: ErrorCode, reason: str) -> None:
+    """The answer has no place for the reason."""
+    if code == ErrorCode.GROUP_MAX_SIZE_REACHED:
+        seldom.warning("JoinGroup of %s is refused: %s", context.client_id, reason)
 
 
 def _join(context: Context, request: JoinGroupRequest) -> Join:

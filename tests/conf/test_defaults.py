@@ -3,8 +3,8 @@
 import pytest
 
 from pqbroker.conf.broker import BrokerSettings
-from pqbroker.conf.declare import parse
-from pqbroker.conf.defaults import topic_config
+from pqbroker.conf.declare import ConfigError, parse
+from pqbroker.conf.defaults import check_changed, topic_config
 from pqbroker.conf.topic import TopicConfig
 
 
@@ -32,3 +32,14 @@ def test_a_node_setting_holds_where_the_topic_leaves_it_open() -> None:
 )
 def test_the_finest_retention_time_that_is_set_decides(texts: dict[str, str], retention_ms: int) -> None:
     assert topic_config({}, parse(BrokerSettings, texts)).retention_ms == retention_ms
+
+
+def test_configs_of_one_resource_have_a_limit_and_may_always_become_less() -> None:
+    node = BrokerSettings(config_bytes_max=1024)
+    name = "leader.replication.throttled.replicas"
+    check_changed({name: "1:1," * 240}, {}, node)
+    with pytest.raises(ConfigError, match=r"limit is 1024: .* pqbroker\.config\.bytes\.max"):
+        check_changed({name: "1:1," * 300}, {}, node)
+    with pytest.raises(ConfigError, match="limit is 1024"):
+        check_changed({name: "1:1," * 500}, {name: "1:1," * 400}, node)
+    check_changed({name: "1:1," * 300}, {name: "1:1," * 400}, node)
