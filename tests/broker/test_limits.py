@@ -6,6 +6,7 @@ from typing import Any
 
 from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from pqbroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from pqbroker.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -87,6 +88,18 @@ async def test_a_request(start: Start) -> None:
     client = await node.connect()
     client.send_bytes(struct.pack(">i", 1025))
     assert await client.is_closed_by_peer()
+
+
+async def test_a_fetch_answer(start: Start) -> None:
+    node = await start(fetch_max_bytes=2000)
+    await node.create_topic("t", 3)
+    for partition in range(3):
+        await node.produce("t", bytes(900), partition=partition)
+    wanted = [FetchPartition(partition=index, partition_max_bytes=1 << 20) for index in range(3)]
+    asked = FetchRequest(max_wait_ms=0, max_bytes=1 << 30, topics=[FetchTopic(topic="t", partitions=wanted)])
+    answer = await (await node.connect()).ask(asked, 12)
+    found = [len(data.records or b"") > 0 for data in answer.responses[0].partitions]
+    assert found == [True, True, False]
 
 
 async def join(client: Client, group: str) -> Any:

@@ -6,6 +6,7 @@ from pathlib import Path
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.declare import Declaration, Effect, declarations
 from pqbroker.conf.dynamic import DYNAMIC
+from pqbroker.conf.limits import LIMITS
 from pqbroker.conf.topic import TopicConfig
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "settings.md"
@@ -47,6 +48,15 @@ def _lines() -> Iterator[str]:
     yield from _table(one for one in broker if one.effective)
     yield "\n## Topic\n"
     yield from _table(one for one in topic if one.effective)
+    yield "\n## What a client can make grow\n"
+    yield "Each limit, its default, what happens to what is over it, and the test that exceeds it (below `tests/`).\n"
+    yield "| what grows | limit | default | beyond it | test |"
+    yield "|---|---|---|---|---|"
+    known = {one.name: one for one in (*topic, *broker)}
+    for limit in LIMITS:
+        names = ", ".join(f"`{name}`" for name in limit.names)
+        default = _default(known[limit.names[0]]) if limit.names[0] in known else ""
+        yield f"| {limit.what} | {names} | {default} | {limit.beyond} | `{limit.test}` |"
     yield "\n## Accepted without effect\n"
     yield "Kafka has these, tools set them, and here they are kept and described but change nothing.\n"
     yield "### Topic\n"

@@ -1,0 +1,218 @@
+"""What a client can make grow, and what ends it. `docs/settings.md` is written from this; a test finds each test named.
+
+A limit without a setting is a constant of the code, named with its file.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """One thing that grows; `test` exceeds the limit and is PATH::NAME below `tests/`."""
+
+    what: str
+    names: tuple[str, ...]
+    """Settings, the one that ends it first; or FILE:CONSTANT."""
+    beyond: str
+    """What happens to what is over it."""
+    test: str
+
+
+_CLOSES = "the connection closes"
+_PAUSES = "reading pauses"
+_FULL = "GROUP_MAX_SIZE_REACHED"
+
+LIMITS = (
+    # Requests
+    Limit(
+        "bytes of a request", ("socket.request.max.bytes",), _CLOSES,
+        "broker/test_connection.py::test_a_frame_too_large_negative_or_too_short_closes_the_connection",
+    ),
+    Limit(
+        "requests of a connection in work", ("pqbroker.connection.requests.max",), _PAUSES,
+        "broker/test_connection.py::test_reading_pauses_above_the_limit_of_requests_and_resumes_below",
+    ),
+    Limit(
+        "bytes of a connection's requests in work", ("pqbroker.connection.bytes.max",), _PAUSES,
+        "broker/test_connection.py::test_reading_pauses_above_the_limit_of_bytes_and_resumes_below",
+    ),
+    Limit(
+        "bytes of all requests", ("pqbroker.inflight.bytes.max",), f"{_PAUSES}, on every connection",
+        "broker/test_connection.py::test_bytes_of_one_connection_pause_another_until_the_node_has_room",
+    ),
+    Limit(
+        "bytes of requests over 64 KiB that have not arrived whole",
+        ("pqbroker.unfinished.bytes.max", "pqbroker.unfinished.stall.ms"),
+        "they wait; those that make no progress, then the last to begin, are closed",
+        "attacks/test_unfinished_requests.py::test_sixty_requests_of_which_the_end_is_missing",
+    ),
+    Limit(
+        "bytes of smaller requests that have not arrived whole", ("pqbroker.reserved.bytes",),
+        "those that make no progress, then the last to begin, are closed",
+        "broker/test_receiving.py::test_small_requests_have_a_budget_of_their_own",
+    ),
+    Limit(
+        "parked Fetch requests over 4 KiB", ("pqbroker.inflight.bytes.max",),
+        "answered at once while more than half is taken",
+        "broker/test_connection.py::test_a_long_fetch_request_does_not_park_while_memory_is_short",
+    ),
+    Limit(
+        "time that a request of a group may wait", ("group.max.session.timeout.ms",), "INVALID_SESSION_TIMEOUT",
+        "broker/groups/test_joining.py::test_a_session_timeout_outside_the_limits_is_refused",
+    ),
+    Limit(
+        "lines of log", ("broker/seldom_log.py:SECONDS_BETWEEN",), "one a second of each text, with a count",
+        "broker/test_seldom_log.py::test_a_flood_of_a_line_is_one_line_a_second_with_a_count",
+    ),
+    # Connections
+    Limit(
+        "connections", ("max.connections",), "closed at once",
+        "broker/test_connection.py::test_a_connection_above_the_limit_is_closed_at_once",
+    ),
+    Limit(
+        "connections that ask nothing", ("connections.max.idle.ms",), "closed",
+        "broker/test_server.py::test_an_idle_connection_is_closed_with_a_clean_end",
+    ),
+    Limit(
+        "fetch sessions", ("max.incremental.fetch.session.cache.slots",), "no session: each Fetch says all",
+        "broker/test_sessions.py::test_only_a_session_unused_for_long_makes_room",
+    ),
+    Limit(
+        "partitions of fetch sessions", ("pqbroker.fetch.session.partitions.max",),
+        "no session; FETCH_SESSION_ID_NOT_FOUND in one that outgrows it",
+        "broker/test_sessions.py::test_partitions_of_all_sessions_are_limited",
+    ),
+    # Answers
+    Limit(
+        "bytes of a Fetch answer", ("fetch.max.bytes",), "the rest comes with the next Fetch",
+        "broker/test_limits.py::test_a_fetch_answer",
+    ),
+    Limit(
+        "partitions of a DescribeTopicPartitions answer", ("max.request.partition.size.limit",),
+        "the answer has a cursor", "broker/handlers/test_describe_topic_partitions.py::test_the_nodes_limit_holds_too",
+    ),
+    Limit(
+        "segment files held open by answers", ("pqbroker.sent.files.max",), "answers are read into memory first",
+        "broker/test_file_answers.py::test_beyond_the_limit_of_files_answers_come_from_memory",
+    ),
+    Limit(
+        "reads of a partition from the disk", ("pqbroker.partition.reads.max",), "they wait",
+        "pq/test_quota.py::test_reads_from_the_store_wait_for_their_turn",
+    ),
+    # Topics
+    Limit(
+        "partitions of a topic", ("pqbroker.topic.partitions.max",), "INVALID_PARTITIONS",
+        "broker/http/test_topics.py::test_a_topic_grows_no_further_than_the_node_allows",
+    ),
+    Limit(
+        "configs of a topic", ("pqbroker.config.bytes.max",), "INVALID_CONFIG",
+        "broker/test_limits.py::test_configs_of_a_topic",
+    ),
+    Limit(
+        "configs of a node", ("pqbroker.config.bytes.max",), "INVALID_CONFIG",
+        "broker/test_limits.py::test_configs_of_a_node",
+    ),
+    Limit(
+        "name of a topic", ("broker/topic_names.py:NAME_CHARACTERS_MAX",), "INVALID_TOPIC_EXCEPTION",
+        "broker/test_topic_names.py::test_other_names_are_refused",
+    ),
+    # Records and producers
+    Limit(
+        "bytes of a record batch", ("max.message.bytes", "message.max.bytes"), "MESSAGE_TOO_LARGE",
+        "broker/handlers/test_produce.py::test_bad_record_data_is_refused",
+    ),
+    Limit(
+        "bytes in flight at a partition", ("pqbroker.write.queue.bytes",), "REQUEST_TIMED_OUT",
+        "pq/test_quota.py::test_above_the_border_writers_pause_and_above_the_limit_they_come_back",
+    ),
+    Limit(
+        "bytes of one write of a partition", ("pqbroker.write.cycle.bytes",), "the rest is of the next write",
+        "pq/test_counters.py::test_what_one_cycle_leaves_over_waits_on",
+    ),
+    Limit(
+        "records of a partition", ("pq.max.count.in.partition",), "the error of `pq.partition.full.error`",
+        "pq/test_partition.py::test_a_partition_full_of_records_refuses_until_some_are_deleted",
+    ),
+    Limit(
+        "bytes of a partition", ("pq.max.size.in.partition",), "the error of `pq.partition.full.error`",
+        "pq/test_partition.py::test_a_partition_full_of_bytes_refuses",
+    ),
+    Limit(
+        "bytes a second to a partition", ("pq.write.speed.bytes",), "writers are paused",
+        "pq/test_quota.py::test_a_topic_without_a_quota_pauses_nobody_and_gets_one_by_its_config",
+    ),
+    Limit(
+        "idempotent producers of a partition", ("pq.source.id.max.counts",), "the oldest are forgotten",
+        "pq/test_sources.py::test_over_the_count_the_oldest_by_offset_go_first_and_are_counted",
+    ),
+    Limit(
+        "newest records in memory", ("pqbroker.head.bytes",), "those of the coldest partitions are read from disk",
+        "pq/test_tablet.py::test_a_head_dropped_for_room_is_loaded_for_a_read_and_for_a_write",
+    ),
+    # Groups
+    Limit(
+        "id of a group", ("pqbroker.group.id.bytes.max",), "INVALID_GROUP_ID",
+        "broker/test_limits.py::test_the_id_of_a_group",
+    ),
+    Limit(
+        "members of a group, ids given out among them", ("group.max.size",), _FULL,
+        "broker/test_limits.py::test_members_of_a_group",
+    ),
+    Limit(
+        "bytes of a member: subscription, ids", ("pqbroker.member.metadata.bytes.max",), _FULL,
+        "broker/groups/test_limits.py::test_one_member_has_a_limit",
+    ),
+    Limit(
+        "bytes of a group's members", ("pqbroker.group.metadata.bytes.max",), _FULL,
+        "broker/groups/test_limits.py::test_all_members_of_a_group_have_a_limit",
+    ),
+    Limit(
+        "bytes of a group's assignments", ("pqbroker.group.assignment.bytes.max",), "UNKNOWN_SERVER_ERROR",
+        "broker/groups/test_limits.py::test_an_assignment_that_is_too_large_is_refused_to_all_and_the_group_forms_again",
+    ),
+    Limit(
+        "groups, and bytes of all of them", ("pqbroker.groups.bytes.max",), _FULL,
+        "broker/test_limits.py::test_groups_of_a_node",
+    ),
+    Limit(
+        "groups with an offset in a partition", ("pqbroker.partition.consumers.max",), "POLICY_VIOLATION",
+        "broker/test_limits.py::test_the_metadata_of_a_commit_and_the_consumers_of_a_partition",
+    ),
+    Limit(
+        "text committed with an offset", ("offset.metadata.max.bytes",), "OFFSET_METADATA_TOO_LARGE",
+        "broker/test_limits.py::test_the_metadata_of_a_commit_and_the_consumers_of_a_partition",
+    ),
+    # HTTP
+    Limit(
+        "HTTP connections", ("pqbroker.http.connections.max",), "503",
+        "broker/http/test_door.py::test_one_more_is_told_and_closed",
+    ),
+    Limit(
+        "bytes of an HTTP body", ("pqbroker.http.body.bytes.max",), "413",
+        "broker/http/test_topics.py::test_a_body_too_large_is_refused",
+    ),
+    Limit(
+        "items of an HTTP answer", ("pqbroker.http.items.max",), "INVALID_REQUEST, 400",
+        "broker/http/test_topics.py::test_what_cannot_be_is_refused",
+    ),
+    Limit(
+        "bytes of an HTTP answer", ("pqbroker.http.answer.bytes.max",), "the answer says where to continue",
+        "broker/http/test_records.py::test_an_answer_ends_before_it_is_too_large_and_says_where_to_go_on",
+    ),
+    Limit(
+        "bytes that an HTTP request searches", ("pqbroker.http.look.bytes.max",), "the answer says where to continue",
+        "broker/http/test_records.py::test_a_search_ends_after_so_many_bytes_and_says_where_to_go_on",
+    ),
+    Limit(
+        "HTTP requests that decode records", ("pqbroker.http.looks.max",), "they wait",
+        "broker/http/test_limits.py::test_requests_that_decode_records_take_turns",
+    ),
+    Limit(
+        "series of partitions in `/metrics`", ("pqbroker.metrics.partitions.max",), "sums",
+        "broker/http/test_metrics.py::test_series_of_partitions_are_bounded",
+    ),
+    Limit(
+        "series of groups in `/metrics`", ("pqbroker.metrics.offsets.max",), "sums",
+        "broker/http/test_metrics.py::test_series_of_groups_are_bounded",
+    ),
+)  # fmt: skip

@@ -1,0 +1,43 @@
+"""The table of limits: its settings are declared, its tests are there, and no limit is left out."""
+
+import re
+from pathlib import Path
+
+from pqbroker.conf.broker import BrokerSettings
+from pqbroker.conf.declare import declarations
+from pqbroker.conf.limits import LIMITS
+from pqbroker.conf.topic import TopicConfig
+
+ROOT = Path(__file__).resolve().parents[2]
+LIMITING = re.compile(r"max(\.|$)|slots|size\.limit")
+NOT_OF_CLIENTS = {
+    "log.message.timestamp.after.max.ms", "log.message.timestamp.before.max.ms", "message.timestamp.after.max.ms",
+    "message.timestamp.before.max.ms",
+}  # fmt: skip
+"""What they bound does not grow."""
+
+
+def test_the_settings_of_every_limit_are_declared() -> None:
+    known = declarations(BrokerSettings).keys() | declarations(TopicConfig).keys()
+    for limit in LIMITS:
+        for name in limit.names:
+            path, _, constant = name.partition(":")
+            assert name in known or f"\n{constant} = " in (ROOT / path).read_text(encoding="utf-8"), limit
+
+
+def test_the_test_of_every_limit_is_there() -> None:
+    for limit in LIMITS:
+        path, _, name = limit.test.partition("::")
+        assert f"def {name}(" in (ROOT / "tests" / path).read_text(encoding="utf-8"), limit
+
+
+def test_every_setting_that_limits_is_in_the_table() -> None:
+    listed = {name for limit in LIMITS for name in limit.names}
+    for settings in (BrokerSettings, TopicConfig):
+        for one in declarations(settings).values():
+            if one.effective and LIMITING.search(one.name) and one.name not in NOT_OF_CLIENTS:
+                assert one.name in listed, f"{one.name}: add it to conf/limits.py with a test that exceeds it"
+
+
+def test_nothing_is_listed_twice() -> None:
+    assert len({limit.what for limit in LIMITS}) == len(LIMITS)
