@@ -22,6 +22,10 @@ class ByteBudget:
         """More than half is taken: what could wait for long should not."""
         return 2 * self.taken > self.bytes_max
 
+    @property
+    def is_awaited(self) -> bool:
+        return bool(self._waiting)
+
     def take(self, size: int) -> None:
         self.taken += size
 

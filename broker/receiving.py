@@ -134,7 +134,8 @@ class Receiving:
     @property
     def is_at_rest(self) -> bool:
         """Nothing is held, and nobody waits."""
-        return not (self.budget.taken or self._small.frames or self._large.frames or self._claims or self._look)
+        budget, small, large = self.budget, self._small, self._large
+        return not (budget.taken or budget.is_awaited or small.frames or large.frames or self._claims or self._look)
 
     def hold(self, receiver: Receiver, held: int) -> None:
         """`held` bytes of an unfinished request are in memory now. It may be given up in this call."""

@@ -206,6 +206,10 @@ class PartitionServer:
             return min(head.end_position - head.run.locate(offset, head.end_position), bytes_max)
         return min(head.size, bytes_max)
 
+    @property
+    def is_watched(self) -> bool:
+        return bool(self._watchers)
+
     def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call back once per move of the end or start offset, and at loss. Returns what ends the watch."""
         watchers = self._watchers

@@ -10,18 +10,26 @@ import pytest
 from pqbroker.broker.answer import Answer
 from pqbroker.broker.apis import Api
 from pqbroker.broker.connection import Connection
-from pqbroker.broker.context import Node
+from pqbroker.broker.context import Node, Peer
 from pqbroker.broker.dispatch import Dispatcher
 from pqbroker.broker.handlers import api_versions, fetch, metadata, produce
 from pqbroker.broker.listeners import Connections
 from pqbroker.broker.metrics import Metrics
 from pqbroker.broker.node_settings import NodeSettings
 from pqbroker.broker.receiving import Receiving
+from pqbroker.broker.sessions import FetchSessions
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.dynamic import layers
 from pqbroker.protocol.errors import ErrorCode, KafkaError, ProtocolError
 from pqbroker.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from pqbroker.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from pqbroker.protocol.messages.fetch import (
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
 from pqbroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from pqbroker.protocol.messages.produce import ProduceRequest, ProduceResponse, TopicProduceData
 from tests.broker.conftest import until
@@ -565,3 +573,46 @@ async def test_a_long_fetch_request_does_not_park_while_memory_is_short() -> Non
     bench.wire, bench.connection = bench.connect()
     bench.receive(request_frame(FetchRequest(rack_id="x" * 5000), 12, 3))
     assert bench.answered() == []
+
+
+async def test_a_closed_connection_waits_for_no_budget() -> None:
+    bench = Bench(node_bytes_max=1024)
+    bench.budget.take(2000)
+    bench.receive(metadata_frame(1))
+    assert bench.wire.is_paused
+    assert bench.budget.is_awaited
+    bench.connection.connection_lost(None)
+    assert not bench.budget.is_awaited
+    bench.budget.give_back(2000)
+    assert bench.receiving.is_at_rest
+
+
+async def test_a_closed_connection_has_no_pause_left() -> None:
+    bench = Bench()
+    timers: list[asyncio.TimerHandle] = []
+    call_at = asyncio.get_running_loop().call_at
+    bench.turn.call_at = lambda *arguments: timers.append(call_at(*arguments)) or timers[-1]  # type: ignore[attr-defined, func-returns-value]
+
+    def pause(name: str, request: Any) -> MetadataResponse:
+        bench.connection._peer.pause_ms = 60_000
+        return MetadataResponse()
+
+    bench.serve = pause
+    bench.receive(metadata_frame(1))
+    assert bench.wire.is_paused
+    bench.connection.connection_lost(None)
+    assert [timer.cancelled() for timer in timers] == [True]
+
+
+async def test_a_fetch_session_ends_with_its_connection() -> None:
+    bench = Bench()
+    bench.node.sessions = FetchSessions(10, 10, lambda: 0)
+    peers: list[Peer] = []
+    begin = bench.dispatcher.begin
+    bench.dispatcher.begin = lambda peer, frame: peers.append(peer) or begin(peer, frame)  # type: ignore[method-assign, func-returns-value]
+    bench.receive(metadata_frame(1))
+    asked = FetchRequest(session_epoch=0, topics=[FetchTopic(topic="t", partitions=[FetchPartition()])])
+    bench.node.sessions.turn(asked, 12, peers[0])
+    assert len(bench.node.sessions) == 1
+    bench.connection.connection_lost(None)
+    assert len(bench.node.sessions) == 0

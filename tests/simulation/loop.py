@@ -33,6 +33,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def time(self) -> float:
         return self._now
 
+    @property
+    def timers(self) -> list[asyncio.TimerHandle]:
+        """What is due some time, and was not taken back."""
+        return [timer for timer in self._scheduled if not timer.cancelled()]  # type: ignore[attr-defined]
+
     def select(self, timeout: float | None) -> list[Any]:
         """As a selector without files: waiting makes it later."""
         if timeout is None:

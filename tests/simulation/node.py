@@ -95,6 +95,11 @@ class SimulatedNode:
         await self._cancel()
         await owner.close()
 
+    async def end(self) -> None:
+        """Stop it, unless it is down."""
+        if self.is_up:
+            await self.stop()
+
     def group(self, topic_id: bytes) -> Group | None:
         """The topic, None when there is none now."""
         return self.node.groups.by_id(topic_id) if self.is_up else None

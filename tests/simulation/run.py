@@ -11,10 +11,11 @@ from unittest.mock import patch
 
 from tests.simulation.admin import Observer, SimulatedAdmin
 from tests.simulation.chaos import Chaos, LossAt, Mishaps
+from tests.simulation.follower import SimulatedFollower
 from tests.simulation.ledger import Violation, expect
 from tests.simulation.loop import Stuck, VirtualLoop
 from tests.simulation.member import SimulatedMember
-from tests.simulation.verify import verify, verify_prefix
+from tests.simulation.verify import verify, verify_nothing_left, verify_prefix
 from tests.simulation.world import GROUPS, World
 
 MEMBERS = 2
@@ -90,6 +91,7 @@ async def _live(world: World, chaos: Chaos) -> None:
             clients.create_task(admin.run())
             observer = Observer(world, admin)
             clients.create_task(observer.run())
+            clients.create_task(SimulatedFollower(world).run())
             for group in GROUPS:
                 for number in range(MEMBERS):
                     clients.create_task(SimulatedMember(world, group, number).run())
@@ -118,6 +120,8 @@ def _simulate(
         worlds.append(world)
         await play(world)
         expect(not world.node.tasks_failed(), f"periodic work failed: {world.node.tasks_failed()}")
+        await world.node.end()
+        verify_nothing_left(world, loop.timers)
         records = sum(len(book.log) for topic in world.topics.values() for book in topic.partitions.values())
         return Outcome(world.digest, world.node.engine.faults.commits, world.node.openings, records)
 

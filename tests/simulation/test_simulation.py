@@ -26,6 +26,11 @@ def test_nothing_promised_is_broken_whatever_happens(first: int) -> None:
     assert sum(outcome.openings for outcome in outcomes) > 2 * SEEDS_A_TEST
 
 
+def test_a_run_leaves_no_watcher_no_timer_and_nothing_counted() -> None:
+    for seed in range(3):
+        run(seed)
+
+
 @pytest.mark.timeout(SLOW_S)
 def test_a_crash_at_any_commit_loses_nothing_acknowledged_and_leaves_nothing_half() -> None:
     outcomes = [one() for one in crash_points(0, CRASH_POINTS)]

@@ -1,5 +1,8 @@
 """What must hold of a node that nobody writes to: every record, every bound, every row and blob of its store."""
 
+import asyncio
+from collections.abc import Sequence
+
 from pqbroker.pq.partition_server import PartitionServer
 from pqbroker.storage.blobid import blob_size, tablet_bounds
 from pqbroker.storage.engine import BlobKey
@@ -49,6 +52,22 @@ async def verify_prefix(world: World) -> None:
         for place, state in groups.offsets_of(group_id).items():
             world.groups[group_id].found_earlier(place, state)
     await verify_store(world, is_fresh=True)
+
+
+def verify_nothing_left(world: World, timers: Sequence[asyncio.TimerHandle]) -> None:
+    """The node has ended and all clients have: nobody watches, nobody is counted, nothing is due."""
+    node = world.node.node
+    watched = [server.index for name in node.groups.names() for server in _servers(world, name) if server.is_watched]
+    expect(not watched, f"partitions {watched} are still watched")
+    expect(not world.parked, f"{world.parked} Fetches are parked still")
+    taken = node.coordinators.taken_bytes
+    expect(taken == 0, f"{taken} bytes of groups are counted and nobody holds them")
+    expect(not timers, f"timers are left: {timers}")
+
+
+def _servers(world: World, name: str) -> Sequence[PartitionServer]:
+    group = world.node.node.groups.get(name)
+    return group.partitions if group is not None else ()
 
 
 async def _verify_partition(book: PartitionBook, server: PartitionServer) -> None:

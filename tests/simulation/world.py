@@ -30,6 +30,8 @@ class World:
         """Nothing new is begun any more."""
         self.writing = 0
         """Producers that are not done yet."""
+        self.parked = 0
+        """Fetches that wait."""
         self.clients: asyncio.TaskGroup
         self.last_lines: deque[str] = deque(maxlen=LINES_TOLD)
         self._story = hashlib.blake2b(digest_size=8)

@@ -1,0 +1,63 @@
+"""A reader that waits for what comes, as a Fetch does: parked at several partitions, hurried now and then."""
+
+import asyncio
+
+from pqbroker.broker.waiting import ParkedFetch
+from pqbroker.pq.partition_server import PartitionServer
+from tests.simulation.ledger import expect
+from tests.simulation.world import World
+
+PARTITIONS_MAX = 3
+WAITS_MS = (50, 500, 3_000)
+HURRIED = 0.3
+LATE_S = 0.01
+
+
+class SimulatedFollower:
+    """Parks, is answered in time whatever happens to the node, and parks again."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._chance = world.chance("follower")
+
+    async def run(self) -> None:
+        while not self._world.is_ending:
+            await asyncio.sleep(self._chance.expovariate(2))
+            servers = self._servers()
+            if servers:
+                await self._park(servers)
+
+    def _servers(self) -> list[PartitionServer]:
+        if not self._world.node.is_up:
+            return []
+        groups = self._world.node.node.groups
+        found = [group for name in sorted(groups.names()) if (group := groups.get(name)) is not None]
+        servers = [server for group in found for server in group.partitions]
+        return self._chance.sample(servers, min(len(servers), PARTITIONS_MAX))
+
+    async def _park(self, servers: list[PartitionServer]) -> None:
+        loop = asyncio.get_running_loop()
+        ends = [server.end_offset for server in servers]
+        wait_ms = self._chance.choice(WAITS_MS)
+        deadline = loop.time() + wait_ms / 1000
+        parked = ParkedFetch(
+            loop,
+            wait_ms,
+            servers,
+            lambda: any(server.is_lost or server.end_offset != end for server, end in zip(servers, ends, strict=True)),
+            lambda: None,
+        )
+        answered: asyncio.Future[None] = loop.create_future()
+        parked.answer.when_settled(lambda: answered.done() or answered.set_result(None))
+        finish = parked.answer.hurry
+        assert finish is not None
+        self._world.parked += 1
+        is_hurried = self._chance.random() < HURRIED
+        hurry = loop.call_at(deadline - wait_ms / 2000 if is_hurried else deadline + LATE_S, finish)
+        try:
+            await answered
+        finally:
+            finish()  # as a connection that closes does
+            hurry.cancel()
+            self._world.parked -= 1
+        expect(loop.time() <= deadline + LATE_S, f"a Fetch was answered {loop.time() - deadline:.3f} s too late")
