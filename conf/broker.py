@@ -146,8 +146,10 @@ class BrokerSettings:
         high=65_536,
     )  # fmt: skip
     ballast_bytes: int = setting(
-        "pqbroker.ballast.bytes", Kind.LONG, 8 * MIB, "A file kept to have room for deletes on a full disk.", low=0
-    )
+        "pqbroker.ballast.bytes", Kind.LONG, 8 * MIB,
+        "A file that keeps room to start and to delete with on a full disk; less than 1 MiB does not do for a start.",
+        low=0,
+    )  # fmt: skip
     pools: tuple[str, ...] = setting(
         "pqbroker.pools", Kind.LIST, (),
         "More places for blobs, each NAME=DIRECTORY, such as big=/mnt/big; `main` is the one in the data directory, "

@@ -169,7 +169,6 @@ class Committer(threading.Thread):
                 if self._is_sync_due():
                     self._sync(cell)
                 cell.rooms.look()
-                cell.rooms.restore_ballast()
 
     def _patience(self, cell: OpenCell) -> float:
         """Seconds to wait for an item before there is something else to do."""

@@ -9,12 +9,13 @@
 Every step of `take` may be the last before a crash; the next `take` carries on from whatever is there.
 """
 
+import contextlib
 import fcntl
 import json
 import os
 import shutil
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -42,8 +43,16 @@ class CellFacts:
 class CellDirectory:
     """A cell's directory, held by this process from `take` to `release`."""
 
-    def __init__(self, path: Path, pools: Mapping[str, Path] | None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        pools: Mapping[str, Path] | None,
+        *,
+        on_locked: "Callable[[CellDirectory], None]" = lambda directory: None,
+    ) -> None:
+        """`on_locked`: called once the directory is this process's alone, before anything of it is changed."""
         self.path = path
+        self._on_locked = on_locked
         self.pools: dict[str, Path] = dict(pools) if pools else {MAIN_POOL: path / "blobs"}
         self.generation = 0
         self.facts = CellFacts(FORMAT, uuid.uuid4().hex, (), "fsync", ready=False)
@@ -65,6 +74,8 @@ class CellDirectory:
             missing = [path for path in self.path.parents if not path.exists()]
             self.path.mkdir(parents=True, exist_ok=True)
             self._take_lock()
+            self._on_locked(self)
+            self._note_owner()
             self._read_facts()
             if not self.facts.ready:
                 self._fix_names(missing)
@@ -107,8 +118,13 @@ class CellDirectory:
             owner = os.pread(self._lock, 32, 0).decode("ascii", "replace").strip() or "unknown"
             told = f"{self.path} is in use by process {owner}; stop it or choose another directory"
             raise EngineError(told) from None
-        os.ftruncate(self._lock, 0)
-        os.pwrite(self._lock, b"%d\n" % os.getpid(), 0)
+
+    def _note_owner(self) -> None:
+        """For who finds the directory locked. On a full disk the note is what it was: it is only a help."""
+        note = b"%d\n" % os.getpid()
+        with contextlib.suppress(OSError):
+            os.pwrite(self._lock, note, 0)
+            os.ftruncate(self._lock, len(note))
 
     def _read_facts(self) -> None:
         file = self.path / "cell"

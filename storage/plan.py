@@ -171,4 +171,4 @@ class Planner:
 
 def full(batch: Batch) -> DiskFull:
     """The refusal of a batch for which there is no room."""
-    return DiskFull(f"no room for {batch.bytes} bytes; delete records or add space")
+    return DiskFull(f"no room for {batch.bytes} bytes: delete records, or other files on the disk, or enlarge it")

@@ -6,7 +6,9 @@ What is written when: `committer`, `plan`. What a directory holds: `directory`. 
 import asyncio
 import logging
 import os
+import re
 import shutil
+import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -43,7 +45,18 @@ from pqbroker.storage.plan import IndexBatch, Planner
 from pqbroker.storage.pools import Pool
 from pqbroker.storage.reading import BlobReader
 from pqbroker.storage.recovery import load_segments
-from pqbroker.storage.room import INDEX_RESERVE_BYTES, POOL_RESERVE_BYTES, Ballast, Room, Rooms, Space
+from pqbroker.storage.room import (
+    FLOOR_BYTES,
+    INDEX_RESERVE_BYTES,
+    POOL_RESERVE_BYTES,
+    START_BYTES,
+    Ballast,
+    Room,
+    Rooms,
+    Space,
+    TellsFullDisk,
+    full_disk,
+)
 from pqbroker.storage.segments import UNSYNCED
 from pqbroker.storage.status import DEFAULT_THRESHOLDS, Colour, Thresholds
 
@@ -54,6 +67,7 @@ _TABLE_BYTES = 16 * _MIB
 """Written into memory until that goes to a file."""
 _ENTRY_BYTES = 64
 """What a row takes in memory beside key and value."""
+_NO_FLUSH = re.compile(rb"(avoid_flush_during_recovery=)\w+")
 _BATCH_ROUNDS_MAX = 4
 """A batch may be this many rounds large; above one it gets a round for itself."""
 
@@ -96,13 +110,14 @@ class RocksEngine:
 
     async def open(self) -> DiskShard:
         """Open the cell under its next generation, which fences any earlier owner. Raises EngineError."""
-        directory = CellDirectory(self._path, self._pools)
-        await asyncio.to_thread(directory.take)
-        index = RocksIndex(directory.index)
+        directory = CellDirectory(self._path, self._pools, on_locked=self._make_room)
+        await asyncio.to_thread(self._take, directory)
+        index = RocksIndex(directory.index, self._has_room)
         reader = BlobReader(index.get, directory.pools)
         options = ShardOptions(self._caps, self._pace, self._compaction, self._read_threads, self._told, self._faults)
         shard = DiskShard(directory, index, reader, options)
-        await shard.start(partial(self._open_cell, directory, index, reader))
+        with TellsFullDisk(self._path):
+            await shard.start(partial(self._open_cell, directory, index, reader))
         return shard
 
     def tell_colour(self, colour: Colour | None, pool: str = MAIN_POOL) -> None:
@@ -146,16 +161,41 @@ class RocksEngine:
         ballast = Ballast(directory.ballast, self._ballast_bytes)
         rooms = Rooms(room, elsewhere, ballast, index_blob_bytes_max=self._caps.index_blob_bytes_max)
         rooms.look()
-        rooms.restore_ballast()
         return rooms
+
+    def _take(self, directory: CellDirectory) -> None:
+        with TellsFullDisk(self._path):
+            directory.take()
+
+    def _make_room(self, directory: CellDirectory) -> None:
+        """Before a start writes anything, with the directory locked: a full disk gives the ballast up. EngineError."""
+        free = self._free_bytes()
+        if free >= INDEX_RESERVE_BYTES:
+            return
+        free += Ballast(directory.ballast, self._ballast_bytes).release()
+        if free < START_BYTES:
+            raise full_disk(self._path, START_BYTES - free, f"{free} bytes are free")
+        _log.warning("the disk of %s is full: %d bytes are left to start and to delete with", self._path, free)
+
+    def _has_room(self, size: int) -> bool:
+        """Whether the index can write so many bytes."""
+        return self._free_bytes() >= size + FLOOR_BYTES
+
+    def _free_bytes(self) -> int:
+        space = self._statvfs(self._path)
+        return space.f_bavail * space.f_frsize
 
 
 class RocksIndex:
     """The ordered rows of one cell. Every call blocks; RocksDB's errors are plain Exceptions."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, has_room: Callable[[int], bool] = lambda size: True) -> None:
+        """`has_room`: whether so many bytes can be written besides what is being committed."""
         self.undurable = threading.Lock()
         self._path = path
+        self._has_room = has_room
+        self._is_frugal = False
+        """It was opened on a full disk, and nothing was written but to its log since."""
         self._rows: Rdict | None = None
         self._write_options = WriteOptions()
         self._table_bytes = 0
@@ -164,14 +204,19 @@ class RocksIndex:
     def open(self, *, create: bool, synced: bool) -> None:
         """Open and recover. `synced`: commits were, so that what cannot be read of the log is damage, unless a power
         cut tore its last write."""
+        log_bytes = sum(file.stat().st_size for file in self._path.glob("*.log"))
+        frugal = None if self._has_room(log_bytes + _TABLE_BYTES) else _frugal_options(self._path)
+        self._is_frugal = frugal is not None
 
         def recover(mode: DBRecoveryMode) -> Rdict:
-            options = _options()
+            options = _options() if frugal is None else frugal
             options.create_if_missing(create)
             options.set_wal_recovery_mode(mode)
-            return Rdict(str(self._path), options)
+            # Of an index that exists, rocksdict takes the options of rows from their file, unless they are given apart.
+            return Rdict(str(self._path), options, None if frugal is None else {"default": frugal})
 
         self._rows = self._recovered(recover, synced)
+        self._table_bytes = self._rows.property_int_value("rocksdb.cur-size-all-mem-tables") or 0
 
     def open_unchanged(self, staging: Path, *, synced: bool) -> None:
         """Open for reading alone, through links in the empty directory `staging`: rocksdict writes a file even then.
@@ -206,9 +251,12 @@ class RocksIndex:
         """
         assert self._rows is not None
         batch = cast(WriteBatch, changes)
-        if self._table_bytes >= _TABLE_BYTES:
+        if self._table_bytes >= _TABLE_BYTES and self._has_room(_TABLE_BYTES):
             self._rows.flush(False)
             self._table_bytes = 0
+            if self._is_frugal:
+                self._rows.set_options({"disable_auto_compactions": "false"})
+                self._is_frugal = False
         self._table_bytes += batch.size_in_bytes() + _ENTRY_BYTES * batch.len()
         self._rows.write(batch, self._write_options)
 
@@ -297,14 +345,36 @@ class TellsDamage:
             raise EngineError(f"the index is damaged: {error}; restore a copy of the directory") from error
 
 
+def _frugal_options(index: Path) -> Options | None:
+    """As `_options`, for a full disk: what the log holds stays there, and no file is compacted. None without that.
+
+    To recover without a flush is an option that rocksdict 0.3.29 cannot set. But it reads options from a file, and
+    every opening of the index wrote one.
+    """
+    try:
+        last = max(index.glob("OPTIONS-*[0-9]"))
+        with tempfile.TemporaryDirectory(prefix="pqbroker-options-") as staging, TellsDamage():
+            Path(staging, last.name).write_bytes(_NO_FLUSH.sub(rb"\1true", last.read_bytes()))
+            shutil.copyfile(index / _CONFIG_FILE, Path(staging, _CONFIG_FILE))
+            options, _ = Options.load_latest(staging)
+    except (EngineError, OSError, ValueError) as failure:
+        _log.warning("the index is opened as if there were room: %s", failure)
+        return None
+    options.set_disable_auto_compactions(True)
+    return _set(options)
+
+
 def _options() -> Options:
+    return _set(Options(raw_mode=True))
+
+
+def _set(options: Options) -> Options:
     """RocksDB for small rows: little memory, stalls out of reach, a bounded log, bounded files."""
     table = BlockBasedOptions()
     table.set_block_cache(Cache(8 * _MIB))
     table.set_bloom_filter(10, False)
     table.set_cache_index_and_filter_blocks(True)
     table.set_pin_l0_filter_and_index_blocks_in_cache(True)
-    options = Options(raw_mode=True)
     options.set_block_based_table_factory(table)
     options.set_compression_type(DBCompressionType.lz4())
     options.set_write_buffer_size(8 * _TABLE_BYTES)  # out of reach, as the log's: `RocksIndex.write` comes before

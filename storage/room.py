@@ -5,9 +5,10 @@ import os
 from collections.abc import Callable, Mapping
 from errno import EDQUOT, EFBIG, ENOSPC
 from pathlib import Path
+from types import TracebackType
 from typing import Protocol
 
-from pqbroker.storage.engine import Batch
+from pqbroker.storage.engine import Batch, EngineError
 from pqbroker.storage.status import DEFAULT_THRESHOLDS, Colour, Thresholds
 
 _log = logging.getLogger(__name__)
@@ -17,8 +18,12 @@ INDEX_RESERVE_BYTES = 32 << 20
 """Kept free where the index is: for its write-ahead log and one flush."""
 POOL_RESERVE_BYTES = 16 << 20
 """Kept free in a pool on a disk of its own. Of every reserve a half may be used to empty mostly dead segments."""
-FLOOR_BYTES = 4 << 20
-"""Below this even deletes are refused."""
+FLOOR_BYTES = 2 << 20
+"""Below this even deletes are refused, so that the next start finds room."""
+START_BYTES = 1 << 20
+"""Free space without which a cell does not open: the index takes 40 KB, the first commit two rows for each tablet."""
+START_FLOOR_BYTES = 256 << 10
+"""What the first commit leaves."""
 
 
 class Space(Protocol):
@@ -61,7 +66,13 @@ class Room:
 
     def take(self, size: int, *, from_reserve: bool = False) -> bool:
         """Whether `size` bytes more leave the reserve untouched, or half of it; counts them as taken if so."""
-        kept = self._reserve_bytes // 2 if from_reserve else self._reserve_bytes
+        return self._take(size, self._reserve_bytes // 2 if from_reserve else self._reserve_bytes)
+
+    def take_last(self, size: int, floor_bytes: int) -> bool:
+        """As `take`, down to a floor."""
+        return self._take(size, floor_bytes)
+
+    def _take(self, size: int, kept: int) -> bool:
         if self.free - size < kept:
             return False
         self.free -= size
@@ -72,16 +83,16 @@ class Ballast:
     """A file that occupies room until a full disk must be deleted from; put back when there is plenty again."""
 
     def __init__(self, file: Path, size: int) -> None:
+        self.is_wanted = size > 0
+        """Neither taken nor tried in vain since it was released."""
         self._file = file
         self._size = size
-        self._is_there = False
-        """Or was not to be had: it is tried again once it would have been released."""
 
     def restore(self, free: int, reserve_bytes: int) -> None:
-        """Take the room again once there is plenty. Where it is not to be had, as for a quota, it is done without."""
-        if self._is_there or not self._size or free <= reserve_bytes + 2 * self._size:
+        """Take the room again once there is plenty. Where a quota, say, forbids it, the broker does without."""
+        if not self.is_wanted or free <= reserve_bytes + 2 * self._size:
             return
-        self._is_there = True
+        self.is_wanted = False
         if self._file.exists():
             return
         descriptor = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -95,10 +106,15 @@ class Ballast:
         finally:
             os.close(descriptor)
 
-    def release(self) -> None:
-        """Give the room up."""
-        self._is_there = False
-        self._file.unlink(missing_ok=True)
+    def release(self) -> int:
+        """Give the room up: how many bytes that was."""
+        self.is_wanted = self._size > 0
+        try:
+            size = self._file.stat().st_size
+            self._file.unlink()
+        except FileNotFoundError:
+            return 0
+        return size
 
 
 class Rooms:
@@ -112,12 +128,16 @@ class Rooms:
         self._index = index
         self._elsewhere = elsewhere
         self._ballast = ballast
+        self._is_start = True
+        """A cell's start is one commit, the first."""
 
     def look(self) -> None:
-        """See what is free now."""
+        """See what is free now; take the ballast's room again once there is plenty."""
         self._index.refresh()
         for room in self._elsewhere.values():
             room.refresh()
+        if self._ballast.is_wanted:
+            self._ballast.restore(self._index.free, INDEX_RESERVE_BYTES)
 
     def colour(self, pool: str) -> Colour:
         """At the last look. A full index stops every pool."""
@@ -128,16 +148,13 @@ class Rooms:
     def is_green(self) -> bool:
         return all(room.colour is Colour.GREEN for room in (self._index, *self._elsewhere.values()))
 
-    def restore_ballast(self) -> None:
-        """Take the ballast's room again once there is plenty."""
-        self._ballast.restore(self._index.free, INDEX_RESERVE_BYTES)
-
     def take(self, batch: Batch) -> bool:
         """Whether there is room for a commit.
 
         One of rows alone may use the reserve, and the ballast's room: deletes are such, and what the scheme and the
         coordinators write down of them.
         """
+        is_start, self._is_start = self._is_start, False
         from_reserve = bool(batch.moves)
         bytes_here = self._take_elsewhere(batch, from_reserve) if self._elsewhere else batch.bytes
         if bytes_here is None:
@@ -146,9 +163,8 @@ class Rooms:
             return True
         if batch.moves or any(size >= self._index_blob_bytes_max for _, _, size, _ in batch.blobs):
             return False
-        self._ballast.release()
-        self._index.refresh()
-        return self._index.free >= bytes_here + FLOOR_BYTES
+        self._index.free += self._ballast.release()
+        return self._index.take_last(bytes_here, START_FLOOR_BYTES if is_start else FLOOR_BYTES)
 
     def _take_elsewhere(self, batch: Batch, from_reserve: bool) -> int | None:
         """Bytes of the batch that are left to go where the index is; None when another disk has no room."""
@@ -163,6 +179,32 @@ class Rooms:
                 return None
             left -= size
         return left
+
+
+class TellsFullDisk:
+    """A context in which what failed for want of room becomes an EngineError that says so.
+
+    RocksDB's errors are plain Exceptions, with the system's words in their text.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if any(os.strerror(code) in str(error) for code in NO_ROOM):
+            raise full_disk(self._directory, START_BYTES, str(error)) from error
+
+
+def full_disk(directory: Path, missing_bytes: int, cause: str) -> EngineError:
+    """The refusal of a start for want of room."""
+    return EngineError(
+        f"the disk of {directory} is full: {cause}. No record is lost: free {missing_bytes} bytes by deleting files"
+        " that are not the broker's, or enlarge the disk, and start the broker again"
+    )
 
 
 def _allocate(descriptor: int, size: int) -> None:

@@ -1,9 +1,7 @@
 """A disk filled to its last byte: writes stop, reads and deletes go on, the room comes back, and nothing is lost."""
 
 import asyncio
-import os
 import random
-import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -24,24 +22,20 @@ from pqbroker.storage.memory import MemoryEngine
 from pqbroker.storage.rocks import RocksEngine
 from pqbroker.storage.status import Colour
 from tests.broker.conftest import Clock, Node, make_batch, produce_request
+from tests.faults import full_disk
 from tests.support.wire import Wire
 
-DISK_BYTES = 112 << 20
 VALUE_BYTES = 700_000
 
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of its own."""
-    if os.geteuid() != 0:
-        pytest.skip("mounting a small file system takes root")
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "none", tmp_path], capture_output=True, check=False
-    )
-    if mounted.returncode:
-        pytest.skip(f"a small file system cannot be mounted here: {mounted.stderr.decode().strip()}")
-    yield tmp_path
-    subprocess.run(["umount", tmp_path], check=True)
+    try:
+        with full_disk.small_disk(tmp_path):
+            yield tmp_path
+    except full_disk.CannotMount as cause:
+        pytest.skip(str(cause))
 
 
 async def test_a_disk_filled_to_its_last_byte_is_freed_and_lost_nothing(disk: Path) -> None:
@@ -52,7 +46,7 @@ async def test_a_disk_filled_to_its_last_byte_is_freed_and_lost_nothing(disk: Pa
         await node.create_topic("dropped", 2)
         acknowledged = await fill(node)
         assert min(map(len, acknowledged.values())) >= 3
-        take_the_rest(disk / "other")
+        full_disk.take_the_rest(disk)
         assert colour(node) >= Colour.YELLOW_STOP
         assert (await node.produce("kept", b"x" * VALUE_BYTES)).error_code == ErrorCode.KAFKA_STORAGE_ERROR
         await expect_stored(node, acknowledged)
@@ -67,6 +61,10 @@ async def test_a_disk_filled_to_its_last_byte_is_freed_and_lost_nothing(disk: Pa
         await expect_stored(node, acknowledged)
     async with AsyncExitStack() as stack:
         await expect_stored(await start(disk / "data", stack), acknowledged)
+
+
+async def test_a_broker_starts_on_a_full_disk_with_all_records_and_takes_deletes(disk: Path) -> None:
+    assert await full_disk.run(disk, rounds=2, seed=random.randrange(1 << 32)) > 0
 
 
 async def start(data: Path, stack: AsyncExitStack) -> Node:
@@ -97,17 +95,6 @@ async def fill(node: Node) -> dict[tuple[str, int], list[bytes]]:
                 return acknowledged
             assert code == ErrorCode.NONE
             acknowledged[topic, partition].append(bytes(batch[16:]))
-
-
-def take_the_rest(path: Path) -> None:
-    """Another program fills the disk, to the last byte."""
-    with path.open("wb", buffering=0) as file:
-        for size in (1 << 20, 4096, 1):
-            try:
-                while True:
-                    file.write(bytes(size))
-            except OSError:
-                continue
 
 
 async def free(node: Node) -> None:

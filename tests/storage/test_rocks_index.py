@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from pqbroker.storage import rocks
 from pqbroker.storage.rocks import RocksIndex
 
 
@@ -36,3 +37,39 @@ def test_full_tables_are_exchanged_before_a_write_and_never_within_one(
     index.close()  # rocksdict flushes here too
     log = (tmp_path / "index" / "LOG").read_text(encoding="utf-8")
     assert log.count("New memtable created") == log.count("Manual flush start") == 2 + 1
+
+
+def test_an_index_that_opened_without_room_writes_and_compacts_files_again_once_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rocks, "_TABLE_BYTES", 1000)
+    has_room = [True]
+    index = RocksIndex(tmp_path / "index", lambda size: has_room[0])
+    index.open(create=True, synced=True)
+    index.close()
+    has_room[0] = False
+    index.open(create=False, synced=True)
+    for number in range(3):
+        write(index, number)
+    assert files(tmp_path / "index") == 0
+    assert "disable_auto_compactions=true" in last_options(tmp_path / "index")
+    has_room[0] = True
+    write(index, 3)
+    index.close()
+    assert files(tmp_path / "index") > 0
+    assert "disable_auto_compactions=false" in last_options(tmp_path / "index")
+
+
+def write(index: RocksIndex, number: int) -> None:
+    batch = index.new_batch()
+    batch.put(b"%d" % number, bytes(2000))
+    index.write(batch)
+    index.sync()
+
+
+def files(index: Path) -> int:
+    return len(list(index.glob("*.sst")))
+
+
+def last_options(index: Path) -> str:
+    return max(index.glob("OPTIONS-*")).read_text(encoding="utf-8")

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from pqbroker.storage import committer
-from pqbroker.storage.engine import Batch, Buffer, DiskFull, Shard, StoreFailed
+from pqbroker.storage.engine import Batch, Buffer, DiskFull, EngineError, Shard, StoreFailed
 from pqbroker.storage.rocks import RocksIndex
-from pqbroker.storage.room import Ballast, Room
+from pqbroker.storage.room import START_BYTES, Ballast, Room
 from tests.storage.cells import MIB, Disk, RocksCell, blob_key, blobs, content, dead, rows
 
 END = b"\xff"
@@ -138,10 +138,53 @@ async def test_a_full_disk_refuses_blobs_takes_deletes_and_recovers(cell: RocksC
 
 async def test_with_nearly_nothing_free_even_rows_are_refused_before_the_index_fails(cell: RocksCell) -> None:
     shard = await cell.open()
-    cell.disk.f_bavail = MIB // 4096
+    await shard.commit(rows((b"K", b"v")))
+    cell.disk.f_bavail = 0
     with pytest.raises(DiskFull):
         await shard.commit(rows((b"K", b"v")))
     await shard.close()
+
+
+async def test_a_start_on_a_full_disk_has_the_ballast_and_leaves_in_the_log_what_the_log_holds(cell: RocksCell) -> None:
+    first = await cell.open()
+    await first.commit(rows((b"K", b"a row")))
+    cell.disk.f_bavail = 4 * MIB // 4096
+    second = await cell.take_over()
+    assert not (cell.path / "ballast").exists()
+    assert not list(cell.index().glob("*.sst"))
+    cell.disk.f_bavail = 100_000
+    shard = await cell.take_over()
+    assert (cell.path / "ballast").exists()
+    assert list(cell.index().glob("*.sst"))
+    assert await shard.get([b"K"]) == [b"a row"]
+    for each in (first, second, shard):
+        await each.close()
+
+
+async def test_deletes_leave_the_room_that_the_next_start_takes(cell: RocksCell) -> None:
+    shard = await cell.open()
+    await shard.commit(rows((b"K", b"the start's")))
+    cell.disk.f_bavail = (START_BYTES - MIB) // 4096
+    with pytest.raises(DiskFull):
+        await shard.commit(rows((b"K", None)))
+    await shard.close()
+    cell.disk.f_bavail = START_BYTES // 4096
+    shard = await cell.open()
+    await shard.commit(rows((b"K", b"the next start's")))
+    with pytest.raises(DiskFull, match="delete records, or other files on the disk"):
+        await shard.commit(rows((b"K", None)))
+    await shard.close()
+
+
+async def test_a_start_without_even_that_room_changes_nothing_and_says_how_much_it_takes(cell: RocksCell) -> None:
+    await (await cell.open()).close()
+    (cell.path / "ballast").unlink()
+    before = cell.index()
+    cell.disk.f_bavail = 2
+    with pytest.raises(EngineError, match=f"free {START_BYTES - 2 * 4096} bytes") as refused:
+        await cell.open()
+    assert "restore" not in str(refused.value)
+    assert cell.index() == before
 
 
 def full_after(writes: int, monkeypatch: pytest.MonkeyPatch) -> None:
