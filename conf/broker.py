@@ -186,7 +186,8 @@ class BrokerSettings:
     )
     write_queue_bytes_max: int = setting(
         "pqbroker.write.queue.bytes", Kind.INT, 30_000_000,
-        "Bytes in flight at one partition; more are answered REQUEST_TIMED_OUT (retry). One batch is always taken.",
+        "Bytes in flight at one partition; while there are as many a batch is answered REQUEST_TIMED_OUT (retry). "
+        "A batch larger than this is not counted: it waits in line, and what comes behind it waits for it.",
         low=MIB,
     )  # fmt: skip
     write_border_bytes: int = setting(

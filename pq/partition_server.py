@@ -108,16 +108,16 @@ class PartitionServer:
     @property
     def queue_length(self) -> int:
         """Batches that wait to be written."""
-        return self._writer.queue_length
+        return len(self._writer.queue)
 
     @property
     def queued_bytes(self) -> int:
-        return self._writer.queued_bytes
+        return self._writer.queue.bytes
 
     @property
     def in_flight_bytes(self) -> int:
         """Bytes of batches that are not durable yet."""
-        return self._writer.in_flight_bytes
+        return self._writer.queue.in_flight_bytes
 
     @property
     def full_seconds(self) -> float:

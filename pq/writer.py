@@ -14,7 +14,6 @@ any       its rows are unreadable    refused: everything fails with KAFKA_STORAG
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from time import perf_counter
@@ -27,6 +26,7 @@ from pqbroker.pq.cycle import ClosedBody, Cycle, Written
 from pqbroker.pq.partition import Partition
 from pqbroker.pq.quota import PAUSE_MS_MAX
 from pqbroker.pq.warming import HeadLoader
+from pqbroker.pq.write_queue import Write, WriteQueue
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.records import BatchHeader
 from pqbroker.storage.engine import BlobCorrupt, CommitRefused, ShardLost
@@ -41,7 +41,6 @@ DISK_FULL = "the disk is full: it takes writes again once retention, DeleteRecor
 
 _log = logging.getLogger(__name__)
 
-_Write = tuple[memoryview, BatchHeader, Outcome[Written]]
 _Job = tuple[Callable[[], Cycle], "asyncio.Future[None]"]
 
 
@@ -50,8 +49,7 @@ class Writer:
 
     __slots__ = (
         "_clock", "_cycle_seconds", "_head", "_jobs", "_kv", "_loop", "_memory", "_notify", "_number",
-        "_partition", "_queue", "_running", "_settings", "counters", "in_flight_bytes", "is_lost", "queued_bytes",
-        "unreadable",
+        "_partition", "_running", "_settings", "counters", "is_lost", "queue", "unreadable",
     )  # fmt: skip
 
     def __init__(
@@ -72,10 +70,7 @@ class Writer:
         self._clock = clock
         self._notify = notify
         self._loop = asyncio.get_running_loop()
-        self._queue: deque[_Write] = deque()
-        self.queued_bytes = 0
-        self.in_flight_bytes = 0
-        """Bytes of batches that are not durable yet: those that wait and the cycle's."""
+        self.queue = WriteQueue(settings.write_queue_bytes_max)
         self._cycle_seconds = 0.0
         """How long the last cycle took."""
         self._jobs: list[_Job] = []
@@ -87,11 +82,6 @@ class Writer:
         self.counters = PartitionCounters()
 
     @property
-    def queue_length(self) -> int:
-        """Batches that wait for a cycle."""
-        return len(self._queue)
-
-    @property
     def is_disk_full(self) -> bool:
         """Whether users stop writing until there is room again (A.12.2); reads and deletes go on."""
         return self._kv.storage.status(USER_CHANNEL) >= Colour.YELLOW_STOP
@@ -100,7 +90,7 @@ class Writer:
     def pause_ms(self) -> int:
         """How long who writes has to pause, for what is in flight to sink to its border from above (A.8)."""
         settings = self._settings
-        excess = self.in_flight_bytes - settings.write_border_bytes
+        excess = self.queue.in_flight_bytes - settings.write_border_bytes
         return min(1 + int(1000 * self._cycle_seconds * excess / settings.write_cycle_bytes_max), PAUSE_MS_MAX)
 
     def write(self, batch: memoryview, header: BatchHeader) -> Outcome[Written]:
@@ -110,17 +100,20 @@ class Writer:
         7 when too much waits; 6 when the tablet is lost.
         """
         outcome: Outcome[Written] = Outcome()
+        queue, bytes_max = self.queue, self._settings.write_queue_bytes_max
         if self.is_lost:
             self._refuse(outcome, self._over())
-        elif self.in_flight_bytes and self.in_flight_bytes + len(batch) > self._settings.write_queue_bytes_max:
-            self._refuse_for_now(
-                header, outcome, ErrorCode.REQUEST_TIMED_OUT, "pqbroker.write.queue.bytes are in flight: retry"
-            )
+        elif queue.in_flight_bytes - queue.long_bytes >= bytes_max:
+            text = f"pqbroker.write.queue.bytes = {bytes_max} are in flight at the partition: retry"
+            self._refuse_for_now(header, outcome, ErrorCode.REQUEST_TIMED_OUT, text)
         else:
-            self._queue.append((batch, header, outcome))
-            self.queued_bytes += len(batch)
-            self.in_flight_bytes += len(batch)
-            if self.in_flight_bytes > self._settings.write_border_bytes and not self.counters.full.is_running:
+            size = len(batch)
+            queue.items.append((batch, header, outcome))
+            queue.bytes += size
+            queue.in_flight_bytes += size
+            if size > bytes_max:
+                queue.long_bytes += size
+            if queue.in_flight_bytes > self._settings.write_border_bytes and not self.counters.full.is_running:
                 self.counters.full.start(self._loop.time())
             if not self._running:
                 self._run()
@@ -178,19 +171,20 @@ class Writer:
     def _run(self) -> None:
         """Start the next cycle, if there is anything to do."""
         self._running = True
+        queue = self.queue
         while not self.is_lost:
-            self.in_flight_bytes = self.queued_bytes
-            if self.counters.full.is_running and self.in_flight_bytes <= self._settings.write_border_bytes:
+            queue.end_cycle()
+            if self.counters.full.is_running and queue.in_flight_bytes <= self._settings.write_border_bytes:
                 self.counters.full.stop(self._loop.time())
             if self._jobs:
                 plan, job = self._jobs.pop(0)
                 if self._perform(plan(), (), job):
                     return
-            elif not self._queue:
+            elif not queue.items:
                 break
             elif self.is_disk_full:
                 self._fail_queue(ErrorCode.KAFKA_STORAGE_ERROR, DISK_FULL)
-            elif self._partition.needs_content(self.queued_bytes):
+            elif self._partition.needs_content(queue.bytes):
                 self.counters.waiting.start(self._loop.time())
                 self._head.load().add_done_callback(self._loaded)
                 return
@@ -201,22 +195,14 @@ class Writer:
                     return
         self._running = False
 
-    def _take_writes(self) -> list[_Write]:
-        """The writes of one cycle: at least one, at most `write_cycle_bytes_max`."""
-        queue = self._queue
-        taken = [queue.popleft()]
-        room = self._settings.write_cycle_bytes_max - len(taken[0][0])
-        self.queued_bytes -= len(taken[0][0])
-        while queue and len(queue[0][0]) <= room:
-            item = queue.popleft()
-            room -= len(item[0])
-            self.queued_bytes -= len(item[0])
-            taken.append(item)
-        if not queue and self.counters.waiting.is_running:
+    def _take_writes(self) -> list[Write]:
+        """The writes of one cycle."""
+        taken = self.queue.take(self._settings.write_cycle_bytes_max)
+        if not self.queue.items and self.counters.waiting.is_running:
             self.counters.waiting.stop(self._loop.time())
         return taken
 
-    def _perform(self, cycle: Cycle, writes: Sequence[_Write], job: "asyncio.Future[None] | None") -> bool:
+    def _perform(self, cycle: Cycle, writes: Sequence[Write], job: "asyncio.Future[None] | None") -> bool:
         """Execute a plan; False when there was nothing to execute and all is answered."""
         if not cycle.commands:
             self._answer(cycle, writes, job)
@@ -233,7 +219,7 @@ class Writer:
         self,
         started: float,
         cycle: Cycle,
-        writes: Sequence[_Write],
+        writes: Sequence[Write],
         job: "asyncio.Future[None] | None",
         stored: Outcome[None] | None,
     ) -> None:
@@ -256,7 +242,7 @@ class Writer:
         self,
         started: float,
         cycle: Cycle,
-        writes: Sequence[_Write],
+        writes: Sequence[Write],
         job: "asyncio.Future[None] | None",
         committed: Outcome[None],
     ) -> None:
@@ -275,7 +261,7 @@ class Writer:
             self._fail_cycle(error, writes, job)
         self._run()
 
-    def _answer(self, cycle: Cycle, writes: Sequence[_Write], job: "asyncio.Future[None] | None") -> None:
+    def _answer(self, cycle: Cycle, writes: Sequence[Write], job: "asyncio.Future[None] | None") -> None:
         counters = self.counters
         counters.duplicates += cycle.duplicates
         counters.duplicate_bytes += cycle.duplicate_bytes
@@ -299,7 +285,7 @@ class Writer:
         self.counters.count_error(error.code)
         outcome.set_exception(error)
 
-    def _fail_cycle(self, error: BaseException, writes: Sequence[_Write], job: "asyncio.Future[None] | None") -> None:
+    def _fail_cycle(self, error: BaseException, writes: Sequence[Write], job: "asyncio.Future[None] | None") -> None:
         if isinstance(error, CommitRefused):
             code, message = ErrorCode.KAFKA_STORAGE_ERROR, f"the store refused the write: {error}"
         else:
@@ -363,10 +349,8 @@ class Writer:
         return jobs
 
     def _fail_queue(self, code: ErrorCode, message: str) -> None:
-        queue, self._queue = self._queue, deque()
-        self.queued_bytes = 0
         self.counters.waiting.stop(self._loop.time())
-        for _, header, outcome in queue:
+        for _, header, outcome in self.queue.take_all():
             self._refuse_for_now(header, outcome, code, message)
 
     def _plan_close(self, damage: BlobCorrupt) -> Callable[[], Cycle]:

@@ -110,20 +110,6 @@ async def test_above_the_border_writers_pause_and_above_the_limit_they_come_back
     assert partition.queued_bytes == 0
 
 
-async def test_one_batch_is_taken_however_large_while_nothing_is_in_flight() -> None:
-    node = await Node(write_queue_bytes_max=MIB).start()
-    partition = await node.topic()
-    assert await write(partition, batch(size=3 * MIB))
-    node.engine.faults.hold()
-    first = partition.write(*batch(size=3 * MIB))
-    second = partition.write(*batch(b"a"))
-    assert second.done()
-    assert isinstance(second.exception(), KafkaError)
-    node.engine.faults.release()
-    await first
-    assert await write(partition, batch(size=3 * MIB))
-
-
 async def test_reads_from_the_store_wait_for_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     node = await Node(partition_reads_max=2, cache_bytes=0).start()
     partition = await node.topic()

@@ -135,8 +135,36 @@ async def test_too_much_in_flight_is_told_to_come_back() -> None:
     futures = [partition.write(*batch(size=400 * KIB)) for _ in range(4)]
     assert futures[3].done()
     node.engine.faults.release()
-    assert [type(item) for item in await settled(*futures)] == [Written] * 2 + [ErrorCode] * 2
+    assert [type(item) for item in await settled(*futures)] == [Written] * 3 + [ErrorCode]
     assert (await settled(futures[3])) == [ErrorCode.REQUEST_TIMED_OUT]
+
+
+async def test_a_batch_over_the_queues_limit_waits_in_line_and_refuses_nobody() -> None:
+    node = await Node(write_queue_bytes_max=MIB).start()
+    partition = await node.topic()
+    node.engine.faults.hold()
+    small = [partition.write(*batch(b"before %d" % number)) for number in range(2)]
+    large = [partition.write(*batch(size=3 * MIB)) for _ in range(2)]
+    small += [partition.write(*batch(size=600 * KIB)) for _ in range(2)]
+    over = partition.write(*batch(b"over"))
+    assert over.done()
+    assert not any(item.done() for item in (*small, *large))
+    node.engine.faults.release()
+    assert [(await item).base_offset for item in (*small[:2], *large, *small[2:])] == list(range(6))
+    assert (await settled(over)) == [ErrorCode.REQUEST_TIMED_OUT]
+    assert (partition.in_flight_bytes, partition.queued_bytes) == (0, 0)
+    assert (await partition.write(*batch(b"after"))).base_offset == 6
+
+
+async def test_a_steady_load_does_not_keep_a_large_batch_out() -> None:
+    """Whatever its size, it is taken when any other would be."""
+    node = await Node(write_queue_bytes_max=MIB).start()
+    partition = await node.topic()
+    node.engine.faults.hold()
+    steady = [partition.write(*batch(size=400 * KIB)) for _ in range(2)]
+    large = partition.write(*batch(size=900 * KIB))
+    node.engine.faults.release()
+    assert [(await item).base_offset for item in (*steady, large)] == [0, 1, 2]
 
 
 async def test_a_watcher_is_called_once_per_advance_until_it_ends() -> None:

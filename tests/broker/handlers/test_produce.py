@@ -226,7 +226,7 @@ async def test_a_writer_over_the_quota_on_records_is_told_to_wait(node: Node, cl
 
 
 async def test_too_much_in_flight_is_told_with_a_throttle_time(start: Callable[..., Awaitable[Node]]) -> None:
-    node = await start(write_border_bytes=1 << 20, write_queue_bytes_max=2 << 20)
+    node = await start(write_border_bytes=1 << 20, write_queue_bytes_max=1 << 20)
     await node.create_topic("t", max_message_bytes="3000000")
     clients = [await node.connect() for _ in range(3)]
     node.engine.faults.hold()
