@@ -13,6 +13,9 @@ import re
 from typing import NamedTuple
 
 OFFSET_MAX = (1 << 63) - 1
+"""The largest end offset; Kafka's offsets are signed."""
+COUNT_MAX = 10**10 - 1
+"""Records of one blob, by the width of a key's count."""
 _DATA_KEY = re.compile(rb"d([0-9]{10})_([0-9]{20})_00000_([0-9]{10})_00000(\|?)").fullmatch
 _PRODUCER_KEY = re.compile(rb"m[0-9]{10}p([0-9]{20})").fullmatch
 

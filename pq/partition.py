@@ -15,7 +15,7 @@ from pqbroker.conf.topic import TopicConfig
 from pqbroker.pq import sources
 from pqbroker.pq.cycle import Cycle, Written
 from pqbroker.pq.epochs import Epochs
-from pqbroker.pq.keys import data_range, meta_key, part_range, producer_key
+from pqbroker.pq.keys import OFFSET_MAX, data_range, meta_key, part_range, producer_key
 from pqbroker.pq.placing import Placing
 from pqbroker.pq.recovery import Meta, Recovered
 from pqbroker.pq.retention import TRIMMED_BLOBS_MAX, FirstUnread, start_after_retention
@@ -262,6 +262,9 @@ class Partition:
         if self._is_limited:
             self._check_open(cycle)
         base_offset = cycle.end_offset
+        if base_offset + count > OFFSET_MAX:
+            text = f"{count} records do not fit below offset {OFFSET_MAX} any more: write to another partition"
+            raise KafkaError(ErrorCode.POLICY_VIOLATION, text)
         if append_time >= 0:
             records.stamp_log_append_time(batch, append_time)
         records.stamp(batch, base_offset, self.generation)

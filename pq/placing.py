@@ -12,7 +12,7 @@ from itertools import pairwise
 from pqbroker.pq.body import INDEX_GAP_BYTES, BodyIndex, Columns, encode_index
 from pqbroker.pq.cycle import ClosedBody, Cycle
 from pqbroker.pq.head import Head, HeadBlob, Layout, lay_out
-from pqbroker.pq.keys import body_key, head_key, part_key
+from pqbroker.pq.keys import COUNT_MAX, body_key, head_key, part_key
 from pqbroker.pq.levels import BLOB_BYTES_MAX, Levels
 from pqbroker.pq.merge import merge
 from pqbroker.storage.engine import Buffer
@@ -48,6 +48,10 @@ class Placing:
     def place(self, cycle: Cycle, ends: Ends, low_watermark: int) -> None:
         """Decide which blobs the new batches and the head become."""
         head = self._head
+        if cycle.end_offset - (head.blobs[0].offset if head.blobs else cycle.first_offset) > COUNT_MAX:
+            # Batches that count billions of records in few bytes: a body each, so that every count fits its key.
+            self.close(cycle, ends, range(0 if head.blobs else 1, len(ends) + 1))
+            return
         start = cycle.mark
         stop = ends[-1][0]
         has_gap = head.blobs and cycle.first_offset > head.blobs[-1].end

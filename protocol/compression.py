@@ -18,6 +18,12 @@ ZSTD: Final = 4
 
 CODECS: Final = range(ZSTD + 1)
 
+GROWTH_MAX: Final = {NONE: 1, GZIP: 1032, SNAPPY: 22, LZ4: 255, ZSTD: 32768}
+"""How many bytes one compressed byte can stand for at most, by the formats: gzip 258 bytes in two bits; snappy 64 in a
+copy of three bytes; LZ4 255 in each further byte of a length; zstd a block of 128 KiB in four bytes."""
+
+BEGINNINGS: Final = {GZIP: b"\x1f\x8b\x08", LZ4: b"\x04\x22\x4d", ZSTD: b"\x28\xb5\x2f"}
+"""The first three bytes of each format that has a magic number; raw snappy has none."""
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = struct.Struct(">8sii")
 _XERIAL_BLOCK_BYTES: Final = 32 << 10

@@ -9,11 +9,13 @@ from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
-from pqbroker.protocol.compression import CODECS, compress, decompress
+from pqbroker.protocol.compression import BEGINNINGS, CODECS, GROWTH_MAX, SNAPPY, compress, decompress
 from pqbroker.protocol.errors import ErrorCode, KafkaError, ProtocolError, RecordsRefused
 from pqbroker.protocol.primitives import Buffer, read_varlong, varlong
 
 HEADER_BYTES: Final = 61
+RECORD_BYTES_MIN: Final = 7
+"""A record of nothing: its length, attributes, time, offset, no key, no value, no headers."""
 DECOMPRESSED_BYTES_MAX: Final = 128 << 20
 """What the records of one batch may take decompressed, unless the caller says otherwise."""
 
@@ -126,12 +128,23 @@ def check_produced(records: memoryview, bytes_max: int) -> BatchHeader:
     if crc32c(records[_CRC_END:], 0, size > _LOCK_KEPT_BYTES) != header.crc:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "the record batch does not match its checksum")
     _check_meaning(header)
+    _check_contents(header, records)
     return header
 
 
 def check_keys(records: memoryview, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> None:
-    """Check that every record of a checked batch has a key, as a compacted topic wants it; RecordsRefused."""
-    keyless = [index for index, record in enumerate(decode_records(records, bytes_max)) if record.key is None]
+    """Check that every record of a checked batch has a key, as a compacted topic wants it; RecordsRefused.
+
+    KafkaError INVALID_RECORD where its bytes are not the records that it counts.
+    """
+    base_offset = read_header(records).base_offset
+    keyless = []
+    for index, record in enumerate(decode_records(records, bytes_max)):
+        if record.offset != base_offset + index:
+            text = f"record {index} of the batch says that it is record {record.offset - base_offset}"
+            raise KafkaError(ErrorCode.INVALID_RECORD, text)
+        if record.key is None:
+            keyless.append(index)
     if keyless:
         raise RecordsRefused(
             ErrorCode.INVALID_RECORD,
@@ -227,6 +240,41 @@ def _check_meaning(header: BatchHeader) -> None:
         raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"compression codec {header.codec} is unknown")
 
 
+def _check_contents(header: BatchHeader, records: memoryview) -> None:
+    """What can be seen of a batch's records without decoding them: that its bytes can hold as many as it counts, and
+    that they begin with the first one. INVALID_RECORD."""
+    codec, count, size = header.attributes & CODEC_MASK, header.record_count, len(records) - HEADER_BYTES
+    if count * RECORD_BYTES_MIN > size * GROWTH_MAX[codec]:
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"the record batch counts {count} records in {size} bytes")
+    if not codec:
+        _check_first_record(records, count)
+    elif codec != SNAPPY and records[HEADER_BYTES : HEADER_BYTES + 3] != BEGINNINGS[codec]:
+        raise KafkaError(ErrorCode.INVALID_RECORD, "the record batch is not compressed as it says")
+
+
+def _check_first_record(records: memoryview, count: int) -> None:
+    """The first of `count` uncompressed records has offset delta 0, and leaves room for the others, but no more than
+    they fill: nothing, where it is the only one."""
+    length, at, shift = records[HEADER_BYTES], HEADER_BYTES + 1, 7
+    while length >> shift and shift < 35 and at < len(records):  # a varint: bytes over 127 have one behind them
+        length += (records[at] - 1) << shift
+        at += 1
+        shift += 7
+    delta_at = at + 2  # behind the attributes and the last byte of the time
+    while delta_at < len(records) and records[delta_at - 1] > 127:
+        delta_at += 1
+    rest = len(records) - at - (length >> 1)
+    is_last = count == 1
+    if (
+        length & 1
+        or length < 2 * (RECORD_BYTES_MIN - 1)
+        or (rest if is_last else rest < (count - 1) * RECORD_BYTES_MIN)
+        or delta_at >= len(records)
+        or records[delta_at]
+    ):
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"the record batch does not begin with the first of {count} records")
+
+
 def _decode_record(data: bytes, position: int, header: BatchHeader) -> tuple[Record, int]:
     size, position = read_varlong(data, position)
     end = position + size
@@ -234,6 +282,8 @@ def _decode_record(data: bytes, position: int, header: BatchHeader) -> tuple[Rec
         raise ProtocolError("a record runs past the end")
     timestamp_delta, position = read_varlong(data, position + 1)
     offset_delta, position = read_varlong(data, position)
+    if not 0 <= offset_delta <= header.last_offset_delta:
+        raise ProtocolError("a record lies outside its batch")
     key, position = _decode_bytes(data, position, end)
     value, position = _decode_bytes(data, position, end)
     count, position = read_varlong(data, position)
@@ -249,6 +299,8 @@ def _decode_record(data: bytes, position: int, header: BatchHeader) -> tuple[Rec
     if position != end:
         raise ProtocolError("a record is not as long as it says")
     timestamp = header.max_timestamp if header.is_log_append_time else header.base_timestamp + timestamp_delta
+    if not -1 << 63 <= timestamp < 1 << 63:
+        raise ProtocolError("a record's timestamp is none")
     return Record(header.base_offset + offset_delta, timestamp, key, value, tuple(headers)), end
 
 

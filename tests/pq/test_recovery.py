@@ -1,5 +1,7 @@
 """From stored keys to a partition: overlaps, gaps, numbering (semantics A.16), and explicit offsets (A.5)."""
 
+import asyncio
+import struct
 from itertools import pairwise
 
 import pytest
@@ -11,6 +13,7 @@ from pqbroker.pq.keys import body_key, head_key, parse_data_key, part_key
 from pqbroker.pq.recovery import Meta, Recovered, StoredBlob, recover
 from pqbroker.pq.run import Pieces
 from pqbroker.protocol.errors import ErrorCode, KafkaError
+from pqbroker.protocol.records import BatchHeader
 from pqbroker.storage.kv_commands import Write
 from tests.pq.rig import KIB, MIB, START_MS, Node, batch, check_invariants, check_store, read_all, values_of, write
 
@@ -206,3 +209,49 @@ async def test_times_are_found_over_gaps() -> None:
         latest = await node.partition().max_timestamp()
         assert latest is not None
         assert latest.offset == 30
+
+
+def lying(count: int) -> tuple[memoryview, BatchHeader]:
+    """A batch of one record that counts more, as a compressed one can that nobody looks into."""
+    view, header = batch(b"a")
+    struct.pack_into(">i", view, 23, count - 1)
+    struct.pack_into(">i", view, 57, count)
+    return view, header._replace(last_offset_delta=count - 1, record_count=count)
+
+
+@pytest.mark.parametrize("again", [False, True])
+async def test_blobs_are_not_merged_past_the_width_of_a_keys_count(again: bool) -> None:
+    node = await Node().start()
+    partition = await node.topic()
+    most = (1 << 31) - 1
+    await write(partition, batch(b"first"))
+    for number in range(18):
+        await partition.write(*lying(most))
+        if again and number in (4, 11):
+            await node.restart()
+            partition = node.partition()
+    await asyncio.gather(*(partition.write(*lying(most)) for _ in range(7)))
+    await write(partition, batch(b"last"))
+    check_invariants(partition.state)
+    await node.restart()
+    partition = node.partition()
+    assert partition.unreadable is None
+    assert partition.end_offset == 25 * most + 2
+    check_invariants(partition.state)
+    await check_store(node, partition)
+    pieces = await partition._read_cold(25 * most + 1, KIB, True)
+    assert pieces.next_offset == 25 * most + 2
+    assert all(end - offset < 10**10 for offset, end in partition.state.bodies.spans())
+
+
+async def test_no_record_lies_behind_the_last_offset_there_is() -> None:
+    node = await Node().start()
+    partition = await node.topic()
+    assert (await partition.write_at((1 << 63) - 3, *batch(b"a", b"b"))).base_offset == (1 << 63) - 3
+    for refused in (partition.write(*batch(b"c")), partition.write_at((1 << 63) - 1, *batch(b"c"))):
+        with pytest.raises(KafkaError) as full:
+            await refused
+        assert full.value.code is ErrorCode.POLICY_VIOLATION
+    await node.restart()
+    assert (node.partition().unreadable, node.partition().end_offset) == (None, (1 << 63) - 1)
+    assert await node.partition().delete_before((1 << 63) - 1) == (1 << 63) - 1
