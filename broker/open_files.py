@@ -34,8 +34,16 @@ def connections_max(settings: BrokerSettings) -> int:
     if limit == resource.RLIM_INFINITY:
         return settings.max_connections
     sent = 2 * settings.sent_files_max  # each with its connection's socket a second time
-    left = limit - _KEPT - sent - settings.http_connections_max
+    left = limit - _KEPT - sent - settings.http_connections_max - http_arrivals_max(settings)
     return min(settings.max_connections, max(left, limit // 2))
+
+
+def http_arrivals_max(settings: BrokerSettings) -> int:
+    """HTTP connections without a request that there may be: pqbroker.http.arrivals.max, or an eighth of the limit."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit == resource.RLIM_INFINITY:
+        return settings.http_arrivals_max
+    return min(settings.http_arrivals_max, limit // 8)
 
 
 def tell_limit(settings: BrokerSettings) -> None:

@@ -203,9 +203,31 @@ class BrokerSettings:
     http_body_bytes_max: int = setting(
         "pqbroker.http.body.bytes.max", Kind.INT, 2 * MIB, "The largest body of an HTTP request.", low=1024
     )
+    http_bytes_max: int = setting(
+        "pqbroker.http.inflight.bytes.max", Kind.LONG, 64 * MIB,
+        "Bytes of HTTP bodies and answers in memory at once. Above, the slowest connection that holds some is closed; "
+        "when there is none, the request is answered 503.", low=1024,
+    )  # fmt: skip
     http_connections_max: int = setting(
-        "pqbroker.http.connections.max", Kind.INT, 128, "HTTP connections; one more is answered 503 and closed.", low=1
-    )
+        "pqbroker.http.connections.max", Kind.INT, 128,
+        "HTTP connections that have sent a request. For one more, the connection that has waited for its client "
+        "longest is closed; while the broker works for all of them, it is answered 503. `/health` and `/metrics` have "
+        "places of their own beyond these.", low=1,
+    )  # fmt: skip
+    http_arrivals_max: int = setting(
+        "pqbroker.http.arrivals.max", Kind.INT, 1024,
+        "HTTP connections that have not sent a request yet; for one more, the oldest of them is closed. At most an "
+        "eighth of the open files that the system allows.", low=1,
+    )  # fmt: skip
+    http_request_timeout_ms: int = setting(
+        "pqbroker.http.request.timeout.ms", Kind.INT, 30_000,
+        "How long an HTTP client may take to send the head of a request, to send its body, and to receive the answer, "
+        "each; then the connection is closed.", low=1,
+    )  # fmt: skip
+    http_idle_timeout_ms: int = setting(
+        "pqbroker.http.idle.timeout.ms", Kind.INT, 75_000,
+        "How long an HTTP connection is kept open between two requests.", low=1,
+    )  # fmt: skip
     http_items_max: int = setting(
         "pqbroker.http.items.max", Kind.INT, 1000,
         "Topics, groups, tablets, keys, records or the like that an HTTP answer lists.", low=1, high=100_000,
@@ -219,8 +241,10 @@ class BrokerSettings:
         "Bytes of records that an HTTP request looks through, as they are without compression.", low=1024,
     )  # fmt: skip
     http_looks_max: int = setting(
-        "pqbroker.http.looks.max", Kind.INT, 2, "HTTP requests that decode records at once; more wait.", low=1
-    )
+        "pqbroker.http.looks.max", Kind.INT, 2,
+        "HTTP requests that decode records at once, and HTTP requests that parse a body of 8 KiB or more; more wait.",
+        low=1,
+    )  # fmt: skip
     loop_lag_sample_ms: int = setting(
         "pqbroker.loop.lag.sample.ms", Kind.INT, 50, "Time between two samples of how late the event loop is.", low=1
     )

@@ -6,25 +6,36 @@ What a browser can send across sites without being asked to is refused: a body m
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import unquote_to_bytes
 
 from aiohttp import web
 
 from pqbroker.broker.cell_owner import CellOwner
 from pqbroker.broker.context import Node
-from pqbroker.broker.http.door import Door
-from pqbroker.broker.http.problems import Problem, bad_request, not_json, of_kafka, of_status
+from pqbroker.broker.http.door import BACKLOG, Door, place_of
+from pqbroker.broker.http.problems import (
+    Problem,
+    bad_request,
+    not_json,
+    of_kafka,
+    of_status,
+    too_large,
+    too_much_at_once,
+)
 from pqbroker.broker.http.routes import Call, Route, path_schema
 from pqbroker.broker.http.schemas import SchemaError, check, parse_json, parse_text
 from pqbroker.broker.http.served import ROUTES
+from pqbroker.broker.http.turns import Turns
 from pqbroker.broker.listeners import Address, bind
 from pqbroker.broker.metrics import Sample, samples
 from pqbroker.broker.refusals import REFUSED, translate
 
 SHUTDOWN_TIMEOUT_S = 1.0
-THREAD_FROM_BYTES = 64 * 1024
-"""Bodies from this size on are parsed in a thread."""
+THREAD_FROM_BYTES = 8 * 1024
+"""Bodies from this size on are parsed in a thread, and few at once: parsed they take up to thirty times the room."""
+OVERDUE_LOOK_S = 0.5
+"""Time between two looks for connections whose clients take longer than they may."""
 
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -32,21 +43,34 @@ _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 async def start_http(node: Node, owner: CellOwner, address: Address) -> tuple[Callable[[], Awaitable[None]], Address]:
     """Serve on an address; returns what ends it, and the address with its port. CannotListen."""
     sockets, bound = bind(address)
-    runner = web.AppRunner(_application(node, owner), shutdown_timeout=SHUTDOWN_TIMEOUT_S)
+    turns = Turns(node.loop)
+    application = _application(node, owner, turns)
+    runner = web.AppRunner(application, shutdown_timeout=SHUTDOWN_TIMEOUT_S)
     await runner.setup()
     assert runner.server is not None
-    connect = Door(runner.server, node)
-    listeners = [await node.loop.create_server(connect, sock=listening) for listening in sockets]
+    door = Door(runner.server, node, turns)
+    listeners = [await node.loop.create_server(door, sock=listening, backlog=BACKLOG) for listening in sockets]
+    overdue = node.loop.create_task(_close_overdue(door))
 
     async def close() -> None:
+        overdue.cancel()
         for listener in listeners:
             listener.close()
+        door.close()
         await runner.cleanup()
 
     return close, bound
 
 
-def _application(node: Node, owner: CellOwner) -> web.Application:
+async def _close_overdue(door: Door) -> None:
+    while True:
+        await asyncio.sleep(OVERDUE_LOOK_S)
+        door.close_overdue()
+
+
+def _application(node: Node, owner: CellOwner, turns: Turns) -> web.Application:
+    scrapes = _Scrapes(node)
+
     async def health(_: web.Request) -> web.Response:
         """200 while the cell is open, 503 while it is not: what a load balancer or a supervisor asks."""
         is_open = owner.is_open
@@ -54,18 +78,33 @@ def _application(node: Node, owner: CellOwner) -> web.Application:
         return web.json_response(state, status=200 if is_open else 503)
 
     async def metrics(_: web.Request) -> web.Response:
-        text, content_type = await asyncio.to_thread(_exposition, samples(node.metrics))
+        text, content_type = await scrapes.text()
         return web.Response(body=text, headers={"Content-Type": content_type})
 
-    application = web.Application(
-        client_max_size=node.settings.http_body_bytes_max, middlewares=[_counter(node), _refuser(node)]
-    )
+    application = web.Application(middlewares=[_counter(node), _refuser(node)])
     application.router.add_get("/health", health)
     application.router.add_get("/metrics", metrics)
-    looks = asyncio.Semaphore(node.settings.http_looks_max)
+    looks_max = node.settings.http_looks_max
+    shared = _Shared(asyncio.Semaphore(looks_max), asyncio.Semaphore(looks_max), turns)
     for route in ROUTES:
-        application.router.add_route(route.method, route.path, _endpoint(route, node, owner, looks))
+        application.router.add_route(route.method, route.path, _endpoint(route, node, owner, shared))
     return application
+
+
+class _Scrapes:
+    """The text of /metrics. One at a time is made: requests that come meanwhile take the same one."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._making: asyncio.Task[tuple[bytes, str]] | None = None
+
+    async def text(self) -> tuple[bytes, str]:
+        """The text and its content type."""
+        if self._making is None or self._making.done():
+            self._making = self._node.loop.create_task(
+                asyncio.to_thread(_exposition, samples(self._node.metrics))
+            )
+        return await asyncio.shield(self._making)
 
 
 def _exposition(taken: Sequence[Sample]) -> tuple[bytes, str]:
@@ -75,15 +114,40 @@ def _exposition(taken: Sequence[Sample]) -> tuple[bytes, str]:
     return exposition(taken), CONTENT_TYPE
 
 
-def _endpoint(route: Route, node: Node, owner: CellOwner, looks: asyncio.Semaphore) -> _Handler:
-    async def answer(request: web.Request) -> web.Response:
+class _Shared(NamedTuple):
+    """What all requests share out."""
+
+    looks: asyncio.Semaphore
+    bodies: asyncio.Semaphore
+    turns: Turns
+
+
+def _endpoint(route: Route, node: Node, owner: CellOwner, shared: _Shared) -> _Handler:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        await shared.turns.take()
         _check_text(request)
         path = _path(request)
         query = _query(route, request)
-        body = None if route.body is None else await _body(route, request)
-        served = await route.serve(Call(node, owner, path, query, body, looks))
-        return web.Response(status=route.status) if route.answer is None else _reply(served, route.status)
+        if route.body is None:
+            return await _served(route, request, Call(node, owner, path, query, None, shared.looks))
+        data = await _read(request, node.settings.http_body_bytes_max)
+        if len(data) < THREAD_FROM_BYTES:
+            return await _served(route, request, Call(node, owner, path, query, _checked(route, data), shared.looks))
+        async with shared.bodies:
+            body = await asyncio.to_thread(_checked, route, data)
+            return await _served(route, request, Call(node, owner, path, query, body, shared.looks))
 
+    return answer
+
+
+async def _served(route: Route, request: web.Request, call: Call) -> web.StreamResponse:
+    served = await route.serve(call)
+    if route.answer is None:
+        return web.Response(status=route.status)
+    answer = _reply(served, route.status)
+    assert isinstance(answer.body, bytes)
+    if not place_of(request).hold(len(answer.body)):
+        raise too_much_at_once("answer")
     return answer
 
 
@@ -122,27 +186,36 @@ def _query(route: Route, request: web.Request) -> dict[str, Any]:
     return values
 
 
-async def _body(route: Route, request: web.Request) -> Any:
-    """The checked body; Problem."""
-    assert route.body is not None
+async def _read(request: web.Request, bytes_max: int) -> bytes:
+    """The body as it is; Problem. While it comes, the connection waits for its client."""
     if request.content_type != "application/json":
         raise not_json(request.headers.get("Content-Type", ""))
+    place = place_of(request)
+    place.wait()
+    parts: list[bytes] = []
+    size = 0
     try:
-        data = await request.read()
+        async for part in request.content.iter_any():
+            size += len(part)
+            if size > bytes_max:
+                raise too_large(bytes_max)
+            if not place.hold(len(part)):
+                raise too_much_at_once("body")
+            parts.append(part)
     except web.RequestPayloadError:
         raise bad_request("the body is not encoded as Content-Encoding and Transfer-Encoding say") from None
-    try:
-        if len(data) < THREAD_FROM_BYTES:
-            return _checked(route, data)
-        return await asyncio.to_thread(_checked, route, data)
-    except SchemaError as error:
-        raise Problem(400, "INVALID_BODY", str(error), "See /v1/openapi.json for what this path takes.") from None
+    place.work()
+    return b"".join(parts)
 
 
 def _checked(route: Route, data: bytes) -> Any:
+    """The body's value; Problem. Long ones in a thread."""
     assert route.body is not None
-    value = parse_json(data)
-    check(value, route.body, "body")
+    try:
+        value = parse_json(data)
+        check(value, route.body, "body")
+    except SchemaError as error:
+        raise Problem(400, "INVALID_BODY", str(error), "See /v1/openapi.json for what this path takes.") from None
     return value
 
 
@@ -150,6 +223,7 @@ def _counter(node: Node) -> Any:
     @web.middleware
     async def count(request: web.Request, handler: _Handler) -> web.StreamResponse:
         """Requests by route, not by path: what people ask for has no end."""
+        place_of(request).work()
         response = await handler(request)
         resource = request.match_info.route.resource
         node.metrics.count_http(request.method, resource.canonical if resource else "", response.status)

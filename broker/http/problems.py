@@ -74,12 +74,22 @@ def of_status(status: int, method: str, path: str, allowed: str) -> Problem:
         return Problem(404, "NOT_FOUND", f"there is nothing at {path}", "See /v1/openapi.json for the paths there are.")
     if status == 405:
         return Problem(405, "METHOD_NOT_ALLOWED", f"{path} cannot be asked with {method}", f"Use {allowed}.")
-    if status == 413:
-        return Problem(
-            413, "BODY_TOO_LARGE", "the body is larger than pqbroker.http.body.bytes.max",
-            "Send less at once, use a Kafka client, or raise the setting.",
-        )  # fmt: skip
     return Problem(status, "REFUSED", f"the request was refused with status {status}", _DOCUMENT)
+
+
+def too_large(bytes_max: int) -> Problem:
+    return Problem(
+        413, "BODY_TOO_LARGE", f"the body is larger than pqbroker.http.body.bytes.max = {bytes_max}",
+        "Send less at once, use a Kafka client, or raise the setting.",
+    )  # fmt: skip
+
+
+def too_much_at_once(what: str) -> Problem:
+    return Problem(
+        503, "TOO_MUCH_AT_ONCE",
+        f"HTTP bodies and answers fill pqbroker.http.inflight.bytes.max; it has no room for the {what}",
+        "Try again, ask for less at once, or raise the setting.",
+    )  # fmt: skip
 
 
 def unreadable(status: int, why: str) -> Problem:

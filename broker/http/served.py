@@ -1,5 +1,6 @@
 """Every route under /v1. The HTTP server and the OpenAPI document read this one table."""
 
+from functools import cache
 from typing import Any, Final
 
 from pqbroker.broker.http import (
@@ -18,6 +19,11 @@ from pqbroker.broker.http.routes import Call, Route
 
 
 async def describe_routes(_: Call) -> Any:
+    return _document()
+
+
+@cache
+def _document() -> Any:
     return openapi(ROUTES)
 
 

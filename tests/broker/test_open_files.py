@@ -61,7 +61,7 @@ def test_a_limit_that_cannot_be_raised_is_told(
 
 
 @pytest.mark.parametrize(
-    ("limit", "allowed"), [(resource.RLIM_INFINITY, 10_000), (20_000, 10_000), (4096, 3456), (1024, 512), (300, 150)]
+    ("limit", "allowed"), [(resource.RLIM_INFINITY, 10_000), (20_000, 10_000), (4096, 2944), (1024, 512), (300, 150)]
 )
 def test_connections_leave_files_to_the_broker(limits: list[int], limit: int, allowed: int) -> None:
     limits[0] = limit
@@ -70,7 +70,7 @@ def test_connections_leave_files_to_the_broker(limits: list[int], limit: int, al
 
 def test_what_answers_may_hold_open_is_kept_too(limits: list[int]) -> None:
     limits[0] = 4096
-    assert connections_max(BrokerSettings(sent_files_max=500, http_connections_max=40)) == 2800
+    assert connections_max(BrokerSettings(sent_files_max=500, http_connections_max=40)) == 2288
     assert connections_max(BrokerSettings(sent_files_max=1000)) == 2048
     assert connections_max(BrokerSettings(max_connections=7)) == 7
 

@@ -1,0 +1,151 @@
+"""Places of HTTP connections, and the bytes held for them. No I/O: time and `abort` are given.
+
+    arrived   its request was read, nobody works on it yet    work() -> working
+    working   the broker works on its request                 wait() -> slow
+    slow      it sends a request, or takes an answer          work() -> working, rest() -> idle
+    idle      kept open between two requests                  wait() -> slow
+
+A connection that is slow or idle waits for its client, so it can be closed to make room for another one: the idle ones
+first, of each kind the one that has waited longest.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from enum import Enum, auto
+
+
+class State(Enum):
+    """What a connection does."""
+
+    ARRIVED = auto()
+    WORKING = auto()
+    SLOW = auto()
+    IDLE = auto()
+
+
+class Place:
+    """One connection's place. `abort` closes the connection at once, without sending what it still has to."""
+
+    __slots__ = ("_room", "abort", "held_bytes", "state")
+
+    def __init__(self, room: "Room", abort: Callable[[], None], state: State) -> None:
+        self._room = room
+        self.abort = abort
+        self.held_bytes = 0
+        """Bytes of its request's body and of its answer that are in memory."""
+        self.state = state
+
+    @property
+    def is_reserved(self) -> bool:
+        """Whether the place is for one request only."""
+        return self._room.is_reserved
+
+    def work(self) -> None:
+        self._room.put(self, State.WORKING)
+
+    def wait(self) -> None:
+        self._room.put(self, State.SLOW)
+
+    def rest(self) -> None:
+        """Nothing is held for it until its next request."""
+        self._room.bytes.release(self)
+        self._room.put(self, State.IDLE)
+
+    def hear(self) -> None:
+        """Data came: an idle connection begins its next request."""
+        if self.state is State.IDLE:
+            self.wait()
+
+    def hold(self, size: int) -> bool:
+        """Count bytes for it; False when the node holds too many that cannot be let go."""
+        return self._room.bytes.hold(self, size)
+
+    def leave(self) -> None:
+        """The connection is closed. May be called again."""
+        self._room.bytes.release(self)
+        self._room.take_out(self)
+
+
+class HeldBytes:
+    """Bytes of bodies and answers that all connections together have in memory."""
+
+    def __init__(self, bytes_max: Callable[[], int]) -> None:
+        self._bytes_max = bytes_max
+        self.rooms: Sequence[Room] = ()
+        """Whose slow connections are closed when there are too many bytes."""
+        self.total = 0
+
+    def hold(self, place: Place, size: int) -> bool:
+        """Count bytes for a place, closing slow connections that hold some where needed."""
+        while self.total + size > self._bytes_max():
+            slow = (one for room in self.rooms for one in room.slow() if one.held_bytes and one is not place)
+            victim = next(slow, None)
+            if victim is None:
+                return False
+            victim.leave()
+            victim.abort()
+        self.total += size
+        place.held_bytes += size
+        return True
+
+    def release(self, place: Place) -> None:
+        self.total -= place.held_bytes
+        place.held_bytes = 0
+
+
+class Room:
+    """At most `count_max` connections. `clock`: seconds. `is_reserved`: each is closed after one request."""
+
+    def __init__(
+        self,
+        clock: Callable[[], float],
+        held: HeldBytes,
+        count_max: Callable[[], int],
+        *,
+        is_reserved: bool = False,
+    ) -> None:
+        self._clock = clock
+        self._count_max = count_max
+        self._places: dict[State, OrderedDict[Place, float]] = {state: OrderedDict() for state in State}
+        """By state, each with the time since when, the earliest first."""
+        self.bytes = held
+        self.is_reserved = is_reserved
+
+    def __len__(self) -> int:
+        return sum(map(len, self._places.values()))
+
+    def enter(self, abort: Callable[[], None], state: State) -> Place | None:
+        """A place for a connection, or None while every place is taken by one that the broker works for."""
+        while len(self) >= self._count_max():
+            waiting = (one for each in (State.IDLE, State.SLOW) for one in self._places[each])
+            victim = next(waiting, None)
+            if victim is None:
+                return None
+            victim.leave()
+            victim.abort()
+        place = Place(self, abort, state)
+        self._places[state][place] = self._clock()
+        return place
+
+    def slow(self) -> Sequence[Place]:
+        """Connections that send a request or take an answer, the slowest first."""
+        return tuple(self._places[State.SLOW])
+
+    def put(self, place: Place, state: State) -> None:
+        """Change the place's state, unless the connection was closed."""
+        if self._places[place.state].pop(place, None) is not None:
+            place.state = state
+            self._places[state][place] = self._clock()
+
+    def take_out(self, place: Place) -> None:
+        self._places[place.state].pop(place, None)
+
+    def close_overdue(self, slow_s: float, idle_s: float) -> None:
+        """Close connections that have waited longer for their client than is allowed."""
+        now_s = self._clock()
+        for state, most_s in ((State.ARRIVED, slow_s), (State.SLOW, slow_s), (State.IDLE, idle_s)):
+            for place, since_s in tuple(self._places[state].items()):
+                if since_s + most_s > now_s:
+                    break
+                place.leave()
+                place.abort()

@@ -1,0 +1,108 @@
+"""Places of HTTP connections: who is closed for whom, and when. Time is a number."""
+
+import pytest
+
+from pqbroker.broker.http.places import HeldBytes, Place, Room, State
+
+LIMIT_BYTES = 100
+
+
+class Bench:
+    """Two rooms; names of connections that were closed."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.places = 2
+        """In each room."""
+        self.closed: list[str] = []
+        self.held = HeldBytes(lambda: LIMIT_BYTES)
+        self.room, self.other = (Room(self._clock, self.held, lambda: self.places) for _ in range(2))
+        self.held.rooms = (self.room, self.other)
+
+    def enter(self, name: str, room: Room | None = None) -> Place:
+        place = (self.room if room is None else room).enter(lambda: self.closed.append(name), State.ARRIVED)
+        assert place is not None
+        return place
+
+    def refuses(self) -> bool:
+        return self.room.enter(lambda: None, State.ARRIVED) is None
+
+    def _clock(self) -> float:
+        self.now_s += 1
+        return self.now_s
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+def test_who_is_worked_for_keeps_its_place(bench: Bench) -> None:
+    bench.enter("arrived")
+    bench.enter("working").work()
+    assert bench.refuses()
+    assert bench.closed == []
+
+
+def test_an_idle_connection_goes_before_a_slow_one_and_the_longest_waiting_first(bench: Bench) -> None:
+    slow, idle = bench.enter("slow"), bench.enter("idle")
+    slow.wait()
+    idle.rest()
+    bench.enter("a").rest()
+    assert bench.closed == ["idle"]
+    bench.enter("b").wait()
+    assert bench.closed == ["idle", "a"]
+    bench.enter("c")
+    assert bench.closed == ["idle", "a", "slow"]
+
+
+def test_a_byte_now_and_then_does_not_make_a_slow_connection_younger(bench: Bench) -> None:
+    dripping, later = bench.enter("dripping"), bench.enter("later")
+    dripping.rest()
+    dripping.hear()
+    later.wait()
+    dripping.hear()
+    bench.enter("new")
+    assert bench.closed == ["dripping"]
+
+
+def test_a_closed_connection_does_not_come_back(bench: Bench) -> None:
+    first = bench.enter("first")
+    first.wait()
+    assert first.hold(60)
+    bench.enter("second")
+    bench.enter("third")
+    first.rest()
+    first.leave()
+    assert (len(bench.room), bench.held.total) == (2, 0)
+
+
+def test_bytes_are_made_room_for_by_closing_slow_connections_of_any_room(bench: Bench) -> None:
+    bench.places = 9
+    slow, empty, working = bench.enter("slow", bench.other), bench.enter("empty", bench.other), bench.enter("working")
+    assert slow.hold(50)
+    slow.wait()
+    empty.wait()
+    working.work()
+    assert working.hold(50)
+    asking = bench.enter("asking")
+    assert asking.hold(40)
+    assert bench.closed == ["slow"]
+    assert not asking.hold(20)
+    assert bench.held.total == 90
+    working.rest()
+    assert asking.hold(20)
+
+
+def test_what_takes_too_long_is_closed_each_by_its_own_time(bench: Bench) -> None:
+    bench.places = 9
+    bench.enter("slow").wait()
+    bench.enter("idle", bench.other).rest()
+    bench.enter("working").work()
+    bench.now_s = 100
+    bench.room.close_overdue(50, 500)
+    bench.other.close_overdue(50, 500)
+    assert bench.closed == ["slow"]
+    bench.now_s = 1000
+    bench.other.close_overdue(50, 500)
+    assert bench.closed == ["slow", "idle"]
