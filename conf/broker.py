@@ -200,6 +200,12 @@ class BrokerSettings:
     )  # fmt: skip
 
     # HTTP and metrics
+    http_hosts: tuple[str, ...] = setting(
+        "pqbroker.http.hosts", Kind.LIST, (),
+        "Names under which HTTP clients reach this node. A request for another name is refused, since a web site of "
+        "that name could have sent it (DNS rebinding). IP addresses, `localhost` and the host of `--http` need no "
+        "entry.",
+    )  # fmt: skip
     http_body_bytes_max: int = setting(
         "pqbroker.http.body.bytes.max", Kind.INT, 2 * MIB, "The largest body of an HTTP request.", low=1024
     )

@@ -14,6 +14,7 @@ from aiohttp import web
 from pqbroker.broker.cell_owner import CellOwner
 from pqbroker.broker.context import Node
 from pqbroker.broker.http.door import BACKLOG, Door, place_of
+from pqbroker.broker.http.hosts import Hosts
 from pqbroker.broker.http.problems import (
     Problem,
     bad_request,
@@ -44,7 +45,7 @@ async def start_http(node: Node, owner: CellOwner, address: Address) -> tuple[Ca
     """Serve on an address; returns what ends it, and the address with its port. CannotListen."""
     sockets, bound = bind(address)
     turns = Turns(node.loop)
-    application = _application(node, owner, turns)
+    application = _application(node, owner, Hosts(address.host, node), turns)
     runner = web.AppRunner(application, shutdown_timeout=SHUTDOWN_TIMEOUT_S)
     await runner.setup()
     assert runner.server is not None
@@ -68,7 +69,7 @@ async def _close_overdue(door: Door) -> None:
         door.close_overdue()
 
 
-def _application(node: Node, owner: CellOwner, turns: Turns) -> web.Application:
+def _application(node: Node, owner: CellOwner, hosts: Hosts, turns: Turns) -> web.Application:
     scrapes = _Scrapes(node)
 
     async def health(_: web.Request) -> web.Response:
@@ -81,7 +82,7 @@ def _application(node: Node, owner: CellOwner, turns: Turns) -> web.Application:
         text, content_type = await scrapes.text()
         return web.Response(body=text, headers={"Content-Type": content_type})
 
-    application = web.Application(middlewares=[_counter(node), _refuser(node)])
+    application = web.Application(middlewares=[_counter(node), _refuser(node), _guard(hosts)])
     application.router.add_get("/health", health)
     application.router.add_get("/metrics", metrics)
     looks_max = node.settings.http_looks_max
@@ -251,6 +252,16 @@ def _refuser(node: Node) -> Any:
         return _reply(problem.document(), problem.status)
 
     return refuse
+
+
+def _guard(hosts: Hosts) -> Any:
+    @web.middleware
+    async def guard(request: web.Request, handler: _Handler) -> web.StreamResponse:
+        """Refuse what a web site of another name makes a browser send."""
+        hosts.check(request.method, request.path, request.headers)
+        return await handler(request)
+
+    return guard
 
 
 def _reply(document: Any, status: int, headers: dict[str, str] | None = None) -> web.Response:

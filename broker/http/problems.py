@@ -92,6 +92,20 @@ def too_much_at_once(what: str) -> Problem:
     )  # fmt: skip
 
 
+def unknown_host(host: str) -> Problem:
+    return Problem(
+        421, "UNKNOWN_HOST", f"the request is for the host {host!r}, which is no name of this broker",
+        "Use its IP address, or add the name to pqbroker.http.hosts.",
+    )  # fmt: skip
+
+
+def foreign_origin(origin: str) -> Problem:
+    return Problem(
+        403, "FOREIGN_ORIGIN", f"a web page of {origin!r} sent the request",
+        "Pages of other sites may change nothing here; send the request without a browser.",
+    )  # fmt: skip
+
+
 def unreadable(status: int, why: str) -> Problem:
     """What is no HTTP, or has a longer line than is read; `why` may show it, behind a colon."""
     cause = why.partition("\n")[0].partition(":")[0] or "it is no HTTP"

@@ -1,0 +1,59 @@
+"""For which host a request may be: a browser says with it which site it means, and a site of any name can point to us.
+
+Without this check a web page could have its name resolved to our address (DNS rebinding), and then read and change what
+is here as if it were its own.
+"""
+
+from collections.abc import Sequence
+from ipaddress import ip_address
+from typing import Protocol
+
+from pqbroker.broker.context import Node
+from pqbroker.broker.http.problems import bad_request, foreign_origin, unknown_host
+
+_SHOWN = 100
+"""Characters of a wrong host that a refusal shows."""
+_SAFE = frozenset(("GET", "HEAD"))
+
+
+class _Headers(Protocol):
+    def getall(self, key: str, default: Sequence[str]) -> Sequence[str]: ...
+
+
+class Hosts:
+    """The names of this node: those set, and `own`, the host that it listens on."""
+
+    def __init__(self, own: str, node: Node) -> None:
+        self._own = own.casefold()
+        self._node = node
+
+    def check(self, method: str, path: str, headers: _Headers) -> None:
+        """Problem for another host, or for a change that a page of another site asks for.
+
+        /health is open under every name: it says nothing that matters, and a supervisor must not stop for a name.
+        """
+        hosts = headers.getall("Host", ())
+        if len(hosts) > 1:
+            raise bad_request("the request has several Host headers")
+        if path != "/health" and hosts and not self._is_ours(hosts[0]):
+            raise unknown_host(hosts[0][:_SHOWN])
+        for origin in () if method in _SAFE else headers.getall("Origin", ()):
+            if not hosts or origin.partition("://")[2] != hosts[0]:
+                raise foreign_origin(origin[:_SHOWN])
+
+    def _is_ours(self, host: str) -> bool:
+        name = _name(host)
+        if name in ("localhost", self._own) or name in map(str.casefold, self._node.settings.http_hosts):
+            return True
+        try:
+            ip_address(name)
+        except ValueError:
+            return False
+        return True
+
+
+def _name(host: str) -> str:
+    """A Host header without its port."""
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0].removesuffix(".").casefold()
