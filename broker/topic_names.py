@@ -5,6 +5,8 @@ import re
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 
 NAME_CHARACTERS_MAX = 249
+CLUSTER_METADATA = "__cluster_metadata"
+"""Kafka's topic of the cluster's own log, which no client may create."""
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 

@@ -43,6 +43,7 @@ class Kind(Generic[T]):
 BOOL: Final[Kind[bool]] = Kind("bool", "?", False)
 INT8: Final[Kind[int]] = Kind("int8", "b", 0)
 INT16: Final[Kind[int]] = Kind("int16", "h", 0)
+UINT16: Final[Kind[int]] = Kind("uint16", "H", 0)
 INT32: Final[Kind[int]] = Kind("int32", "i", 0)
 INT64: Final[Kind[int]] = Kind("int64", "q", 0)
 UUID: Final[Kind[bytes]] = Kind("uuid", "16s", ZERO_UUID)

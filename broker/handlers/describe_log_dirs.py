@@ -1,9 +1,9 @@
-"""DescribeLogDirs (key 35), versions 1 to 4.
+"""DescribeLogDirs (key 35), versions 1 to 5.
 
 Behaviour: each pool of the cell with its directory, and from version 4 its space. Every partition asked for that is
 here (null: all) is in the pool that its records go to now, with the bytes of all of them, though older ones may lie
 where they went before a move; partitions that are not here are left out.
-Left out: replicas that follow or move (offset_lag 0, is_future_key false) and cordoned directories (version 5).
+Left out: replicas that follow or move (offset_lag 0, is_future_key false). No directory is cordoned (version 5).
 """
 
 from collections.abc import Iterator
@@ -57,6 +57,6 @@ def _topics(context: Context, request: DescribeLogDirsRequest, pool: str) -> Ite
 
 
 API = Api(
-    key=35, name="DescribeLogDirs", version_min=1, version_max=4,
+    key=35, name="DescribeLogDirs", version_min=1, version_max=5,
     request=DescribeLogDirsRequest, response=DescribeLogDirsResponse, serve=serve, refuse=refuse,
 )  # fmt: skip

@@ -1,12 +1,12 @@
-"""Fetch (key 1), versions 4 to 17.
+"""Fetch (key 1), versions 4 to 18.
 
 Behaviour: waits until min_bytes (or all that an answer may hold) are there, max_wait_ms passed, an error is to be told,
 or a further request arrives on the connection. The first partition that has data gives at least one whole batch, later
 ones what the limits leave (KIP-74); sessions (KIP-227) and topic ids (version 13) are served; cold partitions are read
 side by side. An offset inside a batch gets the whole batch; outside [log start, high watermark] it is
 OFFSET_OUT_OF_RANGE.
-Left out: replicas as readers, diverging epochs, preferred replicas; without transactions there is nothing aborted,
-and the last stable offset is the high watermark.
+Left out: replicas as readers (version 18 has a high watermark that they send), diverging epochs, preferred replicas;
+without transactions there is nothing aborted, and the last stable offset is the high watermark.
 """
 
 import asyncio
@@ -196,6 +196,6 @@ def _is_news(wanted: Wanted, data: PartitionData) -> bool:
 _NOTHING = Pieces([], 0)
 
 API = Api(
-    key=1, name="Fetch", version_min=4, version_max=17,
+    key=1, name="Fetch", version_min=4, version_max=18,
     request=FetchRequest, response=FetchResponse, serve=serve, refuse=refuse,
 )  # fmt: skip

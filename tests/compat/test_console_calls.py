@@ -10,12 +10,8 @@ from tests.support.drivers.member import await_members
 
 REFUSED = {
     "describeAcls": {"SecurityDisabledException"},
-    "describeClientQuotas": {"UnsupportedVersionException"},
-    "describeUserScramCredentials": {"UnsupportedVersionException"},
     "describeDelegationToken": {"UnsupportedVersionException", "DelegationTokenDisabledException"},
-    "describeMetadataQuorum": {"UnsupportedVersionException"},
     "describeTransactions": {"TransactionalIdNotFoundException", "UnsupportedVersionException"},
-    "listTransactions": {"UnsupportedVersionException"},
 }
 """What consoles take as "not here": they try, and hide what they would show."""
 

@@ -13,25 +13,21 @@ from tests.support.serving import served
 
 _NOT_SERVED = {
     "access control": {
-        "SaslHandshake", "SaslAuthenticate", "CreateDelegationToken", "RenewDelegationToken", "ExpireDelegationToken",
-        "DescribeDelegationToken", "DescribeUserScramCredentials", "AlterUserScramCredentials",
+        "SaslAuthenticate", "CreateDelegationToken", "RenewDelegationToken", "ExpireDelegationToken",
+        "DescribeDelegationToken", "AlterUserScramCredentials",
     },
     "transactions": {
         "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "WriteTxnMarkers", "TxnOffsetCommit", "DescribeTransactions",
-        "ListTransactions",
     },
-    "consumer groups of KIP-848": {"ConsumerGroupHeartbeat", "ConsumerGroupDescribe"},
+    "consumer groups of KIP-848": {"ConsumerGroupDescribe"},
     "share groups": {
-        "ShareGroupHeartbeat", "ShareGroupDescribe", "ShareFetch", "ShareAcknowledge", "InitializeShareGroupState",
+        "ShareGroupDescribe", "ShareFetch", "ShareAcknowledge", "InitializeShareGroupState",
         "ReadShareGroupState", "WriteShareGroupState", "DeleteShareGroupState", "ReadShareGroupStateSummary",
         "DescribeShareGroupOffsets", "AlterShareGroupOffsets", "DeleteShareGroupOffsets",
     },
     "streams groups": {"StreamsGroupHeartbeat", "StreamsGroupDescribe"},
-    "quotas": {"DescribeClientQuotas", "AlterClientQuotas"},
-    "a cluster of several nodes": {
-        "AlterReplicaLogDirs", "DescribeQuorum", "UpdateFeatures", "UnregisterBroker", "AddRaftVoter",
-        "RemoveRaftVoter",
-    },
+    "quotas": {"AlterClientQuotas"},
+    "a cluster of several nodes": {"UpdateFeatures", "UnregisterBroker", "AddRaftVoter", "RemoveRaftVoter"},
 }  # fmt: skip
 """Kafka's APIs that a tool is told we do not have: it says so, or does without, which its words alone may not show."""
 _API = re.compile(r"^(\w+)\(\d+\): (\d+)(?: to (\d+))? \[usable: (\d+)\],?$", re.MULTILINE)

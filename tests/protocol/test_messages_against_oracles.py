@@ -33,7 +33,7 @@ KAFKA_PYTHON_MODULES = (
 )
 
 # What kafka-python has no message for; kio has.
-UNKNOWN_TO_KAFKA_PYTHON = ("ConsumerGroupHeartbeat", "ConsumerGroupDescribe")
+UNKNOWN_TO_KAFKA_PYTHON = ("ConsumerGroupHeartbeat", "ConsumerGroupDescribe", "ShareGroupHeartbeat")
 VERSIONS = [pair for pair in every_version() if (pair[0].__name__, pair[1]) not in DEVIATIONS]
 MESSAGE = pytest.mark.parametrize(("declared", "version"), VERSIONS, ids=[f"{c.__name__}-v{v}" for c, v in VERSIONS])
 FEW = settings(max_examples=5, deadline=None, database=None)

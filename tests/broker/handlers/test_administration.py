@@ -40,7 +40,7 @@ def sizes(response: DescribeLogDirsResponse) -> dict[str, list[tuple[int, bool]]
     return {t.name: [(each.partition_index, each.partition_size > 0) for each in t.partitions] for t in result.topics}
 
 
-@pytest.mark.parametrize("version", range(1, 5))
+@pytest.mark.parametrize("version", range(1, 6))
 async def test_every_partition_is_in_the_log_dir_with_its_size(node: Node, client: Client, version: int) -> None:
     await node.create_topic("t", partitions=2)
     await node.create_topic("u")

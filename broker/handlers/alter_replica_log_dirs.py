@@ -1,0 +1,85 @@
+"""AlterReplicaLogDirs (key 34), versions 1 to 2.
+
+Behaviour: a partition may be moved to the directory (pool) that its records go to: done at once. A directory that this
+broker does not have is LOG_DIR_NOT_FOUND, a partition that is not here UNKNOWN_TOPIC_OR_PARTITION. As in Kafka a
+partition that is named for several directories has the last of them, and one answer.
+Left out: moves to another pool. A tablet moves with all its partitions (`pqbroker tablet move`), so they are
+INVALID_REPLICA_ASSIGNMENT.
+"""
+
+from pqbroker.broker.apis import Api
+from pqbroker.broker.context import Context
+from pqbroker.broker.partitions import NO_TOPIC_ID, find_group, find_partition
+from pqbroker.protocol.errors import ErrorCode, KafkaError
+from pqbroker.protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
+
+
+def serve(context: Context, request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
+    pools = {pool.directory: pool.name for pool in context.node.pools()}
+    return AlterReplicaLogDirsResponse(
+        results=[
+            AlterReplicaLogDirTopicResult(
+                topic_name=name,
+                partitions=[
+                    AlterReplicaLogDirPartitionResult(
+                        partition_index=index, error_code=_answer(context, name, index, pools.get(path))
+                    )
+                    for index, path in partitions.items()
+                ],
+            )
+            for name, partitions in _wanted(request).items()
+        ]
+    )
+
+
+def refuse(
+    context: Context, request: AlterReplicaLogDirsRequest, code: ErrorCode, message: str
+) -> AlterReplicaLogDirsResponse:
+    return AlterReplicaLogDirsResponse(
+        results=[
+            AlterReplicaLogDirTopicResult(
+                topic_name=name,
+                partitions=[
+                    AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code) for index in partitions
+                ],
+            )
+            for name, partitions in _wanted(request).items()
+        ]
+    )
+
+
+def _wanted(request: AlterReplicaLogDirsRequest) -> dict[str, dict[int, str]]:
+    """By topic and partition: the directory wanted."""
+    wanted: dict[str, dict[int, str]] = {}
+    for directory in request.dirs:
+        for topic in directory.topics:
+            wanted.setdefault(topic.name, {}).update(dict.fromkeys(topic.partitions, directory.path))
+    return wanted
+
+
+def _answer(context: Context, topic: str, index: int, pool: str | None) -> ErrorCode:
+    try:
+        _check(context, topic, index, pool)
+    except KafkaError as error:
+        context.node.metrics.count_error(error.code)
+        return error.code
+    return ErrorCode.NONE
+
+
+def _check(context: Context, topic: str, index: int, pool: str | None) -> None:
+    if pool is None:
+        raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND)
+    partition = find_partition(find_group(context.node.groups, topic, NO_TOPIC_ID, by_id=False), index)
+    if partition.pool != pool:
+        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT)
+
+
+API = Api(
+    key=34, name="AlterReplicaLogDirs", version_min=1, version_max=2,
+    request=AlterReplicaLogDirsRequest, response=AlterReplicaLogDirsResponse, serve=serve, refuse=refuse,
+)  # fmt: skip

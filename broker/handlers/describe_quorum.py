@@ -1,0 +1,67 @@
+"""DescribeQuorum (key 55), versions 0 to 2.
+
+Behaviour: of partition 0 of __cluster_metadata, this node is the only voter and leads; its address is chosen as
+Metadata's is. As in Kafka every other partition is UNKNOWN_TOPIC_OR_PARTITION, and so is this one if others are asked
+for beside it.
+Left out: the log of metadata. The scheme keeps what Kafka keeps there and has no offsets, so epoch and offsets are 0.
+"""
+
+from pqbroker.broker.apis import Api
+from pqbroker.broker.context import Context
+from pqbroker.broker.topic_names import CLUSTER_METADATA
+from pqbroker.protocol.errors import ErrorCode
+from pqbroker.protocol.messages.describe_quorum import (
+    AskedTopic,
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    Listener,
+    Node,
+    PartitionData,
+    ReplicaState,
+    TopicData,
+)
+
+LISTENER = "CONTROLLER"
+NOT_HERE = "This server does not host this topic-partition."
+
+
+def serve(context: Context, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
+    if not _is_of_metadata(request):
+        return DescribeQuorumResponse(topics=[_unknown(context, topic) for topic in request.topics])
+    node_id, now_ms = context.node.settings.node_id, context.node.clock()
+    voter = ReplicaState(replica_id=node_id, last_fetch_timestamp=now_ms, last_caught_up_timestamp=now_ms)
+    host, port = context.address
+    return DescribeQuorumResponse(
+        topics=[
+            TopicData(
+                topic_name=CLUSTER_METADATA, partitions=[PartitionData(leader_id=node_id, current_voters=[voter])]
+            )
+        ],
+        nodes=[Node(node_id=node_id, listeners=[Listener(name=LISTENER, host=host, port=port)])],
+    )
+
+
+def refuse(context: Context, request: DescribeQuorumRequest, code: ErrorCode, message: str) -> DescribeQuorumResponse:
+    return DescribeQuorumResponse(error_code=code, error_message=message)
+
+
+def _is_of_metadata(request: DescribeQuorumRequest) -> bool:
+    asked = [(topic.topic_name, [each.partition_index for each in topic.partitions]) for topic in request.topics]
+    return asked == [(CLUSTER_METADATA, [0])]
+
+
+def _unknown(context: Context, topic: AskedTopic) -> TopicData:
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    answer = TopicData(topic_name=topic.topic_name)
+    for asked in topic.partitions:
+        context.node.metrics.count_error(code)
+        answer.partitions.append(
+            PartitionData(partition_index=asked.partition_index, error_code=code, error_message=NOT_HERE)
+        )
+    return answer
+
+
+API = Api(
+    key=55, name="DescribeQuorum", version_min=0, version_max=2,
+    request=DescribeQuorumRequest, response=DescribeQuorumResponse, serve=serve, refuse=refuse,
+)  # fmt: skip

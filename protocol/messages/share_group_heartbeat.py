@@ -1,0 +1,34 @@
+"""ShareGroupHeartbeat (key 76): a member of a share group joins, lives and leaves (KIP-932)."""
+
+from pqbroker.protocol.schema import INT16, INT32, STRING, UUID, array, field, request, response, struct
+
+
+@request(76, versions="1", flexible="0+")
+class ShareGroupHeartbeatRequest:
+    group_id: str = field(STRING)
+    member_id: str = field(STRING)
+    member_epoch: int = field(INT32)
+    rack_id: str | None = field(STRING, nullable="0+", default=None)
+    subscribed_topic_names: list[str] | None = field(array(STRING), nullable="0+", default=None)
+
+
+@struct
+class TopicPartitions:
+    topic_id: bytes = field(UUID)
+    partitions: list[int] = field(array(INT32))
+
+
+@struct
+class Assignment:
+    topic_partitions: list[TopicPartitions] = field(array(TopicPartitions))
+
+
+@response(76, versions="1", flexible="0+")
+class ShareGroupHeartbeatResponse:
+    throttle_time_ms: int = field(INT32)
+    error_code: int = field(INT16)
+    error_message: str | None = field(STRING, nullable="0+", default=None)
+    member_id: str | None = field(STRING, nullable="0+", default=None)
+    member_epoch: int = field(INT32)
+    heartbeat_interval_ms: int = field(INT32)
+    assignment: Assignment | None = field(Assignment, nullable="0+")
