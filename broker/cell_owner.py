@@ -2,7 +2,7 @@
 
 States:
     closed     open() -> open
-    open       the shard is lost with StoreFailed -> reopening; with Fenced -> failed; close() -> closed
+    open       the shard is lost with StoreFailed -> reopening; with Fenced, DirectoryGone -> failed; close() -> closed
     reopening  opened -> open, with a new generation; not within the time allowed -> failed
     failed     terminal: another process owns the cell, or it cannot be opened; the node must exit
 """
@@ -19,10 +19,12 @@ from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.storage import parse_pools, parse_profile
 from pqbroker.pq.group import PersQueueGroups
 from pqbroker.storage.cells.cell import Cell, TabletUnknown
-from pqbroker.storage.engine import CommitRefused, Engine, EngineError, Fenced, ShardLost
+from pqbroker.storage.engine import CommitRefused, DirectoryGone, Engine, EngineError, Fenced, ShardLost
 from pqbroker.storage.lasting import made_whole
+from pqbroker.storage.quarantine import CURE
 from pqbroker.storage.scheme import Scheme
 from pqbroker.storage.tablet import TabletType
+from pqbroker.storage.unreadable import StoredUnreadable
 
 log = logging.getLogger(__name__)
 
@@ -48,12 +50,13 @@ class OpenCell:
 async def open_cell(engine: Engine, settings: BrokerSettings, clock: Callable[[], int]) -> OpenCell:
     """Open the cell with a new generation and start all that lives in it. EngineError, CommitRefused, ShardLost.
 
-    `settings`: what the node was started with; ConfigError when the storage profile cannot be.
+    `settings`: what the node was started with; ConfigError when the storage profile cannot be. What is dead is removed
+    from the cell from then on, unless something of it could not be read.
     """
     profile = parse_profile(settings.storage_profile, parse_pools(settings.pools))
-    cell = await Cell.open(engine, profile=profile)
+    cell = await Cell.open(engine, profile=profile, releases=False)
     try:
-        scheme = await Scheme.open(cell, clock)
+        scheme = await _open_scheme(cell, clock)
         now = NodeSettings(settings, scheme.settings)
         groups = PersQueueGroups(cell, scheme, settings=now.in_force, clock=clock)
         now.keep = groups.configure_node
@@ -61,10 +64,21 @@ async def open_cell(engine: Engine, settings: BrokerSettings, clock: Callable[[]
         coordinators = Coordinators(cell, now.in_force, clock)
         await coordinators.start()
         groups.tell_unread(coordinators.unread_since)
+        await cell.release()
     except BaseException:
         await _close(cell)
         raise
+    if cell.quarantine.is_damaged:
+        log.error("the cell is served in part, %d places of it cannot be read; %s", len(cell.quarantine.damages), CURE)
     return OpenCell(cell, scheme, now, groups, coordinators)
+
+
+async def _open_scheme(cell: Cell, clock: Callable[[], int]) -> Scheme:
+    """Without the scheme there is no topic: where it cannot be read the cell is not opened. EngineError."""
+    try:
+        return await Scheme.open(cell, clock)
+    except StoredUnreadable as unreadable:
+        raise EngineError(f"the cell cannot be opened: {unreadable}") from unreadable
 
 
 async def _close(cell: Cell) -> None:
@@ -100,6 +114,8 @@ class CellOwner:
         opened = self.current
         try:
             await opened.groups.retain()
+            if opened.cell.quarantine.is_damaged:
+                return  # offsets that cannot be read now would keep their groups
             await opened.coordinators.expire(opened.groups.has_offsets)
         except ShardLost:
             log.info("retention stopped: the cell was lost")
@@ -134,6 +150,9 @@ class CellOwner:
             await _close(self.current.cell)
             if isinstance(loss, Fenced):
                 self.failed.set_result(CellLost("another process took over the data directory; stop one of the two"))
+                return
+            if isinstance(loss, DirectoryGone):
+                self.failed.set_result(CellLost(str(loss)))
                 return
             await self._reopen(node)
 

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from pqbroker.broker.coordinator_rows import TABLE, delete_group, put_group, read_group
 from pqbroker.broker.groups.clock import retire_if_unused, wake
 from pqbroker.broker.groups.group import Group
-from pqbroker.broker.groups.messages import GroupLimits, Send, Store
+from pqbroker.broker.groups.messages import GroupImage, GroupLimits, Send, Store
 from pqbroker.broker.groups.states import GroupState
 from pqbroker.broker.groups.syncing import stored
 from pqbroker.protocol.errors import ErrorCode, KafkaError
@@ -24,6 +24,7 @@ from pqbroker.storage.engine import CommitRefused, ShardLost
 from pqbroker.storage.lasting import Lasting
 from pqbroker.storage.tables import Table, TableError, Transaction
 from pqbroker.storage.tablet import TabletStorage
+from pqbroker.storage.unreadable import StoredUnreadable
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +47,7 @@ class Coordinator:
     """
 
     def __init__(self, storage: TabletStorage, limits: GroupLimits, clock: Callable[[], int]) -> None:
+        self._storage = storage
         self._tablet = BaseTablet(storage)
         self._limits = limits
         self._clock = clock
@@ -55,10 +57,12 @@ class Coordinator:
         self._is_closed = False
 
     async def start(self) -> None:
-        """Load every group; its members have their whole session timeout from now. ShardLost, BlobCorrupt."""
+        """Load every group; its members have their whole session timeout from now. ShardLost.
+
+        StoredUnreadable, and then there are no groups here.
+        """
         await self._tablet.start()
-        for key, row in self._tablet.tables.get(TABLE, ()):
-            image, since_ms = read_group(str(key[0]), row)
+        for image, since_ms in self._read_groups():
             group = Group.load(image, self._limits, self.now_ms())
             hosted = self._hosted[image.group_id] = Hosted(group, group.state, since_ms)
             self._arm(hosted)
@@ -157,6 +161,18 @@ class Coordinator:
         if self._stores:
             await asyncio.wait(self._stores)
         await self._tablet.stop()
+
+    def _read_groups(self) -> list[tuple[GroupImage, int]]:
+        found = []
+        for key, row in self._tablet.tables.get(TABLE, ()):
+            try:
+                found.append(read_group(str(key[0]), row))
+            except (LookupError, TypeError, ValueError) as bad:
+                place = f"group {key[0]!r} of tablet {self._storage.tablet_id}"
+                unreadable = StoredUnreadable(place, f"{type(bad).__name__}: {bad}")
+                self._storage.found(unreadable)
+                raise unreadable from bad
+        return found
 
     def _arm(self, hosted: Hosted) -> None:
         """One timer at most; one that is early wakes the group in vain and is set anew."""

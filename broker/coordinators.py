@@ -5,6 +5,7 @@ on in the same generation. Offsets belong to the partitions (pq/group.py); here 
 """
 
 import asyncio
+import logging
 import uuid
 import zlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -22,6 +23,9 @@ from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.cells.cell import Cell
 from pqbroker.storage.tables import Table
 from pqbroker.storage.tablet import TabletType
+from pqbroker.storage.unreadable import StoredUnreadable
+
+log = logging.getLogger(__name__)
 
 COORDINATORS = 16
 """Part of what is stored: a group's tablet follows from it."""
@@ -73,15 +77,20 @@ class Coordinators:
         )
         self._coordinators: tuple[Coordinator, ...] = ()
         self._restarting: set[Coordinator] = set()
+        self._unreadable: dict[Coordinator, StoredUnreadable] = {}
+        """Those whose groups cannot be read: they serve none."""
 
     async def start(self) -> None:
-        """Create the tablets if they are not there, and load every group. CommitRefused, ShardLost."""
+        """Create the tablets if they are not there, and load every group. CommitRefused, ShardLost.
+
+        A tablet whose log cannot be read costs its groups: COORDINATOR_NOT_AVAILABLE for them, which stay as they are.
+        """
         ids = range(FIRST_COORDINATOR_ID, FIRST_COORDINATOR_ID + COORDINATORS)
         await self._cell.create_tablets([(tablet_id, TabletType.COORDINATOR, _OWNER) for tablet_id in ids])
         self._coordinators = tuple(
             Coordinator(self._cell.storage(tablet_id), self._limits, self._clock) for tablet_id in ids
         )
-        await asyncio.gather(*(coordinator.start() for coordinator in self._coordinators))
+        await asyncio.gather(*map(self._load, self._coordinators))
 
     def close(self) -> None:
         """Answer everything that waits with NOT_COORDINATOR, and who joins or syncs from now on."""
@@ -105,7 +114,8 @@ class Coordinators:
             await self._cell.restart_tablet(tablet_id)
         finally:
             later = Coordinator(self._cell.storage(tablet_id), self._limits, self._clock)
-            await later.start()
+            await self._load(later)
+            self._unreadable.pop(earlier, None)
             self._coordinators = (*self._coordinators[:number], later, *self._coordinators[number + 1 :])
             self._restarting.discard(earlier)
 
@@ -213,6 +223,13 @@ class Coordinators:
         topics = subscribed_topics(hosted.group)
         return None if topics is None or topic in topics or hosted.group.state is not GroupState.STABLE else 0
 
+    async def _load(self, coordinator: Coordinator) -> None:
+        try:
+            await coordinator.start()
+        except StoredUnreadable as unreadable:
+            log.error("the consumer groups of a coordinator are not served: %s", unreadable)
+            self._unreadable[coordinator] = unreadable
+
     def _known(self, group_id: str) -> tuple[Coordinator, Hosted]:
         coordinator = self._coordinator(group_id)
         hosted = coordinator.hosted.get(group_id)
@@ -225,6 +242,9 @@ class Coordinators:
         coordinator = self._coordinators[zlib.crc32(group_id.encode()) % COORDINATORS]
         if coordinator in self._restarting:
             raise KafkaError(ErrorCode.NOT_COORDINATOR, "the coordinator is being started anew: retry")
+        if coordinator in self._unreadable:
+            told = f"the group's coordinator is not served: {self._unreadable[coordinator]}"
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, told)
         return coordinator
 
     def _check_open(self) -> None:

@@ -44,6 +44,8 @@ class PqTablet:
             storage, inline_bytes_max=settings.inline_bytes_max, clock=clock, counters=memory.key_values
         )
         self.partitions: dict[int, PartitionServer] = {}
+        self._unreadable: StoredUnreadable | None = None
+        """Why no partition of the tablet can be read."""
         self.start_s = 0.0
         """How long its start took."""
 
@@ -56,7 +58,10 @@ class PqTablet:
         """Recover the partitions from KV keys (A.16). Raises ShardLost."""
         time = asyncio.get_running_loop().time
         begun_s = time()
-        await self._kv.start()
+        try:
+            await self._kv.start()
+        except StoredUnreadable as cause:
+            self._unreadable = cause
         for index in indexes:
             await self.add(index)
         self.start_s = time() - begun_s
@@ -64,10 +69,13 @@ class PqTablet:
         self._storage.lost.add_done_callback(self._on_lost)
 
     async def add(self, index: int) -> PartitionServer:
-        """Start serving a partition: what is stored of it, or an empty one."""
+        """Start serving a partition: what is stored of it, or an empty one; refused when it cannot be read."""
+        if self._unreadable is not None:
+            return self.refuse(index, self._unreadable)
         try:
             stored = await load(self._kv, index, self._storage.generation)
         except StoredUnreadable as cause:
+            self._storage.found(cause)
             return self.refuse(index, cause)
         return self._serve(index, stored)
 

@@ -12,6 +12,7 @@ of calls.
 """
 
 import asyncio
+import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -19,7 +20,15 @@ from typing import Any, TypeVar, cast
 
 from pqbroker.storage.blobid import BlobId, channel_bounds
 from pqbroker.storage.blobstorage import following
-from pqbroker.storage.engine import Batch, BlobKey, CommitRefused, ShardLost
+from pqbroker.storage.engine import (
+    Batch,
+    BlobCorrupt,
+    BlobKey,
+    BlobMissing,
+    CommitRefused,
+    IndexDamaged,
+    ShardLost,
+)
 from pqbroker.storage.lasting import Lasting
 from pqbroker.storage.tables import (
     Changed,
@@ -33,6 +42,7 @@ from pqbroker.storage.tables import (
     snapshot,
 )
 from pqbroker.storage.tablet import LOG_CHANNEL, SNAPSHOT_CHANNEL, TabletStorage
+from pqbroker.storage.unreadable import StoredUnreadable, check_version
 from pqbroker.storage.values import decode, decode_items, encode, encode_list_head
 
 LOG_BLOBS_MAX = 256
@@ -44,6 +54,10 @@ TURN_BYTES = 16 << 10
 """A snapshot is encoded and decoded in portions of about this size, and the loop turns between them (1 to 3 ms)."""
 
 _FORMAT = 1
+_UNREADABLE = (
+    BlobCorrupt, BlobMissing, IndexDamaged, LookupError, StoredUnreadable, TypeError, ValueError, struct.error,
+)  # fmt: skip
+"""What bytes raise that are not what a tablet of this version wrote."""
 
 T = TypeVar("T")
 
@@ -59,7 +73,8 @@ class LogRecord:
 
     @classmethod
     def decode(cls, blob: bytes | bytearray | memoryview) -> "LogRecord":
-        assert blob[0] == _FORMAT, blob[0]
+        """ValueError or TypeError for bytes that are no log record of this version."""
+        check_version(blob, _FORMAT)
         fields: Any = decode(memoryview(blob)[1:])
         first, previous, parts, operations = fields
         return cls(first, previous, tuple(parts), operations)
@@ -97,7 +112,15 @@ class BaseTablet:
         return MappingProxyType(self._tables)
 
     async def start(self) -> None:
-        """Find the last log blob, follow its references, replay. Raises ShardLost, BlobCorrupt."""
+        """Find the last log blob, follow its references, replay. Raises StoredUnreadable, ShardLost."""
+        try:
+            await self._read_log()
+        except _UNREADABLE as bad:
+            found = StoredUnreadable(f"the log of tablet {self._storage.tablet_id}", _text(bad))
+            self._storage.found(found)
+            raise found from bad
+
+    async def _read_log(self) -> None:
         found = await self._storage.discover()
         if found is None:
             return
@@ -108,7 +131,8 @@ class BaseTablet:
         parts: Sequence[BlobKey] = ()
         async for key, body in self._storage.stored_bodies(first, following(last)):
             record = LogRecord.decode(body)
-            assert record.previous == previous, f"log blob {key.hex()} does not follow {previous!r}"
+            if record.previous != previous:
+                raise ValueError(f"log blob {BlobId.from_key(key)} does not follow the one before it")
             if record.snapshot:
                 parts = record.snapshot
                 await self._load_snapshot(parts)
@@ -228,6 +252,12 @@ def encode_record(
     """A log blob, of its encoded operations and the fields of `LogRecord`."""
     references = (encode(first), encode(previous), encode(parts))
     return b"".join((bytes((_FORMAT,)), encode_list_head(4), *references, changes))
+
+
+def _text(bad: Exception) -> str:
+    if isinstance(bad, BlobMissing):
+        return f"blob {bad} is gone"
+    return bad.cause if isinstance(bad, StoredUnreadable) else str(bad) or type(bad).__name__
 
 
 def _nobody_listens(table: str, key: Key, row: Row | None) -> None: ...

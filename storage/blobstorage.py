@@ -10,8 +10,19 @@ from struct import Struct
 
 from pqbroker.storage.blobid import BlobId, blob_size, channel_bounds
 from pqbroker.storage.counters import BlobCounters
-from pqbroker.storage.engine import BLOB_BYTES_MAX, Batch, BlobKey, Buffer, CommitRefused, Shard, ShardLost
+from pqbroker.storage.engine import (
+    BLOB_BYTES_MAX,
+    Batch,
+    BlobKey,
+    Buffer,
+    CommitRefused,
+    IndexDamaged,
+    Shard,
+    ShardLost,
+)
 from pqbroker.storage.garbage import Barriers, Collection
+from pqbroker.storage.quarantine import Quarantined
+from pqbroker.storage.unreadable import StoredUnreadable, check_version
 
 GARBAGE = b"G"
 """First byte of the rows of blocks and garbage barriers: `G`, tablet id, kind, …"""
@@ -59,14 +70,31 @@ class BlobStorage:
         self.pools = tuple(pools)
         self.counters = BlobCounters()
 
-    async def start(self, tablets: Iterable[int]) -> None:
-        """Learn the blocks of the tablets."""
+    async def start(self, tablets: Iterable[int]) -> dict[int, StoredUnreadable]:
+        """Learn the blocks of the tablets; returns those whose block cannot be read, and why."""
         tablets = list(tablets)
+        unreadable: dict[int, StoredUnreadable] = {}
         for start in range(0, len(tablets), PAGE_ROWS):
             page = tablets[start : start + PAGE_ROWS]
-            for tablet, value in zip(page, await self._shard.get([block_key(item) for item in page]), strict=True):
-                if value is not None:
-                    self._blocked[tablet] = decode_block(value)
+            try:
+                await self._learn_blocks(page, unreadable)
+            except IndexDamaged:
+                for tablet in page:
+                    try:
+                        await self._learn_blocks([tablet], unreadable)
+                    except IndexDamaged as damage:
+                        unreadable[tablet] = StoredUnreadable(f"the block of tablet {tablet}", str(damage))
+        return unreadable
+
+    async def _learn_blocks(self, tablets: Sequence[int], unreadable: dict[int, StoredUnreadable]) -> None:
+        rows = await self._shard.get([block_key(tablet) for tablet in tablets])
+        for tablet, row in zip(tablets, rows, strict=True):
+            if row is None:
+                continue
+            try:
+                self._blocked[tablet] = decode_block(row)
+            except ValueError as bad:
+                unreadable[tablet] = StoredUnreadable(f"the block of tablet {tablet}", str(bad))
 
     def put(self, batch: Batch, blob: BlobId, buffers: Sequence[Buffer], group: int) -> BlobKey:
         """Plan to store `blob.size` bytes, the buffers end to end. Raises Blocked, BlobRefused."""
@@ -134,13 +162,15 @@ class BlobStorage:
     async def collect_garbage(self, collection: Collection) -> None:
         """Move the channel's barriers and flags in one commit, then delete in portions what is garbage now.
 
-        Repeating the last collection completes it. Raises GarbageRefused, Blocked, CommitRefused, ShardLost.
+        Repeating the last collection completes it. Waits until the cell is known to be sound, refused when it is not.
+        Raises GarbageRefused, Blocked, CommitRefused, ShardLost.
         """
+        await self._shard.quarantine.check()
         tablet, channel = collection.tablet, collection.channel
         collection.check()
         key = _barriers_key(tablet, channel)
         async with self._collecting:
-            barriers = Barriers.decode((await self._shard.get([key]))[0])
+            barriers = await self._barriers(tablet, channel)
             flags = await self._flags(collection)
             self.check(tablet, collection.generation)
             if not barriers.repeats(collection):
@@ -155,8 +185,7 @@ class BlobStorage:
 
     async def barriers(self, tablet: int, channels: int) -> list[Barriers]:
         """Where the barriers of the tablet's channels 0, 1, … stand."""
-        rows = await self._shard.get([_barriers_key(tablet, channel) for channel in range(channels)])
-        return [Barriers.decode(row) for row in rows]
+        return [await self._barriers(tablet, channel) for channel in range(channels)]
 
     def blocked_generation(self, tablet: int) -> int:
         """Puts of this generation and below are refused; 0 when none was blocked."""
@@ -187,6 +216,16 @@ class BlobStorage:
     async def _read(self, portion: Sequence[tuple[BlobKey, int, int]]) -> list[tuple[BlobKey, Buffer]]:
         found = await self._shard.read(portion) if portion else []
         return [(key, body) for (key, _, _), body in zip(portion, found, strict=True)]
+
+    async def _barriers(self, tablet: int, channel: int) -> Barriers:
+        """Raises Quarantined when their row is of no form that is known."""
+        (row,) = await self._shard.get([_barriers_key(tablet, channel)])
+        try:
+            return Barriers.decode(row)
+        except ValueError as bad:
+            place = f"the garbage barriers of tablet {tablet}, channel {channel}"
+            self._shard.quarantine.found(place, str(bad))
+            raise Quarantined(f"{place} cannot be read: {bad}") from bad
 
     async def _flags(self, collection: Collection) -> dict[BlobKey, bytes]:
         """The flags that the collection sets: nothing brings back what was given up."""
@@ -227,10 +266,11 @@ def _barriers_key(tablet: int, channel: int) -> bytes:
 
 
 def decode_block(row: bytes) -> int:
-    """The generation up to which a tablet is blocked."""
-    version, generation = _BLOCK.unpack(row)
-    assert version == _FORMAT, version
-    return int(generation)
+    """The generation up to which a tablet is blocked. ValueError for a row of another form."""
+    check_version(row, _FORMAT)
+    if len(row) != _BLOCK.size:
+        raise ValueError(f"it has {len(row)} bytes, not {_BLOCK.size}")
+    return int(_BLOCK.unpack(row)[1])
 
 
 def flag_key(blob: BlobKey) -> bytes:

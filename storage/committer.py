@@ -20,11 +20,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from pqbroker.storage.engine import CommitRefused, EngineError, Fenced, ShardLost, StoreFailed
+from pqbroker.storage.engine import CommitRefused, EngineError, ShardLost, StoreFailed
 from pqbroker.storage.faults import Faults, Loss
 from pqbroker.storage.outcome import Outcome
 from pqbroker.storage.plan import IndexBatch, Plan, Planner, Queued, full
 from pqbroker.storage.pools import Pool
+from pqbroker.storage.recovery import Leftovers
 from pqbroker.storage.room import NO_ROOM, Rooms
 
 _log = logging.getLogger(__name__)
@@ -48,6 +49,8 @@ class Index(Protocol):
 
 class ReadableIndex(Index, Protocol):
     """What reading threads call besides."""
+
+    def compact(self, *, is_on: bool) -> None: ...
 
     def get(self, keys: list[bytes]) -> list[bytes | None]: ...
 
@@ -77,6 +80,7 @@ class OpenCell:
     last_number: int
     rooms: Rooms
     path: Path
+    leftovers: Leftovers
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +100,7 @@ class Committer(threading.Thread):
         loop: asyncio.AbstractEventLoop,
         open_cell: Callable[[], OpenCell],
         is_ours: Callable[[], bool],
+        why_not_ours: Callable[[], ShardLost],
         pace: Pace,
         faults: Faults | None,
         on_open: Callable[[OpenCell | EngineError], None],
@@ -106,6 +111,7 @@ class Committer(threading.Thread):
         self._loop = loop
         self._open_cell = open_cell
         self._is_ours = is_ours
+        self._why_not_ours = why_not_ours
         self._pace = pace
         self._faults = faults
         self._on_open = on_open
@@ -275,7 +281,7 @@ class Committer(threading.Thread):
                 self._unsynced = True
                 self._sync_due = time.monotonic() + (self._pace.sync_seconds or 0)
         if not self._is_ours():
-            raise Fenced("a later owner has opened the cell")
+            raise self._why_not_ours()
         if self._is_sync_due():
             self._sync(cell)
 
@@ -317,7 +323,7 @@ class Committer(threading.Thread):
         if isinstance(failure, ShardLost):
             reason = failure
         elif not self._is_ours():
-            reason = Fenced("a later owner has opened the cell")
+            reason = self._why_not_ours()
         else:
             reason = StoreFailed(f"{type(failure).__name__}: {failure}")
         _log.error("the cell at %s is lost: %s", self._cell.path, reason, exc_info=failure)

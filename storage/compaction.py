@@ -2,7 +2,8 @@
 
     idle --a segment is dead enough--> emptying --read to its end--> idle; the commit of its last move unlinks it
                                            |--no room, no file left-> idle, for a while
-                                           '-----damaged-----------> idle; this segment is left as it is
+                                           |-----damaged-----------> idle; this segment is left as it is
+    any --a part of the cell cannot be read--> ended
 
 Reading happens in a reading thread, a portion at a time; a move is a commit like any other, and changes the index only
 where the blob is still where it was read. A crash at any point leaves each blob in its old place or the new.
@@ -15,8 +16,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from pqbroker.storage import indexrows
-from pqbroker.storage.engine import Batch, BlobCorrupt, CommitRefused, Move, ShardLost
+from pqbroker.storage.engine import Batch, BlobCorrupt, CommitRefused, IndexDamaged, Move, ShardLost
 from pqbroker.storage.pools import Pool, Segment
+from pqbroker.storage.quarantine import Quarantine
 from pqbroker.storage.segments import Location, RecordHeader, SegmentFile, read_range, walk
 
 _log = logging.getLogger(__name__)
@@ -61,6 +63,7 @@ class Compaction:
         commit: Callable[[Batch], Awaitable[None]],
         in_thread: "Callable[..., Awaitable[_Portion]]",
         pace: CompactionPace,
+        quarantine: Quarantine,
     ) -> None:
         self.moved_bytes = 0
         self._pools = pools
@@ -68,17 +71,18 @@ class Compaction:
         self._commit = commit
         self._in_thread = in_thread
         self._pace = pace
+        self._quarantine = quarantine
 
     async def run(self) -> None:
         """Look from time to time, and empty what is dead enough."""
         try:
-            while True:
+            while self._quarantine.is_sound:
                 found = self._sparsest()
                 if found is None:
                     await asyncio.sleep(self._pace.look_seconds)
                 else:
                     await self._empty(*found)
-        except ShardLost:
+        except (ShardLost, IndexDamaged):
             return
 
     def _sparsest(self) -> tuple[Pool, Segment] | None:
@@ -88,7 +92,7 @@ class Compaction:
 
     async def _empty(self, pool: Pool, segment: Segment) -> None:
         position: int | None = 0
-        while position is not None:
+        while position is not None and self._quarantine.is_sound:
             try:
                 portion = await self._in_thread(self._read, pool, segment, position)
                 await self._move(portion)

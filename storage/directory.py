@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from pqbroker.conf.storage import MAIN_POOL
-from pqbroker.storage.engine import EngineError
+from pqbroker.storage.engine import DirectoryGone, EngineError, Fenced, ShardLost
 
 FORMAT = 1
 DURABILITIES = ("fsync", "interval", "none")
@@ -68,8 +68,13 @@ class CellDirectory:
     def ballast(self) -> Path:
         return self.path / "ballast"
 
-    def take(self) -> None:
-        """Lock the directory, check what it is, make its index ours under the next generation. Raises EngineError."""
+    def take(self, *, must_exist: bool = False) -> None:
+        """Lock the directory, check what it is, make its index ours under the next generation. Raises EngineError.
+
+        `must_exist`: it was open before in this process, so that a new one would hide that it is gone.
+        """
+        if must_exist and not (self.path / "cell").exists():
+            raise EngineError(self.told_gone())
         try:
             missing = [path for path in self.path.parents if not path.exists()]
             self.path.mkdir(parents=True, exist_ok=True)
@@ -92,6 +97,21 @@ class CellDirectory:
     def is_ours(self) -> bool:
         """Whether no later owner has renamed the index away."""
         return os.path.exists(self._index_name)
+
+    def told_gone(self) -> str:
+        """What is said of a directory that was removed while it was open."""
+        return (
+            f"the data directory {self.path} was removed, renamed or unmounted while the broker ran: put it back, or"
+            " restore a copy, and start the broker again"
+        )
+
+    def loss(self) -> ShardLost:
+        """Why the index is not ours any more: a later owner took it, or it is gone."""
+        try:
+            later = [generation for generation in list_indexes(self.path) if generation > self.generation]
+        except OSError:
+            later = []
+        return Fenced("a later owner has opened the cell") if later else DirectoryGone(self.told_gone())
 
     def write_facts(self, *, durability: str) -> None:
         """Record, durably, that the cell is whole, and how its commits are acknowledged from now on."""

@@ -4,7 +4,9 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import TypeVar
 
@@ -18,7 +20,6 @@ from pqbroker.storage.engine import (
     Buffer,
     Caps,
     EngineError,
-    Fenced,
     FileRange,
     ShardLost,
     ShardStats,
@@ -27,8 +28,10 @@ from pqbroker.storage.faults import Faults
 from pqbroker.storage.lasting import Lasting
 from pqbroker.storage.outcome import Outcome
 from pqbroker.storage.plan import Queued
+from pqbroker.storage.quarantine import Quarantine
 from pqbroker.storage.reading import BlobReader
 from pqbroker.storage.status import Colour
+from pqbroker.storage.unreadable import StoredUnreadable
 
 R = TypeVar("R")
 
@@ -49,8 +52,14 @@ class DiskShard:
     """A `Shard` over an index and segments. Created by its engine, which awaits `start` before handing it out."""
 
     def __init__(
-        self, directory: CellDirectory, index: ReadableIndex, reader: BlobReader, options: ShardOptions
+        self,
+        directory: CellDirectory,
+        index: ReadableIndex,
+        reader: BlobReader,
+        options: ShardOptions,
+        damages: Mapping[str, str],
     ) -> None:
+        """`damages`: what earlier openings found in the index, by place."""
         self.generation = directory.generation
         self.caps = options.caps
         self.pools = tuple(directory.pools)
@@ -63,6 +72,7 @@ class DiskShard:
         self._told = options.told
         self._threads = ThreadPoolExecutor(options.read_threads, "read")
         self._reason: ShardLost | None = None
+        self.quarantine = Quarantine(damages, self._hold_compaction)
         self._closing: asyncio.Task[None] | None = None
         self._compacting: asyncio.Task[None] | None = None
 
@@ -80,6 +90,7 @@ class DiskShard:
             loop=self._loop,
             open_cell=open_cell,
             is_ours=self._directory.is_ours,
+            why_not_ours=self._directory.loss,
             pace=self._options.pace,
             faults=self._options.faults,
             on_open=on_open,
@@ -93,9 +104,20 @@ class DiskShard:
             await asyncio.to_thread(self._release)
             raise
         self._compaction = Compaction(
-            self._cell.pools, self._index.get, self.commit, self._in_thread, self._options.compaction
+            self._cell.pools,
+            self._index.get,
+            self.commit,
+            self._in_thread,
+            self._options.compaction,
+            self.quarantine,
         )
-        if self._options.compaction.bytes_per_second:
+
+    async def release(self) -> None:
+        if not self.quarantine.release():
+            return
+        await self._in_thread(self._cell.leftovers.remove)
+        await self._in_thread(partial(self._index.compact, is_on=True))
+        if self._options.compaction.bytes_per_second and self._reason is None:
             self._compacting = self._loop.create_task(self._compaction.run())
 
     def commit(self, batch: Batch) -> Outcome[None]:
@@ -116,7 +138,10 @@ class DiskShard:
         self, lo: bytes, hi: bytes, rows_max: int, *, reverse: bool = False
     ) -> list[tuple[BlobKey, int]]:
         found = await self._in_thread(self._scan, indexrows.BLOB + lo, indexrows.BLOB + hi, rows_max, reverse)
-        return [(BlobKey(key[1:]), indexrows.blob_size(row)) for key, row in found]
+        try:
+            return [(BlobKey(key[1:]), indexrows.blob_size(row)) for key, row in found]
+        except ValueError as bad:
+            raise StoredUnreadable(f"a blob's row in the index between {lo.hex()} and {hi.hex()}", str(bad)) from bad
 
     async def read(self, ranges: Sequence[tuple[BlobKey, int, int]]) -> list[Buffer]:
         return await self._in_thread(self._reader.read, ranges)
@@ -129,7 +154,7 @@ class DiskShard:
 
     async def confirm(self) -> None:
         if not await self._in_thread(self._directory.is_ours):
-            raise Fenced("a later owner has opened the cell")
+            raise self._directory.loss()
 
     def stats(self) -> ShardStats:
         counted = self._committer.counters
@@ -150,6 +175,7 @@ class DiskShard:
         await Lasting(self._closing)
 
     async def _close(self) -> None:
+        self.quarantine.end()
         if self._compacting is not None:
             self._compacting.cancel()
             await asyncio.wait([self._compacting])
@@ -168,9 +194,15 @@ class DiskShard:
     def _on_lost(self, reason: ShardLost, round_: list[Queued]) -> None:
         """The commit thread has ended and takes nothing more."""
         self._reason = reason
+        self.quarantine.end()
         if not self.lost.done():
             self.lost.set_result(reason)
         fail_all(deque(round_ + self._committer.drain()), reason)
+
+    def _hold_compaction(self) -> None:
+        """In any thread: the first damage in a cell that was thought sound."""
+        with suppress(RuntimeError):  # the threads have ended, and RocksDB with them
+            self._threads.submit(self._index.compact, is_on=False)
 
     def _scan(self, lo: bytes, hi: bytes, rows_max: int, reverse: bool) -> list[tuple[bytes, bytes]]:
         with self._index.undurable:

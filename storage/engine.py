@@ -9,10 +9,13 @@ Three outcomes of a commit:
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, NewType, Protocol
+from typing import TYPE_CHECKING, NamedTuple, NewType, Protocol
 
 from pqbroker.storage.outcome import Outcome
 from pqbroker.storage.status import Colour
+
+if TYPE_CHECKING:
+    from pqbroker.storage.quarantine import Quarantine
 
 Buffer = bytes | bytearray | memoryview
 BlobKey = NewType("BlobKey", bytes)
@@ -54,6 +57,10 @@ class StoreFailed(ShardLost):
     """A write or a sync failed after its first byte."""
 
 
+class DirectoryGone(ShardLost):
+    """The cell's directory was removed or renamed while it was open."""
+
+
 class BlobMissing(Exception):
     """No blob of that id is stored."""
 
@@ -70,6 +77,10 @@ class BlobCorrupt(Exception):
 
 class EngineError(Exception):
     """A cell cannot be opened; the text names cause and cure."""
+
+
+class IndexDamaged(EngineError):
+    """A part of the index cannot be read; the text names file, cause and cure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +188,13 @@ class Shard(Protocol):
     @property
     def lost(self) -> "asyncio.Future[ShardLost]":
         """Resolves once, with the reason; terminal."""
+
+    @property
+    def quarantine(self) -> "Quarantine":
+        """What of the cell cannot be read, and whether what is dead in it may be removed."""
+
+    async def release(self) -> None:
+        """All that a start reads was read: begin to remove what is dead, unless something could not be read."""
 
     @property
     def caps(self) -> Caps: ...

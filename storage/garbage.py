@@ -7,6 +7,7 @@ from struct import Struct
 
 from pqbroker.storage.blobid import after_step, channel_bounds
 from pqbroker.storage.engine import BlobKey
+from pqbroker.storage.unreadable import check_version
 
 Position = tuple[int, int]
 """Generation and step."""
@@ -98,8 +99,11 @@ class Barriers:
 
     @classmethod
     def decode(cls, row: bytes | None) -> "Barriers":
+        """ValueError for a row of another form."""
         if row is None:
             return cls()
-        version, generation, counter, soft_generation, soft_step, hard_generation, hard_step, digest = _ROW.unpack(row)
-        assert version == _FORMAT, version
+        check_version(row, _FORMAT)
+        if len(row) != _ROW.size:
+            raise ValueError(f"it has {len(row)} bytes, not {_ROW.size}")
+        _, generation, counter, soft_generation, soft_step, hard_generation, hard_step, digest = _ROW.unpack(row)
         return cls(generation, counter, (soft_generation, soft_step), (hard_generation, hard_step), digest)

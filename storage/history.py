@@ -18,6 +18,14 @@ class ChannelHistory:
         assert starts, "a channel has a group from the start"
         assert all(earlier < later for earlier, later in pairwise(starts)), starts
 
+    @classmethod
+    def decoded(cls, ranges: tuple[tuple[int, int], ...]) -> "ChannelHistory":
+        """The history that was stored. ValueError for ranges that none has."""
+        starts = [generation for generation, _ in ranges]
+        if not starts or any(earlier >= later for earlier, later in pairwise(starts)):
+            raise ValueError(f"its channel's ranges begin in generations {starts}")
+        return cls(ranges)
+
     def group_at(self, generation: int) -> int:
         """The group that holds what was written in `generation`. ValueError before the first range."""
         for start, group in reversed(self.ranges):

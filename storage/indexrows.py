@@ -42,15 +42,22 @@ def located_row(at: Location) -> bytes:
 
 
 def location(row: bytes) -> Location | None:
-    """Where the blob is; None when the row itself holds it."""
+    """Where the blob is; None when the row itself holds it. ValueError for a row that is of neither kind."""
     if row[0] == _INLINE:
         return None
+    if row[0] != _LOCATED or len(row) <= _LOCATION.size:
+        raise ValueError(f"its row in the index is damaged or written by a newer version (kind {row[0]})")
     _, generation, sequence, position, size = _LOCATION.unpack_from(row)
     return Location(row[_LOCATION.size :].decode(), generation, sequence, position, size)
 
 
+def is_known(row: bytes) -> bool:
+    """Whether a blob's row is of a kind that is known here."""
+    return row[0] in (_INLINE, _LOCATED)
+
+
 def blob_size(row: bytes) -> int:
-    """Bytes of the blob that the row is about."""
+    """Bytes of the blob that the row is about; ValueError as `location`."""
     at = location(row)
     return len(row) - _INLINE_HEAD_BYTES if at is None else at.size
 
@@ -72,10 +79,16 @@ def segment_row(end: int, live: int) -> bytes:
 
 
 def parse_segment(key: bytes, row: bytes) -> tuple[str, int, int, int, int]:
-    """Pool, generation, sequence, end and live bytes of a segment's row."""
-    generation, sequence = _SEGMENT_ID.unpack_from(key, len(key) - _SEGMENT_ID.size)
-    end, live = _SEGMENT_BYTES.unpack(row)
-    return key[1 : -_SEGMENT_ID.size - 1].decode(), generation, sequence, end, live
+    """Pool, generation, sequence, end and live bytes of a segment's row; EngineError. Its form is its version."""
+    try:
+        generation, sequence = _SEGMENT_ID.unpack_from(key, len(key) - _SEGMENT_ID.size)
+        end, live = _SEGMENT_BYTES.unpack(row)
+        return key[1 : -_SEGMENT_ID.size - 1].decode(), generation, sequence, end, live
+    except (struct.error, UnicodeDecodeError) as bad:
+        raise EngineError(
+            f"row {key.hex()} of the index, about a segment, is damaged or written by a newer version ({bad}): run the"
+            " version that wrote it, or restore a copy of the directory"
+        ) from bad
 
 
 def number_row(number: int) -> tuple[bytes, bytes]:

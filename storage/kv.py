@@ -42,6 +42,7 @@ from pqbroker.storage.kv_rows import Entry
 from pqbroker.storage.outcome import Outcome
 from pqbroker.storage.status import Colour
 from pqbroker.storage.tablet import TabletStorage
+from pqbroker.storage.unreadable import StoredUnreadable
 
 PAGE_ROWS = 4096
 """Rows that one step of start reads."""
@@ -50,6 +51,7 @@ SENT_PIECE_BYTES = 32_768
 PATCH_ATTEMPTS_MAX = 10
 """How often a request with patches is made, until nothing changes the originals meanwhile."""
 
+GENERATION_BYTES = 8
 Range = tuple[bytes, int, int]
 """Key, offset, size in bytes; size 0 means to the end (spec B.1)."""
 
@@ -97,14 +99,12 @@ class KeyValueTablet:
         """The chain of the value `_chained`, which was read last."""
 
     async def start(self) -> None:
-        """Read the tablet's rows. Raises ShardLost."""
-        rows: dict[bytes, Entry] = {}
-        lo = b""
-        while page := await self._storage.scan(lo, None, PAGE_ROWS):
-            rows.update((key, Entry.stored(row)) for key, row in page)
-            if len(page) < PAGE_ROWS:
-                break
-            lo = page[-1][0] + b"\0"
+        """Read the tablet's rows. Raises StoredUnreadable, and then holds none of them; ShardLost."""
+        try:
+            rows = await self._read_rows()
+        except StoredUnreadable as unreadable:
+            self._storage.found(unreadable)
+            raise
         generation = rows.pop(GENERATION_KEY, None)
         self._entries = SortedDict(rows)
         holders = Counter(blob for entry in rows.values() if entry.is_shared for blob in entry.blobs())
@@ -268,6 +268,23 @@ class KeyValueTablet:
                 if self.entry(key) is not entry:
                     raise ValueChanged(key) from None
             raise
+
+    async def _read_rows(self) -> dict[bytes, Entry]:
+        rows: dict[bytes, Entry] = {}
+        lo = b""
+        while page := await self._storage.scan(lo, None, PAGE_ROWS):
+            for key, row in page:
+                try:
+                    rows[key] = Entry.stored(row)
+                except ValueError as bad:
+                    raise StoredUnreadable(f"the row of key {key!r}", str(bad)) from bad
+            if len(page) < PAGE_ROWS:
+                break
+            lo = page[-1][0] + b"\0"
+        generation = rows.get(GENERATION_KEY)
+        if generation is not None and (not generation.is_inline or generation.size != GENERATION_BYTES):
+            raise StoredUnreadable("the row of the user generation", f"it has {generation.size} bytes")
+        return rows
 
     def _locate(self, key: bytes, offset: int, size: int) -> list[tuple[BlobKey, int, int] | Buffer]:
         """The parts of a range: what to read of each blob, or the bytes themselves."""

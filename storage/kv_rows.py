@@ -48,11 +48,12 @@ class Entry:
 
     @classmethod
     def stored(cls, row: bytes) -> "Entry":
-        """The entry of a row that was read."""
-        kind = row[0]
-        assert _INLINE <= kind <= _SHARED, f"row of format {kind}"
+        """The entry of a row that was read. ValueError for a row of another form."""
+        kind = row[0] if len(row) >= _HEADER_BYTES else 0
         if kind == _INLINE:
             return cls(row, len(row) - _HEADER_BYTES)
+        if not _INLINE < kind <= _SHARED or (len(row) - _HEADER_BYTES) % BLOB_KEY_BYTES:
+            raise ValueError(f"it is damaged or written by a newer version: {len(row)} bytes of format {row[:1].hex()}")
         if len(row) == _HEADER_BYTES + BLOB_KEY_BYTES:
             return cls(row, blob_size(row, _HEADER_BYTES))
         return cls(row, sum(blob_size(row, at) for at in range(_HEADER_BYTES, len(row), BLOB_KEY_BYTES)))

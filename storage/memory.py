@@ -27,6 +27,7 @@ from pqbroker.storage.engine import (
 )
 from pqbroker.storage.faults import Faults, Loss
 from pqbroker.storage.outcome import Outcome
+from pqbroker.storage.quarantine import Quarantine
 from pqbroker.storage.status import DEFAULT_THRESHOLDS, Colour, Thresholds
 
 _INDEX_BLOB_BYTES_MAX = 1000
@@ -208,6 +209,7 @@ class MemoryShard:
         self.pools = pools
         self.caps = Caps(BLOB_BYTES_MAX, _INDEX_BLOB_BYTES_MAX, _BATCH_BYTES_MAX)
         self.lost: asyncio.Future[ShardLost] = asyncio.get_running_loop().create_future()
+        self.quarantine = Quarantine()
         self.undo: deque[_Before] = deque(maxlen=0)
         """The last commits, to be taken back by a crash."""
         self._faults = faults
@@ -218,6 +220,9 @@ class MemoryShard:
         self._awaited = False
         self._commits = self._rounds = self._refused = self._bytes_written = 0
         faults.released = self._round_later
+
+    async def release(self) -> None:
+        self.quarantine.release()
 
     def commit(self, batch: Batch) -> Outcome[None]:
         if self._reason is not None:
@@ -283,6 +288,7 @@ class MemoryShard:
         if self._reason is not None:
             return
         self._reason = reason
+        self.quarantine.end()
         if announce:
             self.lost.set_result(reason)
         while self._queue:

@@ -3,7 +3,7 @@
 import fcntl
 import os
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import islice
 from pathlib import Path
@@ -21,8 +21,13 @@ from pqbroker.storage.directory import (
 )
 from pqbroker.storage.engine import Batch, BlobKey, BlobMissing, Buffer, CommitRefused, EngineError, FileRange, Shard
 from pqbroker.storage.outcome import Outcome
+from pqbroker.storage.quarantine import Quarantine
 from pqbroker.storage.reading import BlobReader
 from pqbroker.storage.rocks import RocksIndex
+
+
+class InUse(EngineError):
+    """Another process has the cell open."""
 
 
 class OfflineCell:
@@ -39,6 +44,10 @@ class OfflineCell:
     def open(self, staging: Path) -> None:
         """Open the index through links in an empty directory."""
         self._index.open_unchanged(staging, synced=self.facts.durability == "fsync")
+
+    def listen(self, on_damage: Callable[[str, str], None]) -> None:
+        """Have `on_damage` called with place and cause of each part of the index that cannot be read."""
+        self._index.on_damage = on_damage
 
     def get(self, keys: list[bytes]) -> list[bytes | None]:
         """Values of index rows, None where absent."""
@@ -70,7 +79,7 @@ def look_into(path: Path, pools: Mapping[str, Path]) -> Iterator[OfflineCell]:
             if path.is_dir():
                 check_new(path)
             raise EngineError(f"{path} is no data directory: there is no file `cell`; check the path")
-        stack.enter_context(_held(path))
+        stack.enter_context(held(path))
         facts = read_facts(path / "cell")
         if not facts.ready:
             raise EngineError(f"{path} was never opened whole, so nothing is in it; start a broker on it")
@@ -92,7 +101,7 @@ def look_into(path: Path, pools: Mapping[str, Path]) -> Iterator[OfflineCell]:
 
 
 @contextmanager
-def _held(path: Path) -> Iterator[None]:
+def held(path: Path) -> Iterator[None]:
     """The directory's lock, shared with others that only look."""
     try:
         lock = os.open(path / "lock", os.O_RDONLY | os.O_CLOEXEC)
@@ -104,7 +113,7 @@ def _held(path: Path) -> Iterator[None]:
         yield
     except BlockingIOError:
         owner = os.pread(lock, 32, 0).decode("ascii", "replace").strip() or "unknown"
-        raise EngineError(f"{path} is in use by process {owner}; stop it, or look into a copy") from None
+        raise InUse(f"{path} is in use by process {owner}; stop it, or look into a copy") from None
     finally:
         os.close(lock)
 
@@ -117,6 +126,8 @@ def reading_shard(cell: OfflineCell) -> Shard:
 class _ReadingShard:
     def __init__(self, cell: OfflineCell) -> None:
         self._cell = cell
+        self.pools = tuple(cell.pools)
+        self.quarantine = Quarantine(is_told=False)
 
     def commit(self, batch: Batch) -> Outcome[None]:
         return Outcome.failed(CommitRefused("the cell is only looked at"))

@@ -5,7 +5,17 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from pqbroker.storage import indexrows
-from pqbroker.storage.engine import Batch, BlobCorrupt, BlobKey, Buffer, Caps, CommitRefused, DiskFull, Move
+from pqbroker.storage.engine import (
+    Batch,
+    BlobCorrupt,
+    BlobKey,
+    Buffer,
+    Caps,
+    CommitRefused,
+    DiskFull,
+    IndexDamaged,
+    Move,
+)
 from pqbroker.storage.outcome import Outcome
 from pqbroker.storage.pools import Pool
 from pqbroker.storage.segments import encode_record
@@ -59,7 +69,7 @@ class Planner:
     ) -> Plan:
         """Plan the commits that are not already refused. The pools' segments are placed but not written."""
         plan = Plan(changes, number, dict(refused))
-        stored = self._stored(queued)
+        stored = self._stored(queued, plan)
         for position, (batch, _) in enumerate(queued):
             if position in plan.refused:
                 continue
@@ -80,14 +90,26 @@ class Planner:
         changes.put(*indexrows.number_row(number))
         return plan
 
-    def _stored(self, queued: Sequence[Queued]) -> dict[BlobKey, bytes | None]:
-        """Index rows of every blob that the commits name; the plan keeps it true as it goes."""
-        blobs = [item[0] for batch, _ in queued for item in batch.blobs]
-        for batch, _ in queued:
-            blobs.extend(batch.dead)
-            blobs.extend(move.blob for move in batch.moves)
+    def _stored(self, queued: Sequence[Queued], plan: Plan) -> dict[BlobKey, bytes | None]:
+        """Index rows of every blob that the commits name; the plan keeps it true as it goes.
+
+        A commit that names one whose row cannot be read is refused.
+        """
+        blobs = [blob for batch, _ in queued for blob in _named(batch)]
         if not blobs:
             return {}
+        try:
+            return self._rows(blobs)
+        except IndexDamaged:
+            found: dict[BlobKey, bytes | None] = {}
+        for position, (batch, _) in enumerate(queued):
+            try:
+                found.update(self._rows(_named(batch)))
+            except IndexDamaged as damage:
+                plan.refused[position] = CommitRefused(f"it changes a blob whose row cannot be read: {damage}")
+        return found
+
+    def _rows(self, blobs: Sequence[BlobKey]) -> dict[BlobKey, bytes | None]:
         return dict(zip(blobs, self._get([indexrows.BLOB + blob for blob in blobs]), strict=True))
 
     def _refusal(self, batch: Batch, stored: Mapping[BlobKey, bytes | None], plan: Plan) -> CommitRefused | None:
@@ -101,6 +123,10 @@ class Planner:
             row = stored[blob]
             if row is not None and not self._is_same(blob, row, buffers, size, plan):
                 return CommitRefused(f"blob {blob.hex()} is stored with other content")
+        for blob in batch.dead:
+            row = stored[blob]
+            if row is not None and not indexrows.is_known(row):
+                return CommitRefused(f"the row of blob {blob.hex()} in the index is damaged or of a newer version")
         return None
 
     def _is_same(self, blob: BlobKey, row: bytes, buffers: Sequence[Buffer], size: int, plan: Plan) -> bool:
@@ -167,6 +193,11 @@ class Planner:
         at = indexrows.location(row)
         if at is not None:
             self._pools[at.pool].forget(at)
+
+
+def _named(batch: Batch) -> list[BlobKey]:
+    """The blobs that a commit stores, deletes or moves."""
+    return [*(item[0] for item in batch.blobs), *batch.dead, *(move.blob for move in batch.moves)]
 
 
 def full(batch: Batch) -> DiskFull:

@@ -31,7 +31,7 @@ class BlobReader:
     def read(self, ranges: Sequence[tuple[BlobKey, int, int]]) -> list[Buffer]:
         """Bytes of each (blob, offset, size). Raises BlobMissing and BlobCorrupt for the first that is."""
         rows = self._rows([blob for blob, _, _ in ranges])
-        places = [None if row is None else indexrows.location(row) for row in rows]
+        places = [None if row is None else _place(item[0], row) for item, row in zip(ranges, rows, strict=True)]
         found: list[Buffer] = []
         expected = 0
         with self._opened_files() as files:
@@ -58,7 +58,7 @@ class BlobReader:
         scratch = bytearray(_SCRATCH_BYTES)
         with self._opened_files() as files:
             for (blob, offset, size), row in zip(ranges, rows, strict=True):
-                at = None if row is None else indexrows.location(row)
+                at = None if row is None else _place(blob, row)
                 if row is None:
                     raise BlobMissing(blob.hex())
                 if at is None:
@@ -73,7 +73,7 @@ class BlobReader:
 
     def content(self, blob: BlobKey, row: bytes) -> Buffer:
         """The whole blob that an index row is about. Raises BlobCorrupt."""
-        at = indexrows.location(row)
+        at = _place(blob, row)
         if at is None:
             return indexrows.inline_payload(blob, row)
         file, at = self._open(blob, row, at)
@@ -141,8 +141,9 @@ class BlobReader:
                 raise BlobMissing(blob.hex())
             if newer == row:
                 raise BlobCorrupt(blob, 0, f"{self._path(at)} is gone")
-            moved = indexrows.location(newer)
-            assert moved is not None, "a blob never moves into the index"
+            moved = _place(blob, newer)
+            if moved is None:
+                raise BlobCorrupt(blob, 0, "its index row, which another kind of row has replaced")
             row, at = newer, moved
 
     def _opened(self, at: Location) -> SegmentFile:
@@ -150,6 +151,14 @@ class BlobReader:
 
     def _path(self, at: Location) -> str:
         return f"{self._pools[at.pool]}/{segment_name(at.generation, at.sequence)}"
+
+
+def _place(blob: BlobKey, row: bytes) -> Location | None:
+    """Where a blob lies, None for in its index row. Raises BlobCorrupt for a row of no known kind."""
+    try:
+        return indexrows.location(row)
+    except ValueError as bad:
+        raise BlobCorrupt(blob, 0, str(bad)) from bad
 
 
 def _neighbours(places: Sequence[Location | None], first: int) -> tuple[int, int]:

@@ -1,9 +1,10 @@
-"""What a start does with segments: load their counts, see that the index lost no commit, remove what nothing names."""
+"""What a start does with segments: load their counts, see that the index lost no commit, find what nothing names."""
 
 import contextlib
 import logging
 import os
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from pqbroker.storage import indexrows
@@ -14,25 +15,42 @@ from pqbroker.storage.segments import UNSYNCED, walk
 _log = logging.getLogger(__name__)
 
 
-def load_segments(pools: Mapping[str, Pool], rows: Iterable[tuple[bytes, bytes]], last_number: int) -> None:
-    """Fill the pools from the segments' rows. Raises EngineError when a segment knows of a commit that the index lost.
+@dataclass(frozen=True, slots=True)
+class Leftovers:
+    """What a crash left in the pools, and no row names."""
 
-    The round in work at a crash may have left its payload behind: commit `last_number + 1` and no later one,
-    since a round's payload is written only after the round before it was synced.
+    tails: tuple[tuple[Path, int], ...]
+    """Segments, and where their last record ends."""
+    orphans: tuple[Path, ...]
+
+    def remove(self) -> None:
+        """Give their room back: once all rows that a start reads were read."""
+        for path, end in self.tails:
+            _cut_tail(path, end)
+        for path in self.orphans:
+            path.unlink(missing_ok=True)
+
+
+def load_segments(pools: Mapping[str, Pool], rows: Iterable[tuple[bytes, bytes]], last_number: int) -> Leftovers:
+    """Fill the pools from the segments' rows; nothing is changed on disk.
+
+    Raises EngineError when a segment knows of a commit that the index lost. The round in work at a crash may have left
+    its payload behind: commit `last_number + 1` and no later one, since a round's payload is written only after the
+    round before it was synced.
     """
     for key, row in rows:
         name, generation, sequence, end, live = indexrows.parse_segment(key, row)
+        if name not in pools:
+            raise EngineError(f"the index has a segment in pool {name!r}, which is not set; restore a copy")
         pools[name].add(Segment(generation, sequence, end, live, durable_end=end, durable_live=live))
+    tails: list[tuple[Path, int]] = []
+    orphans: list[Path] = []
     for pool in pools.values():
-        for segment in pool.segments.values():
-            check_tail(pool.path_of(segment), segment.end, last_number)
-        for segment in pool.segments.values():
-            _cut_tail(pool.path_of(segment), segment.end)
-        orphans = pool.orphans()
-        for path in orphans:
-            check_tail(path, 0, last_number)
-        for path in orphans:
-            path.unlink()
+        tails += [(pool.path_of(segment), segment.end) for segment in pool.segments.values()]
+        orphans += pool.orphans()
+    for path, end in (*tails, *((path, 0) for path in orphans)):
+        check_tail(path, end, last_number)
+    return Leftovers(tuple(tails), tuple(orphans))
 
 
 def _cut_tail(path: Path, end: int) -> None:

@@ -38,11 +38,12 @@ from pqbroker.storage.committer import OpenCell, Pace
 from pqbroker.storage.compaction import DEFAULT_PACE, CompactionPace
 from pqbroker.storage.directory import DURABILITIES, CellDirectory
 from pqbroker.storage.diskshard import DiskShard, ShardOptions
-from pqbroker.storage.engine import BLOB_BYTES_MAX, Caps, EngineError
+from pqbroker.storage.engine import BLOB_BYTES_MAX, Caps, EngineError, IndexDamaged
 from pqbroker.storage.faults import Faults
 from pqbroker.storage.index_log import is_torn
 from pqbroker.storage.plan import IndexBatch, Planner
 from pqbroker.storage.pools import Pool
+from pqbroker.storage.quarantine import Quarantine
 from pqbroker.storage.reading import BlobReader
 from pqbroker.storage.recovery import load_segments
 from pqbroker.storage.room import (
@@ -70,6 +71,9 @@ _ENTRY_BYTES = 64
 _NO_FLUSH = re.compile(rb"(avoid_flush_during_recovery=)\w+")
 _BATCH_ROUNDS_MAX = 4
 """A batch may be this many rounds large; above one it gets a round for itself."""
+_TABLE = re.compile(r"(\d+\.sst) offset (\d+)")
+_UNREADABLE = ("No such file", "Input/output error")
+"""What RocksDB says of a table that it cannot read, beside `Corruption`."""
 
 
 class RocksEngine:
@@ -106,6 +110,9 @@ class RocksEngine:
         self._ballast_bytes = ballast_bytes
         self._read_threads = read_threads
         self._faults = faults
+        self._damages: dict[str, str] = {}
+        """Of the index, found since this object was created: an opening after a loss must not meet them again."""
+        self._was_open = False
         self._caps = Caps(BLOB_BYTES_MAX, index_blob_bytes_max, _BATCH_ROUNDS_MAX * round_bytes_max)
 
     async def open(self) -> DiskShard:
@@ -115,9 +122,11 @@ class RocksEngine:
         index = RocksIndex(directory.index, self._has_room)
         reader = BlobReader(index.get, directory.pools)
         options = ShardOptions(self._caps, self._pace, self._compaction, self._read_threads, self._told, self._faults)
-        shard = DiskShard(directory, index, reader, options)
+        shard = DiskShard(directory, index, reader, options, self._damages)
+        index.on_damage = partial(self._note_damage, shard.quarantine)
         with TellsFullDisk(self._path):
-            await shard.start(partial(self._open_cell, directory, index, reader))
+            await shard.start(partial(self._open_cell, directory, index, reader, shard.quarantine))
+        self._was_open = True
         return shard
 
     def tell_colour(self, colour: Colour | None, pool: str = MAIN_POOL) -> None:
@@ -127,7 +136,13 @@ class RocksEngine:
         else:
             self._told[pool] = colour
 
-    def _open_cell(self, directory: CellDirectory, index: "RocksIndex", reader: BlobReader) -> OpenCell:
+    def _note_damage(self, quarantine: Quarantine, place: str, cause: str) -> None:
+        self._damages[place] = cause
+        quarantine.found(place, cause)
+
+    def _open_cell(
+        self, directory: CellDirectory, index: "RocksIndex", reader: BlobReader, quarantine: Quarantine
+    ) -> OpenCell:
         """In the commit thread: open the index, see that it is whole, and load what the thread works on."""
         facts = directory.facts
         index.open(create=not facts.ready, synced=facts.durability == "fsync")
@@ -139,16 +154,17 @@ class RocksEngine:
                 directory.generation,
                 segment_bytes=self._segment_bytes,
                 dead_percent=self._compaction.dead_percent,
+                quarantine=quarantine,
                 statvfs=self._statvfs,
             )
             for name, path in directory.pools.items()
         }
-        load_segments(pools, index.rows(*indexrows.SEGMENT_ROWS), last_number)
+        leftovers = load_segments(pools, index.rows(*indexrows.SEGMENT_ROWS), last_number)
         directory.write_facts(durability=self._durability)
         rooms = self._rooms(directory)
         flags = 0 if self._durability == "fsync" else UNSYNCED
         planner = Planner(pools, self._caps, flags, index.get, reader.content)
-        return OpenCell(index, tuple(pools.values()), planner, last_number, rooms, directory.path)
+        return OpenCell(index, tuple(pools.values()), planner, last_number, rooms, directory.path, leftovers)
 
     def _rooms(self, directory: CellDirectory) -> Rooms:
         device = directory.path.stat().st_dev
@@ -165,7 +181,7 @@ class RocksEngine:
 
     def _take(self, directory: CellDirectory) -> None:
         with TellsFullDisk(self._path):
-            directory.take()
+            directory.take(must_exist=self._was_open)
 
     def _make_room(self, directory: CellDirectory) -> None:
         """Before a start writes anything, with the directory locked: a full disk gives the ballast up. EngineError."""
@@ -187,15 +203,24 @@ class RocksEngine:
 
 
 class RocksIndex:
-    """The ordered rows of one cell. Every call blocks; RocksDB's errors are plain Exceptions."""
+    """The ordered rows of one cell. Every call blocks; RocksDB's errors are plain Exceptions.
+
+    It compacts nothing before `compact` is called: that is for an index all of which could be read so far.
+    """
 
     def __init__(self, path: Path, has_room: Callable[[int], bool] = lambda size: True) -> None:
         """`has_room`: whether so many bytes can be written besides what is being committed."""
         self.undurable = threading.Lock()
+        self.on_damage: Callable[[str, str], None] = _nobody_listens
+        """Called with place and cause by the thread that met a part of the index that cannot be read."""
         self._path = path
         self._has_room = has_room
         self._is_frugal = False
         """It was opened on a full disk, and nothing was written but to its log since."""
+        self._may_compact = False
+        self._staging = ""
+        """Where links to its files are, when it is open for reading alone."""
+        self._telling = TellsDamage(self.tell)
         self._rows: Rdict | None = None
         self._write_options = WriteOptions()
         self._table_bytes = 0
@@ -234,10 +259,19 @@ class RocksIndex:
         def recover(mode: DBRecoveryMode) -> Rdict:
             options = _options()
             options.set_wal_recovery_mode(mode)
+            options.set_max_open_files(-1)  # every table now: else RocksDB meets a damaged one when it needs it
             return Rdict(str(staging), options, access_type=AccessType.read_only())
 
-        with TellsDamage():
+        self._staging = str(staging)
+        with self._telling:
             self._rows = self._recovered(recover, synced)
+
+    def compact(self, *, is_on: bool) -> None:
+        """Let RocksDB compact its tables in the background from now on, or no more."""
+        assert self._rows is not None
+        self._may_compact = is_on
+        if not self._is_frugal:
+            self._rows.set_options({"disable_auto_compactions": "false" if is_on else "true"})
 
     def new_batch(self) -> IndexBatch:
         batch: IndexBatch = WriteBatch(raw_mode=True)
@@ -251,29 +285,35 @@ class RocksIndex:
         """
         assert self._rows is not None
         batch = cast(WriteBatch, changes)
-        if self._table_bytes >= _TABLE_BYTES and self._has_room(_TABLE_BYTES):
-            self._rows.flush(False)
-            self._table_bytes = 0
-            if self._is_frugal:
-                self._rows.set_options({"disable_auto_compactions": "false"})
-                self._is_frugal = False
-        self._table_bytes += batch.size_in_bytes() + _ENTRY_BYTES * batch.len()
-        self._rows.write(batch, self._write_options)
+        with self._telling:
+            if self._table_bytes >= _TABLE_BYTES and self._has_room(_TABLE_BYTES):
+                self._exchange_table()
+            self._table_bytes += batch.size_in_bytes() + _ENTRY_BYTES * batch.len()
+            self._rows.write(batch, self._write_options)
+
+    def _exchange_table(self) -> None:
+        assert self._rows is not None
+        self._rows.flush(False)
+        self._table_bytes = 0
+        if self._is_frugal:
+            self._is_frugal = False
+            self.compact(is_on=self._may_compact)
 
     def sync(self) -> None:
         assert self._rows is not None
-        self._rows.flush_wal(True)
+        with self._telling:
+            self._rows.flush_wal(True)
 
     def get(self, keys: list[bytes]) -> list[bytes | None]:
-        """Values of the keys, durable or not; None where absent. EngineError where the index is damaged."""
+        """Values of the keys, durable or not; None where absent. IndexDamaged."""
         assert self._rows is not None
-        with TellsDamage():
+        with self._telling:
             return cast("list[bytes | None]", self._rows.get(cast("list[str | int | float | bytes | bool]", keys)))
 
     def rows(self, lo: bytes, hi: bytes, *, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]:
         """Rows with lo <= key < hi as they were at the call, in order or from the end.
 
-        The walk raises EngineError where the index is damaged.
+        The walk raises IndexDamaged.
         """
         assert self._rows is not None
         bounds = ReadOptions()
@@ -290,15 +330,27 @@ class RocksIndex:
         """
         rows, self._rows = self._rows, None
         if rows is not None:
-            with suppress(EngineError), TellsDamage():
+            with suppress(EngineError), self._telling:
                 rows.close()
+
+    def tell(self, told: str) -> EngineError:
+        """The error that RocksDB's stands for. Damage is told to `on_damage`."""
+        if self._staging:
+            told = told.replace(self._staging, str(self._path))
+        is_lost = ".sst" in told and any(sign in told for sign in _UNREADABLE)
+        if not told.startswith("Corruption") and not is_lost:
+            return EngineError(f"the index does not answer: {told}")
+        table = _TABLE.search(told)
+        place = str(self._path) if table is None else f"{self._path}/{table[1]}, block at byte {table[2]}"
+        self.on_damage(place, told)
+        return IndexDamaged(f"the index is damaged: {told}; restore a copy of the directory")
 
     def _recovered(self, recover: Callable[[DBRecoveryMode], Rdict], synced: bool) -> Rdict:
         """Open so that nothing that was acknowledged is passed over; RocksDB's error when that cannot be."""
         if not synced:
             return recover(DBRecoveryMode.point_in_time())
         try:
-            with TellsDamage():
+            with self._telling:
                 return recover(DBRecoveryMode.tolerate_corrupted_tail_records())
         except EngineError as told:
             if not is_torn(self._path):
@@ -309,7 +361,7 @@ class RocksIndex:
     def _all_of(
         self, items: Iterator[tuple[bytes, bytes]], lo: bytes, hi: bytes, *, reverse: bool
     ) -> Iterator[tuple[bytes, bytes]]:
-        """The items, and EngineError where they ended at a block that cannot be read: rocksdict 0.3.29 only ends there.
+        """The items; IndexDamaged where they ended at a block that cannot be read: rocksdict 0.3.29 only ends there.
 
         Keeps `hi` as long as they are walked: it points at its bytes, and ends elsewhere once they are free.
         """
@@ -317,7 +369,7 @@ class RocksIndex:
         for item in items:
             last = item[0]
             yield item
-        with TellsDamage():
+        with self._telling:
             self._walk_on(last, hi, reverse=reverse)
 
     def _walk_on(self, last: bytes, hi: bytes, *, reverse: bool) -> None:
@@ -334,7 +386,12 @@ class RocksIndex:
 
 
 class TellsDamage:
-    """A context in which RocksDB's errors, which are plain Exceptions, become an EngineError."""
+    """A context in which RocksDB's errors, which are plain Exceptions, become what `tell` makes of their text."""
+
+    __slots__ = ("_tell",)
+
+    def __init__(self, tell: Callable[[str], EngineError]) -> None:
+        self._tell = tell
 
     def __enter__(self) -> None: ...
 
@@ -342,7 +399,10 @@ class TellsDamage:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is Exception:
-            raise EngineError(f"the index is damaged: {error}; restore a copy of the directory") from error
+            raise self._tell(str(error)) from error
+
+
+def _nobody_listens(place: str, cause: str) -> None: ...
 
 
 def _frugal_options(index: Path) -> Options | None:
@@ -353,14 +413,13 @@ def _frugal_options(index: Path) -> Options | None:
     """
     try:
         last = max(index.glob("OPTIONS-*[0-9]"))
-        with tempfile.TemporaryDirectory(prefix="pqbroker-options-") as staging, TellsDamage():
+        with tempfile.TemporaryDirectory(prefix="pqbroker-options-") as staging, TellsDamage(EngineError):
             Path(staging, last.name).write_bytes(_NO_FLUSH.sub(rb"\1true", last.read_bytes()))
             shutil.copyfile(index / _CONFIG_FILE, Path(staging, _CONFIG_FILE))
             options, _ = Options.load_latest(staging)
     except (EngineError, OSError, ValueError) as failure:
         _log.warning("the index is opened as if there were room: %s", failure)
         return None
-    options.set_disable_auto_compactions(True)
     return _set(options)
 
 
@@ -375,6 +434,7 @@ def _set(options: Options) -> Options:
     table.set_bloom_filter(10, False)
     table.set_cache_index_and_filter_blocks(True)
     table.set_pin_l0_filter_and_index_blocks_in_cache(True)
+    options.set_disable_auto_compactions(True)  # until `RocksIndex.compact`
     options.set_block_based_table_factory(table)
     options.set_compression_type(DBCompressionType.lz4())
     options.set_write_buffer_size(8 * _TABLE_BYTES)  # out of reach, as the log's: `RocksIndex.write` comes before

@@ -16,6 +16,7 @@ from pqbroker.storage.basetablet import BaseTablet
 from pqbroker.storage.cells.cell import Cell
 from pqbroker.storage.tables import Key, Row, Table, Transaction
 from pqbroker.storage.tablet import TabletStorage, TabletType
+from pqbroker.storage.unreadable import StoredUnreadable
 
 SCHEME_TABLET_ID = 1
 FIRST_TABLET_ID = 1 << 16
@@ -94,19 +95,37 @@ class Scheme:
 
     @classmethod
     async def open(cls, cell: Cell, clock: Callable[[], int]) -> "Scheme":
-        """The scheme of the cell, created when it has none, and started."""
+        """The scheme of the cell, created when it has none, and started. Raises as `start`."""
         await cell.create_tablets([(SCHEME_TABLET_ID, TabletType.SCHEME, "scheme")])
         scheme = cls(cell.storage(SCHEME_TABLET_ID), clock)
-        await scheme.start()
+        has_topics = any(record.type is TabletType.PERSQUEUE for record in cell.tablets().values())
+        await scheme.start(may_be_new=not has_topics)
         return scheme
 
-    async def start(self) -> None:
+    async def start(self, *, may_be_new: bool = True) -> None:
+        """Raises StoredUnreadable, before anything is changed; CommitRefused, ShardLost.
+
+        `may_be_new=False`: there are tablets of topics, which an empty scheme would have removed.
+        """
         await self._tablet.start()
-        if not self._tablet.tables:
+        if self._tablet.tables:
+            self._check()
+        elif not may_be_new:
+            raise StoredUnreadable("the scheme", "its log is empty, though there are tablets of topics")
+        else:
             await self._tablet.transact(_lay_out)
-        elif _SETTINGS not in self._tablet.tables:  # laid out before nodes could be set
+        if _SETTINGS not in self._tablet.tables:  # laid out before nodes could be set
             await self._tablet.transact(_lay_out_settings)
-        assert self._facts["format"] <= _FORMAT, self._facts["format"]
+
+    def _check(self) -> None:
+        """What was replayed is a scheme of this version. Raises StoredUnreadable."""
+        written = self._facts.get("format")
+        lacking = {"cluster_id", "next_tablet_id", "next_producer_id"} - self._facts.keys()
+        if not isinstance(written, int) or not 1 <= written <= _FORMAT:
+            cause = f"it is of format {written!r}, and this version reads up to {_FORMAT}: a newer version wrote it"
+            raise StoredUnreadable("the scheme", cause)
+        if lacking:
+            raise StoredUnreadable("the scheme", f"it has no {', '.join(sorted(lacking))}")
 
     @property
     def tables(self) -> Mapping[str, Table]:
@@ -235,10 +254,12 @@ class Scheme:
         """Follow the tables with what is asked for by name or id."""
         item: Any = key[0]
         if table == "facts":
-            assert row is not None
+            if row is None:
+                raise ValueError(f"fact {item!r} is deleted, which nobody does")
             self._facts[item] = row["value"]
         elif table == _SETTINGS:
-            assert row is not None
+            if row is None:
+                raise ValueError(f"the settings of {item!r} are deleted, which nobody does")
             texts: Any = row["texts"]
             self._settings[item] = texts
         elif table == "topics":

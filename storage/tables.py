@@ -143,7 +143,7 @@ def operation_count(tables: Mapping[str, Table]) -> int:
 
 
 def apply(tables: dict[str, Table], operation: Sequence[Any], changed: Changed) -> None:
-    """Make one change in memory."""
+    """Make one change in memory. LookupError, ValueError or TypeError for one that no transaction makes."""
     kind, name, *rest = operation
     if kind == Operation.PUT:
         key = tuple(rest[0])
@@ -157,8 +157,9 @@ def apply(tables: dict[str, Table], operation: Sequence[Any], changed: Changed) 
         tables[name] = Table(TableSchema(tuple((column, type_) for column, type_ in rest[0]), tuple(rest[1])))
     elif kind == Operation.ALTER:
         _alter(name, tables[name], tuple(rest[0]), changed)
+    elif kind != Operation.DROP:
+        raise ValueError(f"there is no operation {kind!r}")
     else:
-        assert kind == Operation.DROP, operation
         for key in tables.pop(name).rows:
             changed(name, key, None)
 

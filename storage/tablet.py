@@ -1,6 +1,7 @@
 """A tablet: a singleton with id, type and generation; and the storage that its running instance writes through."""
 
 import asyncio
+import struct
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -10,12 +11,13 @@ from struct import Struct
 from pqbroker.storage.blobid import BlobId
 from pqbroker.storage.blobstorage import BlobStorage, Blocked, Discovered
 from pqbroker.storage.counters import ChannelCounters
-from pqbroker.storage.engine import Batch, BlobKey, Buffer, FileRange, Shard, ShardLost
+from pqbroker.storage.engine import Batch, BlobKey, Buffer, CommitRefused, FileRange, IndexDamaged, Shard, ShardLost
 from pqbroker.storage.garbage import Collection
 from pqbroker.storage.history import ChannelHistory
 from pqbroker.storage.limits import ChannelLimits
 from pqbroker.storage.outcome import Outcome
 from pqbroker.storage.status import Colour
+from pqbroker.storage.unreadable import StoredUnreadable, check_version
 
 LOG_CHANNEL = 0
 SNAPSHOT_CHANNEL = 1
@@ -62,13 +64,21 @@ class TabletRecord:
 
     @classmethod
     def decode(cls, tablet_id: int, row: bytes) -> "TabletRecord":
-        version, type_number, dropping, generation, count = _HEADER.unpack_from(row)
-        assert version == _FORMAT, version
+        """Raises StoredUnreadable."""
+        try:
+            check_version(row, _FORMAT)
+            return cls._decode(tablet_id, row)
+        except (ValueError, IndexError, struct.error) as bad:
+            raise StoredUnreadable(f"the record of tablet {tablet_id}", str(bad)) from bad
+
+    @classmethod
+    def _decode(cls, tablet_id: int, row: bytes) -> "TabletRecord":
+        _, type_number, dropping, generation, count = _HEADER.unpack_from(row)
         position = _HEADER.size
         channels = []
         for _ in range(count):
             end = position + 1 + row[position] * _RANGE.size
-            channels.append(ChannelHistory(tuple(_RANGE.iter_unpack(row[position + 1 : end]))))
+            channels.append(ChannelHistory.decoded(tuple(_RANGE.iter_unpack(row[position + 1 : end]))))
             position = end
         owner = row[position:].decode()
         return cls(tablet_id, TabletType(type_number), generation, tuple(channels), owner, bool(dropping))
@@ -92,7 +102,7 @@ class TabletStorage:
 
     __slots__ = (
         "_blobs", "_collections", "_cookie", "_groups", "_is_over", "_limits", "_shard", "_step", "counters",
-        "generation", "prefix", "tablet_id",
+        "generation", "prefix", "tablet_id", "unreadable",
     )  # fmt: skip
 
     def __init__(
@@ -113,6 +123,8 @@ class TabletStorage:
         self.generation = record.generation
         self.prefix = row_prefix(record.tablet_id)
         """First bytes of the tablet's rows in a batch."""
+        self.unreadable: StoredUnreadable | None = None
+        """Why the tablet cannot be read; nothing of it is then read or written."""
 
     @property
     def channel_count(self) -> int:
@@ -183,14 +195,26 @@ class TabletStorage:
             later._step, later._collections = self._step + 1, self._collections
         return later
 
+    def found(self, unreadable: StoredUnreadable) -> None:
+        """Something that is stored of the tablet cannot be read: nothing is removed from the cell any more."""
+        self._shard.quarantine.found(f"tablet {self.tablet_id}: {unreadable.place}", unreadable.cause)
+
     def shares_cell(self, other: "TabletStorage") -> bool:
         """Whether one commit can hold changes of both tablets."""
         return self._shard is other._shard
 
     async def scan(self, lo: bytes, hi: bytes | None, rows_max: int) -> list[tuple[bytes, bytes]]:
-        """Durable rows of this tablet with lo <= key < hi (None: to the end), at most `rows_max`, in key order."""
+        """Durable rows of this tablet with lo <= key < hi (None: to the end), at most `rows_max`, in key order.
+
+        Raises StoredUnreadable.
+        """
+        if self.unreadable is not None:
+            raise self.unreadable
         last = row_prefix(self.tablet_id + 1) if hi is None else self.prefix + hi
-        rows = await self._shard.scan(self.prefix + lo, last, rows_max)
+        try:
+            rows = await self._shard.scan(self.prefix + lo, last, rows_max)
+        except IndexDamaged as damage:
+            raise StoredUnreadable(f"the rows of tablet {self.tablet_id}", str(damage)) from damage
         skip = len(self.prefix)
         return [(key[skip:], value) for key, value in rows]
 
@@ -215,7 +239,9 @@ class TabletStorage:
         return self._blobs.bodies(lo, hi)
 
     async def discover(self) -> Discovered | None:
-        """The latest blob of the log channel with its body."""
+        """The latest blob of the log channel with its body. Raises StoredUnreadable, IndexDamaged, BlobCorrupt."""
+        if self.unreadable is not None:
+            raise self.unreadable
         return await self._blobs.discover(self.tablet_id, read_body=True)
 
     async def collect_garbage(self, channel: int, generation: int, step: int) -> None:
@@ -229,6 +255,8 @@ class TabletStorage:
             self._limits.measured(self.tablet_id, channel, await self._blobs.used_bytes(self.tablet_id, channel))
 
     def _submit(self, batch: Batch, beside: "Sequence[TabletStorage]" = ()) -> Outcome[None]:
+        if self.unreadable is not None:
+            return Outcome.failed(CommitRefused(str(self.unreadable)))
         try:
             self.check()
             for storage in beside:

@@ -16,9 +16,14 @@ class StoredUnreadable(Exception):
         self.cure = cure
 
 
-def check_version(row: bytes | memoryview, known: int) -> None:
+def check_version(row: bytes | bytearray | memoryview, known: int) -> None:
     """ValueError unless the row begins with the version that is known here."""
     if not row:
         raise ValueError("it is empty")
+    if row[0] > known:
+        raise ValueError(
+            f"it is of version {row[0]}, and this version of pqbroker reads version {known}: it was written by a newer"
+            " version, or it is damaged"
+        )
     if row[0] != known:
-        raise ValueError(f"it is of version {row[0]}; this version of pqbroker reads version {known}")
+        raise ValueError(f"it is damaged: there is no version {row[0]} of it")

@@ -15,7 +15,7 @@ from pqbroker.storage.engine import BlobCorrupt, BlobMissing
 from pqbroker.storage.kv_rows import Entry
 from pqbroker.storage.tablet import TabletRecord
 
-_UNREADABLE = (AssertionError, struct.error, ValueError)
+_UNREADABLE = (struct.error, ValueError)
 _PARTITION = slice(1, 11)
 _HALF_STORED = b"x"
 _MARK_AT = 11
@@ -148,7 +148,7 @@ class Partition:
         ]
         try:
             recovered = recover(stored, meta)
-        except AssertionError as bad:
+        except ValueError as bad:
             self._damage("partition", f"its keys are out of order: {bad}")
             return None
         for key in recovered.orphans:

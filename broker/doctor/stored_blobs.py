@@ -1,13 +1,15 @@
 """The blobs of a cell: where the index says they are, who holds them, and whether segments agree."""
 
 import struct
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pqbroker.broker.doctor.findings import RESTORE, Findings
+from pqbroker.broker.doctor.readable_rows import readable_rows
 from pqbroker.storage import indexrows
 from pqbroker.storage.blobid import BlobId
-from pqbroker.storage.engine import BlobCorrupt, BlobKey, BlobMissing, Buffer, EngineError
+from pqbroker.storage.engine import BlobCorrupt, BlobKey, BlobMissing, Buffer, EngineError, IndexDamaged
 from pqbroker.storage.offline import OfflineCell
 from pqbroker.storage.pools import Segment
 from pqbroker.storage.recovery import check_tail
@@ -27,19 +29,21 @@ class StoredBlobs:
     holders: dict[BlobKey, int] = field(default_factory=dict)
     _unheld: dict[int, int] = field(default_factory=dict)
     """By tablet, how many blobs of it nobody holds."""
+    _partial: set[int | None] = field(default_factory=set)
+    """Tablets of which some blobs' rows cannot be read."""
     _read: set[BlobKey] = field(default_factory=set)
     _places: dict[SegmentKey, list[Location]] = field(default_factory=dict)
     _names: dict[tuple[SegmentKey, int], BlobKey] = field(default_factory=dict)
 
-    def load(self) -> int:
+    def load(self, tablets: Iterable[int]) -> int:
         """Read the index's rows about blobs; the bytes there are to verify."""
         total = 0
-        for key, row in self.cell.rows(indexrows.BLOB, _next(indexrows.BLOB)):
+        for key, row in readable_rows(self.cell, indexrows.BLOB, tablets, self._skip):
             blob = BlobKey(key[1:])
             try:
                 at = indexrows.location(row)
                 size, told = indexrows.blob_size(row), BlobId.from_key(blob).size
-            except (struct.error, UnicodeDecodeError, IndexError):
+            except (ValueError, struct.error, IndexError):
                 self.findings.damage("blob", name_of(blob), "its index row cannot be read")
                 continue
             if at is not None and at.pool not in self.cell.pools:
@@ -57,11 +61,17 @@ class StoredBlobs:
         self.findings.count("blobs", len(self.holders))
         return total
 
+    def _skip(self, tablet: int | None) -> None:
+        self._partial.add(tablet)
+        whose = "no tablet" if tablet is None else f"tablet {tablet}"
+        told = "rows about its blobs cannot be read: their records are refused when they are read"
+        self.findings.damage("blob", whose, told)
+
     def hold(self, blob: BlobKey) -> bool:
         """Count a holder of a blob; False when there is no such blob."""
         holders = self.holders.get(blob)
         if holders is None:
-            return False
+            return BlobId.from_key(blob).tablet in self._partial
         if not holders:
             self._count_unheld(blob, -1)
         self.holders[blob] = holders + 1
@@ -73,13 +83,15 @@ class StoredBlobs:
 
     def content(self, blob: BlobKey) -> Buffer:
         """A blob's verified bytes. Raises BlobMissing, BlobCorrupt, which the caller reports; PermissionError."""
-        if blob not in self.holders:
+        if blob not in self.holders and BlobId.from_key(blob).tablet not in self._partial:
             raise BlobMissing(blob.hex())
         if blob not in self._read:
             self._read.add(blob)
             self.findings.advance(BlobId.from_key(blob).size)
         try:
             return self.cell.content(blob)
+        except IndexDamaged as damage:
+            raise BlobCorrupt(blob, 0, str(damage)) from damage
         except PermissionError:  # says nothing of the data
             raise
         except OSError as failure:  # a bad disk is what the doctor is asked about
@@ -126,7 +138,7 @@ class StoredBlobs:
         for key, row in self.cell.rows(*indexrows.SEGMENT_ROWS):
             try:
                 name, generation, sequence, end, live = indexrows.parse_segment(key, row)
-            except (struct.error, UnicodeDecodeError):
+            except EngineError:
                 self.findings.damage("segment", key.hex(), "its index row cannot be read")
                 continue
             known.add((name, generation, sequence))
@@ -145,7 +157,7 @@ class StoredBlobs:
         where = _file_name(place)
         places = sorted(self._places.get(place, ()), key=lambda at: at.position)
         live = sum(record_bytes(at.size) for at in places)
-        if live != segment.live:
+        if live != segment.live and not self._partial:
             self.findings.damage("segment", where, f"{live} bytes of it are alive, the index counts {segment.live}")
         end = 0
         for at in places:

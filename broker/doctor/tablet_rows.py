@@ -2,20 +2,25 @@
 
 import struct
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 
+from pqbroker.broker.doctor.contents import require
 from pqbroker.broker.doctor.findings import Findings
+from pqbroker.broker.doctor.readable_rows import readable_rows
 from pqbroker.storage import indexrows
 from pqbroker.storage.blobid import channel_bounds
 from pqbroker.storage.blobstorage import BARRIERS, BLOCK, DO_NOT_KEEP, FLAG, GARBAGE, KEEP, decode_block
 from pqbroker.storage.cells.cell import FACTS, POOLS_KEY, decode_pools
+from pqbroker.storage.engine import IndexDamaged
 from pqbroker.storage.garbage import Barriers
 from pqbroker.storage.offline import OfflineCell
 from pqbroker.storage.tablet import RECORD, ROWS, TabletRecord, row_prefix
+from pqbroker.storage.unreadable import StoredUnreadable
 
 _TABLET_BYTES = 9
 """Kind and tablet id, with which every row of a tablet begins."""
-_UNREADABLE = (AssertionError, IndexError, struct.error, ValueError)
+_UNREADABLE = (IndexError, struct.error, ValueError)
 
 
 @dataclass(slots=True)
@@ -25,6 +30,8 @@ class TabletRows:
     cell: OfflineCell
     findings: Findings
     records: dict[int, TabletRecord] = field(default_factory=dict)
+    unreadable: set[int] = field(default_factory=set)
+    """Tablets whose record cannot be read."""
     pools: tuple[str, ...] = ()
     """Pool names by blob group."""
 
@@ -35,12 +42,13 @@ class TabletRows:
             tablet = int.from_bytes(key[1:], "big")
             try:
                 self.records[tablet] = TabletRecord.decode(tablet, row)
-            except _UNREADABLE as bad:
-                self.findings.damage("tablet", f"tablet {tablet}", f"its record cannot be read: {bad}")
+            except StoredUnreadable as bad:
+                self.unreadable.add(tablet)
+                self.findings.damage("tablet", f"tablet {tablet}", f"its record cannot be read: {bad.cause}", bad.cure)
         for record in self.records.values():
             self._check_record(record)
-        for key, row in self._rows(GARBAGE):
-            self._check_garbage(key, row)
+        for key, row in readable_rows(self.cell, indexrows.ROW + GARBAGE, self.records, self._skip):
+            self._check_garbage(key[1:], row)
         self._check_kinds()
         self.findings.count("tablets", len(self.records))
 
@@ -53,9 +61,9 @@ class TabletRows:
     def check_strays(self) -> None:
         """Rows under the id of no tablet."""
         strays: dict[int, int] = {}
-        for key, _ in self._rows(ROWS):
-            tablet = int.from_bytes(key[1:_TABLET_BYTES], "big")
-            if tablet not in self.records:
+        for key, _ in readable_rows(self.cell, indexrows.ROW + ROWS, self.records, _tell_nobody):
+            tablet = int.from_bytes(key[2 : 1 + _TABLET_BYTES], "big")
+            if tablet not in self.records and tablet not in self.unreadable:
                 strays[tablet] = strays.get(tablet, 0) + 1
         for tablet, count in strays.items():
             told = f"{count} rows of a tablet that has no record"
@@ -84,6 +92,8 @@ class TabletRows:
         where = f"tablet {tablet}"
         kind, rest = key[_TABLET_BYTES : _TABLET_BYTES + 1], key[_TABLET_BYTES + 1 :]
         record = self.records.get(tablet)
+        if tablet in self.unreadable:
+            return
         if record is None:
             self.findings.damage("tablet", where, "a block or barrier of a tablet that has no record")
             return
@@ -99,19 +109,24 @@ class TabletRows:
                     self.findings.damage("tablet", where, f"channel {rest[0]} has a barrier in the future")
             elif kind == FLAG and row in (KEEP, DO_NOT_KEEP) and len(rest) == 24:
                 lo, hi = channel_bounds(tablet, rest[8])
-                assert lo <= rest < hi, "a flag of another tablet's blob"
+                require(lo <= rest < hi, "a flag of another tablet's blob")
             else:
                 self.findings.damage("tablet", where, f"a row of no known kind: {key.hex()}")
         except _UNREADABLE as bad:
             self.findings.damage("tablet", where, f"row {key.hex()} cannot be read: {bad}")
 
+    def _skip(self, tablet: int | None) -> None:
+        whose = "no tablet" if tablet is None else f"tablet {tablet}"
+        self.findings.damage("tablet", whose, "its block or barriers cannot be read: it is refused")
+
     def _check_kinds(self) -> None:
         """No row of tablets but of the kinds that are known."""
         lo = b""
         for kind in (*sorted((FACTS, GARBAGE, ROWS, RECORD)), b"\xff"):
-            for key, _ in self.cell.rows(indexrows.ROW + lo, indexrows.ROW + kind):
-                told = f"row {key.hex()}"
-                self.findings.damage("index", told, "a row of no known kind", "run the version that wrote it")
+            with suppress(IndexDamaged):  # told by the cell
+                for key, _ in self.cell.rows(indexrows.ROW + lo, indexrows.ROW + kind):
+                    told = f"row {key.hex()}"
+                    self.findings.damage("index", told, "a row of no known kind", "run the version that wrote it")
             lo = bytes((min(kind[0] + 1, 255),))
 
     def _rows(self, kind: bytes) -> Iterator[tuple[bytes, bytes]]:
@@ -119,3 +134,7 @@ class TabletRows:
         end = bytes((kind[0] + 1,))
         for key, row in self.cell.rows(indexrows.ROW + kind, indexrows.ROW + end):
             yield key[1:], row
+
+
+def _tell_nobody(tablet: int | None) -> None:
+    """Whose rows cannot be read is told where they are looked at."""

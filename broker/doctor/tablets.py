@@ -12,12 +12,13 @@ from pqbroker.broker.doctor.tablet_rows import TabletRows
 from pqbroker.storage.basetablet import BaseTablet
 from pqbroker.storage.blobid import BlobId
 from pqbroker.storage.blobstorage import BlobStorage
-from pqbroker.storage.engine import BlobCorrupt, BlobMissing, CommitRefused
+from pqbroker.storage.engine import BlobCorrupt, BlobMissing, CommitRefused, IndexDamaged
 from pqbroker.storage.offline import OfflineCell, reading_shard
 from pqbroker.storage.scheme import SCHEME_TABLET_ID, Scheme, Topic
 from pqbroker.storage.tablet import USER_CHANNEL, TabletRecord, TabletStorage, TabletType
+from pqbroker.storage.unreadable import StoredUnreadable
 
-_UNREADABLE = (AssertionError, BlobCorrupt, BlobMissing, LookupError, struct.error, TypeError, ValueError)
+_UNREADABLE = (BlobCorrupt, BlobMissing, LookupError, StoredUnreadable, struct.error, TypeError, ValueError)
 """What a log that is damaged raises where a sound one would be replayed."""
 
 
@@ -41,7 +42,7 @@ async def check_tablets(cell: OfflineCell, rows: TabletRows, blobs: StoredBlobs,
     topics = await _read_topics(storages.get(SCHEME_TABLET_ID), rows.records, findings)
     places = _places(topics.values()) if topics is not None else {}
     if topics is not None:
-        _check_places(places, rows.records, findings)
+        _check_places(places, rows, findings)
     for record in rows.records.values():
         where = f"tablet {record.tablet_id}"
         if record.dropping:
@@ -51,7 +52,12 @@ async def check_tablets(cell: OfflineCell, rows: TabletRows, blobs: StoredBlobs,
         elif record.type is TabletType.PERSQUEUE:
             place = places.get(record.tablet_id)
             topic, partitions = (place.topic, place.partitions) if place else (where, None)
-            check_tablet(rows.of(record.tablet_id), topic, partitions, record, blobs, findings)
+            try:
+                stored = list(rows.of(record.tablet_id))
+            except IndexDamaged:
+                findings.damage("kv", topic, f"rows of tablet {record.tablet_id} cannot be read: it is refused whole")
+            else:
+                check_tablet(stored, topic, partitions, record, blobs, findings)
 
 
 async def _read_topics(
@@ -109,10 +115,13 @@ def _places(topics: Iterable[Topic]) -> dict[int, Place]:
     return found
 
 
-def _check_places(places: Mapping[int, Place], records: Mapping[int, TabletRecord], findings: Findings) -> None:
+def _check_places(places: Mapping[int, Place], rows: TabletRows, findings: Findings) -> None:
+    records = rows.records
     for tablet, place in places.items():
         record = records.get(tablet)
-        if record is None:
+        if tablet in rows.unreadable:
+            findings.damage("scheme", place.topic, f"its partitions of tablet {tablet} are refused")
+        elif record is None:
             told = f"its tablet {tablet} is not there"
             findings.harmless("scheme", place.topic, told, "nothing: the next start makes it")
         elif record.type is not TabletType.PERSQUEUE:

@@ -2,6 +2,9 @@
 
     absent --create--> running --drop--> dropping --portions--> absent
     running --open, restart--> running, one generation later; only then a channel that was moved writes elsewhere
+    any     --open, its record or block cannot be read--> unreadable: it is left as it is
+
+While anything that is stored in the cell cannot be read nothing is dropped.
 """
 
 import asyncio
@@ -18,6 +21,7 @@ from pqbroker.storage.engine import Batch, BlobKey, Engine, EngineError, Shard, 
 from pqbroker.storage.garbage import Barriers
 from pqbroker.storage.history import RANGES_MAX, ChannelHistory
 from pqbroker.storage.limits import ChannelLimits
+from pqbroker.storage.quarantine import Quarantine
 from pqbroker.storage.tablet import (
     RECORD,
     USER_CHANNEL,
@@ -27,6 +31,7 @@ from pqbroker.storage.tablet import (
     record_key,
     row_prefix,
 )
+from pqbroker.storage.unreadable import StoredUnreadable
 
 FACTS = b"C"
 """First byte of the rows of the cell's own facts."""
@@ -74,21 +79,30 @@ class Cell:
         self._blobs = BlobStorage(shard, pools)
         self._records: dict[int, TabletRecord] = {}
         self._storages: dict[int, TabletStorage] = {}
+        self._unreadable: dict[int, StoredUnreadable] = {}
         self._changes = asyncio.Lock()
 
     @classmethod
     async def open(
-        cls, engine: Engine, *, name: str = "0", profile: StorageProfile = MappingProxyType({})
+        cls,
+        engine: Engine,
+        *,
+        name: str = "0",
+        profile: StorageProfile = MappingProxyType({}),
+        releases: bool = True,
     ) -> "Cell":
         """Open the cell; one commit raises every tablet's generation and blocks the earlier one.
 
-        `profile` says where the channels of new tablets go, and the limits of all. Raises EngineError, and
-        CommitRefused or ShardLost when that commit fails.
+        `profile` says where the channels of new tablets go, and the limits of all. `releases=False`: the caller calls
+        `release` once what runs on the tablets was loaded. Raises EngineError, and CommitRefused or ShardLost when that
+        commit fails.
         """
         shard = await engine.open()
         try:
-            cell = cls(shard, name, await _read_facts(shard, name), profile)
+            cell = cls(shard, name, await read_facts(shard, name), profile)
             await cell._start_tablets()
+            if releases:
+                await cell.release()
         except BaseException:
             await shard.close()
             raise
@@ -102,6 +116,20 @@ class Cell:
     def lost(self) -> "asyncio.Future[ShardLost]":
         """Resolves once, with the reason, when the cell can store nothing more."""
         return self._shard.lost
+
+    async def release(self) -> None:
+        """All that lives in the cell was loaded: what is dead may be removed, unless something cannot be read."""
+        await self._shard.release()
+
+    @property
+    def quarantine(self) -> Quarantine:
+        """What of the cell cannot be read."""
+        return self._shard.quarantine
+
+    @property
+    def unreadable(self) -> Mapping[int, StoredUnreadable]:
+        """Tablets that do not run, since their record or block cannot be read, by id."""
+        return MappingProxyType(self._unreadable)
 
     def tablets(self) -> Mapping[int, TabletRecord]:
         """Every tablet of the cell by id, those half dropped included."""
@@ -122,7 +150,7 @@ class Cell:
     def storage(self, tablet_id: int) -> TabletStorage:
         """What the tablet's instance writes through: the same object until the tablet is started anew.
 
-        KeyError when there is no such tablet or it is being dropped.
+        KeyError when there is no such tablet or it is being dropped. One that is unreadable gives nothing.
         """
         return self._storages[tablet_id]
 
@@ -189,8 +217,10 @@ class Cell:
     async def drop_tablet(self, tablet_id: int) -> None:
         """Remove a tablet with its rows and blobs, in portions; what a crash interrupts, a second call completes.
 
-        The running instance can commit nothing from the first portion on. No such tablet: nothing to do.
+        The running instance can commit nothing from the first portion on. No such tablet: nothing to do. Waits until
+        the cell is known to be sound; Quarantined when it is not.
         """
+        await self._shard.quarantine.check()
         async with self._changes:
             record = self._records.get(tablet_id)
             if record is None:
@@ -225,7 +255,9 @@ class Cell:
 
     async def _start_tablets(self) -> None:
         records = await self._read_records()
-        await self._blobs.start(record.tablet_id for record in records)
+        for tablet_id, unreadable in (await self._blobs.start(record.tablet_id for record in records)).items():
+            self._leave(tablet_id, unreadable)
+        records = [record for record in records if record.tablet_id not in self._unreadable]
         batch = Batch()
         batch.put(_FORMAT_KEY, bytes((FORMAT_VERSION,)))
         batch.put(_NAME_KEY, self.name.encode())
@@ -242,9 +274,22 @@ class Cell:
         records: list[TabletRecord] = []
         lo = RECORD
         while page := await self._shard.scan(lo, _RECORDS_END, PAGE_ROWS):
-            records.extend(TabletRecord.decode(int.from_bytes(key[1:], "big"), row) for key, row in page)
+            for key, row in page:
+                tablet_id = int.from_bytes(key[1:], "big")
+                try:
+                    records.append(TabletRecord.decode(tablet_id, row))
+                except StoredUnreadable as unreadable:
+                    self._leave(tablet_id, unreadable)
             lo = page[-1][0] + b"\0"
         return records
+
+    def _leave(self, tablet_id: int, unreadable: StoredUnreadable) -> None:
+        """A tablet that does not run: it gives nothing, takes nothing, and stays as it is."""
+        self._unreadable[tablet_id] = unreadable
+        self._shard.quarantine.found(unreadable.place, unreadable.cause)
+        nothing = TabletRecord(tablet_id, TabletType.PERSQUEUE, 1, self._new_channels(TabletType.PERSQUEUE), "")
+        storage = self._storages[tablet_id] = TabletStorage(self._shard, self._blobs, nothing)
+        storage.unreadable = unreadable
 
     async def _host(self, record: TabletRecord) -> None:
         self._records[record.tablet_id] = record
@@ -271,6 +316,8 @@ class Cell:
         return record
 
     def _is_there(self, wanted: NewTablet) -> bool:
+        if wanted.tablet_id in self._unreadable:
+            return True
         found = self._records.get(wanted.tablet_id)
         if found is None:
             return False
@@ -305,7 +352,7 @@ class Cell:
             lo = page[-1][0]
 
 
-async def _read_facts(shard: Shard, name: str) -> tuple[str, ...]:
+async def read_facts(shard: Shard, name: str) -> tuple[str, ...]:
     """Pool names by group number: those known, then the new ones. EngineError for a cell that is not ours to open."""
     version, stored_name, stored_pools = await shard.get([_FORMAT_KEY, _NAME_KEY, POOLS_KEY])
     if version is not None and version[0] > FORMAT_VERSION:
@@ -313,9 +360,15 @@ async def _read_facts(shard: Shard, name: str) -> tuple[str, ...]:
             f"cell {name} has format {version[0]}, written by a newer version; this one reads up to {FORMAT_VERSION}: "
             "run the version that wrote it"
         )
-    if stored_name is not None and stored_name.decode() != name:
-        raise EngineError(f"the directory holds cell {stored_name.decode()}, not cell {name}: check the path")
-    known = decode_pools(stored_pools)
+    if version is not None and version != bytes((FORMAT_VERSION,)):
+        raise EngineError(f"the format of cell {name} is damaged: {version.hex()}; restore a copy of the directory")
+    if stored_name is not None and stored_name.decode(errors="replace") != name:
+        found = stored_name.decode(errors="replace")
+        raise EngineError(f"the directory holds cell {found}, not cell {name}: check the path")
+    try:
+        known = decode_pools(stored_pools)
+    except UnicodeDecodeError as bad:
+        raise EngineError(f"the pools of cell {name} are damaged: {bad}; restore a copy of the directory") from bad
     missing = [pool for pool in known if pool not in shard.pools]
     if missing:
         raise EngineError(f"cell {name} keeps blobs in pool {', '.join(missing)}, which is not set: add it back")

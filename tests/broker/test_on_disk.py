@@ -103,6 +103,7 @@ async def log(tablet: BaseTablet) -> None:
 async def keep_one(path: Path) -> None:
     """Of three blobs one is kept, one is not, and one has no flag."""
     shard = await RocksEngine(path, ballast_bytes=0).open()
+    await shard.release()
     blobs = BlobStorage(shard, shard.pools)
     puts = Batch()
     kept, given_up, _ = [blobs.put(puts, BlobId(LONER, 2, 1, 1, cookie, 5), [b"hello"], 0) for cookie in range(3)]

@@ -32,10 +32,12 @@ class MemoryCell:
         self.faults = self.engine.faults
 
     async def open(self) -> Shard:
-        return await self.engine.open()
+        shard = await self.engine.open()
+        await shard.release()
+        return shard
 
     async def take_over(self) -> Shard:
-        return await self.engine.open()
+        return await self.open()
 
 
 @dataclass
@@ -66,7 +68,13 @@ class RocksCell:
         self._segment_bytes = segment_bytes
 
     async def open(self) -> Shard:
-        engine = RocksEngine(
+        """An open cell that is known to be sound."""
+        shard = await self.engine().open()
+        await shard.release()
+        return shard
+
+    def engine(self) -> RocksEngine:
+        return RocksEngine(
             self.path,
             durability=self._durability,
             sync_interval_ms=5,
@@ -78,7 +86,6 @@ class RocksCell:
             statvfs=lambda path: self.disk,
             faults=self.faults,
         )
-        return await engine.open()
 
     async def take_over(self) -> Shard:
         (self.path / "lock").unlink()

@@ -50,6 +50,7 @@ async def last_number(shard: Shard) -> int:
 
 async def main(path: Path) -> None:
     shard = await RocksEngine(path, segment_bytes=MIB, ballast_bytes=0, compaction=EAGER).open()
+    await shard.release()
     print("open", shard.generation, flush=True)
     waiting: deque[tuple[int, Outcome[None]]] = deque()
     for number in itertools.count(await last_number(shard) + 1):

@@ -22,6 +22,7 @@ class Bench:
     async def open(self, engine: Engine) -> None:
         self.engine = engine
         self.shard: Shard = await self.engine.open()
+        await self.shard.release()
         self.storage = BlobStorage(self.shard, self.shard.pools)
 
     async def put(self, generation: int, step: int, *, channel: int = 0, body: bytes = b"body") -> BlobKey:

@@ -55,7 +55,8 @@ def compaction_of(shard: Shard, commit: Callable[[Batch], Awaitable[None]] | Non
     async def in_thread(call: Callable[..., Any], *arguments: object) -> Any:
         return await asyncio.to_thread(call, *arguments)
 
-    return Compaction(shard._cell.pools, shard._index.get, commit or shard.commit, in_thread, EAGER)
+    write = commit or shard.commit
+    return Compaction(shard._cell.pools, shard._index.get, write, in_thread, EAGER, shard.quarantine)
 
 
 async def empty_all(compaction: Compaction) -> None:
