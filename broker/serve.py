@@ -90,6 +90,10 @@ async def _serve(settings: BrokerSettings, kafka: Sequence[Listener], http: Addr
     from pqbroker.broker.server import Server
 
     stopping = _stop_on_signals()
+    if data != MEMORY:
+        from pqbroker.storage.preview import preview
+
+        await preview(Path(data), {MAIN_POOL: Path(data, "blobs"), **parse_pools(settings.pools)})
     server = Server(settings, _engine(data, settings), kafka, http)
     await server.start()
     _leave_to_the_collector_what_is_new()

@@ -43,6 +43,32 @@ def is_torn(index: Path) -> bool:
     return not _begins_behind(last, begin) and _lacks_a_sector(last, begin)
 
 
+def is_damaged(log: bytes) -> bool:
+    """Whether a file of this form, such as RocksDB's manifest, has a write that cannot be read: other than a last one
+    whose end was never written. A length that is too large is taken by RocksDB for such a one, with all behind it.
+    """
+    position = _first_unreadable(log)
+    if position is None:
+        return False
+    is_in_last_block = position - position % _BLOCK_BYTES + _BLOCK_BYTES >= len(log)
+    return not is_in_last_block or _begins_behind(log, position) or _is_whole(log, position, len(log))
+
+
+def _first_unreadable(log: bytes) -> int | None:
+    """Where the first fragment begins that cannot be read; None when all can."""
+    position = 0
+    while position < len(log):
+        room = _BLOCK_BYTES - position % _BLOCK_BYTES
+        if room >= _HEADER.size:
+            fragment = _fragment(log, position)
+            if fragment is None:
+                return position
+            position = fragment.end
+        else:
+            position += room
+    return None
+
+
 def _unreadable_from(log: bytes) -> int | None:
     """Where the first write begins that cannot be read; None when all can."""
     position = begin = 0
@@ -78,11 +104,17 @@ def _fragment(log: bytes, position: int) -> _Fragment | None:
     limit = min(len(log), position - position % _BLOCK_BYTES + _BLOCK_BYTES)
     if position + _HEADER.size > limit:
         return None
-    masked, length, kind = _HEADER.unpack_from(log, position)
+    _, length, kind = _HEADER.unpack_from(log, position)
     end = position + _HEADER.size + length
     if not _ALL <= kind <= _LAST or end > limit:
         return None
+    return _Fragment(kind, end) if _is_whole(log, position, end) else None
+
+
+def _is_whole(log: bytes, position: int, end: int) -> bool:
+    """Whether the bytes from `position` to `end` are a fragment by their checksum."""
+    if position + _HEADER.size > end:
+        return False
+    (masked, _, _) = _HEADER.unpack_from(log, position)
     checksum = crc32c(memoryview(log)[position + _CHECKED_FROM : end])
-    if ((checksum >> 15 | checksum << 17) + _MASK) & 0xFFFFFFFF != masked:
-        return None
-    return _Fragment(kind, end)
+    return bool(((checksum >> 15 | checksum << 17) + _MASK) & 0xFFFFFFFF == masked)

@@ -1,0 +1,123 @@
+"""Looks at a stopped cell before a start changes it: a cell that no start can serve is refused, and stays as it is.
+
+What costs a tablet alone is not looked for: the start finds it. Nor is it certain that the start finds the cell as it
+was here: what counts is looked at again.
+"""
+
+import logging
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from pqbroker.storage import indexrows
+from pqbroker.storage.blobstorage import BlobStorage
+from pqbroker.storage.cells.cell import PAGE_ROWS, read_facts
+from pqbroker.storage.directory import check_identity, index_generation, index_path
+from pqbroker.storage.directory import read_facts as read_cell_file
+from pqbroker.storage.engine import CommitRefused, EngineError, IndexDamaged, Shard
+from pqbroker.storage.index_log import is_damaged
+from pqbroker.storage.offline import InUse, OfflineCell, held, reading_shard
+from pqbroker.storage.pools import Pool
+from pqbroker.storage.quarantine import Quarantine
+from pqbroker.storage.recovery import load_segments
+from pqbroker.storage.scheme import SCHEME_TABLET_ID, Scheme
+from pqbroker.storage.tablet import RECORD, TabletRecord, TabletStorage, TabletType
+from pqbroker.storage.unreadable import StoredUnreadable
+
+_log = logging.getLogger(__name__)
+_RECORDS_END = bytes((RECORD[0] + 1,))
+
+
+async def preview(path: Path, pools: Mapping[str, Path], *, name: str = "0") -> None:
+    """Raises EngineError, with file, cause and cure, when the cell `name` in a directory cannot be served at all.
+
+    `pools`: directories of all pools. Changes nothing. What a start says better is left to it: that the directory is
+    new, in use, or lacks a pool; and where nothing can be looked at, as on a full disk, it starts without.
+    """
+    if not (path / "cell").is_file():
+        return
+    try:
+        with held(path), tempfile.TemporaryDirectory(prefix="pqbroker-index-") as staging:
+            cell = _stopped_cell(path, pools)
+            if cell is not None:
+                await _look(cell, Path(staging), name)
+    except IndexDamaged:
+        raise
+    except InUse:
+        return
+    except OSError as failure:
+        _log.info("%s is opened without a look at it before: %s", path, failure)
+
+
+def _stopped_cell(path: Path, pools: Mapping[str, Path]) -> OfflineCell | None:
+    """None for a directory of which the start has to say what it is."""
+    facts = read_cell_file(path / "cell")
+    if not facts.ready or not pools.keys() >= set(facts.pools):
+        return None
+    for pool in facts.pools:
+        check_identity(pools[pool], pool, facts)
+    return OfflineCell(path, facts, index_generation(path), {pool: pools[pool] for pool in facts.pools})
+
+
+async def _look(cell: OfflineCell, staging: Path, name: str) -> None:
+    index = index_path(cell.path, cell.generation)
+    for manifest in index.glob("MANIFEST-*"):
+        if is_damaged(manifest.read_bytes()):
+            raise IndexDamaged(f"the index is damaged: {manifest} has an entry that cannot be read; restore a copy")
+    try:
+        cell.open(staging)
+    except IndexDamaged:
+        raise
+    except EngineError as failure:  # it does not say that anything is damaged
+        _log.info("%s is opened without a look at it before: %s", cell.path, failure)
+        return
+    try:
+        _check_segments(cell)
+        await _check_rows(reading_shard(cell), name)
+    finally:
+        cell.close()
+
+
+def _check_segments(cell: OfflineCell) -> None:
+    """Nothing acknowledged is known to be lost. EngineError."""
+    last_number = indexrows.last_number(cell.get(indexrows.number_keys()))
+    pools = {
+        name: Pool(
+            name,
+            place,
+            cell.generation + 1,
+            segment_bytes=0,
+            dead_percent=100,
+            quarantine=Quarantine(),
+            statvfs=os.statvfs,
+        )
+        for name, place in cell.pools.items()
+    }
+    load_segments(pools, cell.rows(*indexrows.SEGMENT_ROWS), last_number)
+
+
+async def _check_rows(shard: Shard, name: str) -> None:
+    """The cell's facts, its tablets' records and its scheme can be read. EngineError."""
+    pools = await read_facts(shard, name)
+    try:
+        records = await _records(shard)
+        scheme = records.pop(SCHEME_TABLET_ID, None)
+        if scheme is None:
+            return
+        storage = TabletStorage(shard, BlobStorage(shard, pools), TabletRecord.decode(SCHEME_TABLET_ID, scheme))
+        has_topics = any(row[1:2] == bytes((TabletType.PERSQUEUE,)) for row in records.values())
+        await Scheme(storage, clock=lambda: 0).start(may_be_new=not has_topics)
+    except StoredUnreadable as unreadable:
+        raise EngineError(f"the cell cannot be opened: {unreadable}") from unreadable
+    except CommitRefused:
+        return  # a scheme that is to be laid out yet
+
+
+async def _records(shard: Shard) -> dict[int, bytes]:
+    found: dict[int, bytes] = {}
+    lo = RECORD
+    while page := await shard.scan(lo, _RECORDS_END, PAGE_ROWS):
+        found.update((int.from_bytes(key[1:], "big"), row) for key, row in page)
+        lo = page[-1][0] + b"\0"
+    return found
