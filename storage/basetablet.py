@@ -42,7 +42,7 @@ from pqbroker.storage.tables import (
     snapshot,
 )
 from pqbroker.storage.tablet import LOG_CHANNEL, SNAPSHOT_CHANNEL, TabletStorage
-from pqbroker.storage.unreadable import StoredUnreadable, check_version
+from pqbroker.storage.unreadable import CURE, INDEX_CURE, StoredUnreadable, check_version
 from pqbroker.storage.values import decode, decode_items, encode, encode_list_head
 
 LOG_BLOBS_MAX = 256
@@ -116,7 +116,8 @@ class BaseTablet:
         try:
             await self._read_log()
         except _UNREADABLE as bad:
-            found = StoredUnreadable(f"the log of tablet {self._storage.tablet_id}", _text(bad))
+            cure = CURE if isinstance(bad, ValueError) else INDEX_CURE
+            found = StoredUnreadable(f"the log of tablet {self._storage.tablet_id}", _text(bad), cure)
             self._storage.found(found)
             raise found from bad
 
@@ -257,7 +258,7 @@ def encode_record(
 def _text(bad: Exception) -> str:
     if isinstance(bad, BlobMissing):
         return f"blob {bad} is gone"
-    return bad.cause if isinstance(bad, StoredUnreadable) else str(bad) or type(bad).__name__
+    return bad.cause if isinstance(bad, StoredUnreadable | IndexDamaged) else str(bad) or type(bad).__name__
 
 
 def _nobody_listens(table: str, key: Key, row: Row | None) -> None: ...

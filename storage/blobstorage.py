@@ -22,7 +22,7 @@ from pqbroker.storage.engine import (
 )
 from pqbroker.storage.garbage import Barriers, Collection
 from pqbroker.storage.quarantine import Quarantined
-from pqbroker.storage.unreadable import StoredUnreadable, check_version
+from pqbroker.storage.unreadable import INDEX_CURE, StoredUnreadable, check_version
 
 GARBAGE = b"G"
 """First byte of the rows of blocks and garbage barriers: `G`, tablet id, kind, …"""
@@ -83,7 +83,7 @@ class BlobStorage:
                     try:
                         await self._learn_blocks([tablet], unreadable)
                     except IndexDamaged as damage:
-                        unreadable[tablet] = StoredUnreadable(f"the block of tablet {tablet}", str(damage))
+                        unreadable[tablet] = StoredUnreadable(f"the block of tablet {tablet}", damage.cause, INDEX_CURE)
         return unreadable
 
     async def _learn_blocks(self, tablets: Sequence[int], unreadable: dict[int, StoredUnreadable]) -> None:

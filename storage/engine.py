@@ -80,7 +80,11 @@ class EngineError(Exception):
 
 
 class IndexDamaged(EngineError):
-    """A part of the index cannot be read; the text names file, cause and cure."""
+    """A part of the index cannot be read; `cause` names the file."""
+
+    def __init__(self, cause: str) -> None:
+        super().__init__(f"{cause}; restore a copy of the directory")
+        self.cause = cause
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,7 +64,7 @@ async def _look(cell: OfflineCell, staging: Path, name: str) -> None:
     index = index_path(cell.path, cell.generation)
     for manifest in index.glob("MANIFEST-*"):
         if is_damaged(manifest.read_bytes()):
-            raise IndexDamaged(f"the index is damaged: {manifest} has an entry that cannot be read; restore a copy")
+            raise IndexDamaged(f"the index is damaged: {manifest} has an entry that cannot be read")
     try:
         cell.open(staging)
     except IndexDamaged:

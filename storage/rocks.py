@@ -237,8 +237,7 @@ class RocksIndex:
             options = _options() if frugal is None else frugal
             options.create_if_missing(create)
             options.set_wal_recovery_mode(mode)
-            # Of an index that exists, rocksdict takes the options of rows from their file, unless they are given apart.
-            return Rdict(str(self._path), options, None if frugal is None else {"default": frugal})
+            return Rdict(str(self._path), options, _column_families(options))
 
         self._rows = self._recovered(recover, synced)
         self._table_bytes = self._rows.property_int_value("rocksdb.cur-size-all-mem-tables") or 0
@@ -260,7 +259,7 @@ class RocksIndex:
             options = _options()
             options.set_wal_recovery_mode(mode)
             options.set_max_open_files(-1)  # every table now: else RocksDB meets a damaged one when it needs it
-            return Rdict(str(staging), options, access_type=AccessType.read_only())
+            return Rdict(str(staging), options, _column_families(options), AccessType.read_only())
 
         self._staging = str(staging)
         with self._telling:
@@ -337,13 +336,15 @@ class RocksIndex:
         """The error that RocksDB's stands for. Damage is told to `on_damage`."""
         if self._staging:
             told = told.replace(self._staging, str(self._path))
+        if str(self._path) not in told:
+            told += f" in {self._path}"
         is_lost = ".sst" in told and any(sign in told for sign in _UNREADABLE)
         if not told.startswith("Corruption") and not is_lost:
             return EngineError(f"the index does not answer: {told}")
         table = _TABLE.search(told)
         place = str(self._path) if table is None else f"{self._path}/{table[1]}, block at byte {table[2]}"
         self.on_damage(place, told)
-        return IndexDamaged(f"the index is damaged: {told}; restore a copy of the directory")
+        return IndexDamaged(f"the index is damaged: {told}")
 
     def _recovered(self, recover: Callable[[DBRecoveryMode], Rdict], synced: bool) -> Rdict:
         """Open so that nothing that was acknowledged is passed over; RocksDB's error when that cannot be."""
@@ -369,6 +370,7 @@ class RocksIndex:
         for item in items:
             last = item[0]
             yield item
+        del items  # an error's frames would keep it, and it the whole index open
         with self._telling:
             self._walk_on(last, hi, reverse=reverse)
 
@@ -398,7 +400,10 @@ class TellsDamage:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is Exception:
+        if kind is Exception and error is not None:
+            # Their frames hold iterators, which keep the index open for as long as somebody keeps the error.
+            error.__traceback__ = None
+            del trace
             raise self._tell(str(error)) from error
 
 
@@ -421,6 +426,11 @@ def _frugal_options(index: Path) -> Options | None:
         _log.warning("the index is opened as if there were room: %s", failure)
         return None
     return _set(options)
+
+
+def _column_families(options: Options) -> dict[str, Options]:
+    """Said for the one that there is: else rocksdict takes those that were in force last, from a file beside it."""
+    return {"default": options}
 
 
 def _options() -> Options:

@@ -17,7 +17,7 @@ from pqbroker.storage.history import ChannelHistory
 from pqbroker.storage.limits import ChannelLimits
 from pqbroker.storage.outcome import Outcome
 from pqbroker.storage.status import Colour
-from pqbroker.storage.unreadable import StoredUnreadable, check_version
+from pqbroker.storage.unreadable import INDEX_CURE, StoredUnreadable, check_version
 
 LOG_CHANNEL = 0
 SNAPSHOT_CHANNEL = 1
@@ -214,7 +214,7 @@ class TabletStorage:
         try:
             rows = await self._shard.scan(self.prefix + lo, last, rows_max)
         except IndexDamaged as damage:
-            raise StoredUnreadable(f"the rows of tablet {self.tablet_id}", str(damage)) from damage
+            raise StoredUnreadable(f"the rows of tablet {self.tablet_id}", damage.cause, INDEX_CURE) from None
         skip = len(self.prefix)
         return [(key[skip:], value) for key, value in rows]
 

@@ -6,6 +6,12 @@ CURE = (
 )
 
 
+INDEX_CURE = (
+    "restore the directory from a copy; nothing of it was deleted, and `pqbroker doctor` on the stopped directory names"
+    " all that is damaged"
+)
+
+
 class StoredUnreadable(Exception):
     """`place` names the bytes, `cause` says what is wrong with them, `cure` what to do about it."""
 
