@@ -12,6 +12,7 @@ def cell_samples(opened: OpenCell, partition_series_max: int, sums: Sums) -> lis
     stats = opened.cell.stats()
     samples = [
         Sample("cell_generation", opened.cell.generation),
+        Sample("cell_unreadable_places", len(opened.cell.quarantine.damages)),
         Sample("commits", stats.commits),
         Sample("commit_rounds", stats.rounds),
         Sample("commit_syncs", stats.syncs),

@@ -120,6 +120,7 @@ FAMILIES = (
     Family("loop_lag_worst_seconds", "gauge", "The latest such time since the start."),
     Family("cell_openings", "counter", "How often the cell was opened, the start included."),
     Family("cell_generation", "gauge", "The cell's generation."),
+    Family("cell_unreadable_places", "gauge", "Places of the cell that are damaged; above 0 nothing of it is removed."),
     Family("commits", "counter", "Batches committed by the engine since the cell was opened."),
     Family("commit_rounds", "counter", "Group commits."),
     Family("commit_syncs", "counter", "Syncs to disk."),

@@ -8,6 +8,7 @@ import logging
 import os
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from pqbroker.storage import indexrows
@@ -75,6 +76,10 @@ async def _look(cell: OfflineCell, staging: Path, name: str) -> None:
     try:
         _check_segments(cell)
         await _check_rows(reading_shard(cell), name)
+    except IndexDamaged:
+        raise
+    except (EngineError, StoredUnreadable) as cause:
+        raise EngineError(f"{cell.path} cannot be opened: {cause}") from cause
     finally:
         cell.close()
 
@@ -98,20 +103,17 @@ def _check_segments(cell: OfflineCell) -> None:
 
 
 async def _check_rows(shard: Shard, name: str) -> None:
-    """The cell's facts, its tablets' records and its scheme can be read. EngineError."""
-    pools = await read_facts(shard, name)
-    try:
-        records = await _records(shard)
-        scheme = records.pop(SCHEME_TABLET_ID, None)
-        if scheme is None:
-            return
-        storage = TabletStorage(shard, BlobStorage(shard, pools), TabletRecord.decode(SCHEME_TABLET_ID, scheme))
-        has_topics = any(row[1:2] == bytes((TabletType.PERSQUEUE,)) for row in records.values())
+    """The cell's facts, its tablets' records and its scheme can be read. EngineError, StoredUnreadable."""
+    blobs = BlobStorage(shard, await read_facts(shard, name))
+    records = await _records(shard)
+    scheme = records.pop(SCHEME_TABLET_ID, None)
+    if scheme is None:
+        return
+    storage = TabletStorage(shard, blobs, TabletRecord.decode(SCHEME_TABLET_ID, scheme))
+    storage.unreadable = (await blobs.start([SCHEME_TABLET_ID])).get(SCHEME_TABLET_ID)
+    has_topics = any(row[1:2] == bytes((TabletType.PERSQUEUE,)) for row in records.values())
+    with suppress(CommitRefused):  # of one that is to be laid out yet
         await Scheme(storage, clock=lambda: 0).start(may_be_new=not has_topics)
-    except StoredUnreadable as unreadable:
-        raise EngineError(f"the cell cannot be opened: {unreadable}") from unreadable
-    except CommitRefused:
-        return  # a scheme that is to be laid out yet
 
 
 async def _records(shard: Shard) -> dict[int, bytes]:

@@ -73,7 +73,8 @@ _BATCH_ROUNDS_MAX = 4
 """A batch may be this many rounds large; above one it gets a round for itself."""
 _TABLE = re.compile(r"(\d+\.sst) offset (\d+)")
 _UNREADABLE = ("No such file", "Input/output error")
-"""What RocksDB says of a table that it cannot read, beside `Corruption`."""
+_FILES = (".sst", "MANIFEST-", "CURRENT")
+"""What RocksDB says of files that it needs and cannot read, beside `Corruption`."""
 
 
 class RocksEngine:
@@ -338,11 +339,11 @@ class RocksIndex:
             told = told.replace(self._staging, str(self._path))
         if str(self._path) not in told:
             told += f" in {self._path}"
-        is_lost = ".sst" in told and any(sign in told for sign in _UNREADABLE)
+        is_lost = any(file in told for file in _FILES) and any(sign in told for sign in _UNREADABLE)
         if not told.startswith("Corruption") and not is_lost:
             return EngineError(f"the index does not answer: {told}")
         table = _TABLE.search(told)
-        place = str(self._path) if table is None else f"{self._path}/{table[1]}, block at byte {table[2]}"
+        place = "the index" if table is None else f"table {table[1]} of the index, block at byte {table[2]}"
         self.on_damage(place, told)
         return IndexDamaged(f"the index is damaged: {told}")
 

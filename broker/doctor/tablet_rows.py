@@ -11,7 +11,7 @@ from pqbroker.broker.doctor.readable_rows import readable_rows
 from pqbroker.storage import indexrows
 from pqbroker.storage.blobid import channel_bounds
 from pqbroker.storage.blobstorage import BARRIERS, BLOCK, DO_NOT_KEEP, FLAG, GARBAGE, KEEP, decode_block
-from pqbroker.storage.cells.cell import FACTS, POOLS_KEY, decode_pools
+from pqbroker.storage.cells.cell import FACTS, FORMAT_KEY, FORMAT_VERSION, POOLS_KEY, decode_pools
 from pqbroker.storage.engine import IndexDamaged
 from pqbroker.storage.garbage import Barriers
 from pqbroker.storage.offline import OfflineCell
@@ -70,8 +70,12 @@ class TabletRows:
             self.findings.damage("tablet", f"tablet {tablet}", told)
 
     def _read_facts(self) -> None:
+        version, pools = self.cell.get([indexrows.ROW + FORMAT_KEY, indexrows.ROW + POOLS_KEY])
+        if version is not None and version != bytes((FORMAT_VERSION,)):
+            told = f"it is {version.hex()}; this version reads {FORMAT_VERSION}: a newer one wrote it, or it is damaged"
+            self.findings.damage("cell", "format", told, "run the version that wrote it, or restore a copy")
         try:
-            self.pools = decode_pools(self.cell.get([indexrows.ROW + POOLS_KEY])[0])
+            self.pools = decode_pools(pools)
         except UnicodeDecodeError as bad:
             self.findings.damage("cell", "pools", f"their names cannot be read: {bad}")
         unknown = set(self.pools) - set(self.cell.pools)

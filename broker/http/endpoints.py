@@ -41,6 +41,10 @@ OVERDUE_LOOK_S = 0.5
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
+DAMAGES_SHOWN = 20
+"""Places that /health names; the log and `pqbroker doctor` name all."""
+
+
 async def start_http(node: Node, owner: CellOwner, address: Address) -> tuple[Callable[[], Awaitable[None]], Address]:
     """Serve on an address; returns what ends it, and the address with its port. CannotListen."""
     sockets, bound = bind(address)
@@ -73,9 +77,16 @@ def _application(node: Node, owner: CellOwner, hosts: Hosts, turns: Turns) -> we
     scrapes = _Scrapes(node)
 
     async def health(_: web.Request) -> web.Response:
-        """200 while the cell is open, 503 while it is not: what a load balancer or a supervisor asks."""
+        """200 while the cell is open, 503 while it is not: what a load balancer or a supervisor asks.
+
+        A cell that is served in part is open: another start would find it as it is.
+        """
         is_open = owner.is_open
-        state = {"status": "ok" if is_open else "cell lost", "node": node.settings.node_id, "cluster": node.cluster_id}
+        damages = owner.current.cell.quarantine.damages
+        status = ("damaged" if damages else "ok") if is_open else "cell lost"
+        state: dict[str, object] = {"status": status, "node": node.settings.node_id, "cluster": node.cluster_id}
+        if damages:
+            state["unreadable"] = sorted(damages)[:DAMAGES_SHOWN]
         return web.json_response(state, status=200 if is_open else 503)
 
     async def metrics(_: web.Request) -> web.Response:

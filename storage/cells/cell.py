@@ -40,7 +40,7 @@ CHANNELS = USER_CHANNEL + 1
 PAGE_ROWS = 1000
 """Rows or blobs that one step of start or drop takes."""
 
-_FORMAT_KEY = FACTS + b"format"
+FORMAT_KEY = FACTS + b"format"
 _NAME_KEY = FACTS + b"name"
 POOLS_KEY = FACTS + b"pools"
 """Row of the pools' names by group number."""
@@ -259,7 +259,7 @@ class Cell:
             self._leave(tablet_id, unreadable)
         records = [record for record in records if record.tablet_id not in self._unreadable]
         batch = Batch()
-        batch.put(_FORMAT_KEY, bytes((FORMAT_VERSION,)))
+        batch.put(FORMAT_KEY, bytes((FORMAT_VERSION,)))
         batch.put(_NAME_KEY, self.name.encode())
         batch.put(POOLS_KEY, "\0".join(self._blobs.pools).encode())
         starting = [record for record in records if not record.dropping]
@@ -354,7 +354,7 @@ class Cell:
 
 async def read_facts(shard: Shard, name: str) -> tuple[str, ...]:
     """Pool names by group number: those known, then the new ones. EngineError for a cell that is not ours to open."""
-    version, stored_name, stored_pools = await shard.get([_FORMAT_KEY, _NAME_KEY, POOLS_KEY])
+    version, stored_name, stored_pools = await shard.get([FORMAT_KEY, _NAME_KEY, POOLS_KEY])
     if version is not None and version[0] > FORMAT_VERSION:
         raise EngineError(
             f"cell {name} has format {version[0]}, written by a newer version; this one reads up to {FORMAT_VERSION}: "

@@ -34,7 +34,12 @@ GROUPS = 24
 OPENINGS = 3
 _COVERED_FROM = 16
 """Where the bytes of a batch begin that no start changes."""
+_BODIES = {"pq.low.watermark.bytes": "20000"}
+"""One topic has bodies, the others have only heads."""
+_ALONE = (700, 7_000, 7_000)
+"""A value in its key's row; a blob in the index; another, which has a block there to itself."""
 _SETTINGS = replace(BrokerSettings(), ballast_bytes=0, group_initial_rebalance_delay_ms=0)
+_AT = " at "
 Place = tuple[str, int]
 
 
@@ -65,11 +70,11 @@ def build(path: Path) -> Written:
 async def _build(path: Path) -> Written:
     written = Written()
     for opening in range(OPENINGS):
-        opened = await _open(RocksEngine(path, ballast_bytes=0))
+        opened = await _open(_engine(path))
         for number in range(TOPICS):
             name = f"topic-{number}"
             group = opened.groups.get(name) or await opened.groups.create(
-                name, 3, {"pq.partitions.per.tablet": str(1 + 2 * (number % 2))}
+                name, 3, {"pq.partitions.per.tablet": str(1 + 2 * (number % 2)), **(_BODIES if not number else {})}
             )
             for server in group.partitions:
                 await _fill(written, (name, server.index), server, opening)
@@ -80,9 +85,11 @@ async def _build(path: Path) -> Written:
 
 
 async def _fill(written: Written, place: Place, server: PartitionServer, opening: int) -> None:
-    """Batches that are rows of the index, and at times one that lies in a segment."""
-    for number in range(5):
-        size = 20_000 if opening == number else 700
+    """Batches that are rows of the index, and at times one that lies in a segment; one alone in the last topic."""
+    sizes: tuple[int, ...] = tuple(20_000 if opening == number else 700 for number in range(5))
+    if place[0] == f"topic-{TOPICS - 1}":
+        sizes = (_ALONE[place[1]],) if opening == OPENINGS - 1 else ()
+    for number, size in enumerate(sizes):
         content = hashlib.shake_128(repr((place, opening, number)).encode()).digest(size)
         view, header = batch(content, producer=(7, 0, opening * 5 + number))
         done = await server.write(view, header)
@@ -107,12 +114,12 @@ async def _commit(opened: OpenCell, written: Written, group_id: str, opening: in
     written.generations[group_id] = answer.generation
 
 
-def judge(path: Path, written: Written) -> Verdict:
-    """Start twice on a damaged directory, then ask the doctor. AssertionError unless all of it is the truth."""
-    return asyncio.run(_judge(path, written))
+def judge(path: Path, written: Written, *, starts: int = 2) -> Verdict:
+    """Start on a damaged directory, then ask the doctor. AssertionError unless all of it is the truth."""
+    return asyncio.run(_judge(path, written, starts))
 
 
-async def _judge(path: Path, written: Written) -> Verdict:
+async def _judge(path: Path, written: Written, starts: int) -> Verdict:
     before = tree(path)
     refused = await _refusal(path)
     if refused:
@@ -121,16 +128,17 @@ async def _judge(path: Path, written: Written) -> Verdict:
         named = await _diagnose(path)
         assert named, f"refused, and the doctor finds nothing: {refused}"
         assert str(path) in refused, f"it names no file: {refused}"
-        assert any(cure in refused for cure in ("restore", "run th")), f"it names no cure: {refused}"
+        assert any(cure in refused for cure in ("restore", "run th", "choose")), f"it names no cure: {refused}"
         return Verdict(refused, frozenset(), named)
     written = replace(written, batches={place: list(known) for place, known in written.batches.items()})
-    first, was_lost = await _serve(path, written)
-    assert not await _refusal(path), "the first start was served, the second is refused"
-    second, _ = await _serve(path, written)
-    assert second >= first, f"damage was forgotten: {first - second}"
+    unreadable, was_lost = await _serve(path, written)
+    for _ in range(starts - 1):
+        assert not await _refusal(path), "the first start was served, the second is refused"
+        again, _ = await _serve(path, written)
+        assert again >= unreadable, f"damage was forgotten: {unreadable - again}"
     named = await _diagnose(path)
-    assert named or not second, f"the doctor finds nothing, but {second} was refused"
-    return Verdict("", second, named, was_lost)
+    assert named or not unreadable, f"the doctor finds nothing, but {unreadable} was refused"
+    return Verdict("", unreadable, named, was_lost)
 
 
 async def _refusal(path: Path) -> str:
@@ -144,7 +152,7 @@ async def _refusal(path: Path) -> str:
 
 async def _serve(path: Path, written: Written) -> tuple[frozenset[str], bool]:
     """What was refused of what was written, once everything was asked for; whether the cell was lost meanwhile."""
-    engine = RocksEngine(path, ballast_bytes=0)
+    engine = _engine(path)
     opened = await _open(engine)
     files = _segments(path)
     asked = await _ask(opened, written)
@@ -156,7 +164,8 @@ async def _serve(path: Path, written: Written) -> tuple[frozenset[str], bool]:
         asked = await _ask(opened, written)
         assert not opened.cell.lost.done(), "lost again and again"
     is_damaged = opened.cell.quarantine.is_damaged
-    assert is_damaged or not asked, f"{asked} is refused in a cell that is thought sound"
+    whole = {place for place in asked if _AT not in place}  # a single blob's damage is its own
+    assert is_damaged or not whole, f"{whole} is refused in a cell that is thought sound"
     await _close(opened)
     if is_damaged:
         assert files <= _segments(path), "a segment was removed"
@@ -195,7 +204,7 @@ async def _ask_partition(server: PartitionServer, place: Place, known: list[tupl
             pieces = read if isinstance(read, Pieces) else await read
         except KafkaError as error:
             _expect(error, ErrorCode.CORRUPT_MESSAGE, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-            refused.add(f"{name} at {base_offset}")
+            refused.add(f"{name}{_AT}{base_offset}")
             continue
         found = b"".join(pieces.buffers)
         served = read_header(memoryview(found), 0)
@@ -239,6 +248,10 @@ async def _diagnose(path: Path) -> tuple[str, ...]:
     except EngineError as refusal:
         return (str(refusal),)
     return tuple(f"{found.where}: {found.what}" for found in findings.found if found.weight.value == "damage")
+
+
+def _engine(path: Path) -> RocksEngine:
+    return RocksEngine(path, ballast_bytes=0, index_blob_bytes_max=_SETTINGS.index_blob_bytes_max)
 
 
 async def _open(engine: RocksEngine) -> OpenCell:
