@@ -62,7 +62,7 @@ class Connection(asyncio.BufferedProtocol):
         self._receiving = receiving
         self._budget = receiving.budget
         self._connections = connections
-        self._reader = FrameReader(node.settings.socket_request_max_bytes, receiving.buffer)
+        self._reader = FrameReader(node.settings.socket_request_max_bytes, receiving.buffer, self._grant)
         self._held_bytes = 0
         """What the reader holds, as the node counts it."""
         self._unserved: deque[memoryview] = deque()
@@ -186,7 +186,7 @@ class Connection(asyncio.BufferedProtocol):
     def begin_claimed(self) -> None:
         self._reader.begin_claimed()
         self._held_bytes = self._reader.held_bytes
-        self._receiving.hold(self, self._held_bytes)
+        self._receiving.hold(self, self._held_bytes, is_new=False)
         self._consider_reading()
 
     def abort(self) -> None:
@@ -329,18 +329,18 @@ class Connection(asyncio.BufferedProtocol):
 
     def _hold(self, *, is_new: bool) -> None:
         """Count what is held of a request that is still arriving, or no more. The connection may close by this."""
-        reader = self._reader
-        if is_new and self._held_bytes:
+        self._held_bytes = held = self._reader.held_bytes
+        if held >= HELD_STEP_BYTES:
+            self.active_at = self._node.loop.time()
+        if held:
+            self._receiving.hold(self, held, is_new=is_new)
+        else:
             self._receiving.release(self)
-        if reader.held_bytes != self._held_bytes or is_new:
-            self._held_bytes = reader.held_bytes
-            if self._held_bytes >= HELD_STEP_BYTES:
-                self.active_at = self._node.loop.time()
-            if self._held_bytes:
-                self._receiving.hold(self, self._held_bytes)
-        if reader.claimed_bytes and self._receiving.claim(self, reader.claimed_bytes):
-            self.begin_claimed()
         self._limit_reading()
+
+    def _grant(self, size: int) -> bool:
+        """Whether a large request may have its memory now; else `begin_claimed` is called."""
+        return self._receiving.claim(self, size)
 
     def _let_go(self) -> None:
         """Nothing of an unfinished request is needed any more."""

@@ -137,12 +137,20 @@ class Receiving:
         budget, small, large = self.budget, self._small, self._large
         return not (budget.taken or budget.is_awaited or small.frames or large.frames or self._claims or self._look)
 
-    def hold(self, receiver: Receiver, held: int) -> None:
-        """`held` bytes of an unfinished request are in memory now. It may be given up in this call."""
-        (self._large if receiver in self._large.frames else self._small).hold(receiver, held)
+    def hold(self, receiver: Receiver, held: int, *, is_new: bool) -> None:
+        """`held` bytes of an unfinished request are in memory now, which may have begun just now.
+
+        It may be given up in this call.
+        """
+        if receiver in self._large.frames:
+            self._large.hold(receiver, held)
+            return
+        if is_new:
+            self._small.release(receiver)
+        self._small.hold(receiver, held)
 
     def claim(self, receiver: Receiver, size: int) -> bool:
-        """Whether a large request may have its memory; if not, `begin_claimed` is called when it may."""
+        """Whether a large request begins with memory now; if not, `begin_claimed` is called when it may."""
         if not self._claims and self._has_room(size):
             self._begin(receiver)
             return True

@@ -2,9 +2,9 @@
 
 | state    | bytes go to                             | leaves when                                                     |
 |----------|-----------------------------------------|-----------------------------------------------------------------|
-| between  | a buffer that readers of a thread share | 16 KiB of a frame of 32 KiB or more are received: large, or     |
-|          |                                         | claiming where the frame is larger than `FREE_FRAME_BYTES`      |
-| claiming | nowhere: nothing may be received        | the caller grants the memory (`begin_claimed`): large           |
+| between  | a buffer that readers of a thread share | 16 KiB of a frame of 32 KiB or more are received: large;        |
+|          |                                         | claiming where it is over `FREE_FRAME_BYTES`, and not granted   |
+| claiming | nowhere: nothing may be received        | `begin_claimed` is called: large                                |
 | large    | the frame's own memory, no copy         | the frame is whole: between                                     |
 
 What a reader holds between two calls is `held_bytes`: the start of an unfinished frame, or the memory of a large one.
@@ -13,7 +13,7 @@ before the bytes for it come (an anonymous mapping; one bytearray of 64 MiB take
 """
 
 import mmap
-from collections.abc import Sequence, Sized
+from collections.abc import Callable, Sequence, Sized
 from struct import Struct
 from typing import Final, TypeVar
 
@@ -40,11 +40,17 @@ def receive_buffer() -> memoryview:
 class FrameReader:
     """Cuts what is received into frames. Each frame is writable and stays valid as long as it is held."""
 
-    __slots__ = ("_buffer", "_filled", "_frame_bytes_max", "_large", "_start", "claimed_bytes", "held_bytes")
+    __slots__ = (
+        "_buffer", "_filled", "_frame_bytes_max", "_grant", "_large", "_start", "claimed_bytes", "held_bytes",
+    )  # fmt: skip
 
-    def __init__(self, frame_bytes_max: int, buffer: memoryview | None = None) -> None:
+    def __init__(
+        self, frame_bytes_max: int, buffer: memoryview | None = None, grant: Callable[[int], bool] | None = None
+    ) -> None:
+        """`grant` says whether a frame of that size may have its memory now; None: always."""
         self._frame_bytes_max = frame_bytes_max
         self._buffer = receive_buffer() if buffer is None else buffer
+        self._grant = grant
         self._start = b""
         """What has arrived of an unfinished frame that has no memory of its own, its length included."""
         self._large: memoryview | None = None
@@ -83,34 +89,34 @@ class FrameReader:
             frames.append(memoryview(bytearray(buffer[position + _PREFIX.size : stop])))
             position = stop
         if position < end or self._start:
-            self._keep(bytes(buffer[position:end]))
+            self._keep(buffer[position:end])
         return frames
 
     def begin_claimed(self) -> None:
         """Give the claimed frame its memory."""
         size, self.claimed_bytes = self.claimed_bytes, 0
-        self._begin_large(size)
+        self._begin_large(size, memoryview(self._start))
 
     def drop(self) -> None:
         """Forget what has arrived of an unfinished frame; nothing more can be read."""
-        self._start, self._large = b"", None
+        self._start, self._large, self._grant = b"", None, None
         self.held_bytes = self.claimed_bytes = 0
 
-    def _keep(self, start: bytes) -> None:
+    def _keep(self, start: memoryview) -> None:
         """Hold the start of an unfinished frame; enough of a large one gets it memory of its own."""
-        self._start = start
+        if len(start) >= _BEGUN_BYTES:
+            (size,) = _PREFIX.unpack_from(start)
+            if size > FREE_FRAME_BYTES and self._grant is not None and not self._grant(size):
+                self.claimed_bytes = size
+            elif size >= LARGE_FRAME_BYTES:
+                self._begin_large(size, start)
+                return
+        self._start = bytes(start)
         self.held_bytes = len(start)
-        if len(start) < _BEGUN_BYTES:
-            return
-        (size,) = _PREFIX.unpack_from(start)
-        if size > FREE_FRAME_BYTES:
-            self.claimed_bytes = size
-        elif size >= LARGE_FRAME_BYTES:
-            self._begin_large(size)
 
-    def _begin_large(self, size: int) -> None:
+    def _begin_large(self, size: int, start: memoryview) -> None:
         """Move what has arrived of a large frame into memory of its own."""
-        begun = self._start[_PREFIX.size :]
+        begun = start[_PREFIX.size :]
         self._large = _memory(size)
         self._large[: len(begun)] = begun
         self._filled = len(begun)

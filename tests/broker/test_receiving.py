@@ -52,7 +52,7 @@ class Sender:
 
     def hold(self, held: int) -> None:
         self.held = held
-        self._receiving.hold(self, held)
+        self._receiving.hold(self, held, is_new=False)
 
     def bring(self, more: int) -> None:
         if self.is_begun and not self.is_closed:
@@ -134,6 +134,18 @@ def test_what_has_stopped_goes_before_what_began_last() -> None:
     last.bring(8 * MIB)
     moving.bring(68 * MIB)
     assert [sender.is_closed for sender in (stopped, moving, last)] == [True, False, False]
+
+
+def test_a_byte_now_and_then_is_no_progress() -> None:
+    bench = Bench()
+    trickling, honest = bench.senders(2)
+    trickling.start(100 * MIB)
+    trickling.bring(97 * MIB)
+    for _ in range(int(STALL_S)):
+        bench.loop.pass_s(1)
+        trickling.bring(1000)
+    honest.start(100 * MIB)
+    assert (trickling.is_closed, honest.is_begun) == (True, True)
 
 
 def test_one_who_waits_begins_when_another_does_not_move_or_is_done() -> None:

@@ -20,6 +20,7 @@ ROWS_MAX = 100_000
 async def verify(world: World, *, is_fresh: bool) -> None:
     """Read everything. Violation when a promise was broken. `is_fresh`: the node was started, so that nothing is left
     to be reclaimed."""
+    _verify_unwatched(world)
     for book in world.topics.values():
         group = world.node.group(book.topic_id)
         expect((group is None) == book.gone, f"topic {book.name} should be {'gone' if book.gone else 'there'}")
@@ -56,13 +57,18 @@ async def verify_prefix(world: World) -> None:
 
 def verify_nothing_left(world: World, timers: Sequence[asyncio.TimerHandle]) -> None:
     """The node has ended and all clients have: nobody watches, nobody is counted, nothing is due."""
-    node = world.node.node
-    watched = [server.index for name in node.groups.names() for server in _servers(world, name) if server.is_watched]
-    expect(not watched, f"partitions {watched} are still watched")
-    expect(not world.parked, f"{world.parked} Fetches are parked still")
-    taken = node.coordinators.taken_bytes
+    _verify_unwatched(world)
+    taken = world.node.node.coordinators.taken_bytes
     expect(taken == 0, f"{taken} bytes of groups are counted and nobody holds them")
     expect(not timers, f"timers are left: {timers}")
+
+
+def _verify_unwatched(world: World) -> None:
+    """The clients are done, and so are their parked Fetches."""
+    names = world.node.node.groups.names()
+    watched = [f"{name}-{server.index}" for name in names for server in _servers(world, name) if server.is_watched]
+    expect(not watched, f"{', '.join(watched)} are still watched")
+    expect(not world.parked, f"{world.parked} Fetches are parked still")
 
 
 def _servers(world: World, name: str) -> Sequence[PartitionServer]:
