@@ -184,8 +184,22 @@ LIMITS = (
     ),
     # HTTP
     Limit(
-        "HTTP connections", ("pqbroker.http.connections.max",), "503",
-        "broker/http/test_door.py::test_one_more_is_told_and_closed",
+        "HTTP connections with a request", ("pqbroker.http.connections.max",),
+        "the one closes that has waited for its client longest; 503 while all are in work",
+        "broker/http/test_door.py::test_while_all_are_in_work_one_more_is_refused_and_health_and_metrics_answer",
+    ),
+    Limit(
+        "HTTP connections without a request", ("pqbroker.http.arrivals.max",), "the oldest closes",
+        "broker/http/test_door.py::test_of_connections_without_a_request_the_oldest_goes_first",
+    ),
+    Limit(
+        "time of an HTTP client", ("pqbroker.http.request.timeout.ms", "pqbroker.http.idle.timeout.ms"),
+        "the connection closes", "broker/http/test_door.py::test_a_client_that_takes_too_long_is_closed",
+    ),
+    Limit(
+        "bytes of all HTTP bodies and answers", ("pqbroker.http.inflight.bytes.max",),
+        "the slowest connection closes, else 503",
+        "broker/http/test_door.py::test_an_answer_above_all_that_may_be_held_is_refused",
     ),
     Limit(
         "bytes of an HTTP body", ("pqbroker.http.body.bytes.max",), "413",
