@@ -18,11 +18,6 @@ class ByteBudget:
         return self.taken > self.bytes_max
 
     @property
-    def is_short(self) -> bool:
-        """More than half is taken: what could wait for long should not."""
-        return 2 * self.taken > self.bytes_max
-
-    @property
     def is_awaited(self) -> bool:
         return bool(self._waiting)
 

@@ -219,7 +219,7 @@ class Connection(asyncio.BufferedProtocol):
         self._in_flight.append(exchange)
         if not exchange.is_done:
             exchange.listener = self._advance
-            if self._is_draining or (exchange.frame_bytes > _PARKED_BYTES_FREE and self._budget.is_short):
+            if self._is_draining or (exchange.frame_bytes > _PARKED_BYTES_FREE and self._receiving.is_short):
                 self._hurry()
 
     def _may_begin(self) -> bool:

@@ -132,6 +132,11 @@ class Receiving:
         return self._small.bytes + self._large.bytes
 
     @property
+    def is_short(self) -> bool:
+        """Whole requests take more than half: one that could wait for long should not."""
+        return 2 * (self.budget.taken - self.unfinished_bytes) > self.budget.bytes_max
+
+    @property
     def is_at_rest(self) -> bool:
         """Nothing is held, and nobody waits."""
         budget, small, large = self.budget, self._small, self._large

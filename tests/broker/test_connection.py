@@ -571,7 +571,10 @@ async def test_a_long_fetch_request_does_not_park_while_memory_is_short() -> Non
     assert bench.answered() == [2]
     bench.budget.give_back(50_001)
     bench.wire, bench.connection = bench.connect()
+    bench.receive(struct.pack(">i", 60_000) + bytes(55_000))
+    bench.wire, bench.connection = bench.connect()
     bench.receive(request_frame(FetchRequest(rack_id="x" * 5000), 12, 3))
+    assert bench.budget.taken > 50_000
     assert bench.answered() == []
 
 
