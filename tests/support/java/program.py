@@ -68,6 +68,6 @@ def _compile(target: Path, jars: str, sources: Sequence[Path]) -> None:
 
 
 def _sources(program: str) -> list[Path]:
-    """The client's program has two files beside its own; the tools' program only knows Kafka 4.3."""
-    names = {"Client": ("AdminCalls", "Client", "Json"), "Tools": ("Json", "Tools")}[program]
-    return [_SOURCES / f"{name}.java" for name in names]
+    """The program's own file and those beside it; only the client's program knows another Kafka than 4.3."""
+    beside = ("AdminCalls", "Json") if program == "Client" else ("Json",)
+    return [_SOURCES / f"{name}.java" for name in (program, *beside)]
