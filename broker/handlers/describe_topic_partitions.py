@@ -2,8 +2,9 @@
 
 Behaviour: topics in the order of their names, all of them when none is named, from the cursor on and up to a limit of
 partitions (at least one, at most max.request.partition.size.limit), then with the cursor to go on from. What is gone
-since at the cursor is passed over. Lists are empty, never null: Java cannot read the latter. As in Kafka without access
-control every operation is authorized, on a topic that is not there too.
+since at the cursor is passed over; a cursor at a topic that is not among those named is INVALID_REQUEST for each. Lists
+are empty, never null: Java cannot read the latter. As in Kafka without access control every operation is authorized, on
+a topic that is not there too.
 Left out: eligible leader replicas (there is one replica).
 """
 
@@ -28,6 +29,8 @@ def serve(context: Context, request: DescribeTopicPartitionsRequest) -> Describe
     start = request.cursor or Cursor()
     if start.partition_index < 0:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"the cursor's partition is {start.partition_index}")
+    if request.cursor and request.topics and start.topic_name not in names:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"the cursor's topic {start.topic_name} is not among those named")
     room = max(min(request.response_partition_limit, context.node.settings.describe_partitions_max), 1)
     response = DescribeTopicPartitionsResponse()
     for name in names:

@@ -1,7 +1,8 @@
 """ElectLeaders (key 43), versions 0 to 2.
 
 Behaviour: this node leads every partition, so there is nothing to elect: ELECTION_NOT_NEEDED for each partition that is
-named, as Kafka says of a partition whose preferred replica leads. All partitions (null) elects none and lists none.
+named, as Kafka says of a partition whose preferred replica leads. All partitions (null) elects none, and the answer
+names every topic without partitions, as Kafka's does.
 Left out: elections. An election type that Kafka does not know is INVALID_REQUEST.
 """
 
@@ -14,6 +15,7 @@ from pqbroker.protocol.messages.elect_leaders import (
     ElectLeadersResponse,
     PartitionResult,
     ReplicaElectionResult,
+    TopicPartitions,
 )
 
 PREFERRED = 0
@@ -28,9 +30,15 @@ def serve(context: Context, request: ElectLeadersRequest) -> ElectLeadersRespons
             ReplicaElectionResult(
                 topic=asked.topic, partition_result=[_answer(context, asked.topic, index) for index in asked.partitions]
             )
-            for asked in request.topic_partitions or ()
+            for asked in _asked(context, request)
         ]
     )
+
+
+def _asked(context: Context, request: ElectLeadersRequest) -> list[TopicPartitions]:
+    if request.topic_partitions is None:
+        return [TopicPartitions(topic=name) for name in context.node.groups.names()]
+    return request.topic_partitions
 
 
 def refuse(context: Context, request: ElectLeadersRequest, code: ErrorCode, message: str) -> ElectLeadersResponse:

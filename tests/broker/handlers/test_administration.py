@@ -90,10 +90,15 @@ async def test_no_election_is_needed(node: Node, client: Client, version: int) -
     assert results == [("t", [(0, not_needed), (1, not_needed), (2, unknown)]), ("u", [(0, unknown)])]
 
 
-async def test_electing_every_leader_elects_none(node: Node, client: Client) -> None:
-    await node.create_topic("t")
-    response = await client.ask(ElectLeadersRequest(topic_partitions=None))
-    assert (response.error_code, response.replica_election_results) == (0, [])
+@pytest.mark.parametrize("election", range(2))
+async def test_electing_every_leader_elects_none_and_names_every_topic(
+    node: Node, client: Client, election: int
+) -> None:
+    await node.create_topic("t", partitions=2)
+    await node.create_topic("u")
+    response = await client.ask(ElectLeadersRequest(election_type=election, topic_partitions=None))
+    results = sorted((each.topic, len(each.partition_result)) for each in response.replica_election_results)
+    assert (response.error_code, results) == (0, [("t", 0), ("u", 0)])
 
 
 async def test_an_election_of_an_unknown_type_is_refused(client: Client) -> None:

@@ -115,3 +115,16 @@ async def test_a_negative_cursor_is_refused(node: Node, client: Client) -> None:
     await node.create_topic("a")
     response = await describe(client, "a", cursor=("a", -1))
     assert [topic.error_code for topic in response.topics] == [ErrorCode.INVALID_REQUEST]
+
+
+async def test_a_cursor_at_a_topic_that_is_not_named_is_refused(node: Node, client: Client) -> None:
+    await node.create_topic("a")
+    await node.create_topic("c")
+    for name in ("", "b", "d"):
+        response = await describe(client, "a", "c", cursor=(name, 0))
+        codes = [(topic.name, topic.error_code, topic.partitions) for topic in response.topics]
+        assert codes == [("a", ErrorCode.INVALID_REQUEST, []), ("c", ErrorCode.INVALID_REQUEST, [])]
+    response = await describe(client, "a", "missing", cursor=("missing", 0))
+    assert [(topic.name, topic.error_code) for topic in response.topics] == [
+        ("missing", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    ]
