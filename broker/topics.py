@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from pqbroker.broker.partitions import unknown_topic
-from pqbroker.broker.topic_names import check_topic_name
+from pqbroker.broker.topic_names import CLUSTER_METADATA, check_topic_name, colliding_name
 from pqbroker.conf.declare import ConfigError
 from pqbroker.conf.defaults import check_changed
 from pqbroker.protocol.errors import ErrorCode, KafkaError
@@ -31,10 +31,18 @@ def check_new_topic(node: "Node", name: str, partitions: int, config: Mapping[st
 
 
 def check_new_name(node: "Node", name: str) -> None:
-    """KafkaError INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS."""
+    """KafkaError INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_REQUEST."""
     check_topic_name(name)
+    if name == CLUSTER_METADATA:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} is Kafka's own topic; choose another name")
     if node.groups.get(name) is not None:
         raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name} exists")
+    other = colliding_name(name, node.groups.names())
+    if other is not None:
+        raise KafkaError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            f"topic {name} collides with topic {other}: names that differ in '.' and '_' alone are one name in metrics",
+        )
 
 
 def check_partition_count(node: "Node", count: int) -> None:
@@ -58,6 +66,8 @@ async def find_or_create_topic(node: "Node", name: str) -> "Group":
     group = node.groups.get(name)
     if group is not None:
         return group
+    if name == CLUSTER_METADATA:
+        raise unknown_topic()
     creation = node.creations.get(name)
     if creation is None:
         count = check_new_topic(node, name, USE_DEFAULT, {})

@@ -66,7 +66,9 @@ def check_changed(texts: Mapping[str, str], stored: Mapping[str, str], settings:
     """ConfigError when a topic that is set to `stored` cannot be set to `texts`. What is not new in them may be wrong:
     else of two wrong texts none could be mended."""
     check_size(texts, stored, settings)
-    topic_config({name: text for name, text in texts.items() if stored.get(name) != text}, settings)
+    new = topic_config({name: text for name, text in texts.items() if stored.get(name) != text}, settings)
+    if new.remote_storage_enable:  # one that was set to it by an earlier version may go on so
+        raise ConfigError("remote.storage.enable is true, and this broker tiers nothing; leave it out")
 
 
 def check_size(texts: Mapping[str, str], stored: Mapping[str, str], settings: BrokerSettings) -> None:

@@ -81,7 +81,9 @@ class TopicConfig:
     remote_log_delete_on_disable: bool = without_effect(
         "remote.log.delete.on.disable", Kind.BOOLEAN, False, "Nothing is tiered."
     )
-    remote_storage_enable: bool = without_effect("remote.storage.enable", Kind.BOOLEAN, False, "Nothing is tiered.")
+    remote_storage_enable: bool = without_effect(
+        "remote.storage.enable", Kind.BOOLEAN, False, "Nothing is tiered: `true` is refused."
+    )
     retention_bytes: int = setting(
         "retention.bytes", Kind.LONG, -1, "How many bytes of a partition are kept; -1 means no limit.", low=-1
     )

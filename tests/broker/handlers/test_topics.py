@@ -23,6 +23,8 @@ from pqbroker.protocol.messages.delete_topics import DeleteTopicsRequest, Delete
 from tests.broker.conftest import Node
 from tests.broker.wire import Client
 
+TIERED = CreatableTopicConfig(name="remote.storage.enable", value="true")
+
 
 def creatable(name: str = "t", partitions: int = 1, factor: int = 1, **fields: Any) -> CreatableTopic:
     return CreatableTopic(name=name, num_partitions=partitions, replication_factor=factor, **fields)
@@ -86,6 +88,8 @@ async def test_an_assignment_to_this_broker_is_taken(client: Client) -> None:
         (creatable(configs=[CreatableTopicConfig(name="no.such", value="1")]), ErrorCode.INVALID_CONFIG),
         (creatable(configs=[CreatableTopicConfig(name="retention.ms", value="x")]), ErrorCode.INVALID_CONFIG),
         (creatable(configs=[CreatableTopicConfig(name="retention.ms", value=None)]), ErrorCode.INVALID_CONFIG),
+        (creatable(configs=[TIERED]), ErrorCode.INVALID_CONFIG),
+        (creatable("__cluster_metadata"), ErrorCode.INVALID_REQUEST),
         (assigned(1, 2), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
         (assigned(0, broker=9), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
     ],
@@ -123,6 +127,19 @@ async def test_a_topic_that_exists_is_told_so_whatever_else_is_asked(
 ) -> None:
     assert (await create(client, creatable())).error_code == 0
     assert (await create(client, topic, only=only)).error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+
+
+@pytest.mark.parametrize("only", [True, False])
+async def test_a_name_that_differs_in_dots_and_underscores_alone_is_refused(
+    node: Node, client: Client, only: bool
+) -> None:
+    await node.create_topic("a.b_c")
+    for name in ("a_b.c", "a.b.c", "a_b_c"):
+        result = await create(client, creatable(name), only=only)
+        assert result.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+        assert "collides with topic a.b_c" in (result.error_message or "")
+    assert (await create(client, creatable("a-b-c"))).error_code == 0
+    assert (await create(client, creatable("a.b_c"))).error_code == ErrorCode.TOPIC_ALREADY_EXISTS
 
 
 async def test_validate_only_creates_nothing(node: Node, client: Client) -> None:
