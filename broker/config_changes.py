@@ -6,6 +6,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from pqbroker.broker.config_operations import Change, Operation, Texts, apply_change, check_changes
+from pqbroker.broker.own_places import check_places
 from pqbroker.broker.partitions import unknown_topic
 from pqbroker.broker.refusals import REFUSED, translate
 from pqbroker.broker.topic_names import check_topic_name
@@ -27,6 +28,13 @@ class Resource(IntEnum):
     BROKER_LOGGER = 8
     CLIENT_METRICS = 16
     GROUP = 32
+
+
+def no_configs(kind: int) -> str:
+    """Why a resource that is no topic and no broker is refused."""
+    if kind not in tuple(Resource):
+        return f"resource type {kind} is unknown; topics (2) and brokers (4) have configs here"
+    return f"resource type {Resource(kind).name} ({kind}) has no configs here; topics (2) and brokers (4) have"
 
 
 class Asked(Protocol):
@@ -100,9 +108,10 @@ async def alter(
     if kind == Resource.TOPIC:
         await _alter_topic(node, name, wanted, replaces=replaces, validate_only=validate_only)
     elif kind == Resource.BROKER:
-        await node.configured.alter(name, wanted, replaces=replaces, validate_only=validate_only)
+        changes = check_places(node, wanted)
+        await node.configured.alter(name, changes, replaces=replaces, validate_only=validate_only)
     else:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"resource type {kind} has no configs that can be altered here")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, no_configs(kind))
 
 
 async def _alter_topic(node: "Node", name: str, changes: list[Change], *, replaces: bool, validate_only: bool) -> None:
@@ -144,8 +153,8 @@ def _changing(changes: list[Change], defaults: Texts, *, replaces: bool) -> Call
 
 def _apply(texts: dict[str, str], change: Change, defaults: Texts) -> None:
     declaration = declarations(TopicConfig).get(change.name)
-    if declaration is None and change.operation == Operation.DELETE and change.name in texts:
-        del texts[change.name]  # another version took it, and it does nothing here
+    if declaration is None and change.operation == Operation.DELETE:
+        texts.pop(change.name, None)  # another version took it, or it is not set
         return
     if declaration is None:
         raise ConfigError(f"{change.name} is no config of a topic; kafka-configs --describe --all lists them")

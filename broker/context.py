@@ -10,6 +10,7 @@ from pqbroker.conf.broker import BrokerSettings
 
 if TYPE_CHECKING:
     from pqbroker.broker.coordinators import Coordinators
+    from pqbroker.broker.listeners import Listener
     from pqbroker.broker.metrics import Metrics
     from pqbroker.broker.node_settings import NodeSettings
     from pqbroker.broker.producer_ids import ProducerIds
@@ -34,6 +35,8 @@ class Node:
     cluster_id: str
     pools: "Callable[[], tuple[PoolStats, ...]]" = tuple
     """Space of the pools of the cell."""
+    listeners: "tuple[Listener, ...]" = ()
+    """Where clients come to, with the ports that are listened on."""
     api_ranges: tuple[tuple[int, int, int], ...] = ()
     """What ApiVersions lists: key, least and greatest version."""
     key_checks: KeyChecks = field(default_factory=KeyChecks)

@@ -2,14 +2,14 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 
 from pqbroker.broker.config_operations import Change, Operation, Texts, apply_change
 from pqbroker.conf.broker import BrokerSettings
-from pqbroker.conf.declare import ConfigError, declarations
+from pqbroker.conf.declare import ConfigError, Effect, declarations
 from pqbroker.conf.defaults import check_size
-from pqbroker.conf.dynamic import DYNAMIC, Layers, layers, wrong_settings
+from pqbroker.conf.dynamic import DYNAMIC, OF_ONE_NODE, Layers, layers, wrong_settings
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.lasting import made_whole
 
@@ -47,7 +47,7 @@ class NodeSettings:
         begun is made whole even if the caller is cancelled: durable and not in force is no state to be in.
         """
         check_node_name(name, self._name)
-        check_dynamic(changes, self._stored.get(name, {}))
+        check_dynamic(name, changes)
         await made_whole(self._alter(name, changes, replaces=replaces, validate_only=validate_only))
 
     async def _alter(self, name: str, changes: list[Change], *, replaces: bool, validate_only: bool) -> None:
@@ -68,6 +68,7 @@ class NodeSettings:
             await self.keep(name, texts, found.in_force)
             self._stored[name], self.layers = texts, found
             log.info("%s: settings changed to %s", _node_text(name), dict(texts))
+            _tell_in_vain(name, [each for each, text in texts.items() if stored.get(each) != text])
 
     def _tell_wrong(self) -> None:
         for name in (EVERY_NODE, self._name):
@@ -97,6 +98,13 @@ def _node_text(name: str) -> str:
     return f"node {name}" if name else "every node"
 
 
+def _tell_in_vain(name: str, changed: Iterable[str]) -> None:
+    known = declarations(BrokerSettings)
+    in_vain = sorted(each for each in changed if each in known and known[each].effect is Effect.NONE)
+    if in_vain:
+        log.warning("%s: set without effect in this broker: %s", _node_text(name), ", ".join(in_vain))
+
+
 def check_node_name(name: str, node_id: str) -> None:
     """Only this node is set here, or all are: KafkaError INVALID_REQUEST, in Kafka's words."""
     if name in (EVERY_NODE, node_id):
@@ -108,17 +116,13 @@ def check_node_name(name: str, node_id: str) -> None:
     )
 
 
-def check_dynamic(changes: list[Change], stored: Texts) -> None:
+def check_dynamic(node: str, changes: list[Change]) -> None:
     """KafkaError INVALID_CONFIG for what no node has, INVALID_REQUEST for what cannot change while a node runs.
 
-    What was stored can be deleted, though this version does not know it.
+    Anything can be deleted, known or not: what is not set stays so, as in Kafka.
     """
     known = declarations(BrokerSettings)
-    unknown = sorted(
-        name
-        for name, operation, _ in changes
-        if name not in known and not (operation == Operation.DELETE and name in stored)
-    )
+    unknown = sorted(name for name, operation, _ in changes if name not in known and operation != Operation.DELETE)
     if unknown:
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"{', '.join(unknown)} is no setting of a broker")
     fixed = sorted(name for name, operation, _ in changes if name not in DYNAMIC and operation != Operation.DELETE)
@@ -127,4 +131,10 @@ def check_dynamic(changes: list[Change], stored: Texts) -> None:
             ErrorCode.INVALID_REQUEST,
             f"Cannot update these configs dynamically: [{', '.join(fixed)}]; set them at the node's start, by a flag "
             "(--set NAME=VALUE), the environment or its file",
+        )
+    of_one = sorted(name for name, operation, _ in changes if name in OF_ONE_NODE and operation != Operation.DELETE)
+    if of_one and node == EVERY_NODE:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"Cannot update these configs at default cluster level, broker id must be specified: [{', '.join(of_one)}]",
         )

@@ -115,6 +115,7 @@ class Server:
             coordinators=opened.coordinators,
             cluster_id=opened.scheme.cluster_id,
             pools=lambda: self._cell.current.cell.stats().pools,
+            listeners=self.listeners,
             api_ranges=tuple(api.advertised for api in APIS),
         )
         self._connections = Connections(loop, metrics, lambda: connections_max(self.node.settings))

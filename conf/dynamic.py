@@ -1,6 +1,7 @@
 """What a node can be set to while it runs (KIP-226): for it alone, or for every node, over what it was started with.
 
-`DYNAMIC` is Kafka's list without what would have to be opened anew here (listeners, directories, access control).
+`DYNAMIC` is Kafka's list. Settings that protect or move a listener are on it too: a value that would do so is refused
+with the cause, any other is taken.
 """
 
 from collections.abc import Mapping
@@ -13,25 +14,41 @@ from pqbroker.conf.defaults import NODE_SETTINGS, topic_config
 
 _NAMES = """
 background.threads compression.gzip.level compression.lz4.level compression.type compression.zstd.level
-follower.fetch.last.tiered.offset.enable group.consumer.assignment.interval.ms
-group.coordinator.cached.buffer.max.bytes group.share.assignment.interval.ms group.streams.assignment.interval.ms
+config.providers cordoned.log.dirs follower.fetch.last.tiered.offset.enable follower.replication.throttled.rate
+group.consumer.assignment.interval.ms group.coordinator.cached.buffer.max.bytes group.share.assignment.interval.ms
+group.streams.assignment.interval.ms leader.replication.throttled.rate listener.security.protocol.map listeners
 log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size log.cleaner.delete.retention.ms
 log.cleaner.io.buffer.load.factor log.cleaner.io.buffer.size log.cleaner.io.max.bytes.per.second
 log.cleaner.max.compaction.lag.ms log.cleaner.min.cleanable.ratio log.cleaner.min.compaction.lag.ms
 log.cleaner.threads log.cleanup.policy log.flush.interval.messages log.flush.interval.ms log.index.interval.bytes
 log.index.size.max.bytes log.local.retention.bytes log.local.retention.ms log.message.timestamp.after.max.ms
-log.message.timestamp.before.max.ms log.message.timestamp.type log.preallocate log.retention.bytes
-log.retention.ms log.roll.jitter.ms log.roll.ms log.segment.bytes log.segment.delete.delay.ms
-max.connection.creation.rate max.connections max.connections.per.ip max.connections.per.ip.overrides
-message.max.bytes metric.reporters min.insync.replicas num.io.threads num.network.threads
-num.recovery.threads.per.data.dir num.replica.fetchers producer.id.expiration.ms remote.fetch.max.wait.ms
-remote.list.offsets.request.timeout.ms remote.log.index.file.cache.total.size.bytes
-remote.log.manager.copier.thread.pool.size remote.log.manager.copy.max.bytes.per.second
-remote.log.manager.expiration.thread.pool.size remote.log.manager.fetch.max.bytes.per.second
-remote.log.manager.follower.thread.pool.size remote.log.reader.threads share.coordinator.cached.buffer.max.bytes
+log.message.timestamp.before.max.ms log.message.timestamp.type log.preallocate log.retention.bytes log.retention.ms
+log.roll.jitter.ms log.roll.ms log.segment.bytes log.segment.delete.delay.ms max.connection.creation.rate
+max.connections max.connections.per.ip max.connections.per.ip.overrides message.max.bytes metric.reporters
+min.insync.replicas num.io.threads num.network.threads num.recovery.threads.per.data.dir num.replica.fetchers
+principal.builder.class producer.id.expiration.ms remote.fetch.max.wait.ms remote.list.offsets.request.timeout.ms
+remote.log.index.file.cache.total.size.bytes remote.log.manager.copier.thread.pool.size
+remote.log.manager.copy.max.bytes.per.second remote.log.manager.expiration.thread.pool.size
+remote.log.manager.fetch.max.bytes.per.second remote.log.manager.follower.thread.pool.size remote.log.reader.threads
+replica.alter.log.dirs.io.max.bytes.per.second sasl.enabled.mechanisms sasl.jaas.config sasl.kerberos.kinit.cmd
+sasl.kerberos.min.time.before.relogin sasl.kerberos.principal.to.local.rules sasl.kerberos.service.name
+sasl.kerberos.ticket.renew.jitter sasl.kerberos.ticket.renew.window.factor sasl.login.refresh.buffer.seconds
+sasl.login.refresh.min.period.seconds sasl.login.refresh.window.factor sasl.login.refresh.window.jitter
+sasl.mechanism.inter.broker.protocol share.coordinator.cached.buffer.max.bytes ssl.cipher.suites ssl.client.auth
+ssl.enabled.protocols ssl.endpoint.identification.algorithm ssl.engine.factory.class ssl.key.password
+ssl.keymanager.algorithm ssl.keystore.certificate.chain ssl.keystore.key ssl.keystore.location ssl.keystore.password
+ssl.keystore.type ssl.protocol ssl.provider ssl.secure.random.implementation ssl.trustmanager.algorithm
+ssl.truststore.certificates ssl.truststore.location ssl.truststore.password ssl.truststore.type
 transaction.partition.verification.enable unclean.leader.election.enable
 """
 DYNAMIC: Final = frozenset(_NAMES.split())
+OF_ONE_NODE: Final = frozenset(
+    name
+    for name in DYNAMIC
+    if name.startswith(("sasl.", "ssl."))
+    or name in ("cordoned.log.dirs", "listener.security.protocol.map", "listeners", "principal.builder.class")
+)
+"""Those that no node takes from what all are set to, as in Kafka."""
 
 _RETENTION = frozenset(
     name for config in ("retention.ms", "retention.bytes", "cleanup.policy") for name in NODE_SETTINGS[config]

@@ -24,6 +24,8 @@ replica.selector.class | string | null
 replica.socket.receive.buffer.bytes | int | 65536
 replica.socket.timeout.ms | int | 30000
 follower.fetch.last.tiered.offset.enable | boolean | false
+leader.replication.throttled.rate | long | 9223372036854775807 | 0..
+follower.replication.throttled.rate | long | 9223372036854775807 | 0..
 # There is one replica, synced before it acknowledges.
 min.insync.replicas | int | 1 | 1..
 # Batches are stored as the producer compressed them.
@@ -254,6 +256,8 @@ remote.log.manager.fetch.quota.window.num | int | 11 | 1..
 remote.log.manager.fetch.quota.window.size.seconds | int | 1 | 1..
 remote.fetch.max.wait.ms | int | 500 | 1..
 remote.list.offsets.request.timeout.ms | long | 30000 | 1..
+# A partition does not move alone: `pqbroker tablet move` moves its tablet.
+replica.alter.log.dirs.io.max.bytes.per.second | long | 9223372036854775807 | 0..
 # Metrics are at /metrics of the HTTP address.
 metric.reporters | list | org.apache.kafka.common.metrics.JmxReporter
 metrics.num.samples | int | 2
@@ -286,6 +290,25 @@ group.streams.initial.rebalance.delay.ms | int | 3000 | 0..
 group.streams.assignment.interval.ms | int | 1000 | 0..
 group.streams.min.assignment.interval.ms | int | 0 | 0..
 group.streams.max.assignment.interval.ms | int | 15000 | 0..
+# Listeners are plain: nothing is encrypted and nobody is authenticated.
+sasl.kerberos.kinit.cmd | string | /usr/bin/kinit
+sasl.kerberos.min.time.before.relogin | long | 60000
+sasl.kerberos.principal.to.local.rules | list | DEFAULT
+sasl.kerberos.service.name | string | null
+sasl.kerberos.ticket.renew.jitter | double | 0.05
+sasl.kerberos.ticket.renew.window.factor | double | 0.8
+sasl.login.refresh.buffer.seconds | short | 300
+sasl.login.refresh.min.period.seconds | short | 60
+sasl.login.refresh.window.factor | double | 0.8
+sasl.login.refresh.window.jitter | double | 0.05
+ssl.cipher.suites | list |
+ssl.enabled.protocols | list | TLSv1.2,TLSv1.3
+ssl.endpoint.identification.algorithm | string | https
+ssl.keymanager.algorithm | string | SunX509
+ssl.protocol | string | TLSv1.3
+ssl.provider | string | null
+ssl.secure.random.implementation | string | null
+ssl.trustmanager.algorithm | string | PKIX
 ! This broker has no access control: its listeners are plain and everyone may do everything.
 authorizer.class.name | string |
 delegation.token.expiry.check.interval.ms | long | 3600000
@@ -296,20 +319,10 @@ principal.builder.class | class | org.apache.kafka.common.security.authenticator
 sasl.client.callback.handler.class | class | null
 sasl.enabled.mechanisms | list | GSSAPI
 sasl.jaas.config | password | null
-sasl.kerberos.kinit.cmd | string | /usr/bin/kinit
-sasl.kerberos.min.time.before.relogin | long | 60000
-sasl.kerberos.principal.to.local.rules | list | DEFAULT
-sasl.kerberos.service.name | string | null
-sasl.kerberos.ticket.renew.jitter | double | 0.05
-sasl.kerberos.ticket.renew.window.factor | double | 0.8
 sasl.login.callback.handler.class | class | null
 sasl.login.class | class | null
 sasl.login.connect.timeout.ms | int | null
 sasl.login.read.timeout.ms | int | null
-sasl.login.refresh.buffer.seconds | short | 300
-sasl.login.refresh.min.period.seconds | short | 60
-sasl.login.refresh.window.factor | double | 0.8
-sasl.login.refresh.window.jitter | double | 0.05
 sasl.login.retry.backoff.max.ms | long | 10000
 sasl.login.retry.backoff.ms | long | 100
 sasl.mechanism.controller.protocol | string | GSSAPI
@@ -345,23 +358,15 @@ sasl.server.max.receive.size | int | 524288
 security.providers | string | null
 ssl.allow.dn.changes | boolean | false
 ssl.allow.san.changes | boolean | false
-ssl.cipher.suites | list |
 ssl.client.auth | string | none
-ssl.enabled.protocols | list | TLSv1.2,TLSv1.3
-ssl.endpoint.identification.algorithm | string | https
 ssl.engine.factory.class | class | null
 ssl.key.password | password | null
-ssl.keymanager.algorithm | string | SunX509
 ssl.keystore.certificate.chain | password | null
 ssl.keystore.key | password | null
 ssl.keystore.location | string | null
 ssl.keystore.password | password | null
 ssl.keystore.type | string | JKS
 ssl.principal.mapping.rules | string | DEFAULT
-ssl.protocol | string | TLSv1.3
-ssl.provider | string | null
-ssl.secure.random.implementation | string | null
-ssl.trustmanager.algorithm | string | PKIX
 ssl.truststore.certificates | password | null
 ssl.truststore.location | string | null
 ssl.truststore.password | password | null

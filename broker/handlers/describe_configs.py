@@ -3,17 +3,19 @@
 Behaviour: every config of a topic (resource type 2) or of this broker (type 4, named by the node id), each with its
 source, type, synonyms and documentation when asked for; no keys asked means all. A topic's synonyms are the node's
 settings that stand for it, by their own names and values; the value of what is not set is null. Broker settings that
-are read at start only are read-only. Of all brokers together (type 4, empty name) only what was set for them is told.
+are read at start only are read-only; listeners, advertised.listeners and log.dirs are what they are in fact. Of all
+brokers together (type 4, empty name) only what was set for them is told.
 Left out: loggers and every other resource type: INVALID_REQUEST.
 """
 
 from collections.abc import Iterable
 
 from pqbroker.broker.apis import Api
-from pqbroker.broker.config_changes import Resource
+from pqbroker.broker.config_changes import Resource, no_configs
 from pqbroker.broker.config_texts import ConfigText, broker_texts, every_broker_texts, topic_texts
 from pqbroker.broker.context import Context
 from pqbroker.broker.node_settings import EVERY_NODE, check_node_name
+from pqbroker.broker.own_places import with_own_places
 from pqbroker.broker.partitions import NO_TOPIC_ID, find_group
 from pqbroker.broker.topic_names import check_topic_name
 from pqbroker.conf.declare import Kind
@@ -68,9 +70,9 @@ def _texts(context: Context, resource: DescribeConfigsResource) -> Iterable[Conf
         topic = find_group(context.node.groups, name, NO_TOPIC_ID, by_id=False).topic
         return topic_texts(topic.config, layers)
     if resource.resource_type != Resource.BROKER:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"resource type {resource.resource_type} has no configs here")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, no_configs(resource.resource_type))
     check_node_name(name, str(context.node.settings.node_id))
-    return every_broker_texts(layers) if name == EVERY_NODE else broker_texts(layers)
+    return every_broker_texts(layers) if name == EVERY_NODE else with_own_places(context.node, broker_texts(layers))
 
 
 def _is_read_only(resource: DescribeConfigsResource, text: ConfigText) -> bool:

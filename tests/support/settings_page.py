@@ -24,8 +24,8 @@ A node's settings come from, the first one that names a setting wins:
 3. the file given with `--config`, in the form of Kafka's `.properties`;
 4. the default.
 
-An unknown name or a value out of range stops the start with the place it stands at. So does a setting of Kafka's for
-access control (`authorizer.…`, `sasl.…`, `ssl.…`): it is described, but nothing would be protected by it.
+An unknown name or a value out of range stops the start with the place it stands at. So does a setting of Kafka's that
+promises protection (keys, users, mechanisms: "Refused" below lists them), as nothing would be protected by it.
 
 What is marked "running" can also be changed while the node runs, for it alone or for all nodes at once, by Kafka's
 means (`kafka-configs --alter --entity-type brokers`): durable, in force at once, and over all of the above. Topics that
@@ -64,7 +64,8 @@ def _lines() -> Iterator[str]:
     yield "\n### Node\n"
     yield from _short_table(one for one in broker if one.effect is Effect.NONE)
     yield "\n## Refused\n"
-    yield "Kafka has these for access control; tools see their defaults, and a node that is given one does not start.\n"
+    yield "Kafka has these for access control; tools see their defaults. A node that is given another value does not"
+    yield "start, and refuses it while it runs.\n"
     yield from _short_table(one for one in broker if one.effect is Effect.REFUSED)
 
 

@@ -121,11 +121,12 @@ async def test_validate_only_changes_nothing(node: Node, client: Client) -> None
     ("asked", "code"),
     [
         (resource(("no.such", SET, "1")), ErrorCode.INVALID_CONFIG),
-        (resource(("no.such", DELETE, None)), ErrorCode.INVALID_CONFIG),
+        (resource(("no.such", APPEND, "1")), ErrorCode.INVALID_CONFIG),
         (resource(("retention.ms", SET, "x")), ErrorCode.INVALID_CONFIG),
         (resource(("retention.ms", SET, "-2")), ErrorCode.INVALID_CONFIG),
         (resource(("retention.ms", APPEND, "1")), ErrorCode.INVALID_CONFIG),
         (resource(("cleanup.policy", APPEND, "burn")), ErrorCode.INVALID_CONFIG),
+        (resource(("remote.storage.enable", SET, "true")), ErrorCode.INVALID_CONFIG),
         (resource(("pq.partitions.per.tablet", SET, "9")), ErrorCode.INVALID_CONFIG),
         (resource(("pq.partitions.per.tablet", DELETE, None)), ErrorCode.INVALID_CONFIG),
         (resource(("retention.ms", SET, None)), ErrorCode.INVALID_REQUEST),
@@ -147,6 +148,35 @@ async def test_what_cannot_be_changed_is_refused_with_a_text(
     ((answered, text),) = await change(client, asked)
     assert answered == code
     assert text
+    assert stored(node) == before
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        (GROUP, "resource type GROUP (32) has no configs here"),
+        (LOGGER, "resource type BROKER_LOGGER (8) has no configs here"),
+        (77, "resource type 77 is unknown"),
+        (0, "resource type 0 is unknown"),
+    ],
+)
+async def test_a_resource_without_configs_is_refused_by_the_name_of_its_type(
+    client: Client, kind: int, text: str
+) -> None:
+    ((_, told),) = await change(client, resource(("x", SET, "1"), kind=kind, name="n"))
+    asked = DescribeConfigsResource(resource_type=kind, resource_name="n", configuration_keys=None)
+    (described,) = (await client.ask(DescribeConfigsRequest(resources=[asked]))).results
+    assert described.error_code == ErrorCode.INVALID_REQUEST
+    assert told == described.error_message
+    assert told is not None
+    assert told.startswith(text)
+
+
+async def test_what_is_not_set_is_deleted_without_a_word(node: Node, client: Client) -> None:
+    await node.create_topic("t", retention_bytes="5")
+    before = stored(node)
+    unset = resource(("retention.ms", DELETE, None), ("no.such", DELETE, None))
+    assert await change(client, unset) == [(0, None)]
     assert stored(node) == before
 
 
@@ -216,5 +246,3 @@ async def test_stored_configs_that_cannot_be_are_mended_one_by_one(
     assert (code, text) == (ErrorCode.INVALID_CONFIG, "retention.ms is -8; the least allowed is -1")
     assert await change(client, resource(("retention.ms", SET, "8"))) == [(0, None)]
     assert stored(node) == {"segment.ms": "5", "retention.ms": "8"}
-    ((code, _),) = await change(client, resource(("pq.new", DELETE, None)))
-    assert code == ErrorCode.INVALID_CONFIG

@@ -154,7 +154,7 @@ async def test_what_cannot_be_is_mended_or_deleted_one_after_the_other(node: Nod
     assert await change(client, THIS, ("message.max.bytes", SET, "3000")) == (0, None)
     assert (await change(client, THIS, ("num.io.threads", SET, "none")))[0] == ErrorCode.INVALID_REQUEST
     assert await change(client, THIS, ("num.io.threads", DELETE, None)) == (0, None)
-    assert (await change(client, EVERY, ("no.such", DELETE, None)))[0] == ErrorCode.INVALID_CONFIG
+    assert await change(client, EVERY, ("no.such", DELETE, None)) == (0, None)
     assert await change(client, THIS, ("no.such", DELETE, None)) == (0, None)
     assert node.server._cell.current.scheme.settings[THIS] == {"log.retention.bytes": "5", "message.max.bytes": "3000"}
     assert node.server.node.settings.message_max_bytes == 3000
@@ -229,7 +229,24 @@ async def test_a_refused_commit_changes_nothing(node: Node, client: Client) -> N
             THIS, [("num.partitions", SET, "3"), ("node.id", SET, "4")], 42,
             "Cannot update these configs dynamically: [node.id, num.partitions]",
         ),
-        (THIS, [("ssl.keystore.location", SET, "k")], 42, "Cannot update these configs dynamically: [ssl.keystore"),
+        (THIS, [("ssl.keystore.location", SET, "k")], 42, "ssl.keystore.location cannot be set: this broker has no"),
+        (THIS, [("ssl.client.auth", SET, "required")], 42, "ssl.client.auth cannot be set: this broker has no"),
+        (THIS, [("sasl.enabled.mechanisms", SET, "PLAIN")], 42, "sasl.enabled.mechanisms cannot be set: this broker"),
+        (THIS, [("principal.builder.class", SET, "x")], 42, "principal.builder.class cannot be set: this broker has"),
+        (
+            THIS, [("listener.name.plaintext.ssl.keystore.location", SET, "k")], 42,
+            "listener.name.plaintext.ssl.keystore.location cannot be changed: this broker has no settings of one",
+        ),
+        (
+            THIS, [("listener.security.protocol.map", SET, "PLAINTEXT:SSL")], 42,
+            "listener.security.protocol.map cannot be changed: the listeners of this broker are plain",
+        ),
+        (THIS, [("listeners", SET, "PLAINTEXT://:1")], 42, "listeners cannot be changed: this node listens on"),
+        (
+            EVERY, [("ssl.cipher.suites", SET, "a"), ("sasl.kerberos.kinit.cmd", SET, "a")], 42,
+            "Cannot update these configs at default cluster level, broker id must be specified: "
+            "[sasl.kerberos.kinit.cmd, ssl.cipher.suites]",
+        ),
         ("7", [("message.max.bytes", SET, "1")], 42, "Unexpected broker id, expected 1"),
         ("x", [("message.max.bytes", SET, "1")], 42, "Broker id must be an integer, but it is: x"),
         (THIS, [("message.max.bytes", SET, "x")], 42, "message.max.bytes is 'x'; give a number"),
@@ -256,3 +273,51 @@ async def test_what_can_be_changed_is_told_by_not_being_read_only(client: Client
     asked = DescribeConfigsResource(resource_type=BROKER, resource_name=THIS, configuration_keys=None)
     configs = (await client.ask(DescribeConfigsRequest(resources=[asked]))).results[0].configs
     assert {config.name for config in configs if not config.read_only} == DYNAMIC
+
+
+async def test_what_is_not_set_is_deleted_without_a_word(client: Client) -> None:
+    names = ("leader.replication.throttled.rate", "num.partitions", "no.such", "log.retention.ms", "ssl.key.password")
+    for node in (THIS, EVERY):
+        assert await change(client, node, *((name, DELETE, None) for name in names)) == (0, None)
+    assert await described(client, BROKER, EVERY) == {}
+
+
+async def test_what_promises_nothing_is_taken_with_a_warning(client: Client, caplog: pytest.LogCaptureFixture) -> None:
+    taken = [
+        ("sasl.login.refresh.window.factor", "0.7"), ("ssl.cipher.suites", "a"), ("ssl.protocol", "TLSv1.2"),
+        ("ssl.client.auth", "none"), ("listener.security.protocol.map", "PLAINTEXT:PLAINTEXT,OTHER:SSL"),
+        ("leader.replication.throttled.rate", "5"), ("config.providers", "file"),
+    ]  # fmt: skip
+    assert await change(client, THIS, *((name, SET, value) for name, value in taken)) == (0, None)
+    found = await described(client, BROKER, THIS, *(name for name, _ in taken))
+    assert {name: (value, source) for name, (value, source, _) in found.items()} == {
+        name: (value, OF_BROKER) for name, value in taken
+    }
+    (warning,) = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    assert "without effect" in warning
+    assert "sasl.login.refresh.window.factor" in warning
+    asked = DescribeConfigsResource(resource_type=BROKER, resource_name=THIS, configuration_keys=["ssl.protocol"])
+    (config,) = (
+        (await client.ask(DescribeConfigsRequest(resources=[asked], include_documentation=True))).results[0].configs
+    )
+    assert "no effect in this broker" in config.documentation
+
+
+async def test_a_nodes_places_are_described_as_they_are(start: Callable[..., Awaitable[Node]]) -> None:
+    node = await start()
+    client = await node.connect()
+    listening = f"PLAINTEXT://{node.server.kafka_address}"
+    found = await described(client, BROKER, THIS, "listeners", "advertised.listeners", "log.dirs")
+    assert found["listeners"] == (
+        listening, AT_START, [("listeners", listening, AT_START), ("listeners", "PLAINTEXT://:9092", DEFAULT)]
+    )  # fmt: skip
+    assert found["advertised.listeners"][:2] == (listening, AT_START)
+    assert found["log.dirs"] == (":memory:", AT_START, [("log.dirs", ":memory:", AT_START)])
+    assert await change(client, THIS, ("listeners", SET, listening)) == (0, None)
+    assert (await described(client, BROKER, THIS, "listeners"))["listeners"] == found["listeners"]
+
+
+async def test_what_clients_are_told_to_connect_to_is_described(start: Callable[..., Awaitable[Node]]) -> None:
+    node = await start(advertised_listeners="broker.example:9094")
+    found = await described(await node.connect(), BROKER, THIS, "advertised.listeners")
+    assert found["advertised.listeners"][:2] == ("PLAINTEXT://broker.example:9094", AT_START)
