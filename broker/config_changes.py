@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from pqbroker.broker.config_operations import Change, Operation, Texts, apply_change, check_changes
 from pqbroker.broker.own_places import check_places
-from pqbroker.broker.partitions import unknown_topic
+from pqbroker.broker.partitions import needs_keys, unknown_topic
 from pqbroker.broker.refusals import REFUSED, translate
 from pqbroker.broker.topic_names import check_topic_name
+from pqbroker.broker.topics import tell_no_compaction
 from pqbroker.conf.declare import ConfigError, declarations
 from pqbroker.conf.defaults import check_changed, topic_defaults, wrong_texts
 from pqbroker.conf.topic import FIXED_AT_CREATION, TopicConfig
@@ -126,7 +127,9 @@ async def _alter_topic(node: "Node", name: str, changes: list[Change], *, replac
             stored = group.topic.config
             check_changed(change(stored), stored, node.settings)
         else:
-            await node.groups.reconfigure(name, change)
+            was_compacted = needs_keys(group)
+            if needs_keys(await node.groups.reconfigure(name, change)) and not was_compacted:
+                tell_no_compaction(name)
     except ConfigError as error:
         raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
     except TopicUnknown:

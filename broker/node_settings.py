@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 
 from pqbroker.broker.config_operations import Change, Operation, Texts, apply_change
@@ -10,6 +10,7 @@ from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.declare import ConfigError, Effect, declarations
 from pqbroker.conf.defaults import check_size
 from pqbroker.conf.dynamic import DYNAMIC, OF_ONE_NODE, Layers, layers, wrong_settings
+from pqbroker.conf.topic import COMPACT, NO_COMPACTION
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.lasting import made_whole
 
@@ -17,6 +18,7 @@ log = logging.getLogger(__name__)
 
 EVERY_NODE = ""
 """Kafka's name for what all nodes are set to."""
+_POLICY = "log.cleanup.policy"
 
 
 class NodeSettings:
@@ -68,7 +70,7 @@ class NodeSettings:
             await self.keep(name, texts, found.in_force)
             self._stored[name], self.layers = texts, found
             log.info("%s: settings changed to %s", _node_text(name), dict(texts))
-            _tell_in_vain(name, [each for each, text in texts.items() if stored.get(each) != text])
+            _tell_in_vain(name, {each: text for each, text in texts.items() if stored.get(each) != text})
 
     def _tell_wrong(self) -> None:
         for name in (EVERY_NODE, self._name):
@@ -98,11 +100,13 @@ def _node_text(name: str) -> str:
     return f"node {name}" if name else "every node"
 
 
-def _tell_in_vain(name: str, changed: Iterable[str]) -> None:
+def _tell_in_vain(name: str, changed: Texts) -> None:
     known = declarations(BrokerSettings)
     in_vain = sorted(each for each in changed if each in known and known[each].effect is Effect.NONE)
     if in_vain:
         log.warning("%s: set without effect in this broker: %s", _node_text(name), ", ".join(in_vain))
+    if _POLICY in changed and COMPACT in declarations(BrokerSettings)[_POLICY].parse(changed[_POLICY]):
+        log.warning("%s: %s: %s", _node_text(name), _POLICY, NO_COMPACTION)
 
 
 def check_node_name(name: str, node_id: str) -> None:

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from pqbroker.conf.topic import COMPACT
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.records import BatchHeader, check_produced
 
@@ -10,7 +11,6 @@ if TYPE_CHECKING:
     from pqbroker.pq.partition_server import PartitionServer
 
 NO_TOPIC_ID = bytes(16)
-COMPACT = "compact"
 
 
 def find_group(groups: "PersQueueGroups", name: str | None, topic_id: bytes, *, by_id: bool) -> "Group":

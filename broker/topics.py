@@ -1,12 +1,14 @@
 """Creating, growing and deleting topics on behalf of a request: the scheme's refusals become Kafka's."""
 
+import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from pqbroker.broker.partitions import unknown_topic
+from pqbroker.broker.partitions import needs_keys, unknown_topic
 from pqbroker.broker.topic_names import CLUSTER_METADATA, check_topic_name, colliding_name
 from pqbroker.conf.declare import ConfigError
 from pqbroker.conf.defaults import check_changed
+from pqbroker.conf.topic import NO_COMPACTION
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.lasting import Lasting
 from pqbroker.storage.scheme import PartitionsNotGrown, PartitionsRefused, TopicExists, TopicUnknown
@@ -14,6 +16,8 @@ from pqbroker.storage.scheme import PartitionsNotGrown, PartitionsRefused, Topic
 if TYPE_CHECKING:
     from pqbroker.broker.context import Node
     from pqbroker.pq.group import Group
+
+log = logging.getLogger(__name__)
 
 USE_DEFAULT = -1
 
@@ -54,11 +58,19 @@ def check_partition_count(node: "Node", count: int) -> None:
 async def create_topic(node: "Node", name: str, partitions: int, config: Mapping[str, str]) -> "Group":
     """Create a checked topic; KafkaError TOPIC_ALREADY_EXISTS when somebody was faster."""
     try:
-        return await node.groups.create(name, partitions, config)
+        group = await node.groups.create(name, partitions, config)
     except TopicExists:
         raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name} exists") from None
     except PartitionsRefused as error:
         raise KafkaError(ErrorCode.INVALID_PARTITIONS, str(error)) from None
+    if needs_keys(group):
+        tell_no_compaction(name)
+    return group
+
+
+def tell_no_compaction(name: str) -> None:
+    """A topic has become one that Kafka would compact."""
+    log.warning("topic %s: cleanup.policy: %s", name, NO_COMPACTION)
 
 
 async def find_or_create_topic(node: "Node", name: str) -> "Group":

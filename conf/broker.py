@@ -269,7 +269,8 @@ class BrokerSettings:
         "message.max.bytes", Kind.INT, 1_048_588, "Default of `max.message.bytes`.", low=0, high=125_829_120
     )
     log_cleanup_policy: tuple[str, ...] = setting(
-        "log.cleanup.policy", Kind.LIST, ("delete",), "Default of `cleanup.policy`.", choices=("delete", "compact")
+        "log.cleanup.policy", Kind.LIST, ("delete",), "Default of `cleanup.policy`; `compact` does not compact yet.",
+        choices=("delete", "compact"),
     )
     log_message_timestamp_type: str = setting(
         "log.message.timestamp.type", Kind.STRING, "CreateTime", "Default of `message.timestamp.type`.",

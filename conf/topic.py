@@ -6,6 +6,9 @@ from pqbroker.conf.declare import Kind, setting, without_effect
 
 _LONG_MAX = (1 << 63) - 1
 
+COMPACT = "compact"
+NO_COMPACTION = "`compact` wants a key in each record and does not compact yet: without `delete` every record stays"
+"""What this broker does not do of cleanup.policy=compact, wherever it is said."""
 FIXED_AT_CREATION = frozenset({"pq.partitions.per.tablet"})
 """Configs that can be given to a new topic only."""
 
@@ -16,7 +19,7 @@ class TopicConfig:
 
     cleanup_policy: tuple[str, ...] = setting(
         "cleanup.policy", Kind.LIST, ("delete",),
-        "How old records go: `delete` by age or size; `compact` wants a key in each record and does not compact yet.",
+        f"How old records go: `delete` by age or size; {NO_COMPACTION}.",
         choices=("delete", "compact"),
     )  # fmt: skip
     compression_type: str = without_effect(

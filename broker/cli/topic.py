@@ -20,7 +20,7 @@ from pqbroker.broker.cli.options import (
 )
 from pqbroker.broker.cli.output import say, show_json, show_table
 from pqbroker.broker.cli.refusals import WrongInput, check
-from pqbroker.broker.cli.topic_config import add_config, described, is_own
+from pqbroker.broker.cli.topic_config import add_config, described, is_own, tell_no_compaction
 from pqbroker.broker.cli.topic_trim import add_trim
 from pqbroker.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -62,6 +62,7 @@ def create(
         for name in topics:
             create_topic(cluster, name, count, factor, configs)
             made = len(cluster.created(name).partitions)
+            tell_no_compaction(cluster, name, configs)
             if json:
                 show_json({"topic": name, "partitions": made})
             else:

@@ -1,5 +1,6 @@
 """`pqbroker topic config`: look at a topic's configs, set and unset them."""
 
+from collections.abc import Mapping
 from typing import Annotated
 
 import typer
@@ -10,6 +11,8 @@ from pqbroker.broker.cli.link import DEFAULT_KAFKA
 from pqbroker.broker.cli.options import Broker, Json, TopicName, assignments
 from pqbroker.broker.cli.output import say, show_json, show_table
 from pqbroker.broker.cli.refusals import WrongInput, check, near
+from pqbroker.broker.cli.telling import tell
+from pqbroker.conf.topic import COMPACT, NO_COMPACTION
 from pqbroker.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -27,6 +30,7 @@ TOPIC_RESOURCE = 2
 _SET, _UNSET = 0, 1
 _SOURCES = {1: "topic", 2: "broker", 3: "brokers", 4: "settings", 5: "default", 6: "logger", 7: "client", 8: "group"}
 _TOPIC_SOURCE = 1
+_POLICY = "cleanup.policy"
 
 
 def add_config(app: typer.Typer) -> None:
@@ -54,6 +58,7 @@ def config(
         if changes:
             _check_names(changes, before)
             _alter(cluster, topic, changes)
+            tell_no_compaction(cluster, topic, changes)
         now = settled(lambda: described(cluster, topic), lambda after: _have_come(changes, before, after))
     found = [each for each in now if every or is_own(each)]
     if json:
@@ -71,6 +76,19 @@ def described(cluster: Cluster, topic: str) -> list[DescribeConfigsResourceResul
     result = cluster.ask(DescribeConfigsRequest(resources=[resource]), DescribeConfigsResponse).results[0]
     check(result.error_code, f"cannot look up the configs of {topic}", result.error_message)
     return sorted(result.configs, key=lambda each: each.name)
+
+
+def tell_no_compaction(cluster: Cluster, topic: str, given: Mapping[str, str | None]) -> None:
+    """A line on standard error where a topic was given `compact` and the broker says that it does not compact."""
+    if COMPACT not in (given.get(_POLICY) or "").split(","):
+        return
+    resource = DescribeConfigsResource(
+        resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=[_POLICY]
+    )
+    request = DescribeConfigsRequest(resources=[resource], include_documentation=True)
+    result = cluster.ask(request, DescribeConfigsResponse).results[0]
+    if any(NO_COMPACTION in (each.documentation or "") for each in result.configs):
+        tell(f"topic {topic}: {_POLICY}: {NO_COMPACTION}")
 
 
 def is_own(each: DescribeConfigsResourceResult) -> bool:

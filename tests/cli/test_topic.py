@@ -29,6 +29,18 @@ def test_a_topic_that_exists_is_refused(shell: Shell, topic: str) -> None:
     assert "exist" in again.errors
 
 
+def test_only_a_broker_that_does_not_compact_yet_has_a_warning(
+    shell: Shell, kafka: str, ours: str, fresh_name: Callable[[], str]
+) -> None:
+    name = fresh_name()
+    made = shell("topic", "create", name, "--config", "cleanup.policy=compact")
+    assert made.output == f"created topic {name} with 1 partition\n"
+    assert made.errors.startswith(f"pqbroker: topic {name}: cleanup.policy: " if kafka == ours else "")
+    for told in (made, shell("topic", "config", name, "--set", "cleanup.policy=compact,delete")):
+        assert ("does not compact yet" in told.errors) == (kafka == ours)
+    assert shell("topic", "config", name, "--set", "cleanup.policy=delete").errors == ""
+
+
 def test_topics_are_listed(shell: Shell, topic: str) -> None:
     assert {"topic": topic, "partitions": 2, "replicas": 1} in shell("topic", "list", "--json").objects
     assert any(line.split() == [topic, "2", "1"] for line in shell("topic", "list").output.splitlines())
