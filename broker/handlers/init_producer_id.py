@@ -7,23 +7,34 @@ older Java clients take a storage error for final.
 Left out: transactions. A transactional id is refused with INVALID_TRANSACTION_TIMEOUT: no timeout is short enough
 for a broker without transactions. UNSUPPORTED_VERSION or INVALID_REQUEST would say it better, but librdkafka asks
 again for ever on those (rdkafka_idempotence.c has the codes it gives up on); Java, librdkafka, aiokafka and
-kafka-python all take this one as final at once.
+kafka-python all take this one as final at once. The log names the cause.
 """
 
+import logging
 from collections.abc import Awaitable
 
 from pqbroker.broker.apis import Api
 from pqbroker.broker.context import Context
 from pqbroker.broker.refusals import translate
+from pqbroker.broker.seldom_log import SeldomLog
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from pqbroker.storage.engine import CommitRefused, ShardLost
+
+seldom = SeldomLog(logging.getLogger(__name__))
+
+NO_TRANSACTIONS = (
+    "client %r at %s: transactional.id %r is refused, as this broker serves no transactions yet; its error speaks of a "
+    "time-out, the one that every client takes as final. Turn off what needs them: transactional.id, "
+    "exactly_once_v2 of Streams, exactly.once.source.support of Connect"
+)
 
 
 def serve(
     context: Context, request: InitProducerIdRequest
 ) -> InitProducerIdResponse | Awaitable[InitProducerIdResponse]:
     if request.transactional_id is not None:
+        seldom.warning(NO_TRANSACTIONS, context.client_id, context.peer.host, request.transactional_id)
         raise KafkaError(ErrorCode.INVALID_TRANSACTION_TIMEOUT, "this broker serves no transactions yet")
     producer_id = context.node.producer_ids.take()
     if producer_id is None:

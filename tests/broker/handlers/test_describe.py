@@ -178,10 +178,16 @@ async def test_an_idempotent_producer_that_bumps_its_epoch_gets_a_new_id(client:
     assert (await client.ask(request)).producer_id != first.producer_id
 
 
-async def test_a_transactional_id_is_refused_for_good(client: Client) -> None:
-    response = await client.ask(InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=1000))
-    assert response.error_code == ErrorCode.INVALID_TRANSACTION_TIMEOUT
-    assert (response.producer_id, response.producer_epoch) == (-1, -1)
+async def test_a_transactional_id_is_refused_for_good_and_the_log_says_why(
+    client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(3):
+        response = await client.ask(InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=1000))
+        assert response.error_code == ErrorCode.INVALID_TRANSACTION_TIMEOUT
+        assert (response.producer_id, response.producer_epoch) == (-1, -1)
+    told = [each.getMessage() for each in caplog.records if "transactional.id 'x' is refused" in each.getMessage()]
+    assert len(told) < 3  # a client asks as often as it likes
+    assert "serves no transactions" in told[0]
 
 
 @pytest.mark.parametrize("version", range(7))
