@@ -1,40 +1,62 @@
 """Encoders and decoders, compiled once for each message and version from its declaration."""
 
-from collections.abc import Callable
-from typing import TypeVar, cast
+from collections.abc import Callable, Generator
+from typing import Protocol, TypeVar, cast
 
-from pqbroker.protocol.decoding import decoder_source
-from pqbroker.protocol.encoding import encoder_source
+from pqbroker.protocol.decoding import decoder_source, sliced_decoder_source
+from pqbroker.protocol.encoding import encoder_source, sliced_encoder_source
 from pqbroker.protocol.primitives import Buffer
 from pqbroker.protocol.schema import message
 
 T = TypeVar("T")
 
 
-def decoder(declared: type[T], version: int) -> Callable[[memoryview], T]:
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Decode(Protocol[T_co]):
+    """Takes a body apart. `elements_max`: how many array elements and tagged fields it may have, all together."""
+
+    def __call__(self, data: memoryview, elements_max: int = ...) -> T_co: ...
+
+
+def decoder(declared: type[T], version: int) -> Decode[T]:
     """A function from the whole body of a message to an object; ProtocolError when it is malformed.
 
     Record data stays a slice of the input. What is allocated is bounded by a multiple of the input's size.
+    TooManyElements where it is well-formed so far.
     """
-    return cast(Callable[[memoryview], T], _function("decode", decoder_source, declared, version))
+    return cast(Decode[T], _function("decode", "", decoder_source, declared, version))
+
+
+def sliced_decoder(declared: type[T], version: int) -> Decode[Generator[None, None, tuple[T, int]]]:
+    """The same for a long message: it pauses after each element, and returns the object and the count of elements."""
+    made = _function("decode", "sliced ", sliced_decoder_source, declared, version)
+    return cast(Decode[Generator[None, None, tuple[T, int]]], made)
 
 
 def encoder(declared: type[T], version: int) -> Callable[[T], list[Buffer]]:
     """A function from an object to the buffers of its body, end to end; record data is passed on uncopied."""
-    return cast(Callable[[T], list[Buffer]], _function("encode", encoder_source, declared, version))
+    return cast(Callable[[T], list[Buffer]], _function("encode", "", encoder_source, declared, version))
+
+
+def sliced_encoder(declared: type[T], version: int) -> Callable[[T], Generator[int, None, list[Buffer]]]:
+    """The same for a long message: it pauses after each element of an array, and yields the bytes made since before."""
+    made = _function("encode", "sliced ", sliced_encoder_source, declared, version)
+    return cast(Callable[[T], Generator[int, None, list[Buffer]]], made)
 
 
 _Writer = Callable[[type, int], tuple[str, dict[str, object]]]
 
-_functions: dict[tuple[str, type, int], object] = {}
+_functions: dict[tuple[str, str, type, int], object] = {}
 
 
-def _function(name: str, write: _Writer, declared: type, version: int) -> object:
+def _function(name: str, how: str, write: _Writer, declared: type, version: int) -> object:
     """The function `name` of a message at a version, compiled when it is first asked for."""
-    known = _functions.get((name, declared, version))
+    known = _functions.get((name, how, declared, version))
     if known is not None:
         return known
     assert version in message(declared).versions
     source, names = write(declared, version)
-    exec(compile(source, f"<{name} {declared.__name__} v{version}>", "exec"), names)
-    return _functions.setdefault((name, declared, version), names[name])
+    exec(compile(source, f"<{how}{name} {declared.__name__} v{version}>", "exec"), names)
+    return _functions.setdefault((name, how, declared, version), names[name])

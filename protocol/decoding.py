@@ -1,22 +1,33 @@
 """Writes the source of decoders: straight-line code for one message at one version.
 
 In the code written, `data` is the body, `p` the position in it, `end` its length, `left` how many elements it may still
-have. Every count and length is checked against what is left before anything is allocated for it.
+have. Every count and length is checked against what is left before anything is allocated for it. The decoder of a long
+message is the same code with a pause after each element of an array.
 """
 
 import struct
 from typing import Any
 
-from pqbroker.protocol.errors import ProtocolError
-from pqbroker.protocol.primitives import ELEMENTS_MAX, read_unsigned_varint, skip_tagged_fields
+from pqbroker.protocol.errors import ProtocolError, TooManyElements
+from pqbroker.protocol.primitives import ELEMENTS_MAX, STRING_BYTES_MAX, read_unsigned_varint, skip_tagged_fields
 from pqbroker.protocol.schema import BYTES, RECORDS, STRING, Field, Kind, message, wire_fields
 from pqbroker.protocol.source import Source
 
 
 def decoder_source(declared: type, version: int) -> tuple[str, dict[str, object]]:
-    """The source of `decode(data)` for a message at a version, and the globals it needs."""
-    writer = _Decoder(f"{declared.__name__} v{version}", version, flexible=version in message(declared).flexible)
+    """The source of `decode(data, elements_max)` for a message at a version, and the globals it needs."""
+    return _source(declared, version, pauses=False)
+
+
+def sliced_decoder_source(declared: type, version: int) -> tuple[str, dict[str, object]]:
+    """The source of a generator `decode(data, elements_max)`; it returns the message and its count of elements."""
+    return _source(declared, version, pauses=True)
+
+
+def _source(declared: type, version: int, *, pauses: bool) -> tuple[str, dict[str, object]]:
+    writer = _Decoder(declared, version, pauses=pauses)
     return writer.message(declared), writer.source.names
+
 
 _TAKEN = {STRING: "str(data[p:q], 'utf-8')", BYTES: "bytes(data[p:q])", RECORDS: "data[p:q]"}
 
@@ -24,22 +35,25 @@ _TAKEN = {STRING: "str(data[p:q], 'utf-8')", BYTES: "bytes(data[p:q])", RECORDS:
 class _Decoder:
     """One function being written. Variables of a struct carry its level of nesting, so that none shadows another."""
 
-    def __init__(self, title: str, version: int, *, flexible: bool) -> None:
+    def __init__(self, declared: type, version: int, *, pauses: bool) -> None:
         self.source = Source(
-            ProtocolError=ProtocolError, StructError=struct.error, varint=read_unsigned_varint, skip=skip_tagged_fields,
-            unpack_from=struct.unpack_from,
+            ProtocolError=ProtocolError, StructError=struct.error, TooManyElements=TooManyElements,
+            varint=read_unsigned_varint, skip=skip_tagged_fields, unpack_from=struct.unpack_from,
         )  # fmt: skip
-        self._title = title
+        self._title = f"{declared.__name__} v{version}"
         self._version = version
-        self._flexible = flexible
+        self._flexible = version in message(declared).flexible
+        self._pauses = pauses
         self._run: list[tuple[str, str]] = []
 
     def message(self, declared: type) -> str:
         source, title = self.source, self._title
-        with source.block("def decode(data):"):
+        with source.block(f"def decode(data, elements_max={ELEMENTS_MAX}):"):
             source.line("p = 0")
             source.line("end = len(data)")
-            source.line(f"left = {ELEMENTS_MAX}")
+            source.line("left = elements_max")
+            if self._pauses:
+                source.line("if False: yield")  # a generator, arrays or not
             with source.block("try:"):
                 source.line(f"message = {self._struct(declared, 0)}")
             with source.block("except (IndexError, StructError):"):
@@ -50,7 +64,7 @@ class _Decoder:
             if not message(declared).may_be_longer:
                 with source.block("if p != end:"):
                     source.line(f"raise ProtocolError(f'{title} is followed by {{end - p}} bytes')")
-            source.line("return message")
+            source.line("return message, elements_max - left" if self._pauses else "return message")
         return source.text()
 
     def _struct(self, declared: type, level: int) -> str:
@@ -104,13 +118,19 @@ class _Decoder:
 
     def _length(self, kind: Kind[Any], length: str) -> str:
         """Decode a length; returns the condition under which it means null."""
+        source = self.source
         if not self._flexible:
             self._run.append((length, "h" if kind is STRING else "i"))
             self._flush()
             return f"{length} == -1"
         self._run.append((length, "B"))
         self._flush()
-        self._continue_varint(length)
+        with source.block(f"if {length} > 127:"):
+            source.line(f"{length}, p = varint(data, p - 1)")
+            if kind is STRING:
+                with source.block(f"if {length} > {STRING_BYTES_MAX + 1}:"):
+                    too_long = f"'{self._title}: a string is longer than {STRING_BYTES_MAX} bytes'"
+                    source.line(f"raise ProtocolError({too_long})")
         return f"not {length}"
 
     def _content(self, kind: Kind[Any], variable: str, level: int) -> None:
@@ -145,6 +165,8 @@ class _Decoder:
             else:
                 made = self._struct(element, level + 1)
             source.line(f"{variable}.append({made})")
+            if self._pauses:
+                source.line("yield")
 
     def _tagged(self, fields: list[Field], variables: dict[str, str], level: int) -> None:
         """Decode the tagged fields that end a flexible struct; unknown tags are passed over."""
@@ -160,7 +182,8 @@ class _Decoder:
                 source.line(f"p, {tags} = skip(data, p - 1, end, left)")
                 source.line(f"left -= {tags}")
                 return
-            self._continue_varint(tags)
+            with source.block(f"if {tags} > 127:"):
+                source.line(f"{tags}, p = varint(data, p - 1)")
             self._charge(tags)
             with source.block(f"for _ in range({tags}):"):
                 self._tagged_field(fields, variables, level)
@@ -179,11 +202,6 @@ class _Decoder:
                     source.line(f"raise ProtocolError('{self._title}: {item.name} is not as long as it says')")
         source.line(f"p = {stop}")
 
-    def _continue_varint(self, variable: str) -> None:
-        """Read the rest of a varint whose first byte is in `variable`."""
-        with self.source.block(f"if {variable} > 127:"):
-            self.source.line(f"{variable}, p = varint(data, p - 1)")
-
     def _check(self, wrong: str, what: str) -> None:
         with self.source.block(f"if {wrong}:"):
             self.source.line(f"raise ProtocolError('{self._title}: {what} runs past the end')")
@@ -192,7 +210,7 @@ class _Decoder:
         """Count elements; a message may have only so many, however small they are."""
         self.source.line(f"left -= {count}")
         with self.source.block("if left < 0:"):
-            self.source.line(f"raise ProtocolError('{self._title} has more than {ELEMENTS_MAX} elements')")
+            self.source.line(f"raise TooManyElements(f'{self._title} has more than {{elements_max}} elements')")
 
     def _flush(self) -> None:
         """Decode the gathered fixed-size fields with one unpacking."""

@@ -1,6 +1,7 @@
 """Writes the source of encoders: straight-line code for one message at one version.
 
 In the code written, `parts` gathers small bytes, which are joined whenever record data comes between and at the end.
+The encoder of a long message is the same code with a pause after each element of an array.
 """
 
 import struct
@@ -10,22 +11,38 @@ from pqbroker.protocol.primitives import unsigned_varint
 from pqbroker.protocol.schema import BYTES, RECORDS, STRING, Field, Kind, message, wire_fields
 from pqbroker.protocol.source import Source
 
+_PARTS_MAX = 512
+"""How many small bytes a long message gathers before they are joined."""
+
 
 def encoder_source(declared: type, version: int) -> tuple[str, dict[str, object]]:
     """The source of `encode(message)` for a message at a version, and the globals it needs."""
-    writer = _Encoder(version, flexible=version in message(declared).flexible)
+    return _source(declared, version, pauses=False)
+
+
+def sliced_encoder_source(declared: type, version: int) -> tuple[str, dict[str, object]]:
+    """The source of a generator `encode(message)`.
+
+    It yields how many bytes were made since the pause before, now and then 0, and returns the buffers.
+    """
+    return _source(declared, version, pauses=True)
+
+
+def _source(declared: type, version: int, *, pauses: bool) -> tuple[str, dict[str, object]]:
+    writer = _Encoder(version, flexible=version in message(declared).flexible, pauses=pauses)
     return writer.message(declared), writer.source.names
 
 
 class _Encoder:
     """One function being written. Variables of a struct carry its level of nesting, so that none shadows another."""
 
-    def __init__(self, version: int, *, flexible: bool) -> None:
+    def __init__(self, version: int, *, flexible: bool, pauses: bool) -> None:
         self.source = Source(
             varint=unsigned_varint, join=b"".join, pack=struct.pack, single=(bytes, bytearray, memoryview)
         )  # fmt: skip
         self._version = version
         self._flexible = flexible
+        self._pauses = pauses
         self._run: list[tuple[str, str]] = []
 
     def message(self, declared: type) -> str:
@@ -34,6 +51,8 @@ class _Encoder:
             source.line("out = []")
             source.line("parts = []")
             source.line("add = parts.append")
+            if self._pauses:
+                source.line("if False: yield")  # a generator, arrays or not
             self._struct(declared, 0)
             self._flush()
             with source.block("if parts:"):
@@ -133,6 +152,17 @@ class _Encoder:
             else:
                 self._struct(element, level + 1)
             self._flush()
+            if self._pauses:
+                self._pause()
+
+    def _pause(self) -> None:
+        source = self.source
+        with source.block(f"if len(parts) < {_PARTS_MAX}:"):
+            source.line("yield 0")
+        with source.block("else:"):
+            source.line("out.append(join(parts))")
+            source.line("parts.clear()")
+            source.line("yield len(out[-1])")
 
     def _length(self, expression: str, code: str) -> None:
         """Encode a length or count: a compact one is one more than it says, as zero stands for null."""
@@ -164,8 +194,10 @@ class _Encoder:
         differs = f"{value} {'is not' if item.default is None else '!='} {item.default!r}"
         with source.block(f"if {differs if item.is_constant else value}:"):
             source.line(f"{mark} = len(parts)")
+            pauses, self._pauses = self._pauses, False  # what is in `parts` is taken out again
             self._field(item, level)
             self._flush()
+            self._pauses = pauses
             source.line(f"body = join(parts[{mark}:])")
             source.line(f"del parts[{mark}:]")
             source.line(f"tags_{level}.append(varint({item.tag}) + varint(len(body)) + body)")

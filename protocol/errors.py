@@ -110,6 +110,10 @@ class ProtocolError(Exception):
     """The peer broke the protocol: the connection is closed."""
 
 
+class TooManyElements(ProtocolError):
+    """A message has more array elements than the decoder was allowed."""
+
+
 class KafkaError(Exception):
     """The peer asked for what cannot be: one place turns `code` into the response's code.
 

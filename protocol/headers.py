@@ -4,7 +4,7 @@ import struct
 from typing import Final, NamedTuple
 
 from pqbroker.protocol.errors import ProtocolError
-from pqbroker.protocol.primitives import ELEMENTS_MAX, skip_tagged_fields
+from pqbroker.protocol.primitives import TAGGED_FIELDS_MAX, skip_tagged_fields
 from pqbroker.protocol.schema import is_flexible
 
 _API_VERSIONS_KEY: Final = 18
@@ -34,7 +34,7 @@ def decode_request_header(frame: memoryview) -> tuple[RequestHeader, int]:
             raise ProtocolError("the client id of a request header runs past the end")
         client_id = None if size == -1 else str(frame[_REQUEST.size : position], "utf-8")
         if is_flexible(api_key, api_version):
-            position, _ = skip_tagged_fields(frame, position, len(frame), ELEMENTS_MAX)
+            position, _ = skip_tagged_fields(frame, position, len(frame), TAGGED_FIELDS_MAX)
     except (IndexError, struct.error):
         raise ProtocolError("a request header ends too early") from None
     except UnicodeDecodeError:

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from pqbroker.protocol.errors import ProtocolError
+from pqbroker.protocol.errors import ProtocolError, TooManyElements
 
 Buffer = bytes | bytearray | memoryview
 
@@ -11,6 +11,12 @@ ZERO_UUID: Final = bytes(16)
 
 ELEMENTS_MAX: Final = 1 << 20
 """Array elements and tagged fields of one message, all together: bounds what decoding it takes in memory and time."""
+
+STRING_BYTES_MAX: Final = 32_767
+"""The longest string, in UTF-8, in every version: as in Kafka, where a compact length could say more."""
+
+TAGGED_FIELDS_MAX: Final = 1000
+"""Unknown tagged fields of one struct: newer clients send a few."""
 
 _VARINT_BYTES_MAX: Final = 5
 _VARLONG_BYTES_MAX: Final = 10
@@ -55,8 +61,10 @@ def varlong(value: int) -> bytes:
 def skip_tagged_fields(data: Buffer, position: int, end: int, fields_max: int) -> tuple[int, int]:
     """The position behind a section of tagged fields, none of which is looked at (KIP-482), and their number."""
     count, position = read_unsigned_varint(data, position)
+    if count > TAGGED_FIELDS_MAX:
+        raise ProtocolError(f"a struct has {count} unknown tagged fields; the most allowed is {TAGGED_FIELDS_MAX}")
     if count > fields_max:
-        raise ProtocolError(f"a message has more than {ELEMENTS_MAX} elements")
+        raise TooManyElements(f"a message has {count} unknown tagged fields; {fields_max} more elements are allowed")
     for _ in range(count):
         _, position = read_unsigned_varint(data, position)
         size, position = read_unsigned_varint(data, position)

@@ -3,14 +3,15 @@
 import contextlib
 import time
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pqbroker.protocol.codec import decoder, encoder
-from pqbroker.protocol.errors import ProtocolError
+from pqbroker.protocol.codec import decoder, encoder, sliced_decoder, sliced_encoder
+from pqbroker.protocol.errors import ProtocolError, TooManyElements
 from pqbroker.protocol.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
@@ -131,7 +132,7 @@ def test_unknown_tagged_fields_are_skipped() -> None:
         (4, "00000001 0009 7474 01", "name"),
         (4, "00000001 0002 c328 01", "UTF-8"),
         (9, "01 01 00 00 01 05 7f 00", "tagged field"),
-        (9, "01 01 00 00 ffffffff0f", "elements"),
+        (9, "01 01 00 00 ffffffff0f", "tagged fields"),
     ],
 )
 def test_a_malformed_request_is_a_protocol_error(version: int, body: str, complaint: str) -> None:
@@ -198,11 +199,59 @@ def test_more_elements_than_the_limit_are_refused_before_they_are_made() -> None
 
 
 def test_elements_of_all_arrays_count_together() -> None:
-    half = ELEMENTS_MAX // 2 + 1
-    tags = unsigned_varint(half) + b"\x63\x00" * half
+    tags = unsigned_varint(400) + b"\x63\x00" * 400
     topic = b"\x02t" + tags
-    with pytest.raises(ProtocolError, match="elements"):
-        decode_metadata(9, b"\x03" + topic + topic + b"\x01\x00\x00\x00")
+    body = memoryview(b"\x03" + topic + topic + b"\x01\x00\x00\x00")
+    assert len(decoder(MetadataRequest, 9)(body, 802).topics or ()) == 2
+    with pytest.raises(TooManyElements, match="more elements"):
+        decoder(MetadataRequest, 9)(body, 801)
+
+
+def test_a_struct_has_at_most_a_thousand_unknown_tagged_fields() -> None:
+    tags = unsigned_varint(1001) + b"\x63\x00" * 1001
+    with pytest.raises(ProtocolError, match="1001 unknown tagged fields; the most allowed is 1000"):
+        decode_metadata(9, b"\x01\x01\x00\x00" + tags)
+
+
+def test_a_string_is_at_most_as_long_as_kafka_allows() -> None:
+    def named(size: int) -> bytes:
+        return b"\x02" + unsigned_varint(size + 1) + b"t" * size + b"\x00\x01\x00\x00\x00"
+
+    topics = decode_metadata(9, named(32_767)).topics
+    assert topics is not None
+    assert len(topics[0].name or "") == 32_767
+    with pytest.raises(ProtocolError, match="a string is longer than 32767 bytes"):
+        decode_metadata(9, named(32_768))
+
+
+@settings(max_examples=200, deadline=None, database=None)
+@given(data=st.data(), pair=st.sampled_from(every_version()))
+def test_in_slices_a_message_is_the_same(data: st.DataObject, pair: tuple[type[Any], int]) -> None:
+    declared, version = pair
+    value = data.draw(values(declared, version))
+    body = encoded(value, version)
+    encoding = sliced_encoder(declared, version)(value)
+    assert b"".join(map(bytes, result_of(encoding))) == body
+    decoded, _ = result_of(sliced_decoder(declared, version)(memoryview(body)))
+    assert encoded(decoded, version) == body
+
+
+def test_a_long_message_pauses_after_each_element() -> None:
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=f"t{number}") for number in range(2000)])
+    body = encoded(request, 9)
+    decoding = sliced_decoder(MetadataRequest, 9)(memoryview(body))
+    assert sum(1 for _ in decoding) == 2000
+    sizes = list(sliced_encoder(MetadataRequest, 9)(request))
+    assert len(sizes) == 2000
+    assert len(body) - 4000 < sum(sizes) <= len(body)
+
+
+def result_of(work: Generator[Any, None, Any]) -> Any:
+    while True:
+        try:
+            next(work)
+        except StopIteration as done:
+            return done.value
 
 
 @settings(max_examples=300, deadline=None, database=None)
