@@ -1,6 +1,6 @@
 """Settings as Kafka's APIs show them: text values, where each came from, what it was before."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
@@ -51,20 +51,42 @@ class ConfigText:
         return doc if effect is Effect.FULL else f"{doc} Only the default is accepted."
 
 
+def _once(make: Callable[[Layers], Iterator[ConfigText]]) -> Callable[[Layers], tuple[ConfigText, ...]]:
+    """Keep the texts of the layers asked for last: they take milliseconds, and layers change only as a whole."""
+    kept: list[tuple[Layers, tuple[ConfigText, ...]]] = []
+
+    def texts(layers: Layers) -> tuple[ConfigText, ...]:
+        if not kept or kept[0][0] is not layers:
+            kept[:] = [(layers, tuple(make(layers)))]
+        return kept[0][1]
+
+    return texts
+
+
 def topic_texts(stored: Mapping[str, str], layers: Layers) -> Iterator[ConfigText]:
     """Every topic config: what was set for the topic (`stored`), what the node's settings make of it, the default."""
+    for text in _open_topic_texts(layers):
+        declaration = text.declaration
+        if declaration.name in stored:
+            value = _shown(declaration, stored[declaration.name])
+            own = Synonym(declaration.name, value, Source.DYNAMIC_TOPIC)
+            yield ConfigText(declaration, value, Source.DYNAMIC_TOPIC, (own, *text.synonyms))
+        else:
+            yield text
+
+
+@_once
+def _open_topic_texts(layers: Layers) -> Iterator[ConfigText]:
+    """Every topic config of a topic for which nothing was set."""
     of_node = topic_defaults(layers.in_force)
     for name, declaration in declarations(TopicConfig).items():
         synonyms = _of_node(NODE_SETTINGS.get(name, ()), layers)
         source = synonyms[0].source if synonyms else Source.DEFAULT
         value = of_node.get(name, declaration.format(declaration.default))
-        if name in stored:
-            value = _shown(declaration, stored[name])
-            source = Source.DYNAMIC_TOPIC
-            synonyms.insert(0, Synonym(name, value, source))
         yield ConfigText(declaration, value, source, tuple(synonyms))
 
 
+@_once
 def broker_texts(layers: Layers) -> Iterator[ConfigText]:
     """Every setting of this broker, and what another version took. One that differs from its default at start was set
     then."""
