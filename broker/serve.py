@@ -5,7 +5,6 @@ Imports here count: a broker is ready within a second of exec, so what an option
 
 import argparse
 import asyncio
-import gc
 import logging
 import os
 import signal
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pqbroker.broker.allocator import keep_freed_memory
+from pqbroker.broker.collector import collect_at_quiet_moments, set_aside_what_lives
 from pqbroker.broker.listeners import Address, AddressError, CannotListen, Listener, parse_address, parse_listeners
 from pqbroker.broker.open_files import raise_limit, tell_limit
 from pqbroker.conf.broker import BrokerSettings
@@ -96,7 +96,8 @@ async def _serve(settings: BrokerSettings, kafka: Sequence[Listener], http: Addr
         await preview(Path(data), {MAIN_POOL: Path(data, "blobs"), **parse_pools(settings.pools)})
     server = Server(settings, _engine(data, settings), kafka, http)
     await server.start()
-    _leave_to_the_collector_what_is_new()
+    set_aside_what_lives()
+    collecting = asyncio.create_task(collect_at_quiet_moments(lambda: server.node.metrics.bytes_in))
     if in_vain := set_in_vain(server.node.settings):
         log.warning("set without effect in this broker: %s", ", ".join(in_vain))
     tell_limit(settings)
@@ -106,6 +107,7 @@ async def _serve(settings: BrokerSettings, kafka: Sequence[Listener], http: Addr
     print(f"ready kafka={kafka_addresses} http={server.http_address} data={data}", flush=True)
     ends: list[asyncio.Future[Any]] = [stopping, server.failed]
     await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    collecting.cancel()
     await _stop(server)
     if server.failed.done():
         raise ServeError(str(server.failed.result()))
@@ -170,8 +172,3 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
         return None
     return uvloop.new_event_loop
 
-
-def _leave_to_the_collector_what_is_new() -> None:
-    """Modules and start-up state live for ever: without this every full collection walks them, on the loop."""
-    gc.collect()
-    gc.freeze()
