@@ -18,7 +18,8 @@ class Api:
 
     `serve` decides; `refuse` builds the response that carries an error for the whole request, None where the API has
 no room for one (the connection closes then). `advertised_min` is what ApiVersions says, which may be lower than
-    what is served (Produce).
+    what is served (Produce). `answers_at_length`: the answer may be far longer than the request, so that even a short
+    one may have to be answered in slices.
     """
 
     key: int
@@ -30,6 +31,7 @@ no room for one (the connection closes then). `advertised_min` is what ApiVersio
     serve: Callable[[Context, Any], Served]
     refuse: Callable[[Context, Any, ErrorCode, str], Any | None] | None
     advertised_min: int | None = None
+    answers_at_length: bool = False
 
     @property
     def advertised(self) -> tuple[int, int, int]:

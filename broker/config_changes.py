@@ -85,6 +85,7 @@ async def alter_each(
     """Alter each resource that is to be answered for, and put what it was refused for into its answer."""
     times = Counter((answer.resource_type, answer.resource_name) for answer in answers)
     for answer, wanted in zip(answers, changes, strict=True):
+        await node.turns.breathe()
         resource = (answer.resource_type, answer.resource_name)
         try:
             if times[resource] > 1:

@@ -2,10 +2,10 @@
 
 States of a request:
     received   in `_unserved`; waits for earlier requests of the connection, or for the peer to take its answers
-    in work    in `_in_flight`; begun, its exchange not done or not at the head
+    in work    in `_in_flight`; its exchange not done or not at the head
     answered   written to the transport, in order of arrival
-received -> in work when nothing is in flight, or when it and all in flight are Produce. A request that arrives while a
-Fetch is parked makes that Fetch answer at once (spec spark 2).
+received -> in work when nothing is in flight, or when it and all in flight are Produce and begun. A request that
+arrives while a Fetch is parked makes that Fetch answer at once (spec spark 2).
 """
 
 import asyncio
@@ -14,9 +14,11 @@ from collections import deque
 from time import perf_counter
 from typing import TYPE_CHECKING, cast
 
+from pqbroker.broker.answer_budget import Untaken
 from pqbroker.broker.context import Node, Peer
 from pqbroker.broker.dispatch import PRODUCE, Dispatcher, Exchange
 from pqbroker.broker.file_sender import FileSender
+from pqbroker.broker.reading_pause import ReadingPause
 from pqbroker.broker.receiving import Receiving
 from pqbroker.broker.seldom_log import SeldomLog
 from pqbroker.protocol.errors import ProtocolError
@@ -42,7 +44,7 @@ class Connection(asyncio.BufferedProtocol):
         "_advertised", "_budget", "_bytes", "_connections", "_dispatcher", "_files", "_held_bytes", "_in_flight",
         "_is_closing", "_is_draining", "_is_reading", "_is_send_planned", "_is_serving", "_is_write_paused", "_metrics",
         "_node", "_pause", "_peer", "_reader", "_receiving", "_settings", "_transport", "_unsent", "_unsent_bytes",
-        "_unsent_files", "_unserved", "active_at",
+        "_unsent_files", "_unserved", "_untaken", "active_at",
     )  # fmt: skip
 
     def __init__(
@@ -75,8 +77,8 @@ class Connection(asyncio.BufferedProtocol):
         self._unsent_files = False
         """Whether a part of what is unsent lies in a file."""
         self._is_send_planned = False
-        self._pause: asyncio.TimerHandle | None = None
-        """Until it fires nothing is read: the client was told to wait."""
+        self._pause = ReadingPause(node.loop, self._consider_reading)
+        self._untaken = Untaken(node.answers)
         self.active_at = node.loop.time()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -93,8 +95,7 @@ class Connection(asyncio.BufferedProtocol):
         self._is_closing = True
         self._connections.remove(self)
         self._peer.leave()
-        if self._pause is not None:
-            self._pause.cancel()
+        self._pause.cancel()
         self._budget.forget(self._consider_reading)
         self._let_go()
         self._budget.give_back(self._bytes)
@@ -102,11 +103,12 @@ class Connection(asyncio.BufferedProtocol):
         self._unserved.clear()
         self._unsent.clear()
         self._files.close()
+        self._untaken.become(0, self._node.loop.time())
         in_flight, self._in_flight = self._in_flight, deque()
         for exchange in in_flight:
             if exchange.answer is not None and exchange.answer.hurry is not None:
                 exchange.answer.hurry()
-            elif exchange.task is not None:
+            elif exchange.task is not None and (exchange.is_begun or exchange.route.api.key != PRODUCE):
                 exchange.task.cancel()
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -139,9 +141,11 @@ class Connection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         self._is_write_paused = True
+        self._untaken.become(self._transport.get_write_buffer_size(), self._node.loop.time())
 
     def resume_writing(self) -> None:
         self._is_write_paused = False
+        self._untaken.become(0, self._node.loop.time())
         if self._unsent_files:
             self._send()
         if self._is_closing:
@@ -163,6 +167,15 @@ class Connection(asyncio.BufferedProtocol):
             self.abort()
         elif self.is_idle:
             self._close()
+
+    def cut_if_stalled(self, stall_s: float) -> None:
+        """Cut a peer that has taken less than a small answer in `stall_s`; have a long Fetch that is parked answer."""
+        if self._in_flight and self._in_flight[0].context.is_charged:
+            self._hurry()
+        left = self._transport.get_write_buffer_size() if self._untaken.size else 0
+        if self._untaken.is_stalled(left, self._node.loop.time(), stall_s):
+            seldom.info("connection from %s cut: %d bytes of its answers left for %g s", self._peer.host, left, stall_s)
+            self.abort()
 
     def drain(self) -> None:
         """Take nothing more, answer what came, close."""
@@ -212,7 +225,9 @@ class Connection(asyncio.BufferedProtocol):
     def _begin(self, frame: memoryview) -> None:
         exchange = self._dispatcher.begin(self._peer, frame)
         if self._peer.pause_ms:
-            self._pause_reading()
+            self._pause.lengthen(self._peer.pause_ms)
+            self._peer.pause_ms = 0
+            self._limit_reading()
         if exchange.is_done and not self._in_flight:
             self._write(exchange)
             return
@@ -226,8 +241,9 @@ class Connection(asyncio.BufferedProtocol):
         in_flight = self._in_flight
         if not in_flight:
             return True
-        if in_flight[-1].route.api.key == PRODUCE and _is_produce(self._unserved[0]):
-            return True
+        last = in_flight[-1]
+        if last.route.api.key == PRODUCE and _is_produce(self._unserved[0]):
+            return last.is_begun
         return self._hurry() and not self._in_flight
 
     def _hurry(self) -> bool:
@@ -312,21 +328,6 @@ class Connection(asyncio.BufferedProtocol):
             self._is_send_planned = True
             self._node.loop.call_soon(self._send)
 
-    def _pause_reading(self) -> None:
-        """Read nothing for as long as a handler told the client to wait, or longer where it was told so before."""
-        loop = self._node.loop
-        until = loop.time() + self._peer.pause_ms / 1000
-        self._peer.pause_ms = 0
-        if self._pause is None or self._pause.when() < until:
-            if self._pause is not None:
-                self._pause.cancel()
-            self._pause = loop.call_at(until, self._end_pause)
-            self._limit_reading()
-
-    def _end_pause(self) -> None:
-        self._pause = None
-        self._consider_reading()
-
     def _hold(self, *, is_new: bool) -> None:
         """Count what is held of a request that is still arriving, or no more. The connection may close by this."""
         self._held_bytes = held = self._reader.held_bytes
@@ -370,7 +371,7 @@ class Connection(asyncio.BufferedProtocol):
         settings = self._settings
         return (
             not self._is_draining
-            and self._pause is None
+            and not self._pause.is_on
             and not self._reader.claimed_bytes
             and len(self._unserved) + len(self._in_flight) < settings.connection_requests_max
             and self._bytes < settings.connection_bytes_max

@@ -9,12 +9,14 @@ from pqbroker.broker.key_checks import KeyChecks
 from pqbroker.conf.broker import BrokerSettings
 
 if TYPE_CHECKING:
+    from pqbroker.broker.answer_budget import AnswerBudget
     from pqbroker.broker.coordinators import Coordinators
     from pqbroker.broker.listeners import Listener
     from pqbroker.broker.metrics import Metrics
     from pqbroker.broker.node_settings import NodeSettings
     from pqbroker.broker.producer_ids import ProducerIds
     from pqbroker.broker.sessions import FetchSessions
+    from pqbroker.broker.turns import Turns
     from pqbroker.pq.group import Group, PersQueueGroups
     from pqbroker.storage.engine import PoolStats
 
@@ -33,6 +35,8 @@ class Node:
     groups: "PersQueueGroups"
     coordinators: "Coordinators"
     cluster_id: str
+    turns: "Turns"
+    answers: "AnswerBudget"
     pools: "Callable[[], tuple[PoolStats, ...]]" = tuple
     """Space of the pools of the cell."""
     listeners: "tuple[Listener, ...]" = ()
@@ -79,7 +83,7 @@ class Peer:
 class Context:
     """One request's surroundings."""
 
-    __slots__ = ("client_id", "holds_files", "node", "peer", "version")
+    __slots__ = ("client_id", "holds_files", "is_charged", "is_long", "node", "peer", "version")
 
     def __init__(self, node: Node, peer: Peer, version: int, client_id: str | None) -> None:
         self.node = node
@@ -88,6 +92,19 @@ class Context:
         self.client_id = client_id
         self.holds_files = False
         """Whether the answer holds a `FileRegion`."""
+        self.is_long = False
+        """Whether the request has so many elements that a handler must let others have their turn between them."""
+        self.is_charged = False
+        """Whether the node's budget of answers holds something for the request."""
+
+    def charge(self, size: int) -> None:
+        """Charge `size` bytes more to the node's budget of answers, until the request is answered."""
+        self.is_charged = True
+        self.node.answers.grow(self, size)
+
+    async def breathe(self) -> None:
+        """Let others have their turn, if it is time; for handlers, between the entries of a request."""
+        await self.node.turns.breathe()
 
     @property
     def address(self) -> tuple[str, int]:

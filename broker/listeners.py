@@ -196,6 +196,11 @@ class Connections:
         for connection in self:
             connection.close_if_idle_since(since)
 
+    def cut_stalled(self, stall_s: float) -> None:
+        """Cut every connection whose peer takes too little of its answers."""
+        for connection in self:
+            connection.cut_if_stalled(stall_s)
+
     async def drain(self, timeout_s: float) -> None:
         """Let every connection answer what it has received; abort those that take longer."""
         for connection in self:

@@ -30,8 +30,8 @@ class Metrics:
 
     __slots__ = (
         "bytes_in", "bytes_out", "cell_openings", "connections", "connections_refused", "errors", "http_requests",
-        "loop_lag", "loop_lag_worst_s", "overstay", "overstay_worst_s", "protocol_errors", "routes", "sources",
-        "unfinished_closed",
+        "loop_lag", "loop_lag_worst_s", "loop_turn_worst_s", "overstay", "overstay_worst_s", "protocol_errors",
+        "routes", "sources", "unfinished_closed",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -48,6 +48,7 @@ class Metrics:
         self.overstay_worst_s = 0.0
         self.loop_lag = Histogram()
         self.loop_lag_worst_s = 0.0
+        self.loop_turn_worst_s = 0.0
         self.cell_openings = 0
         self.sources: list[Callable[[], list[Sample]]] = []
         """Asked at scrape time for the samples of the lower floors."""
@@ -74,6 +75,11 @@ class Metrics:
         """How late a timer of the event loop fired."""
         self.loop_lag.observe(seconds)
         self.loop_lag_worst_s = max(self.loop_lag_worst_s, seconds)
+
+
+    def observe_loop_turn(self, seconds: float) -> None:
+        """CPU time, of the loop's thread alone, in which it did not let a timer fire that was due."""
+        self.loop_turn_worst_s = max(self.loop_turn_worst_s, seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +124,7 @@ FAMILIES = (
     Family("parked_fetch_overstay_worst_seconds", "gauge", "The longest such time since the start."),
     Family("loop_lag_seconds", "histogram", "How late timers of the event loop fired, sampled all the time."),
     Family("loop_lag_worst_seconds", "gauge", "The latest such time since the start."),
+    Family("loop_turn_worst_seconds", "gauge", "Longest CPU time of one turn of the event loop since the start."),
     Family("cell_openings", "counter", "How often the cell was opened, the start included."),
     Family("cell_generation", "gauge", "The cell's generation."),
     Family("cell_unreadable_places", "gauge", "Places of the cell that are damaged; above 0 nothing of it is removed."),
@@ -208,6 +215,7 @@ def samples(metrics: Metrics) -> list[Sample]:
         Sample("parked_fetch_overstay_worst_seconds", metrics.overstay_worst_s),
         Sample("loop_lag_seconds", histogram=metrics.loop_lag),
         Sample("loop_lag_worst_seconds", metrics.loop_lag_worst_s),
+        Sample("loop_turn_worst_seconds", metrics.loop_turn_worst_s),
         Sample("cell_openings", metrics.cell_openings),
     ]
     for source in metrics.sources:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
+from pqbroker.broker.answer_budget import AnswerBudget
 from pqbroker.broker.cell_owner import CellLost, CellOwner
 from pqbroker.broker.cell_samples import cell_samples
 from pqbroker.broker.connection import Connection
@@ -28,12 +29,14 @@ from pqbroker.broker.producer_ids import ProducerIds
 from pqbroker.broker.receiving import Receiving
 from pqbroker.broker.served import APIS
 from pqbroker.broker.sessions import FetchSessions
+from pqbroker.broker.turns import Turns
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.storage.engine import Engine
 
 log = logging.getLogger(__name__)
 
 IDLE_LOOKS_PER_TIMEOUT = 4
+STALL_LOOK_S = 1.0
 
 
 def wall_clock_ms() -> int:
@@ -114,6 +117,8 @@ class Server:
             groups=opened.groups,
             coordinators=opened.coordinators,
             cluster_id=opened.scheme.cluster_id,
+            turns=Turns(loop),
+            answers=AnswerBudget(self._settings.unsent_bytes_max),
             pools=lambda: self._cell.current.cell.stats().pools,
             listeners=self.listeners,
             api_ranges=tuple(api.advertised for api in APIS),
@@ -128,7 +133,8 @@ class Server:
             address = (told.host, told.port) if told else None
             connect = partial(Connection, self.node, dispatcher, receiving, self._connections, address)
             self._servers += [await loop.create_server(connect, sock=listening) for listening in sockets]
-        for work in (self._cell.watch(self.node), self._retain(), self._sample_loop_lag(), self._close_idle()):
+        periodic = (self._retain(), self._sample_loop_lag(), self._close_idle(), self._cut_stalled())
+        for work in (self._cell.watch(self.node), *periodic):
             task = loop.create_task(work)
             task.add_done_callback(self._ended)
             self._tasks.append(task)
@@ -176,9 +182,10 @@ class Server:
     async def _sample_loop_lag(self) -> None:
         loop, period_s = self.node.loop, self._settings.loop_lag_sample_ms / 1000
         while True:
-            due = loop.time() + period_s
+            due, computed_s = loop.time() + period_s, time.thread_time()
             await asyncio.sleep(period_s)
             self.node.metrics.observe_loop_lag(max(0.0, loop.time() - due))
+            self.node.metrics.observe_loop_turn(time.thread_time() - computed_s - period_s)
 
     async def _close_idle(self) -> None:
         idle_ms = self._settings.connections_max_idle_ms
@@ -187,3 +194,10 @@ class Server:
         while True:
             await asyncio.sleep(max(idle_ms / 1000 / IDLE_LOOKS_PER_TIMEOUT, 0.01))
             self._connections.close_idle(idle_ms / 1000)
+
+    async def _cut_stalled(self) -> None:
+        """While the budget of answers is used up, peers that do not take theirs must not keep others waiting."""
+        while True:
+            await asyncio.sleep(STALL_LOOK_S)
+            if self.node.answers.is_exceeded:
+                self._connections.cut_stalled(self._settings.answer_stall_ms / 1000)

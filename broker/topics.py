@@ -9,6 +9,7 @@ from pqbroker.broker.topic_names import CLUSTER_METADATA, check_topic_name, coll
 from pqbroker.conf.declare import ConfigError
 from pqbroker.conf.defaults import check_changed
 from pqbroker.conf.topic import NO_COMPACTION
+from pqbroker.pq.partition_limit import TooManyPartitions
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.lasting import Lasting
 from pqbroker.storage.scheme import PartitionsNotGrown, PartitionsRefused, TopicExists, TopicUnknown
@@ -26,7 +27,7 @@ def check_new_topic(node: "Node", name: str, partitions: int, config: Mapping[st
     """The partition count a new topic would get; KafkaError 17, 36, 37 or 40 when it cannot be."""
     check_new_name(node, name)
     count = node.settings.num_partitions if partitions == USE_DEFAULT else partitions
-    check_partition_count(node, count)
+    check_partition_count(node, count, present=0)
     try:
         check_changed(config, {}, node.settings)
     except ConfigError as error:
@@ -49,10 +50,15 @@ def check_new_name(node: "Node", name: str) -> None:
         )
 
 
-def check_partition_count(node: "Node", count: int) -> None:
+def check_partition_count(node: "Node", count: int, *, present: int) -> None:
+    """Whether a topic of `present` partitions may have `count`: KafkaError INVALID_PARTITIONS, POLICY_VIOLATION."""
     most = node.settings.topic_partitions_max
     if not 1 <= count <= most:
         raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"a topic has 1 to {most} partitions, not {count}")
+    try:
+        node.groups.check_room(count - present)
+    except TooManyPartitions as error:
+        raise _refused(error) from None
 
 
 async def create_topic(node: "Node", name: str, partitions: int, config: Mapping[str, str]) -> "Group":
@@ -63,6 +69,8 @@ async def create_topic(node: "Node", name: str, partitions: int, config: Mapping
         raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name} exists") from None
     except PartitionsRefused as error:
         raise KafkaError(ErrorCode.INVALID_PARTITIONS, str(error)) from None
+    except TooManyPartitions as error:
+        raise _refused(error) from None
     if needs_keys(group):
         tell_no_compaction(name)
     return group
@@ -95,6 +103,8 @@ async def grow_topic(node: "Node", name: str, count: int) -> None:
         raise unknown_topic() from None
     except (PartitionsNotGrown, PartitionsRefused) as error:
         raise KafkaError(ErrorCode.INVALID_PARTITIONS, str(error)) from None
+    except TooManyPartitions as error:
+        raise _refused(error) from None
 
 
 async def delete_topic(node: "Node", name: str) -> None:
@@ -104,3 +114,8 @@ async def delete_topic(node: "Node", name: str) -> None:
         await node.groups.delete(name)
     except TopicUnknown:
         raise unknown_topic() from None
+
+
+def _refused(error: TooManyPartitions) -> KafkaError:
+    """Kafka's code for what an administrator's limits forbid; every client takes it as final."""
+    return KafkaError(ErrorCode.POLICY_VIOLATION, str(error))

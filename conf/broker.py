@@ -40,6 +40,12 @@ class BrokerSettings:
         "pqbroker.config.bytes.max", Kind.INT, 32_768,
         "Bytes of all configs that a topic or a node is set to, names and values; above: INVALID_CONFIG.", low=1024,
     )  # fmt: skip
+    partitions_max: int = setting(
+        "pqbroker.partitions.max", Kind.INT, 10_000,
+        "Partitions of all topics together; what would make them more is refused with POLICY_VIOLATION. A directory "
+        "that has more is served.",
+        low=1, high=10_000_000,
+    )  # fmt: skip
     durability: str = setting(
         "pqbroker.durability", Kind.STRING, "fsync",
         "When a write is acknowledged: after fsync, after a write synced every interval, or after a write.",
@@ -86,6 +92,28 @@ class BrokerSettings:
         "pqbroker.unfinished.stall.ms", Kind.INT, 5_000,
         "An unfinished request makes no progress when it does not bring 2 MiB in this time; its connection closes when "
         "another request needs the room.", low=1,
+    )  # fmt: skip
+    request_elements_max: int = setting(
+        "pqbroker.request.elements.max", Kind.INT, 50_000,
+        "Array elements that one request may have, all its arrays together; one with more closes the connection. To be "
+        "raised with `pqbroker.partitions.max`.",
+        low=1000, high=1 << 20,
+    )  # fmt: skip
+    answer_bytes_max: int = setting(
+        "pqbroker.answer.bytes.max", Kind.INT, 64 * MIB,
+        "The largest answer but for records, which `fetch.max.bytes` limits; a larger one closes the connection.",
+        low=MIB,
+    )  # fmt: skip
+    unsent_bytes_max: int = setting(
+        "pqbroker.unsent.bytes.max", Kind.LONG, 128 * MIB,
+        "Bytes of long requests and answers in work, and of answers that clients have not taken; above, answers over "
+        "64 KiB wait.",
+        low=MIB,
+    )  # fmt: skip
+    answer_stall_ms: int = setting(
+        "pqbroker.answer.stall.ms", Kind.INT, 10_000,
+        "A connection whose client takes less than 64 KiB of its answers in this time is cut while answers of others "
+        "wait for room.", low=100,
     )  # fmt: skip
     drain_timeout_ms: int = setting(
         "pqbroker.drain.timeout.ms", Kind.INT, 5_000, "How long a stopping node waits for requests in work.", low=0

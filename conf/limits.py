@@ -52,6 +52,24 @@ LIMITS = (
         "broker/test_receiving.py::test_small_requests_have_a_budget_of_their_own",
     ),
     Limit(
+        "elements of a request", ("pqbroker.request.elements.max",), _CLOSES,
+        "grammar/test_attacks.py::test_more_elements_than_the_limit_close_the_connection",
+    ),
+    Limit(
+        "bytes of an answer but for records", ("pqbroker.answer.bytes.max",), _CLOSES,
+        "grammar/test_attacks.py::test_an_answer_over_the_limit_closes_the_connection",
+    ),
+    Limit(
+        "bytes of long requests and of answers, in work or not taken by clients",
+        ("pqbroker.unsent.bytes.max", "pqbroker.answer.stall.ms"),
+        "answers over 64 KiB wait; a client that takes nothing meanwhile is cut",
+        "grammar/test_attacks.py::test_peers_that_take_no_answer_do_not_keep_others_waiting",
+    ),
+    Limit(
+        "time of one turn of the event loop", ("broker/turns.py:SLICE_S",), "long requests continue in a later turn",
+        "broker/test_turns.py::test_long_work_is_done_in_slices",
+    ),
+    Limit(
         "parked Fetch requests over 4 KiB", ("pqbroker.inflight.bytes.max",),
         "answered at once while more than half is taken",
         "broker/test_connection.py::test_a_long_fetch_request_does_not_park_while_memory_is_short",
@@ -100,6 +118,10 @@ LIMITS = (
         "pq/test_quota.py::test_reads_from_the_store_wait_for_their_turn",
     ),
     # Topics
+    Limit(
+        "partitions of all topics", ("pqbroker.partitions.max",), "POLICY_VIOLATION; what exists is served",
+        "broker/test_partitions_max.py::test_a_topic_that_would_be_too_many_partitions_is_refused",
+    ),
     Limit(
         "partitions of a topic", ("pqbroker.topic.partitions.max",), "INVALID_PARTITIONS",
         "broker/http/test_topics.py::test_a_topic_grows_no_further_than_the_node_allows",

@@ -16,6 +16,7 @@ from pqbroker.conf.topic import TopicConfig
 from pqbroker.pq.cache import NodeMemory
 from pqbroker.pq.consumers import ConsumerOffset
 from pqbroker.pq.offsets import GroupOffsets, Outcomes, Place, UnreadSince
+from pqbroker.pq.partition_limit import PartitionCount
 from pqbroker.pq.partition_server import PartitionServer
 from pqbroker.pq.tablet import PqTablet
 from pqbroker.protocol.errors import KafkaError
@@ -84,6 +85,7 @@ class PersQueueGroups:
         self.memory = NodeMemory(settings.cache_bytes, settings.head_bytes, settings.sent_files_max)
         self._groups: dict[str, Group] = {}
         self._by_id: dict[bytes, Group] = {}
+        self._count = PartitionCount()
         self._offsets = GroupOffsets(self._partition)
         self._changes = asyncio.Lock()
         self._reclaiming: set[asyncio.Task[None]] = set()
@@ -91,6 +93,7 @@ class PersQueueGroups:
     async def start(self) -> None:
         """Start every topic's tablets; create those a crash kept from being, drop those that are nobody's."""
         topics = list(self._scheme.topics.values())
+        self._count.known = sum(topic.partitions for topic in topics)
         await self._cell.create_tablets([item for topic in topics for item in _wanted(topic)])
         known = {tablet for topic in topics for tablet in topic.tablets}
         known |= {tablet for tombstone in self._scheme.tombstones.values() for tablet in tombstone.tablets}
@@ -133,6 +136,10 @@ class PersQueueGroups:
     def names(self) -> Iterable[str]:
         return self._groups.keys()
 
+    def check_room(self, count: int) -> None:
+        """Whether `count` partitions more may be created: TooManyPartitions."""
+        self._count.check_room(count, self._settings.partitions_max)
+
     def commit_offsets(self, group_id: str, offsets: Mapping[Place, ConsumerOffset | None]) -> Awaitable[Outcomes]:
         """Store a consumer group's offsets, or delete them (None), all in one commit; see `GroupOffsets.commit`."""
         return self._offsets.commit(group_id, offsets)
@@ -140,6 +147,10 @@ class PersQueueGroups:
     def offsets_of(self, group_id: str) -> Mapping[Place, ConsumerOffset]:
         """A consumer group's durable offsets by topic and partition, in order."""
         return self._offsets.of(group_id)
+
+    def offset_of(self, group_id: str, place: Place) -> ConsumerOffset | None:
+        """A consumer group's durable offset in one partition."""
+        return self._offsets.at(group_id, place)
 
     def groups_with_offsets(self) -> Iterable[str]:
         """Ids of the consumer groups that have offsets."""
@@ -162,7 +173,10 @@ class PersQueueGroups:
         self._offsets.unread_since = unread_since
 
     async def create(self, name: str, partitions: int, config: Mapping[str, str]) -> Group:
-        """Create a topic and start its partitions. Raises TopicExists, PartitionsRefused, ConfigError."""
+        """Create a topic and start its partitions.
+
+        Raises TopicExists, PartitionsRefused, TooManyPartitions, ConfigError.
+        """
         return await made_whole(self._create(name, partitions, config))
 
     async def grow(self, name: str, count: int) -> Group:
@@ -185,11 +199,15 @@ class PersQueueGroups:
         parsed = topic_config(config, self._settings)
         async with self._changes:
             await self._complete(name)
+            if name not in self._scheme.topics:
+                self.check_room(partitions)
             topic = await self._scheme.create_topic(name, partitions, config, parsed.pq_partitions_per_tablet)
+            self._count.known += partitions
             try:
                 await self._cell.create_tablets(_wanted(topic))
             except CommitRefused:
                 await self._scheme.delete_topic(name)
+                self._count.known -= partitions
                 raise
             return await self._serve(topic)
 
@@ -199,12 +217,16 @@ class PersQueueGroups:
             if completed is not None and len(completed.partitions) == count:
                 return completed  # what is asked for is what was begun before
             known = self._scheme.topics.get(name)
+            added = count - known.partitions if known is not None else 0
+            self.check_room(added)
             topic = await self._scheme.grow_topic(name, count)
+            self._count.known += added
             try:
                 await self._cell.create_tablets(_wanted(topic))
             except CommitRefused:
                 assert known is not None
                 await self._scheme.ungrow_topic(known)
+                self._count.known -= added
                 raise
             return await self._take_over(topic)
 
@@ -255,11 +277,14 @@ class PersQueueGroups:
     async def _delete(self, name: str) -> None:
         async with self._changes:
             topic = await self._scheme.delete_topic(name)
+            self._count.known -= topic.partitions
             group = self._groups.pop(name, None)
             self._by_id.pop(topic.topic_id, None)
             if group is not None:
                 self._offsets.forget(name, group.partitions)
-                for tablet in group.tablets.values():
+                for number, tablet in enumerate(group.tablets.values()):
+                    if number % _LOOKS_AT_ONCE == 0:
+                        await asyncio.sleep(0)
                     tablet.stop()
             self._in_background(self._reclaim(topic.tablets, topic.topic_id))
 

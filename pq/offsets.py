@@ -93,6 +93,12 @@ class GroupOffsets:
             found[place] = state
         return found
 
+    def at(self, group_id: str, place: Place) -> ConsumerOffset | None:
+        """The group's durable offset in one partition. KafkaError NOT_COORDINATOR, as in `of`."""
+        if place not in self._places.get(group_id, ()):
+            return None
+        return self._served(place).consumer(group_id)
+
     def groups(self) -> list[str]:
         return list(self._places)
 

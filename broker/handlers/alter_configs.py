@@ -21,9 +21,9 @@ from pqbroker.protocol.messages.alter_configs import (
 
 async def serve(context: Context, request: AlterConfigsRequest) -> AlterConfigsResponse:
     response = refuse(context, request, ErrorCode.NONE, "")
-    changes = [
+    changes = (
         [Change(config.name, Operation.SET, config.value) for config in asked.configs] for asked in request.resources
-    ]
+    )
     await alter_each(
         context.node, response.responses, changes, replaces=True, validate_only=request.validate_only
     )

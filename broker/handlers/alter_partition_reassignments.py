@@ -2,11 +2,13 @@
 
 Behaviour: a partition may be assigned to this broker, where it is already: done at once. Any other assignment is
 INVALID_REPLICA_ASSIGNMENT with a text; to cancel one (null) is NO_REASSIGNMENT_IN_PROGRESS, as none ever is.
+What is named twice is answered twice, as in Kafka.
 Left out: replicas and moves between nodes.
 """
 
 from pqbroker.broker.apis import Api
 from pqbroker.broker.context import Context
+from pqbroker.broker.entries import each
 from pqbroker.broker.partitions import NO_TOPIC_ID, find_group, find_partition
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.messages.alter_partition_reassignments import (
@@ -22,12 +24,13 @@ def serve(context: Context, request: AlterPartitionReassignmentsRequest) -> Alte
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,
         error_message=None,
-        responses=[
-            ReassignableTopicResponse(
-                name=topic.name, partitions=[_answer(context, topic.name, asked) for asked in topic.partitions]
-            )
-            for topic in request.topics
-        ],
+        responses=each(
+            request.topics,
+            lambda topic: ReassignableTopicResponse(
+                name=topic.name,
+                partitions=each(topic.partitions, lambda asked: _answer(context, topic.name, asked)),
+            ),
+        ),
     )
 
 

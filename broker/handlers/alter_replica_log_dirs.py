@@ -9,6 +9,7 @@ INVALID_REPLICA_ASSIGNMENT.
 
 from pqbroker.broker.apis import Api
 from pqbroker.broker.context import Context
+from pqbroker.broker.entries import each
 from pqbroker.broker.partitions import NO_TOPIC_ID, find_group, find_partition
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.messages.alter_replica_log_dirs import (
@@ -22,18 +23,18 @@ from pqbroker.protocol.messages.alter_replica_log_dirs import (
 def serve(context: Context, request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
     pools = {pool.directory: pool.name for pool in context.node.pools()}
     return AlterReplicaLogDirsResponse(
-        results=[
-            AlterReplicaLogDirTopicResult(
-                topic_name=name,
-                partitions=[
-                    AlterReplicaLogDirPartitionResult(
-                        partition_index=index, error_code=_answer(context, name, index, pools.get(path))
-                    )
-                    for index, path in partitions.items()
-                ],
-            )
-            for name, partitions in _wanted(request).items()
-        ]
+        results=each(
+            list(_wanted(request).items()),
+            lambda topic: AlterReplicaLogDirTopicResult(
+                topic_name=topic[0],
+                partitions=each(
+                    list(topic[1].items()),
+                    lambda item: AlterReplicaLogDirPartitionResult(
+                        partition_index=item[0], error_code=_answer(context, topic[0], item[0], pools.get(item[1]))
+                    ),
+                ),
+            ),
+        )
     )
 
 
@@ -41,15 +42,16 @@ def refuse(
     context: Context, request: AlterReplicaLogDirsRequest, code: ErrorCode, message: str
 ) -> AlterReplicaLogDirsResponse:
     return AlterReplicaLogDirsResponse(
-        results=[
-            AlterReplicaLogDirTopicResult(
-                topic_name=name,
-                partitions=[
-                    AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code) for index in partitions
-                ],
-            )
-            for name, partitions in _wanted(request).items()
-        ]
+        results=each(
+            list(_wanted(request).items()),
+            lambda topic: AlterReplicaLogDirTopicResult(
+                topic_name=topic[0],
+                partitions=each(
+                    list(topic[1]),
+                    lambda index: AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code),
+                ),
+            ),
+        )
     )
 
 

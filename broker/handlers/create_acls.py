@@ -6,6 +6,7 @@ Left out: access control.
 
 from pqbroker.broker.apis import Api
 from pqbroker.broker.context import Context
+from pqbroker.broker.entries import each
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
 
@@ -16,7 +17,7 @@ def serve(context: Context, request: CreateAclsRequest) -> CreateAclsResponse:
 
 def refuse(context: Context, request: CreateAclsRequest, code: ErrorCode, message: str) -> CreateAclsResponse:
     return CreateAclsResponse(
-        results=[AclCreationResult(error_code=code, error_message=message) for _ in request.creations]
+        results=each(request.creations, lambda _: AclCreationResult(error_code=code, error_message=message))
     )
 
 

@@ -10,6 +10,7 @@ from collections import Counter
 
 from pqbroker.broker.apis import Api
 from pqbroker.broker.context import Context
+from pqbroker.broker.entries import each
 from pqbroker.broker.partitions import NO_TOPIC_ID, find_group
 from pqbroker.broker.refusals import REFUSED, translate
 from pqbroker.broker.topics import check_partition_count, grow_topic
@@ -25,8 +26,10 @@ from pqbroker.protocol.messages.create_partitions import (
 async def serve(context: Context, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
     counts = Counter(topic.name for topic in request.topics)
     response = CreatePartitionsResponse()
+    topics = {topic.name: topic for topic in request.topics}
     for name, count in counts.items():
-        topic = next(topic for topic in request.topics if topic.name == name)
+        await context.breathe()
+        topic = topics[name]
         result = CreatePartitionsTopicResult(name=name)
         response.results.append(result)
         try:
@@ -46,10 +49,10 @@ def refuse(
     context: Context, request: CreatePartitionsRequest, code: ErrorCode, message: str
 ) -> CreatePartitionsResponse:
     return CreatePartitionsResponse(
-        results=[
-            CreatePartitionsTopicResult(name=topic.name, error_code=code, error_message=message)
-            for topic in request.topics
-        ]
+        results=each(
+            request.topics,
+            lambda topic: CreatePartitionsTopicResult(name=topic.name, error_code=code, error_message=message),
+        )
     )
 
 
@@ -59,7 +62,7 @@ def _check(context: Context, topic: CreatePartitionsTopic) -> None:
         raise KafkaError(
             ErrorCode.INVALID_PARTITIONS, f"topic {topic.name} has {present} partitions and can only grow"
         )
-    check_partition_count(context.node, topic.count)
+    check_partition_count(context.node, topic.count, present=present)
     if topic.assignments is None:
         return
     node_id = context.node.settings.node_id

@@ -9,11 +9,14 @@ Left out: replicas. The factor is 1 or -1; an assignment may name this broker on
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 
 from pqbroker.broker.apis import Api
 from pqbroker.broker.config_texts import topic_texts
 from pqbroker.broker.context import Context
+from pqbroker.broker.entries import each
+from pqbroker.broker.partitions import NO_TOPIC_ID
 from pqbroker.broker.refusals import REFUSED, translate
 from pqbroker.broker.topics import USE_DEFAULT, check_new_name, check_new_topic, create_topic
 from pqbroker.protocol.errors import ErrorCode, KafkaError
@@ -30,40 +33,50 @@ REPLICATION_FACTOR = 1
 
 async def serve(context: Context, request: CreateTopicsRequest) -> CreateTopicsResponse:
     counts = Counter(topic.name for topic in request.topics)
-    response = CreateTopicsResponse()
+    topics = {topic.name: topic for topic in request.topics}
+    results: list[Callable[[], CreatableTopicResult]] = []
     for name, count in counts.items():
-        topic = next(topic for topic in request.topics if topic.name == name)
+        await context.breathe()
         try:
             if count > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic {name} is named {count} times")
-            response.topics.append(await _create(context, topic, validate_only=request.validate_only))
+            results.append(await _create(context, topics[name], validate_only=request.validate_only))
         except REFUSED as error:
             code, message = translate(error)
             context.node.metrics.count_error(code)
-            response.topics.append(_refused(name, code, message))
-    return response
+            results.append(partial(_refused, name, code, message))
+    return CreateTopicsResponse(topics=each(results, lambda result: result()))
 
 
 def refuse(context: Context, request: CreateTopicsRequest, code: ErrorCode, message: str) -> CreateTopicsResponse:
-    return CreateTopicsResponse(topics=[_refused(topic.name, code, message) for topic in request.topics])
+    return CreateTopicsResponse(topics=each(request.topics, lambda topic: _refused(topic.name, code, message)))
 
 
-async def _create(context: Context, topic: CreatableTopic, *, validate_only: bool) -> CreatableTopicResult:
+async def _create(
+    context: Context, topic: CreatableTopic, *, validate_only: bool
+) -> Callable[[], CreatableTopicResult]:
+    """Create a topic; what is returned makes its answer, with all its configs, when that is sent."""
     check_new_name(context.node, topic.name)
     config = _config(topic)
     partitions = _partitions(context, topic)
     partitions = check_new_topic(context.node, topic.name, partitions, config)
-    result = CreatableTopicResult(
-        name=topic.name,
+    topic_id = NO_TOPIC_ID
+    if not validate_only:
+        topic_id = (await create_topic(context.node, topic.name, partitions, config)).topic.topic_id
+    return partial(_result, context, topic.name, topic_id, partitions, config)
+
+
+def _result(
+    context: Context, name: str, topic_id: bytes, partitions: int, config: Mapping[str, str]
+) -> CreatableTopicResult:
+    return CreatableTopicResult(
+        name=name,
+        topic_id=topic_id,
         error_message=None,
         num_partitions=partitions,
         replication_factor=REPLICATION_FACTOR,
         configs=_describe(context, config),
     )
-    if not validate_only:
-        group = await create_topic(context.node, topic.name, partitions, config)
-        result.topic_id = group.topic.topic_id
-    return result
 
 
 def _config(topic: CreatableTopic) -> dict[str, str]:
@@ -107,4 +120,5 @@ def _refused(name: str, code: ErrorCode, message: str) -> CreatableTopicResult:
 API = Api(
     key=19, name="CreateTopics", version_min=2, version_max=7,
     request=CreateTopicsRequest, response=CreateTopicsResponse, serve=serve, refuse=refuse,
+    answers_at_length=True,
 )  # fmt: skip

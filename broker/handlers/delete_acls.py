@@ -6,6 +6,7 @@ Left out: access control.
 
 from pqbroker.broker.apis import Api
 from pqbroker.broker.context import Context
+from pqbroker.broker.entries import each
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.messages.delete_acls import DeleteAclsFilterResult, DeleteAclsRequest, DeleteAclsResponse
 
@@ -16,7 +17,7 @@ def serve(context: Context, request: DeleteAclsRequest) -> DeleteAclsResponse:
 
 def refuse(context: Context, request: DeleteAclsRequest, code: ErrorCode, message: str) -> DeleteAclsResponse:
     return DeleteAclsResponse(
-        filter_results=[DeleteAclsFilterResult(error_code=code, error_message=message) for _ in request.filters]
+        filter_results=each(request.filters, lambda _: DeleteAclsFilterResult(error_code=code, error_message=message))
     )
 
 

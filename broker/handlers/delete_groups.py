@@ -1,14 +1,15 @@
 """DeleteGroups (key 42), versions 0 to 2.
 
 Behaviour: forgets a group without members, and its offsets. With members: NON_EMPTY_GROUP; neither members nor offsets
-ever: GROUP_ID_NOT_FOUND. What a failure leaves over can be deleted again. The group of the empty id, which can have
-offsets though no members, is deleted like any other, as in Kafka.
+ever: GROUP_ID_NOT_FOUND. One named twice is answered once, as in Kafka. What a failure leaves over can be deleted
+again. The group of the empty id, which can have offsets though no members, is deleted like any other, as in Kafka.
 Left out: nothing.
 """
 
 from pqbroker.broker.apis import Api
 from pqbroker.broker.consumer_groups import delete_group
 from pqbroker.broker.context import Context
+from pqbroker.broker.entries import each
 from pqbroker.broker.refusals import REFUSED, translate
 from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.messages.delete_groups import (
@@ -20,7 +21,8 @@ from pqbroker.protocol.messages.delete_groups import (
 
 async def serve(context: Context, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
     response = DeleteGroupsResponse()
-    for group_id in request.groups_names:
+    for group_id in dict.fromkeys(request.groups_names):
+        await context.breathe()
         code = ErrorCode.NONE
         try:
             await delete_group(context.node, group_id)
@@ -32,7 +34,7 @@ async def serve(context: Context, request: DeleteGroupsRequest) -> DeleteGroupsR
 
 
 def refuse(context: Context, request: DeleteGroupsRequest, code: ErrorCode, message: str) -> DeleteGroupsResponse:
-    results = [DeletableGroupResult(group_id=group_id, error_code=code) for group_id in request.groups_names]
+    results = each(request.groups_names, lambda group_id: DeletableGroupResult(group_id=group_id, error_code=code))
     return DeleteGroupsResponse(results=results)
 
 

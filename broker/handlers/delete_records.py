@@ -3,18 +3,20 @@
 Behaviour: the start offset of each partition moves up to the offset given, durably, before the answer tells it as the
 low watermark; -1 means the high watermark. An offset at or before the start changes nothing. One above the high
 watermark or below -1 is OFFSET_OUT_OF_RANGE; a topic whose cleanup.policy has no `delete` is POLICY_VIOLATION.
+Of a partition named twice the last offset counts, and it is answered once, as in Kafka.
 Left out: timeout_ms. There is no replica to wait for.
 """
 
 import asyncio
+from collections.abc import Awaitable
 
 from pqbroker.broker.apis import Api
 from pqbroker.broker.context import Context
+from pqbroker.broker.entries import each
 from pqbroker.broker.partitions import NO_TOPIC_ID, find_group, find_readable
 from pqbroker.broker.refusals import REFUSED, translate
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.messages.delete_records import (
-    DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
@@ -23,46 +25,54 @@ from pqbroker.protocol.messages.delete_records import (
 
 HIGH_WATERMARK = -1
 NO_OFFSET = -1
+DELETIONS_AT_ONCE = 64
+"""Partitions of one request that delete at a time."""
 
 
 async def serve(context: Context, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
-    response = refuse(context, request, ErrorCode.NONE, "")
-    await asyncio.gather(
-        *(
-            _delete(context, topic.name, asked, answer)
-            for topic, answers in zip(request.topics, response.topics, strict=True)
-            for asked, answer in zip(topic.partitions, answers.partitions, strict=True)
-        )
-    )
+    response = DeleteRecordsResponse()
+    deletions: list[Awaitable[None]] = []
+    offsets: dict[str, dict[int, int]] = {}
+    for topic in request.topics:
+        offsets.setdefault(topic.name, {}).update((asked.partition_index, asked.offset) for asked in topic.partitions)
+    for name, wanted in offsets.items():
+        answers: list[DeleteRecordsPartitionResult] = []
+        response.topics.append(DeleteRecordsTopicResult(name=name, partitions=answers))
+        for index, offset in wanted.items():
+            await context.breathe()
+            answers.append(DeleteRecordsPartitionResult(partition_index=index, low_watermark=NO_OFFSET))
+            deletions.append(_delete(context, name, offset, answers[-1]))
+            if len(deletions) == DELETIONS_AT_ONCE:
+                await asyncio.gather(*deletions)
+                deletions.clear()
+    await asyncio.gather(*deletions)
     return response
 
 
 def refuse(context: Context, request: DeleteRecordsRequest, code: ErrorCode, message: str) -> DeleteRecordsResponse:
     return DeleteRecordsResponse(
-        topics=[
-            DeleteRecordsTopicResult(
+        topics=each(
+            request.topics,
+            lambda topic: DeleteRecordsTopicResult(
                 name=topic.name,
-                partitions=[
-                    DeleteRecordsPartitionResult(
+                partitions=each(
+                    topic.partitions,
+                    lambda asked: DeleteRecordsPartitionResult(
                         partition_index=asked.partition_index, low_watermark=NO_OFFSET, error_code=code
-                    )
-                    for asked in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
+                    ),
+                ),
+            ),
+        )
     )
 
 
-async def _delete(
-    context: Context, topic: str, asked: DeleteRecordsPartition, answer: DeleteRecordsPartitionResult
-) -> None:
+async def _delete(context: Context, topic: str, wanted: int, answer: DeleteRecordsPartitionResult) -> None:
     try:
         group = find_group(context.node.groups, topic, NO_TOPIC_ID, by_id=False)
-        partition = find_readable(group, asked.partition_index)
+        partition = find_readable(group, answer.partition_index)
         if "delete" not in group.config.cleanup_policy:
             raise KafkaError(ErrorCode.POLICY_VIOLATION, f"cleanup.policy of {topic} does not delete records")
-        offset = partition.end_offset if asked.offset == HIGH_WATERMARK else asked.offset
+        offset = partition.end_offset if wanted == HIGH_WATERMARK else wanted
         answer.low_watermark = await partition.delete_before(offset)
     except REFUSED as error:
         answer.error_code, _ = translate(error)

@@ -11,6 +11,7 @@ from collections import Counter
 
 from pqbroker.broker.apis import Api
 from pqbroker.broker.context import Context
+from pqbroker.broker.entries import each
 from pqbroker.broker.partitions import NO_TOPIC_ID, find_group
 from pqbroker.broker.refusals import REFUSED, translate
 from pqbroker.broker.topics import delete_topic
@@ -34,14 +35,14 @@ async def serve(context: Context, request: DeleteTopicsRequest) -> DeleteTopicsR
     response = DeleteTopicsResponse()
     times = Counter((asked.name, asked.topic_id) for asked in _asked(context, request))
     for (name, topic_id), count in times.items():
+        await context.breathe()
         response.responses.append(await _delete(context, DeleteTopicState(name=name, topic_id=topic_id), count))
     return response
 
 
 def refuse(context: Context, request: DeleteTopicsRequest, code: ErrorCode, message: str) -> DeleteTopicsResponse:
-    return DeleteTopicsResponse(
-        responses=[_refused(asked, code, message) for asked in _asked(context, request)]
-    )
+    asked = _asked(context, request)
+    return DeleteTopicsResponse(responses=each(asked, lambda topic: _refused(topic, code, message)))
 
 
 def _asked(context: Context, request: DeleteTopicsRequest) -> list[DeleteTopicState]:

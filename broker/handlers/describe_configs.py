@@ -5,6 +5,7 @@ source, type, synonyms and documentation when asked for; no keys asked means all
 settings that stand for it, by their own names and values; the value of what is not set is null. Broker settings that
 are read at start only are read-only; listeners, advertised.listeners and log.dirs are what they are in fact. Of all
 brokers together (type 4, empty name) only what was set for them is told.
+A resource named twice is described twice, as in Kafka.
 Left out: loggers and every other resource type: INVALID_REQUEST.
 """
 
@@ -14,6 +15,7 @@ from pqbroker.broker.apis import Api
 from pqbroker.broker.config_changes import Resource, no_configs
 from pqbroker.broker.config_texts import ConfigText, broker_texts, every_broker_texts, topic_texts
 from pqbroker.broker.context import Context
+from pqbroker.broker.entries import each
 from pqbroker.broker.node_settings import EVERY_NODE, check_node_name
 from pqbroker.broker.own_places import with_own_places
 from pqbroker.broker.partitions import NO_TOPIC_ID, find_group
@@ -33,13 +35,17 @@ from pqbroker.protocol.messages.describe_configs import (
 
 
 def serve(context: Context, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
-    return DescribeConfigsResponse(results=[_describe(context, request, resource) for resource in request.resources])
+    return DescribeConfigsResponse(
+        results=each(request.resources, lambda resource: _describe(context, request, resource))
+    )
 
 
 def refuse(
     context: Context, request: DescribeConfigsRequest, code: ErrorCode, message: str
 ) -> DescribeConfigsResponse:
-    return DescribeConfigsResponse(results=[_refused(resource, code, message) for resource in request.resources])
+    return DescribeConfigsResponse(
+        results=each(request.resources, lambda resource: _refused(resource, code, message))
+    )
 
 
 def _describe(
@@ -51,15 +57,12 @@ def _describe(
         context.node.metrics.count_error(error.code)
         return _refused(resource, error.code, error.message)
     keys = set(resource.configuration_keys or ())
+    wanted = [text for text in texts if not keys or text.declaration.name in keys]
     return DescribeConfigsResult(
         error_message=None,
         resource_type=resource.resource_type,
         resource_name=resource.resource_name,
-        configs=[
-            _show(text, request, is_read_only=_is_read_only(resource, text))
-            for text in texts
-            if not keys or text.declaration.name in keys
-        ],
+        configs=each(wanted, lambda text: _show(text, request, is_read_only=_is_read_only(resource, text))),
     )
 
 
@@ -111,4 +114,5 @@ def _refused(resource: DescribeConfigsResource, code: ErrorCode, message: str) -
 API = Api(
     key=32, name="DescribeConfigs", version_min=1, version_max=4,
     request=DescribeConfigsRequest, response=DescribeConfigsResponse, serve=serve, refuse=refuse,
+    answers_at_length=True,
 )  # fmt: skip

@@ -4,6 +4,7 @@ Behaviour: state, members with their host, subscription and assignment; the prot
 the group is stable. A group that only has offsets is Empty. An unknown group is Dead, without an error before version 6
 and with GROUP_ID_NOT_FOUND from then on (KIP-1043). A group whose coordinator is being started anew is refused alone.
 Who asks for authorized operations is told all of them, except with an error: there is no access control.
+What is named twice is answered twice, as in Kafka.
 Left out: nothing.
 """
 
@@ -11,6 +12,7 @@ from pqbroker.broker.apis import Api
 from pqbroker.broker.authorized_operations import ON_GROUP
 from pqbroker.broker.consumer_groups import describe_group
 from pqbroker.broker.context import Context
+from pqbroker.broker.entries import each
 from pqbroker.broker.groups.messages import MemberImage
 from pqbroker.broker.groups.states import GroupState
 from pqbroker.protocol.errors import ErrorCode, KafkaError
@@ -25,16 +27,17 @@ UNKNOWN_IS_AN_ERROR_FROM_VERSION = 6
 
 
 def serve(context: Context, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
-    response = DescribeGroupsResponse(groups=[_answer(context, group_id) for group_id in request.groups])
-    if request.include_authorized_operations:
-        for group in response.groups:
-            if not group.error_code:
-                group.authorized_operations = ON_GROUP
-    return response
+    def answer(group_id: str) -> DescribedGroup:
+        group = _answer(context, group_id)
+        if request.include_authorized_operations and not group.error_code:
+            group.authorized_operations = ON_GROUP
+        return group
+
+    return DescribeGroupsResponse(groups=each(request.groups, answer))
 
 
 def refuse(context: Context, request: DescribeGroupsRequest, code: ErrorCode, message: str) -> DescribeGroupsResponse:
-    return DescribeGroupsResponse(groups=[_failed(group_id, code, message) for group_id in request.groups])
+    return DescribeGroupsResponse(groups=each(request.groups, lambda group_id: _failed(group_id, code, message)))
 
 
 def _answer(context: Context, group_id: str) -> DescribedGroup:
@@ -59,7 +62,7 @@ def _describe(context: Context, group_id: str) -> DescribedGroup:
         group_state=found.state,
         protocol_type=image.protocol_type or "",
         protocol_data=(image.protocol or "") if is_stable else "",
-        members=[_member(member, image.protocol, is_stable=is_stable) for member in image.members],
+        members=each(image.members, lambda member: _member(member, image.protocol, is_stable=is_stable)),
     )
 
 
@@ -81,4 +84,5 @@ def _failed(group_id: str, code: ErrorCode, message: str) -> DescribedGroup:
 API = Api(
     key=15, name="DescribeGroups", version_min=0, version_max=6,
     request=DescribeGroupsRequest, response=DescribeGroupsResponse, serve=serve, refuse=refuse,
+    answers_at_length=True,
 )  # fmt: skip

@@ -3,10 +3,11 @@
 Behaviour: each pool of the cell with its directory, and from version 4 its space. Every partition asked for that is
 here (null: all) is in the pool that its records go to now, with the bytes of all of them, though older ones may lie
 where they went before a move; partitions that are not here are left out.
+What is named twice is answered once, as in Kafka.
 Left out: replicas that follow or move (offset_lag 0, is_future_key false). No directory is cordoned (version 5).
 """
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 
 from pqbroker.broker.apis import Api
 from pqbroker.broker.context import Context
@@ -20,14 +21,14 @@ from pqbroker.protocol.messages.describe_log_dirs import (
 )
 
 
-def serve(context: Context, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+async def serve(context: Context, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
     return DescribeLogDirsResponse(
         results=[
             DescribeLogDirsResult(
                 log_dir=pool.directory,
                 total_bytes=pool.total_bytes,
                 usable_bytes=pool.free_bytes,
-                topics=list(_topics(context, request, pool.name)),
+                topics=[topic async for topic in _topics(context, request, pool.name)],
             )
             for pool in context.node.pools()
         ]
@@ -38,12 +39,15 @@ def refuse(context: Context, request: DescribeLogDirsRequest, code: ErrorCode, m
     return DescribeLogDirsResponse(error_code=code)
 
 
-def _topics(context: Context, request: DescribeLogDirsRequest, pool: str) -> Iterator[DescribeLogDirsTopic]:
+async def _topics(
+    context: Context, request: DescribeLogDirsRequest, pool: str
+) -> AsyncIterator[DescribeLogDirsTopic]:
     groups = context.node.groups
     asked: dict[str, set[int]] = {}
     for topic in request.topics or ():
         asked.setdefault(topic.topic, set()).update(topic.partitions)
-    for name in groups.names() if request.topics is None else asked:
+    for name in list(groups.names()) if request.topics is None else asked:
+        await context.breathe()
         group = groups.get(name)
         if group is None:
             continue
@@ -59,4 +63,5 @@ def _topics(context: Context, request: DescribeLogDirsRequest, pool: str) -> Ite
 API = Api(
     key=35, name="DescribeLogDirs", version_min=1, version_max=5,
     request=DescribeLogDirsRequest, response=DescribeLogDirsResponse, serve=serve, refuse=refuse,
+    answers_at_length=True,
 )  # fmt: skip

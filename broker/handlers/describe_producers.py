@@ -1,11 +1,13 @@
 """DescribeProducers (key 61), versions 0 to 0.
 
 Behaviour: the idempotent producers that each partition remembers, with the last sequence taken and when that was.
+What is named twice is answered twice, as in Kafka.
 Left out: transactions. No producer has one open (-1), nor a coordinator's epoch (-1).
 """
 
 from pqbroker.broker.apis import Api
 from pqbroker.broker.context import Context
+from pqbroker.broker.entries import each
 from pqbroker.broker.partitions import NO_TOPIC_ID, find_group, find_readable
 from pqbroker.pq.sources import Producer
 from pqbroker.protocol.errors import ErrorCode, KafkaError
@@ -23,12 +25,13 @@ UNKNOWN_EPOCH = -1
 
 def serve(context: Context, request: DescribeProducersRequest) -> DescribeProducersResponse:
     return DescribeProducersResponse(
-        topics=[
-            TopicResponse(
-                name=asked.name, partitions=[_describe(context, asked.name, index) for index in asked.partition_indexes]
-            )
-            for asked in request.topics
-        ]
+        topics=each(
+            request.topics,
+            lambda asked: TopicResponse(
+                name=asked.name,
+                partitions=each(asked.partition_indexes, lambda index: _describe(context, asked.name, index)),
+            ),
+        )
     )
 
 
@@ -36,12 +39,12 @@ def refuse(
     context: Context, request: DescribeProducersRequest, code: ErrorCode, message: str
 ) -> DescribeProducersResponse:
     return DescribeProducersResponse(
-        topics=[
-            TopicResponse(
-                name=asked.name, partitions=[_refused(index, code, message) for index in asked.partition_indexes]
-            )
-            for asked in request.topics
-        ]
+        topics=each(
+            request.topics,
+            lambda asked: TopicResponse(
+                name=asked.name, partitions=each(asked.partition_indexes, lambda index: _refused(index, code, message))
+            ),
+        )
     )
 
 
@@ -51,7 +54,7 @@ def _describe(context: Context, topic: str, index: int) -> PartitionResponse:
     except KafkaError as error:
         context.node.metrics.count_error(error.code)
         return _refused(index, error.code, error.message)
-    active = [_state(producer_id, producer) for producer_id, producer in partition.producers()]
+    active = each(list(partition.producers()), lambda item: _state(*item))
     return PartitionResponse(partition_index=index, active_producers=active)
 
 
@@ -72,4 +75,5 @@ def _refused(index: int, code: ErrorCode, message: str) -> PartitionResponse:
 API = Api(
     key=61, name="DescribeProducers", version_min=0, version_max=0,
     request=DescribeProducersRequest, response=DescribeProducersResponse, serve=serve, refuse=refuse,
+    answers_at_length=True,
 )  # fmt: skip

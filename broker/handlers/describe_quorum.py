@@ -8,9 +8,11 @@ Left out: the log of metadata. The scheme keeps what Kafka keeps there and has n
 
 from pqbroker.broker.apis import Api
 from pqbroker.broker.context import Context
+from pqbroker.broker.entries import each
 from pqbroker.broker.topic_names import CLUSTER_METADATA
 from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.messages.describe_quorum import (
+    AskedPartition,
     AskedTopic,
     DescribeQuorumRequest,
     DescribeQuorumResponse,
@@ -27,7 +29,7 @@ NOT_HERE = "This server does not host this topic-partition."
 
 def serve(context: Context, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
     if not _is_of_metadata(request):
-        return DescribeQuorumResponse(topics=[_unknown(context, topic) for topic in request.topics])
+        return DescribeQuorumResponse(topics=each(request.topics, lambda topic: _unknown(context, topic)))
     node_id, now_ms = context.node.settings.node_id, context.node.clock()
     voter = ReplicaState(replica_id=node_id, last_fetch_timestamp=now_ms, last_caught_up_timestamp=now_ms)
     host, port = context.address
@@ -52,13 +54,12 @@ def _is_of_metadata(request: DescribeQuorumRequest) -> bool:
 
 def _unknown(context: Context, topic: AskedTopic) -> TopicData:
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    answer = TopicData(topic_name=topic.topic_name)
-    for asked in topic.partitions:
+
+    def refused(asked: AskedPartition) -> PartitionData:
         context.node.metrics.count_error(code)
-        answer.partitions.append(
-            PartitionData(partition_index=asked.partition_index, error_code=code, error_message=NOT_HERE)
-        )
-    return answer
+        return PartitionData(partition_index=asked.partition_index, error_code=code, error_message=NOT_HERE)
+
+    return TopicData(topic_name=topic.topic_name, partitions=each(topic.partitions, refused))
 
 
 API = Api(

@@ -5,15 +5,18 @@ partitions (at least one, at most max.request.partition.size.limit), then with t
 since at the cursor is passed over; a cursor at a topic that is not among those named is INVALID_REQUEST for each. Lists
 are empty, never null: Java cannot read the latter. As in Kafka without access control every operation is authorized, on
 a topic that is not there too.
+What is named twice is answered once, as in Kafka.
 Left out: eligible leader replicas (there is one replica).
 """
 
 from pqbroker.broker.apis import Api
 from pqbroker.broker.authorized_operations import ON_TOPIC
 from pqbroker.broker.context import Context
+from pqbroker.broker.entries import each
 from pqbroker.broker.partitions import NO_TOPIC_ID, find_group
 from pqbroker.broker.topic_names import check_topic_name
 from pqbroker.pq.group import Group
+from pqbroker.pq.partition_server import PartitionServer
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.messages.describe_topic_partitions import (
     Cursor,
@@ -24,7 +27,7 @@ from pqbroker.protocol.messages.describe_topic_partitions import (
 )
 
 
-def serve(context: Context, request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
+async def serve(context: Context, request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
     names = sorted({topic.name for topic in request.topics} or context.node.groups.names())
     start = request.cursor or Cursor()
     if start.partition_index < 0:
@@ -34,6 +37,7 @@ def serve(context: Context, request: DescribeTopicPartitionsRequest) -> Describe
     room = max(min(request.response_partition_limit, context.node.settings.describe_partitions_max), 1)
     response = DescribeTopicPartitionsResponse()
     for name in names:
+        await context.breathe()
         if name < start.topic_name:
             continue
         if room == 0:
@@ -53,7 +57,7 @@ def serve(context: Context, request: DescribeTopicPartitionsRequest) -> Describe
 def refuse(
     context: Context, request: DescribeTopicPartitionsRequest, code: ErrorCode, message: str
 ) -> DescribeTopicPartitionsResponse:
-    return DescribeTopicPartitionsResponse(topics=[_refused(topic.name, code) for topic in request.topics])
+    return DescribeTopicPartitionsResponse(topics=each(request.topics, lambda topic: _refused(topic.name, code)))
 
 
 def _describe(context: Context, name: str, first: int, room: int) -> tuple[DescribeTopicPartitionsResponseTopic, int]:
@@ -73,8 +77,8 @@ def _describe(context: Context, name: str, first: int, room: int) -> tuple[Descr
 
 
 def _partitions(group: Group, first: int, room: int, node_id: int) -> list[DescribeTopicPartitionsResponsePartition]:
-    return [
-        DescribeTopicPartitionsResponsePartition(
+    def describe(partition: PartitionServer) -> DescribeTopicPartitionsResponsePartition:
+        return DescribeTopicPartitionsResponsePartition(
             partition_index=partition.index,
             leader_id=node_id,
             leader_epoch=partition.leader_epoch,
@@ -83,8 +87,8 @@ def _partitions(group: Group, first: int, room: int, node_id: int) -> list[Descr
             eligible_leader_replicas=[],
             last_known_elr=[],
         )
-        for partition in group.partitions[first : first + room]
-    ]
+
+    return each(group.partitions[first : first + room], describe)
 
 
 def _refused(name: str, code: ErrorCode) -> DescribeTopicPartitionsResponseTopic:
@@ -94,4 +98,5 @@ def _refused(name: str, code: ErrorCode) -> DescribeTopicPartitionsResponseTopic
 API = Api(
     key=75, name="DescribeTopicPartitions", version_min=0, version_max=0,
     request=DescribeTopicPartitionsRequest, response=DescribeTopicPartitionsResponse, serve=serve, refuse=refuse,
+    answers_at_length=True,
 )  # fmt: skip

@@ -9,6 +9,7 @@ from collections import Counter
 
 from pqbroker.broker.apis import Api
 from pqbroker.broker.context import Context
+from pqbroker.broker.entries import each
 from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
@@ -22,7 +23,7 @@ def serve(
 ) -> DescribeUserScramCredentialsResponse:
     times = Counter(user.name for user in request.users or ())
     return DescribeUserScramCredentialsResponse(
-        error_message=None, results=[_answer(context, name, count) for name, count in times.items()]
+        error_message=None, results=each(list(times.items()), lambda item: _answer(context, *item))
     )
 
 

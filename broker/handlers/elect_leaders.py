@@ -3,11 +3,13 @@
 Behaviour: this node leads every partition, so there is nothing to elect: ELECTION_NOT_NEEDED for each partition that is
 named, as Kafka says of a partition whose preferred replica leads. All partitions (null) elects none, and the answer
 names every topic without partitions, as Kafka's does.
+What is named twice is answered twice, as in Kafka.
 Left out: elections. An election type that Kafka does not know is INVALID_REQUEST.
 """
 
 from pqbroker.broker.apis import Api
 from pqbroker.broker.context import Context
+from pqbroker.broker.entries import each
 from pqbroker.broker.partitions import NO_TOPIC_ID, find_group, find_partition
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.messages.elect_leaders import (
@@ -26,12 +28,13 @@ def serve(context: Context, request: ElectLeadersRequest) -> ElectLeadersRespons
     if request.election_type not in (PREFERRED, UNCLEAN):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"election type {request.election_type} is unknown")
     return ElectLeadersResponse(
-        replica_election_results=[
-            ReplicaElectionResult(
-                topic=asked.topic, partition_result=[_answer(context, asked.topic, index) for index in asked.partitions]
-            )
-            for asked in _asked(context, request)
-        ]
+        replica_election_results=each(
+            _asked(context, request),
+            lambda asked: ReplicaElectionResult(
+                topic=asked.topic,
+                partition_result=each(asked.partitions, lambda index: _answer(context, asked.topic, index)),
+            ),
+        )
     )
 
 
@@ -44,12 +47,13 @@ def _asked(context: Context, request: ElectLeadersRequest) -> list[TopicPartitio
 def refuse(context: Context, request: ElectLeadersRequest, code: ErrorCode, message: str) -> ElectLeadersResponse:
     return ElectLeadersResponse(
         error_code=code,
-        replica_election_results=[
-            ReplicaElectionResult(
-                topic=asked.topic, partition_result=[_result(index, code, message) for index in asked.partitions]
-            )
-            for asked in request.topic_partitions or ()
-        ],
+        replica_election_results=each(
+            request.topic_partitions or (),
+            lambda asked: ReplicaElectionResult(
+                topic=asked.topic,
+                partition_result=each(asked.partitions, lambda index: _result(index, code, message)),
+            ),
+        ),
     )
 
 

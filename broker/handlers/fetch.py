@@ -5,6 +5,7 @@ or a further request arrives on the connection. The first partition that has dat
 ones what the limits leave (KIP-74); sessions (KIP-227) and topic ids (version 13) are served; cold partitions are read
 side by side. An offset inside a batch gets the whole batch; outside [log start, high watermark] it is
 OFFSET_OUT_OF_RANGE.
+Of a partition named twice the last counts, and it is answered once, as in Kafka.
 Left out: replicas as readers (version 18 has a high watermark that they send), diverging epochs, preferred replicas;
 without transactions there is nothing aborted, and the last stable offset is the high watermark.
 """
@@ -29,12 +30,18 @@ if TYPE_CHECKING:
     from pqbroker.pq.partition_server import PartitionServer
 
 READ_COMMITTED = 1
+SHORT_PARTITIONS_MAX = 500
+"""A Fetch of more partitions, in its session or in itself, takes milliseconds to serve: it does so in slices."""
 Read: TypeAlias = Pieces | Regions | BaseException
 
 
-def serve(context: Context, request: FetchRequest) -> FetchResponse | Answer[FetchResponse] | Awaitable[FetchResponse]:
+def serve(
+    context: Context, request: FetchRequest
+) -> FetchResponse | Answer[FetchResponse] | Awaitable[FetchResponse | Answer[FetchResponse]]:
     turn = context.node.sessions.turn(request, context.version, context.peer)
     fetch = _Fetch(context, request, turn)
+    if len(turn.wanted) > SHORT_PARTITIONS_MAX:
+        return _serve_long(context, request, fetch)
     fetch.look()
     if request.max_wait_ms <= 0 or fetch.is_enough():
         return fetch.read()
@@ -47,10 +54,30 @@ def refuse(context: Context, request: FetchRequest, code: ErrorCode, message: st
     return FetchResponse(error_code=code)
 
 
+async def _serve_long(
+    context: Context, request: FetchRequest, fetch: "_Fetch"
+) -> FetchResponse | Answer[FetchResponse]:
+    """A Fetch of many partitions, in slices."""
+    await fetch.look_in_slices()
+    if request.max_wait_ms <= 0 or context.node.answers.is_exceeded or fetch.is_enough():
+        return await fetch.read_in_slices()
+
+    async def look_and_read() -> FetchResponse:
+        await fetch.look_in_slices()
+        return await fetch.read_in_slices()
+
+    return ParkedFetch(
+        context.node.loop, request.max_wait_ms, fetch.partitions(), fetch.is_enough, look_and_read
+    ).answer
+
+
 class _Fetch:
     """One Fetch in work: what it wants, whether that is there, and the response made of it."""
 
-    __slots__ = ("_bytes_max", "_context", "_is_committed", "_min_bytes", "_turn")
+    __slots__ = (
+        "_bytes_max", "_cold", "_context", "_is_committed", "_is_first", "_left", "_min_bytes", "_reads", "_topics",
+        "_turn",
+    )  # fmt: skip
 
     def __init__(self, context: Context, request: FetchRequest, turn: FetchTurn) -> None:
         self._context = context
@@ -61,16 +88,24 @@ class _Fetch:
 
     def look(self) -> None:
         """Find every partition anew: a session outlives topics and cells."""
-        groups = self._context.node.groups
         by_id = self._context.version >= TOPIC_IDS_FROM_VERSION
         for wanted in self._turn.wanted:
-            wanted.error = wanted.partition = None
-            try:
-                group = find_group(groups, wanted.topic, wanted.topic_id, by_id=by_id)
-                wanted.partition = find_readable(group, wanted.index)
-                check_leader_epoch(wanted.partition, wanted.leader_epoch)
-            except KafkaError as error:
-                wanted.error = error.with_traceback(None)  # a session keeps it, and must not keep frames
+            self._look_for(wanted, by_id=by_id)
+
+    async def look_in_slices(self) -> None:
+        by_id = self._context.version >= TOPIC_IDS_FROM_VERSION
+        for wanted in self._turn.wanted:
+            await self._context.breathe()
+            self._look_for(wanted, by_id=by_id)
+
+    def _look_for(self, wanted: Wanted, *, by_id: bool) -> None:
+        wanted.error = wanted.partition = None
+        try:
+            group = find_group(self._context.node.groups, wanted.topic, wanted.topic_id, by_id=by_id)
+            wanted.partition = find_readable(group, wanted.index)
+            check_leader_epoch(wanted.partition, wanted.leader_epoch)
+        except KafkaError as error:
+            wanted.error = error.with_traceback(None)  # a session keeps it, and must not keep frames
 
     def partitions(self) -> "list[PartitionServer]":
         return [wanted.partition for wanted in self._turn.wanted if wanted.partition is not None]
@@ -98,22 +133,45 @@ class _Fetch:
         return self.read()
 
     def read(self) -> FetchResponse | Awaitable[FetchResponse]:
-        """The response; awaitable when something has to be read from disk."""
-        reads: list[Read] = []
-        cold: dict[int, Awaitable[Pieces | Regions]] = {}
-        left = self._bytes_max
-        is_first = True
-        for index, wanted in enumerate(self._turn.wanted):
-            read, size = self._read_one(wanted, left, is_first=is_first)
-            if isinstance(read, (Pieces, Regions, BaseException)):
-                reads.append(read)
-            else:
-                cold[index] = read
-                reads.append(_NOTHING)
-            if size:
-                left -= size
-                is_first = False
-        return self._read_cold(reads, cold) if cold else self._respond(reads)
+        """The response; awaitable when something has to be read from disk, or other answers must leave first."""
+        if self._context.node.answers.is_exceeded:
+            return self.read_in_slices()
+        self._begin()
+        for wanted in self._turn.wanted:
+            self._read(wanted)
+        return self._read_cold() if self._cold else self._respond()
+
+    async def read_in_slices(self) -> FetchResponse:
+        """The response, with turns for others between the partitions."""
+        await self._context.node.answers.room(self._context)
+        self._begin()
+        for wanted in self._turn.wanted:
+            await self._context.breathe()
+            self._read(wanted)
+        if self._cold:
+            await self._warm()
+        for wanted, read in zip(self._turn.wanted, self._reads, strict=True):
+            await self._context.breathe()
+            self._tell(wanted, read)
+        return self._response()
+
+    def _begin(self) -> None:
+        self._reads: list[Read] = []
+        self._cold: dict[int, Awaitable[Pieces | Regions]] = {}
+        self._topics: dict[tuple[str, bytes], FetchableTopicResponse] = {}
+        self._left = self._bytes_max
+        self._is_first = True
+
+    def _read(self, wanted: Wanted) -> None:
+        read, size = self._read_one(wanted, self._left, is_first=self._is_first)
+        if isinstance(read, (Pieces, Regions, BaseException)):
+            self._reads.append(read)
+        else:
+            self._cold[len(self._reads)] = read
+            self._reads.append(_NOTHING)
+        if size:
+            self._left -= size
+            self._is_first = False
 
     def _read_one(self, wanted: Wanted, left: int, *, is_first: bool) -> tuple[Read | Awaitable[Pieces | Regions], int]:
         """What a partition gives, and how many bytes of the answer that takes (an estimate when it is cold)."""
@@ -134,30 +192,39 @@ class _Fetch:
             return read, read.size
         return read, partition.readable_bytes(wanted.offset, bytes_max)
 
-    async def _read_cold(self, reads: list[Read], cold: dict[int, Awaitable[Pieces | Regions]]) -> FetchResponse:
-        """Read the cold partitions side by side and put what they give into its place."""
-        done = await asyncio.gather(*cold.values(), return_exceptions=True)
-        for index, read in zip(cold, done, strict=True):
-            reads[index] = read
-        return self._respond(reads)
+    async def _read_cold(self) -> FetchResponse:
+        await self._warm()
+        return self._respond()
 
-    def _respond(self, reads: list[Read]) -> FetchResponse:
-        turn = self._turn
-        topics: dict[tuple[str, bytes], FetchableTopicResponse] = {}
-        for wanted, read in zip(turn.wanted, reads, strict=True):
-            data = self._partition_data(wanted, read)
-            if turn.is_incremental and not _is_news(wanted, data):
-                continue
-            wanted.sent_high_watermark = data.high_watermark if not data.error_code else -1
-            wanted.sent_start_offset = data.log_start_offset
-            if data.records and turn.session_id:
-                turn.session.move_to_end(wanted)
-            topic = topics.get((wanted.topic, wanted.topic_id))
-            if topic is None:
-                topic = FetchableTopicResponse(topic=wanted.topic, topic_id=wanted.topic_id, partitions=[])
-                topics[wanted.topic, wanted.topic_id] = topic
-            topic.partitions.append(data)
-        return FetchResponse(session_id=turn.session_id, responses=list(topics.values()))
+    async def _warm(self) -> None:
+        """Read the cold partitions side by side and put what they give into its place."""
+        self._context.charge(max(self._bytes_max - self._left, 0))
+        done = await asyncio.gather(*self._cold.values(), return_exceptions=True)
+        for index, read in zip(self._cold, done, strict=True):
+            self._reads[index] = read
+
+    def _respond(self) -> FetchResponse:
+        for wanted, read in zip(self._turn.wanted, self._reads, strict=True):
+            self._tell(wanted, read)
+        return self._response()
+
+    def _tell(self, wanted: Wanted, read: Read) -> None:
+        turn, topics = self._turn, self._topics
+        data = self._partition_data(wanted, read)
+        if turn.is_incremental and not _is_news(wanted, data):
+            return
+        wanted.sent_high_watermark = data.high_watermark if not data.error_code else -1
+        wanted.sent_start_offset = data.log_start_offset
+        if data.records and turn.session_id:
+            turn.session.move_to_end(wanted)
+        topic = topics.get((wanted.topic, wanted.topic_id))
+        if topic is None:
+            topic = FetchableTopicResponse(topic=wanted.topic, topic_id=wanted.topic_id, partitions=[])
+            topics[wanted.topic, wanted.topic_id] = topic
+        topic.partitions.append(data)
+
+    def _response(self) -> FetchResponse:
+        return FetchResponse(session_id=self._turn.session_id, responses=list(self._topics.values()))
 
     def _partition_data(self, wanted: Wanted, read: Read) -> PartitionData:
         partition = wanted.partition

@@ -4,6 +4,7 @@ Behaviour: this node, at the address of the connection that asks; several keys a
 is lost a group's coordinator is COORDINATOR_NOT_AVAILABLE, so that clients wait before they ask again. A transactional
 id has this node too, whose InitProducerId then refuses it for good: every client takes that for final, while an error
 here makes most of them ask again for ever.
+What is named twice is answered twice, as in Kafka.
 Left out: coordinators of transactions.
 """
 
@@ -11,6 +12,7 @@ from dataclasses import replace
 
 from pqbroker.broker.apis import Api
 from pqbroker.broker.context import Context
+from pqbroker.broker.entries import each
 from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.messages.find_coordinator import (
     Coordinator,
@@ -51,7 +53,7 @@ def _response(context: Context, request: FindCoordinatorRequest, found: Coordina
             host=found.host,
             port=found.port,
         )
-    return FindCoordinatorResponse(coordinators=[replace(found, key=key) for key in request.coordinator_keys])
+    return FindCoordinatorResponse(coordinators=each(request.coordinator_keys, lambda key: replace(found, key=key)))
 
 
 API = Api(

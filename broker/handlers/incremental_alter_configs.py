@@ -22,10 +22,10 @@ from pqbroker.protocol.messages.incremental_alter_configs import (
 
 async def serve(context: Context, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
     response = refuse(context, request, ErrorCode.NONE, "")
-    changes = [
+    changes = (
         [Change(config.name, config.config_operation, config.value) for config in asked.configs]
         for asked in request.resources
-    ]
+    )
     await alter_each(
         context.node, response.responses, changes, replaces=False, validate_only=request.validate_only
     )

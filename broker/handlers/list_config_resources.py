@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pqbroker.broker.apis import Api
 from pqbroker.broker.config_changes import Resource
 from pqbroker.broker.context import Context
+from pqbroker.broker.entries import each
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.messages.list_config_resources import (
     ConfigResource,
@@ -24,7 +25,10 @@ def serve(context: Context, request: ListConfigResourcesRequest) -> ListConfigRe
     unknown = sorted(asked - every)
     if unknown:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"resource types {unknown} are unknown")
-    return ListConfigResourcesResponse(config_resources=list(_resources(context, asked)))
+    resources = list(_resources(context, asked))
+    return ListConfigResourcesResponse(
+        config_resources=each(resources, lambda item: ConfigResource(resource_type=item[0], resource_name=item[1]))
+    )
 
 
 def refuse(
@@ -33,15 +37,16 @@ def refuse(
     return ListConfigResourcesResponse(error_code=code)
 
 
-def _resources(context: Context, asked: set[int]) -> Iterator[ConfigResource]:
+def _resources(context: Context, asked: set[int]) -> Iterator[tuple[Resource, str]]:
     if Resource.TOPIC in asked:
         for name in context.node.groups.names():
-            yield ConfigResource(resource_name=name, resource_type=Resource.TOPIC)
+            yield Resource.TOPIC, name
     if Resource.BROKER in asked:
-        yield ConfigResource(resource_name=str(context.node.settings.node_id), resource_type=Resource.BROKER)
+        yield Resource.BROKER, str(context.node.settings.node_id)
 
 
 API = Api(
     key=74, name="ListConfigResources", version_min=0, version_max=1,
     request=ListConfigResourcesRequest, response=ListConfigResourcesResponse, serve=serve, refuse=refuse,
+    answers_at_length=True,
 )  # fmt: skip

@@ -9,6 +9,7 @@ Left out: groups other than classic ones.
 from pqbroker.broker.apis import Api
 from pqbroker.broker.consumer_groups import list_groups
 from pqbroker.broker.context import Context
+from pqbroker.broker.entries import each
 from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
@@ -19,14 +20,14 @@ def serve(context: Context, request: ListGroupsRequest) -> ListGroupsResponse:
     if request.types_filter and CLASSIC not in _folded(request.types_filter):
         return ListGroupsResponse()
     states = _folded(request.states_filter)
+    wanted = [group for group in list_groups(context.node) if not states or group.state.lower() in states]
     return ListGroupsResponse(
-        groups=[
-            ListedGroup(
+        groups=each(
+            wanted,
+            lambda group: ListedGroup(
                 group_id=group.group_id, protocol_type=group.protocol_type, group_state=group.state, group_type=CLASSIC
-            )
-            for group in list_groups(context.node)
-            if not states or group.state.lower() in states
-        ]
+            ),
+        )
     )
 
 
@@ -41,4 +42,5 @@ def _folded(names: list[str]) -> frozenset[str]:
 API = Api(
     key=16, name="ListGroups", version_min=0, version_max=5,
     request=ListGroupsRequest, response=ListGroupsResponse, serve=serve, refuse=refuse,
+    answers_at_length=True,
 )  # fmt: skip

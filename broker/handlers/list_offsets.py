@@ -5,16 +5,18 @@ Spark asks after every poll. A time of 0 or later gives the first record at or a
 record with the greatest timestamp; nothing found is offset -1 and timestamp -1. -5 (latest tiered) and -6 (earliest
 that is to be tiered) are offset -1. With isolation read_committed, latest is the last stable offset. The leader epoch
 (from version 4) is the current one beside latest, else that of the record at the offset, and -1 where there is no
-offset.
+offset. A partition named twice is INVALID_REQUEST, once, as in Kafka.
 Left out: replicas as askers; they get the same answer.
 """
 
 import asyncio
-from collections.abc import Awaitable
+from collections import Counter
+from collections.abc import Awaitable, Iterator
 from typing import TYPE_CHECKING
 
 from pqbroker.broker.apis import Api
 from pqbroker.broker.context import Context
+from pqbroker.broker.entries import each
 from pqbroker.broker.partitions import NO_TOPIC_ID, check_leader_epoch, find_group, find_readable
 from pqbroker.broker.refusals import translate
 from pqbroker.protocol.errors import ErrorCode, KafkaError
@@ -36,37 +38,83 @@ EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
 EARLIEST_PENDING_UPLOAD = -6
 READ_COMMITTED = 1
+SEARCHES_AT_ONCE = 64
+"""Searches of one long request that are under way at a time."""
 _LEAST_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 
 
 def serve(context: Context, request: ListOffsetsRequest) -> ListOffsetsResponse | Awaitable[ListOffsetsResponse]:
+    if context.is_long:
+        return _serve_in_slices(context, request)
     response = ListOffsetsResponse()
     searches: list[Awaitable[None]] = []
-    for topic in request.topics:
-        answers: list[ListOffsetsPartitionResponse] = []
-        response.topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
-        for asked in topic.partitions:
-            answer = _nothing(asked.partition_index)
-            answers.append(answer)
-            try:
-                search = _locate(context, request, topic.name, asked, answer)
-            except KafkaError as error:
-                answer.error_code, _ = translate(error)
-                context.node.metrics.count_error(error.code)
-                continue
-            if search is not None:
-                searches.append(search)
+    for topic, asked, answers in _answered(context, request, response):
+        search = _begin(context, request, topic, asked, answers)
+        if search is not None:
+            searches.append(search)
     return _search(response, searches) if searches else response
 
 
 def refuse(context: Context, request: ListOffsetsRequest, code: ErrorCode, message: str) -> ListOffsetsResponse:
+    return ListOffsetsResponse(
+        topics=each(
+            request.topics,
+            lambda topic: ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=each(topic.partitions, lambda asked: _nothing(asked.partition_index, code)),
+            ),
+        )
+    )
+
+
+async def _serve_in_slices(context: Context, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    """With turns for others between the partitions, and so many searches at a time."""
     response = ListOffsetsResponse()
+    searches: list[Awaitable[None]] = []
+    for topic, asked, answers in _answered(context, request, response):
+        await context.breathe()
+        search = _begin(context, request, topic, asked, answers)
+        if search is not None:
+            searches.append(search)
+        if len(searches) == SEARCHES_AT_ONCE:
+            await asyncio.gather(*searches)
+            searches.clear()
+    return await _search(response, searches)
+
+
+def _answered(
+    context: Context, request: ListOffsetsRequest, response: ListOffsetsResponse
+) -> Iterator[tuple[str, ListOffsetsPartition, list[ListOffsetsPartitionResponse]]]:
+    """Each partition that is named once, with its topic and where its answer goes; others are refused, once each."""
+    times = Counter((topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions)
     for topic in request.topics:
-        answers = [_nothing(asked.partition_index) for asked in topic.partitions]
-        for answer in answers:
-            answer.error_code = code
+        answers: list[ListOffsetsPartitionResponse] = []
         response.topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
-    return response
+        for asked in topic.partitions:
+            count = times.pop((topic.name, asked.partition_index), 0)
+            if count == 1:
+                yield topic.name, asked, answers
+            elif count:
+                context.node.metrics.count_error(ErrorCode.INVALID_REQUEST)
+                answers.append(_nothing(asked.partition_index, ErrorCode.INVALID_REQUEST))
+
+
+def _begin(
+    context: Context,
+    request: ListOffsetsRequest,
+    topic: str,
+    asked: ListOffsetsPartition,
+    answers: list[ListOffsetsPartitionResponse],
+) -> Awaitable[None] | None:
+    """Add the answer for a partition, or what will be it when the search that is returned is done."""
+    answer = _nothing(asked.partition_index)
+    answers.append(answer)
+    try:
+        return _locate(context, request, topic, asked, answer)
+    except KafkaError as error:
+        answer.error_code, _ = translate(error)
+        context.node.metrics.count_error(error.code)
+        return None
 
 
 def _locate(
@@ -113,8 +161,10 @@ async def _search(response: ListOffsetsResponse, searches: list[Awaitable[None]]
     return response
 
 
-def _nothing(index: int) -> ListOffsetsPartitionResponse:
-    return ListOffsetsPartitionResponse(partition_index=index, timestamp=-1, offset=-1, leader_epoch=-1)
+def _nothing(index: int, code: ErrorCode = ErrorCode.NONE) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(
+        partition_index=index, error_code=code, timestamp=-1, offset=-1, leader_epoch=-1
+    )
 
 
 API = Api(

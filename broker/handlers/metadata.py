@@ -5,16 +5,20 @@ of the connection the request came on. Topics by name, or by id from version 12;
 one) means all. An unknown topic is created when the request and auto.create.topics.enable allow it. Kafka answers
 such a request with UNKNOWN_TOPIC_OR_PARTITION and lets the client ask again; here the answer waits for the commit and
 has the topic in it, which every client takes and saves it a round with its back-off. leader_epoch is the tablet's
-generation. Who asks for authorized operations is told all of them: there is no access control.
+generation. A topic named twice is answered once, as in Kafka. Who asks for authorized operations is told all of them:
+there is no access control. A topic that would be one partition too many (pqbroker.partitions.max) is
+INVALID_TOPIC_EXCEPTION, which clients take as final.
 Left out: racks.
 """
 
-from collections.abc import Awaitable
+import logging
+from collections.abc import Awaitable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from pqbroker.broker.apis import Api
 from pqbroker.broker.authorized_operations import ON_CLUSTER, ON_TOPIC
 from pqbroker.broker.context import Context
+from pqbroker.broker.entries import each
 from pqbroker.broker.partitions import NO_TOPIC_ID, find_group
 from pqbroker.broker.refusals import REFUSED, translate
 from pqbroker.broker.topic_names import check_topic_name
@@ -32,6 +36,13 @@ from pqbroker.protocol.messages.metadata import (
 if TYPE_CHECKING:
     from pqbroker.pq.group import Group
 
+log = logging.getLogger(__name__)
+
+_IN_METADATA = {
+    ErrorCode.TOPIC_ALREADY_EXISTS: ErrorCode.LEADER_NOT_AVAILABLE,
+    ErrorCode.POLICY_VIOLATION: ErrorCode.INVALID_TOPIC_EXCEPTION,
+}
+"""Codes of a refused creation that clients do not expect in Metadata, and those on which they retry, or give up."""
 TOPIC_IDS_IN_REQUEST_FROM_VERSION = 12
 CREATION_FLAG_FROM_VERSION = 4
 
@@ -47,41 +58,34 @@ def serve(context: Context, request: MetadataRequest) -> MetadataResponse | Awai
     )
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = ON_CLUSTER
-    missing = _add_topics(context, request, response)
-    if request.include_topic_authorized_operations:
-        for topic in response.topics:
-            topic.topic_authorized_operations = ON_TOPIC
-    return _create(context, response, missing) if missing else response
+    if request.topics is None or (context.version == 0 and not request.topics):
+        every = [group for name in node.groups.names() if (group := node.groups.get(name)) is not None]
+        response.topics = each(every, lambda group: _describe(group, context, request))
+        return response
+    asked = list({(topic.name, topic.topic_id): topic for topic in request.topics}.values())
+    refusals: dict[str, ErrorCode] = {}
+    response.topics = each(asked, lambda topic: _find(context, request, topic, refusals))
+    missing = _missing(context, asked) if _allows_creation(context, request) else []
+    return _create(context, response, missing, refusals) if missing else response
 
 
 def refuse(context: Context, request: MetadataRequest, code: ErrorCode, message: str) -> MetadataResponse:
     response = MetadataResponse(error_code=code, cluster_id=context.node.cluster_id)
-    response.topics = [_refused(context, asked, code) for asked in request.topics or ()]
+    response.topics = each(request.topics or (), lambda asked: _refused(context, asked, code))
     return response
 
 
-def _add_topics(
-    context: Context, request: MetadataRequest, response: MetadataResponse
-) -> list[MetadataResponseTopic]:
-    """What is known of the topics asked for; returned are those of them to be created."""
-    node = context.node
-    if request.topics is None or (context.version == 0 and not request.topics):
-        groups = (node.groups.get(name) for name in node.groups.names())
-        response.topics = [_describe(group, node.settings.node_id) for group in groups if group is not None]
-        return []
-    missing: list[MetadataResponseTopic] = []
-    for asked in request.topics:
-        answer = _find(context, asked)
-        response.topics.append(answer)
-        if answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and _allows_creation(context, request):
-            missing.append(answer)
-        elif answer.error_code:
-            node.metrics.count_error(ErrorCode(answer.error_code))
-    return missing
+def _missing(context: Context, asked: Iterable[MetadataRequestTopic]) -> list[str]:
+    """Names among those asked for that no topic has."""
+    known = context.node.groups
+    names = (topic.name for topic in asked if topic.topic_id == NO_TOPIC_ID)
+    return [name for name in names if name and known.get(name) is None]
 
 
-def _find(context: Context, asked: MetadataRequestTopic) -> MetadataResponseTopic:
-    node = context.node
+def _find(
+    context: Context, request: MetadataRequest, asked: MetadataRequestTopic, refusals: Mapping[str, ErrorCode]
+) -> MetadataResponseTopic:
+    """`refusals`: topics that were to be created, and why they were not."""
     by_id = asked.topic_id != NO_TOPIC_ID
     try:
         if by_id and context.version < TOPIC_IDS_IN_REQUEST_FROM_VERSION:
@@ -90,10 +94,11 @@ def _find(context: Context, asked: MetadataRequestTopic) -> MetadataResponseTopi
             raise KafkaError(ErrorCode.INVALID_REQUEST, "a topic has neither a name nor an id")
         if not by_id:
             check_topic_name(asked.name or "")
-        group = find_group(node.groups, asked.name, asked.topic_id, by_id=by_id)
-        return _describe(group, node.settings.node_id)
+        return _describe(find_group(context.node.groups, asked.name, asked.topic_id, by_id=by_id), context, request)
     except KafkaError as error:
-        return _refused(context, asked, error.code)
+        code = error.code if by_id else refusals.get(asked.name or "", error.code)
+        context.node.metrics.count_error(code)
+        return _refused(context, asked, code)
 
 
 def _refused(context: Context, asked: MetadataRequestTopic, code: ErrorCode) -> MetadataResponseTopic:
@@ -108,43 +113,47 @@ def _allows_creation(context: Context, request: MetadataRequest) -> bool:
 
 
 async def _create(
-    context: Context, response: MetadataResponse, missing: list[MetadataResponseTopic]
+    context: Context, response: MetadataResponse, missing: list[str], refusals: dict[str, ErrorCode]
 ) -> MetadataResponse:
-    """Create what is missing and put it into the response. One that somebody else just made is there next time."""
-    for answer in missing:
-        assert answer.name is not None
+    """Create what is missing. One that somebody else just made is there next time."""
+    reason = ""
+    for name in missing:
+        await context.breathe()
         try:
-            group = await find_or_create_topic(context.node, answer.name)
+            await find_or_create_topic(context.node, name)
         except REFUSED as error:
-            answer.error_code, _ = translate(error)
-            if answer.error_code == ErrorCode.TOPIC_ALREADY_EXISTS:
-                answer.error_code = ErrorCode.LEADER_NOT_AVAILABLE
-            context.node.metrics.count_error(ErrorCode(answer.error_code))
-            continue
-        created = _describe(group, context.node.settings.node_id)
-        answer.error_code, answer.topic_id, answer.partitions = 0, created.topic_id, created.partitions
+            code, message = translate(error)
+            refusals[name] = _IN_METADATA.get(code, code)
+            reason = reason or f"{name}: {message}"
+    if refusals:
+        log.info("%d topics that a client named were not created, the first of them %s", len(refusals), reason)
     return response
 
 
-def _describe(group: "Group", node_id: int) -> MetadataResponseTopic:
+def _describe(group: "Group", context: Context, request: MetadataRequest) -> MetadataResponseTopic:
+    node_id = context.node.settings.node_id
     replicas = [node_id]
-    return MetadataResponseTopic(
+    topic = MetadataResponseTopic(
         name=group.topic.name,
         topic_id=group.topic.topic_id,
-        partitions=[
-            MetadataResponsePartition(
+        partitions=each(
+            group.partitions,
+            lambda partition: MetadataResponsePartition(
                 partition_index=partition.index,
                 leader_id=node_id,
                 leader_epoch=partition.leader_epoch,
                 replica_nodes=replicas,
                 isr_nodes=replicas,
-            )
-            for partition in group.partitions
-        ],
+            ),
+        ),
     )
+    if request.include_topic_authorized_operations:
+        topic.topic_authorized_operations = ON_TOPIC
+    return topic
 
 
 API = Api(
     key=3, name="Metadata", version_min=0, version_max=13,
     request=MetadataRequest, response=MetadataResponse, serve=serve, refuse=refuse,
+    answers_at_length=True,
 )  # fmt: skip

@@ -5,6 +5,7 @@ the start, beyond the end. Members commit in their generation; whoever is in no 
 members. An unknown topic or partition, or metadata over offset.metadata.max.bytes, is refused for itself; the rest is
 stored. Topics go by id from version 10. retention_time_ms (to version 4) counts from the commit. The membership is
 checked and the commit enqueued in the same step, so that a commit let through stands before what a later owner reads.
+What is named twice is answered twice and stored as it was named last, as in Kafka.
 Left out: member epochs of KIP-848; the field is a generation.
 """
 
@@ -13,12 +14,14 @@ from typing import TYPE_CHECKING
 
 from pqbroker.broker.apis import Api
 from pqbroker.broker.context import Context
+from pqbroker.broker.entries import each
 from pqbroker.broker.partitions import find_group
 from pqbroker.pq.consumers import ConsumerOffset
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
@@ -32,76 +35,96 @@ NEVER_MS = (1 << 63) - 1
 
 
 def serve(context: Context, request: OffsetCommitRequest) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
-    response = OffsetCommitResponse()
-    offsets: dict[Place, ConsumerOffset | None] = {}
-    slots: list[tuple[Place, OffsetCommitResponsePartition]] = []
-    now_ms = context.node.clock()
+    commit = _Commit(context, request)
+    if context.is_long:
+        return commit.serve_in_slices()
     for topic in request.topics:
-        answer = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
-        response.topics.append(answer)
-        by_id = context.version >= IDS_FROM_VERSION
-        unknown = None
-        name = topic.name
-        try:
-            name = find_group(context.node.groups, topic.name, topic.topic_id, by_id=by_id).topic.name
-        except KafkaError as refusal:
-            unknown = refusal
+        commit.begin(topic)
         for asked in topic.partitions:
-            slot = OffsetCommitResponsePartition(partition_index=asked.partition_index)
-            answer.partitions.append(slot)
-            if unknown is not None:
-                _refuse_one(context, slot, unknown)
-                continue
-            place = (name, asked.partition_index)
-            offsets[place] = _state(asked, now_ms, request.retention_time_ms)
-            slots.append((place, slot))
-    return _commit(context, request, response, offsets, slots)
+            commit.add(asked)
+    return commit.enqueue()
 
 
 def refuse(context: Context, request: OffsetCommitRequest, code: ErrorCode, message: str) -> OffsetCommitResponse:
-    response = OffsetCommitResponse()
-    for topic in request.topics:
-        slots = [
-            OffsetCommitResponsePartition(partition_index=asked.partition_index, error_code=code)
-            for asked in topic.partitions
-        ]
-        response.topics.append(
-            OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=slots)
+    return OffsetCommitResponse(
+        topics=each(
+            request.topics,
+            lambda topic: OffsetCommitResponseTopic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=each(
+                    topic.partitions,
+                    lambda asked: OffsetCommitResponsePartition(partition_index=asked.partition_index, error_code=code),
+                ),
+            ),
         )
-    return response
+    )
 
 
-def _commit(
-    context: Context,
-    request: OffsetCommitRequest,
-    response: OffsetCommitResponse,
-    offsets: "dict[Place, ConsumerOffset | None]",
-    slots: "list[tuple[Place, OffsetCommitResponsePartition]]",
-) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
-    """Check who commits, and enqueue, both in this call; the answer comes when it is durable."""
-    node = context.node
-    try:
-        node.coordinators.check_commit(
-            request.group_id, request.member_id, request.group_instance_id, request.generation_id_or_member_epoch
-        )
-    except KafkaError as refusal:
-        for _, slot in slots:
-            _refuse_one(context, slot, refusal)
-        return response
-    return _fill_in(context, response, slots, node.groups.commit_offsets(request.group_id, offsets))
+class _Commit:
+    """One OffsetCommit in work. What is named twice is stored as it was named last, and answered twice, as in Kafka."""
 
+    __slots__ = ("_answer", "_context", "_name", "_now_ms", "_offsets", "_request", "_response", "_slots", "_unknown")
 
-async def _fill_in(
-    context: Context,
-    response: OffsetCommitResponse,
-    slots: "list[tuple[Place, OffsetCommitResponsePartition]]",
-    committed: "Awaitable[Outcomes]",
-) -> OffsetCommitResponse:
-    outcomes = await committed
-    for place, slot in slots:
-        if error := outcomes[place]:
-            _refuse_one(context, slot, error)
-    return response
+    def __init__(self, context: Context, request: OffsetCommitRequest) -> None:
+        self._context = context
+        self._request = request
+        self._response = OffsetCommitResponse()
+        self._offsets: dict[Place, ConsumerOffset | None] = {}
+        self._slots: list[tuple[Place, OffsetCommitResponsePartition]] = []
+        self._now_ms = context.node.clock()
+
+    async def serve_in_slices(self) -> OffsetCommitResponse:
+        """With turns for others between the partitions; the commit itself is one."""
+        for topic in self._request.topics:
+            self.begin(topic)
+            for asked in topic.partitions:
+                await self._context.breathe()
+                self.add(asked)
+        answer = self.enqueue()
+        return answer if isinstance(answer, OffsetCommitResponse) else await answer
+
+    def begin(self, topic: OffsetCommitRequestTopic) -> None:
+        self._answer = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
+        self._response.topics.append(self._answer)
+        self._name = topic.name
+        self._unknown: KafkaError | None = None
+        by_id = self._context.version >= IDS_FROM_VERSION
+        try:
+            self._name = find_group(self._context.node.groups, topic.name, topic.topic_id, by_id=by_id).topic.name
+        except KafkaError as refusal:
+            self._unknown = refusal
+
+    def add(self, asked: OffsetCommitRequestPartition) -> None:
+        """A partition of the topic begun last."""
+        slot = OffsetCommitResponsePartition(partition_index=asked.partition_index)
+        self._answer.partitions.append(slot)
+        if self._unknown is not None:
+            _refuse_one(self._context, slot, self._unknown)
+            return
+        place = (self._name, asked.partition_index)
+        self._offsets[place] = _state(asked, self._now_ms, self._request.retention_time_ms)
+        self._slots.append((place, slot))
+
+    def enqueue(self) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
+        """Check who commits, and enqueue, both in this call; the answer comes when it is durable."""
+        node, request = self._context.node, self._request
+        try:
+            node.coordinators.check_commit(
+                request.group_id, request.member_id, request.group_instance_id, request.generation_id_or_member_epoch
+            )
+        except KafkaError as refusal:
+            for _, slot in self._slots:
+                _refuse_one(self._context, slot, refusal)
+            return self._response
+        return self._fill_in(node.groups.commit_offsets(request.group_id, self._offsets))
+
+    async def _fill_in(self, committed: "Awaitable[Outcomes]") -> OffsetCommitResponse:
+        outcomes = await committed
+        for place, slot in self._slots:
+            if error := outcomes[place]:
+                _refuse_one(self._context, slot, error)
+        return self._response
 
 
 def _refuse_one(context: Context, slot: OffsetCommitResponsePartition, refusal: KafkaError) -> None:

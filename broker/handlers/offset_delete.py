@@ -3,6 +3,7 @@
 Behaviour: forgets a group's offsets of partitions, in one commit. A topic that the group's members read is refused with
 GROUP_SUBSCRIBED_TO_TOPIC, and everything with NON_EMPTY_GROUP when its members do not say what they read. A group that
 has neither members nor offsets is GROUP_ID_NOT_FOUND. A partition without an offset is deleted with success.
+What is named twice is answered twice, as in Kafka.
 Left out: nothing.
 """
 
@@ -34,6 +35,7 @@ async def serve(context: Context, request: OffsetDeleteRequest) -> OffsetDeleteR
         answer = OffsetDeleteResponseTopic(name=topic.name)
         response.topics.append(answer)
         for asked in topic.partitions:
+            await context.breathe()
             slot = OffsetDeleteResponsePartition(partition_index=asked.partition_index)
             answer.partitions.append(slot)
             try:

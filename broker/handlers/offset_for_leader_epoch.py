@@ -2,11 +2,13 @@
 
 Behaviour: the end offset of the greatest epoch that is not above the asked one; (-1, -1) when none is known. The
 current leader epoch of the request is checked first (KIP-320).
+What is named twice is answered twice, as in Kafka.
 Left out: replicas as askers; they get the same answer.
 """
 
 from pqbroker.broker.apis import Api
 from pqbroker.broker.context import Context
+from pqbroker.broker.entries import each
 from pqbroker.broker.partitions import NO_TOPIC_ID, check_leader_epoch, find_group, find_readable
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.messages.offset_for_leader_epoch import (
@@ -20,12 +22,13 @@ from pqbroker.protocol.messages.offset_for_leader_epoch import (
 
 def serve(context: Context, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
     return OffsetForLeaderEpochResponse(
-        topics=[
-            OffsetForLeaderTopicResult(
-                topic=topic.topic, partitions=[_answer(context, topic.topic, asked) for asked in topic.partitions]
-            )
-            for topic in request.topics
-        ]
+        topics=each(
+            request.topics,
+            lambda topic: OffsetForLeaderTopicResult(
+                topic=topic.topic,
+                partitions=each(topic.partitions, lambda asked: _answer(context, topic.topic, asked)),
+            ),
+        )
     )
 
 
@@ -33,13 +36,15 @@ def refuse(
     context: Context, request: OffsetForLeaderEpochRequest, code: ErrorCode, message: str
 ) -> OffsetForLeaderEpochResponse:
     return OffsetForLeaderEpochResponse(
-        topics=[
-            OffsetForLeaderTopicResult(
+        topics=each(
+            request.topics,
+            lambda topic: OffsetForLeaderTopicResult(
                 topic=topic.topic,
-                partitions=[EpochEndOffset(partition=asked.partition, error_code=code) for asked in topic.partitions],
-            )
-            for topic in request.topics
-        ]
+                partitions=each(
+                    topic.partitions, lambda asked: EpochEndOffset(partition=asked.partition, error_code=code)
+                ),
+            ),
+        )
     )
 
 

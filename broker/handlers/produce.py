@@ -3,6 +3,7 @@
 Behaviour: every batch is checked and enqueued at its partition before this returns, so the order on a connection is
 the order in the log; the answer comes when all are durable. acks 0 gets no answer; an error then closes the
 connection. Errors are per partition, with a text from version 8. Topics are never created here (Metadata does that).
+Of a partition named twice both batches are stored and answered; Kafka drops the first without a word.
 A batch for a compacted topic is refused whole when a record has no key; from version 8 the answer names those records.
 A thread looks into long ones, while what follows for their partition waits.
 Writers over a partition's quota, or with too much in flight there, are answered at once with a throttle time, for which
@@ -11,11 +12,13 @@ Left out: versions 0 to 2 (the connection closes) and transactions: a transactio
 UNSUPPORTED_VERSION, which Java and librdkafka take as final; nothing waits or retries.
 """
 
+from collections.abc import Awaitable
 from functools import partial
 
 from pqbroker.broker.answer import Answer
 from pqbroker.broker.apis import Api
 from pqbroker.broker.context import Context
+from pqbroker.broker.entries import each
 from pqbroker.broker.partitions import check_batch, find_group, find_partition, needs_keys
 from pqbroker.broker.refusals import translate
 from pqbroker.pq.cycle import Written
@@ -27,6 +30,7 @@ from pqbroker.protocol.messages.produce import (
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
+    TopicProduceData,
     TopicProduceResponse,
 )
 from pqbroker.storage.outcome import Outcome
@@ -37,12 +41,16 @@ ZSTD_FROM_VERSION = 7
 _NO_TRANSACTIONS = "this broker serves no transactions yet; produce without transactional.id"
 
 
-def serve(context: Context, request: ProduceRequest) -> Answer[ProduceResponse]:
+def serve(
+    context: Context, request: ProduceRequest
+) -> Answer[ProduceResponse] | Awaitable[Answer[ProduceResponse]]:
     if request.acks not in (-1, 0, 1):
         raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {request.acks}; use 0, 1 or -1 (all)")
     if request.transactional_id is not None:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, _NO_TRANSACTIONS)
     append = _Append(context, request)
+    if context.is_long:
+        return append.enqueue_in_slices()
     append.enqueue()
     return append.answer
 
@@ -52,14 +60,14 @@ def refuse(context: Context, request: ProduceRequest, code: ErrorCode, message: 
     if request.acks == 0:
         return None
     return ProduceResponse(
-        responses=[
-            TopicProduceResponse(
+        responses=each(
+            request.topic_data,
+            lambda topic: TopicProduceResponse(
                 name=topic.name,
                 topic_id=topic.topic_id,
-                partition_responses=[_refused(data.index, code, message) for data in topic.partition_data],
-            )
-            for topic in request.topic_data
-        ]
+                partition_responses=each(topic.partition_data, lambda data: _refused(data.index, code, message)),
+            ),
+        )
     )
 
 
@@ -78,25 +86,41 @@ class _Append:
 
     def enqueue(self) -> None:
         """Put every batch into its partition's queue, in the order of the request."""
-        by_id = self._context.version >= TOPIC_IDS_FROM_VERSION
-        groups = self._context.node.groups
         for topic in self._request.topic_data:
-            answers: list[PartitionProduceResponse] = []
-            self._response.responses.append(
-                TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
-            )
-            try:
-                group = find_group(groups, topic.name, topic.topic_id, by_id=by_id)
-            except KafkaError as error:
-                for data in topic.partition_data:
-                    answers.append(self._refuse(PartitionProduceResponse(index=data.index), error))
-                continue
+            answers = self._answers(topic)
+            group = self._find(topic)
             for data in topic.partition_data:
                 answers.append(self._append(group, data))
         self._count_down()
 
-    def _append(self, group: Group, data: PartitionProduceData) -> PartitionProduceResponse:
+    async def enqueue_in_slices(self) -> Answer[ProduceResponse]:
+        """The same for a long request, with turns for others between the batches."""
+        for topic in self._request.topic_data:
+            answers = self._answers(topic)
+            for data in topic.partition_data:
+                await self._context.breathe()
+                answers.append(self._append(self._find(topic), data))
+        self._count_down()
+        return self.answer
+
+    def _answers(self, topic: TopicProduceData) -> list[PartitionProduceResponse]:
+        answers: list[PartitionProduceResponse] = []
+        self._response.responses.append(
+            TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
+        )
+        return answers
+
+    def _find(self, topic: TopicProduceData) -> Group | KafkaError:
+        try:
+            by_id = self._context.version >= TOPIC_IDS_FROM_VERSION
+            return find_group(self._context.node.groups, topic.name, topic.topic_id, by_id=by_id)
+        except KafkaError as error:
+            return error
+
+    def _append(self, group: Group | KafkaError, data: PartitionProduceData) -> PartitionProduceResponse:
         response = PartitionProduceResponse(index=data.index)
+        if isinstance(group, KafkaError):
+            return self._refuse(response, group)
         try:
             outcome = self._write(group, data)
         except KafkaError as error:

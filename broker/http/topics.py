@@ -47,9 +47,9 @@ async def describe(call: Call) -> Any:
 
 
 async def grow(call: Call) -> Any:
-    name = call.group().topic.name
-    check_partition_count(call.node, call.body["count"])
-    await grow_topic(call.node, name, call.body["count"])
+    group = call.group()
+    check_partition_count(call.node, call.body["count"], present=len(group.partitions))
+    await grow_topic(call.node, group.topic.name, call.body["count"])
     return _describe(call, call.group())
 
 

@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from pqbroker.broker.answer import Answer
+from pqbroker.broker.answer_budget import AnswerBudget
 from pqbroker.broker.apis import Api
 from pqbroker.broker.connection import Connection
 from pqbroker.broker.context import Node, Peer
@@ -18,6 +19,7 @@ from pqbroker.broker.metrics import Metrics
 from pqbroker.broker.node_settings import NodeSettings
 from pqbroker.broker.receiving import Receiving
 from pqbroker.broker.sessions import FetchSessions
+from pqbroker.broker.turns import Turns
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.dynamic import layers
 from pqbroker.protocol.errors import ErrorCode, KafkaError, ProtocolError
@@ -52,6 +54,9 @@ class Wire(asyncio.Transport):
         self.calls += 1
         for data in list_of_data:
             self.written += data
+
+    def get_write_buffer_size(self) -> int:
+        return 0
 
     def close(self) -> None:
         self.is_closed = True
@@ -97,7 +102,7 @@ class Bench:
         node = Node(
             configured=configured, loop=loop, clock=lambda: 0, metrics=self.metrics,
             sessions=None, producer_ids=None, groups=None, coordinators=None, cluster_id="c",  # type: ignore[arg-type]
-            api_ranges=((18, 0, 4),),
+            api_ranges=((18, 0, 4),), turns=Turns(loop), answers=AnswerBudget(1 << 27),
         )  # fmt: skip
         self.receiving = Receiving(node.settings, loop)
         self.budget = self.receiving.budget

@@ -2,11 +2,13 @@
 
 import asyncio
 
+from pqbroker.broker.answer_budget import AnswerBudget
 from pqbroker.broker.cell_owner import CellOwner
 from pqbroker.broker.context import Node
 from pqbroker.broker.metrics import Metrics
 from pqbroker.broker.producer_ids import ProducerIds
 from pqbroker.broker.sessions import FetchSessions
+from pqbroker.broker.turns import Turns
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.pq.group import Group
 from pqbroker.pq.partition_server import PartitionServer
@@ -69,6 +71,8 @@ class SimulatedNode:
             groups=opened.groups,
             coordinators=opened.coordinators,
             cluster_id=opened.scheme.cluster_id,
+            turns=Turns(self._loop, self._loop.time),
+            answers=AnswerBudget(self._settings.unsent_bytes_max),
         )
         self._owner = owner
         self.openings += 1

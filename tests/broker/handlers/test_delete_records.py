@@ -63,9 +63,18 @@ async def test_the_new_start_is_durable_when_it_is_told(node: Node, client: Clie
 
 @pytest.mark.parametrize("offset", [4, -2])
 async def test_an_offset_that_is_none_is_out_of_range(node: Node, client: Client, offset: int) -> None:
+    await node.create_topic("t", partitions=2)
+    await node.produce("t", b"a", b"b", b"c")
+    assert await delete(client, (0, offset), (1, 0)) == [(ErrorCode.OFFSET_OUT_OF_RANGE, -1), (0, 0)]
+
+
+async def test_of_a_partition_named_twice_the_last_offset_counts(node: Node, client: Client) -> None:
     await node.create_topic("t")
     await node.produce("t", b"a", b"b", b"c")
-    assert await delete(client, (0, offset), (0, 1)) == [(ErrorCode.OFFSET_OUT_OF_RANGE, -1), (0, 1)]
+    asked = [DeleteRecordsPartition(partition_index=0, offset=offset) for offset in (3, 1)]
+    answer = await client.ask(DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="t", partitions=asked)]))
+    assert [each.low_watermark for each in answer.topics[0].partitions] == [1]
+    assert await earliest(client) == 1
 
 
 async def test_an_unknown_partition_or_topic_is_refused(node: Node, client: Client) -> None:

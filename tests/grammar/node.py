@@ -1,0 +1,211 @@
+"""A broker process under attack, and what must hold all the while: its memory, its turns, other clients' requests.
+
+Nothing of the broker is imported but its codec: what it is asked are bytes.
+"""
+
+import re
+import socket
+import struct
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from pqbroker.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from pqbroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from pqbroker.testing import Broker, broker
+from tests.broker.conftest import make_batch, produce_request
+from tests.broker.wire import BY_REQUEST, read_response, request_frame
+from tests.support.wire import Wire
+
+CALM_TOPIC = "calm"
+KEPT = {"retention.ms": "-1", "retention.bytes": "-1", "cleanup.policy": "delete", "max.message.bytes": "1000000"}
+"""What the calm topic is set to, whatever becomes of the node's settings."""
+RSS_BYTES_MAX = 500 << 20
+ANSWER_S_MAX = 1.0
+TURN_S_MAX = 0.050
+PAUSE_S = 0.02
+SETTINGS = {"pqbroker.loop.lag.sample.ms": "2", "group.initial.rebalance.delay.ms": "0"}
+_SAMPLE = re.compile(r"^pqbroker_(\w+)(?:\{[^}]*\})? (\S+)$", re.MULTILINE)
+
+
+class Caller:
+    """One blocking connection. ConnectionError, TimeoutError (both OSError) when the broker does not answer."""
+
+    def __init__(self, address: str, timeout_s: float = 60.0) -> None:
+        host, _, port = address.rpartition(":")
+        self.socket = socket.create_connection((host, int(port)), timeout=timeout_s)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.socket.close()
+
+    def ask(self, request: Any, version: int | None = None) -> Any:
+        """The response."""
+        api = BY_REQUEST[type(request)]
+        version = api.version_max if version is None else version
+        self.socket.sendall(request_frame(request, version))
+        return read_response(api, version, self.receive())[1]
+
+    def receive(self) -> bytes:
+        """The next frame."""
+        (size,) = struct.unpack(">i", self._receive(4))
+        return self._receive(size)
+
+    def skip(self) -> int:
+        """Receive the next frame without keeping it; returns its size."""
+        (size,) = struct.unpack(">i", self._receive(4))
+        left = size
+        while left:
+            piece = self.socket.recv(min(left, 1 << 20))
+            if not piece:
+                raise ConnectionError("the broker closed the connection")
+            left -= len(piece)
+        return int(size)
+
+    def _receive(self, size: int) -> bytes:
+        data = bytearray()
+        while len(data) < size:
+            piece = self.socket.recv(size - len(data))
+            if not piece:
+                raise ConnectionError("the broker closed the connection")
+            data += piece
+        return bytes(data)
+
+
+class Calm:
+    """Another client: asks for one topic and writes one record, again and again, and notes the slowest answer."""
+
+    def __init__(self, address: str) -> None:
+        self._caller = Caller(address)
+        self._caller.ask(create_request(CALM_TOPIC, 1, KEPT))
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._call)
+        self.worst_s = 0.0
+        self.acknowledged = 0
+        self.error: Exception | None = None
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._is_over.set()
+        self._thread.join()
+        self._caller.socket.close()
+
+    def _call(self) -> None:
+        metadata = MetadataRequest(topics=[MetadataRequestTopic(name=CALM_TOPIC)])
+        produce = produce_request(CALM_TOPIC, make_batch(b"v"))
+        try:
+            while not self._is_over.wait(PAUSE_S):
+                for request, version in ((metadata, 12), (produce, 9)):
+                    started = time.perf_counter()
+                    answer = self._caller.ask(request, version)
+                    self.worst_s = max(self.worst_s, time.perf_counter() - started)
+                answer = answer.responses[0].partition_responses[0]
+                assert (answer.error_code, answer.base_offset) == (0, self.acknowledged), answer
+                self.acknowledged += 1
+        except Exception as error:  # noqa: BLE001 (of this thread; raised where it is awaited)
+            self.error = error
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The worst of a broker so far: memory, another client's slowest answer, turns of the loop."""
+
+    rss_bytes: int
+    answer_s: float
+    turn_s: float
+    lag_s: float
+    records: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.rss_bytes >> 20} MiB, slowest small answer {self.answer_s * 1000:.0f} ms, longest turn "
+            f"{self.turn_s * 1000:.0f} ms of CPU, {self.lag_s * 1000:.0f} ms of wall time, {self.records} records"
+        )
+
+
+class Attacked:
+    """The broker, its other client, and what was seen."""
+
+    def __init__(self, running: Broker) -> None:
+        self.broker = running
+        self.calm = Calm(running.kafka)
+
+    def connect(self, timeout_s: float = 60.0) -> Caller:
+        return Caller(self.broker.kafka, timeout_s)
+
+    def create(self, topic: str, partitions: int) -> None:
+        with self.connect() as caller:
+            answer = caller.ask(create_request(topic, partitions))
+        assert answer.topics[0].error_code == 0, answer.topics[0].error_message
+
+    def rss_bytes(self) -> int:
+        """The most that the process has taken so far."""
+        status = Path(f"/proc/{self.broker.pid}/status").read_text(encoding="ascii")
+        match = re.search(r"^VmHWM:\s+(\d+) kB", status, re.MULTILINE)
+        assert match is not None
+        return int(match[1]) << 10
+
+    def _samples(self) -> dict[str, float]:
+        """Every metric that has one value."""
+        with urllib.request.urlopen(f"http://{self.broker.http}/metrics", timeout=60) as answer:
+            return {name: float(text) for name, text in _SAMPLE.findall(answer.read().decode())}
+
+    def look(self) -> "Seen":
+        """What was seen so far. Counting thousands of partitions for it is a long turn too: look once."""
+        samples = self._samples()
+        return Seen(
+            rss_bytes=self.rss_bytes(),
+            answer_s=self.calm.worst_s,
+            turn_s=samples["loop_turn_worst_seconds"],
+            lag_s=samples["loop_lag_worst_seconds"],
+            records=self.calm.acknowledged,
+        )
+
+    def check(self, *, turn_s_max: float = TURN_S_MAX) -> "Seen":
+        """What must hold at any time; to be asked once, at the end."""
+        if self.calm.error is not None:
+            raise self.calm.error
+        seen = self.look()
+        assert seen.rss_bytes < RSS_BYTES_MAX, seen
+        assert seen.answer_s < ANSWER_S_MAX, seen
+        assert seen.turn_s < turn_s_max, seen
+        assert "Traceback" not in self.broker.log, self.broker.log[-4000:]
+        return seen
+
+    def check_directory(self) -> None:
+        """Stop, start again, and find every acknowledged record."""
+        self.calm.stop()
+        self.broker.restart()
+        with Wire(self.broker.kafka) as wire:
+            stored = sum(header.record_count for header, _ in wire.log(CALM_TOPIC, 0))
+        assert stored >= self.calm.acknowledged > 0
+        assert "Traceback" not in self.broker.log, self.broker.log[-4000:]
+
+
+def create_request(topic: str, partitions: int, config: Mapping[str, str] | None = None) -> CreateTopicsRequest:
+    configs = [CreatableTopicConfig(name=name, value=value) for name, value in (config or {}).items()]
+    named = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=1, configs=configs)
+    return CreateTopicsRequest(timeout_ms=60_000, topics=[named])
+
+
+@contextmanager
+def attacked(settings: Mapping[str, str] | None = None, *, turn_s_max: float = TURN_S_MAX) -> Iterator[Attacked]:
+    """A fresh broker to attack; at the end all must hold that is said above, and its directory must start."""
+    with broker(settings={**SETTINGS, **(settings or {})}) as running:
+        node = Attacked(running)
+        try:
+            yield node
+            print(node.check(turn_s_max=turn_s_max))
+            node.check_directory()
+        finally:
+            node.calm.stop()

@@ -1,0 +1,59 @@
+"""What was seen to take gigabytes and minutes for kilobytes of request takes neither; limits refuse the rest."""
+
+import time
+from typing import Any
+
+import pytest
+
+from pqbroker.protocol.messages.fetch import FetchRequest
+from tests.broker.wire import request_frame
+from tests.grammar.attacks import (
+    ATTACKS,
+    PARTITIONS,
+    configs_of_the_broker,
+    deleted_records,
+    launch,
+    unknown_partitions,
+)
+from tests.grammar.node import attacked
+
+DEADLINE_S = 30
+
+
+@pytest.mark.alone
+def test_each_attack_leaves_others_their_turn() -> None:
+    with attacked() as node:
+        node.create("t", PARTITIONS)
+        for name in ATTACKS:
+            assert launch(node, name) > 100, name
+
+
+@pytest.mark.parametrize("asked", [unknown_partitions(50_001), deleted_records(50_001)], ids=["Fetch", "DeleteRecords"])
+def test_more_elements_than_the_limit_close_the_connection(asked: Any) -> None:
+    with attacked() as node, node.connect() as caller:
+        caller.socket.sendall(request_frame(asked, 12 if isinstance(asked, FetchRequest) else 2))
+        assert caller.socket.recv(1) == b""
+        assert "has more than 50000 elements" in node.broker.log
+
+
+def test_an_answer_over_the_limit_closes_the_connection() -> None:
+    with attacked({"pqbroker.answer.bytes.max": str(1 << 20)}) as node, node.connect() as caller:
+        caller.socket.sendall(request_frame(configs_of_the_broker(100), 4))
+        assert caller.socket.recv(1) == b""
+        assert "longer than 1048576 bytes (pqbroker.answer.bytes.max)" in node.broker.log
+
+
+def test_peers_that_take_no_answer_do_not_keep_others_waiting() -> None:
+    settings = {"pqbroker.unsent.bytes.max": str(4 << 20), "pqbroker.answer.stall.ms": "1000"}
+    with attacked(settings) as node:
+        idle = [node.connect() for _ in range(3)]
+        for caller in idle:
+            caller.socket.sendall(request_frame(configs_of_the_broker(200), 4))
+        with node.connect() as caller:
+            until = time.monotonic() + DEADLINE_S
+            while "of its answers" not in node.broker.log:
+                assert time.monotonic() < until
+                caller.socket.sendall(request_frame(configs_of_the_broker(20), 4))
+                assert caller.skip() > 1 << 20
+        for caller in idle:
+            caller.socket.close()

@@ -1,0 +1,16 @@
+"""Ten thousand random requests leave the broker sound; `python -m tests.grammar` sends a million."""
+
+import pytest
+
+from tests.grammar.run import attack
+
+REQUESTS = 10_000
+SEED = 12
+TIME_S_MAX = 60.0
+
+
+@pytest.mark.alone
+def test_random_requests_leave_the_broker_sound() -> None:
+    tally, _ = attack(REQUESTS, SEED, TIME_S_MAX)
+    print(tally)
+    assert tally.answered > 1000
