@@ -4,7 +4,7 @@ phase of an answer    what it holds
 in the making         its request, once that is taken apart, and what is encoded so far: `grow`, until `end`
 written               what its client has not taken yet: `hold`, until `give_back`
 Over the limit nothing grows but small answers, and one at a time that had to wait, so that what is half made comes to
-its end: above `bytes_max` is at most one answer.
+its end: above `bytes_max` is at most one answer. A Fetch takes a small answer's worth of records then.
 """
 
 import asyncio

@@ -77,7 +77,7 @@ class Connection(asyncio.BufferedProtocol):
         self._unsent_files = False
         """Whether a part of what is unsent lies in a file."""
         self._is_send_planned = False
-        self._pause = ReadingPause(node.loop, self._consider_reading)
+        self._pause = ReadingPause(node.loop)
         self._untaken = Untaken(node.answers)
         self.active_at = node.loop.time()
 
@@ -225,7 +225,7 @@ class Connection(asyncio.BufferedProtocol):
     def _begin(self, frame: memoryview) -> None:
         exchange = self._dispatcher.begin(self._peer, frame)
         if self._peer.pause_ms:
-            self._pause.lengthen(self._peer.pause_ms)
+            self._pause.lengthen(self._peer.pause_ms, self._consider_reading)
             self._peer.pause_ms = 0
             self._limit_reading()
         if exchange.is_done and not self._in_flight:

@@ -15,6 +15,7 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, TypeAlias
 
 from pqbroker.broker.answer import Answer
+from pqbroker.broker.answer_budget import SMALL_ANSWER_BYTES
 from pqbroker.broker.apis import Api
 from pqbroker.broker.context import Context
 from pqbroker.broker.partitions import check_leader_epoch, find_group, find_readable
@@ -134,12 +135,17 @@ class _Fetch:
 
     def read(self) -> FetchResponse | Awaitable[FetchResponse]:
         """The response; awaitable when something has to be read from disk, or other answers must leave first."""
-        if self._context.node.answers.is_exceeded:
-            return self.read_in_slices()
+        is_short = self._context.node.answers.is_exceeded
+        if is_short:
+            self._bytes_max = min(self._bytes_max, SMALL_ANSWER_BYTES)
         self._begin()
         for wanted in self._turn.wanted:
             self._read(wanted)
-        return self._read_cold() if self._cold else self._respond()
+        if self._cold:
+            return self._read_cold()
+        if is_short and self._left < 0:  # one batch is larger
+            return self.read_in_slices()
+        return self._respond()
 
     async def read_in_slices(self) -> FetchResponse:
         """The response, with turns for others between the partitions."""
