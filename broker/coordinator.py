@@ -7,6 +7,7 @@ What was stored stays; a group that has members has one timer.
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -27,6 +28,9 @@ from pqbroker.storage.tablet import TabletStorage
 from pqbroker.storage.unreadable import StoredUnreadable
 
 log = logging.getLogger(__name__)
+
+ANSWERS_A_TURN = 64
+"""A group of thousands is answered over several turns of the loop, each of them a few milliseconds."""
 
 
 @dataclass(slots=True, eq=False)
@@ -54,6 +58,10 @@ class Coordinator:
         self._loop = asyncio.get_running_loop()
         self._hosted: dict[str, Hosted] = {}
         self._stores: set[asyncio.Task[None]] = set()
+        self._sends: deque[Send] = deque()
+        """Answers to give out."""
+        self._is_sending = False
+        """Whether that is being done, or will be in the next turn of the loop."""
         self._is_closed = False
 
     async def start(self) -> None:
@@ -100,10 +108,27 @@ class Coordinator:
             group.release()
         for effect in group.take_effects():
             if isinstance(effect, Send):
-                effect.ticket(effect.answer)
+                self._sends.append(effect)
             else:
                 self._store(hosted, effect)
         self._arm(hosted)
+        if not self._is_sending:
+            self._send()
+
+    def _send(self) -> None:
+        """Give out answers, in order; those of a large group over several turns of the loop.
+
+        What an answer causes in the same call, such as the next request of its connection, adds to the queue only.
+        """
+        self._is_sending = True
+        try:
+            for _ in range(min(len(self._sends), ANSWERS_A_TURN)):
+                send = self._sends.popleft()
+                send.ticket(send.answer)
+        finally:
+            self._is_sending = bool(self._sends)
+            if self._is_sending:
+                self._loop.call_soon(self._send)
 
     def delete(self, group_id: str) -> Awaitable[None]:
         """Forget a group without members, in this call; durable when awaited: CommitRefused, ShardLost.
@@ -151,9 +176,10 @@ class Coordinator:
             if was_open:
                 hosted.group.release()
             hosted.group.answer_all(ErrorCode.NOT_COORDINATOR)
-            for effect in hosted.group.take_effects():
-                if isinstance(effect, Send):
-                    effect.ticket(effect.answer)
+            self._sends.extend(effect for effect in hosted.group.take_effects() if isinstance(effect, Send))
+        while self._sends:
+            send = self._sends.popleft()
+            send.ticket(send.answer)
 
     async def stop(self) -> None:
         """Wait for what is being stored. After `close`."""
