@@ -4,6 +4,7 @@ import struct
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from pqbroker.broker.groups.messages import Leaver
 from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from pqbroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -18,7 +19,7 @@ from pqbroker.protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from tests.broker.conftest import Node
+from tests.broker.conftest import Node, until
 from tests.broker.handlers.test_broker_configs import SET, change
 from tests.broker.wire import Client
 
@@ -74,6 +75,21 @@ async def test_groups_of_a_node(start: Start) -> None:
     assert codes == [ErrorCode.NONE] * 2 + [ErrorCode.GROUP_MAX_SIZE_REACHED] * 3
 
 
+async def test_a_group_that_is_gone_is_not_counted(start: Start) -> None:
+    node = await start(group_min_session_timeout_ms=1, group_initial_rebalance_delay_ms=0)
+    coordinators = node.server.node.coordinators
+    client = await node.connect()
+    answer = await client.ask(join_request("never joined", session_timeout_ms=1), 4)
+    assert answer.error_code == ErrorCode.MEMBER_ID_REQUIRED
+    assert coordinators.taken_bytes > 0
+    await until(lambda: coordinators.taken_bytes == 0)
+    member_id = (await join(client, "deleted")).member_id
+    coordinators.leave("deleted", [Leaver(member_id, None)])
+    assert coordinators.taken_bytes > 0
+    await coordinators.delete("deleted")
+    assert coordinators.taken_bytes == 0
+
+
 async def test_the_metadata_of_a_commit_and_the_consumers_of_a_partition(start: Start) -> None:
     node = await start(offset_metadata_max_bytes=10, partition_consumers_max=2)
     await node.create_topic("t")
@@ -103,12 +119,15 @@ async def test_a_fetch_answer(start: Start) -> None:
 
 
 async def join(client: Client, group: str) -> Any:
+    return await client.ask(join_request(group), 3)
+
+
+def join_request(group: str, session_timeout_ms: int = 30_000) -> JoinGroupRequest:
     protocols = [JoinGroupRequestProtocol(name="range", metadata=b"")]
-    request = JoinGroupRequest(
-        group_id=group, session_timeout_ms=30_000, rebalance_timeout_ms=30_000, protocol_type="consumer",
+    return JoinGroupRequest(
+        group_id=group, session_timeout_ms=session_timeout_ms, rebalance_timeout_ms=30_000, protocol_type="consumer",
         protocols=protocols,
     )  # fmt: skip
-    return await client.ask(request, 3)
 
 
 async def commit(client: Client, group: str, metadata: str) -> int:

@@ -1,6 +1,7 @@
 """A reader that waits for what comes, as a Fetch does: parked at several partitions, hurried now and then."""
 
 import asyncio
+from functools import partial
 
 from pqbroker.broker.waiting import ParkedFetch
 from pqbroker.pq.partition_server import PartitionServer
@@ -48,7 +49,7 @@ class SimulatedFollower:
             lambda: None,
         )
         answered: asyncio.Future[None] = loop.create_future()
-        parked.answer.when_settled(lambda: answered.done() or answered.set_result(None))
+        parked.answer.when_settled(partial(_tell, answered))
         finish = parked.answer.hurry
         assert finish is not None
         self._world.parked += 1
@@ -61,3 +62,8 @@ class SimulatedFollower:
             hurry.cancel()
             self._world.parked -= 1
         expect(loop.time() <= deadline + LATE_S, f"a Fetch was answered {loop.time() - deadline:.3f} s too late")
+
+
+def _tell(answered: "asyncio.Future[None]") -> None:
+    if not answered.done():
+        answered.set_result(None)
