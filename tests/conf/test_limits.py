@@ -5,8 +5,8 @@ from pathlib import Path
 
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.declare import declarations
-from pqbroker.conf.limits import LIMITS
 from pqbroker.conf.topic import TopicConfig
+from tests.support.limits import LIMITS
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMITING = re.compile(r"max(\.|$)|slots|size\.limit")
@@ -36,7 +36,7 @@ def test_every_setting_that_limits_is_in_the_table() -> None:
     for settings in (BrokerSettings, TopicConfig):
         for one in declarations(settings).values():
             if one.effective and LIMITING.search(one.name) and one.name not in NOT_OF_CLIENTS:
-                assert one.name in listed, f"{one.name}: add it to conf/limits.py with a test that exceeds it"
+                assert one.name in listed, f"{one.name}: add it to tests/support/limits.py with a test that exceeds it"
 
 
 def test_nothing_is_listed_twice() -> None:

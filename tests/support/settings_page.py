@@ -6,8 +6,8 @@ from pathlib import Path
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.declare import Declaration, Effect, declarations
 from pqbroker.conf.dynamic import DYNAMIC
-from pqbroker.conf.limits import LIMITS
 from pqbroker.conf.topic import TopicConfig
+from tests.support.limits import LIMITS
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "settings.md"
 

@@ -1,4 +1,4 @@
-"""What a client can make grow, and what ends it. `docs/settings.md` is written from this; a test finds each test named.
+"""What a client can make grow, and what ends it: the source of the table in `docs/settings.md`.
 
 A limit without a setting is a constant of the code, named with its file.
 """
