@@ -31,6 +31,9 @@ _STACK = re.compile(r"^(\tat |\s*\.\.\. \d+ more|Caused by: )")
 # Apache Kafka's format sets it for the cluster, so that it counts as set; with us it is a default.
 _CLUSTER_DEFAULT = re.compile(r"^ *min\.insync\.replicas=1 .*$|min\.insync\.replicas=1,?", re.MULTILINE)
 _PRODUCED = re.compile(r"^(\d+ records sent), .*$", re.MULTILINE)
+_DIRECTORIES = re.compile(r'"log_dirs":\[[^]]*\]')
+_OF_THE_METADATA = re.compile(r"^(ClusterId:|LeaderEpoch:|HighWatermark:).*$", re.MULTILINE)
+_VOTER = re.compile(r'\{"id": 1,[^}]*\}')
 _OWN_CONFIG = re.compile(r"^ *pq(broker)?\.")
 # Our texts say what to do about it.
 _WHY = re.compile(r"((?:\.\w+Exception|Error while executing topic command) ?:).*$", re.MULTILINE)
@@ -123,6 +126,10 @@ def _normal(tool: str, text: str, address: str) -> list[str]:
         text = _PRODUCED.sub(r"\1", text)
     if tool == "kafka-consumer-perf-test":
         text = "\n".join(_consumed(line) for line in text.splitlines())
+    if tool == "kafka-reassign-partitions":
+        text = _DIRECTORIES.sub('"log_dirs":[DIRECTORY]', text)
+    if tool == "kafka-metadata-quorum":
+        text = _OF_THE_METADATA.sub(r"\1 NUMBER OR ID", _VOTER.sub('{"id": 1}', text))
     if tool in ("kafka-configs", "kafka-topics"):
         text = _CLUSTER_DEFAULT.sub("", _WHY.sub(r"\1", text))
     return [_BLANKS.sub(" ", line).strip() for line in text.splitlines() if not _OWN_CONFIG.match(line)]
