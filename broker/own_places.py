@@ -55,7 +55,7 @@ def _says_what_is_so(node: "Node", change: Change) -> bool:
         raise _refused(name, "this broker has no settings of one listener, and all its listeners are plain")
     if name == LISTENERS:
         listening = own_places(node)[LISTENERS]
-        if _items(value) == _items(listening):
+        if operation != Operation.SUBTRACT and _items(value) == _items(listening):
             return True
         raise _refused(name, f"this node listens on {listening}; start it with --kafka to listen elsewhere")
     if name == PROTOCOLS:

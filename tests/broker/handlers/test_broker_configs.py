@@ -242,6 +242,7 @@ async def test_a_refused_commit_changes_nothing(node: Node, client: Client) -> N
             "listener.security.protocol.map cannot be changed: the listeners of this broker are plain",
         ),
         (THIS, [("listeners", SET, "PLAINTEXT://:1")], 42, "listeners cannot be changed: this node listens on"),
+        (THIS, [("listeners", APPEND, "OTHER://:1")], 42, "listeners cannot be changed: this node listens on"),
         (
             EVERY, [("ssl.cipher.suites", SET, "a"), ("sasl.kerberos.kinit.cmd", SET, "a")], 42,
             "Cannot update these configs at default cluster level, broker id must be specified: "
@@ -314,6 +315,7 @@ async def test_a_nodes_places_are_described_as_they_are(start: Callable[..., Awa
     assert found["advertised.listeners"][:2] == (listening, AT_START)
     assert found["log.dirs"] == (":memory:", AT_START, [("log.dirs", ":memory:", AT_START)])
     assert await change(client, THIS, ("listeners", SET, listening)) == (0, None)
+    assert (await change(client, THIS, ("listeners", SUBTRACT, listening)))[0] == ErrorCode.INVALID_REQUEST
     assert (await described(client, BROKER, THIS, "listeners"))["listeners"] == found["listeners"]
 
 
