@@ -66,17 +66,18 @@ class Room:
 
     def take(self, size: int, *, from_reserve: bool = False) -> bool:
         """Whether `size` bytes more leave the reserve untouched, or half of it; counts them as taken if so."""
-        return self._take(size, self._reserve_bytes // 2 if from_reserve else self._reserve_bytes)
-
-    def take_last(self, size: int, floor_bytes: int) -> bool:
-        """As `take`, down to a floor."""
-        return self._take(size, floor_bytes)
-
-    def _take(self, size: int, kept: int) -> bool:
+        kept = self._reserve_bytes // 2 if from_reserve else self._reserve_bytes
         if self.free - size < kept:
             return False
         self.free -= size
         return True
+
+    def take_last(self, size: int, floor_bytes: int) -> bool:
+        """As `take`, down to a floor."""
+        is_there = self.free - size >= floor_bytes
+        if is_there:
+            self.free -= size
+        return is_there
 
 
 class Ballast:

@@ -1,4 +1,8 @@
-"""This broker beside Apache Kafka on one machine, interleaved, every figure told: `python -m tests.benchmarks`."""
+"""This broker beside Apache Kafka, or beside an earlier commit of its own, on one machine, in interleaved rounds.
+
+    python -m tests.benchmarks                              beside Apache Kafka, five rounds
+    python -m tests.benchmarks --against COMMIT --short     beside an earlier commit, five short rounds
+"""
 
 import argparse
 import os
@@ -11,12 +15,12 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from tests.benchmarks import consuming, producing, report
-from tests.benchmarks.figures import KAFKA, OURS, Results, Run
-from tests.benchmarks.marks import verdicts
+from tests.benchmarks.figures import EARLIER, KAFKA, OURS, Results, Run
+from tests.benchmarks.marks import MARKS, no_worse, verdicts
 from tests.benchmarks.meter import Memory, memory
 from tests.benchmarks.suite import WORKLOADS, run_rounds, warm
-from tests.benchmarks.systems import Started, apache_kafka, our_broker
-from tests.benchmarks.workload import FULL, QUICK, Scale, Workload
+from tests.benchmarks.systems import Started, apache_kafka, earlier_broker, our_broker
+from tests.benchmarks.workload import FULL, QUICK, SHORT, Scale, Workload
 
 _DIRECTORY = Path(__file__).resolve().parents[2] / ".cache" / "benchmarks"
 
@@ -35,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _benchmark(options: argparse.Namespace, workloads: Sequence[Workload], directory: Path) -> None:
-    scale = QUICK if options.quick else FULL
+    scale = QUICK if options.quick else SHORT if options.short else FULL
     rounds = options.rounds or (1 if options.quick else 5)
     with ExitStack() as stack:
         started = _start(options, stack, directory, scale)
@@ -49,7 +53,9 @@ def _benchmark(options: argparse.Namespace, workloads: Sequence[Workload], direc
 def _start(options: argparse.Namespace, stack: ExitStack, directory: Path, scale: Scale) -> dict[str, Started]:
     """The brokers, warm; ours first in order and last in time, as a JVM that starts takes all cores for seconds."""
     started = {}
-    if not options.ours_only:
+    if options.against:
+        started[EARLIER] = _warmed(stack.enter_context(earlier_broker(directory, options.against)), scale)
+    elif not options.ours_only:
         started[KAFKA] = _warmed(stack.enter_context(apache_kafka(directory)), scale)
     if not options.kafka_only:
         started = {OURS: _warmed(stack.enter_context(our_broker(directory)), scale), **started}
@@ -84,13 +90,14 @@ def _tell_run(number: int, run: Run) -> None:
 
 
 def _tell_results(results: Results, memories: dict[str, Memory], *, markdown: bool) -> None:
+    asked = no_worse(results) if EARLIER in results.systems() else MARKS
     header, rows = report.every_figure(results)
     print(f"\nEvery figure\n\n{report.text_table(header, rows)}")
     table = report.markdown_table if markdown else report.text_table
     tables = {
         "Medians": report.summary(results),
         "Memory": report.memory(memories, results),
-        "Marks": report.marks(verdicts(results)),
+        "Marks": report.marks(verdicts(results, asked)),
     }
     for title, (header, rows) in tables.items():
         print(f"\n{'### ' if markdown else ''}{title}\n\n{table(header, rows)}")
@@ -105,8 +112,12 @@ def _chosen(names: Sequence[str] | None) -> list[Workload]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="a little of everything; the figures mean nothing")
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    scale = parser.add_mutually_exclusive_group()
+    scale.add_argument("--quick", action="store_true", help="a little of everything; the figures mean nothing")
+    scale.add_argument("--short", action="store_true", help="a few seconds a run; look at five rounds")
     parser.add_argument("--rounds", type=int, help="how often each workload runs on each system (5; with --quick 1)")
     parser.add_argument(
         "--workload", nargs="+", metavar="NAME", choices=[each.name for each in WORKLOADS],
@@ -115,6 +126,7 @@ def _parser() -> argparse.ArgumentParser:
     only = parser.add_mutually_exclusive_group()
     only.add_argument("--ours-only", action="store_true", help="without Apache Kafka")
     only.add_argument("--kafka-only", action="store_true", help="Apache Kafka alone")
+    only.add_argument("--against", metavar="COMMIT", help="beside the broker of an earlier commit instead of Kafka")
     parser.add_argument("--markdown", action="store_true", help="medians, memory and marks as Markdown, for the README")
     parser.add_argument("--directory", type=Path, default=_DIRECTORY, help="where both keep their data (%(default)s)")
     return parser

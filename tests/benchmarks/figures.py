@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from statistics import median
 
 OURS = "pqbroker"
+EARLIER = "pqbroker, earlier"
 KAFKA_FLUSH = "Kafka, flush.messages=1"
 KAFKA = "Kafka"
-SYSTEMS = (OURS, KAFKA_FLUSH, KAFKA)
+SYSTEMS = (OURS, EARLIER, KAFKA_FLUSH, KAFKA)
 
 MEGABYTES = "MB/s"
 CPU_PER_GB = "CPU s/GB"

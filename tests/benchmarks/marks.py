@@ -3,7 +3,20 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tests.benchmarks.figures import CPU_PER_GB, KAFKA, KAFKA_FLUSH, MEGABYTES, P50, REQUESTS, Results
+from tests.benchmarks.figures import (
+    CPU_PER_GB,
+    CPU_PER_REQUEST,
+    EARLIER,
+    KAFKA,
+    KAFKA_FLUSH,
+    MEGABYTES,
+    P50,
+    REQUESTS,
+    Results,
+)
+
+AS_FAST, AS_CHEAP = 0.93, 1.07
+"""Rates at least, and costs at most, this part of what they were: what is between is noise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +77,17 @@ MARKS = (
     at_least(1.5, "small-8", REQUESTS, KAFKA_FLUSH),
     at_most(1.0, "end-to-end", P50, KAFKA_FLUSH),
 )
+
+
+def no_worse(results: Results) -> tuple[Mark, ...]:
+    """That no rate, no cost and no median time of what was measured is worse than at the earlier commit."""
+    marks = []
+    for workload in results.workloads():
+        figures = results.figures(workload)
+        marks += [at_least(AS_FAST, workload, figure, EARLIER) for figure in (MEGABYTES, REQUESTS) if figure in figures]
+        costs = (CPU_PER_GB, CPU_PER_REQUEST, P50)
+        marks += [at_most(AS_CHEAP, workload, figure, EARLIER) for figure in costs if figure in figures]
+    return tuple(marks)
 
 
 def verdicts(results: Results, marks: Sequence[Mark] = MARKS) -> list[Verdict]:

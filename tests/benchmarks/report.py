@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from tests.benchmarks.figures import KAFKA, KAFKA_FLUSH, LOOP_LAG, OURS, Results, Run
+from tests.benchmarks.figures import EARLIER, KAFKA, KAFKA_FLUSH, LOOP_LAG, OURS, Results, Run
 from tests.benchmarks.marks import Verdict
 from tests.benchmarks.meter import Memory
 
@@ -39,12 +39,12 @@ def run_line(number_of_round: int, run: Run) -> str:
 
 
 def summary(results: Results) -> tuple[list[str], list[list[str]]]:
-    """A row per workload and figure: each system's median, and ours over each of Kafka's.
+    """A row per workload and figure: each system's median, and ours over each of the others.
 
     Not the loop's lag, which the broker tells as the worst since its start: `memory` has it.
     """
     systems = results.systems()
-    against = [system for system in (KAFKA_FLUSH, KAFKA) if OURS in systems and system in systems]
+    against = [system for system in (EARLIER, KAFKA_FLUSH, KAFKA) if OURS in systems and system in systems]
     header = ["workload", "figure", *systems, *[f"ratio to {system}" for system in against]]
     rows = []
     for workload in results.workloads():

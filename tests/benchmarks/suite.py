@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from tests.benchmarks import consuming, latency, producing
-from tests.benchmarks.figures import CPU_PER_GB, CPU_PER_REQUEST, KAFKA, LOOP_LAG, OURS, Run
+from tests.benchmarks.figures import CPU_PER_GB, CPU_PER_REQUEST, EARLIER, KAFKA, LOOP_LAG, OURS, Run
 from tests.benchmarks.meter import cpu_seconds
 from tests.benchmarks.systems import System
 from tests.benchmarks.topics import new_topic
@@ -31,11 +31,11 @@ WORKLOADS = (
     ),
     Workload(
         "consume-librdkafka", "librdkafka by assignment, 10 KB values in 127 KiB batches, 1 partition, thrice",
-        consuming.consume_librdkafka, prepare=consuming.fill_for_reading, systems=(OURS, KAFKA),
+        consuming.consume_librdkafka, prepare=consuming.fill_for_reading, systems=(OURS, EARLIER, KAFKA),
     ),
     Workload(
         "consume-raw", "one Fetch of 1 MiB after another on 1 connection, 1 partition, thrice",
-        consuming.consume_raw, prepare=consuming.fill_for_reading, systems=(OURS, KAFKA),
+        consuming.consume_raw, prepare=consuming.fill_for_reading, systems=(OURS, EARLIER, KAFKA),
     ),
     Workload("small-1", "one record of 100 bytes a request, one request in flight", latency.one_in_flight),
     Workload("small-8", "the same on 8 connections, 1 partition", latency.eight_connections),

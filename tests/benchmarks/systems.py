@@ -3,12 +3,13 @@
 import re
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pqbroker.testing import broker
-from tests.benchmarks.figures import KAFKA, KAFKA_FLUSH, OURS
+from tests.benchmarks.earlier import earlier_tree, importing_from
+from tests.benchmarks.figures import EARLIER, KAFKA, KAFKA_FLUSH, OURS
 from tests.support.kafka.broker import ApacheKafka
 
 _LAG_NAME = re.compile(r"^(\w*loop_lag\w*)(?:\{[^}]*\})? (\S+)", re.MULTILINE)
@@ -36,13 +37,22 @@ class Started:
 
 
 @contextmanager
-def our_broker(directory: Path) -> Iterator[Started]:
+def our_broker(directory: Path, name: str = OURS) -> Iterator[Started]:
     """This broker with its default settings: every acknowledgement after fsync."""
-    with broker(directory / "pqbroker") as running:
+    with broker(directory / name) as running:
         configuration = ("pqbroker serve, default settings (pqbroker.durability=fsync)",)
         yield Started(
-            (System(OURS, running.kafka, running.pid, {}, lambda: _scraped_lag_ms(running.http)),), configuration
+            (System(name, running.kafka, running.pid, {}, lambda: _scraped_lag_ms(running.http)),), configuration
         )
+
+
+@contextmanager
+def earlier_broker(directory: Path, commit: str) -> Iterator[Started]:
+    """The broker of an earlier commit, in the same Python. Raises UnknownCommit."""
+    with earlier_tree(commit) as tree, ExitStack() as stack:
+        with importing_from(tree):
+            started = stack.enter_context(our_broker(directory, EARLIER))
+        yield replace(started, configuration=(f"commit {commit}", *started.configuration))
 
 
 @contextmanager

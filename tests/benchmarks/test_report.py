@@ -3,8 +3,8 @@
 import pytest
 
 from tests.benchmarks import report
-from tests.benchmarks.figures import KAFKA, KAFKA_FLUSH, LOOP_LAG, MEGABYTES, OURS, Results, Run
-from tests.benchmarks.marks import at_least, verdicts
+from tests.benchmarks.figures import EARLIER, KAFKA, KAFKA_FLUSH, LOOP_LAG, MEGABYTES, OURS, P50, Results, Run
+from tests.benchmarks.marks import at_least, no_worse, verdicts
 from tests.benchmarks.meter import Memory
 from tests.benchmarks.systems import worst_lag_ms
 
@@ -89,3 +89,13 @@ def test_a_loop_lag_in_ms_is_taken_as_it_is() -> None:
 
 def test_a_broker_without_the_metric_has_no_lag() -> None:
     assert worst_lag_ms("pqbroker_requests_total 5\n") is None
+
+
+def test_beside_an_earlier_commit_a_rate_may_fall_and_a_time_may_grow_by_seven_parts_in_a_hundred() -> None:
+    results = Results([
+        Run("a", OURS, {MEGABYTES: 94.0, P50: 1.06}),
+        Run("a", EARLIER, {MEGABYTES: 100.0, P50: 1.0}),
+        Run("b", OURS, {MEGABYTES: 92.0, P50: 1.08}),
+        Run("b", EARLIER, {MEGABYTES: 100.0, P50: 1.0}),
+    ])  # fmt: skip
+    assert [verdict.word for verdict in verdicts(results, no_worse(results))] == ["PASS", "PASS", "MISS", "MISS"]

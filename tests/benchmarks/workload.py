@@ -26,6 +26,14 @@ FULL = Scale(
     small_requests=20_000,
     end_to_end_records=5_000,
 )
+SHORT = Scale(
+    warm_bytes=300_000_000,
+    produce_bytes=150_000_000,
+    java_records=60_000,
+    consume_bytes=150_000_000,
+    small_requests=4_000,
+    end_to_end_records=2_000,
+)
 QUICK = Scale(
     warm_bytes=50_000_000,
     produce_bytes=30_000_000,

@@ -1,0 +1,25 @@
+"""The hot figures: every request is answered and its calls are counted; an earlier commit is what is measured."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.benchmarks.earlier import UnknownCommit, earlier_tree
+from tests.benchmarks.hot import Loop, measure
+
+
+def test_the_node_answers_by_hand_and_its_calls_are_counted(tmp_path: Path) -> None:
+    with asyncio.Runner(loop_factory=Loop) as runner:
+        figures = runner.run(measure(tmp_path / "data", 6))
+    one, eight, both = figures.values()
+    assert 0 < eight.loop_python_calls < one.loop_python_calls < both.loop_python_calls
+    assert 0 < eight.commit_python_calls < one.commit_python_calls == both.commit_python_calls
+    assert all(each.loop_us > 0 and each.commit_us > 0 for each in figures.values())
+
+
+def test_an_earlier_commit_is_unpacked_and_found_by_its_processes() -> None:
+    with earlier_tree("HEAD") as tree:
+        assert (tree / "src" / "pqbroker" / "__init__.py").exists()
+    with pytest.raises(UnknownCommit, match="no-such-commit"), earlier_tree("no-such-commit"):
+        pass
