@@ -25,7 +25,7 @@ class ChannelProfile:
 
     pool: str = MAIN_POOL
     operations: int = 0
-    """Blobs stored in a second."""
+    """Values and blobs stored in a second, those that are in the index too."""
     bytes: int = 0
     """Bytes stored in a second."""
     space: int = 0

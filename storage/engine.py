@@ -132,13 +132,24 @@ class Move(NamedTuple):
     pool: str
 
 
+class InlineUse(NamedTuple):
+    """What a commit does to a channel whose values are rows, not blobs: for the channel's limits, not for engines."""
+
+    tablet: int
+    channel: int
+    puts: int
+    put_bytes: int
+    kept_bytes: int
+    """More or, below zero, fewer bytes of such values are kept afterwards."""
+
+
 class Batch:
     """Changes that become durable together. Later operations win over earlier ones on the same key.
 
     Buffers given to `put_blob` must not change until the commit's outcome is there.
     """
 
-    __slots__ = ("blobs", "bytes", "dead", "moves", "ranges", "rows")
+    __slots__ = ("blobs", "bytes", "dead", "inline", "moves", "ranges", "rows")
 
     def __init__(self) -> None:
         self.ranges: list[tuple[bytes, bytes]] = []
@@ -150,6 +161,8 @@ class Batch:
         self.dead: list[BlobKey] = []
         self.moves: Sequence[Move] = ()
         """The engine's own; nothing else moves blobs."""
+        self.inline: Sequence[InlineUse] = ()
+        """Of tablets with limited channels alone."""
         self.bytes = 0
 
     def put(self, key: bytes, value: bytes) -> None:
@@ -179,6 +192,7 @@ class Batch:
         self.rows += other.rows
         self.blobs += other.blobs
         self.dead += other.dead
+        self.inline = (*self.inline, *other.inline)
         self.bytes += other.bytes
 
 

@@ -41,7 +41,7 @@ from pqbroker.storage.kv_plan import GENERATION_KEY, Plan, Planner, covers, keys
 from pqbroker.storage.kv_rows import Entry
 from pqbroker.storage.outcome import Outcome
 from pqbroker.storage.status import Colour
-from pqbroker.storage.tablet import TabletStorage
+from pqbroker.storage.tablet import USER_CHANNEL, TabletStorage
 from pqbroker.storage.unreadable import StoredUnreadable
 
 PAGE_ROWS = 4096
@@ -107,6 +107,8 @@ class KeyValueTablet:
             raise
         generation = rows.pop(GENERATION_KEY, None)
         self._entries = SortedDict(rows)
+        if self._storage.is_limited:
+            self._storage.holds_inline(USER_CHANNEL, sum(entry.size for entry in rows.values() if entry.is_inline))
         holders = Counter(blob for entry in rows.values() if entry.is_shared for blob in entry.blobs())
         self._references = {blob: count for blob, count in holders.items() if count > 1}
         self._planner = self._new_planner(0 if generation is None else int.from_bytes(generation.value, "big"))

@@ -6,7 +6,7 @@ from operator import attrgetter
 
 from sortedcontainers import SortedDict
 
-from pqbroker.storage.engine import Batch, BlobKey, Buffer
+from pqbroker.storage.engine import Batch, BlobKey, Buffer, InlineUse
 from pqbroker.storage.kv_commands import (
     DELETED_KEYS_MAX,
     EXTRA_MAX,
@@ -107,6 +107,8 @@ class Planner:
                 self._increment_generation(plan, len(commands), now_ms)
             plan.commands += 1
         self._finish(plan)
+        if self._storage.is_limited:
+            plan.batch.inline = (self._inline_use(plan, commands),)
         return plan
 
     def status(self, channel: int) -> Colour:
@@ -245,6 +247,20 @@ class Planner:
         for before in dying:
             for blob in before.blobs():
                 batch.delete_blob(blob)
+
+    def _inline_use(self, plan: Plan, commands: Sequence[Command]) -> InlineUse:
+        """Rows count as what they spare: blobs of the first channel for users. What a write calls INLINE is no Put."""
+        puts = [
+            command.size
+            for command in commands
+            if type(command) is Write and command.channel != INLINE and command.size < self._inline_bytes_max
+        ]
+        kept = 0
+        for key, entry in plan.changes.items():
+            before = self._entries.get(key)
+            kept += entry.size if entry is not None and entry.is_inline else 0
+            kept -= before.size if before is not None and before.is_inline else 0
+        return InlineUse(self._storage.tablet_id, USER_CHANNEL, len(puts), sum(puts), kept)
 
     def _count(self, plan: Plan) -> None:
         """Delete exactly the blobs that no entry holds after this request."""

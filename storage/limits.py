@@ -1,5 +1,7 @@
 """Limits of tablets' channels: operations and bytes a second, over which Puts wait, and space (spec K.2).
 
+What users store in a channel counts wherever it lies: in a pool, or, because it is small, in the index.
+
     commit --nothing waits, within the rates--> submitted
            --else--> waits, behind those of its tablet --in time, or the shard is lost--> submitted
 """
@@ -33,6 +35,9 @@ class ChannelLimits:
         self._paid_until: dict[Channel, float] = {}
         """The loop's time up to which what was stored uses up the rates."""
         self._used: Counter[Channel] = Counter()
+        """Bytes of blobs."""
+        self._used_inline: Counter[Channel] = Counter()
+        """Bytes of values that are rows."""
         self._waiting: dict[int, _Waiting] = {}
 
     def limit(self, tablet: int, channel: int, profile: ChannelProfile, used: int) -> None:
@@ -43,12 +48,13 @@ class ChannelLimits:
     def forget(self, tablet: int) -> None:
         """The tablet was dropped."""
         for channel in [channel for channel in self._profiles if channel[0] == tablet]:
-            del self._profiles[channel], self._used[channel]
+            del self._profiles[channel], self._used[channel], self._used_inline[channel]
             self._paid_until.pop(channel, None)
 
     def is_full(self, tablet: int, channel: int) -> bool:
         profile = self._profiles.get((tablet, channel))
-        return profile is not None and 0 < profile.space <= self._used[tablet, channel]
+        key = (tablet, channel)
+        return profile is not None and 0 < profile.space <= self._used[key] + self._used_inline[key]
 
     def limits_space(self, tablet: int, channel: int) -> bool:
         profile = self._profiles.get((tablet, channel))
@@ -57,6 +63,10 @@ class ChannelLimits:
     def measured(self, tablet: int, channel: int, used: int) -> None:
         """What the channel holds after a collection of garbage."""
         self._used[tablet, channel] = used
+
+    def holds_inline(self, tablet: int, channel: int, used: int) -> None:
+        """The channel holds `used` bytes in rows, as its tablet starts."""
+        self._used_inline[tablet, channel] = used
 
     def commit(self, tablet: int, batch: Batch, submit: Submit) -> Outcome[None]:
         """Submit the batch now, or when the rates of its channels allow; those of one tablet in order."""
@@ -75,21 +85,27 @@ class ChannelLimits:
         if self._lost.done():
             return 0.0
         channels = {_channel(blob) for blob, _, _, _ in batch.blobs}
+        channels.update((use.tablet, use.channel) for use in batch.inline if use.puts)
         paid = max((self._paid_until.get(channel, 0.0) for channel in channels), default=0.0)
         return paid - BURST_SECONDS - self._loop.time()
 
     def _submit(self, batch: Batch, submit: Submit) -> Outcome[None]:
-        now = self._loop.time()
         for blob, _, size, _ in batch.blobs:
-            channel = _channel(blob)
-            profile = self._profiles.get(channel)
-            if profile is not None and (profile.operations or profile.bytes):
-                operations = 1 / profile.operations if profile.operations else 0.0
-                seconds = max(operations, size / profile.bytes if profile.bytes else 0.0)
-                self._paid_until[channel] = max(self._paid_until.get(channel, 0.0), now) + seconds
+            self._charge(_channel(blob), 1, size)
+        for use in batch.inline:
+            self._charge((use.tablet, use.channel), use.puts, use.put_bytes)
         submitted = submit(batch)
         submitted.add_done_callback(partial(self._account, batch))
         return submitted
+
+    def _charge(self, channel: Channel, puts: int, size: int) -> None:
+        """Have the channel's rates pay for what is stored now."""
+        profile = self._profiles.get(channel)
+        if profile is None or not (profile.operations or profile.bytes):
+            return
+        operations = puts / profile.operations if profile.operations else 0.0
+        seconds = max(operations, size / profile.bytes if profile.bytes else 0.0)
+        self._paid_until[channel] = max(self._paid_until.get(channel, 0.0), self._loop.time()) + seconds
 
     def _account(self, batch: Batch, committed: Outcome[None]) -> None:
         if committed.exception() is not None:
@@ -98,6 +114,8 @@ class ChannelLimits:
             self._add(_channel(blob), size)
         for blob in batch.dead:
             self._add(_channel(blob), -blob_size(blob))
+        for use in batch.inline:
+            self._used_inline[use.tablet, use.channel] += use.kept_bytes
 
     def _add(self, channel: Channel, size: int) -> None:
         if channel in self._profiles:

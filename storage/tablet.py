@@ -102,7 +102,7 @@ class TabletStorage:
 
     __slots__ = (
         "_blobs", "_collections", "_cookie", "_groups", "_is_over", "_limits", "_shard", "_step", "counters",
-        "generation", "prefix", "tablet_id", "unreadable",
+        "generation", "is_limited", "prefix", "tablet_id", "unreadable",
     )  # fmt: skip
 
     def __init__(
@@ -112,6 +112,7 @@ class TabletStorage:
         self._blobs = blobs
         self._limits = limits
         """None: no channel in the cell is limited."""
+        self.is_limited = limits is not None
         self._step = 1
         self._cookie = 0
         self._collections = 0
@@ -170,6 +171,11 @@ class TabletStorage:
         if self._limits is not None and self._limits.is_full(self.tablet_id, channel):
             return max(colour, Colour.YELLOW_STOP)
         return colour
+
+    def holds_inline(self, channel: int, used: int) -> None:
+        """Tell the channel's limits, at the tablet's start, how many bytes of its values are rows."""
+        if self._limits is not None:
+            self._limits.holds_inline(self.tablet_id, channel, used)
 
     def pool(self, channel: int) -> str:
         """Where the channel's blobs go now."""

@@ -13,7 +13,7 @@ from pqbroker.storage.blobstorage import Blocked
 from pqbroker.storage.cells.cell import Cell
 from pqbroker.storage.engine import Batch, Engine, ShardLost
 from pqbroker.storage.kv import KeyValueTablet
-from pqbroker.storage.kv_commands import Write
+from pqbroker.storage.kv_commands import INLINE, DeleteRange, Write
 from pqbroker.storage.limits import BURST_SECONDS
 from pqbroker.storage.memory import MemoryEngine
 from pqbroker.storage.outcome import Outcome
@@ -210,3 +210,45 @@ async def test_channels_of_new_tablets_go_where_the_profile_says(tmp_path: Path)
         await put(cell.storage(TABLET + number), 5000, channel)
     assert {pool.name: pool.live_bytes // 5000 for pool in cell.stats().pools} == {"main": 3, "big": 1}
     await cell.close()
+
+
+def small(tablet: KeyValueTablet, number: int, size: int = 100) -> Outcome[None]:
+    return tablet.execute([Write(b"%d" % number, [bytes(size)], size)])
+
+
+async def open_values(cell: Cell) -> KeyValueTablet:
+    """A KV tablet whose small values are rows."""
+    tablet = KeyValueTablet(cell.storage(TABLET), inline_bytes_max=1000, clock=lambda: 1_000)
+    await tablet.start()
+    return tablet
+
+
+@pytest.mark.parametrize("limits", [{"operations": 200}, {"bytes": 20_000}])
+async def test_values_that_are_rows_wait_over_a_rate_as_blobs_do(open_cell: Open, limits: Mapping[str, int]) -> None:
+    tablet = await open_values(await open_cell(MemoryEngine(1 << 26), **limits))
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    for written in [small(tablet, number) for number in range(260)]:
+        await written
+    assert loop.time() - began >= 260 / 200 - BURST_SECONDS - 0.01
+
+
+async def test_what_a_write_says_goes_into_the_index_is_no_operation_of_a_channel(open_cell: Open) -> None:
+    tablet = await open_values(await open_cell(MemoryEngine(1 << 26), operations=1))
+    for number in range(5):
+        await tablet.execute([Write(b"%d" % number, [b"meta"], 4, INLINE)])
+
+
+async def test_values_that_are_rows_take_space_until_they_are_deleted_and_after_a_start_too(open_cell: Open) -> None:
+    engine = MemoryEngine(1 << 26)
+    cell = await open_cell(engine, space=5000)
+    tablet = await open_values(cell)
+    for number in range(10):
+        await small(tablet, number, 499)
+        await small(tablet, number, 500)
+        assert tablet.status() is (Colour.GREEN if number < 9 else Colour.YELLOW_STOP)
+    engine.crash()
+    tablet = await open_values(await open_cell(engine, space=5000))
+    assert tablet.status() is Colour.YELLOW_STOP
+    await tablet.execute([DeleteRange(b"3", True, b"3", True)])
+    assert tablet.status() is Colour.GREEN
