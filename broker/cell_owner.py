@@ -54,7 +54,9 @@ async def open_cell(engine: Engine, settings: BrokerSettings, clock: Callable[[]
     from the cell from then on, unless something of it could not be read.
     """
     profile = parse_profile(settings.storage_profile, parse_pools(settings.pools))
-    cell = await Cell.open(engine, profile=profile, releases=False)
+    cell = await Cell.open(
+        engine, profile=profile, releases=False, commits_max=settings.tablet_commits_max
+    )
     try:
         scheme = await _open_scheme(cell, clock)
         now = NodeSettings(settings, scheme.settings)
@@ -121,6 +123,16 @@ class CellOwner:
             log.info("retention stopped: the cell was lost")
         except CommitRefused as refusal:
             log.warning("consumer groups expire later: %s", refusal)
+
+    async def renew(self) -> None:
+        """Start the tablets anew that are worn: whose blob ids are nearly used up, or that could not plan a write."""
+        for tablet_id in self.current.cell.worn():
+            try:
+                generation = await self.restart_tablet(tablet_id)
+            except (TabletUnknown, CommitRefused, ShardLost) as refusal:
+                log.warning("tablet %d has to be started anew, which is tried again: %s", tablet_id, refusal)
+            else:
+                log.info("tablet %d was worn, and is started anew in generation %d", tablet_id, generation)
 
     async def move_channel(self, tablet_id: int, channel: int, group: int) -> None:
         """Let a tablet's channel write to another blob group from its next start on; see `Cell.move_channel`."""

@@ -37,6 +37,8 @@ log = logging.getLogger(__name__)
 
 IDLE_LOOKS_PER_TIMEOUT = 4
 STALL_LOOK_S = 1.0
+RENEWAL_LOOK_S = 0.5
+"""How often to look for tablets that have to be started anew."""
 
 
 def wall_clock_ms() -> int:
@@ -133,7 +135,8 @@ class Server:
             address = (told.host, told.port) if told else None
             connect = partial(Connection, self.node, dispatcher, receiving, self._connections, address)
             self._servers += [await loop.create_server(connect, sock=listening) for listening in sockets]
-        periodic = (self._retain(), self._sample_loop_lag(), self._close_idle(), self._cut_stalled())
+        looks = (self._sample_loop_lag(), self._close_idle(), self._cut_stalled())
+        periodic = (self._retain(), self._renew(), *looks)
         for work in (self._cell.watch(self.node), *periodic):
             task = loop.create_task(work)
             task.add_done_callback(self._ended)
@@ -178,6 +181,11 @@ class Server:
         while True:
             await asyncio.sleep(self._settings.retention_check_interval_ms / 1000)
             await self._cell.retain()
+
+    async def _renew(self) -> None:
+        while True:
+            await asyncio.sleep(RENEWAL_LOOK_S)
+            await self._cell.renew()
 
     async def _sample_loop_lag(self) -> None:
         loop, period_s = self.node.loop, self._settings.loop_lag_sample_ms / 1000

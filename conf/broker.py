@@ -189,6 +189,11 @@ class BrokerSettings:
         "types scheme, persqueue, coordinator; channels 0 log, 1 snapshots, 2 data; operations and bytes a second, "
         "over which writes wait, bytes of space, over which they are refused.",
     )  # fmt: skip
+    tablet_commits_max: int = setting(
+        "pqbroker.tablet.commits.max", Kind.LONG, (1 << 32) - 1 - (1 << 20),
+        "Commits after which a tablet is started anew, one generation later, while it is served: the ids of its blobs "
+        "count them in 32 bits. Clients see a new leader epoch.", low=100, high=(1 << 32) - 1 - (1 << 20),
+    )  # fmt: skip
     disk_yellow_bytes: int = setting(
         "pqbroker.disk.yellow.bytes", Kind.LONG, 256 * MIB,
         "Less free than this in a pool, beyond 32 MiB, stops writes with KAFKA_STORAGE_ERROR until there is more; a "

@@ -289,7 +289,8 @@ class PersQueueGroups:
             self._in_background(self._reclaim(topic.tablets, topic.topic_id))
 
     async def restart_tablet(self, tablet_id: int) -> None:
-        """Start a topic's tablet anew, one generation later; whoever waits for the one before is told NOT_LEADER….
+        """Start a topic's tablet anew, one generation later. Reads are served meanwhile, and writes wait for the new
+        instance; a change that its administration waits for, and a commit of offsets, is told to come back.
 
         Refused, it goes on in its generation. Raises TabletUnknown, CommitRefused, ShardLost.
         """
@@ -297,11 +298,17 @@ class PersQueueGroups:
             group = next((group for group in self._groups.values() if tablet_id in group.tablets), None)
             if group is None:
                 raise TabletUnknown(f"tablet {tablet_id} serves no topic")
-            group.tablets.pop(tablet_id).stop()
+            earlier = group.tablets[tablet_id]
             try:
-                await self._cell.restart_tablet(tablet_id)
+                await earlier.hold()
+                try:
+                    await self._cell.restart_tablet(tablet_id)
+                finally:
+                    del group.tablets[tablet_id]
+                    await self._start_partitions(group)
+                    earlier.hand_over(group.tablets[tablet_id])
             finally:
-                await self._start_partitions(group)
+                earlier.stop()
 
     async def restart_scheme(self) -> Scheme:
         """Start the scheme's tablet anew; topics are served on. Raises CommitRefused, ShardLost."""

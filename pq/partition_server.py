@@ -304,6 +304,14 @@ class PartitionServer:
         """The tablet's instance is over: everything fails, now and later."""
         self._writer.lose()
 
+    async def hold(self) -> None:
+        """Write nothing more: what comes waits for `hand_over`. Returns when no write is in work."""
+        await self._writer.hold()
+
+    def hand_over(self, later: "PartitionServer") -> None:
+        """Let the next instance of the partition write what waits here."""
+        self._writer.hand_over(later._writer)
+
     def refuse(self, cause: StoredUnreadable) -> None:
         """What is stored of the partition cannot be read: nothing is taken, given or deleted from now on."""
         self.unreadable = cause

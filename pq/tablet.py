@@ -104,6 +104,16 @@ class PqTablet:
         for server in self.partitions.values():
             server.configure(config, settings)
 
+    async def hold(self) -> None:
+        """Write nothing more, for another instance to be started; reads are served on."""
+        await asyncio.gather(*(server.hold() for server in self.partitions.values()))
+
+    def hand_over(self, later: "PqTablet") -> None:
+        """Let the next instance write what waits here, and end this one."""
+        for index, server in self.partitions.items():
+            server.hand_over(later.partitions[index])
+        self.stop()
+
     def stop(self) -> None:
         """End this instance: what is asked from now on fails."""
         self._storage.lost.remove_done_callback(self._on_lost)

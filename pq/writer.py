@@ -8,6 +8,7 @@ loading   content is there           writing
 loading   it cannot be read now      idle; all that waits fails
 writing   durable                    the next cycle, or idle
 writing   refused                    this cycle and all that waits fail; idle
+any       hold                       held, when no cycle is in work: what comes waits for the next instance
 any       the store is lost          lost: everything fails with NOT_LEADER_OR_FOLLOWER
 any       its rows are unreadable    refused: everything fails with KAFKA_STORAGE_ERROR
 """
@@ -19,10 +20,10 @@ from functools import partial
 from time import perf_counter
 
 from pqbroker.conf.broker import BrokerSettings
-from pqbroker.pq.body import PAGE_BYTES
-from pqbroker.pq.cache import INDEX_PAGE, NodeMemory
+from pqbroker.pq.body_pages import forget_bodies, keep_body
+from pqbroker.pq.cache import NodeMemory
 from pqbroker.pq.counters import PartitionCounters, blob_bytes
-from pqbroker.pq.cycle import ClosedBody, Cycle, Written
+from pqbroker.pq.cycle import Cycle, Written
 from pqbroker.pq.partition import Partition
 from pqbroker.pq.quota import PAUSE_MS_MAX
 from pqbroker.pq.warming import HeadLoader
@@ -48,7 +49,7 @@ class Writer:
     """Takes writes and jobs in the order of the calls; one cycle is in flight at a time."""
 
     __slots__ = (
-        "_clock", "_cycle_seconds", "_head", "_jobs", "_kv", "_loop", "_memory", "_notify", "_number",
+        "_clock", "_cycle_seconds", "_head", "_held", "_jobs", "_kv", "_loop", "_memory", "_notify", "_number",
         "_partition", "_running", "_settings", "counters", "is_lost", "queue", "unreadable",
     )  # fmt: skip
 
@@ -75,6 +76,8 @@ class Writer:
         """How long the last cycle took."""
         self._jobs: list[_Job] = []
         self._running = False
+        self._held: asyncio.Future[None] | None = None
+        """Done once no cycle is in work any more, nor will be."""
         self._head = HeadLoader(partition, kv, self._count_held)
         self.is_lost = False
         """Whether everything fails: the tablet is lost, or the partition is `unreadable`."""
@@ -93,13 +96,13 @@ class Writer:
         excess = self.queue.in_flight_bytes - settings.write_border_bytes
         return min(1 + int(1000 * self._cycle_seconds * excess / settings.write_cycle_bytes_max), PAUSE_MS_MAX)
 
-    def write(self, batch: memoryview, header: BatchHeader) -> Outcome[Written]:
-        """Store a checked batch, which stays as it is until the outcome is there; enqueued in this call.
+    def write(self, batch: memoryview, header: BatchHeader, told: Outcome[Written] | None = None) -> Outcome[Written]:
+        """Store a checked batch, which stays as it is until the outcome (`told`) is there; enqueued in this call.
 
         Fails with KafkaError: 45, 47, 32, 44 for this batch; 56 when the store refused (with all that waits, A.5.10);
         7 when too much waits; 6 when the tablet is lost.
         """
-        outcome: Outcome[Written] = Outcome()
+        outcome: Outcome[Written] = told or Outcome()
         queue, bytes_max = self.queue, self._settings.write_queue_bytes_max
         if self.is_lost:
             self._refuse(outcome, self._over())
@@ -149,9 +152,22 @@ class Writer:
         self.counters.full.stop(self._loop.time())
         over = self._over()
         self._fail_queue(over.code, over.message)
-        for _, job in self._take_jobs():
+        jobs, self._jobs = self._jobs, []
+        for _, job in jobs:
             _fail(job, self._over())
         self._notify()
+
+    async def hold(self) -> None:
+        """Begin no cycle any more, and return when none is in work; what comes waits for `hand_over`, or `lose`."""
+        self._held = self._held or self._loop.create_future()
+        if not self._running and not self._held.done():
+            self._held.set_result(None)
+        await asyncio.shield(self._held)
+
+    def hand_over(self, later: "Writer") -> None:
+        """Let the partition's next instance write what waits here, in its order."""
+        for batch, header, outcome in self.queue.take_all():
+            later.write(batch, header, outcome)
 
     def refuse(self, cause: StoredUnreadable) -> None:
         """What is stored of the partition cannot be read: fail everything, now and later."""
@@ -169,17 +185,34 @@ class Writer:
         return job
 
     def _run(self) -> None:
-        """Start the next cycle, if there is anything to do."""
+        """Start the next cycle, if there is anything to do. One that cannot be planned, a defect, is a loss."""
         self._running = True
+        writes: list[Write] = []
+        try:
+            if self._begin(writes):
+                return
+        except BaseException as defect:
+            self._running = False
+            self._kv.storage.wear_out()
+            self._fail_cycle(ShardLost(f"a write cycle could not be planned: {defect!r}"), writes, None)
+            raise
+        self._running = False
+        if self._held is not None and not self._held.done():
+            self._held.set_result(None)
+
+    def _begin(self, writes: list[Write]) -> bool:
+        """Whether a cycle is on its way, of these `writes`, or will be when the head is loaded."""
         queue = self.queue
-        while not self.is_lost:
+        while not self.is_lost and self._held is None:
             queue.end_cycle()
             if self.counters.full.is_running and queue.in_flight_bytes <= self._settings.write_border_bytes:
                 self.counters.full.stop(self._loop.time())
             if self._jobs:
-                plan, job = self._jobs.pop(0)
-                if self._perform(plan(), (), job):
-                    return
+                plan, job = self._jobs[0]
+                is_begun = self._perform(plan(), (), job)
+                self._jobs = self._jobs[1:]
+                if is_begun:
+                    return True
             elif not queue.items:
                 break
             elif self.is_disk_full:
@@ -187,20 +220,16 @@ class Writer:
             elif self._partition.needs_content(queue.bytes):
                 self.counters.waiting.start(self._loop.time())
                 self._head.load().add_done_callback(self._loaded)
-                return
+                return True
             else:
-                writes = self._take_writes()
+                writes[:] = queue.take(self._settings.write_cycle_bytes_max)
+                if not queue.items and self.counters.waiting.is_running:
+                    self.counters.waiting.stop(self._loop.time())
                 cycle = self._partition.plan([(batch, header) for batch, header, _ in writes], self._clock())
                 if self._perform(cycle, writes, None):
-                    return
-        self._running = False
-
-    def _take_writes(self) -> list[Write]:
-        """The writes of one cycle."""
-        taken = self.queue.take(self._settings.write_cycle_bytes_max)
-        if not self.queue.items and self.counters.waiting.is_running:
-            self.counters.waiting.stop(self._loop.time())
-        return taken
+                    return True
+                writes.clear()
+        return False
 
     def _perform(self, cycle: Cycle, writes: Sequence[Write], job: "asyncio.Future[None] | None") -> bool:
         """Execute a plan; False when there was nothing to execute and all is answered."""
@@ -310,29 +339,13 @@ class Writer:
 
     def _apply(self, cycle: Cycle) -> None:
         partition = self._partition
+        cache = self._memory.cache
         for body in cycle.bodies:
-            self._cache_body(body)
+            keep_body(cache, self._number, body, partition.head.run, self._loop.time())
         if cycle.start_offset > partition.start_offset:
-            for number in range(partition.bodies.find(cycle.start_offset)):
-                pages = partition.bodies.sizes[number] // PAGE_BYTES + 1
-                self._memory.cache.forget(self._number, partition.bodies.offsets[number], pages)
+            forget_bodies(cache, self._number, partition.bodies, partition.bodies.find(cycle.start_offset))
         partition.apply(cycle)
         self._count_held()
-
-    def _cache_body(self, body: ClosedBody) -> None:
-        """A closed head's content goes on as cached pages of the body it became."""
-        run = self._partition.head.run
-        if body.start < run.base:
-            return
-        index = body.index
-        now_s = self._loop.time()
-        self._memory.cache.put((self._number, body.offset, INDEX_PAGE), index, now_s)
-        for page in range(len(index.pages)):
-            first, last = index.page_entries(page)
-            position, size, _ = index.span(first, last)
-            start = body.start + position
-            content = index.run(run.slices(start, start + size), first, last)
-            self._memory.cache.put((self._number, body.offset, page), content, now_s)
 
     def _count_held(self) -> None:
         if not self.is_lost:
@@ -343,10 +356,6 @@ class Writer:
         if self.unreadable is not None:
             return unreadable(ErrorCode.KAFKA_STORAGE_ERROR, self.unreadable)
         return not_leader()
-
-    def _take_jobs(self) -> list[_Job]:
-        jobs, self._jobs = self._jobs, []
-        return jobs
 
     def _fail_queue(self, code: ErrorCode, message: str) -> None:
         self.counters.waiting.stop(self._loop.time())

@@ -70,9 +70,7 @@ class JointRequest(Protocol):
 
 class KeyValueTablet:
     """One tablet's keys. `inline_bytes_max`: smaller values stay in the index. `clock`: milliseconds since 1970.
-
-    `counters` may be those of several tablets.
-    """
+    `counters` may be those of several tablets."""
 
     def __init__(
         self,
@@ -322,6 +320,9 @@ class KeyValueTablet:
         except (KeyValueError, ShardLost) as refusal:
             request.finish(refusal)
             return True
+        except BaseException as defect:
+            self.give_up(defect)
+            raise
         if plan.recounts and self._in_flight:
             return False
         request.plan = plan
@@ -334,9 +335,11 @@ class KeyValueTablet:
         assert plan is not None
         error = committed.exception()
         self.end(plan, error)
-        request.finish(error)
-        if self._waiting:
-            self.advance()
+        try:
+            request.finish(error)
+        finally:
+            if self._waiting:
+                self.advance()
 
     def _apply(self, plan: Plan) -> None:
         if plan.user_generation is not None:
@@ -353,6 +356,11 @@ class KeyValueTablet:
                 self._references[blob] = count
             else:
                 self._references.pop(blob, None)
+
+    def give_up(self, defect: BaseException) -> None:
+        """A request could not be planned, a defect of ours: all that waits fails, and the tablet is started anew."""
+        self._storage.wear_out()
+        self._fail(ShardLost(f"tablet {self._storage.tablet_id} could not plan a request: {defect!r}"))
 
     def _fail(self, lost: ShardLost) -> None:
         self._lost = lost

@@ -8,7 +8,7 @@ from enum import IntEnum
 from functools import partial
 from struct import Struct
 
-from pqbroker.storage.blobid import BlobId
+from pqbroker.storage.blobid import STEP_MAX, BlobId
 from pqbroker.storage.blobstorage import BlobStorage, Blocked, Discovered
 from pqbroker.storage.counters import ChannelCounters
 from pqbroker.storage.engine import Batch, BlobKey, Buffer, CommitRefused, FileRange, IndexDamaged, Shard, ShardLost
@@ -23,6 +23,9 @@ LOG_CHANNEL = 0
 SNAPSHOT_CHANNEL = 1
 USER_CHANNEL = 2
 """The first channel for blobs of the tablet's users; 0 and 1 are the system's (spec B.1)."""
+
+COMMITS_MAX = STEP_MAX - (1 << 20)
+"""Commits after which an instance wants to be started anew: before its blob ids have no step left."""
 
 RECORD = b"T"
 ROWS = b"K"
@@ -94,6 +97,17 @@ def row_prefix(tablet_id: int) -> bytes:
     return _KEY.pack(ROWS, tablet_id)
 
 
+class Wear:
+    """The tablets of a cell that have to be started anew: after `commits_max` commits, or since a plan of theirs
+    failed."""
+
+    __slots__ = ("commits_max", "worn")
+
+    def __init__(self, commits_max: int = COMMITS_MAX) -> None:
+        self.commits_max = commits_max
+        self.worn: set[int] = set()
+
+
 class TabletStorage:
     """What one running instance of a tablet reads and writes through.
 
@@ -101,18 +115,24 @@ class TabletStorage:
     """
 
     __slots__ = (
-        "_blobs", "_collections", "_cookie", "_groups", "_is_over", "_limits", "_shard", "_step", "counters",
+        "_blobs", "_collections", "_cookie", "_groups", "_is_over", "_limits", "_shard", "_step", "_wear", "counters",
         "generation", "is_limited", "prefix", "tablet_id", "unreadable",
     )  # fmt: skip
 
     def __init__(
-        self, shard: Shard, blobs: BlobStorage, record: TabletRecord, limits: ChannelLimits | None = None
+        self,
+        shard: Shard,
+        blobs: BlobStorage,
+        record: TabletRecord,
+        limits: ChannelLimits | None = None,
+        wear: Wear | None = None,
     ) -> None:
         self._shard = shard
         self._blobs = blobs
         self._limits = limits
         """None: no channel in the cell is limited."""
         self.is_limited = limits is not None
+        self._wear = wear or Wear()
         self._step = 1
         self._cookie = 0
         self._collections = 0
@@ -143,6 +163,8 @@ class TabletStorage:
 
     def put_blob(self, batch: Batch, channel: int, buffers: Sequence[Buffer], size: int) -> BlobKey:
         """Plan to store a blob of `size` bytes, the buffers end to end. Raises Blocked, BlobRefused."""
+        if self._step > STEP_MAX:
+            raise Blocked(f"tablet {self.tablet_id} has used up the steps of its generation: it is started anew")
         cookie = self._cookie
         self._cookie = cookie + 1
         blob = BlobId(self.tablet_id, channel, self.generation, self._step, cookie, size)
@@ -160,10 +182,16 @@ class TabletStorage:
         for storage in (self, *beside):
             storage._step += 1
             storage._cookie = 0
+            if storage._step > storage._wear.commits_max:
+                storage.wear_out()
         submit = partial(self._submit, beside=beside) if beside else self._submit
         if self._limits is not None:
             return self._limits.commit(self.tablet_id, batch, submit)
         return submit(batch)
+
+    def wear_out(self) -> None:
+        """Have the tablet started anew soon: see `Cell.worn`."""
+        self._wear.worn.add(self.tablet_id)
 
     def status(self, channel: int) -> Colour:
         """How full the channel is, at the last look: YELLOW_STOP and above stop user writes (A.12)."""
@@ -196,7 +224,7 @@ class TabletStorage:
     def succeeded(self, record: TabletRecord) -> "TabletStorage":
         """The next instance's storage. This one is over; in the same generation its blob ids are gone on with."""
         self._is_over = True
-        later = TabletStorage(self._shard, self._blobs, record, self._limits)
+        later = TabletStorage(self._shard, self._blobs, record, self._limits, self._wear)
         if later.generation == self.generation:
             later._step, later._collections = self._step + 1, self._collections
         return later

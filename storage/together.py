@@ -62,7 +62,13 @@ class _Together:
             for tablet in self.tablets:
                 tablet.storage.check()
             for tablet, commands in self._parts:
-                plan = tablet.plan_part(commands)
+                try:
+                    plan = tablet.plan_part(commands)
+                except (KeyValueError, ShardLost):
+                    raise
+                except BaseException as defect:
+                    tablet.give_up(defect)
+                    raise
                 if plan is None:
                     return False
                 plans.append(plan)

@@ -23,11 +23,13 @@ from pqbroker.storage.history import RANGES_MAX, ChannelHistory
 from pqbroker.storage.limits import ChannelLimits
 from pqbroker.storage.quarantine import Quarantine
 from pqbroker.storage.tablet import (
+    COMMITS_MAX,
     RECORD,
     USER_CHANNEL,
     TabletRecord,
     TabletStorage,
     TabletType,
+    Wear,
     record_key,
     row_prefix,
 )
@@ -70,8 +72,11 @@ class MoveRefused(ValueError):
 class Cell:
     """Hosts tablets on one open shard. Made by `Cell.open`."""
 
-    def __init__(self, shard: Shard, name: str, pools: tuple[str, ...], profile: StorageProfile) -> None:
+    def __init__(
+        self, shard: Shard, name: str, pools: tuple[str, ...], profile: StorageProfile, wear: Wear
+    ) -> None:
         self.name = name
+        self._wear = wear
         self._shard = shard
         self._profile = profile
         is_limited = any(channel.is_limited for channel in profile.values())
@@ -90,16 +95,17 @@ class Cell:
         name: str = "0",
         profile: StorageProfile = MappingProxyType({}),
         releases: bool = True,
+        commits_max: int = COMMITS_MAX,
     ) -> "Cell":
         """Open the cell; one commit raises every tablet's generation and blocks the earlier one.
 
         `profile` says where the channels of new tablets go, and the limits of all. `releases=False`: the caller calls
-        `release` once what runs on the tablets was loaded. Raises EngineError, and CommitRefused or ShardLost when that
-        commit fails.
+        `release` once what runs on the tablets was loaded. `commits_max`: after how many commits a tablet is `worn`.
+        Raises EngineError, and CommitRefused or ShardLost when that commit fails.
         """
         shard = await engine.open()
         try:
-            cell = cls(shard, name, await read_facts(shard, name), profile)
+            cell = cls(shard, name, await read_facts(shard, name), profile, Wear(commits_max))
             await cell._start_tablets()
             if releases:
                 await cell.release()
@@ -134,6 +140,10 @@ class Cell:
     def tablets(self) -> Mapping[int, TabletRecord]:
         """Every tablet of the cell by id, those half dropped included."""
         return MappingProxyType(self._records)
+
+    def worn(self) -> list[int]:
+        """Ids of tablets that have to be started anew, before their instances have no blob id left."""
+        return sorted(self._wear.worn)
 
     def blocked_generation(self, tablet_id: int) -> int:
         """Instances of the tablet of this generation and below change nothing any more; 0: none was blocked."""
@@ -212,6 +222,7 @@ class Cell:
             await self._blobs.block(batch, {tablet_id: record.generation})
             self._records[tablet_id] = started
             later = self._storages[tablet_id] = earlier.succeeded(started)
+            self._wear.worn.discard(tablet_id)
             return later
 
     async def drop_tablet(self, tablet_id: int) -> None:
@@ -234,6 +245,7 @@ class Cell:
             batch.delete(record_key(tablet_id))
             await self._shard.commit(batch)
             del self._records[tablet_id]
+            self._wear.worn.discard(tablet_id)
             if self._limits is not None:
                 self._limits.forget(tablet_id)
 
@@ -295,7 +307,7 @@ class Cell:
         self._records[record.tablet_id] = record
         if self._limits is not None:
             await self._limit_channels(self._limits, record)
-        self._storages[record.tablet_id] = TabletStorage(self._shard, self._blobs, record, self._limits)
+        self._storages[record.tablet_id] = TabletStorage(self._shard, self._blobs, record, self._limits, self._wear)
 
     async def _limit_channels(self, limits: ChannelLimits, record: TabletRecord) -> None:
         for channel in range(len(record.channels)):

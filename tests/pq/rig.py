@@ -127,7 +127,7 @@ class Node:
         return self.now_ms
 
     async def start(self) -> "Node":
-        self.cell = await Cell.open(self.engine)
+        self.cell = await Cell.open(self.engine, commits_max=self.settings.tablet_commits_max)
         self.scheme = await Scheme.open(self.cell, self.clock)
         self.groups = PersQueueGroups(
             self.cell, self.scheme, settings=self.settings, clock=self.clock, by_reference=self.by_reference

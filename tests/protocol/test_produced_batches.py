@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Callable
 
 import cramjam
-import lz4.frame
+import lz4.frame  # type: ignore[import-untyped]
 import pytest
 import zstandard
 from crc32c import crc32c
@@ -35,7 +35,7 @@ EXTREMES: dict[str, tuple[int, Callable[[bytes], bytes]]] = {
 """Compressors that clients use, at their hardest."""
 
 
-def batch_of(count: int, contents: bytes, codec: int = NONE) -> memoryview:
+def batch_of(count: int, contents: bytes | bytearray, codec: int = NONE) -> memoryview:
     """A batch that counts so many records, over any bytes, with a right checksum."""
     batch = bytearray(encode_batch([Record()], codec=codec)[:HEADER_BYTES]) + contents
     struct.pack_into(">i", batch, 8, len(batch) - 12)
