@@ -19,7 +19,7 @@ from pqbroker.pq.keys import OFFSET_MAX, data_range, meta_key, part_range, produ
 from pqbroker.pq.placing import Placing
 from pqbroker.pq.recovery import Meta, Recovered
 from pqbroker.pq.retention import TRIMMED_BLOBS_MAX, FirstUnread, start_after_retention
-from pqbroker.pq.sources import Duplicate, Producer, Sources
+from pqbroker.pq.sources import Duplicate, Producer, Sources, StoredBatch
 from pqbroker.protocol import records
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.records import BatchHeader
@@ -272,8 +272,9 @@ class Partition:
         run.append(batch, base_offset, max_timestamp, run.end == cycle.mark)
         cycle.end_offset = base_offset + count
         if producer_id >= 0:
+            stored = StoredBatch(sequence, sequence + count - 1, base_offset, append_time)
             cycle.sources[producer_id] = sources.taken(
-                state, header.producer_epoch, sequence, count, base_offset, append_time, cycle.now_ms
+                state, header.producer_epoch, stored, max_timestamp, cycle.now_ms
             )
         return Written(base_offset, append_time, cycle.start_offset)
 

@@ -32,9 +32,11 @@ DELETIONS_MAX = 1000
 REFUSED_MAX = 1000
 """Producers that a partition remembers to have refused before it knew them."""
 _SEQUENCES = 1 << 31
-_STATE = Struct(">Bhqqq")
+_STATE = Struct(">Bhqqqq")
+_STATE_1 = Struct(">Bhqqq")
 _BATCH = Struct(">qqqq")
-_VERSION = 1
+_VERSION = 2
+"""Version 1 has no timestamp of the last batch; it is read."""
 
 
 class StoredBatch(NamedTuple):
@@ -54,6 +56,8 @@ class Producer(NamedTuple):
     first: int
     written_ms: int
     batches: tuple[StoredBatch, ...]
+    timestamp_ms: int = -1
+    """Largest timestamp of the last batch's records."""
 
     @property
     def last(self) -> int:
@@ -110,37 +114,36 @@ def _find(state: Producer, first: int, last: int) -> Duplicate | None:
     return Duplicate(-1, -1) if state.first <= first and last <= state.last else None
 
 
-def taken(
-    state: Producer | None, epoch: int, first: int, count: int, base_offset: int, log_append_time_ms: int, now_ms: int
-) -> Producer:
-    """The state after a batch was appended; `first` is what `check` returned."""
-    batch = StoredBatch(first, first + count - 1, base_offset, log_append_time_ms)
+def taken(state: Producer | None, epoch: int, batch: StoredBatch, timestamp_ms: int, now_ms: int) -> Producer:
+    """The state after a batch was appended; its first sequence is what `check` returned."""
     if state is None or state.epoch != epoch:
-        return Producer(epoch, first, now_ms, (batch,))
+        return Producer(epoch, batch.first, now_ms, (batch,), timestamp_ms)
     batches = state.batches
     if len(batches) == BATCHES_KEPT:
         batches = batches[1:]
-    return Producer(epoch, state.first, now_ms, (*batches, batch))
+    return Producer(epoch, state.first, now_ms, (*batches, batch), timestamp_ms)
 
 
 def encode(state: Producer) -> bytes:
-    """The stored form of a producer: version, epoch, first sequence, write time, its batches."""
+    """The stored form of a producer: version, epoch, first sequence, write time, last timestamp, its batches."""
     return b"".join(
-        (_STATE.pack(_VERSION, state.epoch, state.first, state.written_ms, len(state.batches)),
+        (_STATE.pack(_VERSION, state.epoch, state.first, state.written_ms, state.timestamp_ms, len(state.batches)),
          *(_BATCH.pack(*batch) for batch in state.batches))
     )  # fmt: skip
 
 
 def decode(stored: bytes) -> Producer:
     """What `encode` made; ValueError for what it cannot have made."""
-    check_version(stored, _VERSION)
-    if len(stored) < _STATE.size:
+    form = _STATE_1 if stored[:1] == b"\1" else _STATE
+    if form is _STATE:
+        check_version(stored, _VERSION)
+    if len(stored) < form.size:
         raise ValueError(f"it has {len(stored)} bytes")
-    _, epoch, first, written_ms, count = _STATE.unpack_from(stored)
-    if not 1 <= count <= BATCHES_KEPT or len(stored) != _STATE.size + count * _BATCH.size:
+    _, epoch, first, written_ms, *timestamps, count = form.unpack_from(stored)
+    if not 1 <= count <= BATCHES_KEPT or len(stored) != form.size + count * _BATCH.size:
         raise ValueError(f"it has {len(stored)} bytes and counts {count} batches")
-    batches = tuple(map(StoredBatch._make, _BATCH.iter_unpack(stored[_STATE.size :])))
-    return Producer(epoch, first, written_ms, batches)
+    batches = tuple(map(StoredBatch._make, _BATCH.iter_unpack(stored[form.size :])))
+    return Producer(epoch, first, written_ms, batches, *timestamps)
 
 
 class Sources:

@@ -1,7 +1,8 @@
 """DescribeProducers (key 61), versions 0 to 0.
 
-Behaviour: the idempotent producers that each partition remembers, with the last sequence taken and when that was.
-What is named twice is answered twice, as in Kafka.
+Behaviour: the idempotent producers that each partition remembers, with the last sequence taken and the largest
+timestamp of the batch that had it (-1: written before an upgrade to the version that stores it). What is named twice
+is answered twice, as in Kafka.
 Left out: transactions. No producer has one open (-1), nor a coordinator's epoch (-1).
 """
 
@@ -63,7 +64,7 @@ def _state(producer_id: int, producer: Producer) -> ProducerState:
         producer_id=producer_id,
         producer_epoch=producer.epoch,
         last_sequence=producer.last & INT32_MAX,
-        last_timestamp=producer.written_ms,
+        last_timestamp=producer.timestamp_ms,
         coordinator_epoch=UNKNOWN_EPOCH,
     )
 

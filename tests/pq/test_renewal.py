@@ -2,6 +2,7 @@
 wait without end."""
 
 import asyncio
+from collections.abc import Awaitable
 
 import pytest
 
@@ -114,7 +115,8 @@ async def test_a_cycle_that_cannot_be_planned_is_a_loss(monkeypatch: pytest.Monk
     asyncio.get_running_loop().set_exception_handler(lambda *_: None)
     node.engine.faults.release()
     assert (await first).base_offset == 0
-    for outcome in (*waiting, job):
+    failed: list[Awaitable[object]] = [*waiting, job]
+    for outcome in failed:
         with pytest.raises(KafkaError) as lost:
             await outcome
         assert lost.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pqbroker.pq import sources
-from pqbroker.pq.sources import REFUSED_MAX, Duplicate, Producer, Sources
+from pqbroker.pq.sources import REFUSED_MAX, Duplicate, Producer, Sources, StoredBatch
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 
 LAST = (1 << 31) - 1
@@ -18,7 +18,7 @@ def after(*batches: tuple[int, int], epoch: int = 0, start: int = 0) -> Producer
     for sequence, count in batches:
         first = sources.check(state, epoch, sequence, count)
         assert isinstance(first, int)
-        state = sources.taken(state, epoch, first, count, offset, -1, 1000)
+        state = sources.taken(state, epoch, StoredBatch(first, first + count - 1, offset, -1), 7, 1000)
         offset += count
     assert state is not None
     return state
@@ -50,7 +50,7 @@ def test_an_older_epoch_is_invalid() -> None:
 def test_a_newer_epoch_begins_at_zero() -> None:
     state = after((0, 5), (5, 5))
     assert sources.check(state, 1, 0, 3) == 0
-    fresh = sources.taken(state, 1, 0, 3, 110, -1, 2000)
+    fresh = sources.taken(state, 1, StoredBatch(0, 2, 110, -1), 7, 2000)
     assert (fresh.epoch, fresh.first, fresh.last, len(fresh.batches)) == (1, 0, 2, 1)
 
 
@@ -97,7 +97,7 @@ def test_a_batch_may_wrap_inside() -> None:
 
 
 def test_a_duplicate_has_the_log_append_time_of_the_original() -> None:
-    state = sources.taken(None, 0, 0, 4, 100, 12_345, 12_345)
+    state = sources.taken(None, 0, StoredBatch(0, 3, 100, 12_345), 12_345, 12_345)
     assert sources.check(state, 0, 0, 4) == Duplicate(100, 12_345)
 
 
@@ -150,7 +150,7 @@ def test_what_expires_is_what_a_look_at_all_of_them_finds(
     held = Sources()
     offset = 100
     for now_ms, (producer_id, count) in enumerate(writes):
-        held.take({producer_id: sources.taken(None, 0, 0, count, offset, -1, now_ms)})
+        held.take({producer_id: sources.taken(None, 0, StoredBatch(0, count - 1, offset, -1), -1, now_ms)})
         offset += count
     now_ms, kept_ms = len(writes) + 5, 10
     old = {
@@ -179,3 +179,14 @@ def test_refused_producers_are_remembered_up_to_a_limit() -> None:
     known.check_first(0, 0, 1)
     with pytest.raises(KafkaError, match="OUT_OF_ORDER"):
         known.check_first(1, 0, 1)
+
+
+def test_a_row_of_version_1_is_read_without_its_last_timestamp() -> None:
+    state = Producer(3, 4, 5, (StoredBatch(4, 6, 100, -1), StoredBatch(7, 7, 110, 9)), 12)
+    second = sources.encode(state)
+    first = b"\1" + second[1:19] + second[27:]
+    assert sources.decode(second) == state
+    assert sources.decode(first) == state._replace(timestamp_ms=-1)
+    for wrong in (b"", b"\3" + second[1:], second[:-1], first[:-1], second + b"\0", second[:20]):
+        with pytest.raises(ValueError, match="it "):
+            sources.decode(wrong)

@@ -38,7 +38,7 @@ BAD_ROWS = {
     "a start behind the end": (meta_key(0), Meta(9, 1, []).encode()),
     "an epoch of the future": (meta_key(0), Meta(0, 1, [(99, 0)]).encode()),
     "epochs out of order": (meta_key(0), Meta(0, 1, [(2, 0), (1, 1)]).encode()),
-    "a producer's row of another version": (producer_key(0, 7), b"\2" + PRODUCER[1:]),
+    "a producer's row of another version": (producer_key(0, 7), b"\3" + PRODUCER[1:]),
     "a producer's row cut off": (producer_key(0, 7), PRODUCER[:-1]),
     "a producer without batches": (producer_key(0, 7), sources.encode(Producer(0, 0, 1, ()))),
     "a producer's id that is no number": (producer_key(0, 7)[:-1] + b"x", PRODUCER),

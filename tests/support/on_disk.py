@@ -189,7 +189,7 @@ def _pq_row(k: Fields, v: Fields) -> str:
 def _producer_or_consumer(k: Fields, v: Fields) -> str:
     mark = k.text(1, "mark")
     _entry_head(v, {1: "value"})
-    v.number(1, "format", {1: ""})
+    form = v.number(1, "format", {1: ""} if mark == "c" else {1: "", 2: ""})
     if mark == "c":
         k.text(k.left, "group")
         for size, name in ((8, "offset"), (4, "leader epoch"), (8, "commit_ms"), (8, "expire_ms")):
@@ -204,6 +204,8 @@ def _producer_or_consumer(k: Fields, v: Fields) -> str:
     v.number(2, "producer epoch")
     v.number(8, "first sequence")
     v.number(8, "written_ms")
+    if form > 1:
+        v.number(8, "last timestamp", signed=True)
     for _ in range(v.number(8, "batches")):
         for name in ("sequence from", "sequence to", "base offset", "log append time"):
             v.number(8, name, signed=True)

@@ -133,13 +133,14 @@ async def test_nothing_is_being_moved(node: Node, client: Client) -> None:
 
 async def test_producers_are_described_with_their_last_sequence(node: Node, client: Client) -> None:
     await node.create_topic("t", partitions=2)
+    node.clock.now_ms += 5000
     await node.produce("t", b"a", b"b", producer_id=7, producer_epoch=3, base_sequence=0)
     await node.produce("t", b"c")
     asked = [TopicRequest(name="t", partition_indexes=[0, 1, 2])]
     first, second, third = (await client.ask(DescribeProducersRequest(topics=asked))).topics[0].partitions
     (active,) = first.active_producers
     assert (active.producer_id, active.producer_epoch, active.last_sequence) == (7, 3, 1)
-    assert active.last_timestamp == node.clock.now_ms
+    assert active.last_timestamp == 1_700_000_000_001, "that of the batch, not the clock's"
     assert (active.coordinator_epoch, active.current_txn_start_offset) == (-1, -1)
     assert (second.error_code, second.active_producers) == (0, [])
     assert (third.error_code, third.active_producers) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, [])
