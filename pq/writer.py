@@ -208,11 +208,13 @@ class Writer:
             if self.counters.full.is_running and queue.in_flight_bytes <= self._settings.write_border_bytes:
                 self.counters.full.stop(self._loop.time())
             if self._jobs:
-                plan, job = self._jobs[0]
-                is_begun = self._perform(plan(), (), job)
-                self._jobs = self._jobs[1:]
-                if is_begun:
-                    return True
+                plan, job = self._jobs.pop(0)  # before it is performed: a refusal at once begins the next cycle
+                try:
+                    if self._perform(plan(), (), job):
+                        return True
+                except BaseException:
+                    _fail(job, not_leader())
+                    raise
             elif not queue.items:
                 break
             elif self.is_disk_full:
