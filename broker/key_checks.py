@@ -71,7 +71,7 @@ class KeyChecks:
         return waiting.outcome
 
     def _look(self, partition: "PartitionServer", first: _Waiting) -> None:
-        looked = asyncio.get_running_loop().run_in_executor(None, check_keys, first.records)
+        looked = partition.decode(partial(check_keys, first.records))
         looked.add_done_callback(partial(self._looked, partition))
 
     def _looked(self, partition: "PartitionServer", looked: "asyncio.Future[None]") -> None:

@@ -214,6 +214,11 @@ class BrokerSettings:
         low=1, high=99,
     )  # fmt: skip
     read_threads: int = setting("pqbroker.read.threads", Kind.INT, 4, "Threads that read from disk.", low=1, high=256)
+    decode_threads: int = setting(
+        "pqbroker.decode.threads", Kind.INT, 1,
+        "Threads that look into record batches: searches by time, keys of long batches for compacted topics, looks "
+        "over HTTP. Each takes up to 128 MiB, a batch decompressed; more looks wait.", low=1, high=64,
+    )  # fmt: skip
     write_cycle_bytes_max: int = setting(
         "pqbroker.write.cycle.bytes", Kind.INT, 16 * MIB, "Bytes of one write cycle of a partition.", low=MIB
     )

@@ -2,6 +2,7 @@
 count bytes."""
 
 from collections import OrderedDict
+from concurrent.futures import Executor, ThreadPoolExecutor
 from itertools import islice
 from typing import Protocol
 
@@ -133,9 +134,9 @@ class HeadBudget:
 class NodeMemory:
     """The budgets, the numbers that tell partitions apart in the cache, and what all tablets count together."""
 
-    __slots__ = ("_partitions", "cache", "cycles", "heads", "key_values", "sent_files", "starts")
+    __slots__ = ("_partitions", "cache", "cycles", "decoding", "heads", "key_values", "sent_files", "starts")
 
-    def __init__(self, cache_bytes: int, head_bytes: int, sent_files_max: int) -> None:
+    def __init__(self, cache_bytes: int, head_bytes: int, sent_files_max: int, decode_threads: int = 1) -> None:
         self.cache = BlobCache(cache_bytes)
         self.heads = HeadBudget(head_bytes)
         self.sent_files = SentFiles(sent_files_max)
@@ -144,6 +145,8 @@ class NodeMemory:
         self.starts = Histogram()
         """Starts of PQ tablets, from their first row read to serving."""
         self.key_values = KeyValueCounters()
+        self.decoding: Executor = ThreadPoolExecutor(decode_threads, "pqbroker-decode")
+        """Where batches are looked into: each may take 128 MiB decompressed, so only few at once."""
         self._partitions = 0
 
     def new_partition(self) -> int:

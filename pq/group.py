@@ -82,7 +82,9 @@ class PersQueueGroups:
         self._scheme = scheme
         self._settings = settings
         self._clock = clock
-        self.memory = NodeMemory(settings.cache_bytes, settings.head_bytes, settings.sent_files_max)
+        self.memory = NodeMemory(
+            settings.cache_bytes, settings.head_bytes, settings.sent_files_max, settings.decode_threads
+        )
         self._groups: dict[str, Group] = {}
         self._by_id: dict[bytes, Group] = {}
         self._count = PartitionCount()

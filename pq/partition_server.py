@@ -34,6 +34,7 @@ from pqbroker.storage.unreadable import StoredUnreadable
 
 SENT_BYTES_MIN = 256 << 10
 """Least limit of a read whose answer may stay in its files."""
+T = TypeVar("T")
 R = TypeVar("R", Pieces, Regions, Pieces | Regions)
 
 
@@ -227,6 +228,10 @@ class PartitionServer:
     async def max_timestamp(self) -> TimedOffset | None:
         """The record with the largest timestamp, the first of equals; None in an empty partition."""
         return await self._search(lambda search: search.latest())
+
+    def decode(self, look: Callable[[], T]) -> "asyncio.Future[T]":
+        """Look into batches of the partition off the loop; see `Reader.decode`."""
+        return self._reader.decode(look)
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
         """The largest epoch <= `epoch` and its end offset; (-1, -1) when unknown."""

@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from typing import ParamSpec, TypeVar
+from typing import TypeVar
 
 from pqbroker.pq.body import PAGE_BYTES, TAIL_BYTES, BodyIndex, decode_index, index_bytes
 from pqbroker.pq.cache import INDEX_PAGE, NodeMemory, PageKey
@@ -33,7 +33,6 @@ _STREAMS_MAX = 16
 """Sequential readers of one partition that are recognised."""
 _ATTEMPTS = 10
 
-_P = ParamSpec("_P")
 _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 
@@ -53,7 +52,7 @@ class _Stream:
 class Reader:
     """Finds the batches of one partition."""
 
-    __slots__ = ("_cache", "_files", "_kv", "_load_head", "_loading", "_number", "_partition", "_streams")
+    __slots__ = ("_cache", "_decoding", "_files", "_kv", "_load_head", "_loading", "_number", "_partition", "_streams")
 
     def __init__(
         self,
@@ -67,6 +66,7 @@ class Reader:
         self._kv = kv
         self._cache = memory.cache
         self._files = memory.sent_files
+        self._decoding = memory.decoding
         self._number = number
         self._load_head = load_head
         self._loading: dict[PageKey, asyncio.Task[dict[PageKey, Run]]] = {}
@@ -205,9 +205,9 @@ class Reader:
             loaded = await self._load(offset, 1)
         raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the partition's head is gone")
 
-    async def in_thread(self, function: Callable[_P, _T], *args: _P.args, **named: _P.kwargs) -> _T:
-        """What takes long and only computes, off the loop."""
-        return await asyncio.to_thread(function, *args, **named)
+    def decode(self, look: Callable[[], _T]) -> "asyncio.Future[_T]":
+        """Look into batches, off the loop; few looks of a node at once, in their order (pqbroker.decode.threads)."""
+        return asyncio.get_running_loop().run_in_executor(self._decoding, look)
 
     def _run_at(self, offset: int, held: dict[PageKey, Run]) -> Run | None:
         partition = self._partition

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from pqbroker.pq.run import Run
-from pqbroker.protocol.records import Record, decode_records, read_header
+from pqbroker.protocol.records import decode_times, read_header
 from pqbroker.storage.engine import Buffer
 
 
@@ -38,9 +38,9 @@ def first_record(batch: Buffer, timestamp: int, first_offset: int) -> TimedOffse
     header = read_header(batch)
     if header.is_log_append_time:
         return TimedOffset(max(header.base_offset, first_offset), header.max_timestamp, header.partition_leader_epoch)
-    for record in decode_records(batch):
-        if record.timestamp >= timestamp and record.offset >= first_offset:
-            return TimedOffset(record.offset, record.timestamp, header.partition_leader_epoch)
+    for offset, found_ms in decode_times(batch):
+        if found_ms >= timestamp and offset >= first_offset:
+            return TimedOffset(offset, found_ms, header.partition_leader_epoch)
     return None
 
 
@@ -49,8 +49,8 @@ def latest_record(batch: Buffer, first_offset: int) -> TimedOffset | None:
     header = read_header(batch)
     if header.is_log_append_time:
         return TimedOffset(max(header.base_offset, first_offset), header.max_timestamp, header.partition_leader_epoch)
-    found: Record | None = None
-    for record in decode_records(batch):
-        if record.offset >= first_offset and (found is None or record.timestamp > found.timestamp):
-            found = record
-    return None if found is None else TimedOffset(found.offset, found.timestamp, header.partition_leader_epoch)
+    found: TimedOffset | None = None
+    for offset, found_ms in decode_times(batch):
+        if offset >= first_offset and (found is None or found_ms > found.timestamp):
+            found = TimedOffset(offset, found_ms, header.partition_leader_epoch)
+    return found

@@ -4,6 +4,8 @@ thread.
 Nothing is held over an await but offsets: bodies may go from the front meanwhile, and a deleted topic's all at once.
 """
 
+from functools import partial
+
 from pqbroker.pq.body import TIMESTAMP_UNKNOWN
 from pqbroker.pq.partition import Partition
 from pqbroker.pq.reader import Reader
@@ -81,7 +83,7 @@ class TimeSearch:
 
     async def _first_in(self, run: Run, timestamp: int, offset: int) -> TimedOffset | None:
         for batch in batches_from(run, run.end, timestamp, offset):
-            found = await self._reader.in_thread(first_record, batch, timestamp, offset)
+            found = await self._reader.decode(partial(first_record, batch, timestamp, offset))
             if found is not None:
                 return found
         return None
@@ -89,7 +91,7 @@ class TimeSearch:
     async def _latest_in(self, run: Run, offset: int, best: TimedOffset | None) -> TimedOffset | None:
         above = -(1 << 62) if best is None else best.timestamp + 1
         for batch in batches_from(run, run.end, above, offset):
-            found = await self._reader.in_thread(latest_record, batch, offset)
+            found = await self._reader.decode(partial(latest_record, batch, offset))
             if found is not None and (best is None or found.timestamp > best.timestamp):
                 best = found
         return best

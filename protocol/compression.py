@@ -33,6 +33,8 @@ _GROWTH: Final = 8
 """Room for output at first, as a multiple of the input, and then of each try: record data seldom shrinks by more."""
 _OUTPUT_BYTES_MIN: Final = 128
 _GZIP_WINDOW: Final = zlib.MAX_WBITS | 16
+_GZIP_INPUT_BYTES: Final = 16 << 10
+_GZIP_OUTPUT_BYTES: Final = 256 << 10
 
 
 def compress(codec: int, data: Buffer) -> bytes:
@@ -45,8 +47,8 @@ def compress(codec: int, data: Buffer) -> bytes:
     return bytes(compressor.compress(data))
 
 
-def decompress(codec: int, data: Buffer, bytes_max: int) -> bytes:
-    """What `data` was compressed from.
+def decompress(codec: int, data: Buffer, bytes_max: int) -> bytes | bytearray:
+    """What `data` was compressed from. It is in memory once: no copy is made of what may be large.
 
     KafkaError: UNSUPPORTED_COMPRESSION_TYPE when the codec is unknown, INVALID_RECORD when the data is damaged or comes
     out larger than `bytes_max`.
@@ -63,26 +65,33 @@ def _bounded_copy(data: memoryview, bytes_max: int) -> bytes:
     return bytes(data)
 
 
-def _gunzip(data: memoryview, bytes_max: int) -> bytes:
-    """One gzip member after another; zlib stops by itself at a given size."""
+def _gunzip(data: memoryview, bytes_max: int) -> bytearray:
+    """One gzip member after another, in pieces: zlib would hold a large output twice."""
     output = bytearray()
-    rest: Buffer = data
-    while True:
-        stream = zlib.decompressobj(_GZIP_WINDOW)
-        try:
-            output += stream.decompress(rest, bytes_max - len(output) + 1)
-        except zlib.error as error:
-            raise _damaged("gzip", error) from None
-        if len(output) > bytes_max:
-            raise _too_large(bytes_max)
-        if not stream.eof:
-            raise _damaged("gzip", "it ends too early")
-        rest = stream.unused_data
-        if not rest:
-            return bytes(output)
+    stream = zlib.decompressobj(_GZIP_WINDOW)
+    try:
+        for start in range(0, len(data), _GZIP_INPUT_BYTES):
+            rest: Buffer = data[start : start + _GZIP_INPUT_BYTES]
+            while rest:
+                if stream.eof:
+                    stream = zlib.decompressobj(_GZIP_WINDOW)
+                output += stream.decompress(rest, _GZIP_OUTPUT_BYTES)
+                if len(output) > bytes_max:
+                    raise _too_large(bytes_max)
+                rest = stream.unused_data if stream.eof else stream.unconsumed_tail
+        while not stream.eof:
+            piece = stream.decompress(b"", _GZIP_OUTPUT_BYTES)
+            if not piece and not stream.eof:
+                raise _damaged("gzip", "it ends too early")
+            output += piece
+            if len(output) > bytes_max:
+                raise _too_large(bytes_max)
+    except zlib.error as error:
+        raise _damaged("gzip", error) from None
+    return output
 
 
-def _unsnappy(data: memoryview, bytes_max: int) -> bytes:
+def _unsnappy(data: memoryview, bytes_max: int) -> bytes | bytearray:
     """Raw snappy, or blocks of it in the framing of Java's snappy library, as its magic says."""
     if bytes(data[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
         return _unsnappy_block(data, bytes_max)
@@ -97,27 +106,31 @@ def _unsnappy(data: memoryview, bytes_max: int) -> bytes:
             raise _damaged("snappy", f"a block of {size} bytes")
         output += _unsnappy_block(data[position : position + size], bytes_max - len(output))
         position += size
-    return bytes(output)
+    return output
 
 
-def _unsnappy_block(data: memoryview, bytes_max: int) -> bytes:
+def _unsnappy_block(data: memoryview, bytes_max: int) -> bytearray:
     try:
-        if cramjam.snappy.decompress_raw_len(data) > bytes_max:
+        size = cramjam.snappy.decompress_raw_len(data)
+        if size > bytes_max:
             raise _too_large(bytes_max)
-        return bytes(cramjam.snappy.decompress_raw(data))
+        output = bytearray(size)
+        cramjam.snappy.decompress_raw_into(data, output)
+        return output
     except cramjam.DecompressionError as error:
         raise _damaged("snappy", error) from None
 
 
-def _framed(name: str, module: Any) -> Callable[[memoryview, int], bytes]:
+def _framed(name: str, module: Any) -> Callable[[memoryview, int], bytearray]:
     """A decompressor for a format that does not tell its output's size beforehand."""
 
-    def decompress_framed(data: memoryview, bytes_max: int) -> bytes:
+    def decompress_framed(data: memoryview, bytes_max: int) -> bytearray:
         size = min(_GROWTH * max(len(data), _OUTPUT_BYTES_MIN), bytes_max)
         while True:
             output = bytearray(size)
             try:
-                return bytes(memoryview(output)[: module.decompress_into(data, output)])
+                del output[module.decompress_into(data, output) :]
+                return output
             except cramjam.DecompressionError as error:
                 # Damaged data and a full output look alike, so both end only at the limit.
                 if size == bytes_max:
@@ -144,7 +157,7 @@ def _too_large(bytes_max: int) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_RECORD, f"the batch decompresses to more than {bytes_max} bytes")
 
 
-_DECOMPRESSORS: Final = {
+_DECOMPRESSORS: Final[dict[int, Callable[[memoryview, int], bytes | bytearray]]] = {
     NONE: _bounded_copy,
     GZIP: _gunzip,
     SNAPPY: _unsnappy,

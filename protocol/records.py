@@ -196,6 +196,20 @@ def decode_records(batch: Buffer, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> It
         raise KafkaError(ErrorCode.INVALID_RECORD, f"the batch at {header.base_offset} holds more than its records")
 
 
+def decode_times(batch: Buffer, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> Iterator[tuple[int, int]]:
+    """Offset and timestamp of each record of a batch, as `decode_records`; what else a record holds is skipped."""
+    header = read_header(batch)
+    data = decompress(header.codec, memoryview(batch)[HEADER_BYTES : header.size_bytes], bytes_max)
+    position = 0
+    try:
+        for _ in range(header.record_count):
+            offset, timestamp, _, end = _decode_place(data, position, header)
+            yield offset, timestamp
+            position = end
+    except (IndexError, ProtocolError):
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"the batch at {header.base_offset} holds no records") from None
+
+
 def encode_batch(
     records: Sequence[Record],
     *,
@@ -275,7 +289,8 @@ def _check_first_record(records: memoryview, count: int) -> None:
         raise KafkaError(ErrorCode.INVALID_RECORD, f"the record batch does not begin with the first of {count} records")
 
 
-def _decode_record(data: bytes, position: int, header: BatchHeader) -> tuple[Record, int]:
+def _decode_place(data: Buffer, position: int, header: BatchHeader) -> tuple[int, int, int, int]:
+    """A record's offset and timestamp, where its key begins, and where it ends."""
     size, position = read_varlong(data, position)
     end = position + size
     if not position < end <= len(data):
@@ -284,6 +299,14 @@ def _decode_record(data: bytes, position: int, header: BatchHeader) -> tuple[Rec
     offset_delta, position = read_varlong(data, position)
     if not 0 <= offset_delta <= header.last_offset_delta:
         raise ProtocolError("a record lies outside its batch")
+    timestamp = header.max_timestamp if header.is_log_append_time else header.base_timestamp + timestamp_delta
+    if not -1 << 63 <= timestamp < 1 << 63:
+        raise ProtocolError("a record's timestamp is none")
+    return header.base_offset + offset_delta, timestamp, position, end
+
+
+def _decode_record(data: Buffer, position: int, header: BatchHeader) -> tuple[Record, int]:
+    offset, timestamp, position, end = _decode_place(data, position, header)
     key, position = _decode_bytes(data, position, end)
     value, position = _decode_bytes(data, position, end)
     count, position = read_varlong(data, position)
@@ -298,20 +321,17 @@ def _decode_record(data: bytes, position: int, header: BatchHeader) -> tuple[Rec
         headers.append((name.decode(), content))
     if position != end:
         raise ProtocolError("a record is not as long as it says")
-    timestamp = header.max_timestamp if header.is_log_append_time else header.base_timestamp + timestamp_delta
-    if not -1 << 63 <= timestamp < 1 << 63:
-        raise ProtocolError("a record's timestamp is none")
-    return Record(header.base_offset + offset_delta, timestamp, key, value, tuple(headers)), end
+    return Record(offset, timestamp, key, value, tuple(headers)), end
 
 
-def _decode_bytes(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
+def _decode_bytes(data: Buffer, position: int, end: int) -> tuple[bytes | None, int]:
     size, position = read_varlong(data, position)
     if size < 0:
         return None, position
     stop = position + size
     if stop > end:
         raise ProtocolError("a record's content runs past its end")
-    return data[position:stop], stop
+    return bytes(data[position:stop]), stop
 
 
 def _encode_record(offset_delta: int, record: Record, base_timestamp: int) -> bytes:

@@ -1,7 +1,7 @@
 """A look inside a topic: records from an offset, from a time, or of one key. Decoded in a thread, within bounds."""
 
-import asyncio
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 from pqbroker.broker.http.contents import RECORD, TIMESTAMP, read_text, show_record, size_of
@@ -100,7 +100,7 @@ async def _look_through(partition: PartitionServer, search: _Search) -> None:
     """Let the search see the next batches."""
     read = partition.read(search.next_offset, READ_BYTES)
     pieces = read if isinstance(read, Pieces) else await read
-    await asyncio.to_thread(_decode, pieces.buffers, search)
+    await partition.decode(partial(_decode, pieces.buffers, search))
     if search.wants_more:
         search.next_offset = max(search.next_offset, pieces.next_offset)
 

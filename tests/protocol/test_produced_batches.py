@@ -35,11 +35,12 @@ EXTREMES: dict[str, tuple[int, Callable[[bytes], bytes]]] = {
 """Compressors that clients use, at their hardest."""
 
 
-def batch_of(count: int, contents: bytes | bytearray, codec: int = NONE) -> memoryview:
+def batch_of(count: int, contents: bytes | bytearray, codec: int = NONE, max_timestamp: int = 0) -> memoryview:
     """A batch that counts so many records, over any bytes, with a right checksum."""
     batch = bytearray(encode_batch([Record()], codec=codec)[:HEADER_BYTES]) + contents
     struct.pack_into(">i", batch, 8, len(batch) - 12)
     struct.pack_into(">i", batch, 23, count - 1)
+    struct.pack_into(">q", batch, 35, max_timestamp)
     struct.pack_into(">i", batch, 57, count)
     struct.pack_into(">I", batch, 17, crc32c(memoryview(batch)[21:]))
     return memoryview(batch)
