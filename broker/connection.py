@@ -234,7 +234,8 @@ class Connection(asyncio.BufferedProtocol):
         self._in_flight.append(exchange)
         if not exchange.is_done:
             exchange.listener = self._advance
-            if self._is_draining or (exchange.frame_bytes > _PARKED_BYTES_FREE and self._receiving.is_short):
+            parks_long = exchange.frame_bytes > _PARKED_BYTES_FREE and exchange.answer and exchange.answer.hurry
+            if self._is_draining or (parks_long and self._receiving.is_short):
                 self._hurry()
 
     def _may_begin(self) -> bool:
