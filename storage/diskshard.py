@@ -143,6 +143,10 @@ class DiskShard:
         except ValueError as bad:
             raise StoredUnreadable(f"a blob's row in the index between {lo.hex()} and {hi.hex()}", str(bad)) from bad
 
+    async def places(self, blobs: Sequence[BlobKey]) -> list[str | None]:
+        rows = await self._in_thread(self._get, [indexrows.BLOB + blob for blob in blobs])
+        return [None if row is None else indexrows.place(row) for row in rows]
+
     async def read(self, ranges: Sequence[tuple[BlobKey, int, int]]) -> list[Buffer]:
         return await self._in_thread(self._reader.read, ranges)
 

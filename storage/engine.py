@@ -34,6 +34,8 @@ class FileRange(NamedTuple):
 
 
 BLOB_KEY_BYTES = 24
+INDEX = "index"
+"""Where a blob is that is too small for a pool."""
 BLOB_BYTES_MAX = 10 * (1 << 20)
 
 
@@ -236,6 +238,9 @@ class Shard(Protocol):
         self, lo: bytes, hi: bytes, rows_max: int, *, reverse: bool = False
     ) -> list[tuple[BlobKey, int]]:
         """Ids and sizes of durable blobs with lo <= id < hi, in id order, or from the end when `reverse`."""
+
+    async def places(self, blobs: Sequence[BlobKey]) -> list[str | None]:
+        """The pool that each durable blob is in, or INDEX; None where it is gone or its row is unreadable."""
 
     async def read(self, ranges: Sequence[tuple[BlobKey, int, int]]) -> list[Buffer]:
         """Bytes of each (blob, offset, size), every touched page verified.

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from crc32c import crc32c
 
-from pqbroker.storage.engine import BlobCorrupt, BlobKey, Buffer, EngineError
+from pqbroker.storage.engine import INDEX, BlobCorrupt, BlobKey, Buffer, EngineError
 from pqbroker.storage.segments import Location
 
 ROW = b"r"
@@ -49,6 +49,14 @@ def location(row: bytes) -> Location | None:
         raise ValueError(f"its row in the index is damaged or written by a newer version (kind {row[0]})")
     _, generation, sequence, position, size = _LOCATION.unpack_from(row)
     return Location(row[_LOCATION.size :].decode(), generation, sequence, position, size)
+
+
+def place(row: bytes) -> str | None:
+    """The pool that the blob is in, or INDEX; None for a row that is of neither kind."""
+    if not is_known(row):
+        return None
+    at = location(row)
+    return INDEX if at is None else at.pool
 
 
 def is_known(row: bytes) -> bool:

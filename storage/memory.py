@@ -249,6 +249,10 @@ class MemoryShard:
         found = blobs.irange(lo, hi, inclusive=(True, False), reverse=reverse)
         return [(blob, len(blobs[blob])) for blob in _first(found, rows_max)]
 
+    async def places(self, blobs: Sequence[BlobKey]) -> list[str | None]:
+        self._check()
+        return [self._store.places.get(blob) for blob in blobs]
+
     async def read(self, ranges: Sequence[tuple[BlobKey, int, int]]) -> list[Buffer]:
         self._check()
         found: list[Buffer] = []

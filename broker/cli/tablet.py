@@ -100,10 +100,12 @@ def move(
             told = f"channel {channel} moves with the next start of tablet {tablet}, which was not started anew"
             raise CommandError(f"{told}: {error}") from None
     pool, generation = found["channels"][channel]["pool"], found["generation"]
+    small = found["channels"][channel]["index_below_bytes"]
     if json:
         show_json({"id": tablet, "channel": channel, "group": group, "pool": pool, "generation": generation})
     else:
         say(f"tablet {tablet} writes channel {channel} to pool {pool}, from generation {generation} on")
+        say(f"blobs smaller than {small} bytes stay in the index")
 
 
 def _key_row(key: dict[str, Any]) -> tuple[object, ...]:

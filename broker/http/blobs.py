@@ -13,7 +13,7 @@ from pqbroker.storage.blobstorage import following
 from pqbroker.storage.engine import BlobKey
 from pqbroker.storage.tablet import TabletRecord
 
-_BLOB = object_of({"id": TEXT, "channel": COUNT, "generation": COUNT, "size_bytes": COUNT, "pool": TEXT})
+_BLOB = object_of({"id": TEXT, "channel": COUNT, "generation": COUNT, "size_bytes": COUNT, "pool": nullable(TEXT)})
 
 
 async def list_blobs(call: Call) -> Any:
@@ -23,7 +23,7 @@ async def list_blobs(call: Call) -> Any:
     if (after := call.query.get("after")) is not None:
         lo = following(_parse(after, record).key())
     page, has_more = call.page(await cell.stored_blobs(lo, hi, call.limit() + 1))
-    shown = await asyncio.to_thread(_show, page, record, cell.groups)
+    shown = await asyncio.to_thread(_show, page, await cell.places(page))
     return {"tablet": record.tablet_id, "blobs": shown, "next": shown[-1]["id"] if has_more else None}
 
 
@@ -37,7 +37,7 @@ def _parse(text: str, record: TabletRecord) -> BlobId:
     return blob
 
 
-def _show(page: Sequence[BlobKey], record: TabletRecord, pools: tuple[str, ...]) -> list[dict[str, Any]]:
+def _show(page: Sequence[BlobKey], places: Sequence[str | None]) -> list[dict[str, Any]]:
     """Runs in a thread."""
     return [
         {
@@ -45,9 +45,9 @@ def _show(page: Sequence[BlobKey], record: TabletRecord, pools: tuple[str, ...])
             "channel": blob.channel,
             "generation": blob.generation,
             "size_bytes": blob.size,
-            "pool": pools[record.channels[blob.channel].group_at(blob.generation)],
+            "pool": place,
         }
-        for blob in map(BlobId.from_key, page)
+        for blob, place in zip(map(BlobId.from_key, page), places, strict=True)
     ]
 
 

@@ -13,6 +13,7 @@ from pqbroker.broker.http.schemas import COUNT, OFFSET, TEXT, Schema, array_of, 
 from pqbroker.pq.group import Group
 from pqbroker.pq.tablet import PqTablet
 from pqbroker.storage.blobid import BlobId
+from pqbroker.storage.cells.cell import Cell
 from pqbroker.storage.garbage import Barriers, Position
 from pqbroker.storage.kv_rows import Entry
 from pqbroker.storage.tablet import LOG_CHANNEL, SNAPSHOT_CHANNEL, TabletRecord, TabletStorage, TabletType
@@ -25,7 +26,8 @@ _FACTS = {
 _BARRIER = nullable(object_of({"generation": COUNT, "step": COUNT}))
 _CHANNEL = object_of(
     {
-        "channel": COUNT, "holds": TEXT, "pool": TEXT, "status": nullable(TEXT), "puts": COUNT, "put_bytes": COUNT,
+        "channel": COUNT, "holds": TEXT, "pool": TEXT, "index_below_bytes": COUNT,
+        "status": nullable(TEXT), "puts": COUNT, "put_bytes": COUNT,
         "history": array_of(object_of({"from_generation": COUNT, "group": COUNT, "pool": TEXT})),
         "soft_barrier": _BARRIER, "hard_barrier": _BARRIER,
     }
@@ -63,7 +65,7 @@ async def describe(call: Call) -> Any:
         "partitions": sorted(served.partitions) if served else [],
         "blocked_generation": cell.blocked_generation(record.tablet_id),
         "channels": [
-            _channel(number, record, cell.groups) | _use(instance, number) | _barriers(barriers[number])
+            _channel(number, record, cell) | _use(instance, number) | _barriers(barriers[number])
             for number in range(len(record.channels))
         ],
         "tables": _tables(call, record),
@@ -134,12 +136,13 @@ def _tables(call: Call, record: TabletRecord) -> list[dict[str, Any]] | None:
     return [{"name": name, "rows": len(table)} for name, table in tables.items()]
 
 
-def _channel(number: int, record: TabletRecord, pools: tuple[str, ...]) -> dict[str, Any]:
-    history = record.channels[number]
+def _channel(number: int, record: TabletRecord, cell: Cell) -> dict[str, Any]:
+    history, pools = record.channels[number], cell.groups
     return {
         "channel": number,
         "holds": {LOG_CHANNEL: "log", SNAPSHOT_CHANNEL: "snapshots"}.get(number, "data"),
         "pool": pools[history.group_at(record.generation)],
+        "index_below_bytes": cell.index_blob_bytes_max,
         "history": [
             {"from_generation": generation, "group": group, "pool": pools[group]}
             for generation, group in history.ranges

@@ -157,6 +157,15 @@ class Cell:
         """The first durable blobs with lo <= key < hi, in order. ShardLost."""
         return [blob for blob, _ in await self._shard.scan_blobs(lo, hi, count_max)]
 
+    async def places(self, blobs: Sequence[BlobKey]) -> list[str | None]:
+        """Where each durable blob is; see `Shard.places`. ShardLost."""
+        return await self._shard.places(blobs)
+
+    @property
+    def index_blob_bytes_max(self) -> int:
+        """Smaller blobs are in the index, whatever their channel's pool."""
+        return self._shard.caps.index_blob_bytes_max
+
     def storage(self, tablet_id: int) -> TabletStorage:
         """What the tablet's instance writes through: the same object until the tablet is started anew.
 

@@ -103,7 +103,10 @@ def test_a_tablet_is_restarted_and_moved(shell: TabletShell) -> None:
     assert shell(*arguments, "--json").object == {
         "id": tablet, "channel": 2, "group": 0, "pool": "main", "generation": 4,
     }  # fmt: skip
-    assert shell(*arguments).output == f"tablet {tablet} writes channel 2 to pool main, from generation 5 on\n"
+    assert shell(*arguments).output == (
+        f"tablet {tablet} writes channel 2 to pool main, from generation 5 on\n"
+        "blobs smaller than 1000 bytes stay in the index\n"
+    )
 
 
 @pytest.mark.parametrize(

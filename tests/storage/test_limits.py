@@ -9,9 +9,10 @@ from typing import Protocol
 import pytest
 
 from pqbroker.conf.storage import ChannelProfile
+from pqbroker.storage.blobid import tablet_bounds
 from pqbroker.storage.blobstorage import Blocked
 from pqbroker.storage.cells.cell import Cell
-from pqbroker.storage.engine import Batch, Engine, ShardLost
+from pqbroker.storage.engine import Batch, BlobKey, Engine, ShardLost
 from pqbroker.storage.kv import KeyValueTablet
 from pqbroker.storage.kv_commands import INLINE, DeleteRange, Write
 from pqbroker.storage.limits import BURST_SECONDS
@@ -209,6 +210,9 @@ async def test_channels_of_new_tablets_go_where_the_profile_says(tmp_path: Path)
     for number, channel in ((0, 2), (1, 2), (1, 0), (2, 2)):
         await put(cell.storage(TABLET + number), 5000, channel)
     assert {pool.name: pool.live_bytes // 5000 for pool in cell.stats().pools} == {"main": 3, "big": 1}
+    await put(cell.storage(TABLET + 1), 999)
+    blobs = await cell.stored_blobs(*tablet_bounds(TABLET + 1), 9)
+    assert await cell.places([*blobs, BlobKey(bytes(24))]) == ["main", "big", "index", None]
     await cell.close()
 
 

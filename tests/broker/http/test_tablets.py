@@ -66,6 +66,7 @@ async def test_a_tablet_is_described_with_its_channels(web: Web) -> None:
     ]  # fmt: skip
     for channel in found["channels"]:
         assert channel["history"] == [{"from_generation": 1, "group": 0, "pool": "main"}]
+        assert channel["index_below_bytes"] == 1000
         assert (channel["pool"], channel["soft_barrier"], channel["hard_barrier"]) == ("main", None, None)
     _, topic = await web.ask("GET", "/v1/topics/t")
     assert found["size_bytes"] == topic["size_bytes"] > 2000
