@@ -241,6 +241,7 @@ class BlobStorage:
         while page := await self._shard.scan_blobs(lo, hi, PAGE_ROWS):
             blobs = [blob for blob, _ in page]
             flags = await self._shard.get([flag_key(blob) for blob in blobs])
+            self._check_flags(tablet, flags)
             kept = frozenset(blob for blob, flag in zip(blobs, flags, strict=True) if flag == KEEP)
             batch = Batch()
             for blob in barriers.condemned(tablet, channel, blobs, kept):
@@ -249,6 +250,14 @@ class BlobStorage:
             if batch.dead:
                 await self._shard.commit(batch)
             lo = following(blobs[-1])
+
+    def _check_flags(self, tablet: int, flags: Sequence[bytes | None]) -> None:
+        """Raises Quarantined for a flag that is not known: it may say that its blob is kept."""
+        unknown = next((flag for flag in flags if flag not in (None, KEEP, DO_NOT_KEEP)), None)
+        if unknown is not None:
+            place, cause = f"a keep flag of tablet {tablet}", f"there is no flag {unknown.hex()}"
+            self._shard.quarantine.found(place, cause)
+            raise Quarantined(f"{place} cannot be read: {cause}")
 
     def _blocked_error(self, tablet: int, generation: int) -> Blocked:
         self.counters.blocked += 1

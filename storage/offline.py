@@ -23,7 +23,7 @@ from pqbroker.storage.engine import Batch, BlobKey, BlobMissing, Buffer, CommitR
 from pqbroker.storage.outcome import Outcome
 from pqbroker.storage.quarantine import Quarantine
 from pqbroker.storage.reading import BlobReader
-from pqbroker.storage.rocks import RocksIndex
+from pqbroker.storage.rocks_index import RocksIndex
 
 
 class InUse(EngineError):

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from crc32c import crc32c
 
-from pqbroker.storage.rocks import RocksIndex
+from pqbroker.storage.rocks_index import RocksIndex
 from tests.faults.flipped_index import Verdict, Written, build, judge
 from tests.support.on_disk import explain_row
 from tests.support.on_disk_page import index_rows
@@ -24,7 +24,8 @@ _LOG_PAYLOAD_AT = 5
 FIRST_TOPIC_TABLET, FIRST_COORDINATOR = 1 << 16, 16
 SCHEME, COORDINATOR, TOPIC, CELL = "scheme", "coordinator", "topic", "cell"
 FORMS = {
-    "cell cell fact format", "scheme tablet format", "scheme block format", "scheme blob kind 0 here", "scheme log format",
+    "cell cell fact format",
+    "scheme tablet format", "scheme block format", "scheme blob kind 0 here", "scheme log format",
     "coordinator tablet format", "coordinator block format", "coordinator blob kind 0 here", "coordinator log format",
     "topic tablet format", "topic block format", "topic blob kind 0 here", "topic blob kind 1 in a segment",
     "topic partition form 1 value", "topic partition format", "topic producer form 1 value", "topic producer format",

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from pqbroker.storage.blobid import BlobId, channel_bounds, tablet_bounds
-from pqbroker.storage.blobstorage import BlobRefused, BlobStorage, Blocked
+from pqbroker.storage.blobstorage import BARRIERS, BlobRefused, BlobStorage, Blocked, flag_key, garbage_prefix
 from pqbroker.storage.engine import BLOB_BYTES_MAX, Batch, BlobKey, BlobMissing, CommitRefused, Engine, Shard
 from pqbroker.storage.garbage import Collection, GarbageRefused, Position
 from pqbroker.storage.memory import MemoryEngine
+from pqbroker.storage.quarantine import Quarantined
 from pqbroker.storage.rocks import RocksEngine
 
 TABLET = 5
@@ -254,3 +255,35 @@ async def test_a_collection_deletes_in_portions_and_its_counter_begins_anew_in_a
     assert [BlobId.from_key(key).step for key in await bench.blobs()] == [1500]
     await bench.collect(1, (1, 1500), generation=2)
     assert await bench.blobs() == []
+
+
+@pytest.mark.parametrize("row", [b"\x64", b"\x01", b"\x00" * 40])
+async def test_barriers_of_another_form_move_no_more_and_delete_nothing(bench: Bench, row: bytes) -> None:
+    await bench.put(1, 1)
+    await store(bench, garbage_prefix(TABLET) + BARRIERS + b"\0", row)
+    with pytest.raises(Quarantined, match="garbage barriers of tablet 5, channel 0"):
+        await bench.collect(1, (1, 1))
+    assert len(await bench.blobs()) == 1
+    assert bench.shard.quarantine.is_damaged
+
+
+async def test_a_flag_of_another_form_deletes_nothing(bench: Bench) -> None:
+    blob = await bench.put(1, 1)
+    await store(bench, flag_key(blob), b"\x64")
+    with pytest.raises(Quarantined, match="keep flag of tablet 5"):
+        await bench.collect(1, (1, 1))
+    assert await bench.blobs() == [blob]
+
+
+async def test_no_barrier_moves_while_a_part_of_the_cell_is_unreadable(bench: Bench) -> None:
+    await bench.put(1, 1)
+    bench.shard.quarantine.found("a place", "a cause")
+    with pytest.raises(Quarantined, match="a place"):
+        await bench.collect(1, (1, 1))
+    assert len(await bench.blobs()) == 1
+
+
+async def store(bench: Bench, key: bytes, row: bytes) -> None:
+    batch = Batch()
+    batch.put(key, row)
+    await bench.shard.commit(batch)

@@ -16,7 +16,7 @@ from pqbroker.storage.diskshard import DiskShard
 from pqbroker.storage.engine import Batch, BlobCorrupt, BlobMissing, DiskFull, Shard, StoreFailed
 from pqbroker.storage.pools import Pool
 from pqbroker.storage.reading import BlobReader
-from pqbroker.storage.rocks import RocksIndex
+from pqbroker.storage.rocks_index import RocksIndex
 from pqbroker.storage.room import INDEX_RESERVE_BYTES
 from tests.storage.cells import MIB, RocksCell, blob_key, blobs, content, dead
 

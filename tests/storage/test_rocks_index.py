@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from pqbroker.storage import rocks
-from pqbroker.storage.rocks import RocksIndex
+from pqbroker.storage import rocks_index
+from pqbroker.storage.rocks_index import RocksIndex
 
 
 def test_a_walk_ends_at_its_bound_though_nobody_else_keeps_it(tmp_path: Path) -> None:
@@ -42,7 +42,7 @@ def test_full_tables_are_exchanged_before_a_write_and_never_within_one(
 def test_an_index_that_opened_without_room_writes_and_compacts_files_again_once_there_is_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rocks, "_TABLE_BYTES", 1000)
+    monkeypatch.setattr(rocks_index, "_TABLE_BYTES", 1000)
     has_room = [True]
     index = RocksIndex(tmp_path / "index", lambda size: has_room[0])
     index.open(create=True, synced=True)
@@ -54,6 +54,8 @@ def test_an_index_that_opened_without_room_writes_and_compacts_files_again_once_
     assert files(tmp_path / "index") == 0
     assert "disable_auto_compactions=true" in last_options(tmp_path / "index")
     has_room[0] = True
+    index.compact(is_on=True)
+    assert "disable_auto_compactions=true" in last_options(tmp_path / "index")
     write(index, 3)
     index.close()
     assert files(tmp_path / "index") > 0

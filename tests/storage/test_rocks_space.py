@@ -11,7 +11,7 @@ import pytest
 
 from pqbroker.storage import committer
 from pqbroker.storage.engine import Batch, Buffer, DiskFull, EngineError, Shard, StoreFailed
-from pqbroker.storage.rocks import RocksIndex
+from pqbroker.storage.rocks_index import RocksIndex
 from pqbroker.storage.room import START_BYTES, Ballast, Room
 from tests.storage.cells import MIB, Disk, RocksCell, blob_key, blobs, content, dead, rows
 

@@ -12,7 +12,8 @@ from pqbroker.conf.broker import BrokerSettings
 from pqbroker.pq.consumers import ConsumerOffset
 from pqbroker.protocol import records
 from pqbroker.protocol.records import Record
-from pqbroker.storage.rocks import RocksEngine, RocksIndex
+from pqbroker.storage.rocks import RocksEngine
+from pqbroker.storage.rocks_index import RocksIndex
 from tests.support.on_disk import (
     Fields,
     Row,

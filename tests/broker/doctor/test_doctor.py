@@ -31,7 +31,8 @@ from pqbroker.storage.directory import index_generation, index_path
 from pqbroker.storage.engine import EngineError
 from pqbroker.storage.kv_rows import Entry
 from pqbroker.storage.offline import look_into
-from pqbroker.storage.rocks import RocksEngine, RocksIndex
+from pqbroker.storage.rocks import RocksEngine
+from pqbroker.storage.rocks_index import RocksIndex
 from pqbroker.storage.segments import Location, encode_record, record_bytes, segment_name
 from pqbroker.storage.tablet import record_key, row_prefix
 from pqbroker.testing import BrokerFailedError, broker
