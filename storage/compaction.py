@@ -3,10 +3,10 @@
     idle --a segment is dead enough--> emptying --read to its end--> idle; the commit of its last move unlinks it
                                            |--no room, no file left-> idle, for a while
                                            |-----damaged-----------> idle; this segment is left as it is
-    any --a part of the cell cannot be read--> ended
 
-Reading happens in a reading thread, a portion at a time; a move is a commit like any other, and changes the index only
-where the blob is still where it was read. A crash at any point leaves each blob in its old place or the new.
+While a part of the cell cannot be read nothing is moved. Reading happens in a reading thread, a portion at a time; a move
+is a commit like any other, and changes the index only where the blob is still where it was read. A crash at any point
+leaves each blob in its old place or the new.
 """
 
 import asyncio
@@ -76,7 +76,7 @@ class Compaction:
     async def run(self) -> None:
         """Look from time to time, and empty what is dead enough."""
         try:
-            while self._quarantine.is_sound:
+            while True:
                 found = self._sparsest()
                 if found is None:
                     await asyncio.sleep(self._pace.look_seconds)

@@ -6,7 +6,7 @@ Segments and their transitions:
     active  -> sealed    past half of its size with nothing alive
     sealed  -> emptied   its last live blob was deleted, or moved by `compaction`
     emptied -> unlinked  that is durable
-While the cell is not known to be sound (see `quarantine`) no segment becomes emptied, and none is unlinked.
+While the cell is not known to be sound (see `quarantine`) none is unlinked: a later start removes it as an orphan.
 Everything a round changes here is either kept (`settle`) or undone (`undo`), so that a refused round leaves nothing.
 """
 
@@ -74,10 +74,6 @@ class Pool:
         """To be unlinked once what emptied them is durable."""
         self.sparse: dict[tuple[int, int], Segment] = {}
         """Sealed segments that are mostly dead, for `compaction`, which drops those that it cannot empty."""
-        self._kept: dict[tuple[int, int], Segment] = {}
-        """Segments without anything alive, from when the cell was not known to be sound."""
-        self._may_empty = False
-        """In the present round."""
         self._quarantine = quarantine
         self._unsynced: dict[tuple[int, int], Segment] = {}
         self._created = False
@@ -128,20 +124,14 @@ class Pool:
             self.touched[segment.key] = segment
 
     def retire_dead(self) -> None:
-        """Seal the active segment if nothing in it is alive and it is half full: it need not wait for its end.
-
-        From here on the round knows whether it may empty segments.
-        """
-        self._may_empty = self._quarantine.is_sound
-        if self._kept and self._may_empty:
-            self.touched.update(self._kept)
+        """Seal the active segment if nothing in it is alive and it is half full: it need not wait for its end."""
         active = self._active
         if active is not None and not active.live and active.end * 2 >= self._limit:
             self.touched[active.key] = active
             self._active = None
 
     def is_emptied(self, segment: Segment) -> bool:
-        return segment.live == 0 and segment is not self._active and self._may_empty
+        return segment.live == 0 and segment is not self._active
 
     def is_pending(self) -> bool:
         """Whether the present round stores blobs here."""
@@ -184,8 +174,6 @@ class Pool:
                 _seal(segment)
             if segment is not self._active:
                 self._note_sparse(segment)
-                if segment.live == 0 and not self._may_empty:
-                    self._kept[segment.key] = segment
         self.touched.clear()
         self._durable_active = self._active
 
@@ -262,7 +250,6 @@ class Pool:
             os.close(segment.file)
             segment.file = -1
         self._unsynced.pop(segment.key, None)
-        self._kept.pop(segment.key, None)
         del self.segments[segment.key]
 
 

@@ -32,7 +32,6 @@ async def test_an_emptied_segment_stays_and_goes_at_the_first_start_that_finds_n
     assert first.exists()
     await shard.close()
     shard = await cell.open()
-    await shard.commit(rows((b"K", b"w")))
     assert not first.exists()
     (kept,) = await shard.read([(blob_key(4), 0, SIZE)])
     assert bytes(kept) == content(4, SIZE)
