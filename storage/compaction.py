@@ -4,9 +4,9 @@
                                            |--no room, no file left-> idle, for a while
                                            |-----damaged-----------> idle; this segment is left as it is
 
-While a part of the cell cannot be read nothing is moved. Reading happens in a reading thread, a portion at a time; a move
-is a commit like any other, and changes the index only where the blob is still where it was read. A crash at any point
-leaves each blob in its old place or the new.
+While a part of the cell cannot be read nothing is moved. Reading happens in a reading thread, a portion at a time; a
+move is a commit like any other, and changes the index only where the blob is still where it was read. A crash at any
+point leaves each blob in its old place or the new.
 """
 
 import asyncio

@@ -12,7 +12,6 @@ from pqbroker.broker.cli.options import Broker, Json, TopicName, assignments
 from pqbroker.broker.cli.output import say, show_json, show_table
 from pqbroker.broker.cli.refusals import WrongInput, check, near
 from pqbroker.broker.cli.telling import tell
-from pqbroker.conf.topic import COMPACT, NO_COMPACTION
 from pqbroker.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -31,6 +30,9 @@ _SET, _UNSET = 0, 1
 _SOURCES = {1: "topic", 2: "broker", 3: "brokers", 4: "settings", 5: "default", 6: "logger", 7: "client", 8: "group"}
 _TOPIC_SOURCE = 1
 _POLICY = "cleanup.policy"
+_COMPACT = "compact"
+_NOT_YET = "does not compact yet"
+"""In the documentation with which a broker of ours describes `cleanup.policy`."""
 
 
 def add_config(app: typer.Typer) -> None:
@@ -80,15 +82,16 @@ def described(cluster: Cluster, topic: str) -> list[DescribeConfigsResourceResul
 
 def tell_no_compaction(cluster: Cluster, topic: str, given: Mapping[str, str | None]) -> None:
     """A line on standard error where a topic was given `compact` and the broker says that it does not compact."""
-    if COMPACT not in (given.get(_POLICY) or "").split(","):
+    if _COMPACT not in (given.get(_POLICY) or "").split(","):
         return
     resource = DescribeConfigsResource(
         resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=[_POLICY]
     )
     request = DescribeConfigsRequest(resources=[resource], include_documentation=True)
     result = cluster.ask(request, DescribeConfigsResponse).results[0]
-    if any(NO_COMPACTION in (each.documentation or "") for each in result.configs):
-        tell(f"topic {topic}: {_POLICY}: {NO_COMPACTION}")
+    for each in result.configs:
+        if _NOT_YET in (each.documentation or ""):
+            tell(f"topic {topic}: {_POLICY}: {each.documentation}")
 
 
 def is_own(each: DescribeConfigsResourceResult) -> bool:

@@ -24,8 +24,8 @@ from pqbroker.storage.engine import CommitRefused, ShardLost
 seldom = SeldomLog(logging.getLogger(__name__))
 
 NO_TRANSACTIONS = (
-    "client %.100r at %s: transactional.id %.100r is refused, as this broker serves no transactions yet; its error speaks of a "
-    "time-out, the one that every client takes as final. Turn off what needs them: transactional.id, "
+    "client %.100r at %s: transactional.id %.100r is refused, as this broker serves no transactions yet; its error "
+    "speaks of a time-out, the one that every client takes as final. Turn off what needs them: transactional.id, "
     "exactly_once_v2 of Streams, exactly.once.source.support of Connect"
 )
 

@@ -58,8 +58,9 @@ KEYS = {
     "group delete": "group, deleted",
     "tablet list": "id, type, owner, topic, state, generation, cell, partition_count",
     "tablet show": (
-        "those of list, partitions, blocked_generation, channels (channel, holds, pool, index_below_bytes, status, history, "
-        "soft_barrier, hard_barrier, puts, put_bytes), tables (name, rows), commits, start_ms, key_count, size_bytes"
+        "those of list, partitions, blocked_generation, channels (channel, holds, pool, index_below_bytes, status, "
+        "history, soft_barrier, hard_barrier, puts, put_bytes), tables (name, rows), commits, start_ms, key_count, "
+        "size_bytes"
     ),
     "tablet restart": "id, generation",
     "tablet move": "id, channel, group, pool, generation",
