@@ -78,6 +78,14 @@ class Partition:
     def size_bytes(self) -> int:
         return self.bodies.size + self.head.size
 
+    def why_closed(self) -> KafkaError | None:
+        """What any batch would be refused with now: PARTITION_INACTIVE, PARTITION_IS_FULL."""
+        try:
+            self._check_open(self._cycle(0))
+        except KafkaError as refusal:
+            return refusal
+        return None
+
     def gaps(self) -> list[tuple[int, int]]:
         """Holes [from, to) in the offsets."""
         start = self.start_offset

@@ -286,6 +286,17 @@ class PartitionServer:
             if self.start_offset == before:
                 return
 
+    def why_no_writes(self) -> tuple[str, str] | None:
+        """What keeps writers out now: a word, and the cause with its cure; None when nothing does."""
+        if self.unreadable is not None:
+            return "unreadable", str(self.unreadable)
+        if self._writer.is_lost:
+            return "lost", not_leader().message
+        if self._writer.is_disk_full:
+            return "disk", DISK_FULL
+        closed = self._partition.why_closed()
+        return None if closed is None else ("full" if self._partition.is_active else "inactive", closed.message)
+
     def why_held(self) -> Held:
         """Why the oldest data was not deleted by now."""
         partition = self._partition

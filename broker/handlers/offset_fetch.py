@@ -4,7 +4,7 @@ Behaviour: waits for the commits of its groups that were there before. A group o
 offset, is answered with offset -1, epoch -1 and no metadata, without an error: clients ask before they ever commit.
 Null topics (from version 2) mean all that the group has. Several groups from version 8; topics by id from version 10,
 where an unknown id is UNKNOWN_TOPIC_ID. require_stable is taken: nothing is ever pending here without transactions.
-What is named twice is answered twice, as in Kafka.
+What is named twice is answered twice, as in Kafka. A partition whose rows are damaged is CORRUPT_MESSAGE.
 Left out: transactions; member ids and epochs of KIP-848 (version 9), which classic groups do not look at either.
 """
 
@@ -38,6 +38,8 @@ GROUPS_FROM_VERSION = 8
 IDS_FROM_VERSION = 10
 GROUP_ERROR_FROM_VERSION = 2
 _NOTHING = ConsumerOffset(-1)
+_UNREADABLE = ConsumerOffset(-1)
+"""Of a partition whose rows are damaged: nobody knows; no offset at all would send its consumers to the start."""
 
 
 @dataclass(slots=True)
@@ -92,7 +94,7 @@ def _topic(topic: Asked, find: "Callable[[Place], ConsumerOffset]") -> OffsetFet
             committed_offset=state.offset,
             committed_leader_epoch=state.leader_epoch,
             metadata=state.metadata,
-            error_code=topic.error_code,
+            error_code=ErrorCode.CORRUPT_MESSAGE if state is _UNREADABLE else topic.error_code,
         )
 
     return OffsetFetchResponseTopic(name=topic.name, partitions=each(topic.indexes, answer))
@@ -123,7 +125,7 @@ def _group_topic(topic: Asked, find: "Callable[[Place], ConsumerOffset]") -> Off
             committed_offset=state.offset,
             committed_leader_epoch=state.leader_epoch,
             metadata=state.metadata,
-            error_code=topic.error_code,
+            error_code=ErrorCode.CORRUPT_MESSAGE if state is _UNREADABLE else topic.error_code,
         )
 
     return OffsetFetchResponseTopics(name=topic.name, topic_id=topic.topic_id, partitions=each(topic.indexes, answer))
@@ -137,7 +139,15 @@ def _check_serving(context: Context) -> None:
 def _finder(context: Context, group_id: str) -> "Callable[[Place], ConsumerOffset]":
     """What a group has at a place, -1 where it has nothing."""
     groups = context.node.groups
-    return lambda place: groups.offset_of(group_id, place) or _NOTHING
+
+    def find(place: "Place") -> ConsumerOffset:
+        group = groups.get(place[0])
+        if group is not None and 0 <= place[1] < len(group.partitions) and group.partitions[place[1]].unreadable:
+            context.node.metrics.count_error(ErrorCode.CORRUPT_MESSAGE)
+            return _UNREADABLE
+        return groups.offset_of(group_id, place) or _NOTHING
+
+    return find
 
 
 def _all(groups: "PersQueueGroups", group_id: str) -> list[Asked]:

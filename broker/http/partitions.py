@@ -12,6 +12,7 @@ from pqbroker.pq.consumers import ConsumerOffset
 from pqbroker.pq.counters import PartitionCounters
 from pqbroker.pq.head import Head
 from pqbroker.pq.levels import BORDERS, level_of
+from pqbroker.pq.partition_server import PartitionServer
 from pqbroker.pq.retention import Held
 from pqbroker.pq.sources import Producer
 
@@ -27,6 +28,7 @@ _PARTITION = object_of(
     {
         "topic": TEXT, "partition": COUNT, "tablet": COUNT, "leader_epoch": COUNT, "start_offset": OFFSET,
         "end_offset": OFFSET, "size_bytes": COUNT,
+        "writes": object_of({"are_taken": {"type": "boolean"}, "refused_by": nullable(TEXT), "reason": nullable(TEXT)}),
         "oldest_data": object_of(
             {"held_by": TEXT, "reason": TEXT, "until": nullable(_INTEGER), "groups": array_of(TEXT)}
         ),
@@ -86,6 +88,7 @@ async def describe(call: Call) -> Any:
         "start_offset": server.start_offset,
         "end_offset": server.end_offset,
         "size_bytes": server.size_bytes,
+        "writes": _writes(server),
         "oldest_data": _oldest(server.why_held(), limit),
         "head": _head(state.head, server.index),
         "body": _body(state.bodies, server.index, limit),
@@ -105,6 +108,11 @@ async def describe(call: Call) -> Any:
         "written": _written(server.counters),
         "read": _read(server.counters),
     }
+
+
+def _writes(server: PartitionServer) -> dict[str, Any]:
+    refused_by, reason = server.why_no_writes() or (None, None)
+    return {"are_taken": refused_by is None, "refused_by": refused_by, "reason": reason}
 
 
 def _oldest(held: Held, limit: int) -> dict[str, Any]:

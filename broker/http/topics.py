@@ -21,7 +21,7 @@ _FACTS = {"name": TEXT, "id": TEXT, "partition_count": COUNT, "size_bytes": COUN
 _PARTITION = object_of(
     {
         "partition": COUNT, "start_offset": OFFSET, "end_offset": OFFSET, "leader_epoch": COUNT, "size_bytes": COUNT,
-        "tablet": COUNT,
+        "tablet": COUNT, "writes_refused_by": nullable(TEXT),
     }
 )  # fmt: skip
 _TOPIC = object_of({**_FACTS, "partitions": array_of(_PARTITION), "next": nullable(COUNT)})
@@ -76,6 +76,7 @@ def _describe(call: Call, group: Group) -> dict[str, Any]:
             "leader_epoch": partition.leader_epoch,
             "size_bytes": partition.size_bytes,
             "tablet": group.topic.tablet_of(partition.index),
+            "writes_refused_by": (partition.why_no_writes() or (None,))[0],
         }
         for partition in page
     ]

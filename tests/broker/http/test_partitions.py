@@ -3,6 +3,15 @@
 from typing import Any
 
 from pqbroker.pq.consumers import ConsumerOffset
+from pqbroker.pq.writer import DISK_FULL
+from pqbroker.protocol.errors import ErrorCode
+from pqbroker.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+from pqbroker.storage.status import Colour
+from pqbroker.storage.unreadable import StoredUnreadable
 from tests.broker.handlers.test_fetch import fetch_request
 from tests.broker.http.conftest import Web
 
@@ -115,3 +124,44 @@ async def test_a_partition_that_is_not_there_is_refused(web: Web) -> None:
     for path in ("/v1/topics/t/partitions/1", "/v1/topics/u/partitions/0"):
         assert (await web.refusal("GET", path))[:2] == (404, "UNKNOWN_TOPIC_OR_PARTITION")
     assert (await web.refusal("GET", "/v1/topics/t/partitions/x"))[:2] == (400, "INVALID_REQUEST")
+
+
+async def test_a_partition_that_refuses_writes_says_why(web: Web) -> None:
+    node = web.node
+    taken = {"are_taken": True, "refused_by": None, "reason": None}
+    await node.create_topic("t", 2)
+    assert (await inside(web))["writes"] == taken
+    node.engine.tell_colour(Colour.YELLOW_STOP)
+    assert (await inside(web))["writes"] == {"are_taken": False, "refused_by": "disk", "reason": DISK_FULL}
+    node.engine.tell_colour(None)
+    groups = node.server.node.groups
+    await groups.configure("t", {"pq.inactive.partitions": "1"})
+    assert (await inside(web))["writes"] == taken
+    assert (await inside(web, 1))["writes"]["refused_by"] == "inactive"
+    await groups.configure("t", {"pq.max.count.in.partition": "1"})
+    await node.produce("t", b"a")
+    found = (await inside(web))["writes"]
+    assert (found["refused_by"], found["reason"]) == ("full", "the partition holds pq.max.count.in.partition=1")
+    _, topic = await web.ask("GET", "/v1/topics/t")
+    assert [one["writes_refused_by"] for one in topic["partitions"]] == ["full", None]
+
+
+async def test_a_partition_whose_rows_are_damaged_says_so_and_is_told_apart_by_clients(web: Web) -> None:
+    node = web.node
+    await node.create_topic("t", 2)
+    await node.produce("t", b"a", partition=1)
+    group = node.server.node.groups.get("t")
+    assert group is not None
+    group.partitions[0].refuse(StoredUnreadable("the row of key 'i0000000000'", "it is of version 9"))
+    found = await inside(web)
+    assert found["writes"]["refused_by"] == "unreadable"
+    assert "key 'i0000000000' cannot be read: it is of version 9" in found["writes"]["reason"]
+    assert (await inside(web, 1))["writes"]["are_taken"]
+    assert (await node.produce("t", b"a")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    client = await node.connect()
+    topics = [OffsetFetchRequestTopics(name="t", partition_indexes=[0, 1])]
+    asked = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=topics)])
+    offsets = (await client.ask(asked, 9)).groups[0].topics[0].partitions
+    assert [one.error_code for one in offsets] == [ErrorCode.CORRUPT_MESSAGE, 0]
+    answer = await client.ask(fetch_request((0, 0)), 12)
+    assert answer.responses[0].partitions[0].error_code == ErrorCode.CORRUPT_MESSAGE
