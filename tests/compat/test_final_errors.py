@@ -25,8 +25,10 @@ def outcomes(kafka: str) -> Iterator[dict[str, dict[str, Any]]]:
     """Of each use in turn, in one Java process."""
     process = program.start("FinalErrors", [kafka, "of-no-record"], program.NEWER)
     assert process.stdout is not None
-    yield json.loads(next(line for line in process.stdout if line.startswith("{")))
-    program.stop(process)
+    try:
+        yield json.loads(next(line for line in process.stdout if line.startswith("{")))
+    finally:
+        program.stop(process)
 
 
 @pytest.mark.parametrize("use", USES)
