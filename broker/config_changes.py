@@ -83,6 +83,7 @@ async def alter_each(
     validate_only: bool,
 ) -> None:
     """Alter each resource that is to be answered for, and put what it was refused for into its answer."""
+    await node.turns.breathe()
     times = Counter((answer.resource_type, answer.resource_name) for answer in answers)
     for answer, wanted in zip(answers, changes, strict=True):
         await node.turns.breathe()
