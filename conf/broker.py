@@ -94,7 +94,7 @@ class BrokerSettings:
         "another request needs the room.", low=1,
     )  # fmt: skip
     request_elements_max: int = setting(
-        "pqbroker.request.elements.max", Kind.INT, 50_000,
+        "pqbroker.request.elements.max", Kind.INT, 32_768,
         "Array elements that one request may have, all its arrays together; one with more closes the connection. To be "
         "raised with `pqbroker.partitions.max`.",
         low=1000, high=1 << 20,

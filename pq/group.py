@@ -11,13 +11,14 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from typing import Any
 
 from pqbroker.conf.broker import BrokerSettings
-from pqbroker.conf.defaults import check_changed, stored_config, topic_config, wrong_texts
+from pqbroker.conf.defaults import check_changed, topic_config
 from pqbroker.conf.topic import TopicConfig
 from pqbroker.pq.cache import NodeMemory
 from pqbroker.pq.consumers import ConsumerOffset
 from pqbroker.pq.offsets import GroupOffsets, Outcomes, Place, UnreadSince
 from pqbroker.pq.partition_limit import PartitionCount
 from pqbroker.pq.partition_server import PartitionServer
+from pqbroker.pq.stored_config import config_of
 from pqbroker.pq.tablet import PqTablet
 from pqbroker.protocol.errors import KafkaError
 from pqbroker.storage.cells.cell import Cell, TabletUnknown
@@ -260,7 +261,7 @@ class PersQueueGroups:
             topic = await self._scheme.configure_topic(name, config)
             group = self._groups[name]
             group.topic = topic
-            group.use(_config_of(topic, self._settings), self._settings)
+            group.use(config_of(topic, self._settings), self._settings)
             return group
 
     async def configure_node(self, node: str, texts: Mapping[str, str], settings: BrokerSettings) -> None:
@@ -274,7 +275,7 @@ class PersQueueGroups:
             for number, group in enumerate(list(self._groups.values())):
                 if number % _LOOKS_AT_ONCE == 0:
                     await asyncio.sleep(0)
-                group.use(_config_of(group.topic, settings), settings)
+                group.use(config_of(group.topic, settings), settings)
 
     async def _delete(self, name: str) -> None:
         async with self._changes:
@@ -346,7 +347,7 @@ class PersQueueGroups:
         return group.partitions[index] if group is not None and 0 <= index < len(group.partitions) else None
 
     async def _serve(self, topic: Topic) -> Group:
-        group = Group(topic, _config_of(topic, self._settings))
+        group = Group(topic, config_of(topic, self._settings))
         await self._start_partitions(group)
         self._groups[topic.name] = group
         self._by_id[topic.topic_id] = group
@@ -389,18 +390,6 @@ class PersQueueGroups:
                 await self._scheme.forget_tombstone(topic_id)
         except (CommitRefused, ShardLost) as refusal:
             _log.warning("a deleted topic's space is reclaimed at the next start: %s", refusal)
-
-
-def _config_of(topic: Topic, settings: BrokerSettings) -> TopicConfig:
-    """What is in force for a topic; what it is set to and cannot be is told with its cure."""
-    for cause in wrong_texts(topic.config).values():
-        _log.error(
-            "topic %s: %s; its default is in force, and retention deletes nothing of the topic, until it is set anew "
-            "or deleted (kafka-configs --alter), or the version that took it serves it",
-            topic.name,
-            cause,
-        )
-    return stored_config(topic.config, settings)
 
 
 def _wanted(topic: Topic) -> list[tuple[int, TabletType, str]]:

@@ -26,7 +26,7 @@ from tests.broker.conftest import make_batch
 from tests.broker.wire import request_frame
 from tests.grammar.node import Attacked
 
-MANY = 48_000
+MANY = 32_000
 """Just below pqbroker.request.elements.max."""
 PARTITIONS = 2500
 BROKER = 4

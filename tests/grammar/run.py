@@ -6,7 +6,7 @@ import threading
 import time
 from dataclasses import dataclass, field
 
-from tests.grammar.node import Attacked, Caller, Seen, attacked
+from tests.grammar.node import TURN_S_MAX, Attacked, Caller, Seen, attacked
 from tests.grammar.requests import Requests
 
 CONNECTIONS = 4
@@ -26,7 +26,7 @@ class Tally:
     closed: int = 0
     unanswered: int = 0
     longest_answer: int = 0
-    errors: list[BaseException] = field(default_factory=list)
+    errors: list[Exception] = field(default_factory=list)
 
     def __str__(self) -> str:
         return (
@@ -35,10 +35,12 @@ class Tally:
         )
 
 
-def attack(requests_max: int, seed: int, time_s_max: float) -> tuple[Tally, Seen]:
+def attack(
+    requests_max: int, seed: int, time_s_max: float, turn_s_max: float = TURN_S_MAX
+) -> tuple[Tally, Seen]:
     """Send that many requests, or as many as the time allows; AssertionError when something does not hold."""
     tally = Tally()
-    with attacked(SETTINGS) as node:
+    with attacked(SETTINGS, turn_s_max=turn_s_max) as node:
         for topic, partitions in TOPICS.items():
             node.create(topic, partitions)
         until = time.monotonic() + time_s_max
@@ -67,7 +69,7 @@ def _send(node: Attacked, requests: Requests, count: int, until: float, tally: T
             if not _exchange(caller, requests.next(), tally):
                 caller.socket.close()
                 caller = node.connect(ANSWER_WAIT_S)
-    except BaseException as error:  # noqa: BLE001 (of this thread; raised where it is joined)
+    except Exception as error:  # noqa: BLE001 (of this thread; raised where it is joined)
         tally.errors.append(error)
     finally:
         caller.socket.close()

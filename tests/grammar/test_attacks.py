@@ -13,14 +13,14 @@ from tests.grammar.attacks import (
     launch,
     unknown_partitions,
 )
-from tests.grammar.node import attacked
+from tests.grammar.node import TURN_EVER_S_MAX, attacked
 
 DEADLINE_S = 30
 
 
 @pytest.mark.alone
 def test_each_attack_leaves_others_their_turn() -> None:
-    with attacked() as node:
+    with attacked(turn_s_max=TURN_EVER_S_MAX) as node:
         node.create("t", PARTITIONS)
         for name in ATTACKS:
             assert launch(node, name) > 100, name
@@ -28,11 +28,11 @@ def test_each_attack_leaves_others_their_turn() -> None:
 
 def test_more_elements_than_the_limit_close_the_connection() -> None:
     with attacked() as node:
-        for asked, version in ((unknown_partitions(50_001), 12), (deleted_records(50_001), 2)):
+        for asked, version in ((unknown_partitions(32_769), 12), (deleted_records(32_769), 2)):
             with node.connect() as caller:
                 caller.socket.sendall(request_frame(asked, version))
                 assert caller.socket.recv(1) == b""
-        assert "FetchRequest v12 has more than 50000 elements" in node.broker.log
+        assert "FetchRequest v12 has more than 32768 elements" in node.broker.log
 
 
 def test_an_answer_over_the_limit_closes_the_connection() -> None:

@@ -2,15 +2,16 @@
 
 import pytest
 
+from tests.grammar.node import TURN_EVER_S_MAX
 from tests.grammar.run import attack
 
 REQUESTS = 10_000
 SEED = 12
-TIME_S_MAX = 60.0
+TIME_S_MAX = 25.0
 
 
 @pytest.mark.alone
 def test_random_requests_leave_the_broker_sound() -> None:
-    tally, _ = attack(REQUESTS, SEED, TIME_S_MAX)
+    tally, _ = attack(REQUESTS, SEED, TIME_S_MAX, TURN_EVER_S_MAX)
     print(tally)
     assert tally.answered > 1000
