@@ -47,3 +47,13 @@ async def test_answers_that_wait_for_their_turn_come_when_the_coordinator_closes
     coordinators.close()
     assert len(answers) == MEMBERS
     assert {joined.error for joined in answers} == {ErrorCode.NONE}
+
+
+async def test_an_earlier_deadline_replaces_the_timer(start: Callable[..., Awaitable[Node]]) -> None:
+    node = await start(group_initial_rebalance_delay_ms=1)
+    answers: list[Joined] = []
+    for member_id in ("", "m"):  # the id given out lasts a minute, the first rebalance a millisecond
+        request = Join(member_id, None, "consumer", RANGE, 60_000, 60_000, "m")
+        node.server.node.coordinators.join("g", request, answers.append)
+    await until(lambda: len(answers) == 2)
+    assert [joined.error for joined in answers] == [ErrorCode.MEMBER_ID_REQUIRED, ErrorCode.NONE]
