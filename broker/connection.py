@@ -65,8 +65,7 @@ class Connection(asyncio.BufferedProtocol):
         self._budget = receiving.budget
         self._connections = connections
         self._reader = FrameReader(node.settings.socket_request_max_bytes, receiving.buffer, self._grant)
-        self._held_bytes = 0
-        """What the reader holds, as the node counts it."""
+        self._held_bytes = 0  # by the reader, as the node counts them
         self._unserved: deque[memoryview] = deque()
         self._in_flight: deque[Exchange] = deque()
         self._bytes = 0

@@ -156,6 +156,10 @@ LIMITS = (
         "pq/test_partition.py::test_a_partition_full_of_records_refuses_until_some_are_deleted",
     ),
     Limit(
+        "commits of a tablet", ("pqbroker.tablet.commits.max",), "the tablet starts anew while it is served",
+        "pq/test_renewal.py::test_a_tablet_is_worn_after_its_commits_and_begins_to_count_anew",
+    ),
+    Limit(
         "bytes of a partition", ("pq.max.size.in.partition",), "the error of `pq.partition.full.error`",
         "pq/test_partition.py::test_a_partition_full_of_bytes_refuses",
     ),
