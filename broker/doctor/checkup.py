@@ -32,7 +32,7 @@ async def examine(path: Path, pools: Mapping[str, Path], findings: Findings, exp
         rows.load()
         blobs = StoredBlobs(cell, findings)
         expect(blobs.load(rows.records))
-        blobs.check_owners(rows.records, rows.pools)
+        blobs.check_owners(rows.records, rows.pools, rows.unreadable)
         await check_tablets(cell, rows, blobs, findings)
         blobs.check_leaks(rows.records)
         blobs.check_segments(last_number)

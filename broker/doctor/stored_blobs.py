@@ -97,11 +97,22 @@ class StoredBlobs:
         except OSError as failure:  # a bad disk is what the doctor is asked about
             raise BlobCorrupt(blob, 0, f"its segment cannot be read: {failure.strerror}") from failure
 
-    def check_owners(self, tablets: dict[int, TabletRecord], pools: tuple[str, ...]) -> None:
-        """Every blob belongs to a tablet, was written by a generation of it, and lies where that one wrote."""
+    def hold_all(self, tablet: int) -> None:
+        """The rows that hold the tablet's blobs cannot be read: none of them is told to be nobody's."""
+        for blob in self.holders:
+            if BlobId.from_key(blob).tablet == tablet:
+                self.hold(blob)
+
+    def check_owners(self, tablets: dict[int, TabletRecord], pools: tuple[str, ...], unreadable: set[int]) -> None:
+        """Every blob belongs to a tablet, was written by a generation of it, and lies where that one wrote.
+
+        `unreadable`: tablets of which that cannot be said.
+        """
         for blob in self.holders:
             found = BlobId.from_key(blob)
             record = tablets.get(found.tablet)
+            if found.tablet in unreadable:
+                continue
             if record is None:
                 self.findings.harmless("blob", name_of(blob), "no tablet owns it", "nothing: it only takes room")
             elif found.generation > record.generation:

@@ -55,6 +55,7 @@ async def check_tablets(cell: OfflineCell, rows: TabletRows, blobs: StoredBlobs,
             try:
                 stored = list(rows.of(record.tablet_id))
             except IndexDamaged:
+                blobs.hold_all(record.tablet_id)
                 findings.damage("kv", topic, f"rows of tablet {record.tablet_id} cannot be read: it is refused whole")
             else:
                 check_tablet(stored, topic, partitions, record, blobs, findings)

@@ -247,6 +247,9 @@ async def _diagnose(path: Path) -> tuple[str, ...]:
         await examine(path, {}, findings, lambda total: None)
     except EngineError as refusal:
         return (str(refusal),)
+    nobodys = {found.where.split(":")[0] for found in findings.found if found.what == "no row holds it"}
+    refused = {f"[{found.what.split()[3]}" for found in findings.found if "refused whole" in found.what}
+    assert not nobodys & refused, f"blobs of {nobodys & refused} are told to be nobody's"
     return tuple(f"{found.where}: {found.what}" for found in findings.found if found.weight.value == "damage")
 
 
