@@ -1,13 +1,16 @@
 """What stands before the routes: connections, from the first byte to a place, and requests that are unreadable.
 
 A connection waits in the hall until the head of its first request is complete. Then it gets a place, and aiohttp's
-protocol; or a refusal. `/health` and `/metrics` have places of their own, so that they answer whatever else goes on.
+protocol; or a refusal. `/metrics` has places of its own, and `/health` needs none and waits for no turn: both answer
+whatever other connections do.
 """
 
 import asyncio
 import json
 from collections import OrderedDict
+from collections.abc import Callable
 from functools import partial
+from http import HTTPStatus
 from typing import Any, cast
 
 from aiohttp import web
@@ -19,31 +22,33 @@ from pqbroker.broker.http.turns import Turns
 from pqbroker.broker.open_files import http_arrivals_max
 from pqbroker.protocol.errors import ErrorCode
 
-BACKLOG = 512
+BACKLOG = 256
 """Connections that the system accepts ahead of us; fewer than the hall takes, for they come in at one go."""
-RESERVED = 16
-"""Places of /health, and of /metrics, beyond pqbroker.http.connections.max."""
-_HEALTH = b"/health"
+METRICS_PLACES = 16
+"""Places of /metrics, beyond pqbroker.http.connections.max."""
 _HEAD_BYTES = 16 << 10
 """A longer head is aiohttp's to refuse."""
 _LINGER_S = 1.0
 """How long the rest of a body is read that nobody wants, so that the answer arrives."""
 
 
+Health = Callable[[], tuple[int, Any]]
+"""Status and document of /health."""
+
+
 class Door:
     """Gives each connection its protocol."""
 
-    def __init__(self, server: web.Server, node: Node, turns: Turns) -> None:
+    def __init__(self, server: web.Server, node: Node, turns: Turns, health: Health) -> None:
         self._server = server
         self._node = node
         self._turns = turns
+        self._health = health
         clock = node.loop.time
         held = HeldBytes(lambda: node.settings.http_bytes_max)
         self._general = Room(clock, held, lambda: node.settings.http_connections_max)
-        self._reserved = {
-            path: Room(clock, held, lambda: RESERVED, is_reserved=True) for path in (_HEALTH, b"/metrics")
-        }
-        held.rooms = self._rooms = (self._general, *self._reserved.values())
+        self._metrics = Room(clock, held, lambda: METRICS_PLACES, is_reserved=True)
+        held.rooms = self._rooms = (self._general, self._metrics)
         self._hall: OrderedDict[_Arrival, float] = OrderedDict()
         """Connections without a request, with the time of their coming, the earliest first."""
 
@@ -61,9 +66,10 @@ class Door:
         self._hall.pop(arrival, None)
 
     def ask(self, arrival: "_Arrival") -> None:
-        """A connection has its first request: let it in when it is its turn. /health does not wait for others."""
-        if arrival.path == _HEALTH:
-            self._let_in(arrival)
+        """A connection has its first request: answer it, or let it in when it is its turn."""
+        if arrival.path == b"/health":
+            self._hall.pop(arrival, None)
+            self._tell_health(arrival.transport)
         else:
             self._turns.ask(partial(self._let_in, arrival))
 
@@ -73,7 +79,7 @@ class Door:
 
     def protocol(self, transport: asyncio.Transport, path: bytes, *, is_whole: bool) -> asyncio.Protocol | None:
         """What serves a connection whose first request is for a path; None: it was refused."""
-        room = self._reserved.get(path, self._general)
+        room = self._metrics if path == b"/metrics" else self._general
         place = room.enter(transport.abort, State.ARRIVED if is_whole else State.SLOW)
         if place is None:
             self._refuse(transport)
@@ -104,19 +110,29 @@ class Door:
             f"the broker works on the requests of {len(self._general)} HTTP connections",
             "Try again, send fewer requests at once, or raise pqbroker.http.connections.max.",
         )  # fmt: skip
-        body = json.dumps(problem.document()).encode()
-        head = (
-            f"HTTP/1.1 {problem.status} Service Unavailable\r\nContent-Type: application/json; charset=utf-8\r\n"
-            f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
-        )
-        transport.write(head.encode() + body)
-        transport.close()
+        _answer(transport, problem.status, problem.document())
+
+    def _tell_health(self, transport: asyncio.Transport) -> None:
+        status, document = self._health()
+        self._node.metrics.count_http("GET", "/health", status)
+        _answer(transport, status, document)
+
+
+def _answer(transport: asyncio.Transport, status: int, document: Any) -> None:
+    """Answer the one request of a connection that has no place."""
+    body = json.dumps(document).encode()
+    head = (
+        f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\nContent-Type: application/json; charset=utf-8\r\n"
+        f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    )
+    transport.write(head.encode() + body)
+    transport.close()
 
 
 class _Arrival(asyncio.Protocol):
     """A connection without a request: collects the head of the first one."""
 
-    __slots__ = ("_data", "_door", "_is_whole", "_transport", "path")
+    __slots__ = ("_data", "_door", "_is_whole", "path", "transport")
 
     def __init__(self, door: Door) -> None:
         self._door = door
@@ -126,7 +142,7 @@ class _Arrival(asyncio.Protocol):
         """What its first request asks for."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)
+        self.transport = cast(asyncio.Transport, transport)
         self._door.come(self)
 
     def data_received(self, data: bytes) -> None:
@@ -134,30 +150,30 @@ class _Arrival(asyncio.Protocol):
         self._is_whole = b"\r\n\r\n" in data
         if not self._is_whole and len(data) <= _HEAD_BYTES and (not data or data[:1].isalpha()):
             return
-        self._transport.pause_reading()
+        self.transport.pause_reading()
         self.path = _path(data)
         self._door.ask(self)
 
     def go_in(self) -> None:
         """Take a place, or be refused."""
-        protocol = self._door.protocol(self._transport, self.path, is_whole=self._is_whole)
+        protocol = self._door.protocol(self.transport, self.path, is_whole=self._is_whole)
         if protocol is not None:
-            self._transport.set_protocol(protocol)
-            self._transport.resume_reading()
-            protocol.connection_made(self._transport)
+            self.transport.set_protocol(protocol)
+            self.transport.resume_reading()
+            protocol.connection_made(self.transport)
             protocol.data_received(self._data)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._door.leave(self)
 
     def abort(self) -> None:
-        self._transport.abort()
+        self.transport.abort()
 
 
 def _path(head: bytes) -> bytes:
     """What the first line of a request asks for, without its query."""
     words = head.partition(b"\r\n")[0].split(b" ")
-    return words[1].partition(b"?")[0] if len(words) == 3 and words[0] in (b"GET", b"HEAD") else b""
+    return words[1].partition(b"?")[0] if len(words) == 3 and words[0] == b"GET" else b""
 
 
 class _Protocol(web.RequestHandler):

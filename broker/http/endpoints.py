@@ -6,6 +6,7 @@ What a browser can send across sites without being asked to is refused: a body m
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 from urllib.parse import unquote_to_bytes
 
@@ -53,7 +54,7 @@ async def start_http(node: Node, owner: CellOwner, address: Address) -> tuple[Ca
     runner = web.AppRunner(application, shutdown_timeout=SHUTDOWN_TIMEOUT_S)
     await runner.setup()
     assert runner.server is not None
-    door = Door(runner.server, node, turns)
+    door = Door(runner.server, node, turns, partial(_health, node, owner))
     listeners = [await node.loop.create_server(door, sock=listening, backlog=BACKLOG) for listening in sockets]
     overdue = node.loop.create_task(_close_overdue(door))
 
@@ -77,17 +78,8 @@ def _application(node: Node, owner: CellOwner, hosts: Hosts, turns: Turns) -> we
     scrapes = _Scrapes(node)
 
     async def health(_: web.Request) -> web.Response:
-        """200 while the cell is open, 503 while it is not: what a load balancer or a supervisor asks.
-
-        A cell that is served in part is open: another start would find it as it is.
-        """
-        is_open = owner.is_open
-        damages = owner.current.cell.quarantine.damages
-        status = ("damaged" if damages else "ok") if is_open else "cell lost"
-        state: dict[str, object] = {"status": status, "node": node.settings.node_id, "cluster": node.cluster_id}
-        if damages:
-            state["unreadable"] = sorted(damages)[:DAMAGES_SHOWN]
-        return web.json_response(state, status=200 if is_open else 503)
+        status, document = _health(node, owner)
+        return web.json_response(document, status=status)
 
     async def metrics(_: web.Request) -> web.Response:
         text, content_type = await scrapes.text()
@@ -101,6 +93,20 @@ def _application(node: Node, owner: CellOwner, hosts: Hosts, turns: Turns) -> we
     for route in ROUTES:
         application.router.add_route(route.method, route.path, _endpoint(route, node, owner, shared))
     return application
+
+
+def _health(node: Node, owner: CellOwner) -> tuple[int, Any]:
+    """200 while the cell is open, 503 while it is not: what a load balancer or a supervisor asks.
+
+    A cell that is served in part is open: another start would find it as it is.
+    """
+    is_open = owner.is_open
+    damages = owner.current.cell.quarantine.damages
+    status = ("damaged" if damages else "ok") if is_open else "cell lost"
+    state: dict[str, object] = {"status": status, "node": node.settings.node_id, "cluster": node.cluster_id}
+    if damages:
+        state["unreadable"] = sorted(damages)[:DAMAGES_SHOWN]
+    return 200 if is_open else 503, state
 
 
 class _Scrapes:

@@ -232,7 +232,7 @@ async def test_a_defect_is_told_as_an_error_of_ours(
 ) -> None:
     web = await serve()
     monkeypatch.setattr(web.node.server._cell, "current", None)
-    status, body = await ask(await connect(web), HEALTH)
+    status, body = await ask(await connect(web), TOPICS.replace(b"topics", b"tablets"))
     monkeypatch.undo()
     assert status == 500
     assert json.loads(body)["error"]["code"] == "UNKNOWN_SERVER_ERROR"
