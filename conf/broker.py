@@ -255,8 +255,8 @@ class BrokerSettings:
     http_connections_max: int = setting(
         "pqbroker.http.connections.max", Kind.INT, 128,
         "HTTP connections that have sent a request. For one more, the connection that has waited for its client "
-        "longest is closed; while the broker works for all of them, it is answered 503. `/health` and `/metrics` have "
-        "places of their own beyond these.", low=1,
+        "longest is closed; while the broker works for all of them, it is answered 503. `/health` and `/metrics` are "
+        "not counted.", low=1,
     )  # fmt: skip
     http_arrivals_max: int = setting(
         "pqbroker.http.arrivals.max", Kind.INT, 1024,
@@ -288,6 +288,11 @@ class BrokerSettings:
         "pqbroker.http.looks.max", Kind.INT, 2,
         "HTTP requests that decode records at once, and HTTP requests that parse a body of 8 KiB or more; more wait.",
         low=1,
+    )  # fmt: skip
+    test_commands: bool = setting(
+        "pqbroker.test.commands", Kind.BOOLEAN, False,
+        "Let HTTP clients bring about faults of the store (`/v1/faults`) and change keys of tablets "
+        "(`/v1/tablets/ID/commands`). For brokers in tests only.",
     )  # fmt: skip
     loop_lag_sample_ms: int = setting(
         "pqbroker.loop.lag.sample.ms", Kind.INT, 50, "Time between two samples of how late the event loop is.", low=1

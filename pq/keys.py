@@ -7,6 +7,7 @@ x<partition:10>_<offset:20>_<part:5>_<count:10>_<internal parts:5>     a slice o
 i<partition:10>                                                        partition meta
 m<partition:10>p<producer id:20>                                       what is remembered of a producer
 m<partition:10>c<group id>                                             how far a consumer has read
+u…                                                                     what users of a test broker put there
 """
 
 import re
@@ -18,6 +19,8 @@ COUNT_MAX = 10**10 - 1
 """Records of one blob, by the width of a key's count."""
 _DATA_KEY = re.compile(rb"d([0-9]{10})_([0-9]{20})_00000_([0-9]{10})_00000(\|?)").fullmatch
 _PRODUCER_KEY = re.compile(rb"m[0-9]{10}p([0-9]{20})").fullmatch
+USERS = b"u"
+"""First byte of keys that are not the tablet's own."""
 
 
 class DataKey(NamedTuple):

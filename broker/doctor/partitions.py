@@ -8,10 +8,11 @@ from pqbroker.broker.doctor.contents import check_body, check_head, require
 from pqbroker.broker.doctor.findings import NEXT_START, RESTORE, Findings
 from pqbroker.broker.doctor.stored_blobs import StoredBlobs, name_of
 from pqbroker.pq import consumers, sources
-from pqbroker.pq.keys import meta_key, parse_consumer_key, parse_data_key, parse_producer_key
+from pqbroker.pq.keys import USERS, meta_key, parse_consumer_key, parse_data_key, parse_producer_key
 from pqbroker.pq.levels import check_levels
 from pqbroker.pq.recovery import Meta, Recovered, StoredBlob, recover
 from pqbroker.storage.engine import BlobCorrupt, BlobMissing
+from pqbroker.storage.kv_plan import GENERATION_KEY
 from pqbroker.storage.kv_rows import Entry
 from pqbroker.storage.tablet import TabletRecord
 
@@ -74,6 +75,8 @@ def _check_holders(entries: dict[bytes, Entry], topic: str, blobs: StoredBlobs, 
 def _by_partition(entries: dict[bytes, Entry], topic: str, findings: Findings) -> dict[int, Keys]:
     found: dict[int, Keys] = {}
     for key, entry in sorted(entries.items()):
+        if key == GENERATION_KEY or key.startswith(USERS):
+            continue
         try:
             index = int(key[_PARTITION])
             keys = found.setdefault(index, Keys())

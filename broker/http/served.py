@@ -7,6 +7,7 @@ from pqbroker.broker.http import (
     blobs,
     configs,
     groups,
+    key_commands,
     partitions,
     producing,
     records,
@@ -36,6 +37,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     *partitions.ROUTES,
     *tablets.ROUTES,
     *tablet_changes.ROUTES,
+    *key_commands.ROUTES,
     *blobs.ROUTES,
     Route("GET", "/v1/openapi.json", "This document", describe_routes, {"type": "object"}),
 )

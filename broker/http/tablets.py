@@ -15,6 +15,7 @@ from pqbroker.pq.tablet import PqTablet
 from pqbroker.storage.blobid import BlobId
 from pqbroker.storage.cells.cell import Cell
 from pqbroker.storage.garbage import Barriers, Position
+from pqbroker.storage.kv import KeyValueTablet
 from pqbroker.storage.kv_rows import Entry
 from pqbroker.storage.tablet import LOG_CHANNEL, SNAPSHOT_CHANNEL, TabletRecord, TabletStorage, TabletType
 
@@ -77,14 +78,11 @@ async def describe(call: Call) -> Any:
 
 
 async def keys(call: Call) -> Any:
-    record = find_tablet(call, call.path["tablet"])
-    tablet = _served(call, record)
-    if tablet is None:
-        raise _no_keys(record)
+    tablet = find_kv(call, call.path["tablet"])
     lo = parse_key(call.query.get("from", ""), "from")
-    page, has_more = call.page(list(islice(tablet.kv.keys(lo), call.limit() + 1)))
+    page, has_more = call.page(list(islice(tablet.keys(lo), call.limit() + 1)))
     shown = await asyncio.to_thread(_show_entries, page, call.node.settings.http_answer_bytes_max)
-    following = tablet.kv.keys(page[len(shown) - 1][0] + b"\0") if has_more or len(shown) < len(page) else iter(())
+    following = tablet.keys(page[len(shown) - 1][0] + b"\0") if has_more or len(shown) < len(page) else iter(())
     return {"keys": shown, "next": next((show_key(key) for key, _ in following), None)}
 
 
@@ -94,6 +92,15 @@ def find_tablet(call: Call, tablet_id: int) -> TabletRecord:
     if record is None:
         raise unknown_tablet(tablet_id)
     return record
+
+
+def find_kv(call: Call, tablet_id: int) -> KeyValueTablet:
+    """The keys of a tablet; Problem when it has none."""
+    record = find_tablet(call, tablet_id)
+    tablet = _served(call, record)
+    if tablet is None:
+        raise _no_keys(record)
+    return tablet.kv
 
 
 def unknown_tablet(tablet_id: int) -> Problem:

@@ -28,6 +28,7 @@ async def test_answers_are_as_documented(web: Web) -> None:
         ("POST", "/v1/topics/{name}/partitions"): {"count": 2},
         ("PATCH", "/v1/topics/{name}/configs"): {"configs": {"retention.ms": 1}},
         ("POST", "/v1/tablets/{tablet}/restart"): {},
+        ("POST", "/v1/tablets/{tablet}/commands"): {"commands": [{"read_range": {}}]},
         ("POST", "/v1/tablets/{tablet}/channels/{channel}"): {"group": 0},
         ("POST", "/v1/topics/{name}/records"): {"records": [{"value": "v"}]},
         ("POST", "/v1/groups/{name}/offsets"): {"offsets": [{"topic": "t", "partition": 0, "offset": 0}]},
