@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pqbroker.broker.turns import Turns
     from pqbroker.pq.group import Group, PersQueueGroups
     from pqbroker.storage.engine import PoolStats
+    from pqbroker.storage.faults import FaultyEngine
 
 
 @dataclass(slots=True)
@@ -44,6 +45,8 @@ class Node:
     api_ranges: tuple[tuple[int, int, int], ...] = ()
     """What ApiVersions lists: key, least and greatest version."""
     key_checks: KeyChecks = field(default_factory=KeyChecks)
+    faulty: "FaultyEngine | None" = None
+    """The store of a broker for tests, which meets faults on cue."""
     creations: "dict[str, asyncio.Task[Group]]" = field(default_factory=dict)
     """Topics being created because Metadata named them."""
 

@@ -21,11 +21,13 @@ from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.declare import ConfigError, set_in_vain
 from pqbroker.conf.load import load_settings
 from pqbroker.conf.storage import MAIN_POOL, parse_pools
-from pqbroker.storage.engine import CommitRefused, Engine, EngineError, ShardLost
+from pqbroker.storage.engine import CommitRefused, EngineError, ShardLost
 from pqbroker.storage.status import Thresholds
 
 if TYPE_CHECKING:
     from pqbroker.broker.server import Server
+    from pqbroker.storage.memory import MemoryEngine
+    from pqbroker.storage.rocks import RocksEngine
 
 log = logging.getLogger(__name__)
 
@@ -94,13 +96,16 @@ async def _serve(settings: BrokerSettings, kafka: Sequence[Listener], http: Addr
         from pqbroker.storage.preview import preview
 
         await preview(Path(data), {MAIN_POOL: Path(data, "blobs"), **parse_pools(settings.pools)})
-    server = Server(settings, _engine(data, settings), kafka, http)
+    engine = _engine(data, settings)
+    server = Server(settings, engine, kafka, http, faulty=engine if settings.test_commands else None)
     await server.start()
     set_aside_what_lives()
     collecting = asyncio.create_task(collect_at_quiet_moments(lambda: server.node.metrics.bytes_in))
     if in_vain := set_in_vain(server.node.settings):
         log.warning("set without effect in this broker: %s", ", ".join(in_vain))
     tell_limit(settings)
+    if settings.test_commands:
+        log.warning("pqbroker.test.commands=true: HTTP clients may make the store fail; for tests only")
     if settings.durability != "fsync":
         log.warning("pqbroker.durability=%s: a power loss may take acknowledged records", settings.durability)
     kafka_addresses = ",".join(map(str, server.listeners))
@@ -139,7 +144,7 @@ def _stop_on_signals() -> "asyncio.Future[None]":
     return stopping
 
 
-def _engine(data: str, settings: BrokerSettings) -> Engine:
+def _engine(data: str, settings: BrokerSettings) -> "MemoryEngine | RocksEngine":
     pools = parse_pools(settings.pools)
     thresholds = Thresholds(settings.disk_light_yellow_bytes, settings.disk_yellow_bytes)
     if data == MEMORY:
@@ -147,6 +152,7 @@ def _engine(data: str, settings: BrokerSettings) -> Engine:
 
         return MemoryEngine(settings.memory_engine_bytes, pools=(MAIN_POOL, *pools), thresholds=thresholds)
     from pqbroker.storage.compaction import CompactionPace
+    from pqbroker.storage.faults import Faults
     from pqbroker.storage.rocks import RocksEngine
 
     return RocksEngine(
@@ -161,6 +167,7 @@ def _engine(data: str, settings: BrokerSettings) -> Engine:
         pools={MAIN_POOL: Path(data, "blobs"), **pools},
         thresholds=thresholds,
         compaction=CompactionPace(settings.compaction_bytes_per_second, settings.compaction_dead_percent),
+        faults=Faults() if settings.test_commands else None,
     )
 
 

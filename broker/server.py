@@ -32,6 +32,7 @@ from pqbroker.broker.sessions import FetchSessions
 from pqbroker.broker.turns import Turns
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.storage.engine import Engine
+from pqbroker.storage.faults import FaultyEngine
 
 log = logging.getLogger(__name__)
 
@@ -66,10 +67,12 @@ class Server:
         kafka: Address | Sequence[Listener],
         http: Address | None = None,
         clock: Callable[[], int] = wall_clock_ms,
+        faulty: FaultyEngine | None = None,
     ) -> None:
         self._settings = settings
         self._clock = clock
         self._engine = engine
+        self._faulty = faulty
         self._servers: list[asyncio.Server] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._http_close: Callable[[], Awaitable[None]] | None = None
@@ -123,6 +126,7 @@ class Server:
             answers=AnswerBudget(self._settings.unsent_bytes_max),
             pools=lambda: self._cell.current.cell.stats().pools,
             listeners=self.listeners,
+            faulty=self._faulty,
             api_ranges=tuple(api.advertised for api in APIS),
         )
         self._connections = Connections(loop, metrics, lambda: connections_max(self.node.settings))

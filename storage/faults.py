@@ -8,9 +8,21 @@
 
 import threading
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from pqbroker.storage.engine import Batch, CommitRefused, DiskFull
+from pqbroker.storage.status import Colour
+
+
+class FaultyEngine(Protocol):
+    """An engine that meets faults on cue."""
+
+    @property
+    def faults(self) -> "Faults | None":
+        """None: it was opened without."""
+
+    def tell_colour(self, colour: Colour | None, pool: str) -> None:
+        """A pool has this colour, whatever is free; None: its own again."""
 
 
 class Loss(NamedTuple):
@@ -65,6 +77,11 @@ class Faults:
     def commits(self) -> int:
         """Commits that have asked so far."""
         return self._commits
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there is no room for blobs."""
+        return self._is_full
 
     @property
     def is_holding(self) -> bool:

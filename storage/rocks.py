@@ -79,7 +79,7 @@ class RocksEngine:
         self._segment_bytes = segment_bytes
         self._ballast_bytes = ballast_bytes
         self._read_threads = read_threads
-        self._faults = faults
+        self.faults = faults
         self._damages: dict[str, str] = {}
         """Of the index, found since this object was created: an opening after a loss must not meet them again."""
         self._was_open = False
@@ -91,7 +91,7 @@ class RocksEngine:
         await asyncio.to_thread(self._take, directory)
         index = RocksIndex(directory.index, self._has_room)
         reader = BlobReader(index.get, directory.pools)
-        options = ShardOptions(self._caps, self._pace, self._compaction, self._read_threads, self._told, self._faults)
+        options = ShardOptions(self._caps, self._pace, self._compaction, self._read_threads, self._told, self.faults)
         shard = DiskShard(directory, index, reader, options, self._damages)
         index.on_damage = partial(self._note_damage, shard.quarantine)
         with TellsFullDisk(self._path):

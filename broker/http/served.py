@@ -6,6 +6,7 @@ from typing import Any, Final
 from pqbroker.broker.http import (
     blobs,
     configs,
+    faults,
     groups,
     key_commands,
     partitions,
@@ -39,5 +40,6 @@ ROUTES: Final[tuple[Route, ...]] = (
     *tablet_changes.ROUTES,
     *key_commands.ROUTES,
     *blobs.ROUTES,
+    *faults.ROUTES,
     Route("GET", "/v1/openapi.json", "This document", describe_routes, {"type": "object"}),
 )

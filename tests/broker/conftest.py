@@ -92,7 +92,8 @@ async def start() -> AsyncIterator[Callable[..., Awaitable[Node]]]:
         async def start_one(*, http: Address | None = None, pools: Sequence[str] = ("main",), **settings: Any) -> Node:
             clock = Clock()
             engine = MemoryEngine(ENGINE_BYTES, pools=pools)
-            server = Server(BrokerSettings(**settings), engine, Address("127.0.0.1", 0), http, clock)
+            faulty = engine if settings.get("test_commands") else None
+            server = Server(BrokerSettings(**settings), engine, Address("127.0.0.1", 0), http, clock, faulty)
             await server.start()
             stack.push_async_callback(server.stop)
             nodes.append(Node(server, engine, clock, stack))

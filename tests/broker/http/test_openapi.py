@@ -1,5 +1,6 @@
 """The OpenAPI document is one, says what is served, and the answers are what it says."""
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 from urllib.parse import urlencode
 
@@ -20,7 +21,8 @@ async def test_the_document_is_served_and_valid(web: Web) -> None:
     assert {(method, path) for path, methods in document["paths"].items() for method in methods} == served
 
 
-async def test_answers_are_as_documented(web: Web) -> None:
+async def test_answers_are_as_documented(serve: Callable[..., Awaitable[Web]]) -> None:
+    web = await serve(test_commands=True)
     await web.node.create_topic("t")
     await web.node.produce("t", b"a")
     bodies: dict[tuple[str, str], Any] = {
@@ -28,6 +30,7 @@ async def test_answers_are_as_documented(web: Web) -> None:
         ("POST", "/v1/topics/{name}/partitions"): {"count": 2},
         ("PATCH", "/v1/topics/{name}/configs"): {"configs": {"retention.ms": 1}},
         ("POST", "/v1/tablets/{tablet}/restart"): {},
+        ("POST", "/v1/faults"): {"fault": "clear"},
         ("POST", "/v1/tablets/{tablet}/commands"): {"commands": [{"read_range": {}}]},
         ("POST", "/v1/tablets/{tablet}/channels/{channel}"): {"group": 0},
         ("POST", "/v1/topics/{name}/records"): {"records": [{"value": "v"}]},
