@@ -5,7 +5,7 @@ What a browser can send across sites without being asked to is refused: a body m
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 from urllib.parse import unquote_to_bytes
@@ -36,6 +36,8 @@ from pqbroker.broker.refusals import REFUSED, translate
 SHUTDOWN_TIMEOUT_S = 1.0
 THREAD_FROM_BYTES = 8 * 1024
 """Bodies from this size on are parsed in a thread, and few at once: parsed they take up to thirty times the room."""
+SLICE = 1000
+"""Items of a list that are written as JSON at one go."""
 OVERDUE_LOOK_S = 0.5
 """Time between two looks for connections whose clients take longer than they may."""
 
@@ -153,16 +155,18 @@ def _endpoint(route: Route, node: Node, owner: CellOwner, shared: _Shared) -> _H
             return await _served(route, request, Call(node, owner, path, query, _checked(route, data), shared.looks))
         async with shared.bodies:
             body = await asyncio.to_thread(_checked, route, data)
-            return await _served(route, request, Call(node, owner, path, query, body, shared.looks))
+            call = Call(node, owner, path, query, body, shared.looks)
+            return await _served(route, request, call, is_long=True)
 
     return answer
 
 
-async def _served(route: Route, request: web.Request, call: Call) -> web.StreamResponse:
+async def _served(route: Route, request: web.Request, call: Call, *, is_long: bool = False) -> web.StreamResponse:
+    """The answer. `is_long`: it may be, as the body was, so that a thread writes it."""
     served = await route.serve(call)
     if route.answer is None:
         return web.Response(status=route.status)
-    answer = _reply(served, route.status)
+    answer = await asyncio.to_thread(_reply, served, route.status) if is_long else _reply(served, route.status)
     assert isinstance(answer.body, bytes)
     if not place_of(request).hold(len(answer.body)):
         raise too_much_at_once("answer")
@@ -283,5 +287,24 @@ def _guard(hosts: Hosts) -> Any:
 
 def _reply(document: Any, status: int, headers: dict[str, str] | None = None) -> web.Response:
     """Half of a surrogate pair, which a request can name and UTF-8 cannot, goes back as JSON's escape for it."""
-    body = json.dumps(document, ensure_ascii=False).encode(errors="backslashreplace")
+    body = "".join(_json(document)).encode(errors="backslashreplace")
     return web.Response(body=body, status=status, headers=headers, content_type="application/json", charset="utf-8")
+
+
+def _json(document: Any) -> Iterator[str]:
+    """A document as JSON. Long lists go in slices: a thread that writes one lets the loop go on between them."""
+    lists = [one for one in document.values() if isinstance(one, list)] if isinstance(document, dict) else []
+    if not any(len(one) > SLICE for one in lists):
+        yield json.dumps(document, ensure_ascii=False)
+        return
+    mark = "{"
+    for name, value in document.items():
+        yield f"{mark}{json.dumps(name)}: "
+        mark = ", "
+        if not isinstance(value, list) or not value:
+            yield json.dumps(value, ensure_ascii=False)
+            continue
+        for start in range(0, len(value), SLICE):
+            yield ("[" if start == 0 else ", ") + json.dumps(value[start : start + SLICE], ensure_ascii=False)[1:-1]
+        yield "]"
+    yield "}"

@@ -10,8 +10,8 @@ from pqbroker.broker.http.contents import CONTENT, HEADERS, TIMESTAMP, read, rea
 from pqbroker.broker.http.partitioner import partition_of
 from pqbroker.broker.http.problems import bad_request, of_kafka
 from pqbroker.broker.http.routes import Call, Route
-from pqbroker.broker.http.schemas import COUNT, OFFSET, array_of, object_of
-from pqbroker.broker.partitions import check_batch, find_partition, needs_keys
+from pqbroker.broker.http.schemas import COUNT, OFFSET, Schema, array_of, object_of
+from pqbroker.broker.partitions import check_batch, find_partition, needs_keys, unknown_topic
 from pqbroker.broker.refusals import translate
 from pqbroker.pq.cycle import Written
 from pqbroker.protocol.records import Record, check_keys, encode_batch
@@ -23,13 +23,8 @@ async def produce(call: Call) -> Any:
     if not asked:
         raise bad_request("body.records is empty; give at least one record")
     group = call.group()
-    keyless = partition_of(None, len(group.partitions))
-    records = [_record(item, f"body.records[{number}]", call.node.clock()) for number, item in enumerate(asked)]
-    numbers: defaultdict[int, list[int]] = defaultdict(list)
-    for number, (item, record) in enumerate(zip(asked, records, strict=True)):
-        chosen = keyless if record.key is None else partition_of(record.key, len(group.partitions))
-        numbers[find_partition(group, item.get("partition", chosen)).index].append(number)
-    batches = await asyncio.to_thread(_encode, records, numbers, needs_keys(group))
+    now_ms, count = call.node.clock(), len(group.partitions)
+    numbers, batches = await asyncio.to_thread(_encode, asked, now_ms, count, needs_keys(group))
     headers = {index: check_batch(group, batch) for index, batch in batches.items()}
     partitions = {index: find_partition(group, index) for index in batches}
     writes = [partitions[index].write(batch, headers[index]) for index, batch in batches.items()]
@@ -39,14 +34,11 @@ async def produce(call: Call) -> Any:
     outcomes = await asyncio.gather(*writes, return_exceptions=True)
     if pause_ms:
         await asyncio.sleep(pause_ms / 1000)
-    offsets: list[Any] = [None] * len(records)
-    for index, written in _all_written(dict(zip(batches, outcomes, strict=True))).items():
-        for delta, number in enumerate(numbers[index]):
-            offsets[number] = {"partition": index, "offset": written.base_offset + delta}
-    return {"offsets": offsets}
+    all_written = _all_written(dict(zip(batches, outcomes, strict=True)))
+    return {"offsets": await asyncio.to_thread(_offsets, all_written, numbers, len(asked))}
 
 
-def _record(item: Mapping[str, Any], where: str, now_ms: int) -> Record:
+def parse_record(item: Mapping[str, Any], where: str, now_ms: int) -> Record:
     headers = tuple(
         (read_text(header["key"], f"{where}.headers[{number}].key").decode(),
          read(header["value"], f"{where}.headers[{number}].value"))
@@ -57,13 +49,33 @@ def _record(item: Mapping[str, Any], where: str, now_ms: int) -> Record:
 
 
 def _encode(
-    records: Sequence[Record], numbers: Mapping[int, Sequence[int]], needs_keys: bool
-) -> dict[int, memoryview]:
-    """A batch for each partition. Runs in a thread."""
+    asked: Sequence[Any], now_ms: int, partition_count: int, needs_keys: bool
+) -> tuple[Mapping[int, Sequence[int]], dict[int, memoryview]]:
+    """By partition: the numbers of its records, and a batch of them. Runs in a thread, for there may be many."""
+    records = [parse_record(item, f"body.records[{number}]", now_ms) for number, item in enumerate(asked)]
+    keyless = partition_of(None, partition_count)
+    numbers: defaultdict[int, list[int]] = defaultdict(list)
+    for number, (item, record) in enumerate(zip(asked, records, strict=True)):
+        chosen = keyless if record.key is None else partition_of(record.key, partition_count)
+        index = item.get("partition", chosen)
+        if index >= partition_count:
+            raise unknown_topic()
+        numbers[index].append(number)
     batches = {index: memoryview(encode_batch([records[one] for one in chosen])) for index, chosen in numbers.items()}
     for batch in batches.values() if needs_keys else ():
         check_keys(batch)
-    return batches
+    return numbers, batches
+
+
+def _offsets(
+    written: Mapping[int, Written], numbers: Mapping[int, Sequence[int]], count: int
+) -> list[dict[str, int] | None]:
+    """Where each record was written, in the order of the request. Runs in a thread."""
+    offsets: list[dict[str, int] | None] = [None] * count
+    for index, one in written.items():
+        for delta, number in enumerate(numbers[index]):
+            offsets[number] = {"partition": index, "offset": one.base_offset + delta}
+    return offsets
 
 
 def _all_written(outcomes: Mapping[int, Written | BaseException]) -> dict[int, Written]:
@@ -77,20 +89,14 @@ def _all_written(outcomes: Mapping[int, Written | BaseException]) -> dict[int, W
     return written
 
 
+RECORD_FIELDS: Mapping[str, Schema] = {"key": CONTENT, "headers": HEADERS, "timestamp": TIMESTAMP}
+"""Of a record to write, beside its value."""
+
 ROUTES = (
     Route(
         "POST", "/v1/topics/{name}/records", "Produce records", produce,
         object_of({"offsets": array_of(object_of({"partition": COUNT, "offset": OFFSET}))}),
-        body=object_of(
-            {
-                "records": array_of(
-                    object_of(
-                        {"value": CONTENT},
-                        {"key": CONTENT, "headers": HEADERS, "partition": COUNT, "timestamp": TIMESTAMP},
-                    )
-                )
-            }
-        ),
+        body=object_of({"records": array_of(object_of({"value": CONTENT}, {**RECORD_FIELDS, "partition": COUNT}))}),
         status=201,
     ),
 )  # fmt: skip

@@ -5,6 +5,7 @@ Types (one or several), properties with required and additional ones, items, min
 
 import difflib
 import json
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,6 +20,9 @@ _PYTHON_TYPES: Mapping[str, tuple[type, ...]] = {
     "array": (list,),
     "null": (type(None),),
 }
+
+SHOWN = 100
+"""Characters of a wrong name that a refusal shows."""
 
 OFFSET: Schema = {"type": "integer", "minimum": 0}
 COUNT: Schema = {"type": "integer", "minimum": 0}
@@ -98,7 +102,7 @@ def _check_fields(value: Mapping[str, Any], schema: Schema, where: str) -> None:
         raise SchemaError(f"{where} has no field {missing[0]!r}, which it needs")
     for name, item in value.items():
         if name not in known and others is False:
-            raise SchemaError(f"{where} has an unknown field {name!r}; {_hint(name, known)}")
+            raise SchemaError(f"{where} has an unknown field {name[:SHOWN]!r}; {_hint(name[:SHOWN], known)}")
         check(item, known.get(name, others), f"{where}.{name}")
 
 
@@ -125,8 +129,8 @@ def _type_name(value: Any) -> str:
 def _fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields = dict(pairs)
     if len(fields) < len(pairs):
-        twice = next(name for name, _ in pairs if sum(other == name for other, _ in pairs) > 1)
-        raise SchemaError(f"the body names the field {twice!r} twice")
+        (twice, _), *_ = Counter(name for name, _ in pairs).most_common(1)
+        raise SchemaError(f"the body names the field {twice[:SHOWN]!r} twice")
     return fields
 
 

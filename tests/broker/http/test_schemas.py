@@ -1,11 +1,12 @@
 import json
+import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from pqbroker.broker.http.schemas import Schema, SchemaError, check, parse_json, parse_text
+from pqbroker.broker.http.schemas import Schema, SchemaError, check, object_of, parse_json, parse_text
 from pqbroker.broker.http.served import ROUTES
 
 NAMES = st.sampled_from(["name", "partitions", "count", "records", "value", "key", "headers", "base64", "config", "x"])
@@ -45,3 +46,14 @@ def test_json_is_read_as_it_is(value: object) -> None:
 def test_a_count_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(SchemaError, match="limit"):
         parse_text(text, {"type": "integer", "minimum": 0}, "limit")
+
+
+def test_many_fields_are_searched_for_a_repeated_one_in_no_time_and_named_in_short() -> None:
+    fields = ",".join(f'"{number:09}": 0' for number in range(50_000))
+    begun_s = time.process_time()
+    with pytest.raises(SchemaError, match="'000049999' twice"):
+        parse_json(f'{{{fields}, "000049999": 0}}'.encode())
+    assert time.process_time() - begun_s < 2
+    with pytest.raises(SchemaError) as refused:
+        check({"x" * 1_000_000: 0}, object_of({}), "body")
+    assert len(str(refused.value)) < 300
