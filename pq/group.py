@@ -167,6 +167,10 @@ class PersQueueGroups:
         """Return when the commits of a consumer group that were asked for before this call are done."""
         await self._offsets.settled(group_id)
 
+    def is_committing(self, group_id: str) -> bool:
+        """Whether a commit of a consumer group is on its way."""
+        return self._offsets.is_committing(group_id)
+
     def lag(self, group_id: str) -> Mapping[Place, int]:
         """Records that a consumer group has not read in each of its partitions."""
         return self._offsets.lag(group_id)

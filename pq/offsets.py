@@ -81,6 +81,10 @@ class GroupOffsets:
         for committed in tuple(self._pending.get(group_id, ())):
             await committed.wait()
 
+    def is_committing(self, group_id: str) -> bool:
+        """Whether a commit of the group is on its way."""
+        return group_id in self._pending
+
     def of(self, group_id: str) -> dict[Place, ConsumerOffset]:
         """The group's durable offsets, in the order of topics and partitions.
 

@@ -53,6 +53,8 @@ _MEANINGS: Mapping[ErrorCode, _Meaning] = {
     ErrorCode.NOT_COORDINATOR: _Meaning(503, _RETRY),
     ErrorCode.GROUP_ID_NOT_FOUND: _Meaning(404, "GET /v1/groups lists the groups."),
     ErrorCode.NON_EMPTY_GROUP: _Meaning(409, "Stop its members first; GET /v1/groups/NAME lists them."),
+    ErrorCode.ILLEGAL_GENERATION: _Meaning(409, "Stop this reader, or begin a session of a higher generation."),
+    ErrorCode.OFFSET_METADATA_TOO_LARGE: _Meaning(400, "Give less text, or raise offset.metadata.max.bytes."),
     ErrorCode.INVALID_GROUP_ID: _Meaning(400, "Give the name of a group."),
 }
 _UNFORESEEN = _Meaning(500, "Look into the broker's log.")

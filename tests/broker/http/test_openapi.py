@@ -30,6 +30,11 @@ async def test_answers_are_as_documented(serve: Callable[..., Awaitable[Web]]) -
         ("POST", "/v1/topics/{name}/partitions"): {"count": 2},
         ("PATCH", "/v1/topics/{name}/configs"): {"configs": {"retention.ms": 1}},
         ("POST", "/v1/tablets/{tablet}/restart"): {},
+        ("POST", "/v1/topics/{name}/partitions/{partition}/records"): {"offset": 10, "records": [{"value": "v"}]},
+        ("POST", "/v1/groups/{name}/commits"): {
+            "topic": "t", "partition": 0, "offset": 1, "session": {"name": "s", "generation": 1, "step": 0},
+        },
+        ("POST", "/v1/groups/{name}/recreate"): {"topic": "t", "partition": 0},
         ("POST", "/v1/faults"): {"fault": "clear"},
         ("POST", "/v1/tablets/{tablet}/commands"): {"commands": [{"read_range": {}}]},
         ("POST", "/v1/tablets/{tablet}/channels/{channel}"): {"group": 0},
