@@ -2,6 +2,7 @@
 
 from datetime import datetime
 from itertools import islice
+from json import loads
 from shlex import quote
 from typing import Annotated, Any
 
@@ -10,7 +11,7 @@ import typer
 from pqbroker.broker.cli.command import declare, family
 from pqbroker.broker.cli.options import COUNT_MAX, Http, Json
 from pqbroker.broker.cli.output import say, show_json, show_table
-from pqbroker.broker.cli.refusals import CommandError
+from pqbroker.broker.cli.refusals import CommandError, WrongInput
 from pqbroker.broker.cli.web import DEFAULT_HTTP, Web
 
 app = family("Look at the tablets of a broker of ours, move and restart them.")
@@ -72,6 +73,38 @@ def keys(
         say(f"more with --from {quote(found[limit]['key'])}")
 
 
+@declare(app, "kv", """pqbroker tablet kv 65536 '{"read": {"key": "i0000000000"}}'""")
+def kv(
+    tablet: TabletId,
+    commands: Annotated[
+        list[str], typer.Argument(metavar="COMMAND", help="Commands of one request, each as JSON (docs/inside.md).")
+    ],
+    generation: Annotated[
+        int | None, typer.Option("--generation", min=0, help="Do nothing unless the tablet's user generation is this.")
+    ] = None,
+    http: Http = DEFAULT_HTTP,
+    json: Json = False,
+) -> None:
+    """Run commands of a KV tablet: read a key or a range; on a test broker change keys, all at once or none."""
+    body: dict[str, object] = {"commands": [_command(text) for text in commands]}
+    if generation is not None:
+        body["generation"] = generation
+    with Web(http) as web:
+        found = web.post(f"/v1/tablets/{tablet}/commands", body, "result")
+    result = found["result"]
+    if json:
+        show_json(found)
+    elif result is None:
+        say(f"done in user generation {found['generation']}")
+    elif "pairs" in result:
+        columns = ("key", "size_bytes", "created", "value")
+        show_table(columns, ([pair[column] for column in columns] for pair in result["pairs"]))
+        if result["status"] == "overrun":
+            say(f"more behind {quote(result['pairs'][-1]['key'])}")
+    else:
+        say(str(result.get("value", result["status"])) if result["status"] != "nodata" else "there is no such key")
+
+
 @declare(app, "restart", "pqbroker tablet restart 65536")
 def restart(tablet: TabletId, http: Http = DEFAULT_HTTP, json: Json = False) -> None:
     """Start a tablet anew, one generation later; its clients look for it and find it again."""
@@ -106,6 +139,13 @@ def move(
     else:
         say(f"tablet {tablet} writes channel {channel} to pool {pool}, from generation {generation} on")
         say(f"blobs smaller than {small} bytes stay in the index")
+
+
+def _command(text: str) -> object:
+    try:
+        return loads(text)
+    except ValueError as error:
+        raise WrongInput(f"the command {text!r} is no JSON: {error}") from None
 
 
 def _key_row(key: dict[str, Any]) -> tuple[object, ...]:

@@ -21,6 +21,7 @@ _CURES = {
     "UNKNOWN_TABLET": "`pqbroker tablet list` lists the tablets.",
     "MOVE_REFUSED": "`pqbroker tablet show` shows its channels and their pools.",
     "INVALID_REQUEST": "`pqbroker tablet keys` lists keys as they are written.",
+    "NO_SUCH_KEY": "`pqbroker tablet keys` lists the keys.",
 }
 """By the broker's code, where a command of ours is nearer than the path over HTTP that the broker names."""
 

@@ -13,7 +13,8 @@ from pqbroker.testing import MEMORY, Broker, broker
 from tests.cli.shell import Said, Shell, run
 
 COMMANDS = (
-    ["list"], ["show", "1"], ["keys", "1"], ["restart", "1"], ["move", "1", "--channel", "2", "--group", "0"],
+    ["list"], ["show", "1"], ["keys", "1"], ["kv", "1", "{}"], ["restart", "1"],
+    ["move", "1", "--channel", "2", "--group", "0"],
 )  # fmt: skip
 
 
@@ -31,7 +32,7 @@ class TabletShell(Shell):
 @pytest.fixture(scope="module")
 def running() -> Iterator[Broker]:
     """Two topics, of which `full` has eight partitions in two tablets and records in partition 5."""
-    with broker(MEMORY, {"pqbroker.http.items.max": "7"}) as one:
+    with broker(MEMORY, {"pqbroker.http.items.max": "7", "pqbroker.test.commands": "true"}) as one:
         assert run("topic", "create", "full", "--partitions", "8", "--broker", one.kafka).status == 0
         assert run("topic", "create", "void", "--broker", one.kafka).status == 0
         lines = "v" * 2000 + "\n"
@@ -95,6 +96,22 @@ def test_a_key_to_go_on_from_can_be_typed_as_it_is_said(shell: TabletShell) -> N
     assert [key["key"] for key in shell("keys", tablet, "--from", following, "--json").objects] == [following]
 
 
+def test_commands_read_and_change_keys(shell: TabletShell) -> None:
+    tablet = str(tablets(shell, "void")[0])
+    written = [json.dumps({"write": {"key": f"u{key}", "value": key}}) for key in "ab"]
+    assert shell("kv", tablet, *written).output == "done in user generation 0\n"
+    assert shell("kv", tablet, '{"read": {"key": "ua"}}').output == "a\n"
+    assert shell("kv", tablet, '{"read": {"key": "uz"}}').output == "there is no such key\n"
+    assert shell("kv", tablet, '{"get_status": {}}').output == "green\n"
+    table = shell("kv", tablet, '{"read_range": {"from": "u", "include_data": true}}').output.splitlines()
+    assert [line.split()[0] for line in table[2:]] == ["ua", "ub"]
+    few = shell("kv", tablet, '{"read_range": {"from": "u", "limit_bytes": 1}}').output
+    assert few.endswith("more behind ua\n")
+    assert shell("kv", tablet, written[0], "--generation", "9").status == 1
+    found = shell("kv", tablet, '{"delete_range": {"from": "u", "to": "v"}}', "--json").object
+    assert found == {"generation": 0, "result": None}
+
+
 def test_a_tablet_is_restarted_and_moved(shell: TabletShell) -> None:
     tablet = tablets(shell, "void")[0]
     assert shell("restart", str(tablet), "--json").object == {"id": tablet, "generation": 2}
@@ -115,6 +132,8 @@ def test_a_tablet_is_restarted_and_moved(shell: TabletShell) -> None:
         (["show", "7"], 1, "there is no tablet 7. `pqbroker tablet list` lists"),
         (["keys", "1"], 1, "tablet 1 (scheme) keeps tables in log blobs, no keys. GET /v1/blobs?tablet=1"),
         (["keys", "65536", "--from", "\\n"], 1, "single backslash"),
+        (["kv", "1", "{"], 2, "the command '{' is no JSON"),
+        (["kv", "1", '{"get_status": {}}'], 1, "keeps tables in log blobs"),
         (["restart", "7"], 1, "there is no tablet 7. "),
         (["move", "1", "--channel", "2", "--group", "9"], 1, "has no group 9; it has 0 (main). `pqbroker tablet"),
         (["move", "1", "--group", "0"], 2, "missing option '--channel'"),

@@ -65,6 +65,7 @@ KEYS = {
     "tablet restart": "id, generation",
     "tablet move": "id, channel, group, pool, generation",
     "tablet keys": "key, size_bytes, created, inline, shared, blobs",
+    "tablet kv": "generation, result (status, value, pairs: key, size_bytes, created, channel, status, value)",
     "bench": "phase, records, mb, seconds, records_per_s, mb_per_s, p50_ms, p99_ms",
     "doctor": (
         "directory, healthy, checked (kind: count), damages, harmless, findings (weight, check, where, what, cure)"
