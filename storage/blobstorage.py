@@ -146,18 +146,15 @@ class BlobStorage:
         """Bytes of the channel's blobs; asks the index for all of them."""
         return sum([size async for _, size in self.range(*channel_bounds(tablet, channel))])
 
-    async def discover(self, tablet: int, min_generation: int = 0, *, read_body: bool = False) -> Discovered | None:
-        """The latest blob of channel 0 by generation and step; None when there is none from `min_generation` on."""
+    async def discover(self, tablet: int, *, read_body: bool = False) -> Discovered | None:
+        """The latest blob of channel 0 by generation and step; None when there is none."""
         lo, hi = channel_bounds(tablet, 0)
         found = await self._shard.scan_blobs(lo, hi, 1, reverse=True)
         if not found:
             return None
         key = found[0][0]
-        blob = BlobId.from_key(key)
-        if blob.generation < min_generation:
-            return None
         body = await self.get(key) if read_body else None
-        return Discovered(blob, body, self.blocked_generation(tablet))
+        return Discovered(BlobId.from_key(key), body, self.blocked_generation(tablet))
 
     async def collect_garbage(self, collection: Collection) -> None:
         """Move the channel's barriers and flags in one commit, then delete in portions what is garbage now.

@@ -119,7 +119,6 @@ async def test_discover_finds_the_latest_blob_of_channel_0(bench: Bench) -> None
     assert (found.blob.generation, found.blob.step, found.blocked_generation) == (2, 1, 1)
     assert found.body is not None
     assert bytes(found.body) == b"latest"
-    assert await bench.storage.discover(TABLET, 3) is None
 
 
 async def test_a_blocked_generation_changes_nothing_any_more(bench: Bench) -> None:

@@ -102,18 +102,19 @@ async def test_a_refused_creation_leaves_no_tablet(engine: MemoryEngine, cell: C
     assert A in cell.tablets()
 
 
-async def test_ids_of_blobs_never_repeat_whatever_is_interleaved(cell: Cell) -> None:
+async def test_no_two_blobs_share_the_first_five_fields_whatever_is_interleaved(cell: Cell) -> None:
     await _create(cell, A)
     storage = cell.storage(A)
     one, other = Batch(), Batch()
-    keys = [storage.put_blob(batch, 2, [b"x"], 1) for batch in (one, other, one)]
+    keys = [storage.put_blob(batch, 2, [b"x" * size], size) for size, batch in ((3, one), (2, other), (1, one))]
     await storage.commit(one)
-    keys.append(storage.put_blob(other, 2, [b"x"], 1))
+    keys.append(storage.put_blob(other, 2, [b"xxxx"], 4))
     await storage.commit(other)
-    keys.append(storage.put_blob(Batch(), 2, [b"x"], 1))
-    assert len(set(keys)) == len(keys)
+    keys.append(storage.put_blob(Batch(), 2, [b"xxxxx"], 5))
+    ids = [BlobId.from_key(key) for key in keys]
+    assert len({(one.tablet, one.channel, one.generation, one.step, one.cookie) for one in ids}) == len(keys)
     assert keys == sorted(keys)
-    assert {BlobId.from_key(key).generation for key in keys} == {1}
+    assert {one.generation for one in ids} == {1}
 
 
 async def test_a_dropped_tablet_leaves_nothing_and_another_is_untouched(engine: MemoryEngine) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pqbroker.storage.basetablet import BaseTablet
-from pqbroker.storage.blobid import BlobId, tablet_bounds
+from pqbroker.storage.blobid import BlobId, channel_bounds, tablet_bounds
 from pqbroker.storage.blobstorage import Blocked
 from pqbroker.storage.cells.cell import Cell, MoveRefused, TabletUnknown
 from pqbroker.storage.engine import Batch, BlobKey, CommitRefused, Engine
@@ -184,12 +184,18 @@ async def test_a_base_tablet_reads_its_log_from_both_groups(cell: Cell) -> None:
     tablet = BaseTablet(cell.storage(TABLET))
     await tablet.start()
     await tablet.transact(lambda change: change.create_table("t", [("key", "int")], ["value"]))
+    row = {"value": "v" * 20_000}  # so that its log blob lies in a pool, not in the index
+    await tablet.transact(lambda change: change.put("t", (9,), row))
     await cell.move_channel(TABLET, LOG_CHANNEL, 1)
     for number in range(3):
         storage = await cell.restart_tablet(TABLET)
         tablet = BaseTablet(storage)
         await tablet.start()
-        await tablet.transact(lambda change, number=number: change.put("t", (number,), {"value": 1}))  # type: ignore[misc]
+        await tablet.transact(lambda change, number=number: change.put("t", (number,), row))  # type: ignore[misc]
+    history = cell.tablets()[TABLET].channels[LOG_CHANNEL]
+    log = [BlobId.from_key(blob) for blob in await cell.stored_blobs(*channel_bounds(TABLET, LOG_CHANNEL), 100)]
+    assert {history.group_at(blob.generation) for blob in log} == {0, 1}
+    assert all(size > 20_000 for size in stored_bytes(cell).values())
     found = BaseTablet(cell.storage(TABLET))
     await found.start()
-    assert [key for key, _ in found.tables["t"]] == [(0,), (1,), (2,)]
+    assert [key for key, _ in found.tables["t"]] == [(0,), (1,), (2,), (9,)]
