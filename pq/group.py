@@ -7,8 +7,8 @@ serving   delete (scheme: a tombstone)      absent; its tablets are dropped in t
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
 
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.defaults import check_changed, topic_config
@@ -18,6 +18,7 @@ from pqbroker.pq.consumers import ConsumerOffset
 from pqbroker.pq.offsets import GroupOffsets, Outcomes, Place, UnreadSince
 from pqbroker.pq.partition_limit import PartitionCount
 from pqbroker.pq.partition_server import PartitionServer
+from pqbroker.pq.reclaiming import Reclaiming
 from pqbroker.pq.stored_config import config_of
 from pqbroker.pq.tablet import PqTablet
 from pqbroker.protocol.errors import KafkaError
@@ -91,7 +92,7 @@ class PersQueueGroups:
         self._count = PartitionCount()
         self._offsets = GroupOffsets(self._partition)
         self._changes = asyncio.Lock()
-        self._reclaiming: set[asyncio.Task[None]] = set()
+        self._reclaiming = Reclaiming(cell)
 
     async def start(self) -> None:
         """Start every topic's tablets; create those a crash kept from being, drop those that are nobody's."""
@@ -113,17 +114,15 @@ class PersQueueGroups:
 
         await asyncio.gather(*(start_one(topic) for topic in topics))
         for tombstone in list(self._scheme.tombstones.values()):
-            self._in_background(self._reclaim(tombstone.tablets, tombstone.topic_id))
+            self._reclaiming.begin(tombstone.tablets, partial(self._scheme.forget_tombstone, tombstone.topic_id))
         if stray:
-            self._in_background(self._reclaim(stray, None))
+            self._reclaiming.begin(stray)
 
     async def stop(self) -> None:
         """End every tablet's instance, after the changes under way; what is reclaimed goes on at the next start."""
         async with self._changes:
             self._offsets.stop()
-        for task in self._reclaiming:
-            task.cancel()
-        await asyncio.gather(*self._reclaiming, return_exceptions=True)
+        await self._reclaiming.stop()
         for group in self._groups.values():
             for tablet in group.tablets.values():
                 tablet.stop()
@@ -293,7 +292,7 @@ class PersQueueGroups:
                     if number % _LOOKS_AT_ONCE == 0:
                         await asyncio.sleep(0)
                     tablet.stop()
-            self._in_background(self._reclaim(topic.tablets, topic.topic_id))
+            self._reclaiming.begin(topic.tablets, partial(self._scheme.forget_tombstone, topic.topic_id))
 
     async def restart_tablet(self, tablet_id: int) -> None:
         """Start a topic's tablet anew, one generation later. Reads are served meanwhile, and writes wait for the new
@@ -316,6 +315,10 @@ class PersQueueGroups:
                     earlier.hand_over(group.tablets[tablet_id])
             finally:
                 earlier.stop()
+
+    async def reclaimed(self) -> None:
+        """Return when the tablets of deleted topics are dropped, or their dropping is left to the next start."""
+        await self._reclaiming.finished()
 
     async def restart_scheme(self) -> Scheme:
         """Start the scheme's tablet anew; topics are served on. Raises CommitRefused, ShardLost."""
@@ -379,21 +382,6 @@ class PersQueueGroups:
         for server in group.partitions:
             if server.unreadable is not None:
                 _log.error("%s-%d is not served: %s", topic.name, server.index, server.unreadable)
-
-    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._reclaiming.add(task)
-        task.add_done_callback(self._reclaiming.discard)
-
-    async def _reclaim(self, tablets: Iterable[int], topic_id: bytes | None) -> None:
-        """Drop a deleted topic's tablets; a refusal leaves the rest to the next start."""
-        try:
-            for tablet_id in tablets:
-                await self._cell.drop_tablet(tablet_id)
-            if topic_id is not None:
-                await self._scheme.forget_tombstone(topic_id)
-        except (CommitRefused, ShardLost) as refusal:
-            _log.warning("a deleted topic's space is reclaimed at the next start: %s", refusal)
 
 
 def _wanted(topic: Topic) -> list[tuple[int, TabletType, str]]:

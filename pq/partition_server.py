@@ -13,6 +13,7 @@ from pqbroker.conf.topic import TopicConfig
 from pqbroker.pq.cache import NodeMemory
 from pqbroker.pq.consumers import ConsumerOffset, Consumers
 from pqbroker.pq.cycle import Cycle, Written
+from pqbroker.pq.not_served import not_leader, unreadable
 from pqbroker.pq.partition import Partition
 from pqbroker.pq.quota import write_quota
 from pqbroker.pq.reader import Reader
@@ -22,7 +23,7 @@ from pqbroker.pq.sources import Producer
 from pqbroker.pq.stretch import Regions
 from pqbroker.pq.timeindex import TimedOffset
 from pqbroker.pq.timesearch import TimeSearch
-from pqbroker.pq.writer import DISK_FULL, Writer, not_leader, unreadable
+from pqbroker.pq.writer import DISK_FULL, Writer
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.records import BatchHeader
 from pqbroker.storage.engine import BlobCorrupt, BlobMissing, ShardLost

@@ -24,6 +24,7 @@ from pqbroker.pq.body_pages import forget_bodies, keep_body
 from pqbroker.pq.cache import NodeMemory
 from pqbroker.pq.counters import PartitionCounters, blob_bytes
 from pqbroker.pq.cycle import Cycle, Written
+from pqbroker.pq.not_served import not_leader, unreadable
 from pqbroker.pq.partition import Partition
 from pqbroker.pq.quota import PAUSE_MS_MAX
 from pqbroker.pq.warming import HeadLoader
@@ -383,10 +384,6 @@ class Writer:
         self._run()
 
 
-def unreadable(code: ErrorCode, cause: StoredUnreadable) -> KafkaError:
-    return KafkaError(code, f"the partition is refused, what is stored of it is damaged: {cause}")
-
-
 def _fail(job: "asyncio.Future[None]", error: KafkaError) -> None:
     if not job.done():
         job.set_exception(error)
@@ -396,7 +393,3 @@ def _retrieve(job: "asyncio.Future[None]") -> None:
     """Nobody waits for this job: its failure shows at the next write."""
     if not job.cancelled():
         job.exception()
-
-
-def not_leader() -> KafkaError:
-    return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the partition is not served here now")

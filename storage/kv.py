@@ -23,35 +23,27 @@ from pqbroker.storage.counters import KeyValueCounters
 from pqbroker.storage.engine import BlobKey, BlobMissing, Buffer, FileRange, ShardLost
 from pqbroker.storage.kv_commands import (
     MAIN,
-    CheckGeneration,
     Command,
-    Concat,
-    DeleteRange,
     KeyMissing,
     KeyRange,
     KeyValueError,
     Patch,
-    Rename,
-    Splice,
     ValueChanged,
-    Write,
 )
 from pqbroker.storage.kv_patch import Patching
-from pqbroker.storage.kv_plan import GENERATION_KEY, Plan, Planner, covers, keys_within
+from pqbroker.storage.kv_plan import GENERATION_KEY, Plan, Planner, keys_within, touches
 from pqbroker.storage.kv_rows import Entry
+from pqbroker.storage.kv_start import read_rows
 from pqbroker.storage.outcome import Outcome
 from pqbroker.storage.status import Colour
 from pqbroker.storage.tablet import USER_CHANNEL, TabletStorage
 from pqbroker.storage.unreadable import StoredUnreadable
 
-PAGE_ROWS = 4096
-"""Rows that one step of start reads."""
 SENT_PIECE_BYTES = 32_768
 """Least mean size of pieces that are sent from their files: each one takes a system call."""
 PATCH_ATTEMPTS_MAX = 10
 """How often a request with patches is made, until nothing changes the originals meanwhile."""
 
-GENERATION_BYTES = 8
 Range = tuple[bytes, int, int]
 """Key, offset, size in bytes; size 0 means to the end (spec B.1)."""
 
@@ -99,7 +91,7 @@ class KeyValueTablet:
     async def start(self) -> None:
         """Read the tablet's rows. Raises StoredUnreadable, and then holds none of them; ShardLost."""
         try:
-            rows = await self._read_rows()
+            rows = await read_rows(self._storage)
         except StoredUnreadable as unreadable:
             self._storage.found(unreadable)
             raise
@@ -192,7 +184,7 @@ class KeyValueTablet:
 
     def plan_part(self, commands: Sequence[Command]) -> Plan | None:
         """A part of a joint request as a plan; None: it must wait. Raises KeyValueError, ShardLost."""
-        if self._in_flight and self._touches_busy(commands):
+        if self._in_flight and touches(commands, self._busy):
             return None
         plan = self._planner.plan(commands, self._clock())
         return None if plan.recounts and self._in_flight else plan
@@ -269,23 +261,6 @@ class KeyValueTablet:
                     raise ValueChanged(key) from None
             raise
 
-    async def _read_rows(self) -> dict[bytes, Entry]:
-        rows: dict[bytes, Entry] = {}
-        lo = b""
-        while page := await self._storage.scan(lo, None, PAGE_ROWS):
-            for key, row in page:
-                try:
-                    rows[key] = Entry.stored(row)
-                except ValueError as bad:
-                    raise StoredUnreadable(f"the row of key {key!r}", str(bad)) from bad
-            if len(page) < PAGE_ROWS:
-                break
-            lo = page[-1][0] + b"\0"
-        generation = rows.get(GENERATION_KEY)
-        if generation is not None and (not generation.is_inline or generation.size != GENERATION_BYTES):
-            raise StoredUnreadable("the row of the user generation", f"it has {generation.size} bytes")
-        return rows
-
     def _locate(self, key: bytes, offset: int, size: int) -> list[tuple[BlobKey, int, int] | Buffer]:
         """The parts of a range: what to read of each blob, or the bytes themselves."""
         entry: Entry | None = self._entries.get(key)
@@ -313,7 +288,7 @@ class KeyValueTablet:
 
     def _admit(self, request: "_Request") -> bool:
         """Commit the request, unless something in flight stands before it."""
-        if self._in_flight and self._touches_busy(request.commands):
+        if self._in_flight and touches(request.commands, self._busy):
             return False
         try:
             plan = self._planner.plan(request.commands, self._clock())
@@ -371,31 +346,6 @@ class KeyValueTablet:
             if not isinstance(request, _Request):
                 for tablet in request.tablets:
                     tablet.advance()
-
-    def _touches_busy(self, commands: Sequence[Command]) -> bool:
-        busy = self._busy
-        for command in commands:
-            if type(command) is Write:
-                if command.key in busy:
-                    return True
-            elif type(command) is DeleteRange:
-                if any(covers(command, key) for key in busy):
-                    return True
-            elif type(command) is Concat:
-                if command.output in busy or any(type(item) is bytes and item in busy for item in command.inputs):
-                    return True
-            elif type(command) is Rename:
-                if command.old in busy or command.new in busy:
-                    return True
-            elif type(command) is Splice:
-                if command.original in busy or command.output in busy:
-                    return True
-            elif type(command) is CheckGeneration:
-                if GENERATION_KEY in busy:
-                    return True
-            else:
-                return True
-        return False
 
     def _new_planner(self, user_generation: int) -> Planner:
         return Planner(self._storage, self._entries, self._references, self._inline_bytes_max, user_generation)

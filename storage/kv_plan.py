@@ -1,6 +1,7 @@
 """What a request would change in a KV tablet, worked out on its memory; nothing is changed here."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import islice
 from operator import attrgetter
 
@@ -342,6 +343,32 @@ def keys_within(entries: "SortedDict[bytes, Entry]", within: DeleteRange | KeyRa
         return iter(())
     keys: Iterator[bytes] = entries.irange(lo, hi, (within.include_lo, within.include_hi))
     return keys
+
+
+def touches(commands: Sequence[Command], busy: AbstractSet[bytes]) -> bool:
+    """Whether a request changes or reads one of the keys; a command of which that is not known does."""
+    for command in commands:
+        if type(command) is Write:
+            if command.key in busy:
+                return True
+        elif type(command) is DeleteRange:
+            if any(covers(command, key) for key in busy):
+                return True
+        elif type(command) is Concat:
+            if command.output in busy or any(type(item) is bytes and item in busy for item in command.inputs):
+                return True
+        elif type(command) is Rename:
+            if command.old in busy or command.new in busy:
+                return True
+        elif type(command) is Splice:
+            if command.original in busy or command.output in busy:
+                return True
+        elif type(command) is CheckGeneration:
+            if GENERATION_KEY in busy:
+                return True
+        else:
+            return True
+    return False
 
 
 def covers(within: DeleteRange | KeyRange, key: bytes) -> bool:

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from pqbroker.storage import indexrows
 from pqbroker.storage.blobstorage import BlobStorage
-from pqbroker.storage.cells.cell import PAGE_ROWS, read_facts
+from pqbroker.storage.cells.cell import PAGE_ROWS
+from pqbroker.storage.cells.facts import read_facts
 from pqbroker.storage.directory import check_identity, index_generation, index_path
 from pqbroker.storage.directory import read_facts as read_cell_file
 from pqbroker.storage.engine import CommitRefused, EngineError, IndexDamaged, Shard

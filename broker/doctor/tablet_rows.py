@@ -11,7 +11,7 @@ from pqbroker.broker.doctor.readable_rows import readable_rows
 from pqbroker.storage import indexrows
 from pqbroker.storage.blobid import channel_bounds
 from pqbroker.storage.blobstorage import BARRIERS, BLOCK, DO_NOT_KEEP, FLAG, GARBAGE, KEEP, decode_block
-from pqbroker.storage.cells.cell import FACTS, FORMAT_KEY, FORMAT_VERSION, POOLS_KEY, decode_pools
+from pqbroker.storage.cells.facts import FACTS, FORMAT_KEY, FORMAT_VERSION, POOLS_KEY, decode_pools
 from pqbroker.storage.engine import IndexDamaged
 from pqbroker.storage.garbage import Barriers
 from pqbroker.storage.offline import OfflineCell

@@ -16,8 +16,9 @@ from typing import NamedTuple
 from pqbroker.conf.storage import ChannelProfile, StorageProfile
 from pqbroker.storage.blobid import tablet_bounds
 from pqbroker.storage.blobstorage import BlobStorage, garbage_prefix
+from pqbroker.storage.cells.facts import put_facts, read_facts
 from pqbroker.storage.counters import BlobCounters
-from pqbroker.storage.engine import Batch, BlobKey, Engine, EngineError, Shard, ShardLost, ShardStats
+from pqbroker.storage.engine import Batch, BlobKey, Engine, Shard, ShardLost, ShardStats
 from pqbroker.storage.garbage import Barriers
 from pqbroker.storage.history import RANGES_MAX, ChannelHistory
 from pqbroker.storage.limits import ChannelLimits
@@ -35,17 +36,10 @@ from pqbroker.storage.tablet import (
 )
 from pqbroker.storage.unreadable import StoredUnreadable
 
-FACTS = b"C"
-"""First byte of the rows of the cell's own facts."""
-FORMAT_VERSION = 1
 CHANNELS = USER_CHANNEL + 1
 PAGE_ROWS = 1000
 """Rows or blobs that one step of start or drop takes."""
 
-FORMAT_KEY = FACTS + b"format"
-_NAME_KEY = FACTS + b"name"
-POOLS_KEY = FACTS + b"pools"
-"""Row of the pools' names by group number."""
 _RECORDS_END = bytes((RECORD[0] + 1,))
 
 
@@ -280,9 +274,7 @@ class Cell:
             self._leave(tablet_id, unreadable)
         records = [record for record in records if record.tablet_id not in self._unreadable]
         batch = Batch()
-        batch.put(FORMAT_KEY, bytes((FORMAT_VERSION,)))
-        batch.put(_NAME_KEY, self.name.encode())
-        batch.put(POOLS_KEY, "\0".join(self._blobs.pools).encode())
+        put_facts(batch, self.name, self._blobs.pools)
         starting = [record for record in records if not record.dropping]
         for record in starting:
             batch.put(record_key(record.tablet_id), replace(record, generation=record.generation + 1).encode())
@@ -371,31 +363,3 @@ class Cell:
                 batch.delete(key)
             await self._shard.commit(batch)
             lo = page[-1][0]
-
-
-async def read_facts(shard: Shard, name: str) -> tuple[str, ...]:
-    """Pool names by group number: those known, then the new ones. EngineError for a cell that is not ours to open."""
-    version, stored_name, stored_pools = await shard.get([FORMAT_KEY, _NAME_KEY, POOLS_KEY])
-    if version is not None and version[0] > FORMAT_VERSION:
-        raise EngineError(
-            f"cell {name} has format {version[0]}, written by a newer version; this one reads up to {FORMAT_VERSION}: "
-            "run the version that wrote it"
-        )
-    if version is not None and version != bytes((FORMAT_VERSION,)):
-        raise EngineError(f"the format of cell {name} is damaged: {version.hex()}; restore a copy of the directory")
-    if stored_name is not None and stored_name.decode(errors="replace") != name:
-        found = stored_name.decode(errors="replace")
-        raise EngineError(f"the directory holds cell {found}, not cell {name}: check the path")
-    try:
-        known = decode_pools(stored_pools)
-    except UnicodeDecodeError as bad:
-        raise EngineError(f"the pools of cell {name} are damaged: {bad}; restore a copy of the directory") from bad
-    missing = [pool for pool in known if pool not in shard.pools]
-    if missing:
-        raise EngineError(f"cell {name} keeps blobs in pool {', '.join(missing)}, which is not set: add it back")
-    return known + tuple(pool for pool in shard.pools if pool not in known)
-
-
-def decode_pools(row: bytes | None) -> tuple[str, ...]:
-    """Pool names by group number."""
-    return tuple(row.decode().split("\0")) if row else ()

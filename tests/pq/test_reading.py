@@ -332,7 +332,7 @@ async def test_a_search_for_a_time_ends_when_the_topic_is_deleted_meanwhile(
     searches = [asyncio.ensure_future(it) for it in (partition.offset_at_timestamp(0), partition.max_timestamp())]
     await is_asked.wait()
     await node.groups.delete("t")
-    await asyncio.gather(*node.groups._reclaiming)
+    await node.groups.reclaimed()
     is_gone.set()
     for search in searches:
         with pytest.raises(KafkaError) as refusal:
