@@ -21,6 +21,7 @@ from pqbroker.broker.context import Context
 from pqbroker.broker.entries import each
 from pqbroker.broker.partitions import NO_TOPIC_ID, find_group
 from pqbroker.broker.refusals import REFUSED, translate
+from pqbroker.broker.seldom_log import SeldomLog
 from pqbroker.broker.topic_names import check_topic_name
 from pqbroker.broker.topics import find_or_create_topic
 from pqbroker.protocol.errors import ErrorCode, KafkaError
@@ -36,7 +37,7 @@ from pqbroker.protocol.messages.metadata import (
 if TYPE_CHECKING:
     from pqbroker.pq.group import Group
 
-log = logging.getLogger(__name__)
+seldom = SeldomLog(logging.getLogger(__name__))
 
 _IN_METADATA = {
     ErrorCode.TOPIC_ALREADY_EXISTS: ErrorCode.LEADER_NOT_AVAILABLE,
@@ -126,7 +127,7 @@ async def _create(
             refusals[name] = _IN_METADATA.get(code, code)
             reason = reason or f"{name}: {message}"
     if refusals:
-        log.info("%d topics that a client named were not created, the first of them %s", len(refusals), reason)
+        seldom.info("%d topics that a client named were not created, the first of them %s", len(refusals), reason)
     return response
 
 
