@@ -250,7 +250,10 @@ class Dispatcher:
         elif exchange.route.api.answers_at_length or exchange.context.is_long:
             self._send_long(exchange, response)
         else:
-            self._finish(exchange, exchange.route.encode(response))
+            route = exchange.route
+            header = encode_response_header(route.api.key, route.version, exchange.correlation_id)
+            exchange.output = framed([header, *route.encode(response)])
+            exchange.finish()
 
     def _finish(self, exchange: Exchange, body: Output) -> None:
         route = exchange.route

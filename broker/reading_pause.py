@@ -5,17 +5,14 @@ from collections.abc import Callable
 
 
 class ReadingPause:
-    """On or over."""
+    """`is_on`: until it is over, nothing is to be read."""
 
-    __slots__ = ("_loop", "_timer")
+    __slots__ = ("_loop", "_timer", "is_on")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._timer: asyncio.TimerHandle | None = None
-
-    @property
-    def is_on(self) -> bool:
-        return self._timer is not None
+        self.is_on = False
 
     def lengthen(self, pause_ms: int, when_over: Callable[[], None]) -> None:
         """Last so long from now on, or longer where that was said before; then call `when_over`."""
@@ -23,12 +20,15 @@ class ReadingPause:
         if self._timer is None or self._timer.when() < until:
             self.cancel()
             self._timer = self._loop.call_at(until, self._end, when_over)
+            self.is_on = True
 
     def cancel(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+            self.is_on = False
 
     def _end(self, when_over: Callable[[], None]) -> None:
         self._timer = None
+        self.is_on = False
         when_over()

@@ -121,7 +121,8 @@ class FetchSessions:
         """What a request fetches. KafkaError FETCH_SESSION_ID_NOT_FOUND or INVALID_FETCH_SESSION_EPOCH."""
         by_id = version >= TOPIC_IDS_FROM_VERSION
         if request.session_epoch in (EPOCH_FINAL, EPOCH_INITIAL):
-            self._drop(request.session_id)
+            if request.session_id:
+                self._drop(request.session_id)
             return self._full_turn(request, peer, by_id=by_id)
         session = self._sessions.pop(request.session_id, None)
         if session is None:

@@ -30,11 +30,9 @@ class WriteQueue:
     def __len__(self) -> int:
         return len(self.items)
 
-    def end_cycle(self) -> None:
-        """Nothing is in flight but what waits."""
-        self.in_flight_bytes = self.bytes
-        if self.long_bytes:
-            self.long_bytes = sum(len(item[0]) for item in self.items if len(item[0]) > self._bytes_max)
+    def count_long(self) -> None:
+        """A cycle has ended: nothing is in flight but what waits."""
+        self.long_bytes = sum(len(item[0]) for item in self.items if len(item[0]) > self._bytes_max)
 
     def take(self, bytes_max: int) -> list[Write]:
         """The batches of one cycle, from the front: at least one, at most so many bytes."""

@@ -205,7 +205,9 @@ class Writer:
         """Whether a cycle is on its way, of these `writes`, or will be when the head is loaded."""
         queue = self.queue
         while not self.is_lost and self._held is None:
-            queue.end_cycle()
+            queue.in_flight_bytes = queue.bytes
+            if queue.long_bytes:
+                queue.count_long()
             if self.counters.full.is_running and queue.in_flight_bytes <= self._settings.write_border_bytes:
                 self.counters.full.stop(self._loop.time())
             if self._jobs:

@@ -128,7 +128,10 @@ def check_produced(records: memoryview, bytes_max: int) -> BatchHeader:
     if crc32c(records[_CRC_END:], 0, size > _LOCK_KEPT_BYTES) != header.crc:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "the record batch does not match its checksum")
     _check_meaning(header)
-    _check_contents(header, records)
+    if header.attributes & CODEC_MASK:
+        _check_compressed(header, records)
+    else:
+        _check_first_record(records, header.record_count)
     return header
 
 
@@ -254,21 +257,22 @@ def _check_meaning(header: BatchHeader) -> None:
         raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"compression codec {header.codec} is unknown")
 
 
-def _check_contents(header: BatchHeader, records: memoryview) -> None:
-    """What can be seen of a batch's records without decoding them: that its bytes can hold as many as it counts, and
-    that they begin with the first one. INVALID_RECORD."""
-    codec, count, size = header.attributes & CODEC_MASK, header.record_count, len(records) - HEADER_BYTES
+def _check_compressed(header: BatchHeader, records: memoryview) -> None:
+    """What can be seen of compressed records as they are: that their bytes can stand for as many as the header counts,
+    and that they begin as the codec does. INVALID_RECORD."""
+    codec, count, size = header.codec, header.record_count, len(records) - HEADER_BYTES
     if count * RECORD_BYTES_MIN > size * GROWTH_MAX[codec]:
         raise KafkaError(ErrorCode.INVALID_RECORD, f"the record batch counts {count} records in {size} bytes")
-    if not codec:
-        _check_first_record(records, count)
-    elif codec != SNAPPY and records[HEADER_BYTES : HEADER_BYTES + 3] != BEGINNINGS[codec]:
+    if codec != SNAPPY and records[HEADER_BYTES : HEADER_BYTES + 3] != BEGINNINGS[codec]:
         raise KafkaError(ErrorCode.INVALID_RECORD, "the record batch is not compressed as it says")
 
 
 def _check_first_record(records: memoryview, count: int) -> None:
     """The first of `count` uncompressed records has offset delta 0, and leaves room for the others, but no more than
-    they fill: nothing, where it is the only one."""
+    they fill: nothing, where it is the only one. INVALID_RECORD."""
+    size = len(records) - HEADER_BYTES
+    if count * RECORD_BYTES_MIN > size:
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"the record batch counts {count} records in {size} bytes")
     length, at, shift = records[HEADER_BYTES], HEADER_BYTES + 1, 7
     while length >> shift and shift < 35 and at < len(records):  # a varint: bytes over 127 have one behind them
         length += (records[at] - 1) << shift

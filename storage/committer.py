@@ -46,6 +46,9 @@ class Index(Protocol):
 
     def sync(self) -> None: ...
 
+    def tell(self, told: str) -> EngineError:
+        """What an error of `write` and `sync` means, a plain Exception of this text."""
+
 
 class ReadableIndex(Index, Protocol):
     """What reading threads call besides."""
@@ -319,13 +322,14 @@ class Committer(threading.Thread):
             told = failure if known else EngineError(f"the index cannot be opened: {failure}; restore a copy")
             self._post(self._on_open, told)
             return
+        told = self._cell.index.tell(str(failure)) if type(failure) is Exception else failure
         reason: ShardLost
         if isinstance(failure, ShardLost):
             reason = failure
         elif not self._is_ours():
             reason = self._why_not_ours()
         else:
-            reason = StoreFailed(f"{type(failure).__name__}: {failure}")
+            reason = StoreFailed(f"{type(told).__name__}: {told}")
         _log.error("the cell at %s is lost: %s", self._cell.path, reason, exc_info=failure)
         self._post(self._on_lost, reason, self._round)
         for pool in self._cell.pools:

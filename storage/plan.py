@@ -95,7 +95,11 @@ class Planner:
 
         A commit that names one whose row cannot be read is refused.
         """
-        blobs = [blob for batch, _ in queued for blob in _named(batch)]
+        blobs = [item[0] for batch, _ in queued for item in batch.blobs]
+        for batch, _ in queued:
+            if batch.dead or batch.moves:
+                blobs.extend(batch.dead)
+                blobs.extend(move.blob for move in batch.moves)
         if not blobs:
             return {}
         try:

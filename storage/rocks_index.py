@@ -120,18 +120,17 @@ class RocksIndex:
         return batch
 
     def write(self, changes: IndexBatch) -> None:
-        """Apply; not durable before `sync`.
+        """Apply; not durable before `sync`. RocksDB's errors are the caller's to `tell`, here and in `sync`.
 
         A full table is exchanged for a new one here, in a call that lets the interpreter lock go. RocksDB would do it
         within a write, which keeps the lock: until the next log file is there, and while too many tables wait.
         """
         assert self._rows is not None
         batch = cast(WriteBatch, changes)
-        with self._telling:
-            if self._table_bytes >= _TABLE_BYTES and self._has_room(_TABLE_BYTES):
-                self._exchange_table()
-            self._table_bytes += batch.size_in_bytes() + _ENTRY_BYTES * batch.len()
-            self._rows.write(batch, self._write_options)
+        if self._table_bytes >= _TABLE_BYTES and self._has_room(_TABLE_BYTES):
+            self._exchange_table()
+        self._table_bytes += batch.size_in_bytes() + _ENTRY_BYTES * batch.len()
+        self._rows.write(batch, self._write_options)
 
     def _exchange_table(self) -> None:
         assert self._rows is not None
@@ -143,8 +142,7 @@ class RocksIndex:
 
     def sync(self) -> None:
         assert self._rows is not None
-        with self._telling:
-            self._rows.flush_wal(True)
+        self._rows.flush_wal(True)
 
     def get(self, keys: list[bytes]) -> list[bytes | None]:
         """Values of the keys, durable or not; None where absent. IndexDamaged."""

@@ -87,8 +87,7 @@ class _Append:
     def enqueue(self) -> None:
         """Put every batch into its partition's queue, in the order of the request."""
         for topic in self._request.topic_data:
-            answers = self._answers(topic)
-            group = self._find(topic)
+            group, answers = self._begin(topic)
             for data in topic.partition_data:
                 answers.append(self._append(group, data))
         self._count_down()
@@ -96,26 +95,24 @@ class _Append:
     async def enqueue_in_slices(self) -> Answer[ProduceResponse]:
         """The same for a long request, with turns for others between the batches."""
         for topic in self._request.topic_data:
-            answers = self._answers(topic)
+            group, answers = self._begin(topic)
             for data in topic.partition_data:
                 await self._context.breathe()
-                answers.append(self._append(self._find(topic), data))
+                answers.append(self._append(group, data))
         self._count_down()
         return self.answer
 
-    def _answers(self, topic: TopicProduceData) -> list[PartitionProduceResponse]:
+    def _begin(self, topic: TopicProduceData) -> tuple[Group | KafkaError, list[PartitionProduceResponse]]:
+        """The topic, or why there is none, and where the answers of its partitions go."""
         answers: list[PartitionProduceResponse] = []
         self._response.responses.append(
             TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
         )
-        return answers
-
-    def _find(self, topic: TopicProduceData) -> Group | KafkaError:
+        by_id = self._context.version >= TOPIC_IDS_FROM_VERSION
         try:
-            by_id = self._context.version >= TOPIC_IDS_FROM_VERSION
-            return find_group(self._context.node.groups, topic.name, topic.topic_id, by_id=by_id)
+            return find_group(self._context.node.groups, topic.name, topic.topic_id, by_id=by_id), answers
         except KafkaError as error:
-            return error
+            return error, answers
 
     def _append(self, group: Group | KafkaError, data: PartitionProduceData) -> PartitionProduceResponse:
         response = PartitionProduceResponse(index=data.index)
