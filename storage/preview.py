@@ -1,7 +1,8 @@
 """Looks at a stopped cell before a start changes it: a cell that no start can serve is refused, and stays as it is.
 
 What costs a tablet alone is not looked for: the start finds it. Nor is it certain that the start finds the cell as it
-was here: what counts is looked at again.
+was here: what counts is looked at again. Where an owner whose lock was removed writes meanwhile, index and segments are
+seen at different times: what that looks like is no reason to refuse.
 """
 
 import logging
@@ -43,7 +44,13 @@ async def preview(path: Path, pools: Mapping[str, Path], *, name: str = "0") -> 
         with held(path), tempfile.TemporaryDirectory(prefix="pqbroker-index-") as staging:
             cell = _stopped_cell(path, pools)
             if cell is not None:
-                await _look(cell, Path(staging), name)
+                before = _files(cell)
+                try:
+                    await _look(cell, Path(staging), name)
+                except EngineError:
+                    if _files(cell) == before:
+                        raise
+                    _log.warning("%s is opened without a look at it before: another process writes to it", path)
     except IndexDamaged:
         raise
     except InUse:
@@ -60,6 +67,17 @@ def _stopped_cell(path: Path, pools: Mapping[str, Path]) -> OfflineCell | None:
     for pool in facts.pools:
         check_identity(pools[pool], pool, facts)
     return OfflineCell(path, facts, index_generation(path), {pool: pools[pool] for pool in facts.pools})
+
+
+def _files(cell: OfflineCell) -> set[tuple[str, int, int]]:
+    """Path, size and time of the last change of every file that the look reads."""
+    found: set[tuple[str, int, int]] = set()
+    for directory in (index_path(cell.path, cell.generation), *cell.pools.values()):
+        with suppress(FileNotFoundError):
+            for file in os.scandir(directory):
+                status = file.stat()
+                found.add((file.path, status.st_size, status.st_mtime_ns))
+    return found
 
 
 async def _look(cell: OfflineCell, staging: Path, name: str) -> None:

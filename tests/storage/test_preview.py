@@ -13,6 +13,7 @@ from pqbroker.storage.rocks import RocksEngine
 from pqbroker.storage.scheme import Scheme
 from pqbroker.storage.tablet import TabletType
 from tests.faults.flipped_index import tree
+from tests.storage.cells import blobs, content
 
 TOPIC_TABLET = 1 << 16
 
@@ -76,6 +77,20 @@ async def test_a_directory_in_use_is_left_to_the_start_to_refuse(tmp_path: Path)
     cell = await Cell.open(RocksEngine(tmp_path / "data", ballast_bytes=0))
     await look(tmp_path / "data")
     await cell.close()
+
+
+async def test_a_directory_that_is_written_to_without_its_lock_is_left_to_the_start(tmp_path: Path) -> None:
+    path = tmp_path / "data"
+    await make(path)
+    shard = await RocksEngine(path, ballast_bytes=0).open()
+    (path / "lock").unlink()
+    for first in range(0, 2000, 100):
+        numbers = range(first, first + 100)
+        commits = [shard.commit(blobs(shard, [(number, content(number, 9000))])) for number in numbers]
+        await look(path)
+        for commit in commits:
+            await commit
+    await shard.close()
 
 
 async def test_where_nothing_can_be_written_a_start_goes_without_a_look(
