@@ -6,6 +6,7 @@ Nothing of the broker is imported but its codec: what it is asked are bytes.
 import re
 import socket
 import struct
+import tempfile
 import threading
 import time
 import urllib.request
@@ -35,6 +36,7 @@ TURN_EVER_S_MAX = 0.200
 elements, the copy of a field of many megabytes) costs two or three times its time then."""
 PAUSE_S = 0.02
 SETTINGS = {"pqbroker.loop.lag.sample.ms": "2", "group.initial.rebalance.delay.ms": "0"}
+_MEMORY = Path("/dev/shm")
 _SAMPLE = re.compile(r"^pqbroker_(\w+)(?:\{[^}]*\})? (\S+)$", re.MULTILINE)
 
 
@@ -209,8 +211,14 @@ def create_request(topic: str, partitions: int, config: Mapping[str, str] | None
 
 @contextmanager
 def attacked(settings: Mapping[str, str] | None = None, *, turn_s_max: float = TURN_S_MAX) -> Iterator[Attacked]:
-    """A fresh broker to attack; at the end all must hold that is said above, and its directory must start."""
-    with broker(settings={**SETTINGS, **(settings or {})}) as running:
+    """A fresh broker to attack; at the end all must hold that is said above, and its directory must start.
+
+    Its data lies in memory where the system has a file system there: how long a disk takes to sync is not asked here.
+    """
+    with (
+        tempfile.TemporaryDirectory(prefix="pqbroker-", dir=_MEMORY if _MEMORY.is_dir() else None) as scratch,
+        broker(Path(scratch, "data"), {**SETTINGS, **(settings or {})}) as running,
+    ):
         node = Attacked(running)
         try:
             yield node
