@@ -156,6 +156,18 @@ LIMITS = (
         "pq/test_partition.py::test_a_partition_full_of_records_refuses_until_some_are_deleted",
     ),
     Limit(
+        "records that a batch claims", ("protocol/records.py:RECORD_BYTES_MIN",), "INVALID_RECORD",
+        "protocol/test_produced_batches.py::test_a_count_that_the_bytes_cannot_hold_is_refused",
+    ),
+    Limit(
+        "record batches looked into at once", ("pqbroker.decode.threads",), "they wait",
+        "attacks/test_batches.py::test_searches_by_time_over_bombs",
+    ),
+    Limit(
+        "bytes on the disk", ("pqbroker.disk.yellow.bytes",), "KAFKA_STORAGE_ERROR; reads and deletes are served",
+        "faults/test_small_disk.py::test_a_disk_filled_to_its_last_byte_is_freed_and_lost_nothing",
+    ),
+    Limit(
         "commits of a tablet", ("pqbroker.tablet.commits.max",), "the tablet starts anew while it is served",
         "pq/test_renewal.py::test_a_tablet_is_worn_after_its_commits_and_begins_to_count_anew",
     ),
