@@ -14,6 +14,8 @@ from tests.attacks.victim import Attacker, attacked
 from tests.broker.conftest import produce_request
 from tests.protocol.test_produced_batches import batch_of
 
+pytestmark = pytest.mark.alone
+
 MIB = 1 << 20
 BOMB_BYTES = 110 * MIB
 

@@ -2,8 +2,12 @@
 
 from pathlib import Path
 
+import pytest
+
 from pqbroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from tests.attacks.victim import Attacker, attacked
+
+pytestmark = pytest.mark.alone
 
 PARTITIONS = 2_000
 FIT = 10

@@ -2,10 +2,14 @@
 
 from pathlib import Path
 
+import pytest
+
 from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from pqbroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.attacks.victim import Attacker, attacked
+
+pytestmark = pytest.mark.alone
 
 MIB = 1 << 20
 ALMOST = MIB - 2000

@@ -2,8 +2,12 @@
 
 from pathlib import Path
 
+import pytest
+
 from pqbroker.protocol.messages.metadata import MetadataRequest
 from tests.attacks.victim import Attacker, attacked, memory_bytes
+
+pytestmark = pytest.mark.alone
 
 CONNECTIONS = 800
 EACH_BYTES_MAX = 16 << 10

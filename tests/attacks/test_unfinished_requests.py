@@ -4,9 +4,13 @@ import struct
 import threading
 from pathlib import Path
 
+import pytest
+
 from pqbroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.attacks.victim import Attacker, attacked
 from tests.broker.wire import request_frame
+
+pytestmark = pytest.mark.alone
 
 MIB = 1 << 20
 CLAIM = struct.pack(">i", 100 * MIB)

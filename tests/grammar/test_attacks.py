@@ -15,10 +15,11 @@ from tests.grammar.attacks import (
 )
 from tests.grammar.node import TURN_EVER_S_MAX, attacked
 
+pytestmark = pytest.mark.alone
+
 DEADLINE_S = 30
 
 
-@pytest.mark.alone
 def test_each_attack_leaves_others_their_turn() -> None:
     with attacked(turn_s_max=TURN_EVER_S_MAX) as node:
         node.create("t", PARTITIONS)
