@@ -69,9 +69,9 @@ class Witness:
         self.written = 0
 
     def run(self) -> None:
-        """Until `end`, in a thread."""
+        """Until `end`, in a thread; once at least."""
         client = Attacker(self._address)
-        while not self._is_over.wait(PACE_S):
+        while not (self._is_over.wait(PACE_S) and self.written):
             started = time.monotonic()
             answer = client.ask(produce_request(TOPIC, make_batch(b"%d" % self.written)), 9)
             assert answer.responses[0].partition_responses[0].error_code == 0
