@@ -125,14 +125,17 @@ class CellOwner:
             log.warning("consumer groups expire later: %s", refusal)
 
     async def renew(self) -> None:
-        """Start the tablets anew that are worn: whose blob ids are nearly used up, or that could not plan a write."""
+        """Restart the tablets that are worn: blob ids nearly used up, or a write that could not be planned."""
         for tablet_id in self.current.cell.worn():
             try:
                 generation = await self.restart_tablet(tablet_id)
             except (TabletUnknown, CommitRefused, ShardLost) as refusal:
-                log.warning("tablet %d has to be started anew, which is tried again: %s", tablet_id, refusal)
+                log.warning("tablet %d needs a restart and is tried again: %s", tablet_id, refusal)
             else:
-                log.info("tablet %d was worn, and is started anew in generation %d", tablet_id, generation)
+                log.info(
+                    "tablet %d was restarted in generation %d: its blob ids were nearly used up, or a write failed",
+                    tablet_id, generation,
+                )  # fmt: skip
 
     async def move_channel(self, tablet_id: int, channel: int, group: int) -> None:
         """Let a tablet's channel write to another blob group from its next start on; see `Cell.move_channel`."""

@@ -36,7 +36,7 @@ async def test_clients_do_not_notice_that_tablets_are_started_anew() -> None:
 
 
 def _renewals(running: Broker, count: int) -> bool:
-    return running.log.count("was worn, and is started anew") >= count
+    return running.log.count("its blob ids were nearly used up") >= count
 
 
 async def _read(consumer: AIOKafkaConsumer) -> list[bytes | None]:
