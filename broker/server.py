@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 IDLE_LOOKS_PER_TIMEOUT = 4
 STALL_LOOK_S = 1.0
 RENEWAL_LOOK_S = 0.5
-"""How often to look for tablets that have to be started anew."""
+"""How often to look for tablets that need a restart."""
 
 
 def wall_clock_ms() -> int:

@@ -191,7 +191,7 @@ class BrokerSettings:
     )  # fmt: skip
     tablet_commits_max: int = setting(
         "pqbroker.tablet.commits.max", Kind.LONG, (1 << 32) - 1 - (1 << 20),
-        "Commits after which a tablet is started anew, one generation later, while it is served: the ids of its blobs "
+        "Commits after which a tablet restarts, one generation later, while it is served: the ids of its blobs "
         "count them in 32 bits. Clients see a new leader epoch.", low=100, high=(1 << 32) - 1 - (1 << 20),
     )  # fmt: skip
     disk_yellow_bytes: int = setting(
