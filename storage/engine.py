@@ -1,18 +1,18 @@
 """The engine: ordered keys and blobs with fencing, one open instance per cell. The interface, not an implementation.
 
-Three outcomes of a commit:
-    durable   the outcome has no error
-    refused   the outcome is CommitRefused: provably nothing was written; the shard lives
-    lost      the outcome is ShardLost; `Shard.lost` resolves, every later call fails the same way
+Three outcomes of a commit, told by one call:
+    durable   with None
+    refused   with CommitRefused: provably nothing was written; the shard lives
+    lost      with ShardLost; `Shard.lost` resolves, every later call fails the same way
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, NewType, Protocol
 
-from pqbroker.storage.outcome import Outcome
-from pqbroker.storage.status import Colour
+from pqbroker.storage.outcome import Outcome, Told
+from pqbroker.storage.pool_status import Colour
 
 if TYPE_CHECKING:
     from pqbroker.storage.quarantine import Quarantine
@@ -63,6 +63,10 @@ class DirectoryGone(ShardLost):
     """The cell's directory was removed or renamed while it was open."""
 
 
+class BackupRefused(Exception):
+    """No backup was made, and nothing is left of it; the text names cause and cure."""
+
+
 class BlobMissing(Exception):
     """No blob of that id is stored."""
 
@@ -111,6 +115,17 @@ class PoolStats:
     colour: Colour
 
 
+class SegmentFacts(NamedTuple):
+    """One segment of a pool; sizes in bytes. What is not alive in it comes back when it is emptied."""
+
+    pool: str
+    name: str
+    size_bytes: int
+    live_bytes: int
+    is_active: bool
+    """Whether it is written to."""
+
+
 @dataclass(frozen=True, slots=True)
 class ShardStats:
     """Counters of an open shard since its start; sizes in bytes."""
@@ -123,6 +138,17 @@ class ShardStats:
     moved_bytes: int
     """Rewritten to give back the room of what was deleted beside it."""
     pools: tuple[PoolStats, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BackupFacts:
+    """A backup: where it is, the last commit that it holds, and what it took."""
+
+    directory: str
+    commit: int
+    files: int
+    linked_bytes: int
+    copied_bytes: int
 
 
 class Move(NamedTuple):
@@ -222,14 +248,20 @@ class Shard(Protocol):
     @property
     def pools(self) -> tuple[str, ...]: ...
 
-    def commit(self, batch: Batch) -> Outcome[None]:
-        """Make the batch durable: atomic, and prefix-durable.
+    def submit(self, batch: Batch, told: Told) -> None:
+        """Make the batch durable: atomic, and prefix-durable. `told` is called once, never within this call.
 
-        Called in order is applied in order; the outcomes come in order too.
+        Called in order is applied in order; the outcomes are told in order too.
         """
 
+    def commit(self, batch: Batch) -> Outcome[None]:
+        """As `submit`, for who waits."""
+
+    def plan_later(self, plan: Callable[[], None]) -> None:
+        """Call `plan` at the end of the loop's turn; what all these submit is one round's, if nothing else is."""
+
     async def scan(self, lo: bytes, hi: bytes, rows_max: int) -> list[tuple[bytes, bytes]]:
-        """Durable rows with lo <= key < hi, at most `rows_max`, in key order. For recovery and admin."""
+        """Durable rows with lo <= key < hi, at most `rows_max`, in key order. For starts and administration."""
 
     async def get(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """Durable values of the keys, in their order; None where absent."""
@@ -248,8 +280,11 @@ class Shard(Protocol):
         Raises BlobMissing, BlobCorrupt (naming the first bad one), ShardLost. Short only at a blob's end.
         """
 
-    async def verify(self, ranges: Sequence[tuple[BlobKey, int, int]]) -> list[Buffer | FileRange]:
-        """As `read`, for bytes that are only to be sent: where they lie in files, as far as they do."""
+    async def verify(
+        self, ranges: Sequence[tuple[BlobKey, int, int]], *, by_reader: bool = False
+    ) -> list[Buffer | FileRange]:
+        """As `read`, for bytes that are only to be sent: where they lie in files, as far as they do. `by_reader`:
+        whoever reads them there verifies them, and nothing of a file is read here."""
 
     def colour(self, pool: str) -> Colour:
         """How full the pool was at the last look, a round or a second ago; asks nobody."""
@@ -257,7 +292,17 @@ class Shard(Protocol):
     async def confirm(self) -> None:
         """Return once it is certain that this owner is not fenced now; else raise ShardLost."""
 
+    async def backup(self, name: str, others: "Mapping[str, Shard] | None" = None) -> BackupFacts:
+        """Copy the cell as it is at one moment, not before this call, to a new directory, while it serves; and before
+        that `others`, the other cells of the node by name, each as it is at a moment of its own.
+
+        One at a time. It is completed though the caller is cancelled. Raises BackupRefused, ShardLost.
+        """
+
     def stats(self) -> ShardStats: ...
+
+    def segments(self) -> Sequence[SegmentFacts]:
+        """Where blobs lie, the oldest first of each pool; nothing for an engine without files."""
 
     async def close(self) -> None:
         """Make all that was committed durable and release the cell."""
@@ -268,3 +313,12 @@ class Engine(Protocol):
 
     async def open(self) -> Shard:
         """Open the cell with a new generation, fencing any earlier owner. Raises EngineError."""
+
+    def sibling(self, name: str, *, must_exist: bool) -> "Engine":
+        """The engine of another cell of the same node, below this one's place; the same object for the same name.
+
+        `must_exist`: the cell was open before, so that a new one would hide that it is gone.
+        """
+
+    async def remove_sibling(self, name: str) -> None:
+        """Delete all that a sibling stored, which is not open; none of that name: nothing to do. EngineError."""

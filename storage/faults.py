@@ -8,12 +8,13 @@
 
 import threading
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from pqbroker.storage.engine import Batch, CommitRefused, DiskFull
-from pqbroker.storage.status import Colour
+from pqbroker.storage.pool_status import Colour
 
 
+@runtime_checkable
 class FaultyEngine(Protocol):
     """An engine that meets faults on cue."""
 
@@ -23,6 +24,9 @@ class FaultyEngine(Protocol):
 
     def tell_colour(self, colour: Colour | None, pool: str) -> None:
         """A pool has this colour, whatever is free; None: its own again."""
+
+    def sibling(self, name: str, *, must_exist: bool) -> "FaultyEngine":
+        """The engine of another cell of the node; see `Engine.sibling`."""
 
 
 class Loss(NamedTuple):
@@ -36,7 +40,7 @@ class Faults:
 
     def __init__(self) -> None:
         self.released: Callable[[], None] = _nobody_waits
-        """Called when commits that gathered may go on; for an engine that cannot block in `wait`."""
+        """Called when commits that gathered may continue; for an engine that cannot block in `wait`."""
         self._script: dict[int, CommitRefused | Loss] = {}
         self._commits = 0
         self._is_full = False

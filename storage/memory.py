@@ -1,125 +1,38 @@
 """An engine in memory: the disk engine's semantics and faults on cue, for tests, simulation and `--data :memory:`."""
 
 import asyncio
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import islice
-from typing import NamedTuple
-
-from sortedcontainers import SortedDict
 
 from pqbroker.storage.engine import (
     BLOB_BYTES_MAX,
+    BackupFacts,
+    BackupRefused,
     Batch,
     BlobKey,
     BlobMissing,
     Buffer,
     Caps,
     CommitRefused,
-    DiskFull,
     Fenced,
     FileRange,
     PoolStats,
+    SegmentFacts,
+    Shard,
     ShardLost,
     ShardStats,
     StoreFailed,
 )
 from pqbroker.storage.faults import Faults, Loss
-from pqbroker.storage.outcome import Outcome
+from pqbroker.storage.memory_store import MEMORY_BATCH_BYTES_MAX, MemoryStore, StoredBefore
+from pqbroker.storage.outcome import Outcome, Told
+from pqbroker.storage.pool_status import DEFAULT_THRESHOLDS, Colour, Thresholds
 from pqbroker.storage.quarantine import Quarantine
-from pqbroker.storage.status import DEFAULT_THRESHOLDS, Colour, Thresholds
+from pqbroker.storage.turn import Queued
 
 _INDEX_BLOB_BYTES_MAX = 1000
-_BATCH_BYTES_MAX = 64 << 20
-
-
-class _Before(NamedTuple):
-    """What stood in the store under the keys and ids that a commit was about to change; None: nothing."""
-
-    rows: list[tuple[bytes, bytes | None]]
-    blobs: list[tuple[BlobKey, bytes | None, str]]
-    """With the pool of each."""
-
-
-@dataclass(slots=True)
-class _Store:
-    """What is kept: rows and blobs in key order, and how many bytes they are."""
-
-    rows: SortedDict = field(default_factory=SortedDict)
-    blobs: SortedDict = field(default_factory=SortedDict)
-    places: dict[BlobKey, str] = field(default_factory=dict)
-    """Pool of each blob."""
-    pool_bytes: Counter[str] = field(default_factory=Counter)
-    row_bytes: int = 0
-
-    @property
-    def blob_bytes(self) -> int:
-        return self.pool_bytes.total()
-
-    @property
-    def total_bytes(self) -> int:
-        return self.blob_bytes + self.row_bytes
-
-    def refusal(self, batch: Batch, pools: tuple[str, ...], bytes_max: int) -> CommitRefused | None:
-        """Why the batch cannot be taken; None when it can."""
-        if batch.bytes > _BATCH_BYTES_MAX:
-            return CommitRefused(f"a batch of {batch.bytes} bytes; at most {_BATCH_BYTES_MAX} are taken")
-        for blob, buffers, size, pool in batch.blobs:
-            if not 0 < size <= BLOB_BYTES_MAX or size != sum(map(len, buffers)):
-                return CommitRefused(f"blob {blob.hex()} of {size} bytes; 1 to {BLOB_BYTES_MAX} are taken")
-            if pool not in pools:
-                return CommitRefused(f"there is no pool {pool!r}")
-            if blob in self.blobs and self.blobs[blob] != b"".join(buffers):
-                return CommitRefused(f"blob {blob.hex()} is stored with other content")
-        if batch.blobs and self.total_bytes + batch.bytes > bytes_max:
-            return DiskFull(f"{self.total_bytes} of {bytes_max} bytes are taken")
-        return None
-
-    def apply(self, batch: Batch) -> None:
-        for lo, hi in batch.ranges:
-            for key in list(self.rows.irange(lo, hi, inclusive=(True, False))):
-                self._set(key, None)
-        for key, value in batch.rows:
-            self._set(key, value)
-        for blob, buffers, _, pool in batch.blobs:
-            if blob not in self.blobs:
-                self._set_blob(blob, b"".join(buffers), pool)
-        for blob in batch.dead:
-            self._set_blob(blob, None, "")
-
-    def before(self, batch: Batch) -> _Before:
-        """What applying the batch would change, as it is now."""
-        keys = {key for key, _ in batch.rows}
-        for lo, hi in batch.ranges:
-            keys.update(self.rows.irange(lo, hi, inclusive=(True, False)))
-        blobs = {blob for blob, _, _, _ in batch.blobs}.union(batch.dead)
-        return _Before(
-            [(key, self.rows.get(key)) for key in keys],
-            [(blob, self.blobs.get(blob), self.places.get(blob, "")) for blob in blobs],
-        )
-
-    def restore(self, before: _Before) -> None:
-        for key, value in before.rows:
-            self._set(key, value)
-        for blob, content, pool in before.blobs:
-            self._set_blob(blob, content, pool)
-
-    def _set(self, key: bytes, value: bytes | None) -> None:
-        old = self.rows.pop(key, None)
-        if old is not None:
-            self.row_bytes -= len(key) + len(old)
-        if value is not None:
-            self.rows[key] = value
-            self.row_bytes += len(key) + len(value)
-
-    def _set_blob(self, blob: BlobKey, content: bytes | None, pool: str) -> None:
-        if blob in self.blobs:
-            self.pool_bytes[self.places.pop(blob)] -= len(self.blobs.pop(blob))
-        if content is not None:
-            self.blobs[blob] = content
-            self.places[blob] = pool
-            self.pool_bytes[pool] += len(content)
 
 
 class MemoryEngine:
@@ -138,14 +51,13 @@ class MemoryEngine:
         forgettable: int = 0,
     ) -> None:
         self.faults = Faults()
-        self._bytes_max = bytes_max
         self._thresholds = thresholds
         self._told: dict[str, Colour] = {}
-        self._pools = tuple(pools)
         self._forgettable = forgettable
-        self._store = _Store()
+        self._store = MemoryStore(bytes_max, tuple(pools))
         self._generation = 0
         self._shard: MemoryShard | None = None
+        self._siblings: dict[str, MemoryEngine] = {}
 
     async def open(self) -> "MemoryShard":
         """A shard of the next generation; the one before is fenced."""
@@ -153,11 +65,26 @@ class MemoryEngine:
             self._shard.lose(Fenced(f"generation {self._generation + 1} has opened the cell"))
         self._generation += 1
         self.faults.release()
-        self._shard = MemoryShard(
-            self._store, self._generation, self._bytes_max, self._pools, self.colour, self.faults
-        )
+        self._shard = MemoryShard(self._store, self._generation, self.colour, self.faults)
         self._shard.undo = deque(maxlen=self._forgettable)
         return self._shard
+
+    def sibling(self, name: str, *, must_exist: bool) -> "MemoryEngine":
+        """An engine for another cell of the same size; see `Engine.sibling`."""
+        if name not in self._siblings:
+            self._siblings[name] = MemoryEngine(
+                self._store.bytes_max, pools=self._store.pools, thresholds=self._thresholds,
+                forgettable=self._forgettable,
+            )  # fmt: skip
+        return self._siblings[name]
+
+    async def remove_sibling(self, name: str) -> None:
+        self._siblings.pop(name, None)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether anybody has opened the cell so far."""
+        return self._shard is not None
 
     def crash(self, *, durable: int = 0) -> None:
         """The owner dies, and with it the cues not met; the shard is lost. Open again for what is durable.
@@ -183,9 +110,8 @@ class MemoryEngine:
 
     def colour(self, pool: str) -> Colour:
         """What the pool has now."""
-        return self._told.get(pool) or self._thresholds.colour(
-            self._bytes_max - self._store.total_bytes, self._bytes_max
-        )
+        bytes_max = self._store.bytes_max
+        return self._told.get(pool) or self._thresholds.colour(bytes_max - self._store.total_bytes, bytes_max)
 
     def _last_shard(self) -> "MemoryShard":
         assert self._shard is not None, "the engine has not been opened"
@@ -197,25 +123,22 @@ class MemoryShard:
 
     def __init__(
         self,
-        store: _Store,
+        store: MemoryStore,
         generation: int,
-        bytes_max: int,
-        pools: tuple[str, ...],
         colour: Callable[[str], Colour],
         faults: Faults,
     ) -> None:
         self.generation = generation
         self.colour = colour
-        self.pools = pools
-        self.caps = Caps(BLOB_BYTES_MAX, _INDEX_BLOB_BYTES_MAX, _BATCH_BYTES_MAX)
+        self.pools = store.pools
+        self.caps = Caps(BLOB_BYTES_MAX, _INDEX_BLOB_BYTES_MAX, MEMORY_BATCH_BYTES_MAX)
         self.lost: asyncio.Future[ShardLost] = asyncio.get_running_loop().create_future()
         self.quarantine = Quarantine()
-        self.undo: deque[_Before] = deque(maxlen=0)
+        self.undo: deque[StoredBefore] = deque(maxlen=0)
         """The last commits, to be taken back by a crash."""
         self._faults = faults
         self._store = store
-        self._bytes_max = bytes_max
-        self._queue: deque[tuple[Batch, Outcome[None]]] = deque()
+        self._queue: deque[Queued] = deque()
         self._reason: ShardLost | None = None
         self._awaited = False
         self._commits = self._rounds = self._refused = self._bytes_written = 0
@@ -224,13 +147,18 @@ class MemoryShard:
     async def release(self) -> None:
         self.quarantine.release()
 
-    def commit(self, batch: Batch) -> Outcome[None]:
+    def submit(self, batch: Batch, told: Told) -> None:
         if self._reason is not None:
-            return Outcome.failed(self._reason)
-        outcome: Outcome[None] = Outcome()
-        self._queue.append((batch, outcome))
+            asyncio.get_running_loop().call_soon(told, self._reason)
+            return
+        self._queue.append((batch, told))
         self._round_later()
-        return outcome
+
+    def commit(self, batch: Batch) -> Outcome[None]:
+        return Outcome.of(partial(self.submit, batch))
+
+    def plan_later(self, plan: Callable[[], None]) -> None:
+        asyncio.get_running_loop().call_soon(plan)
 
     async def scan(self, lo: bytes, hi: bytes, rows_max: int) -> list[tuple[bytes, bytes]]:
         self._check()
@@ -263,23 +191,31 @@ class MemoryShard:
             found.append(memoryview(content)[offset : offset + size])
         return found
 
-    async def verify(self, ranges: Sequence[tuple[BlobKey, int, int]]) -> list[Buffer | FileRange]:
+    async def verify(
+        self, ranges: Sequence[tuple[BlobKey, int, int]], *, by_reader: bool = False
+    ) -> list[Buffer | FileRange]:
         return list(await self.read(ranges))
 
     async def confirm(self) -> None:
         self._check()
 
+    async def backup(self, name: str, others: Mapping[str, Shard] | None = None) -> BackupFacts:
+        raise BackupRefused("the broker keeps its data in memory: only a data directory has backups")
+
     def stats(self) -> ShardStats:
         store = self._store
-        free = max(0, self._bytes_max - store.total_bytes)
+        free = max(0, store.bytes_max - store.total_bytes)
         live = store.pool_bytes
         pools = (
             PoolStats(
-                name, ":memory:", free, self._bytes_max, live[name], live[name], self.colour(name)
+                name, ":memory:", free, store.bytes_max, live[name], live[name], self.colour(name)
             )
             for name in self.pools
         )
         return ShardStats(self._commits, self._rounds, self._bytes_written, 0, self._refused, 0, tuple(pools))
+
+    def segments(self) -> tuple[SegmentFacts, ...]:
+        return ()
 
     async def close(self) -> None:
         if self._reason is None:
@@ -296,14 +232,14 @@ class MemoryShard:
         if announce:
             self.lost.set_result(reason)
         while self._queue:
-            self._queue.popleft()[1].set_exception(reason)
+            self._queue.popleft()[1](reason)
 
     def crash(self, durable: int) -> None:
         """See `MemoryEngine.crash`."""
         if self._reason is not None:
             return
         for batch, _ in islice(self._queue, durable):
-            if self._store.refusal(batch, self.pools, self._bytes_max) is None:
+            if self._store.refusal(batch) is None:
                 self._store.apply(batch)
         self.lose(StoreFailed("a crash on cue"))
 
@@ -326,27 +262,27 @@ class MemoryShard:
         for _ in range(len(self._queue)):
             if self._reason is not None:
                 return
-            batch, outcome = self._queue[0]
+            batch, told = self._queue[0]
             fault = self._faults.meet(batch)
             if isinstance(fault, Loss):
-                if fault.stored and self._store.refusal(batch, self.pools, self._bytes_max) is None:
+                if fault.stored and self._store.refusal(batch) is None:
                     self._store.apply(batch)
                 self.lose(StoreFailed("a fault on cue"))
                 return
             self._queue.popleft()
-            self._commit(batch, outcome, fault or self._store.refusal(batch, self.pools, self._bytes_max))
+            refusal = fault or self._store.refusal(batch)
+            self._commit(batch, refusal)
+            told(refusal)
 
-    def _commit(self, batch: Batch, outcome: Outcome[None], refusal: CommitRefused | None) -> None:
+    def _commit(self, batch: Batch, refusal: CommitRefused | None) -> None:
         if refusal is not None:
             self._refused += 1
-            outcome.set_exception(refusal)
             return
         if self.undo.maxlen:
             self.undo.append(self._store.before(batch))
         self._store.apply(batch)
         self._commits += 1
         self._bytes_written += batch.bytes
-        outcome.set_result(None)
 
     def _check(self) -> None:
         if self._reason is not None:

@@ -1,7 +1,8 @@
-"""What becomes of something asked for: settled once, its listeners told in the same call.
+"""What becomes of something asked for.
 
-The news of a commit passes several floors before a client has it; with an asyncio.Future each of them would cost a turn
-of the loop and a copy of the context.
+The news of a commit passes several floors before a client has it. On the usual road one call carries it: each floor is
+called with the error or None (`Told`) and calls the next. An `Outcome` is for those who await it, or look at it later;
+with an asyncio.Future each floor would cost a turn of the loop and a copy of the context.
 """
 
 import asyncio
@@ -9,6 +10,9 @@ from collections.abc import Callable, Generator
 from typing import Any, Generic, TypeVar, cast
 
 T = TypeVar("T")
+
+Told = Callable[[BaseException | None], object]
+"""Called once with what became of a commit: None is durable, else CommitRefused or ShardLost."""
 
 
 class Outcome(Generic[T]):
@@ -27,6 +31,13 @@ class Outcome(Generic[T]):
         """One that is settled already."""
         outcome = cls()
         outcome.set_exception(error)
+        return outcome
+
+    @classmethod
+    def of(cls, begin: Callable[[Told], None]) -> "Outcome[None]":
+        """What `begin` will tell the callback that it is given."""
+        outcome: Outcome[None] = Outcome()
+        begin(outcome.settle)
         return outcome
 
     def done(self) -> bool:
@@ -53,6 +64,20 @@ class Outcome(Generic[T]):
         assert not self._is_done
         self._error = error
         self._settle()
+
+    def settle(self: "Outcome[None]", error: BaseException | None) -> None:
+        """As a `Told`."""
+        if error is None:
+            self.set_result(None)
+        else:
+            self.set_exception(error)
+
+    def decide(self, decided: "T | BaseException") -> None:
+        """The result, or the error that is given instead of one."""
+        if isinstance(decided, BaseException):
+            self.set_exception(decided)
+        else:
+            self.set_result(decided)
 
     def add_done_callback(self, listener: "Callable[[Outcome[T]], object]") -> None:
         """Call `listener` with this when it is settled, in that call; in the loop's next turn if it is already."""

@@ -1,4 +1,4 @@
-"""What of an open cell cannot be read. While there is anything, nothing of the cell is removed, moved or compacted.
+"""What of an open cell cannot be read. While there is anything, nothing of the cell is removed, moved or emptied.
 
     starting --release--> sound --found--> quarantined
         '----------------found-----------------^       no way back: the next start looks again

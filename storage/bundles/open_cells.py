@@ -1,0 +1,90 @@
+"""The cells of a node that are open, by id: where tablets are looked for, and where new ones are placed."""
+
+from collections.abc import Iterator, Sequence
+
+from pqbroker.storage.blobs.blob_storage import BlobStorage
+from pqbroker.storage.blobs.channel_history import ChannelHistory
+from pqbroker.storage.bundles.bundle import DEFAULT_BUNDLE
+from pqbroker.storage.bundles.hive import CellState, Hive
+from pqbroker.storage.bundles.placement import place
+from pqbroker.storage.engine import StoreFailed
+from pqbroker.storage.faults import Faults
+from pqbroker.storage.ids import SYSTEM_CELL, CellId, TabletId
+from pqbroker.storage.memory import MemoryShard
+from pqbroker.storage.memory_store import MemoryStore
+from pqbroker.storage.pool_status import Colour
+from pqbroker.storage.tablets.hosting import TabletHost
+from pqbroker.storage.tablets.tablet import TabletRecord, TabletStorage, TabletType
+from pqbroker.storage.tablets.tablet_kinds import TABLET_KINDS
+
+_CHANNELS = 3
+
+
+class OpenCells:
+    """Hosts of the open cells. The system cell is always one of them; others come and go."""
+
+    def __init__(self, system: TabletHost, hive: Hive | None = None) -> None:
+        self._hosts: dict[CellId, TabletHost] = {SYSTEM_CELL: system}
+        self._hive = hive
+        self._absent: MemoryShard | None = None
+        self.leaving: set[CellId] = set()
+        """Open cells that get no new tablets: theirs are being moved away."""
+
+    def host(self, cell: CellId) -> TabletHost | None:
+        """None: the cell is not open."""
+        return self._hosts.get(cell)
+
+    @property
+    def system(self) -> TabletHost:
+        return self._hosts[SYSTEM_CELL]
+
+    def hosts(self) -> list[tuple[CellId, TabletHost]]:
+        """Those of all open cells, in the order of ids."""
+        return sorted(self._hosts.items(), key=lambda item: item[0])
+
+    def host_of(self, tablet_id: TabletId) -> TabletHost:
+        """Where a tablet runs; the system cell for one that runs nowhere."""
+        return next((host for host in self._hosts.values() if host.tablet(tablet_id) is not None), self.system)
+
+    def add(self, cell: CellId, host: TabletHost) -> None:
+        """A cell is open, or open again."""
+        self._hosts[cell] = host
+
+    def remove(self, cell: CellId) -> None:
+        """A cell is not open any more."""
+        assert cell != SYSTEM_CELL
+        self._hosts.pop(cell, None)
+
+    def place(self, bundle: str, count: int) -> Sequence[CellId]:
+        """The cells of `count` new tablets of a bundle. NoHealthyCell."""
+        return place(count, bundle, dict(self._healthy(bundle)))
+
+    def absent_storage(self, tablet_id: TabletId) -> TabletStorage:
+        """What stands in for the storage of a tablet whose cell is not open: it is lost, and holds nothing."""
+        if self._absent is None:
+            self._absent = MemoryShard(MemoryStore(0, ("main",)), 0, _colour, Faults())
+            self._absent.lose(StoreFailed("the cell is not open"))
+        channels = tuple(ChannelHistory.decoded(((1, 0),)) for _ in range(_CHANNELS))
+        record = TabletRecord(tablet_id, TabletType.PERSQUEUE, 1, channels, "")
+        return TabletStorage(self._absent, BlobStorage(self._absent, ("main",)), record)
+
+    def _healthy(self, bundle: str) -> Iterator[tuple[CellId, int]]:
+        """The bundle's open cells with the number of their objects' tablets. The system cell stays one of them: while
+        it is lost, every change of the scheme waits or is refused by its own error."""
+        for cell, host in self._hosts.items():
+            if cell in self.leaving or self._bundle_of(cell) != bundle:
+                continue
+            if cell == SYSTEM_CELL or not host.cell.lost.done():
+                records = host.cell.tablets().values()
+                yield cell, sum(TABLET_KINDS[record.type].belongs_to_object for record in records)
+
+    def _bundle_of(self, cell: CellId) -> str | None:
+        """None: the cell takes no new tablets."""
+        if cell == SYSTEM_CELL:
+            return DEFAULT_BUNDLE
+        record = None if self._hive is None else self._hive.cells.get(cell)
+        return record.bundle if record is not None and record.state is CellState.READY else None
+
+
+def _colour(pool: str) -> Colour:
+    return Colour.GREEN

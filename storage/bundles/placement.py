@@ -1,0 +1,38 @@
+"""Where tablets are placed and which cells a node opens; pure."""
+
+from collections.abc import Collection, Iterable, Mapping
+from heapq import heapify, heapreplace
+
+from pqbroker.storage.bundles.bundle import Bundle
+from pqbroker.storage.ids import SYSTEM_CELL, CellId
+
+
+class NoHealthyCell(Exception):
+    """The bundle has no open cell for a tablet."""
+
+    def __init__(self, bundle: str) -> None:
+        super().__init__(f"No healthy tablet cells in bundle {bundle!r}: add one, or wait until one is open again")
+        self.bundle = bundle
+
+
+def place(count: int, bundle: str, tablets: Mapping[CellId, int]) -> list[CellId]:
+    """A cell for each of `count` new tablets of a bundle: always the one with the fewest, the lowest id of several.
+
+    `tablets`: how many each open cell of the bundle has. NoHealthyCell where there is none.
+    """
+    if count and not tablets:
+        raise NoHealthyCell(bundle)
+    cells = [(held, cell) for cell, held in tablets.items()]
+    heapify(cells)
+    found = []
+    for _ in range(count):
+        held, cell = cells[0]
+        found.append(cell)
+        heapreplace(cells, (held + 1, cell))
+    return found
+
+
+def cells_to_open(cells: Mapping[CellId, str], bundles: Iterable[Bundle], tags: Collection[str]) -> set[CellId]:
+    """Which cells, by id with the names of their bundles, a node with these tags opens: the system cell always."""
+    matching = {bundle.name for bundle in bundles if bundle.filter.matches(tags)}
+    return {SYSTEM_CELL, *(cell for cell, bundle in cells.items() if bundle in matching)}

@@ -1,1 +1,0 @@
-"""A cell hosts tablets on one shard."""

@@ -1,0 +1,1 @@
+"""Backups of an open cell: a copy of one moment in a directory of the same form; and restoring it."""

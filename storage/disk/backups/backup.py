@@ -1,0 +1,226 @@
+"""Makes one backup of a node's open cells while they serve: what every step of a cell is, and which thread does it.
+
+    commit thread, between rounds   hold the cell: nothing of it is removed from now on
+    own thread                      copy the index, which has on disk all up to some earlier round
+    commit thread, between rounds   take the moment: the last round, its files and how long they are
+    own thread                      link or copy them
+
+Each cell is copied as it is at one moment, that of the system cell the last. In the end the directory, which was
+`.NAME.unfinished`, gets its name. A start on the copy takes from log and segments what the index has not, as after a
+crash at that moment.
+"""
+
+import asyncio
+import logging
+import os
+import re
+import shutil
+import threading
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from pqbroker.conf.storage import MAIN_POOL
+from pqbroker.storage.disk.backups.copying import STOPPED, Copier
+from pqbroker.storage.disk.backups.index_copy import RowFiles, copy_index
+from pqbroker.storage.disk.backups.moment import Moment, hold, let_go, pool_place, take_moment
+from pqbroker.storage.disk.commits.commit_log import COMMITS
+from pqbroker.storage.disk.committer import OpenCell
+from pqbroker.storage.disk.directory import CELLS, CellDirectory, fsync_directory
+from pqbroker.storage.disk.segments import parse_segment_name
+from pqbroker.storage.engine import BackupFacts, BackupRefused
+
+_log = logging.getLogger(__name__)
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_NAME_FORM = "give 1 to 100 letters, digits, dots, dashes and underscores, the first a letter or digit"
+R = TypeVar("R")
+
+
+class CopiesInto(Protocol):
+    """Copies another cell; `place` says where to, by the names of its pools."""
+
+    async def __call__(self, place: "Callable[[Iterable[str]], Places]", copier: Copier) -> None: ...
+
+
+class BetweenRounds(Protocol):
+    """Has something done in the commit thread between two rounds."""
+
+    def __call__(self, errand: Callable[[OpenCell], R]) -> asyncio.Future[R]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class BackupRoom:
+    """Where backups go: directories right below `directory`, at most `count_max`."""
+
+    directory: Path
+    count_max: int
+
+    def find(self, name: str) -> Path:
+        """Where the backup of that name goes; `name` may be its whole path. BackupRefused."""
+        path = Path(name)
+        root = self.directory.absolute().resolve()
+        if path.is_absolute() and path.parent.resolve() != root:
+            raise BackupRefused(
+                f"{name} is not right below {root}, where this broker keeps backups: give a name, or set"
+                " pqbroker.backup.dir"
+            )
+        if not _NAME.fullmatch(path.name) or not (path.is_absolute() or path.name == name):
+            raise BackupRefused(f"{name!r} is no name of a backup: {_NAME_FORM}")
+        if (root / path.name).exists():
+            raise BackupRefused(f"{root / path.name} exists: choose another name, or delete it first")
+        return root / path.name
+
+    def make(self) -> None:
+        """Make the directory, and see that it is not full. BackupRefused, OSError."""
+        self.directory.mkdir(exist_ok=True)
+        count = len(os.listdir(self.directory))
+        if count >= self.count_max:
+            raise BackupRefused(
+                f"{self.directory} has {count} entries, and pqbroker.backups.max is {self.count_max}: delete some"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where the copy of a cell goes, and those of its pools by name."""
+
+    directory: Path
+    pools: Mapping[str, Path]
+
+    @classmethod
+    def below(cls, root: Path, pools: Iterable[str]) -> "Places":
+        return cls(root, {pool: root / pool_place(pool) for pool in pools})
+
+    def of_cell(self, name: str, pools: Iterable[str]) -> "Places":
+        """Of another cell of the node, as in the data directory and the directories of its pools."""
+        directory = self.directory / CELLS / name
+        places = {pool: self.directory / pool_place(pool) / CELLS / name for pool in pools}
+        return Places(directory, {**places, MAIN_POOL: directory / pool_place(MAIN_POOL)})
+
+
+class CellCopy:
+    """The copy of one cell in work. `row_files`: see `copy_index`."""
+
+    def __init__(
+        self,
+        directory: CellDirectory,
+        row_files: Callable[[], RowFiles | None],
+        between_rounds: BetweenRounds,
+        places: Places,
+        copier: Copier,
+    ) -> None:
+        self._directory = directory
+        self._row_files = row_files
+        self._between_rounds = between_rounds
+        self._places = places
+        self._copier = copier
+
+    async def run(self, meanwhile: Callable[[], Awaitable[None]] | None = None) -> int:
+        """The number of the last round that is copied; it ends after `meanwhile`. OSError."""
+        try:
+            await self._between_rounds(hold)
+            await self._in_thread(self._begin)
+            if meanwhile is not None:
+                await meanwhile()
+            index = self._places.directory / self._directory.index.name
+            moment = await self._between_rounds(partial(take_moment, index=index, pools=self._places.pools))
+            await self._in_thread(partial(self._end, moment))
+        finally:
+            # Not awaited: it comes behind `hold` in any case, even when this is cancelled.
+            self._between_rounds(let_go)
+        return moment.number
+
+    async def _in_thread(self, call: Callable[[], None]) -> None:
+        """A cancelled copy waits for its thread, which ends at its next look."""
+        work = asyncio.get_running_loop().run_in_executor(None, call)
+        try:
+            await asyncio.shield(work)
+        except asyncio.CancelledError:
+            self._copier.stopping.set()
+            await asyncio.wait([work])
+            raise
+
+    def _begin(self) -> None:
+        index = self._directory.index
+        target = self._places.directory / index.name
+        (target / COMMITS).mkdir(parents=True)
+        for place in self._places.pools.values():
+            place.mkdir(parents=True)
+        copy_index(index, target, self._row_files, self._copier)
+
+    def _end(self, moment: Moment) -> None:
+        for file in moment.files:
+            if file.size is None:
+                self._copier.link(file.origin, file.target)
+            else:
+                self._copier.copy(file.origin, file.target, file.size)
+        for pool, path in self._directory.pools.items():
+            self._take_pool(path, self._places.pools[pool])
+        cell = self._directory.path / "cell"
+        self._copier.copy(cell, self._places.directory / cell.name, cell.stat().st_size)
+        if not self._directory.is_ours():
+            raise self._directory.loss()
+
+    def _take_pool(self, pool: Path, target: Path) -> None:
+        """What marks the pool; and segments of earlier owners that no row names, which may have rows of the log."""
+        self._copier.copy(pool / "pool", target / "pool", (pool / "pool").stat().st_size)
+        for name in os.listdir(pool):
+            key = parse_segment_name(name)
+            if key is None or key[0] >= self._directory.generation or (target / name).exists():
+                continue
+            try:
+                self._copier.link(pool / name, target / name)
+            except FileNotFoundError:
+                continue  # nothing needed it: the start that found it has removed it
+
+
+class Backup:
+    """One backup in work, of a cell and the other cells of its node. `target`: see `BackupRoom.find`."""
+
+    def __init__(self, room: BackupRoom, target: Path) -> None:
+        self._room = room
+        self._target = target
+        self._draft = target.with_name(f".{target.name}.unfinished")
+        self._copier = Copier(threading.Event())
+
+    async def run(
+        self, copy: Callable[[Places, Copier], CellCopy], pools: Iterable[str], others: Mapping[str, CopiesInto]
+    ) -> BackupFacts:
+        """Make it. Whatever ends it early leaves nothing. Cancelled when a cell ends. BackupRefused, ShardLost.
+
+        The moment of `copy`'s cell is after those of the others: what it knows of them is what they were, or later.
+        """
+        places = Places.below(self._draft, pools)
+
+        async def copy_others() -> None:
+            for name, copy_into in others.items():
+                await copy_into(partial(places.of_cell, name), self._copier)
+
+        try:
+            await asyncio.to_thread(self._begin)
+            number = await copy(places, self._copier).run(copy_others)
+            await asyncio.to_thread(self._end)
+        except OSError as failure:
+            raise BackupRefused(f"the backup cannot be written: {failure}") from failure
+        except asyncio.CancelledError:
+            raise BackupRefused(STOPPED) from None
+        finally:
+            await asyncio.to_thread(shutil.rmtree, self._draft, ignore_errors=True)
+        copier = self._copier
+        _log.info(
+            "backup %s is whole: %d files, %d bytes linked and %d copied; `pqbroker restore` reads it",
+            self._target, copier.files, copier.linked_bytes, copier.copied_bytes,
+        )  # fmt: skip
+        return BackupFacts(str(self._target), number, copier.files, copier.linked_bytes, copier.copied_bytes)
+
+    def _begin(self) -> None:
+        self._room.make()
+        shutil.rmtree(self._draft, ignore_errors=True)  # of a broker that was killed
+
+    def _end(self) -> None:
+        for folder, _, _ in os.walk(self._draft):
+            fsync_directory(Path(folder))
+        os.rename(self._draft, self._target)
+        fsync_directory(self._target.parent)

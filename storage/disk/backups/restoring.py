@@ -1,0 +1,81 @@
+"""Makes a data directory of a backup, by copying: both stay independent of each other. The backup is not changed."""
+
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from pqbroker.conf.storage import MAIN_POOL
+from pqbroker.storage.disk.backups.moment import pool_place
+from pqbroker.storage.disk.directory import CELLS, fsync_directory, index_generation, index_path, read_facts, sync_data
+from pqbroker.storage.engine import EngineError
+
+_CHUNK_BYTES = 1 << 20
+_CELL = "cell"
+_MAIN = pool_place(MAIN_POOL)
+
+
+def backup_pools(backup: Path) -> dict[str, Path]:
+    """Where the pools of a backup are, by name. Raises EngineError when the directory is no backup."""
+    if not (backup / _CELL).is_file():
+        raise EngineError(f"{backup} is no backup: there is no file `cell`; check the path")
+    return {name: backup / pool_place(name) for name in read_facts(backup / _CELL).pools}
+
+
+def restore(backup: Path, directory: Path, pools: Mapping[str, Path], advance: Callable[[int], None]) -> None:
+    """Copy a backup to a directory that is new or empty. `pools`: where those go that are not in the directory.
+
+    `advance` is called with the number of bytes of each piece. The file `cell` comes last: without it no broker starts,
+    so that a copy which ended early is not served. Raises EngineError, OSError.
+    """
+    origins = backup_pools(backup)
+    places = _places(origins, directory, pools)
+    for place in (directory, *places.values()):
+        if place.exists() and (not place.is_dir() or any(place.iterdir())):
+            raise EngineError(f"{place} is not empty: restore to a new directory, or empty this one")
+    for place in _cells(backup):
+        index = index_path(place, index_generation(place))
+        _copy_tree(index, directory / index.relative_to(backup), advance)
+    for place in _cells(backup)[1:]:
+        _copy_tree(place / _MAIN, directory / (place / _MAIN).relative_to(backup), advance)
+        _copy(place / _CELL, directory / (place / _CELL).relative_to(backup), advance)
+        fsync_directory(directory / place.relative_to(backup))
+    for name, origin in origins.items():
+        _copy_tree(origin, places[name], advance)
+    _copy(backup / _CELL, directory / _CELL, advance)
+    fsync_directory(directory)
+    fsync_directory(directory.absolute().parent)
+
+
+def _cells(backup: Path) -> list[Path]:
+    """The directories of the cells in a backup, the system cell's first. Their parts of other pools are in these."""
+    return [backup, *sorted(place.parent for place in backup.glob(f"{CELLS}/*/{_CELL}"))]
+
+
+def _places(origins: Mapping[str, Path], directory: Path, pools: Mapping[str, Path]) -> dict[str, Path]:
+    strange = [name for name in pools if name not in origins]
+    if strange:
+        raise EngineError(f"the backup has no pool {strange[0]}; it has {', '.join(origins)}")
+    missing = [name for name in origins if name not in pools and name != MAIN_POOL]
+    if missing:
+        raise EngineError(f"the backup has pool {missing[0]}: say where it goes, with --pool {missing[0]}=DIR")
+    return {name: pools.get(name, directory / pool_place(name)) for name in origins}
+
+
+def _copy_tree(origin: Path, target: Path, advance: Callable[[int], None]) -> None:
+    for folder, _, names in os.walk(origin):
+        place = target / Path(folder).relative_to(origin)
+        place.mkdir(parents=True, exist_ok=True)
+        for name in names:
+            _copy(Path(folder, name), place / name, advance)
+        fsync_directory(place)
+
+
+def _copy(origin: Path, target: Path, advance: Callable[[int], None]) -> None:
+    with origin.open("rb") as reader, target.open("xb") as writer:
+        while chunk := reader.read(_CHUNK_BYTES):
+            writer.write(chunk)
+            advance(len(chunk))
+        writer.flush()
+        sync_data(writer.fileno())
+    shutil.copymode(origin, target)

@@ -1,0 +1,259 @@
+"""The commit thread of a cell: rounds of group commit, and the three outcomes. What is written is `commits`'.
+
+States of the thread and what ends them:
+    opening   -> serving   the index is open and whole
+    opening   -> ended     EngineError: the opener gets it
+    serving   -> ended     `close`: everything queued is made durable first
+    serving   -> lost      fenced, or anything failed after the first byte: nothing more is acknowledged
+"""
+
+import asyncio
+import contextlib
+import logging
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pqbroker.storage.disk.commits.commit_log import CommitLog
+from pqbroker.storage.disk.commits.round_writer import RoundWriter
+from pqbroker.storage.disk.free_space import Rooms
+from pqbroker.storage.disk.pools import Pool
+from pqbroker.storage.disk.round_plan import RoundPlan, RoundPlanner, full
+from pqbroker.storage.disk.segment_check import Leftovers
+from pqbroker.storage.engine import CommitRefused, EngineError, ShardLost, StoreFailed
+from pqbroker.storage.faults import Faults, Loss
+from pqbroker.storage.turn import Failures, Queued
+
+_log = logging.getLogger(__name__)
+_LOOK_SECONDS = 1.0
+_ANXIOUS_LOOK_SECONDS = 0.2
+"""Between looks at free space while nothing is committed: when all is green, and when a colour is to clear."""
+
+
+@dataclass(slots=True)
+class Counters:
+    """What the thread has done since its start."""
+
+    commits: int = 0
+    rounds: int = 0
+    bytes_written: int = 0
+    refused: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class OpenCell:
+    """What the thread works on once the cell is open."""
+
+    log: CommitLog
+    writer: RoundWriter
+    planner: RoundPlanner
+    rooms: Rooms
+    pools: Sequence[Pool]
+    leftovers: Leftovers
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How much a round takes, and when it is synced: `sync_seconds` is 0 for every round, None for never."""
+
+    round_bytes_max: int
+    sync_seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Ownership:
+    """The cell as the thread owns it: how it is opened, whose it is, and who learns what became of it."""
+
+    path: Path
+    open_cell: Callable[[], OpenCell]
+    is_ours: Callable[[], bool]
+    why_not_ours: Callable[[], ShardLost]
+    on_open: Callable[[OpenCell | EngineError], None]
+    """Called in the loop's thread, as the others are."""
+    on_round: Callable[[list[Queued], Failures], None]
+    """A round, and which of it is refused."""
+    on_lost: Callable[[ShardLost, list[Queued]], None]
+
+
+class Committer(threading.Thread):
+    """Owns everything that writes in one cell. `submitted`: commits, in order, those of one turn as one item."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        submitted: "queue.SimpleQueue[list[Queued] | None]",
+        ownership: Ownership,
+        pace: Pace,
+        faults: Faults | None,
+    ) -> None:
+        super().__init__(name="commit", daemon=True)
+        self.counters = Counters()
+        self._loop = loop
+        self._ownership = ownership
+        self._pace = pace
+        self._faults = faults
+        self._queue = submitted
+        self._waiting: list[Queued] = []
+        """Taken from the queue, and not in a round yet."""
+        self._errands: deque[tuple[Callable[[OpenCell], Any], Callable[[Any], None]]] = deque()
+        self._is_finished = False
+        """Nothing comes any more."""
+        self._round: list[Queued] = []
+        self._cell: OpenCell | None = None
+
+    def finish(self) -> None:
+        """End the thread once everything submitted is durable."""
+        if self._faults is not None:
+            self._faults.release()
+        self._queue.put(None)
+
+    def between_rounds(self, errand: Callable[[OpenCell], Any], told: Callable[[Any], None]) -> None:
+        """Have `errand` called in this thread while no round is in work, and `told`, with what it returned, in the
+        loop's: neither once the thread has ended. An errand that raises loses the cell."""
+        self._errands.append((errand, told))
+        self._queue.put([])
+
+    def drain(self) -> list[Queued]:
+        """What is queued and will not be taken any more, after a loss."""
+        while not self._queue.empty():
+            self._take(self._queue.get())
+        return self._waiting
+
+    def run(self) -> None:
+        try:
+            self._cell = self._ownership.open_cell()
+            self._post(self._ownership.on_open, self._cell)
+            self._serve(self._cell)
+            self._cell.writer.close()
+        except Exception as failure:  # noqa: BLE001 - whatever it is, the cell is lost
+            self._fail(failure)
+        finally:
+            if self._cell is not None:
+                self._cell.writer.end()
+
+    def _serve(self, cell: OpenCell) -> None:
+        while self._wait(cell):
+            self._round = self._gather()
+            self._commit(cell, self._round)
+
+    def _wait(self, cell: OpenCell) -> bool:
+        """Whether anything is to be committed; meanwhile syncs what is due and looks at the room that is free."""
+        while True:
+            while self._errands:
+                errand, told = self._errands.popleft()
+                self._post(told, errand(cell))
+            if self._waiting or self._is_finished:
+                return bool(self._waiting)
+            try:
+                self._take(self._queue.get(timeout=self._patience(cell)))
+            except queue.Empty:
+                cell.writer.tend()
+                cell.rooms.look()
+
+    def _take(self, item: list[Queued] | None) -> None:
+        if item is None:
+            self._is_finished = True
+        elif self._waiting:
+            self._waiting += item
+        else:
+            self._waiting = item
+
+    def _patience(self, cell: OpenCell) -> float:
+        """Seconds to wait for an item before there is something else to do."""
+        look = _LOOK_SECONDS if cell.rooms.is_green else _ANXIOUS_LOOK_SECONDS
+        soon = cell.writer.patience
+        return look if soon is None else min(look, soon)
+
+    def _gather(self) -> list[Queued]:
+        """A round: all that came, at least one commit, up to the limit of bytes."""
+        while not self._queue.empty():
+            self._take(self._queue.get())
+        taken, self._waiting = self._waiting, []
+        size = 0
+        for count, (batch, _) in enumerate(taken):
+            size += batch.bytes
+            if size > self._pace.round_bytes_max and count:
+                self._waiting = taken[count:]
+                return taken[:count]
+        return taken
+
+    def _commit(self, cell: OpenCell, queued: list[Queued]) -> None:
+        """One round, to its outcomes."""
+        refused = self._without_room(cell, queued)
+        loss = None if self._faults is None else self._meet_faults(self._faults, queued, refused)
+        number = cell.writer.number + 1
+        plan = cell.planner.plan(queued, refused, number)
+        while plan.in_segments and not cell.writer.write_payload(plan):
+            refused = {**plan.refused, **{position: full(queued[position][0]) for position in plan.in_segments}}
+            plan = cell.planner.plan(queued, refused, number)
+        if len(plan.refused) < len(queued):
+            self._complete(cell, plan, loss)
+            self.counters.commits += len(queued) - len(plan.refused)
+            self.counters.rounds += 1
+            self.counters.bytes_written += plan.bytes
+        self.counters.refused += len(plan.refused)
+        self._round = []
+        self._post(self._ownership.on_round, queued, plan.refused)
+
+    def _complete(self, cell: OpenCell, plan: RoundPlan, loss: Loss | None) -> None:
+        """Make the round durable, behind whose payload is written, and apply it while the cell is ours."""
+        cell.writer.write_rows(plan)
+        if not self._ownership.is_ours():
+            raise self._ownership.why_not_ours()
+        if loss is not None:
+            raise StoreFailed("a fault on cue")
+        cell.writer.apply(plan)
+
+    def _meet_faults(
+        self, faults: Faults, queued: Sequence[Queued], refused: dict[int, CommitRefused]
+    ) -> Loss | None:
+        """What tests want of the round: some refused, or the cell lost, now (StoreFailed) or once all is durable."""
+        faults.wait()
+        loss = None
+        for position, (batch, _) in enumerate(queued):
+            fault = faults.meet(batch)
+            if isinstance(fault, CommitRefused):
+                refused[position] = fault
+            loss = fault if isinstance(fault, Loss) else loss
+        if loss is not None and not loss.stored:
+            raise StoreFailed("a fault on cue")
+        return loss
+
+    def _without_room(self, cell: OpenCell, queued: Sequence[Queued]) -> dict[int, CommitRefused]:
+        """Refusals of the commits that would eat the reserve."""
+        size = 0
+        for batch, _ in queued:
+            size += batch.bytes
+        if cell.rooms.take_all(size):
+            return {}
+        return {
+            position: full(batch) for position, (batch, _) in enumerate(queued) if not cell.rooms.take(batch)
+        }
+
+    def _fail(self, failure: Exception) -> None:
+        """Whatever went wrong while opening or serving."""
+        if self._cell is None:
+            known = isinstance(failure, EngineError)
+            told = failure if known else EngineError(f"the index cannot be opened: {failure}; restore a copy")
+            self._post(self._ownership.on_open, told)
+            return
+        told = self._cell.writer.tell(str(failure)) if type(failure) is Exception else failure
+        is_ours = self._ownership.is_ours()
+        reason: ShardLost
+        if isinstance(failure, ShardLost):
+            reason = failure
+        elif not is_ours:
+            reason = self._ownership.why_not_ours()
+        else:
+            reason = StoreFailed(f"{type(told).__name__}: {told}")
+        _log.error("the cell at %s is lost: %s", self._ownership.path, reason, exc_info=failure)
+        self._cell.writer.let_go(is_ours=is_ours)
+        self._post(self._ownership.on_lost, reason, self._round)
+
+    def _post(self, callback: Callable[..., None], *arguments: object) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            self._loop.call_soon_threadsafe(callback, *arguments)

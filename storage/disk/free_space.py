@@ -1,0 +1,237 @@
+"""Free space, asked before a round so that the index never meets a full disk; and the ballast to delete with."""
+
+import logging
+import os
+import time
+from collections.abc import Callable, Mapping
+from errno import EDQUOT, EFBIG, ENOSPC
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol
+
+from pqbroker.storage.engine import Batch, EngineError
+from pqbroker.storage.pool_status import DEFAULT_THRESHOLDS, Colour, Thresholds
+
+_log = logging.getLogger(__name__)
+NO_ROOM = frozenset((ENOSPC, EDQUOT, EFBIG))
+"""Errors of a write for which there was no room."""
+INDEX_RESERVE_BYTES = 32 << 20
+"""Kept free where the index is: for the commit log and one flush of the index."""
+POOL_RESERVE_BYTES = 16 << 20
+"""Kept free in a pool on a disk of its own. Of every reserve a half may be used to empty mostly dead segments."""
+FLOOR_BYTES = 2 << 20
+"""Below this even deletes are refused, so that the next start finds room."""
+LOOK_SECONDS = 0.005
+"""How old a look may be for a round: what others take meanwhile comes out of the reserve."""
+START_BYTES = 1 << 20
+"""Free space without which a cell does not open: the index takes 40 KB, the first commit two rows for each tablet."""
+START_FLOOR_BYTES = 256 << 10
+"""What the first commit leaves."""
+
+
+class Space(Protocol):
+    """The part of `os.statvfs`'s answer that counts."""
+
+    @property
+    def f_bavail(self) -> int: ...
+
+    @property
+    def f_blocks(self) -> int: ...
+
+    @property
+    def f_frsize(self) -> int: ...
+
+
+class Room:
+    """What is free where `path` is, beyond a reserve: looked up now and then (2 µs), counted down meanwhile."""
+
+    def __init__(
+        self,
+        path: Path,
+        reserve_bytes: int,
+        look: Callable[[Path], Space] = os.statvfs,
+        thresholds: Thresholds = DEFAULT_THRESHOLDS,
+    ) -> None:
+        self.colour = Colour.GREEN
+        """At the last look. Other threads read it."""
+        self.free = 0
+        """Bytes at the last look, less what was taken since."""
+        self._path = path
+        self._reserve_bytes = reserve_bytes
+        self._look = look
+        self._thresholds = thresholds
+
+    def refresh(self) -> None:
+        """Look."""
+        space = self._look(self._path)
+        self.free = space.f_bavail * space.f_frsize
+        self.colour = self._thresholds.colour(self.free - self._reserve_bytes, space.f_blocks * space.f_frsize)
+
+    def take(self, size: int, *, from_reserve: bool = False) -> bool:
+        """Whether `size` bytes more leave the reserve untouched, or half of it; counts them as taken if so."""
+        kept = self._reserve_bytes // 2 if from_reserve else self._reserve_bytes
+        if self.free - size < kept:
+            return False
+        self.free -= size
+        return True
+
+    def take_last(self, size: int, floor_bytes: int) -> bool:
+        """As `take`, down to a floor."""
+        is_there = self.free - size >= floor_bytes
+        if is_there:
+            self.free -= size
+        return is_there
+
+
+class Ballast:
+    """A file that occupies room until a full disk must be deleted from; put back when there is plenty again."""
+
+    def __init__(self, file: Path, size: int) -> None:
+        self.is_wanted = size > 0
+        """Neither taken nor tried in vain since it was released."""
+        self._file = file
+        self._size = size
+
+    def restore(self, free: int, reserve_bytes: int) -> None:
+        """Take the room again once there is plenty. Where a quota, say, forbids it, the broker does without."""
+        if not self.is_wanted or free <= reserve_bytes + 2 * self._size:
+            return
+        self.is_wanted = False
+        if self._file.exists():
+            return
+        descriptor = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            _allocate(descriptor, self._size)
+        except OSError as failure:
+            if failure.errno not in NO_ROOM:
+                raise
+            _log.warning("no room for the ballast %s, the broker serves without: %s", self._file, failure)
+            self._file.unlink()
+        finally:
+            os.close(descriptor)
+
+    def release(self) -> int:
+        """Give the room up: how many bytes that was."""
+        self.is_wanted = self._size > 0
+        try:
+            size = self._file.stat().st_size
+            self._file.unlink()
+        except FileNotFoundError:
+            return 0
+        return size
+
+
+class Rooms:
+    """The room of a cell: where its index is, with the pools there, and of each pool on a disk of its own."""
+
+    def __init__(
+        self, index: Room, elsewhere: Mapping[str, Room], ballast: Ballast, *, index_blob_bytes_max: int
+    ) -> None:
+        """`index_blob_bytes_max`: smaller blobs are rows of the index."""
+        self._index_blob_bytes_max = index_blob_bytes_max
+        self._index = index
+        self._elsewhere = elsewhere
+        self._ballast = ballast
+        self._is_start = True
+        """A cell's start is one commit, the first."""
+        self._look_due = 0.0
+        self.is_green = False
+        """At the last look."""
+
+    def look(self) -> None:
+        """See what is free now; take the ballast's room again once there is plenty."""
+        self._look_due = time.monotonic() + LOOK_SECONDS
+        rooms = (self._index, *self._elsewhere.values())
+        for room in rooms:
+            room.refresh()
+        self.is_green = all(room.colour is Colour.GREEN for room in rooms)
+        if self._ballast.is_wanted:
+            self._ballast.restore(self._index.free, INDEX_RESERVE_BYTES)
+
+    def colour(self, pool: str) -> Colour:
+        """At the last look. A full index stops every pool."""
+        own = self._elsewhere.get(pool)
+        return self._index.colour if own is None else max(own.colour, self._index.colour)
+
+    def take_all(self, size: int) -> bool:
+        """Whether there is plenty for a round of `size` bytes, by a look that may be a little old.
+
+        If not, or where there are several disks: this was a look, and each of its commits has to be asked for.
+        """
+        if self._elsewhere:
+            self.look()
+            return False
+        has_room = time.monotonic() < self._look_due and self._index.take(size)
+        if not has_room:
+            self.look()
+            has_room = self._index.take(size)
+        if has_room:
+            self._is_start = False
+        return has_room
+
+    def take(self, batch: Batch) -> bool:
+        """Whether there is room for a commit.
+
+        One of rows alone may use the reserve, and the ballast's room: deletes are such, and what the scheme and the
+        coordinators write down of them.
+        """
+        is_start, self._is_start = self._is_start, False
+        from_reserve = bool(batch.moves)
+        bytes_here = self._take_elsewhere(batch, from_reserve) if self._elsewhere else batch.bytes
+        if bytes_here is None:
+            return False
+        if self._index.take(bytes_here, from_reserve=from_reserve):
+            return True
+        if batch.moves or any(size >= self._index_blob_bytes_max for _, _, size, _ in batch.blobs):
+            return False
+        self._index.free += self._ballast.release()
+        return self._index.take_last(bytes_here, START_FLOOR_BYTES if is_start else FLOOR_BYTES)
+
+    def _take_elsewhere(self, batch: Batch, from_reserve: bool) -> int | None:
+        """Bytes of the batch that are left to go where the index is; None when another disk has no room."""
+        left = batch.bytes
+        sizes = [(pool, size) for _, _, size, pool in batch.blobs if size >= self._index_blob_bytes_max]
+        sizes += [(move.pool, len(move.content)) for move in batch.moves]
+        for pool, size in sizes:
+            room = self._elsewhere.get(pool)
+            if room is None:
+                continue
+            if not room.take(size, from_reserve=from_reserve):
+                return None
+            left -= size
+        return left
+
+
+class TellsFullDisk:
+    """A context in which what failed for want of room becomes an EngineError that says so.
+
+    RocksDB's errors are plain Exceptions, with the system's words in their text.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if any(os.strerror(code) in str(error) for code in NO_ROOM):
+            raise full_disk(self._directory, START_BYTES, str(error)) from error
+
+
+def full_disk(directory: Path, missing_bytes: int, cause: str) -> EngineError:
+    """The refusal of a start for want of room."""
+    return EngineError(
+        f"the disk of {directory} is full: {cause}. No record is lost: free {missing_bytes} bytes by deleting files"
+        " that are not the broker's, or enlarge the disk, and start the broker again"
+    )
+
+
+def _allocate(descriptor: int, size: int) -> None:
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(descriptor, 0, size)
+        return
+    block = bytes(1 << 20)
+    for position in range(0, size, len(block)):
+        os.pwrite(descriptor, block[: size - position], position)

@@ -1,0 +1,199 @@
+"""The disk engine: a RocksDB index, blob segment files, one commit thread.
+
+What is written when: `committer`, `plan`. The rows of the index: `rocks_index`. What a directory holds: `directory`.
+The bytes of a blob: `segments`.
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+from pqbroker.conf.storage import MAIN_POOL
+from pqbroker.storage.disk import index_rows
+from pqbroker.storage.disk.backups.backup import BackupRoom
+from pqbroker.storage.disk.blob_reading import BlobReader
+from pqbroker.storage.disk.commits.log_start import LogStart, start_log
+from pqbroker.storage.disk.commits.round_writer import RoundWriter
+from pqbroker.storage.disk.committer import OpenCell, Pace
+from pqbroker.storage.disk.directory import CELLS, DURABILITIES, CellDirectory, remove_cell
+from pqbroker.storage.disk.free_space import (
+    FLOOR_BYTES,
+    INDEX_RESERVE_BYTES,
+    POOL_RESERVE_BYTES,
+    START_BYTES,
+    Ballast,
+    Room,
+    Rooms,
+    Space,
+    TellsFullDisk,
+    full_disk,
+)
+from pqbroker.storage.disk.pools import Pool, PoolLimits
+from pqbroker.storage.disk.rocks_index import RocksIndex
+from pqbroker.storage.disk.round_plan import RoundPlanner
+from pqbroker.storage.disk.segment_check import NO_LEFTOVERS, load_segments
+from pqbroker.storage.disk.segment_emptying import DEFAULT_PACE, EmptyingPace
+from pqbroker.storage.disk.segments import UNSYNCED
+from pqbroker.storage.disk.shard import DiskShard, ShardOptions
+from pqbroker.storage.engine import BLOB_BYTES_MAX, Caps
+from pqbroker.storage.faults import Faults
+from pqbroker.storage.pool_status import DEFAULT_THRESHOLDS, Colour, Thresholds
+from pqbroker.storage.quarantine import Quarantine
+
+_log = logging.getLogger(__name__)
+_MIB = 1 << 20
+_BACKUPS_MAX = 16
+_BATCH_ROUNDS_MAX = 4
+"""A batch may be this many rounds large; above one it gets a round for itself."""
+
+
+@dataclass(eq=False)
+class RocksEngine:
+    """Opens one cell in a directory. `pools`: names and directories for blobs; without them, one in the cell's own."""
+
+    directory: Path
+    _: KW_ONLY
+    durability: str = "fsync"
+    sync_interval_ms: int = 100
+    segment_bytes: int = 64 * _MIB
+    round_bytes_max: int = 16 * _MIB
+    index_blob_bytes_max: int = 1000
+    ballast_bytes: int = 8 * _MIB
+    read_threads: int = 4
+    pools: Mapping[str, Path] | None = None
+    thresholds: Thresholds = DEFAULT_THRESHOLDS
+    emptying: EmptyingPace = DEFAULT_PACE
+    statvfs: Callable[[Path], Space] = os.statvfs
+    faults: Faults | None = None
+    backups: BackupRoom | None = None
+    """Where backups go; None: `backups` in the cell's directory."""
+    _told: dict[str, Colour] = field(default_factory=dict, init=False)
+    _damages: dict[str, str] = field(default_factory=dict, init=False)
+    """Of the index, found since this object was created: an opening after a loss must not meet them again."""
+    _was_open: bool = field(default=False, init=False)
+    _siblings: "dict[str, RocksEngine]" = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        assert self.durability in DURABILITIES
+
+    @property
+    def _caps(self) -> Caps:
+        return Caps(BLOB_BYTES_MAX, self.index_blob_bytes_max, _BATCH_ROUNDS_MAX * self.round_bytes_max)
+
+    @property
+    def _pace(self) -> Pace:
+        seconds = {"fsync": 0.0, "interval": self.sync_interval_ms / 1000, "none": None}[self.durability]
+        return Pace(self.round_bytes_max, seconds)
+
+    async def open(self) -> DiskShard:
+        """Open the cell under its next generation, which fences any earlier owner. Raises EngineError."""
+        directory = CellDirectory(self.directory, self.pools, on_locked=self._make_room)
+        await asyncio.to_thread(self._take, directory)
+        index = RocksIndex(directory.index, self._has_room)
+        reader = BlobReader(index.get, directory.pools)
+        options = ShardOptions(
+            self._caps, self._pace, self.emptying, self.read_threads, self._told, self.faults,
+            self.backups or BackupRoom(self.directory / "backups", _BACKUPS_MAX),
+        )  # fmt: skip
+        shard = DiskShard(directory, index, reader, options, self._damages)
+        index.on_damage = partial(self._note_damage, shard.quarantine)
+        with TellsFullDisk(self.directory):
+            await shard.start(partial(self._open_cell, directory, index, reader, shard.quarantine))
+        self._was_open = True
+        return shard
+
+    def tell_colour(self, colour: Colour | None, pool: str = MAIN_POOL) -> None:
+        """A fault on cue: a pool has this colour, whatever is free; None: its own again."""
+        if colour is None:
+            self._told.pop(pool, None)
+        else:
+            self._told[pool] = colour
+
+    def sibling(self, name: str, *, must_exist: bool) -> "RocksEngine":
+        """The engine of `cells/<name>` in the directory, and in those of the pools; see `Engine.sibling`."""
+        found = self._siblings.get(name)
+        if found is None:
+            place = self.directory / CELLS / name
+            pools = {pool: path / CELLS / name for pool, path in (self.pools or {}).items() if pool != MAIN_POOL}
+            found = self._siblings[name] = replace(
+                self, directory=place, pools={MAIN_POOL: place / "blobs", **pools}, backups=None,
+                faults=None if self.faults is None else Faults(),
+            )  # fmt: skip
+        found._was_open = found._was_open or must_exist
+        return found
+
+    async def remove_sibling(self, name: str) -> None:
+        sibling = self.sibling(name, must_exist=False)
+        del self._siblings[name]
+        await asyncio.to_thread(remove_cell, sibling.directory, tuple((sibling.pools or {}).values()))
+
+    def _note_damage(self, quarantine: Quarantine, place: str, cause: str) -> None:
+        self._damages[place] = cause
+        quarantine.found(place, cause)
+
+    def _open_cell(
+        self, directory: CellDirectory, index: RocksIndex, reader: BlobReader, quarantine: Quarantine
+    ) -> OpenCell:
+        """In the commit thread: open the index, see that it is whole, and load what the thread works on."""
+        facts = directory.facts
+        index.open(create=not facts.ready, synced=facts.durability == "fsync")
+        is_synced = self.durability == "fsync"
+        started = start_log(
+            LogStart(directory.index, facts, directory.pools),
+            index,
+            directory.generation,
+            is_synced=is_synced,
+            has_room=partial(self._has_room, INDEX_RESERVE_BYTES),
+        )
+        log = started.log
+        limits = PoolLimits(self.segment_bytes, self.emptying.dead_percent, self.statvfs)
+        pools = {
+            name: Pool(name, path, directory.generation, quarantine, limits) for name, path in directory.pools.items()
+        }
+        leftovers = load_segments(pools, index.rows(*index_rows.SEGMENT_ROWS), log.last_number)
+        for pool in pools.values():
+            pool.keep_rows(started.rows_in)
+        directory.write_facts(durability=self.durability)
+        planner = RoundPlanner(pools, self._caps, 0 if is_synced else UNSYNCED, index.get, reader.content)
+        writer = RoundWriter(index, log, tuple(pools.values()), self._pace.sync_seconds)
+        removable = leftovers if started.is_flushed else NO_LEFTOVERS
+        return OpenCell(log, writer, planner, self._rooms(directory), tuple(pools.values()), removable)
+
+    def _rooms(self, directory: CellDirectory) -> Rooms:
+        device = directory.path.stat().st_dev
+        elsewhere = {
+            name: Room(path, POOL_RESERVE_BYTES, self.statvfs, self.thresholds)
+            for name, path in directory.pools.items()
+            if path.stat().st_dev != device
+        }
+        room = Room(directory.path, INDEX_RESERVE_BYTES, self.statvfs, self.thresholds)
+        ballast = Ballast(directory.ballast, self.ballast_bytes)
+        rooms = Rooms(room, elsewhere, ballast, index_blob_bytes_max=self._caps.index_blob_bytes_max)
+        rooms.look()
+        return rooms
+
+    def _take(self, directory: CellDirectory) -> None:
+        with TellsFullDisk(self.directory):
+            directory.take(must_exist=self._was_open)
+
+    def _make_room(self, directory: CellDirectory) -> None:
+        """Before a start writes anything, with the directory locked: a full disk gives the ballast up. EngineError."""
+        free = self._free_bytes()
+        if free >= INDEX_RESERVE_BYTES:
+            return
+        free += Ballast(directory.ballast, self.ballast_bytes).release()
+        if free < START_BYTES:
+            raise full_disk(self.directory, START_BYTES - free, f"{free} bytes are free")
+        _log.warning("the disk of %s is full: %d bytes are left to start and to delete with", self.directory, free)
+
+    def _has_room(self, size: int) -> bool:
+        """Whether the index can write so many bytes."""
+        return self._free_bytes() >= size + FLOOR_BYTES
+
+    def _free_bytes(self) -> int:
+        space = self.statvfs(self.directory)
+        return space.f_bavail * space.f_frsize

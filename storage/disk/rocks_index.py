@@ -1,0 +1,350 @@
+"""The index of the disk engine: ordered rows in RocksDB. The only file that imports rocksdict."""
+
+import logging
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from errno import EACCES
+from functools import partial
+from itertools import takewhile
+from pathlib import Path
+from typing import cast
+
+from rocksdict import (
+    BlockBasedOptions,
+    Cache,
+    DBCompressionType,
+    DBRecoveryMode,
+    Options,
+    Rdict,
+    ReadOptions,
+    WriteBatch,
+    WriteOptions,
+)
+
+from pqbroker.storage.disk.commits.index_changes import IndexChanges
+from pqbroker.storage.disk.commits.recent_rows import RecentRows
+from pqbroker.storage.disk.index import TellsDamage
+from pqbroker.storage.disk.index_log import is_torn
+from pqbroker.storage.engine import EngineError, IndexDamaged
+
+_log = logging.getLogger(__name__)
+_MIB = 1 << 20
+_CONFIG_FILE = "rocksdict-config.json"
+_MEMTABLE_BYTES = 4 * _MIB
+"""Of RocksDB's memtable: rows are written into it until it goes to a file. On a full disk the ballast has room for that
+file, and segments go only when it is there."""
+_OUT_OF_REACH_BYTES = 128 * _MIB
+_SPARE_BYTES = 16 * _MIB
+"""With less room at the opening nothing is written to files but what gives back segments, and nothing compacted."""
+_WAITING_MEMTABLES = "rocksdb.num-immutable-mem-table"
+_CHANGES = (_WAITING_MEMTABLES, "rocksdb.num-running-flushes", "rocksdb.num-running-compactions")
+_ENTRY_BYTES = 64
+"""What a row takes in memory beside key and value."""
+_NO_FLUSH = re.compile(rb"(avoid_flush_during_recovery=)\w+")
+_TABLE = re.compile(r"(\d+\.sst) offset (\d+)")
+_UNREADABLE = ("No such file", "Input/output error")
+_FILES = (".sst", "MANIFEST-", "CURRENT")
+"""What RocksDB says of files that it needs and cannot read, beside `Corruption`."""
+
+
+class RocksIndex:
+    """The ordered rows of one cell. Every call blocks; RocksDB's errors are plain Exceptions.
+
+    It compacts nothing before `compact` is called: that is for an index all of which could be read so far.
+    """
+
+    def __init__(self, path: Path, has_room: Callable[[int], bool] = lambda size: True) -> None:
+        """`has_room`: whether so many bytes can be written besides what is being committed."""
+        self.on_damage: Callable[[str, str], None] = _nobody_listens
+        """Called with place and cause by the thread that met a part of the index that cannot be read."""
+        self._path = path
+        self._has_room = has_room
+        self._is_frugal = False
+        """It was opened on a full disk, and nothing was written but to its log since."""
+        self._may_empty = False
+        self._staging = ""
+        """Where links to its files are, when it is only looked at."""
+        self._telling = TellsDamage(self.tell)
+        self._rows: Rdict | None = None
+        self._write_options = WriteOptions()
+        # The commit log is ours. A property, whatever the stubs of rocksdict 0.3.29 say.
+        self._write_options.disable_wal = True  # type: ignore[method-assign, assignment]
+        self._recent = RecentRows()
+        self._memtable_bytes = 0
+        """What RocksDB's memtable takes, about."""
+        self._rows_bytes = 0
+        """Keys and values in it: what its file will take, at most."""
+        self._last_number = 0
+        self._flushing = 0
+        """The last round that RocksDB was asked to write to a file."""
+        self._flushed = 0
+        self.is_flushing = False
+
+    def open(self, *, create: bool, synced: bool) -> None:
+        """Open and recover. `synced`: commits were, so that what cannot be read of the log is damage, unless a power
+        cut tore its last write."""
+        log_bytes = sum(file.stat().st_size for file in self._path.glob("*.log"))
+        frugal = None if self._has_room(log_bytes + _SPARE_BYTES) else _frugal_options(self._path)
+        self._is_frugal = frugal is not None
+
+        def recover(mode: DBRecoveryMode) -> Rdict:
+            options = _options() if frugal is None else frugal
+            options.create_if_missing(create)
+            options.set_wal_recovery_mode(mode)
+            return Rdict(str(self._path), options, _column_families(options))
+
+        self._rows = self._recovered(recover, synced)
+        self._memtable_bytes = self._rows.property_int_value("rocksdb.cur-size-all-mem-tables") or 0
+        self._rows_bytes = self._memtable_bytes
+
+    def open_unchanged(self, staging: Path, *, synced: bool) -> None:
+        """Open through links in the empty directory `staging`, where all goes that is written: files, which `staging`
+        links to, are never changed.
+
+        Raises EngineError for damage, PermissionError.
+        """
+        for file in self._path.iterdir():
+            if not os.access(file, os.R_OK):  # which RocksDB would tell as damage
+                raise PermissionError(EACCES, os.strerror(EACCES), str(file))
+            if file.suffix == ".log" or file.name == _CONFIG_FILE:
+                shutil.copyfile(file, staging / file.name)
+            elif file.name != "LOCK" and file.is_file():
+                (staging / file.name).symlink_to(file.absolute())
+
+        def recover(mode: DBRecoveryMode) -> Rdict:
+            options = _options()
+            options.set_wal_recovery_mode(mode)
+            options.set_max_open_files(-1)  # every table now: else RocksDB meets a damaged one when it needs it
+            return Rdict(str(staging), options, _column_families(options))
+
+        self._staging = str(staging)
+        with self._telling:
+            self._rows = self._recovered(recover, synced)
+
+    def compact(self, *, is_on: bool) -> None:
+        """Let RocksDB compact its tables in the background from now on, or no more."""
+        assert self._rows is not None
+        self._may_empty = is_on
+        if not self._is_frugal:
+            self._rows.set_options({"disable_auto_compactions": "false" if is_on else "true"})
+
+    def begin(self, number: int) -> None:
+        """The index has on disk all up to round `number`."""
+        self._last_number = self._flushing = self._flushed = number
+        self.is_flushing = False
+
+    def write(self, changes: IndexChanges, number: int) -> None:
+        """Apply; RocksDB gets the rows later. Its errors are the caller's to `tell`, here and in `flush`.
+
+        A full memtable is exchanged for a new one here, in a call that lets the interpreter lock go. RocksDB would
+        do it within a write, which keeps the lock, as long as too many memtables wait.
+        """
+        if self._memtable_bytes >= _MEMTABLE_BYTES:
+            self.flush()
+        if changes.deletes_ranges:
+            self._settle()
+            batch = WriteBatch(raw_mode=True)
+            changes.apply(batch)
+            self._write(batch)
+        else:
+            self._recent.add(changes)
+            if self._recent.is_full:
+                self._settle()
+        self._last_number = number
+
+    def flush(self, *, wait: bool = False) -> None:
+        """Exchange the memtable, if there is room for its file; `wait` until that is whole."""
+        assert self._rows is not None
+        self._settle()
+        if self._last_number == self._flushing or not self._has_room(self._rows_bytes):
+            return
+        self._rows.flush(wait)
+        self._memtable_bytes = self._rows_bytes = 0
+        self._flushing = self._last_number
+        self.is_flushing = True
+        if self._is_frugal and self._has_room(_SPARE_BYTES):
+            self._is_frugal = False
+            self.compact(is_on=self._may_empty)
+
+    @property
+    def is_frugal(self) -> bool:
+        """Whether the disk was so full at the opening that what a log holds is to stay there."""
+        return self._is_frugal
+
+    def flushed(self) -> int:
+        assert self._rows is not None
+        if self.is_flushing and not self._rows.property_int_value(_WAITING_MEMTABLES):
+            self._flushed = self._flushing
+            self.is_flushing = False
+        return self._flushed
+
+    def settled_files(self) -> frozenset[str] | None:
+        """Names of the files with its rows; None while RocksDB is writing one."""
+        assert self._rows is not None
+        if any(self._rows.property_int_value(each) for each in _CHANGES):
+            return None
+        return frozenset(table["name"].lstrip("/") for table in self._rows.live_files())
+
+    def get(self, keys: list[bytes]) -> list[bytes | None]:
+        """Values of the keys, durable or not; None where absent. IndexDamaged."""
+        return self._recent.get(keys, self._get)
+
+    def rows(self, lo: bytes, hi: bytes, *, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]:
+        """Rows with lo <= key < hi as they were at the call, in order or from the end.
+
+        The walk raises IndexDamaged.
+        """
+        assert self._rows is not None
+        with self._telling:
+            self._settle()
+        bounds = ReadOptions()
+        bounds.set_iterate_upper_bound(hi)
+        items = self._rows.items(backwards=reverse, from_key=hi if reverse else lo, read_opt=bounds)
+        found = self._all_of(cast("Iterator[tuple[bytes, bytes]]", items), lo, hi, reverse=reverse)
+        # rocksdict 0.3.29 does not heed a lower bound, so a walk backwards ends here.
+        return takewhile(lambda item: item[0] >= lo, found) if reverse else found
+
+    def close(self) -> None:
+        """Let go of the files. Empties tables into files first, where that is possible: the commit log has all as well.
+
+        `close` lets the interpreter lock go meanwhile, the end of the object would not.
+        """
+        if self._rows is not None:
+            with suppress(EngineError), self._telling:
+                self._settle()
+            rows, self._rows = self._rows, None
+            with suppress(EngineError), self._telling:
+                rows.close()
+
+    def tell(self, told: str) -> EngineError:
+        """The error that RocksDB's stands for. Damage is told to `on_damage`."""
+        if self._staging:
+            told = told.replace(self._staging, str(self._path))
+        if str(self._path) not in told:
+            told += f" in {self._path}"
+        is_lost = any(file in told for file in _FILES) and any(sign in told for sign in _UNREADABLE)
+        if not told.startswith("Corruption") and not is_lost:
+            return EngineError(f"the index does not answer: {told}")
+        table = _TABLE.search(told)
+        place = "the index" if table is None else f"table {table[1]} of the index, block at byte {table[2]}"
+        self.on_damage(place, told)
+        return IndexDamaged(f"the index is damaged: {told}")
+
+    def _settle(self) -> None:
+        """Have RocksDB know every round."""
+        self._recent.hand_over(partial(WriteBatch, raw_mode=True), self._write)
+
+    def _write(self, batch: WriteBatch) -> None:
+        assert self._rows is not None
+        size = batch.size_in_bytes()
+        self._rows_bytes += size
+        self._memtable_bytes += size + _ENTRY_BYTES * batch.len()
+        self._rows.write(batch, self._write_options)
+
+    def _get(self, keys: list[bytes]) -> list[bytes | None]:
+        assert self._rows is not None
+        with self._telling:
+            return cast("list[bytes | None]", self._rows.get(cast("list[str | int | float | bytes | bool]", keys)))
+
+    def _recovered(self, recover: Callable[[DBRecoveryMode], Rdict], synced: bool) -> Rdict:
+        """Open so that nothing that was acknowledged is passed over; RocksDB's error when that cannot be."""
+        if not synced:
+            return recover(DBRecoveryMode.point_in_time())
+        try:
+            with self._telling:
+                return recover(DBRecoveryMode.tolerate_corrupted_tail_records())
+        except EngineError as told:
+            if not is_torn(self._path):
+                raise (told.__cause__ or told) from None
+        _log.warning("a power cut tore the last write to the log of %s: left out, it was not acknowledged", self._path)
+        return recover(DBRecoveryMode.point_in_time())
+
+    def _all_of(
+        self, items: Iterator[tuple[bytes, bytes]], lo: bytes, hi: bytes, *, reverse: bool
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """The items; IndexDamaged where they ended at a block that cannot be read: rocksdict 0.3.29 only ends there.
+
+        Keeps `hi` as long as they are walked: it points at its bytes, and ends elsewhere once they are free.
+        """
+        last = hi if reverse else lo
+        for item in items:
+            last = item[0]
+            yield item
+        del items  # an error's frames would keep it, and it the whole index open
+        with self._telling:
+            self._walk_on(last, hi, reverse=reverse)
+
+    def _walk_on(self, last: bytes, hi: bytes, *, reverse: bool) -> None:
+        """Walk from a key to where rows end; RocksDB's error when they end at a block that cannot be read."""
+        assert self._rows is not None
+        bounds = ReadOptions()
+        bounds.set_iterate_upper_bound(hi)
+        walk = self._rows.iter(bounds)
+        seek, step = (walk.seek_for_prev, walk.prev) if reverse else (walk.seek, walk.next)
+        seek(last)
+        while walk.valid():
+            step()
+        walk.status()
+
+
+def _nobody_listens(place: str, cause: str) -> None: ...
+
+
+def _frugal_options(index: Path) -> Options | None:
+    """As `_options`, for a full disk: what the log holds stays there, and no file is compacted. None without that.
+
+    To recover without a flush is an option that rocksdict 0.3.29 cannot set. But it reads options from a file, and
+    every opening of the index wrote one.
+    """
+    try:
+        last = max(index.glob("OPTIONS-*[0-9]"))
+        with tempfile.TemporaryDirectory(prefix="pqbroker-options-") as staging, TellsDamage(EngineError):
+            Path(staging, last.name).write_bytes(_NO_FLUSH.sub(rb"\1true", last.read_bytes()))
+            shutil.copyfile(index / _CONFIG_FILE, Path(staging, _CONFIG_FILE))
+            options, _ = Options.load_latest(staging)
+    except (EngineError, OSError, ValueError) as failure:
+        _log.warning("the index is opened as on a disk with room, its options are unreadable: %s", failure)
+        return None
+    return _set(options)
+
+
+def _column_families(options: Options) -> dict[str, Options]:
+    """Said for the one that there is: else rocksdict takes those that were in force last, from a file beside it."""
+    return {"default": options}
+
+
+def _options() -> Options:
+    return _set(Options(raw_mode=True))
+
+
+def _set(options: Options) -> Options:
+    """RocksDB for small rows: little memory, stalls out of reach, a bounded log, bounded files."""
+    table = BlockBasedOptions()
+    table.set_block_cache(Cache(8 * _MIB))
+    table.set_bloom_filter(10, False)
+    table.set_cache_index_and_filter_blocks(True)
+    table.set_pin_l0_filter_and_index_blocks_in_cache(True)
+    options.set_disable_auto_compactions(True)  # until `RocksIndex.compact`
+    options.set_block_based_table_factory(table)
+    options.set_compression_type(DBCompressionType.lz4())
+    options.set_write_buffer_size(_OUT_OF_REACH_BYTES)  # out of reach, as the log's: `RocksIndex.write` comes before
+    options.set_max_write_buffer_number(5)
+    options.set_max_total_wal_size(_OUT_OF_REACH_BYTES)
+    options.set_level_zero_slowdown_writes_trigger(1 << 20)
+    options.set_level_zero_stop_writes_trigger(1 << 20)
+    options.set_soft_pending_compaction_bytes_limit(0)
+    options.set_hard_pending_compaction_bytes_limit(0)
+    options.set_ratelimiter(64 * _MIB, 100_000, 10)
+    options.set_bytes_per_sync(_MIB)
+    options.set_max_background_jobs(2)
+    options.set_max_open_files(128)
+    options.set_skip_stats_update_on_db_open(True)
+    options.set_stats_dump_period_sec(0)
+    options.set_stats_persist_period_sec(0)
+    options.set_keep_log_file_num(2)
+    options.set_max_log_file_size(_MIB)
+    return options

@@ -1,0 +1,1 @@
+"""The KV tablet: commands, the plan of a request, its rows, bounded reads."""

@@ -1,0 +1,46 @@
+"""Values that requests change while they are read: requests with patches, and reads that are not torn by a change."""
+
+from collections.abc import Sequence
+
+from pqbroker.storage.engine import BlobMissing, Buffer
+from pqbroker.storage.kv.commands import Command, Patch, ValueChanged
+from pqbroker.storage.kv.patch import Patching
+from pqbroker.storage.kv.rows import Entry
+from pqbroker.storage.kv.tablet import KeyValueTablet
+from pqbroker.storage.kv.value_parts import Range
+
+PATCH_ATTEMPTS_MAX = 10
+"""How often a request with patches is made, until nothing changes the originals meanwhile."""
+
+
+async def execute_patching(tablet: KeyValueTablet, commands: Sequence[Command | Patch]) -> None:
+    """As `KeyValueTablet.execute`, with patches among the commands, for which the originals are read before.
+
+    What changes meanwhile is read again. Raises KeyValueError (ValueChanged when an original was changed
+    `PATCH_ATTEMPTS_MAX` times), CommitRefused, BlobCorrupt, ShardLost.
+    """
+    attempts = 1
+    while True:
+        patching = Patching(commands, tablet.entry)
+        try:
+            contents = await read_unchanged(tablet, patching.originals(), patching.ranges())
+            return await tablet.execute(patching.request(contents))
+        except ValueChanged:
+            if attempts == PATCH_ATTEMPTS_MAX:
+                raise
+            attempts += 1
+
+
+async def read_unchanged(
+    tablet: KeyValueTablet, entries: Sequence[tuple[bytes, Entry]], ranges: Sequence[Range]
+) -> list[list[Buffer]]:
+    """As `KeyValueTablet.read`, of the values that these entries are; ValueChanged when a request deletes blobs of
+    them."""
+    try:
+        return await tablet.read(ranges)
+    except BlobMissing:
+        await tablet.execute(())  # behind this, the request that deleted them shows
+        for key, entry in entries:
+            if tablet.entry(key) is not entry:
+                raise ValueChanged(key) from None
+        raise

@@ -1,0 +1,1 @@
+"""Tablets and the cell that hosts them: the base tablet, the scheme."""

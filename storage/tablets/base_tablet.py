@@ -1,0 +1,267 @@
+"""The base tablet: row sets in memory, a log blob for each commit (channel 0), snapshots (channel 1); spec K.2.
+
+    idle --change--> planning --log blob committed--> in flight --durable------> applied, idle
+                          |                                 |-------refused, lost--> nothing changed, idle
+                          '--plan raises--> idle
+
+    snapshot due:   parts stored --> the log blob that names them, and begins a chain --> barriers behind both
+
+Nothing refers to the parts before the log blob does, so a crash between two of these steps leaves only garbage, which
+the next start or the next snapshot collects. For tablets whose state is small. One change at a time, in the order
+of calls.
+"""
+
+import asyncio
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, TypeVar, cast
+
+from pqbroker.storage.blobs.blob_id import BlobId, channel_bounds
+from pqbroker.storage.blobs.blob_storage import following
+from pqbroker.storage.engine import (
+    Batch,
+    BlobCorrupt,
+    BlobKey,
+    BlobMissing,
+    CommitRefused,
+    IndexDamaged,
+    ShardLost,
+)
+from pqbroker.storage.tablets.row_sets import (
+    Changed,
+    Key,
+    Row,
+    RowChanges,
+    RowSet,
+    RowSetError,
+    apply,
+    operation_count,
+    snapshot,
+)
+from pqbroker.storage.tablets.tablet import LOG_CHANNEL, SNAPSHOT_CHANNEL, TabletStorage
+from pqbroker.storage.tablets.value_encoding import decode, decode_items, encode, encode_list_head
+from pqbroker.storage.uninterrupted import Uninterrupted
+from pqbroker.storage.unreadable import CURE, INDEX_CURE, StoredUnreadable, check_version
+
+LOG_BLOBS_MAX = 256
+LOG_BYTES_MAX = 4 << 20
+"""A snapshot is due after this many log blobs, or bytes of them."""
+PART_BYTES_MAX = 8 << 20
+"""Most that a log blob says, and largest part of a snapshot; each part is a commit: row sets may outgrow one."""
+TURN_BYTES = 16 << 10
+"""A snapshot is encoded and decoded in portions of about this size, and the loop turns between them (1 to 3 ms)."""
+
+LOG_FORMAT = 1
+"""Version of log records."""
+_UNREADABLE = (
+    BlobCorrupt, BlobMissing, IndexDamaged, LookupError, StoredUnreadable, TypeError, ValueError, struct.error,
+)  # fmt: skip
+"""What bytes raise that are not what a tablet of this version wrote."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class LogRecord:
+    """What a log blob says. `first` begins the chain that this one ends: itself (None), or one that has a snapshot."""
+
+    first: BlobKey | None
+    previous: BlobKey | None
+    snapshot: tuple[BlobKey, ...]
+    operations: Sequence[Sequence[Any]]
+
+    @classmethod
+    def decode(cls, blob: bytes | bytearray | memoryview) -> "LogRecord":
+        """ValueError or TypeError for bytes that are no log record of this version."""
+        check_version(blob, LOG_FORMAT)
+        fields: Any = decode(memoryview(blob)[1:])
+        first, previous, parts, operations = fields
+        return cls(first, previous, tuple(parts), operations)
+
+
+class BaseTablet:
+    """Row sets of one tablet. `changed` is called with every row that replay or a durable change sets or removes."""
+
+    def __init__(
+        self,
+        storage: TabletStorage,
+        *,
+        changed: Changed | None = None,
+        log_blobs_max: int = LOG_BLOBS_MAX,
+        log_bytes_max: int = LOG_BYTES_MAX,
+    ) -> None:
+        self._storage = storage
+        self._changed = changed or _nobody_listens
+        self._log_blobs_max = log_blobs_max
+        self._log_bytes_max = log_bytes_max
+        self._row_sets: dict[str, RowSet] = {}
+        self._first: BlobKey | None = None
+        self._last: BlobKey | None = None
+        self._log_blobs = 0
+        self._log_bytes = 0
+        self._snapshot: tuple[BlobKey, ...] | None = None
+        """Parts that are stored and hold the row sets as they are, though no log blob names them yet."""
+        self._turn = asyncio.Lock()
+        self._committing: asyncio.Task[None] | None = None
+        self._collection: asyncio.Task[None] | None = None
+
+    @property
+    def row_sets(self) -> Mapping[str, RowSet]:
+        """What is durable."""
+        return MappingProxyType(self._row_sets)
+
+    async def start(self) -> None:
+        """Find the last log blob, follow its references, replay. Raises StoredUnreadable, ShardLost."""
+        try:
+            await self._read_log()
+        except _UNREADABLE as bad:
+            cure = CURE if isinstance(bad, ValueError) else INDEX_CURE
+            found = StoredUnreadable(f"the log of tablet {self._storage.tablet_id}", _text(bad), cure)
+            self._storage.found(found)
+            raise found from bad
+
+    async def _read_log(self) -> None:
+        found = await self._storage.discover()
+        if found is None:
+            return
+        assert found.body is not None
+        last = found.blob.key()
+        first = LogRecord.decode(found.body).first or last
+        previous: BlobKey | None = None
+        parts: Sequence[BlobKey] = ()
+        async for key, body in self._storage.stored_bodies(first, following(last)):
+            record = LogRecord.decode(body)
+            if record.previous != previous:
+                raise ValueError(f"log blob {BlobId.from_key(key)} does not follow the one before it")
+            if record.snapshot:
+                parts = record.snapshot
+                await self._load_snapshot(parts)
+            self._replay(record.operations)
+            previous = key
+            self._log_blobs += 1
+            self._log_bytes += len(body)
+        self._first, self._last = first, last
+        lo, _ = channel_bounds(found.blob.tablet, LOG_CHANNEL)
+        if await anext(self._storage.stored_blobs(lo, first), None) is not None:
+            self._collect_behind(first, parts)
+
+    async def change(self, plan: Callable[[RowChanges], T]) -> T:
+        """Run `plan`, which reads the row sets and says what changes; return what it returned when that is durable.
+
+        What `plan` raises passes through and changes nothing, as do CommitRefused and ShardLost. A caller that is
+        cancelled does not undo what is in flight.
+        """
+        async with self._turn:
+            if self._committing is not None and not self._committing.done():
+                await asyncio.wait([self._committing])
+            changes = RowChanges(self._row_sets)
+            result = plan(changes)
+            if changes.operations:
+                self._committing = asyncio.get_running_loop().create_task(self._commit(changes.operations))
+                await Uninterrupted(self._committing)
+            return result
+
+    async def stop(self) -> None:
+        """Wait for the changes that were asked for before, and for the collection of garbage that is under way."""
+        async with self._turn:
+            pass
+        for task in (self._committing, self._collection):
+            if task is not None:
+                await asyncio.wait([task])
+
+    async def _commit(self, operations: Sequence[Sequence[Any]]) -> None:
+        changes = encode(operations)
+        if len(changes) > PART_BYTES_MAX:
+            raise RowSetError(f"a change of {len(changes)} bytes; at most {PART_BYTES_MAX} are taken")
+        if self._last is None or self._log_blobs >= self._log_blobs_max or self._log_bytes >= self._log_bytes_max:
+            body = encode_record(None, None, await self._store_snapshot(), changes)
+        else:
+            body = encode_record(self._first, self._last, (), changes)
+        batch = Batch()
+        key = self._storage.put_blob(batch, LOG_CHANNEL, [body], len(body))
+        await self._storage.commit(batch)
+        self._apply(key, body)
+
+    def _apply(self, key: BlobKey, body: bytes) -> None:
+        """The log blob is durable. What it says is decoded again, so that nobody else holds the rows."""
+        record = LogRecord.decode(body)
+        self._replay(record.operations)
+        if record.first is None:
+            if self._last is not None:
+                self._collect_behind(key, record.snapshot)
+            self._first = key
+            self._snapshot = None
+            self._log_blobs = self._log_bytes = 0
+        self._last = key
+        self._log_blobs += 1
+        self._log_bytes += len(body)
+
+    async def _store_snapshot(self) -> tuple[BlobKey, ...]:
+        """Blobs that hold the row sets as they are. Stored once, however often the log blob behind them is refused."""
+        if self._snapshot is None:
+            body = memoryview(await self._encode_snapshot() if self._row_sets else b"")
+            keys: list[BlobKey] = []
+            for start in range(0, len(body), PART_BYTES_MAX):
+                batch = Batch()
+                part = body[start : start + PART_BYTES_MAX]
+                keys.append(self._storage.put_blob(batch, SNAPSHOT_CHANNEL, [part], len(part)))
+                await self._storage.commit(batch)
+            self._snapshot = tuple(keys)
+        return self._snapshot
+
+    async def _encode_snapshot(self) -> bytearray:
+        """The operations that make the row sets, as one list. Nothing changes them meanwhile: the turn is ours."""
+        body = bytearray(encode_list_head(operation_count(self._row_sets)))
+        turned = 0
+        for operation in snapshot(self._row_sets):
+            body += encode(operation)
+            if len(body) - turned >= TURN_BYTES:
+                turned = len(body)
+                await asyncio.sleep(0)
+        return body
+
+    def _replay(self, operations: Sequence[Sequence[Any]]) -> None:
+        for operation in operations:
+            apply(self._row_sets, operation, self._changed)
+
+    async def _load_snapshot(self, parts: Sequence[BlobKey]) -> None:
+        bodies = await self._storage.read([(part, 0, BlobId.from_key(part).size) for part in parts])
+        turned = 0
+        for operation, position in decode_items(b"".join(bodies)):
+            self._replay([cast("list[Any]", operation)])
+            if position - turned >= TURN_BYTES:
+                turned = position
+                await asyncio.sleep(0)
+
+    def _collect_behind(self, first: BlobKey, parts: Sequence[BlobKey]) -> None:
+        """Nothing before the chain's first log blob is referred to any more, nor are parts before its snapshot's."""
+        if self._collection is None or self._collection.done():
+            log, snapshot = BlobId.from_key(first), BlobId.from_key(parts[0] if parts else first)
+            self._collection = asyncio.get_running_loop().create_task(self._collect(log, snapshot))
+
+    async def _collect(self, log: BlobId, snapshot: BlobId) -> None:
+        """The log goes last: as long as there is something behind its barrier, a start does all of this again."""
+        try:
+            for channel, blob in ((SNAPSHOT_CHANNEL, snapshot), (LOG_CHANNEL, log)):
+                await self._storage.collect_garbage(channel, blob.generation, blob.step - 1)
+        except (CommitRefused, ShardLost):
+            return  # the next snapshot's barrier lies further ahead and does this one's work
+
+
+def encode_record(
+    first: BlobKey | None, previous: BlobKey | None, parts: Sequence[BlobKey], changes: bytes
+) -> bytes:
+    """A log blob, of its encoded operations and the fields of `LogRecord`."""
+    references = (encode(first), encode(previous), encode(parts))
+    return b"".join((bytes((LOG_FORMAT,)), encode_list_head(4), *references, changes))
+
+
+def _text(bad: Exception) -> str:
+    if isinstance(bad, BlobMissing):
+        return f"blob {bad} is gone"
+    return bad.cause if isinstance(bad, StoredUnreadable | IndexDamaged) else str(bad) or type(bad).__name__
+
+
+def _nobody_listens(row_set: str, key: Key, row: Row | None) -> None: ...

@@ -1,0 +1,47 @@
+"""A cell's own facts, which are rows of it: the format, its name, and its pools by number."""
+
+from collections.abc import Sequence
+
+from pqbroker.storage.engine import Batch, EngineError, Shard
+
+FACTS = b"C"
+"""First byte of these rows."""
+FORMAT_VERSION = 1
+FORMAT_KEY = FACTS + b"format"
+NAME_KEY = FACTS + b"name"
+POOLS_KEY = FACTS + b"pools"
+"""Row of the pools' names by number."""
+
+
+def put_facts(batch: Batch, name: str, pools: Sequence[str]) -> None:
+    batch.put(FORMAT_KEY, bytes((FORMAT_VERSION,)))
+    batch.put(NAME_KEY, name.encode())
+    batch.put(POOLS_KEY, "\0".join(pools).encode())
+
+
+async def read_facts(shard: Shard, name: str) -> tuple[str, ...]:
+    """Pool names by number: those known, then the new ones. EngineError for a cell that is not ours to open."""
+    version, stored_name, stored_pools = await shard.get([FORMAT_KEY, NAME_KEY, POOLS_KEY])
+    if version is not None and version[0] > FORMAT_VERSION:
+        raise EngineError(
+            f"cell {name} has format {version[0]}, written by a newer version; this one reads up to {FORMAT_VERSION}: "
+            "run the version that wrote it"
+        )
+    if version is not None and version != bytes((FORMAT_VERSION,)):
+        raise EngineError(f"the format of cell {name} is damaged: {version.hex()}; restore a copy of the directory")
+    if stored_name is not None and stored_name.decode(errors="replace") != name:
+        found = stored_name.decode(errors="replace")
+        raise EngineError(f"the directory holds cell {found}, not cell {name}: check the path")
+    try:
+        known = decode_pools(stored_pools)
+    except UnicodeDecodeError as bad:
+        raise EngineError(f"the pools of cell {name} are damaged: {bad}; restore a copy of the directory") from bad
+    missing = [pool for pool in known if pool not in shard.pools]
+    if missing:
+        raise EngineError(f"cell {name} keeps blobs in pool {', '.join(missing)}, which is not set: add it back")
+    return known + tuple(pool for pool in shard.pools if pool not in known)
+
+
+def decode_pools(row: bytes | None) -> tuple[str, ...]:
+    """Pool names by number."""
+    return tuple(row.decode().split("\0")) if row else ()

@@ -1,0 +1,349 @@
+"""The scheme tablet: names to topics, ids and tablets that are never given out twice, the cluster's id, producer ids.
+
+    topic:   unknown --create--> known --delete--> tombstone --forget--> unknown
+
+One commit each; a tombstone keeps the tablets' ids until the cell has dropped them. Objects of all kinds share the
+names.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from types import MappingProxyType
+from typing import TypeVar
+
+from pqbroker.storage.bundles.bundle import DEFAULT_BUNDLE
+from pqbroker.storage.ids import SYSTEM_CELL, CellId, TabletId, new_uuid, uuid_text
+from pqbroker.storage.tablets.base_tablet import BaseTablet
+from pqbroker.storage.tablets.hosting import TabletHost, TabletPage, TabletSample
+from pqbroker.storage.tablets.row_sets import RowChanges
+from pqbroker.storage.tablets.scheme_objects import NAMES, TOPIC, Unowned, has_object_tablets, unowned_tablets
+from pqbroker.storage.tablets.scheme_state import (
+    FACTS,
+    FIRST_FORMAT,
+    SETTINGS,
+    TOMBSTONES,
+    TOPIC_COLUMNS,
+    TOPICS,
+    Resharded,
+    SchemeState,
+    TableRecord,
+    Tombstone,
+    TopicRecord,
+    put_topic,
+)
+from pqbroker.storage.tablets.tablet import TabletRecord, TabletStorage, TabletType
+from pqbroker.storage.unreadable import StoredUnreadable
+
+SCHEME_TABLET_ID = TabletId(1)
+FIRST_TABLET_ID = TabletId(1 << 16)
+"""Ids below are for the broker's own tablets."""
+PARTITIONS_MAX = 20_000
+PARTITIONS_PER_TABLET_MAX = 1_000
+TABLETS_PER_TOPIC_MAX = 10_000
+PRODUCER_IDS_PER_BLOCK = 1_000
+
+T = TypeVar("T")
+_log = logging.getLogger(__name__)
+
+Place = Callable[[str, int], Sequence[CellId]]
+"""Chooses the cells of new tablets, by the name of their bundle and their number."""
+
+
+def _in_the_system_cell(bundle: str, count: int) -> Sequence[CellId]:
+    return [SYSTEM_CELL] * count
+
+
+class SchemeError(Exception):
+    """The scheme cannot be changed so; nothing of it is."""
+
+
+class TopicExists(SchemeError):
+    """The name is taken, by a topic or by an object of another kind."""
+
+
+class TopicUnknown(SchemeError):
+    """There is no topic of that name."""
+
+
+class PartitionsNotGrown(SchemeError):
+    """The number of partitions may only grow (spec A.15)."""
+
+
+class PartitionsRefused(SchemeError):
+    """More partitions, or tablets for them, than a topic may have; or fewer than one (spec A.15)."""
+
+
+class Scheme:
+    """Everything the cluster knows by name. Reading is from memory; changes are durable when their call returns.
+
+    Changes raise SchemeError, CommitRefused or ShardLost; while the tablet is restarted they wait. `clock`:
+    milliseconds since 1970. `may_be_new=False`: there are tablets of objects, which an empty scheme would have removed.
+    `place` chooses the cells of new tablets.
+    """
+
+    def __init__(
+        self, clock: Callable[[], int], *, may_be_new: bool = True, place: Place = _in_the_system_cell
+    ) -> None:
+        self._clock = clock
+        self._place = place
+        self._may_be_new = may_be_new
+        self._state = SchemeState()
+        self._held: asyncio.Future[None] | None = None
+
+    _tablet: BaseTablet
+
+    @classmethod
+    async def open(cls, host: TabletHost, clock: Callable[[], int], place: Place = _in_the_system_cell) -> "Scheme":
+        """The scheme of the host's cell, created when it has none, and started. Raises as `start`."""
+        await host.cell.create_tablets([(SCHEME_TABLET_ID, TabletType.SCHEME, "scheme")])
+        scheme = cls(clock, may_be_new=not has_object_tablets(host.cell.tablets().values()), place=place)
+        await host.start(SCHEME_TABLET_ID, scheme)
+        return scheme
+
+    async def start(self, storage: TabletStorage) -> None:
+        """Raises StoredUnreadable, before anything is changed; CommitRefused, ShardLost. What was known stays then."""
+        state = SchemeState()
+        tablet = BaseTablet(storage, changed=state.follow)
+        try:
+            await tablet.start()
+            await self._complete(tablet, state)
+            self._tablet, self._state, self._may_be_new = tablet, state, False
+        finally:
+            if self._held is not None:
+                self._held.set_result(None)
+                self._held = None
+
+    async def _complete(self, tablet: BaseTablet, state: SchemeState) -> None:
+        """Check what is stored; lay out what is not yet."""
+        if tablet.row_sets:
+            state.check()
+        elif not self._may_be_new:
+            raise StoredUnreadable("the scheme", "its log is empty, though there are tablets of topics")
+        else:
+            await tablet.change(_lay_out)
+        if SETTINGS not in tablet.row_sets:  # laid out before nodes could be set
+            await tablet.change(_lay_out_settings)
+
+    async def hold(self) -> None:
+        """Changes that are asked for from now on wait until the next start."""
+        self._held = asyncio.get_running_loop().create_future()
+        await self._tablet.stop()
+
+    async def stop(self) -> None:
+        await self._tablet.stop()
+
+    def describe(self) -> TabletPage:
+        return TabletPage(row_sets={name: len(rows) for name, rows in self._tablet.row_sets.items()})
+
+    def samples(self) -> Iterable[TabletSample]:
+        return ()
+
+    @property
+    def cluster_id(self) -> str:
+        """22 characters, as Kafka's."""
+        found: str = self._state.facts["cluster_id"]
+        return found
+
+    @property
+    def topics(self) -> Mapping[str, TopicRecord]:
+        return MappingProxyType(self._state.topics)
+
+    @property
+    def tombstones(self) -> Mapping[bytes, Tombstone]:
+        """Deleted topics by topic id, until they are forgotten."""
+        return MappingProxyType(self._state.tombstones)
+
+    @property
+    def settings(self) -> Mapping[str, Mapping[str, str]]:
+        """What nodes were set to while they ran, as texts, by the node's name; "" is every node."""
+        return MappingProxyType(self._state.settings)
+
+    def unowned(self, tablets: Iterable[TabletRecord], cell: CellId = SYSTEM_CELL) -> Unowned:
+        """Which of a cell's tablets no object owns."""
+        return unowned_tablets(self._tablet.row_sets, tablets, cell)
+
+    def reclaim(self, host: TabletHost, cell: CellId = SYSTEM_CELL) -> None:
+        """Begin to remove what belongs to no object from the host's cell: once all that is known runs."""
+        unowned = self.unowned(host.cell.tablets().values(), cell)
+        for tombstone in self.tombstones.values() if cell == SYSTEM_CELL else ():
+            host.reclaim(tombstone.tablets, partial(self.forget_tombstone, tombstone.topic_id))
+        for tablet_id, cause in unowned.unknown.items():
+            _log.warning("tablet %d is left as it is: %s, which this version does not know", tablet_id, cause)
+        if unowned.dead:
+            host.reclaim(unowned.dead)
+
+    async def create_topic(
+        self,
+        name: str,
+        partitions: int,
+        config: Mapping[str, str],
+        partitions_per_tablet: int,
+        table: TableRecord | None = None,
+    ) -> TopicRecord:
+        """Raises TopicExists, PartitionsRefused, and what `place` raises."""
+
+        def plan(changes: RowChanges) -> TopicRecord:
+            if changes.row_sets[NAMES].get((name,)) is not None:
+                raise TopicExists(f"there is a topic or table {name!r} already")
+            count = tablet_count(partitions, partitions_per_tablet)
+            cells = _stored_cells(self._place(bundle_of(config), count))
+            tablets = _new_tablets(self._state, changes, count)
+            topic = TopicRecord(
+                name, new_uuid(), partitions, partitions_per_tablet, tablets, dict(config), self._clock(), table, cells
+            )
+            changes.put(NAMES, (name,), {"kind": TOPIC, "id": topic.topic_id})
+            put_topic(changes, topic)
+            return topic
+
+        return await self._change(plan)
+
+    async def grow_topic(self, name: str, count: int) -> TopicRecord:
+        """Raise the number of partitions to `count`. Raises TopicUnknown, PartitionsNotGrown, PartitionsRefused, and
+        what `place` raises."""
+
+        def plan(changes: RowChanges) -> TopicRecord:
+            topic = self._known(name)
+            if count <= topic.partitions:
+                raise PartitionsNotGrown(f"topic {name!r} has {topic.partitions} partitions; {count} are no more")
+            added = tablet_count(count, topic.partitions_per_tablet) - len(topic.tablets)
+            homes = [topic.cell_of(number) for number in range(len(topic.tablets))]
+            cells = _stored_cells([*homes, *(self._place(bundle_of(topic.config), added) if added else ())])
+            tablets = topic.tablets + _new_tablets(self._state, changes, added)
+            table = None if topic.table is None else topic.table.grown(count)
+            grown = replace(topic, partitions=count, tablets=tablets, table=table, cells=cells)
+            put_topic(changes, grown)
+            return grown
+
+        return await self._change(plan)
+
+    async def change_topic(self, name: str, change: Callable[[TopicRecord], TopicRecord]) -> TopicRecord:
+        """Replace the topic's record, but for its name and id, by what `change` makes of it; tablet ids given out stay
+        so. Raises TopicUnknown, and what `change` raises."""
+
+        def plan(changes: RowChanges) -> TopicRecord:
+            topic = change(self._known(name))
+            put_topic(changes, topic)
+            return topic
+
+        return await self._change(plan)
+
+    async def reshard_topic(
+        self, name: str, change: Callable[[TopicRecord], Resharded]
+    ) -> tuple[TopicRecord, Tombstone | None]:
+        """Give a table with a partition a tablet other tablets; those that it has no more get a tombstone. Raises
+        TopicUnknown, PartitionsRefused, and what `change` and `place` raise."""
+
+        def plan(changes: RowChanges) -> tuple[TopicRecord, Tombstone | None]:
+            topic = self._known(name)
+            record, origins, _ = after = change(topic)
+            added = tablet_count(len(origins), 1) - len(set(origins) - {None})
+            homes = iter(self._place(bundle_of(topic.config), added) if added else ())
+            tablets = after.tablets(topic.tablets, _new_tablets(self._state, changes, added))
+            cells = _stored_cells([next(homes) if origin is None else topic.cell_of(origin) for origin in origins])
+            record = replace(record, partitions=len(tablets), tablets=tablets, cells=cells)
+            put_topic(changes, record)
+            removed = tuple(known for known in topic.tablets if known not in set(tablets))
+            tombstone = Tombstone(name, new_uuid(), removed) if removed else None
+            if tombstone is not None:
+                changes.put(TOMBSTONES, (tombstone.topic_id,), {"name": name, "tablets": list(removed)})
+            return record, tombstone
+
+        return await self._change(plan)
+
+    async def reserve_tablets(self, count: int) -> tuple[TabletId, ...]:
+        """Ids that nobody else ever gets, for an object to name later."""
+        return await self._change(lambda changes: _new_tablets(self._state, changes, count))
+
+    async def configure_node(self, node: str, settings: Mapping[str, str]) -> None:
+        """Replace all that is set for a node; "" is every node."""
+        await self._change(lambda changes: changes.put(SETTINGS, (node,), {"texts": dict(settings)}))
+
+    async def delete_topic(self, name: str) -> TopicRecord:
+        """Free the name, leave a tombstone. Raises TopicUnknown."""
+
+        def plan(changes: RowChanges) -> TopicRecord:
+            topic = self._known(name)
+            changes.delete(NAMES, (name,))
+            changes.delete(TOPICS, (topic.topic_id,))
+            changes.put(TOMBSTONES, (topic.topic_id,), {"name": name, "tablets": list(topic.tablets)})
+            return topic
+
+        return await self._change(plan)
+
+    async def forget_tombstone(self, topic_id: bytes) -> None:
+        """The deleted topic's tablets are gone."""
+        await self._change(lambda changes: changes.delete(TOMBSTONES, (topic_id,)))
+
+    async def producer_id_block(self) -> range:
+        """Producer ids that nobody else ever gets."""
+
+        def plan(changes: RowChanges) -> range:
+            start: int = self._state.facts["next_producer_id"]
+            block = range(start, start + PRODUCER_IDS_PER_BLOCK)
+            _put_fact(changes, "next_producer_id", block.stop)
+            return block
+
+        return await self._change(plan)
+
+    async def _change(self, plan: Callable[[RowChanges], T]) -> T:
+        while self._held is not None:
+            await asyncio.shield(self._held)
+        return await self._tablet.change(plan)
+
+    def _known(self, name: str) -> TopicRecord:
+        topic = self._state.topics.get(name)
+        if topic is None:
+            raise TopicUnknown(f"there is no topic {name!r}")
+        return topic
+
+
+def _new_tablets(state: SchemeState, changes: RowChanges, count: int) -> tuple[TabletId, ...]:
+    start: int = state.facts["next_tablet_id"]
+    if count:
+        _put_fact(changes, "next_tablet_id", start + count)
+    return tuple(map(TabletId, range(start, start + count)))
+
+
+def tablet_count(partitions: int, partitions_per_tablet: int) -> int:
+    """Tablets that the partitions need. PartitionsRefused outside the limits of spec A.15."""
+    if not 1 <= partitions <= PARTITIONS_MAX:
+        raise PartitionsRefused(f"{partitions} partitions; a topic has 1 to {PARTITIONS_MAX}")
+    if not 1 <= partitions_per_tablet <= PARTITIONS_PER_TABLET_MAX:
+        raise PartitionsRefused(f"{partitions_per_tablet} partitions per tablet; 1 to {PARTITIONS_PER_TABLET_MAX}")
+    count = -(-partitions // partitions_per_tablet)
+    if count > TABLETS_PER_TOPIC_MAX:
+        raise PartitionsRefused(f"{count} tablets; a topic has at most {TABLETS_PER_TOPIC_MAX}: put more into each")
+    return count
+
+
+def bundle_of(config: Mapping[str, str]) -> str:
+    """The name of a topic's bundle."""
+    return config.get("pq.bundle", DEFAULT_BUNDLE)
+
+
+def _stored_cells(cells: Sequence[CellId]) -> tuple[CellId, ...]:
+    """As a record has them: none where all are the system cell."""
+    return tuple(cells) if any(cell != SYSTEM_CELL for cell in cells) else ()
+
+
+def _lay_out(changes: RowChanges) -> None:
+    changes.create_row_set(FACTS, [("name", "str")], ["value"])
+    changes.create_row_set(NAMES, [("name", "str")], ["kind", "id"])
+    changes.create_row_set(TOPICS, [("id", "bytes")], TOPIC_COLUMNS)
+    changes.create_row_set(TOMBSTONES, [("id", "bytes")], ["name", "tablets"])
+    _lay_out_settings(changes)
+    _put_fact(changes, "format", FIRST_FORMAT)
+    _put_fact(changes, "cluster_id", uuid_text(new_uuid()))
+    _put_fact(changes, "next_tablet_id", FIRST_TABLET_ID)
+    _put_fact(changes, "next_producer_id", 0)
+
+
+def _lay_out_settings(changes: RowChanges) -> None:
+    changes.create_row_set(SETTINGS, [("node", "str")], ["texts"])
+
+
+def _put_fact(changes: RowChanges, name: str, value: int | str) -> None:
+    changes.put(FACTS, (name,), {"value": value})

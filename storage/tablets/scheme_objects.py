@@ -1,0 +1,91 @@
+"""Objects of the scheme by kind, and the tablets that each of them owns: which tablets of a cell nobody owns any more.
+
+A kind that this version does not know keeps what is its: a table of a newer version is not reclaimed by an older one.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from pqbroker.storage.ids import SYSTEM_CELL, CellId, TabletId
+from pqbroker.storage.tablets.row_sets import RowSet
+from pqbroker.storage.tablets.tablet import TabletRecord
+from pqbroker.storage.tablets.tablet_kinds import TABLET_KINDS
+
+NAMES = "names"
+"""Row set of the names: the kind and the id of each one's object."""
+TOPIC = "topic"
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectKind:
+    """What the scheme stores of the objects of one kind."""
+
+    name: str
+    """As the rows of names say it."""
+    row_set: str
+    """Its objects' rows by id; their column `tablets` has the ids of the tablets that each one owns."""
+
+
+OBJECT_KINDS: Mapping[str, ObjectKind] = {kind.name: kind for kind in (ObjectKind(TOPIC, "topics"),)}
+"""Every kind that this version knows."""
+
+
+def has_object_tablets(records: Iterable[TabletRecord]) -> bool:
+    """Whether a cell has tablets that belong to objects, which its scheme has to name."""
+    return any(TABLET_KINDS[record.type].belongs_to_object for record in records)
+
+
+class Unowned(NamedTuple):
+    """Tablets of objects that no object names."""
+
+    dead: list[TabletId]
+    """Their owner was an object of a known kind, which is gone or does not name them."""
+    unknown: dict[int, str]
+    """They may be named by an object of a kind that this version does not know: why, by tablet."""
+
+
+def unowned_tablets(
+    row_sets: Mapping[str, RowSet], records: Iterable[TabletRecord], cell: CellId = SYSTEM_CELL
+) -> Unowned:
+    """Tablets of a cell that no object of a known kind names as living there. In the system cell a tombstone may name
+    them: they are dropped with it, those of other cells when the cell is opened."""
+    named = set(_named(row_sets, cell))
+    kinds: Mapping[Any, str] = {row["id"]: str(row["kind"]) for _, row in row_sets.get(NAMES, ())}
+    strange = sorted(set(kinds.values()) - OBJECT_KINDS.keys())
+    found = Unowned([], {})
+    for record in records:
+        if not TABLET_KINDS[record.type].belongs_to_object or record.tablet_id in named:
+            continue
+        kind = kinds.get(_owner_id(record.owner))
+        if kind in OBJECT_KINDS or not strange:
+            found.dead.append(record.tablet_id)
+        elif kind is not None:
+            found.unknown[record.tablet_id] = f"its owner is a {kind}"
+        else:
+            # An object that is not in the names may own it, such as a part of one that is.
+            found.unknown[record.tablet_id] = f"its owner is unknown, and objects of kind {', '.join(strange)} exist"
+    return found
+
+
+def _named(row_sets: Mapping[str, RowSet], cell: CellId) -> Iterator[TabletId]:
+    for kind in OBJECT_KINDS.values():
+        for _, row in row_sets.get(kind.row_set, ()):
+            fields: Any = row
+            tablets, cells = fields["tablets"], fields.get("cells") or ()
+            if cells:
+                yield from (tablet for tablet, home in zip(tablets, cells, strict=True) if home == cell)
+            elif cell == SYSTEM_CELL:
+                yield from tablets
+    if cell == SYSTEM_CELL:
+        for _, row in row_sets.get("tombstones", ()):
+            fields = row
+            yield from fields["tablets"]
+
+
+def _owner_id(owner: str) -> bytes | None:
+    """The id of the object that a tablet's record names as its owner."""
+    try:
+        return bytes.fromhex(owner)
+    except ValueError:
+        return None

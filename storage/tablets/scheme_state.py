@@ -1,0 +1,201 @@
+"""What a scheme knows, by name and by id: it follows the row sets of the tablet, in memory alone."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from pqbroker.storage.ids import SYSTEM_CELL, CellId, TabletId
+from pqbroker.storage.tablets.row_sets import Key, Row, RowChanges
+from pqbroker.storage.unreadable import StoredUnreadable
+
+TOPICS = "topics"
+TOMBSTONES = "tombstones"
+FACTS = "facts"
+SETTINGS = "settings"
+"""Row sets of the scheme."""
+
+FIRST_FORMAT = 1
+"""Of a scheme until its first table is created: versions before tables read it."""
+TABLES_FORMAT = 2
+SCHEME_FORMAT = 3
+"""Once tablets of a topic live in other cells than the system cell."""
+TOPIC_COLUMNS = ("name", "partitions", "partitions_per_tablet", "tablets", "config", "created_ms")
+TABLE_COLUMN = "table"
+"""Joins the columns of topics with the first table."""
+CELLS_COLUMN = "cells"
+"""Joins them with the first tablet in another cell."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableRecord:
+    """What makes a topic a table, as stored: the rules for it are those of the tables' floor.
+
+    `columns`: the schema's, each with its fields. `attributes` were set, `mounted`
+    act since the last mount or remount. `states`: a mount state for each tablet, never one on its way.
+    """
+
+    columns: tuple[Mapping[str, Any], ...]
+    attributes: Mapping[str, Any]
+    mounted: Mapping[str, Any]
+    states: tuple[str, ...]
+    first_rows: tuple[int, ...]
+    """The first row index of each tablet, as it was created."""
+    epoch_base: int = 0
+    """Added to the generation of a tablet, it is the leader epoch: a reshard raises it above all epochs before."""
+
+    def grown(self, count: int) -> "TableRecord":
+        """With `count` tablets: the new ones are mounted and begin at 0."""
+        added = count - len(self.states)
+        return replace(self, states=(*self.states, *["mounted"] * added), first_rows=(*self.first_rows, *[0] * added))
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRecord:
+    """One topic as stored. `config` holds what was set, as texts; the 16 bytes of `topic_id` are Kafka's topic id."""
+
+    name: str
+    topic_id: bytes
+    partitions: int
+    partitions_per_tablet: int
+    tablets: tuple[TabletId, ...]
+    config: Mapping[str, str]
+    created_ms: int
+    table: TableRecord | None = None
+    cells: tuple[CellId, ...] = ()
+    """Where each tablet lives; empty: all in the system cell."""
+
+    def cell_of(self, tablet: int) -> CellId:
+        """Of the topic's tablet of this number."""
+        return self.cells[tablet] if self.cells else SYSTEM_CELL
+
+    def tablet_of(self, partition: int) -> TabletId:
+        """Id of the tablet that serves the partition: for ever the same one (spec A.15)."""
+        assert 0 <= partition < self.partitions
+        return self.tablets[partition // self.partitions_per_tablet]
+
+    def spans(self) -> Iterator[tuple[TabletId, CellId, range]]:
+        """Each tablet, where it lives, and the partitions that it serves."""
+        for number, tablet_id in enumerate(self.tablets):
+            first = number * self.partitions_per_tablet
+            stop = min(first + self.partitions_per_tablet, self.partitions)
+            yield tablet_id, self.cell_of(number), range(first, stop)
+
+    @property
+    def epoch_base(self) -> int:
+        return self.table.epoch_base if self.table is not None else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Tombstone:
+    """A deleted topic whose tablets may still be there."""
+
+    name: str
+    topic_id: bytes
+    tablets: tuple[TabletId, ...]
+
+
+class Resharded(NamedTuple):
+    """What a table becomes: its record but for the tablets, and the number that each tablet had; None: a new one.
+    `replaced`: by such a number, the tablet that stands for it from now on."""
+
+    record: TopicRecord
+    origins: Sequence[int | None]
+    replaced: Mapping[int, TabletId] = MappingProxyType({})
+
+    def tablets(self, before: Sequence[TabletId], new: Iterable[TabletId]) -> tuple[TabletId, ...]:
+        """Those that the table has from now on; `new` for those that are new."""
+        added = iter(new)
+        return tuple(
+            next(added) if origin is None else self.replaced.get(origin, before[origin]) for origin in self.origins
+        )
+
+
+class SchemeState:
+    """Everything that the rows of a scheme say. Only `follow` changes it."""
+
+    __slots__ = ("facts", "settings", "tombstones", "topics", "topics_by_id")
+
+    def __init__(self) -> None:
+        self.topics: dict[str, TopicRecord] = {}
+        self.topics_by_id: dict[bytes, TopicRecord] = {}
+        self.tombstones: dict[bytes, Tombstone] = {}
+        self.facts: dict[str, Any] = {}
+        self.settings: dict[str, Mapping[str, str]] = {}
+
+    def check(self) -> None:
+        """What was replayed is a scheme of this version. Raises StoredUnreadable."""
+        written = self.facts.get("format")
+        lacking = {"cluster_id", "next_tablet_id", "next_producer_id"} - self.facts.keys()
+        if not isinstance(written, int) or not 1 <= written <= SCHEME_FORMAT:
+            readable = f"this version reads up to {SCHEME_FORMAT}"
+            cause = f"it is of format {written!r}, and {readable}: a newer version wrote it"
+            raise StoredUnreadable("the scheme", cause)
+        if lacking:
+            raise StoredUnreadable("the scheme", f"it has no {', '.join(sorted(lacking))}")
+
+    def follow(self, row_set: str, key: Key, row: Row | None) -> None:
+        """A row was set, or removed (None). What is of another row set is left to a later version."""
+        item: Any = key[0]
+        if row_set == TOPICS:
+            self._follow_topic(item, row)
+        elif row_set == TOMBSTONES:
+            self.tombstones.pop(item, None)
+            if row is not None:
+                stored: Any = row
+                self.tombstones[item] = Tombstone(stored["name"], item, tuple(stored["tablets"]))
+        elif row_set in (FACTS, SETTINGS):
+            if row is None:
+                raise ValueError(f"{row_set}: {item!r} is deleted, which no version does")
+            if row_set == FACTS:
+                self.facts[item] = row["value"]
+            else:
+                texts: Any = row["texts"]
+                self.settings[item] = texts
+
+    def _follow_topic(self, topic_id: bytes, row: Row | None) -> None:
+        if row is None:
+            del self.topics[self.topics_by_id.pop(topic_id).name]
+        else:
+            topic = _read_topic(topic_id, row)
+            self.topics[topic.name] = self.topics_by_id[topic_id] = topic
+
+
+def tablets_in(cell: CellId, topics: Iterable[TopicRecord]) -> int:
+    """How many tablets of topics live in a cell other than the system cell."""
+    return sum(topic.cells.count(cell) for topic in topics)
+
+
+def put_topic(changes: RowChanges, topic: TopicRecord) -> None:
+    row: dict[str, Any] = {
+        "name": topic.name,
+        "partitions": topic.partitions,
+        "partitions_per_tablet": topic.partitions_per_tablet,
+        "tablets": topic.tablets,
+        "config": dict(topic.config),
+        "created_ms": topic.created_ms,
+    }
+    if topic.table is not None:
+        row[TABLE_COLUMN] = {field.name: getattr(topic.table, field.name) for field in fields(TableRecord)}
+    if topic.cells:
+        row[CELLS_COLUMN] = topic.cells
+    columns = changes.row_sets[TOPICS].schema.columns
+    joining = tuple(column for column in row if column not in columns)
+    if joining:
+        changes.alter_row_set(TOPICS, (*columns, *joining))
+        written = SCHEME_FORMAT if CELLS_COLUMN in (*columns, *joining) else TABLES_FORMAT
+        changes.put(FACTS, ("format",), {"value": written})
+    changes.put(TOPICS, (topic.topic_id,), row)
+
+
+def _read_topic(topic_id: bytes, row: Row) -> TopicRecord:
+    stored: dict[str, Any] = dict(row)
+    stored["tablets"] = tuple(stored["tablets"])
+    stored[CELLS_COLUMN] = tuple(stored.get(CELLS_COLUMN, ()))
+    table = stored.get(TABLE_COLUMN)
+    if table is not None:
+        lists = {name: tuple(table[name]) for name in ("columns", "states", "first_rows")}
+        stored[TABLE_COLUMN] = TableRecord(
+            attributes=table["attributes"], mounted=table["mounted"], epoch_base=table.get("epoch_base", 0), **lists
+        )
+    return TopicRecord(topic_id=topic_id, **stored)

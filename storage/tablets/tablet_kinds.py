@@ -1,0 +1,36 @@
+"""Kinds of tablets by type: what their channels hold, which version of the stored form is written, whose they are."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pqbroker.storage.kv.rows import KV_FORMAT
+from pqbroker.storage.tablets.base_tablet import LOG_FORMAT
+from pqbroker.storage.tablets.tablet import TabletType
+
+
+@dataclass(frozen=True, slots=True)
+class TabletKind:
+    """What is common to all tablets of one type."""
+
+    name: str
+    """As metrics, profiles of storage and people call it."""
+    format: int
+    """Version of what it stores: of rows for a KV tablet, else of log records."""
+    keyless: str
+    """Why such a tablet has no keys to show; empty for a KV tablet."""
+    belongs_to_object: bool
+    """It lives and dies with an object of the scheme, such as a topic; else it is the broker's own."""
+    channels: tuple[str, ...] = ("log", "snapshots", "data")
+    """What each channel of a new tablet holds, by number."""
+
+
+def _of_row_sets(name: str) -> TabletKind:
+    return TabletKind(name, LOG_FORMAT, "keeps row sets in log blobs, no keys", belongs_to_object=False)
+
+
+TABLET_KINDS: Mapping[TabletType, TabletKind] = {
+    TabletType.SCHEME: _of_row_sets("scheme"),
+    TabletType.PERSQUEUE: TabletKind("persqueue", KV_FORMAT, "", belongs_to_object=True),
+    TabletType.COORDINATOR: _of_row_sets("coordinator"),
+    TabletType.HIVE: _of_row_sets("hive"),
+}
