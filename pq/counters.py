@@ -1,9 +1,9 @@
-"""What is counted where records pass: plain numbers, read when somebody asks for metrics."""
+"""What is counted where records pass: plain numbers, read when metrics are scraped."""
 
 from collections.abc import Iterable
 
 from pqbroker.protocol.errors import ErrorCode
-from pqbroker.storage.kv_commands import INLINE, Command, Concat, Piece, Write
+from pqbroker.storage.kv.commands import INLINE, Command, Concat, Piece, Write
 
 
 class Stopwatch:
@@ -17,7 +17,7 @@ class Stopwatch:
         self.is_running = False
 
     def start(self, now_s: float) -> None:
-        """It is so from now on; one that runs goes on."""
+        """It is so from now on; one that runs continues."""
         if not self.is_running:
             self.is_running = True
             self._since_s = now_s
@@ -28,16 +28,28 @@ class Stopwatch:
         self.is_running = False
 
     def total(self, now_s: float) -> float:
-        """What has passed, the stretch that runs included."""
+        """Seconds in all, those that run now included."""
         return self._total_s + now_s - self._since_s if self.is_running else self._total_s
 
 
-class PartitionCounters:
-    """One partition since its tablet started."""
+class ReadCounters:
+    """Reads of one partition since its tablet started."""
+
+    __slots__ = ("bytes_read", "reads", "reads_from_store")
+
+    def __init__(self) -> None:
+        self.bytes_read = 0
+        self.reads = 0
+        self.reads_from_store = 0
+        """Those of the reads that found not all in the head or the node's cache."""
+
+
+class WriteCounters:
+    """Writes of one partition since its tablet started."""
 
     __slots__ = (
-        "blob_bytes", "bytes_read", "bytes_written", "cycles", "duplicate_bytes", "duplicates", "errors", "full",
-        "quota_wait_ms", "reads", "reads_from_store", "waiting", "written",
+        "blob_bytes", "bytes_written", "cycles", "duplicate_bytes", "duplicates", "errors", "full", "quota_wait_ms",
+        "waiting", "written",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -54,11 +66,7 @@ class PartitionCounters:
         self.waiting = Stopwatch()
         """While batches wait for a write cycle."""
         self.quota_wait_ms = 0
-        """The pauses that quotas have asked of writers."""
-        self.bytes_read = 0
-        self.reads = 0
-        self.reads_from_store = 0
-        """Those of the reads that found not all in the head or the node's cache."""
+        """Pauses that quotas gave producers."""
         self.errors: dict[ErrorCode, int] = {}
         """Batches not stored."""
 

@@ -4,7 +4,7 @@ delayed by them; they say for how long the writer has to pause."""
 from pqbroker.conf.topic import TopicConfig
 
 PAUSE_MS_MAX = 30_000
-"""The longest pause asked for at once; what is owed beyond is asked for at the next write."""
+"""The longest pause at once; what is owed beyond follows with the next write."""
 
 
 def write_quota(config: TopicConfig, now_ms: int) -> "WriteQuota | None":
@@ -24,7 +24,7 @@ class WriteQuota:
         self._records = records
 
     def take(self, size: int, records: int, now_ms: int) -> int:
-        """Take a write of so many bytes and records; for how many milliseconds the writer has to pause."""
+        """Count a write; returns for how many milliseconds the producer has to pause."""
         pause_ms = self._size.take(size, now_ms) if self._size else 0
         return max(pause_ms, self._records.take(records, now_ms)) if self._records else pause_ms
 

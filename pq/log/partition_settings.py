@@ -1,0 +1,87 @@
+"""What a partition is set to."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from pqbroker.conf.broker import BrokerSettings
+from pqbroker.conf.topic import TopicConfig
+from pqbroker.protocol.errors import ErrorCode, KafkaError
+from pqbroker.protocol.records import BatchHeader
+
+
+class Closed(Enum):
+    """What a partition refuses because its tablet, one of a table, is not mounted."""
+
+    WRITES = "frozen"
+    EVERYTHING = "unmounted"
+
+
+_CLOSED = {
+    "frozen": Closed.WRITES, "freezing": Closed.WRITES, "unfreezing": Closed.WRITES, "unmounting": Closed.WRITES,
+    "unmounted": Closed.EVERYTHING, "mounting": Closed.EVERYTHING, "frozen_mounting": Closed.EVERYTHING,
+}  # fmt: skip
+"""By mount state (D.2), those on their way included: rows are read until the tablet is unmounted."""
+
+
+def closed_partitions(states: Iterable[str]) -> Mapping[int, Closed]:
+    """What the partitions of a table refuse, by the mount states of its tablets."""
+    return {index: _CLOSED[state] for index, state in enumerate(states) if state in _CLOSED}
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionSettings:
+    """By its topic and by its node; replaced as a whole, in `Partition.settings` alone, and read from there.
+
+    A change holds from the next write cycle on.
+    """
+
+    topic: TopicConfig
+    node: BrokerSettings
+    closed: Mapping[int, Closed] = field(default_factory=dict)
+    """By partition; most topics have none."""
+    first_offsets: Mapping[int, int] = field(default_factory=dict)
+    """Where partitions begin that nothing is stored of, when that is not 0."""
+    keeps_open_head: bool = False
+    """Whether rows stay in the head for AUTO_FLUSH_MS whatever their age: those of tables do."""
+    keeps_facts: bool = False
+    """Whether it is kept when rows were committed, and what they weigh."""
+    weight_max: int | None = None
+    """What rows that are stored may weigh before others are refused (E.7)."""
+    epoch_base: int = 0
+    """Added to the tablet's generation, it is the leader epoch. Only tables that were resharded have one."""
+
+    @property
+    def is_special(self) -> bool:
+        """Whether a table's partition may have to refuse batches: most topics have no such reason."""
+        return bool(self.closed) or self.weight_max is not None
+
+    def check_mounted(self, index: int) -> None:
+        """KafkaError when the partition's tablet is unmounted, LEADER_NOT_AVAILABLE, or frozen, 44 (G.5, H30)."""
+        closed = self.closed.get(index)
+        if closed is not None:
+            code = ErrorCode.POLICY_VIOLATION if closed is Closed.WRITES else ErrorCode.LEADER_NOT_AVAILABLE
+            raise KafkaError(code, f"tablet {index} of the table is {closed.value}: mount or unfreeze it first")
+
+    @property
+    def producers_kept_ms(self) -> int:
+        """How long an idle producer or session is remembered, though nothing of it remains."""
+        return max(self.node.producer_id_expiration_ms, self.topic.pq_producer_id_lifetime_ms)
+
+    def check_timestamps(self, header: BatchHeader, now_ms: int) -> None:
+        """INVALID_TIMESTAMP (clients 4.16) by what the batch header says of its records."""
+        topic = self.topic
+        if header.max_timestamp - now_ms > topic.message_timestamp_after_max_ms:
+            raise KafkaError(
+                ErrorCode.INVALID_TIMESTAMP,
+                f"timestamp {header.max_timestamp} is over message.timestamp.after.max.ms ahead of {now_ms}",
+            )
+        if now_ms - header.base_timestamp > topic.message_timestamp_before_max_ms:
+            raise KafkaError(
+                ErrorCode.INVALID_TIMESTAMP,
+                f"timestamp {header.base_timestamp} is over message.timestamp.before.max.ms behind {now_ms}",
+            )
+
+    def full(self, limit: str) -> KafkaError:
+        """PARTITION_IS_FULL (A.12.1), as the topic wants it told."""
+        return KafkaError(ErrorCode[self.topic.pq_partition_full_error], f"the partition holds {limit}")

@@ -1,0 +1,230 @@
+"""SourceIds of a partition: Kafka's idempotent producers and the duplicates they are protected from (semantics A.7,
+clients 4.18, 4.19).
+
+    stored state        batch                                   verdict
+    none                any sequence                            append
+                        one behind a batch that was refused     OUT_OF_ORDER_SEQUENCE_NUMBER
+                        for now (A.5.10)
+    any                 older epoch                             INVALID_PRODUCER_EPOCH
+    any                 newer epoch, sequence 0                 append, the earlier epoch is forgotten
+    any                 newer epoch, other sequence             OUT_OF_ORDER_SEQUENCE_NUMBER
+    last sequence s     s + 1 (0 after 2^31 - 1)                append
+                        one of the last five batches            duplicate, with its offset
+                        wholly at or below s, not before the    duplicate, offset -1
+                        first sequence ever taken
+                        anything else                           OUT_OF_ORDER_SEQUENCE_NUMBER
+
+Sequences are kept unwrapped in 64 bits (H36). States are immutable: a write cycle keeps its changes apart until it is
+durable.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from struct import Struct
+from typing import NamedTuple
+
+from pqbroker.protocol.errors import ErrorCode, KafkaError
+from pqbroker.storage.unreadable import check_version
+
+BATCHES_KEPT = 5
+DELETIONS_MAX = 1000
+"""Producers that one commit forgets."""
+REFUSED_MAX = 1000
+"""Producers that a partition remembers to have refused before it knew them."""
+_SEQUENCES = 1 << 31
+_STATE = Struct(">Bhqqqq")
+_STATE_1 = Struct(">Bhqqq")
+_BATCH = Struct(">qqqq")
+_VERSION = 2
+"""Version 1 has no timestamp of the last batch; it is read."""
+
+
+class StoredBatch(NamedTuple):
+    """One batch of a producer: unwrapped first and last sequence, its base offset, its answer's log append time."""
+
+    first: int
+    last: int
+    base_offset: int
+    log_append_time_ms: int
+
+
+class Producer(NamedTuple):
+    """What is remembered of a producer: its epoch, the first sequence taken in it, when it last wrote, its last
+    batches."""
+
+    epoch: int
+    first: int
+    written_ms: int
+    batches: tuple[StoredBatch, ...]
+    timestamp_ms: int = -1
+    """Largest timestamp of the last batch's records."""
+
+    @property
+    def last(self) -> int:
+        """The last sequence taken, unwrapped."""
+        return self.batches[-1].last
+
+    @property
+    def last_offset(self) -> int:
+        """Offset of the last record taken."""
+        batch = self.batches[-1]
+        return batch.base_offset + batch.last - batch.first
+
+
+class Duplicate(NamedTuple):
+    """A batch that is stored already: acknowledged with these, offset -1 when it is older than what is remembered."""
+
+    base_offset: int
+    log_append_time_ms: int
+
+
+def check(state: Producer | None, epoch: int, sequence: int, count: int) -> Duplicate | int:
+    """What is to happen with a batch: a Duplicate, or the unwrapped first sequence to append it with; KafkaError (45,
+    47)."""
+    if state is None:
+        return sequence
+    if epoch != state.epoch:
+        if epoch < state.epoch:
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_EPOCH, f"epoch {epoch} is older than the producer's epoch {state.epoch}"
+            )
+        if sequence != 0:
+            raise KafkaError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, f"the first sequence of epoch {epoch} is {sequence}, not 0"
+            )
+        return 0
+    expected = state.batches[-1].last + 1
+    ahead = (sequence - expected) % _SEQUENCES
+    if ahead == 0:
+        return expected
+    if ahead >= _SEQUENCES // 2:
+        first = expected + ahead - _SEQUENCES
+        found = _find(state, first, first + count - 1)
+        if found is not None:
+            return found
+    raise KafkaError(
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, f"sequence {sequence} came where {expected % _SEQUENCES} was expected"
+    )
+
+
+def _find(state: Producer, first: int, last: int) -> Duplicate | None:
+    for batch in reversed(state.batches):
+        if batch.first == first and batch.last == last:
+            return Duplicate(batch.base_offset, batch.log_append_time_ms)
+    return Duplicate(-1, -1) if state.first <= first and last <= state.last else None
+
+
+def taken(state: Producer | None, epoch: int, batch: StoredBatch, timestamp_ms: int, now_ms: int) -> Producer:
+    """The state after a batch was appended; its first sequence is what `check` returned."""
+    if state is None or state.epoch != epoch:
+        return Producer(epoch, batch.first, now_ms, (batch,), timestamp_ms)
+    batches = state.batches
+    if len(batches) == BATCHES_KEPT:
+        batches = batches[1:]
+    return Producer(epoch, state.first, now_ms, (*batches, batch), timestamp_ms)
+
+
+def encode(state: Producer) -> bytes:
+    """The stored form of a producer: version, epoch, first sequence, write time, last timestamp, its batches."""
+    return b"".join(
+        (_STATE.pack(_VERSION, state.epoch, state.first, state.written_ms, state.timestamp_ms, len(state.batches)),
+         *(_BATCH.pack(*batch) for batch in state.batches))
+    )  # fmt: skip
+
+
+def decode(stored: bytes) -> Producer:
+    """What `encode` made; ValueError for what it cannot have made."""
+    form = _STATE_1 if stored[:1] == b"\1" else _STATE
+    if form is _STATE:
+        check_version(stored, _VERSION)
+    if len(stored) < form.size:
+        raise ValueError(f"it has {len(stored)} bytes")
+    _, epoch, first, written_ms, *timestamps, count = form.unpack_from(stored)
+    if not 1 <= count <= BATCHES_KEPT or len(stored) != form.size + count * _BATCH.size:
+        raise ValueError(f"it has {len(stored)} bytes and counts {count} batches")
+    batches = tuple(map(StoredBatch._make, _BATCH.iter_unpack(stored[form.size :])))
+    return Producer(epoch, first, written_ms, batches, *timestamps)
+
+
+class Producers:
+    """The producers of one partition, in the order of their last writes: those to forget stand first."""
+
+    __slots__ = ("_found", "_refused", "evicted", "forgotten", "producers")
+
+    def __init__(self, producers: Iterable[tuple[int, Producer]] = ()) -> None:
+        self.producers: dict[int, Producer] = dict(sorted(producers, key=lambda item: item[1].last_offset))
+        self._refused: dict[int, tuple[int, int]] = {}
+        """Of producers not known yet: epoch and sequence of the first batch that was refused for now."""
+        self._found = len(self.producers)
+        self.forgotten = 0
+        """Producers forgotten since the start."""
+        self.evicted = 0
+        """Those forgotten over pq.producer.ids.max, though data of theirs remains."""
+
+    @property
+    def created(self) -> int:
+        """Producers that came since the start; one that was forgotten and comes again counts again."""
+        return len(self.producers) + self.forgotten - self._found
+
+    def take(self, states: Mapping[int, Producer]) -> None:
+        """These producers have written."""
+        producers = self.producers
+        for producer_id, state in states.items():
+            producers.pop(producer_id, None)
+            producers[producer_id] = state
+            if self._refused:
+                self._refused.pop(producer_id, None)
+
+    def expired(
+        self, start_offset: int, now_ms: int, kept_ms: int, count_max: int, deletions_max: int = DELETIONS_MAX
+    ) -> list[int]:
+        """Producers to forget (H4): no data of theirs remains and they were idle for `kept_ms`; over `count_max` the
+        oldest too."""
+        found: list[int] = []
+        over = len(self.producers) - count_max
+        for producer_id, state in self.producers.items():
+            is_over = state.last_offset < start_offset and state.written_ms + kept_ms <= now_ms
+            if not is_over and len(found) >= over:
+                break
+            found.append(producer_id)
+            if len(found) == deletions_max:
+                break
+        return found
+
+    def displaced(self, states: Mapping[int, Producer], count_max: int) -> list[int]:
+        """The oldest producers to forget, at most `DELETIONS_MAX`, so that those of `states` keep to the limit."""
+        producers = self.producers
+        over = len(producers) + sum(producer_id not in producers for producer_id in states) - count_max
+        others = (producer_id for producer_id in producers if producer_id not in states)
+        return list(islice(others, min(max(over, 0), DELETIONS_MAX)))
+
+    def refuse(self, producer_id: int, epoch: int, sequence: int) -> None:
+        """A batch was refused that its producer will send again.
+
+        Nothing of a producer that is not known says which sequence comes next: were one behind the refused batch
+        stored first, the refused one could never be (A.5.10).
+        """
+        if producer_id < 0 or producer_id in self.producers or producer_id in self._refused:
+            return
+        if len(self._refused) == REFUSED_MAX:
+            del self._refused[next(iter(self._refused))]
+        self._refused[producer_id] = epoch, sequence
+
+    def check_first(self, producer_id: int, epoch: int, sequence: int) -> None:
+        """Whether the first batch of a producer may be stored; OUT_OF_ORDER_SEQUENCE_NUMBER."""
+        refused = self._refused.get(producer_id)
+        if refused is None or refused[0] != epoch:
+            return
+        if 0 < (sequence - refused[1]) % _SEQUENCES < _SEQUENCES // 2:
+            raise KafkaError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, f"sequence {sequence} came before {refused[1]}, refused before"
+            )
+
+    def forget(self, producer_ids: Iterable[int], start_offset: int) -> None:
+        """Forget producers; those that have data at or behind `start_offset` are counted as evicted."""
+        for producer_id in producer_ids:
+            self.forgotten += 1
+            self.evicted += self.producers.pop(producer_id).last_offset >= start_offset
+
+    def __iter__(self) -> Iterator[tuple[int, Producer]]:
+        return iter(self.producers.items())

@@ -1,0 +1,45 @@
+"""What a reader wants of a partition: the one question of every read, and how far a reader sees."""
+
+from enum import Enum
+from typing import Final, NamedTuple
+
+from pqbroker.pq.log.partition import Partition
+
+
+class ReadQuery(NamedTuple):
+    """Whole batches from the one that holds `offset`, or follows the hole there; none that reaches `end_offset`.
+
+    The first one comes even if it is larger than `bytes_max`, when `one_at_least`. `in_files`: large answers may stay
+    in their files, since they are only sent.
+    """
+
+    offset: int
+    end_offset: int
+    """Where the reader's view ends; see `visible_end`."""
+    bytes_max: int
+    one_at_least: bool = True
+    in_files: bool = False
+
+
+class Isolation(Enum):
+    """What a reader may see: Kafka's isolation level, with its number in requests."""
+
+    READ_UNCOMMITTED = 0
+    READ_COMMITTED = 1
+
+    @classmethod
+    def of(cls, level: int) -> "Isolation":
+        """That of a request; what Kafka does not know is READ_UNCOMMITTED."""
+        return cls.READ_COMMITTED if level == 1 else cls.READ_UNCOMMITTED
+
+
+READ_UNCOMMITTED: Final = Isolation.READ_UNCOMMITTED
+READ_COMMITTED: Final = Isolation.READ_COMMITTED
+
+
+def visible_end(partition: Partition, isolation: Isolation) -> int:
+    """The offset before which a reader sees everything: the high watermark, for READ_COMMITTED the last stable offset.
+
+    Both are the same without transactions. No other place says it.
+    """
+    return partition.end_offset

@@ -1,0 +1,162 @@
+"""Batches for several partitions of a cell as one commit: all of them are stored, or none.
+
+    planned by each partition's writer, when its turn comes --all are--> one request --durable--> applied in all
+                                 --one is refused, held or lost--> rolled back in all
+
+The call takes its place in every writer's queue in one turn of the loop, so that two calls stand in the same order in
+all queues that they share, and none waits for the other in a circle.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from pqbroker.pq.log.keys import session_key, session_keys
+from pqbroker.pq.log.partition import Partition
+from pqbroker.pq.log.row_facts import Weighed
+from pqbroker.pq.log.sessions import Fence, SessionBatch
+from pqbroker.pq.log.write_cycle import Cycle, Written
+from pqbroker.pq.serving.partition_server import PartitionServer
+from pqbroker.pq.serving.store_refusals import not_leader
+from pqbroker.protocol.errors import KafkaError
+from pqbroker.protocol.records import BatchHeader
+from pqbroker.storage.engine import CommitRefused, ShardLost
+from pqbroker.storage.kv.commands import Command
+from pqbroker.storage.kv.joint_request import execute_together
+from pqbroker.storage.kv.tablet import KeyValueTablet
+from pqbroker.storage.outcome import Outcome, Told
+
+
+class Share(NamedTuple):
+    """What one partition is to store; checked batches."""
+
+    partition: PartitionServer
+    batches: Sequence[tuple[memoryview, BatchHeader]]
+    weights: Sequence[Weighed] = ()
+    """Of the rows of each batch, where they are kept."""
+
+    @property
+    def size(self) -> int:
+        return sum(len(batch) for batch, _ in self.batches)
+
+
+async def write_together(
+    shares: Sequence[Share], fence: Fence | None, clock: Callable[[], int]
+) -> Sequence[Sequence[Written]]:
+    """Where the batches are, by share. One share a partition, all partitions of one cell; durable when this returns.
+    `fence`: what the batches are remembered by, in each partition.
+
+    KafkaError as `PartitionServer.write`; nothing is stored then, but where the cell was lost nobody knows.
+    """
+    return await _JointWrite(shares, fence, clock).write()
+
+
+def batches_taken(partitions: Sequence[PartitionServer], session: str) -> dict[int, SessionBatch]:
+    """By partition, the last batch of a session there. NOT_LEADER_OR_FOLLOWER where some partition may know more."""
+    if not all(partition.is_loaded for partition in partitions):
+        raise not_leader()
+    found = ((partition.index, partition.state.sessions.get(session)) for partition in partitions)
+    return {index: batch for index, batch in found if batch is not None}
+
+
+def _remember(partition: Partition, cycle: Cycle, fence: Fence) -> None:
+    """Have the cycle's rows known by their session's name and sequence, in the same request."""
+    count = cycle.end_offset - cycle.first_offset
+    batch = SessionBatch(fence.sequence, cycle.now_ms, cycle.first_offset, count)
+    cycle.sessions[fence.session] = batch
+    cycle.store(session_key(partition.index, fence.session), batch.encode())
+    cycle.forgotten_sessions = partition.sessions.displaced(fence.session, partition.settings.topic.pq_sessions_max)
+    cycle.gone += session_keys(partition.index, cycle.forgotten_sessions)
+
+
+class _Ready(NamedTuple):
+    """A cycle that waits for the others."""
+
+    kv: KeyValueTablet
+    commands: Sequence[Command]
+    told: Told
+
+
+class _JointWrite:
+    """One call."""
+
+    __slots__ = ("_clock", "_fence", "_is_sent", "_ready", "_refusal", "_shares", "_written")
+
+    def __init__(self, shares: Sequence[Share], fence: Fence | None, clock: Callable[[], int]) -> None:
+        self._shares = shares
+        self._fence = fence
+        self._clock = clock
+        self._ready: list[_Ready] = []
+        self._written: list[Sequence[Written]] = [()] * len(shares)
+        self._refusal: KafkaError | None = None
+        self._is_sent = False
+
+    async def write(self) -> Sequence[Sequence[Written]]:
+        jobs = [
+            share.partition.perform(partial(self._plan, number), share.size)
+            for number, share in enumerate(self._shares)
+        ]
+        for job in jobs:
+            job.add_done_callback(self._heard)
+        for job in jobs:
+            await job.wait()
+        if self._refusal is not None:
+            raise self._refusal
+        for job in jobs:
+            job.result()
+        return self._written
+
+    def commit(self, kv: KeyValueTablet, commands: Sequence[Command], told: Told) -> None:
+        """As `JointCommit`."""
+        self._ready.append(_Ready(kv, commands, told))
+        if self._refusal is not None:
+            self._roll_back()
+        elif len(self._ready) == len(self._shares):
+            self._is_sent = True
+            parts: dict[KeyValueTablet, list[Command]] = defaultdict(list)
+            for one in self._ready:
+                parts[one.kv] += one.commands
+            execute_together(list(parts.items())).add_done_callback(self._settle)
+
+    def give_up(self, why: KafkaError) -> None:
+        """As `JointCommit`; too late when the request is on its way."""
+        if self._is_sent or self._refusal is not None:
+            return
+        self._refusal = why
+        self._roll_back()
+
+    def _plan(self, number: int) -> Cycle:
+        partition, batches, weights = self._shares[number]
+        if self._refusal is not None:
+            return partition.state.no_change(self._clock())
+        cycle = partition.state.plan(batches, self._clock(), weights)
+        written = [outcome for outcome in cycle.outcomes if isinstance(outcome, Written)]
+        refusals = [outcome for outcome in cycle.outcomes if isinstance(outcome, KafkaError)]
+        cycle.outcomes = []
+        if refusals:
+            if not cycle.is_empty:
+                partition.state.rollback(cycle)
+            self.give_up(refusals[0])
+            return partition.state.no_change(self._clock())
+        if self._fence is not None:
+            _remember(partition.state, cycle, self._fence)
+        self._written[number] = written
+        cycle.joint = self
+        return cycle
+
+    def _heard(self, job: Outcome[None]) -> None:
+        error = job.exception()
+        if isinstance(error, KafkaError):
+            self.give_up(error)
+
+    def _roll_back(self) -> None:
+        ready, self._ready = self._ready, []
+        for _, _, told in ready:
+            asyncio.get_running_loop().call_soon(told, CommitRefused(str(self._refusal)))
+
+    def _settle(self, request: Outcome[None]) -> None:
+        error = request.exception()
+        for kv, _, told in self._ready:
+            told(CommitRefused(str(error)) if isinstance(error, ShardLost) and kv.lost is None else error)

@@ -1,0 +1,152 @@
+"""What a partition finds of itself in its KV tablet at a start (semantics A.16); leftovers of a crash are deleted.
+
+Everything is read and checked before anything is deleted: StoredUnreadable names the first row that no tablet of this
+version writes, and leaves all rows as they are.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import islice
+from typing import TypeVar
+
+from pqbroker.pq.log import consumers, producers
+from pqbroker.pq.log.consumers import ConsumerOffset
+from pqbroker.pq.log.keys import (
+    consumer_range,
+    data_range,
+    facts_range,
+    foreign_ranges,
+    meta_key,
+    parse_consumer_key,
+    parse_facts_key,
+    parse_producer_key,
+    parse_session_key,
+    part_range,
+    producer_range,
+    renumbered,
+    session_range,
+)
+from pqbroker.pq.log.leader_epochs import check_epochs
+from pqbroker.pq.log.producers import Producer
+from pqbroker.pq.log.row_facts import BlobFacts, RowFacts
+from pqbroker.pq.log.sessions import SessionBatch
+from pqbroker.pq.log.start_state import NO_META, Meta, StartState, StoredBlob, StoredPartition, build_start_state
+from pqbroker.storage.engine import Buffer
+from pqbroker.storage.kv.commands import DeleteRange, KeyRange, Rename
+from pqbroker.storage.kv.reads import read_pairs
+from pqbroker.storage.kv.rows import Entry
+from pqbroker.storage.kv.tablet import KeyValueTablet
+from pqbroker.storage.unreadable import StoredUnreadable
+
+_RENAMES_AT_ONCE = 500
+T = TypeVar("T")
+K = TypeVar("K")
+S = TypeVar("S")
+
+
+async def load(kv: KeyValueTablet, index: int, generation: int, first_offset: int = 0) -> StoredPartition:
+    """Read a partition's rows, then delete keys that others contain and parts of unfinished batches. One of which
+    nothing was ever written begins at `first_offset`.
+
+    StoredUnreadable, before anything is deleted.
+    """
+    start_state, meta = await _load_blobs(kv, index, generation, Meta(first_offset, first_offset, []))
+    producers = await _load_producers(kv, index)
+    lo, hi = consumer_range(index)
+    offsets = [_pair(key, parse_consumer_key, _decode_consumer, entry) for key, entry in kv.keys(lo, hi)]
+    lo, hi = session_range(index)
+    sessions = [_pair(key, parse_session_key, _decode_session, entry) for key, entry in kv.keys(lo, hi)]
+    facts = await _load_facts(kv, index, start_state)
+    leftovers = [*start_state.orphans, *(key for key, _ in kv.keys(*part_range(index)))]
+    if leftovers:
+        await kv.execute([DeleteRange(key, True, key, True) for key in leftovers])
+    return StoredPartition(start_state, meta, producers, offsets, sessions, facts)
+
+
+async def renumber(kv: KeyValueTablet, index: int) -> None:
+    """Give the keys of a tablet's one partition its number: a reshard may have changed it. No value is copied; what a
+    crash interrupts, the next start continues."""
+    for lo, hi in foreign_ranges(index):
+        while foreign := [key for key, _ in islice(kv.keys(lo, hi), _RENAMES_AT_ONCE)]:
+            await kv.execute([Rename(key, renumbered(key, index)) for key in foreign])
+
+
+def nothing_stored() -> StoredPartition:
+    """What stands in for a partition that cannot be read."""
+    return StoredPartition(build_start_state([], NO_META), NO_META)
+
+
+async def _load_blobs(
+    kv: KeyValueTablet, index: int, generation: int, unwritten: Meta
+) -> tuple[StartState, Meta]:
+    meta = unwritten if unwritten.start_offset else None
+    key = meta_key(index)
+    if kv.entry(key) is not None:
+        row = _joined((await kv.read([(key, 0, 0)]))[0])
+        meta = _read(_place(key), Meta.decode, row)
+    stored = [
+        StoredBlob(key, entry.size, entry.created_ms, entry.piece_count) for key, entry in kv.keys(*data_range(index))
+    ]
+    keys = f"keys of partition {index}"
+    start_state = _read(keys, lambda blobs: build_start_state(blobs, meta), stored)
+    if meta is not None:
+        epochs = meta.epochs
+        _read(_place(key), lambda end_offset: check_epochs(epochs, generation, end_offset), start_state.end_offset)
+    return start_state, meta or NO_META
+
+
+async def _load_producers(kv: KeyValueTablet, index: int) -> list[tuple[int, Producer]]:
+    """What is remembered of producers, by id."""
+    lo, hi = producer_range(index)
+    return [
+        _pair(pair.key, parse_producer_key, producers.decode, _joined(pair.buffers))
+        async for pair in read_pairs(kv, KeyRange(lo, True, hi, False))
+    ]
+
+
+async def _load_facts(
+    kv: KeyValueTablet, index: int, start_state: StartState
+) -> list[tuple[BlobFacts, RowFacts | None]]:
+    """Of all blobs what their keys say; of those of the head, and of the last, the facts themselves."""
+    keys = [key for key, _ in kv.keys(*facts_range(index))]
+    blobs = [BlobFacts(*_read(_place(key), parse_facts_key, key)) for key in keys]
+    head = {blob.offset for blob in start_state.head.blobs}
+    wanted = [number for number, blob in enumerate(blobs) if blob.offset in head or number == len(blobs) - 1]
+    found: dict[int, RowFacts] = {}
+    for number in wanted:
+        (buffers,) = await kv.read([(keys[number], 0, 0)])
+        decode = partial(RowFacts.decode, blobs[number].weight_before)
+        found[number] = _read(_place(keys[number]), decode, _joined(buffers))
+    return [(blob, found.get(number)) for number, blob in enumerate(blobs)]
+
+
+def _decode_consumer(entry: Entry) -> ConsumerOffset:
+    if not entry.is_inline:
+        raise ValueError("its value is a blob")
+    return consumers.decode(entry.value)
+
+
+def _decode_session(entry: Entry) -> SessionBatch:
+    if not entry.is_inline:
+        raise ValueError("its value is a blob")
+    return SessionBatch.decode(bytes(entry.value))
+
+
+def _pair(key: bytes, parse: Callable[[bytes], K], decode: Callable[[S], T], row: S) -> tuple[K, T]:
+    return _read(_place(key), parse, key), _read(_place(key), decode, row)
+
+
+def _read(place: str, decode: Callable[[S], T], stored: S) -> T:
+    """What `decode` makes of the stored bytes; where it refuses them, StoredUnreadable names their place."""
+    try:
+        return decode(stored)
+    except ValueError as cause:
+        raise StoredUnreadable(place, str(cause)) from cause
+
+
+def _place(key: bytes) -> str:
+    return f"the row of key {key.decode('utf-8', 'backslashreplace')!r}"
+
+
+def _joined(buffers: Sequence[Buffer]) -> bytes:
+    return b"".join(buffers)

@@ -1,0 +1,314 @@
+"""How far every consumer group has read, over all partitions. The offsets themselves are the partitions' (consumers.py)
+
+event                    what happens
+commit                   enqueued at the tablets of all its partitions in the same call, as one shard commit a cell
+its commit is durable    the partitions and the index change; it is answered
+its commit is refused    nothing changes; every partition of it is answered with a retriable error
+topic deleted            its offsets are gone; a commit still on its way is answered UNKNOWN_TOPIC_OR_PARTITION
+
+Commits of one group and partition are applied in the order of the calls: the KV tablets see to it. `settled` waits for
+all commits of a group that were there before, so that nobody reads offsets which an earlier commit then changes.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
+from typing import NamedTuple
+
+from pqbroker.pq.log.consumers import ConsumerOffset
+from pqbroker.pq.serving.partition_server import PartitionServer
+from pqbroker.pq.serving.store_refusals import GROUPS, store_refusal
+from pqbroker.protocol.errors import ErrorCode, KafkaError
+from pqbroker.storage.engine import CommitRefused, ShardLost
+from pqbroker.storage.kv.commands import Command
+from pqbroker.storage.kv.joint_request import execute_together
+from pqbroker.storage.kv.tablet import KeyValueTablet
+from pqbroker.storage.outcome import Outcome
+
+_log = logging.getLogger(__name__)
+
+Place = tuple[str, int]
+"""Topic and partition."""
+
+Outcomes = Mapping[Place, KafkaError | None]
+"""What became of each partition's offset; None: it is durable."""
+
+UnreadSince = Callable[[str, str], int | None]
+"""Group id and topic: since when (ms) no member of the group reads the topic. None: one does. 0: nobody knows."""
+
+class GroupOffsets:
+    """Commits over several partitions, and the index from groups to partitions. `find` gives the server of a place."""
+
+    def __init__(self, find: Callable[[str, int], PartitionServer | None]) -> None:
+        self._find = find
+        self._places: dict[str, set[Place]] = {}
+        self._pending: dict[str, set[Outcome[None]]] = {}
+        """Commits on their way, by group id."""
+        self._stopped = False
+        self._awaited: set[str] = set()
+        """Topics of which some offsets are not known yet: their cell is not open."""
+        self.unread_since: UnreadSince = _nobody_knows
+
+    def commit(self, group_id: str, offsets: Mapping[Place, ConsumerOffset | None]) -> Awaitable[Outcomes]:
+        """Store the offsets, or delete them (None), in one commit; enqueued in this call.
+
+        A partition's own error (UNKNOWN_TOPIC_OR_PARTITION, OFFSET_METADATA_TOO_LARGE, …) leaves the others alone. When
+        the store fails all others have COORDINATOR_NOT_AVAILABLE (refused) or NOT_COORDINATOR (lost).
+        """
+        changes = OffsetChanges(group_id, self._served)
+        for place, state in offsets.items():
+            changes.add(place, state)
+        return self.enqueue(changes)
+
+    def begin(self, group_id: str) -> "OffsetChanges":
+        """A commit of so many partitions that they are planned in slices; `enqueue` or `give_up` has to follow."""
+        return OffsetChanges(group_id, self._served)
+
+    def enqueue(self, changes: "OffsetChanges") -> Awaitable[Outcomes]:
+        """Store what was planned, as `commit` does."""
+        shares = changes.by_cell()
+        answer = _Answer(changes.outcomes, len(shares))
+        for share in shares:
+            committed = execute_together(list(share.parts.items()))
+            self._pending.setdefault(changes.group_id, set()).add(committed)
+            committed.add_done_callback(partial(self._settle, share, answer))
+        return answer.given
+
+    async def settled(self, group_id: str) -> None:
+        """Return when the commits of the group that were asked for before this call are done."""
+        for committed in tuple(self._pending.get(group_id, ())):
+            await committed.wait()
+
+    def is_committing(self, group_id: str) -> bool:
+        """Whether a commit of the group is on its way."""
+        return group_id in self._pending
+
+    def of(self, group_id: str) -> dict[Place, ConsumerOffset]:
+        """The group's durable offsets, in the order of topics and partitions.
+
+        KafkaError NOT_COORDINATOR when a cell is lost, or not open yet: an answer without offsets would send consumers
+        to the start.
+        """
+        if self._awaited:
+            raise _lost()
+        found = {}
+        for place in sorted(self._places.get(group_id, ())):
+            state = self._served(place).consumers.get(group_id)
+            assert state is not None, (group_id, place)
+            found[place] = state
+        return found
+
+    def at(self, group_id: str, place: Place) -> ConsumerOffset | None:
+        """The group's durable offset in one partition. KafkaError NOT_COORDINATOR, as in `of`."""
+        if place not in self._places.get(group_id, ()):
+            if place[0] in self._awaited:
+                self._served(place)
+            return None
+        return self._served(place).consumers.get(group_id)
+
+    def groups(self) -> list[str]:
+        return list(self._places)
+
+    def has(self, group_id: str) -> bool:
+        """Whether the group has an offset anywhere."""
+        return group_id in self._places
+
+    def lag(self, group_id: str) -> dict[Place, int]:
+        """Records that the group has not read in each of its partitions. KafkaError NOT_COORDINATOR."""
+        return {place: state.lag(self._served(place).end_offset) for place, state in self.of(group_id).items()}
+
+    @property
+    def are_known(self) -> bool:
+        """Whether all were read: no cell is awaited."""
+        return not self._awaited
+
+    def learn(self, topic: str, partitions: Iterable[PartitionServer], *, awaits_cell: bool = False) -> None:
+        """A topic is served from now on, with the offsets that its partitions have; those of a cell that is awaited
+        are not known yet."""
+        if awaits_cell:
+            self._awaited.add(topic)
+        for server in partitions:
+            for group_id in server.consumers.all():
+                self._places.setdefault(group_id, set()).add((topic, server.index))
+
+    def forget(self, topic: str, partitions: Iterable[PartitionServer]) -> None:
+        """A topic is served no more, or by other partitions."""
+        self._awaited.discard(topic)
+        for server in partitions:
+            for group_id in server.consumers.all():
+                self._discard(group_id, (topic, server.index))
+
+    async def expire(self, now_ms: int, kept_ms: int) -> None:
+        """Delete offsets that nobody has had a use for in `kept_ms`, or in the time that their commit gave."""
+        for group_id in self.groups():
+            if group_id in self._pending:
+                continue
+            try:
+                over = self._over(group_id, now_ms, now_ms - kept_ms)
+            except KafkaError as lost:
+                _log.info("offsets expire later: %s", lost)
+                return
+            outcomes = await self.commit(group_id, dict.fromkeys(over))
+            if refusal := next(filter(None, outcomes.values()), None):
+                _log.warning("offsets of group %r expire later: %s", group_id, refusal)
+
+    def stop(self) -> None:
+        """The cell is left: its offsets may be changed elsewhere, and nothing is answered here any more."""
+        self._stopped = True
+
+    def _over(self, group_id: str, now_ms: int, unread_before_ms: int) -> list[Place]:
+        """Partitions whose offset has expired. KafkaError NOT_COORDINATOR."""
+        found = []
+        for place, state in self.of(group_id).items():
+            unread_ms = self.unread_since(group_id, place[0])
+            if unread_ms is None:
+                continue
+            if state.expire_ms >= 0:
+                is_over = state.expire_ms <= now_ms
+            else:
+                is_over = max(unread_ms, state.commit_ms) <= unread_before_ms
+            if is_over:
+                found.append(place)
+        return found
+
+    def _settle(
+        self, changes: "OffsetChanges", answer: "_Answer", committed: Outcome[None]
+    ) -> None:
+        """The commit of a cell is done: change its partitions and the index; answer when all cells are done."""
+        group_id, outcomes = changes.group_id, changes.outcomes
+        pending = self._pending[group_id]
+        pending.discard(committed)
+        if not pending:
+            del self._pending[group_id]
+        error = committed.exception()
+        for place, server, state, _ in changes.planned:
+            server.consumers.settle(group_id, state, is_durable=error is None)
+            outcomes[place] = _translated(error)
+            if error is not None:
+                continue
+            if self._stopped:
+                continue
+            if self._find(*place) is not server:
+                outcomes[place] = _unknown()
+            elif state is None:
+                self._discard(group_id, place)
+            else:
+                self._places.setdefault(group_id, set()).add(place)
+        answer.cell_is_done(error)
+
+    def _served(self, place: Place) -> PartitionServer:
+        server = self._find(*place)
+        if self._stopped or (server is not None and server.is_lost and server.state.unreadable is None):
+            raise _lost()
+        if server is None:
+            raise _unknown()
+        server.check_readable()
+        return server
+
+    def _discard(self, group_id: str, place: Place) -> None:
+        places = self._places.get(group_id)
+        if places is not None:
+            places.discard(place)
+            if not places:
+                del self._places[group_id]
+
+
+class _Planned(NamedTuple):
+    """One partition's offset on its way to its tablet."""
+
+    place: Place
+    server: PartitionServer
+    state: ConsumerOffset | None
+    tablet: KeyValueTablet
+
+
+class OffsetChanges:
+    """Offsets of a group before their commit: planned at their partitions, and enqueued or given up."""
+
+    __slots__ = ("_served", "group_id", "outcomes", "parts", "planned")
+
+    def __init__(self, group_id: str, served: Callable[[Place], PartitionServer]) -> None:
+        self._served = served
+        self.group_id = group_id
+        self.outcomes: dict[Place, KafkaError | None] = {}
+        self.planned: list[_Planned] = []
+        self.parts: dict[KeyValueTablet, list[Command]] = {}
+
+    def add(self, place: Place, state: ConsumerOffset | None) -> None:
+        """Plan one partition's offset, or why it has none; each place once."""
+        try:
+            server = self._served(place)
+            tablet, command = server.consumers.plan(self.group_id, state)
+        except KafkaError as refusal:
+            self.outcomes[place] = refusal.with_traceback(None)  # its frames hold the outcomes
+            return
+        self.parts.setdefault(tablet, []).append(command)
+        self.planned.append(_Planned(place, server, state, tablet))
+
+    def by_cell(self) -> "list[OffsetChanges]":
+        """The changes of each cell, which is one commit; they share the outcomes."""
+        if not self.parts:
+            return []
+        first = next(iter(self.parts)).storage
+        if all(tablet.storage.shares_cell(first) for tablet in self.parts):
+            return [self]
+        found: list[OffsetChanges] = []
+        for tablet, commands in self.parts.items():
+            share = next((one for one in found if one._is_of(tablet)), None)
+            if share is None:
+                share = OffsetChanges(self.group_id, self._served)
+                share.outcomes = self.outcomes
+                found.append(share)
+            share.parts[tablet] = commands
+        for item in self.planned:
+            next(one for one in found if item.tablet in one.parts).planned.append(item)
+        return found
+
+    def give_up(self) -> None:
+        """Nothing of it is stored."""
+        for _, server, state, _ in self.planned:
+            server.consumers.settle(self.group_id, state, is_durable=False)
+
+
+    def _is_of(self, tablet: KeyValueTablet) -> bool:
+        return next(iter(self.parts)).storage.shares_cell(tablet.storage)
+
+
+class _Answer:
+    """Given when the commits of all cells are done."""
+
+    __slots__ = ("_outcomes", "_waits_for", "given")
+
+    def __init__(self, outcomes: Outcomes, cells: int) -> None:
+        self._outcomes = outcomes
+        self._waits_for = cells
+        self.given: asyncio.Future[Outcomes] = asyncio.get_running_loop().create_future()
+        if not cells:
+            self.given.set_result(outcomes)
+
+    def cell_is_done(self, error: BaseException | None) -> None:
+        """The commit of one cell more is done; an error that the store does not raise is a defect, and raised."""
+        self._waits_for -= 1
+        if self.given.done():
+            return
+        if error is not None and not isinstance(error, CommitRefused | ShardLost):
+            self.given.set_exception(error)
+        elif not self._waits_for:
+            self.given.set_result(self._outcomes)
+
+
+def _nobody_knows(_group_id: str, _topic: str) -> int:
+    return 0
+
+
+def _unknown() -> KafkaError:
+    return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "this broker has no such topic or partition")
+
+
+def _translated(error: BaseException | None) -> KafkaError | None:
+    return None if error is None else store_refusal(error, GROUPS) or _lost()
+
+
+def _lost() -> KafkaError:
+    return KafkaError(GROUPS.lost, GROUPS.lost_text)

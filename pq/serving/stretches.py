@@ -1,0 +1,136 @@
+"""Whole batches of a partition where they lie, for a reader in another process: regions of segment files, and the bytes
+of what has none.
+
+Files are kept by nobody. A reader verifies what it reads there by the checksums of its batches and where these follow
+one another. One that finds a file gone, or other bytes in it, asks again, and for files that are verified here.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from pqbroker.pq.log.batch_run import Batches
+from pqbroker.pq.log.body import BodyIndex
+from pqbroker.pq.log.partition import Partition
+from pqbroker.pq.reading.query import ReadQuery
+from pqbroker.pq.reading.reader import Reader
+from pqbroker.pq.reading.run_loading import ATTEMPTS_MAX
+from pqbroker.pq.serving.store_refusals import not_leader
+from pqbroker.protocol.errors import ErrorCode, KafkaError
+from pqbroker.storage.engine import BlobCorrupt, BlobMissing, Buffer, FileRange, ShardLost
+from pqbroker.storage.kv.commands import KeyMissing
+from pqbroker.storage.kv.tablet import KeyValueTablet
+
+EARLIEST_MS = -(1 << 62)
+"""No record is before that."""
+HEAD = -1
+"""In the place of a body's first offset: the batches are the head's."""
+
+
+class StretchQuery(NamedTuple):
+    """Batches from the one that holds `offset` up to the one before `end_offset`, about `bytes_max` of them.
+
+    Those may be left out that hold no record at or after `timestamp_min`.
+    """
+
+    offset: int
+    end_offset: int
+    bytes_max: int
+    timestamp_min: int = EARLIEST_MS
+    is_verified: bool = True
+    """Whether files are read here first."""
+
+
+class Stretch(NamedTuple):
+    """The pieces end to end are whole batches; a few may lie before or behind what was asked for."""
+
+    pieces: Sequence[Buffer | FileRange]
+    next_offset: int
+    """Where to continue; the query's end when there is no more."""
+    blob: int
+    """First offset of the body that they are from, or HEAD."""
+    bounds: tuple[int, int] | None = None
+    """Offset of the first batch, and where the last one ends at most; None: they are in memory, and so are known to be
+    whole."""
+
+
+class StretchReader:
+    """Of one partition. KafkaError CORRUPT_MESSAGE where a batch is damaged, NOT_LEADER_OR_FOLLOWER."""
+
+    __slots__ = ("_check_served", "_kv", "_partition", "_reader")
+
+    def __init__(
+        self, partition: Partition, kv: KeyValueTablet, reader: Reader, check_served: Callable[[], None]
+    ) -> None:
+        self._partition = partition
+        self._kv = kv
+        self._reader = reader
+        self._check_served = check_served
+
+    async def read(self, query: StretchQuery) -> Stretch:
+        """The next batches; what was deleted since the query began is passed over."""
+        for _ in range(ATTEMPTS_MAX):
+            self._check_served()
+            try:
+                return await self._read(query)
+            except BlobCorrupt as damage:
+                raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(damage)) from damage
+            except (KeyMissing, BlobMissing):
+                continue  # deleted from the front, or the head became a body
+            except ShardLost as lost:
+                raise not_leader() from lost
+        raise not_leader()
+
+    async def _read(self, query: StretchQuery) -> Stretch:
+        bodies = self._partition.bodies
+        offset = max(query.offset, self._partition.start_offset)
+        while offset < query.end_offset:
+            number = bodies.find(offset)
+            if number == len(bodies):
+                return await self._read_head(query, offset)
+            body_offset = bodies.offsets[number]
+            if body_offset >= query.end_offset:
+                break
+            index = await self._reader.runs.index(number)
+            first = _first_entry(index, offset, query.timestamp_min)
+            if first < len(index.positions):
+                return await self._read_body(query, body_offset, index, first)
+            offset = index.end_offset
+        return Stretch((), query.end_offset, HEAD)
+
+    async def _read_body(self, query: StretchQuery, body_offset: int, index: BodyIndex, first: int) -> Stretch:
+        last = _last_entry(index, first, query)
+        position, size, next_offset = index.span(first, last)
+        where = (self._reader.runs.key_of(body_offset), position, size)
+        pieces: Sequence[Buffer | FileRange] | None = await self._kv.verify(where, by_reader=not query.is_verified)
+        if pieces is None:
+            (pieces,) = await self._kv.read([where])
+        bounds = index.offsets[first], next_offset
+        return Stretch(pieces, min(next_offset, query.end_offset), body_offset, bounds)
+
+    async def _read_head(self, query: StretchQuery, offset: int) -> Stretch:
+        """A reader's view never ends within a batch, and this one's may: what lies behind it comes along."""
+        read = self._reader.read(ReadQuery(offset, self._partition.end_offset, query.bytes_max))
+        found = read if isinstance(read, Batches) else await read
+        next_offset = found.next_offset if found.size else query.end_offset
+        return Stretch(found.in_memory(), min(next_offset, query.end_offset), HEAD)
+
+
+def _first_entry(index: BodyIndex, offset: int, timestamp_min: int) -> int:
+    """From the one that holds the offset on the first that may hold such a record; the count when none does."""
+    entry = index.entry_of(offset)
+    while entry < len(index.positions) and index.stamps[entry] < timestamp_min:
+        entry += 1
+    return entry
+
+
+def _last_entry(index: BodyIndex, first: int, query: StretchQuery) -> int:
+    """Behind the last entry of a stretch that begins with `first`: one at least."""
+    positions = index.positions
+    limit = positions[first] + query.bytes_max
+    last = len(positions) if index.data_bytes <= limit else bisect_right(positions, limit, first) - 1
+    last = max(min(last, bisect_left(index.offsets, query.end_offset, first)), first + 1)
+    if query.timestamp_min > EARLIEST_MS:
+        stamps = index.stamps[first + 1 : last]
+        last = first + 1 + next((at for at, stamp in enumerate(stamps) if stamp < query.timestamp_min), len(stamps))
+    return last

@@ -1,0 +1,184 @@
+"""The PQ tablet: the partitions of one topic that share one KV tablet, and their starts."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from pqbroker.pq.log.consumers import Consumers
+from pqbroker.pq.log.partition import Partition
+from pqbroker.pq.log.partition_settings import PartitionSettings
+from pqbroker.pq.log.start_state import StoredPartition
+from pqbroker.pq.reading.cache import NodeMemory
+from pqbroker.pq.serving.loading import load, nothing_stored, renumber
+from pqbroker.pq.serving.partition_server import PartitionServer
+from pqbroker.storage.kv.tablet import KeyValueTablet
+from pqbroker.storage.tablets.hosting import TabletPage, TabletSample
+from pqbroker.storage.tablets.tablet import TabletStorage
+from pqbroker.storage.unreadable import StoredUnreadable
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeShare:
+    """What all PQ tablets of a node have in common. `clock`: milliseconds since 1970."""
+
+    memory: NodeMemory
+    clock: Callable[[], int]
+    by_reference: bool = True
+    """False: blobs are merged by copying only, the oracle of semantics A.6."""
+
+
+class PqTablet:
+    """One PQ tablet: the partitions `indexes`, which follow one another, of one topic. `renewed` is called when other
+    servers of theirs run, after a restart.
+
+    A partition whose rows cannot be read is refused: it takes and gives nothing, says why, and nothing of it is
+    deleted. The tablet's others are served.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        indexes: Iterable[int],
+        settings: PartitionSettings,
+        share: NodeShare,
+        renewed: Callable[[], None],
+    ) -> None:
+        self._topic = topic
+        self._indexes = list(indexes)
+        self._settings = settings
+        self._share = share
+        self._renewed = renewed
+        self.partitions: dict[int, PartitionServer] = {}
+        self._unreadable: StoredUnreadable | None = None
+        """Why no partition of the tablet can be read."""
+        self.awaits_cell = False
+        """Whether nothing of it was read yet, since its cell is not open."""
+        self._start_s = 0.0
+
+    _storage: TabletStorage
+    kv: KeyValueTablet
+    """What lies beneath, for administration; only to be looked at."""
+
+    async def start(self, storage: TabletStorage) -> None:
+        """Load the partitions from KV keys (A.16); what waits at those of the instance before is theirs then.
+
+        Raises ShardLost.
+        """
+        time = asyncio.get_running_loop().time
+        begun_s = time()
+        earlier, later = self.partitions, dict[int, PartitionServer]()
+        try:
+            await self._open(storage)
+            for index in self._indexes:
+                later[index] = await self._load(index)
+            self.partitions = later
+            self.awaits_cell = False
+            if earlier:
+                self._renewed()
+            for index, server in earlier.items():
+                server.hand_over(later[index])
+        finally:
+            for server in earlier.values():
+                server.stop()
+        self._start_s = time() - begun_s
+        self._share.memory.starts.observe(self._start_s)
+
+    def await_cell(self, storage: TabletStorage) -> None:
+        """The tablet's cell is not open: its partitions are lost until `start`. `storage` stands in and is lost too."""
+        self.awaits_cell = True
+        self._storage = storage
+        self.kv = self._key_values(storage)
+        self.partitions = {index: self._lost(index) for index in self._indexes}
+
+    async def add(self, index: int) -> None:
+        """Serve one partition more: what is stored of it, or an empty one; refused when it is unreadable."""
+        self.partitions[index] = await self._load(index)
+        self._indexes.append(index)
+
+    def configure(self, settings: PartitionSettings) -> None:
+        self._settings = settings
+        for server in self.partitions.values():
+            server.configure(self._settings)
+
+    async def hold(self) -> None:
+        """Writes that come from now on wait for the next start; a change that its administration waits for, and a
+        commit of offsets, is refused so that its caller comes again. Reads are served."""
+        await asyncio.gather(*(server.hold() for server in self.partitions.values()))
+
+    async def stop(self) -> None:
+        self.lose()
+
+    def lose(self) -> None:
+        """The cell is lost: what waits fails."""
+        for server in self.partitions.values():
+            server.stop()
+
+    def describe(self) -> TabletPage:
+        return TabletPage(
+            topic=self._topic,
+            partitions=tuple(sorted(self.partitions)),
+            size_bytes=sum(server.size_bytes for server in self.partitions.values()),
+            kv=self.kv,
+            start_s=self._start_s,
+        )
+
+    def samples(self) -> Iterable[TabletSample]:
+        return (TabletSample("partitions", len(self.partitions)),)
+
+    async def _open(self, storage: TabletStorage) -> None:
+        self._storage = storage
+        self._unreadable = None
+        self.kv = self._key_values(storage)
+        try:
+            await self.kv.start()
+        except StoredUnreadable as cause:
+            self._unreadable = cause
+
+    def _key_values(self, storage: TabletStorage) -> KeyValueTablet:
+        memory, node = self._share.memory, self._settings.node
+        return KeyValueTablet(
+            storage, inline_bytes_max=node.inline_bytes_max, clock=self._share.clock, counters=memory.key_values
+        )
+
+    async def _load(self, index: int) -> PartitionServer:
+        if self._storage.is_lost:
+            return self._lost(index)
+        if self._unreadable is not None:
+            return self._refused(index, self._unreadable)
+        try:
+            first_offset = self._settings.first_offsets.get(index, 0)
+            if self._settings.epoch_base:
+                await renumber(self.kv, index)
+            stored = await load(self.kv, index, self._epoch, first_offset)
+        except StoredUnreadable as cause:
+            self._storage.found(cause)
+            return self._refused(index, cause)
+        return self._server(index, stored)
+
+    @property
+    def _epoch(self) -> int:
+        """The leader epoch of the partitions while this instance serves them."""
+        return self._settings.epoch_base + self._storage.generation
+
+    def _refused(self, index: int, cause: StoredUnreadable) -> PartitionServer:
+        """A partition that takes and gives nothing, because what is stored of it is unreadable."""
+        _log.error("%s-%d is not served: %s", self._topic, index, cause)
+        server = self._server(index, nothing_stored())
+        server.refuse(cause)
+        return server
+
+    def _lost(self, index: int) -> PartitionServer:
+        """A partition whose cell is not open."""
+        server = self._server(index, nothing_stored())
+        server.stop()
+        return server
+
+    def _server(self, index: int, stored: StoredPartition) -> PartitionServer:
+        settings, share = self._settings, self._share
+        partition = Partition(index, self._epoch, settings, stored, by_reference=share.by_reference)
+        node = settings.node
+        consumers = Consumers(index, node.partition_consumers_max, node.offset_metadata_max_bytes, stored.consumers)
+        return PartitionServer(partition, consumers, self.kv, share.memory, share.clock)

@@ -1,0 +1,121 @@
+"""One topic in service: its record, the config in force, its tablets and partitions."""
+
+import asyncio
+import logging
+from functools import lru_cache
+from typing import NamedTuple
+from weakref import WeakValueDictionary
+
+from pqbroker.conf.broker import BrokerSettings
+from pqbroker.conf.defaults import stored_config, wrong_texts
+from pqbroker.conf.topic import TopicConfig
+from pqbroker.pq.log.partition_settings import PartitionSettings, closed_partitions
+from pqbroker.pq.log.row_facts import FACTS
+from pqbroker.pq.serving.partition_server import PartitionServer
+from pqbroker.pq.serving.tablet import PqTablet
+from pqbroker.storage.ids import TabletId
+from pqbroker.storage.tablets.scheme_state import TopicRecord
+
+WEIGHT_MAX = "max_ordered_tablet_data_weight"
+"""The attribute of a table that limits its tablets."""
+_CONFIGS_KEPT = 64
+
+_log = logging.getLogger(__name__)
+
+
+class Moving(NamedTuple):
+    """The state that a table's tablet has on its way to another one, and what is done when it is there."""
+
+    state: str
+    end: asyncio.Future[None]
+
+
+class Topic:
+    """One topic in service; `partitions` by index."""
+
+    __slots__ = ("__weakref__", "_node", "config", "moving", "partitions", "record", "session_locks", "tablets")
+
+    def __init__(self, record: TopicRecord, config: TopicConfig, node: BrokerSettings) -> None:
+        self.record = record
+        self.config = config
+        self._node = node
+        self.moving: dict[int, Moving] = {}
+        """Of a table, the tablets on their way to another mount state."""
+        self.tablets: dict[TabletId, PqTablet] = {}
+        self.partitions: list[PartitionServer] = []
+        self.session_locks = WeakValueDictionary[str, asyncio.Lock]()
+        """Of the sessions that insert rows now, by name: of one session one batch at a time is looked up and written.
+        """
+
+    @property
+    def states(self) -> list[str]:
+        """Of a table, the mount state of each tablet; of another topic none."""
+        stored = () if self.record.table is None else self.record.table.states
+        moving = self.moving
+        return [moving[index].state if index in moving else state for index, state in enumerate(stored)]
+
+    @property
+    def keeps_facts(self) -> bool:
+        """Whether it is kept when rows were committed, and what they weigh: a table's schema or its limit asks so."""
+        table = self.record.table
+        if table is None:
+            return False
+        return table.mounted.get(WEIGHT_MAX) is not None or any(column["name"] in FACTS for column in table.columns)
+
+    def settings(self) -> PartitionSettings:
+        """What partitions are set to."""
+        table = self.record.table
+        if table is None:
+            return PartitionSettings(self.config, self._node)
+        first_offsets = {index: row for index, row in enumerate(table.first_rows) if row}
+        return PartitionSettings(
+            self.config, self._node, closed_partitions(self.states), first_offsets, keeps_open_head=True,
+            keeps_facts=self.keeps_facts, weight_max=table.mounted.get(WEIGHT_MAX), epoch_base=table.epoch_base,
+        )  # fmt: skip
+
+    def use(self, config: TopicConfig, node: BrokerSettings) -> None:
+        """The config and the node's settings in force, from the next write cycle on."""
+        self.config, self._node = config, node
+        self.renew()
+
+    def renew(self) -> None:
+        """Have the partitions follow the record, the config and the tablets on their way."""
+        settings = self.settings()
+        for tablet in self.tablets.values():
+            tablet.configure(settings)
+
+    def line_up(self) -> None:
+        """List the partitions of all tablets by index."""
+        found = {index: server for tablet in self.tablets.values() for index, server in tablet.partitions.items()}
+        self.partitions = [found[index] for index in range(self.record.partitions)]
+
+    @property
+    def awaits_cell(self) -> bool:
+        """Whether the cell of some tablet is not open, and nothing of the tablet was read yet."""
+        return any(tablet.awaits_cell for tablet in self.tablets.values())
+
+    async def hold(self) -> None:
+        """Write nothing more: what comes waits until its tablet starts again, or fails when that stops."""
+        await asyncio.gather(*(tablet.hold() for tablet in self.tablets.values()))
+
+    def is_whole(self, record: TopicRecord) -> bool:
+        """Whether all is served that the topic has in the scheme."""
+        return len(self.partitions) == record.partitions and len(self.tablets) == len(record.tablets)
+
+
+def config_of(topic: TopicRecord, settings: BrokerSettings) -> TopicConfig:
+    """The config in force; what the topic is set to and cannot be is logged with its cure."""
+    for cause in wrong_texts(topic.config).values():
+        _log.error(
+            "topic %s: %s; its default is in force, and retention deletes nothing of the topic. Set the config again "
+            "or delete it (kafka-configs --alter), or run the version that accepted it",
+            topic.name,
+            cause,
+        )
+    return _in_force(tuple(sorted(topic.config.items())), settings)
+
+
+@lru_cache(maxsize=_CONFIGS_KEPT)
+def _in_force(texts: tuple[tuple[str, str], ...], settings: BrokerSettings) -> TopicConfig:
+    """One object for all topics that are set to the same: it takes half a millisecond, and there may be thousands."""
+    return stored_config(dict(texts), settings)

@@ -1,0 +1,328 @@
+"""Topics: PersQueue groups, whose partitions live in PQ tablets. A topic grows, never shrinks (semantics A.15).
+
+absent    create (scheme, then tablets)     serving
+serving   grow, configure                   serving
+serving   delete (scheme: a tombstone)      absent; its tablets are dropped in the background, resumed at start
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import TypeVar
+
+from pqbroker.conf.broker import BrokerSettings
+from pqbroker.conf.declare import stored_names
+from pqbroker.conf.defaults import check_changed, topic_config
+from pqbroker.conf.topic import TopicConfig
+from pqbroker.pq.reading.cache import NodeMemory
+from pqbroker.pq.serving.offsets import GroupOffsets
+from pqbroker.pq.serving.partition_limit import PartitionCount
+from pqbroker.pq.serving.partition_server import PartitionServer
+from pqbroker.pq.serving.tablet import NodeShare
+from pqbroker.pq.serving.topic import Topic, config_of
+from pqbroker.pq.serving.topic_tablets import TopicTablets
+from pqbroker.protocol.errors import KafkaError
+from pqbroker.storage.bundles.open_cells import OpenCells
+from pqbroker.storage.engine import CommitRefused, ShardLost
+from pqbroker.storage.ids import CellId
+from pqbroker.storage.tablets.hosting import TabletHost
+from pqbroker.storage.tablets.scheme import Scheme
+from pqbroker.storage.tablets.scheme_state import Resharded, TableRecord, TopicRecord
+from pqbroker.storage.uninterrupted import uninterrupted
+
+_STARTS_AT_ONCE = 64
+_LOOKS_AT_ONCE = 100
+"""Partitions that retention looks at, and topics that are looked at, before the loop's other work has its turn."""
+_MS_PER_MINUTE = 60_000
+T = TypeVar("T")
+_log = logging.getLogger(__name__)
+
+
+class Topics:
+    """All topics of a node. Changes raise ConfigError, SchemeError, CommitRefused, ShardLost.
+
+    A change that has begun is made whole even if its caller is cancelled: the scheme may have its half already.
+    `clock`: milliseconds since 1970. `by_reference`: see `NodeShare`.
+    """
+
+    def __init__(
+        self,
+        cells: OpenCells,
+        scheme: Scheme,
+        *,
+        settings: BrokerSettings,
+        clock: Callable[[], int],
+        by_reference: bool = True,
+    ) -> None:
+        self._scheme = scheme
+        self._settings = settings
+        self._clock = clock
+        self.memory = NodeMemory(
+            settings.cache_bytes, settings.head_bytes, settings.sent_files_max, settings.decode_threads
+        )
+        self._topics: dict[str, Topic] = {}
+        self._by_id: dict[bytes, Topic] = {}
+        self._count = PartitionCount()
+        self.offsets = GroupOffsets(self._partition)
+        """Of consumer groups, in all topics."""
+        self.changes = asyncio.Lock()
+        """Held while a topic is created, changed or deleted, and a cell is taken."""
+        self._cells = cells
+        self.share = NodeShare(self.memory, clock, by_reference)
+        self._tablets = TopicTablets(cells, self.share, self.changes, partial(_renew, self.offsets))
+
+    async def start(self) -> None:
+        """Start every topic's tablets; create those that a crash kept from being."""
+        topics = list(self._scheme.topics.values())
+        self._count.known = sum(topic.partitions for topic in topics)
+        await self._tablets.create(topics)
+        gate = asyncio.Semaphore(_STARTS_AT_ONCE)
+
+        async def start_one(topic: TopicRecord) -> None:
+            async with gate:
+                await self._serve(topic)
+
+        await asyncio.gather(*(start_one(topic) for topic in topics))
+
+    async def take_cell(self, cell: CellId, host: TabletHost) -> None:
+        """Serve what lives in a cell that is open now, or again; remove from it what no topic has. CommitRefused,
+        ShardLost: it is not served then."""
+        async with self.changes:
+            self._cells.add(cell, host)
+            try:
+                await self._tablets.start_in(cell, host, list(self._topics.values()))
+                async for name in _in_turns(list(self._scheme.topics)):
+                    await self._complete(name)
+            except BaseException:
+                self._cells.remove(cell)
+                raise
+            self._scheme.reclaim(host, cell)
+
+    async def stop(self) -> None:
+        """End every topic's tablets, after the changes under way."""
+        async with self.changes:
+            self.offsets.stop()
+        for topic in self._topics.values():
+            await self._tablets.stop(topic)
+        self._topics.clear()
+        self._by_id.clear()
+
+    def get(self, name: str) -> Topic | None:
+        return self._topics.get(name)
+
+    def by_id(self, topic_id: bytes) -> Topic | None:
+        return self._by_id.get(topic_id)
+
+    def names(self) -> Iterable[str]:
+        return self._topics.keys()
+
+    def check_room(self, count: int) -> None:
+        """Whether `count` partitions more may be created: TooManyPartitions."""
+        self._count.check_room(count, self._settings.partitions_max)
+
+    async def create(
+        self, name: str, partitions: int, config: Mapping[str, str], table: TableRecord | None = None
+    ) -> Topic:
+        """Create a topic, or a table, and start its partitions.
+
+        Raises TopicExists, PartitionsRefused, TooManyPartitions, ConfigError.
+        """
+        return await uninterrupted(self._create(name, partitions, config, table))
+
+    async def grow(self, name: str, count: int) -> Topic:
+        """Add partitions: the last tablet's room first, then new tablets. Raises TopicUnknown, PartitionsNotGrown…"""
+        return await uninterrupted(self._grow(name, count))
+
+    async def configure(self, name: str, config: Mapping[str, str]) -> Topic:
+        """Replace what is set for the topic; it holds from the next write cycle on. TopicUnknown, ConfigError."""
+        return await self.reconfigure(name, lambda _: config)
+
+    async def reconfigure(
+        self,
+        name: str,
+        change: Callable[[Mapping[str, str]], Mapping[str, str]],
+        follow: Callable[[TopicRecord], TopicRecord] | None = None,
+    ) -> Topic:
+        """Replace what is set for the topic by what `change` makes of it: no change of another is lost between.
+        `follow`: what else changes with it."""
+
+        def configured(record: TopicRecord) -> TopicRecord:
+            config = change(record.config)
+            check_changed(config, record.config, self._settings)
+            after = replace(record, config=dict(config))
+            return after if follow is None else follow(after)
+
+        return await self.change(name, configured)
+
+    async def change(self, name: str, change: Callable[[TopicRecord], TopicRecord]) -> Topic:
+        """Replace what is stored of the topic, but for its name, id and partitions. TopicUnknown, and what `change`
+        raises."""
+        return await uninterrupted(self._change(name, change))
+
+    async def delete(self, name: str) -> None:
+        """Delete a topic: gone when this returns, its space comes back later. Raises TopicUnknown."""
+        await uninterrupted(self._delete(name))
+
+    async def _create(
+        self, name: str, partitions: int, config: Mapping[str, str], table: TableRecord | None
+    ) -> Topic:
+        parsed, stored = topic_config(config, self._settings), stored_names(TopicConfig, config)
+        async with self.changes:
+            await self._complete(name)
+            if name not in self._scheme.topics:
+                self.check_room(partitions)
+            topic = await self._scheme.create_topic(
+                name, partitions, stored, parsed.pq_partitions_per_tablet, table
+            )
+            self._count.known += partitions
+            try:
+                await self._tablets.create([topic])
+            except CommitRefused:
+                await self._scheme.delete_topic(name)
+                self._count.known -= partitions
+                raise
+            return await self._serve(topic)
+
+    async def _grow(self, name: str, count: int) -> Topic:
+        async with self.changes:
+            completed = await self._complete(name)
+            if completed is not None and len(completed.partitions) == count:
+                return completed  # what is asked for is what was begun before
+            known = self._scheme.topics.get(name)
+            added = count - known.partitions if known is not None else 0
+            self.check_room(added)
+            topic = await self._scheme.grow_topic(name, count)
+            self._count.known += added
+            try:
+                await self._tablets.create([topic])
+            except CommitRefused:
+                assert known is not None
+                before = known
+                await self._scheme.change_topic(name, lambda _: before)
+                self._count.known -= added
+                raise
+            return await self._take_over(topic)
+
+    async def _complete(self, name: str) -> Topic | None:
+        """Serve what is durable in the scheme and was refused a step later, when taking it back was refused too.
+
+        None: there was nothing to complete.
+        """
+        record, topic = self._scheme.topics.get(name), self._topics.get(name)
+        if record is None or (topic is not None and topic.is_whole(record)):
+            return None
+        await self._tablets.create([record])
+        return await (self._serve(record) if topic is None else self._take_over(record))
+
+    async def _take_over(self, record: TopicRecord) -> Topic:
+        """A topic that is served has more partitions now."""
+        topic = self._topics[record.name]
+        topic.record = record
+        await self._tablets.start(topic)
+        return topic
+
+    async def _change(self, name: str, change: Callable[[TopicRecord], TopicRecord]) -> Topic:
+        async with self.changes:
+            await self._complete(name)
+            record = await self._scheme.change_topic(name, change)
+            topic = self._topics[name]
+            topic.record = record
+            topic.use(config_of(record, self._settings), self._settings)
+            return topic
+
+    async def reshard(self, name: str, change: Callable[[TopicRecord], Resharded]) -> Topic:
+        """Replace the tablets of a table by those that `change` names; the ones it leaves out are removed. Its tablets
+        start again, in a later leader epoch than any before. Not to be cancelled. TopicUnknown, and what `change`
+        raises."""
+        async with self.changes:
+            await self._complete(name)
+            before = self._scheme.topics.get(name)
+            record, tombstone = await self._scheme.reshard_topic(name, change)
+            assert before is not None
+            try:
+                await self._tablets.create([record])
+            except CommitRefused:
+                assert tombstone is None, "tablets are added or removed, never both"
+                await self._scheme.change_topic(name, lambda _: before)
+                raise
+            self._count.known += record.partitions - before.partitions
+            topic = self._topics[name]
+            self.offsets.forget(name, topic.partitions)
+            await topic.hold()
+            await self._tablets.stop(topic)
+            topic.tablets.clear()
+            await self._take_over(record)
+            self.offsets.learn(name, topic.partitions, awaits_cell=topic.awaits_cell)
+            if tombstone is not None:
+                forget = partial(self._scheme.forget_tombstone, tombstone.topic_id)
+                self._tablets.reclaim(before, tombstone.tablets, forget)
+            return topic
+
+    async def configure_node(self, node: str, texts: Mapping[str, str], settings: BrokerSettings) -> None:
+        """Replace what is set for a node ("": for every node); `settings` are in force then.
+
+        What topics leave open follows, from each one's next write cycle on, and so does how long they know a producer.
+        """
+        async with self.changes:
+            await self._scheme.configure_node(node, texts)
+            self._settings = settings
+            async for topic in _in_turns(list(self._topics.values())):
+                topic.use(config_of(topic.record, settings), settings)
+
+    async def _delete(self, name: str) -> None:
+        async with self.changes:
+            record = await self._scheme.delete_topic(name)
+            self._count.known -= record.partitions
+            topic = self._topics.pop(name, None)
+            self._by_id.pop(record.topic_id, None)
+            if topic is not None:
+                self.offsets.forget(name, topic.partitions)
+                await self._tablets.stop(topic)
+            self._tablets.reclaim(record, record.tablets, partial(self._scheme.forget_tombstone, record.topic_id))
+
+    async def retain(self) -> None:
+        """One walk over all partitions: delete what retention no longer keeps. Called every
+        log.retention.check.interval.ms. Offsets of groups that nobody is in any more go too."""
+        async for name in _in_turns(list(self._scheme.topics)):
+            try:
+                async with self.changes:
+                    await self._complete(name)
+            except (CommitRefused, ShardLost) as refusal:
+                _log.warning("topics wait to be served: %s", refusal)
+                break
+        servers = [(topic, server) for topic in self._topics.values() for server in topic.partitions]
+        async for (topic, server) in _in_turns(servers):
+            try:
+                await server.retain()
+            except KafkaError as refusal:
+                _log.warning("retention of %s-%d waits: %s", topic.record.name, server.index, refusal)
+        await self.offsets.expire(self._clock(), self._settings.offsets_retention_minutes * _MS_PER_MINUTE)
+
+    def _partition(self, name: str, index: int) -> PartitionServer | None:
+        topic = self._topics.get(name)
+        return topic.partitions[index] if topic is not None and 0 <= index < len(topic.partitions) else None
+
+    async def _serve(self, record: TopicRecord) -> Topic:
+        topic = Topic(record, config_of(record, self._settings), self._settings)
+        await self._tablets.start(topic)
+        self._topics[record.name] = topic
+        self._by_id[record.topic_id] = topic
+        self.offsets.learn(record.name, topic.partitions, awaits_cell=topic.awaits_cell)
+        return topic
+
+
+async def _in_turns(items: Iterable[T]) -> AsyncIterator[T]:
+    """The items, and between them turns of the loop for other work."""
+    for number, item in enumerate(items):
+        if number % _LOOKS_AT_ONCE == 0:
+            await asyncio.sleep(0)
+        yield item
+
+
+def _renew(offsets: GroupOffsets, topic: Topic) -> None:
+    """Other partitions of the topic run, with what is durable of their offsets."""
+    offsets.forget(topic.record.name, topic.partitions)
+    topic.line_up()
+    offsets.learn(topic.record.name, topic.partitions, awaits_cell=topic.awaits_cell)

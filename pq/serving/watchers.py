@@ -1,0 +1,34 @@
+"""Who waits for a partition to move: callbacks at each move of its end or start offset, and at its loss."""
+
+from collections.abc import Callable
+from functools import partial
+
+
+class Watchers:
+    """Of one partition."""
+
+    __slots__ = ("_callbacks",)
+
+    def __init__(self) -> None:
+        self._callbacks: dict[object, Callable[[], None]] | None = None  # most partitions are never watched
+
+    def __len__(self) -> int:
+        return len(self._callbacks or ())
+
+    def add(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call back once per move, until the returned function is called."""
+        callbacks = self._callbacks
+        if callbacks is None:
+            callbacks = self._callbacks = {}
+        token = object()
+        callbacks[token] = callback
+        return partial(self._forget, token)
+
+    def notify(self) -> None:
+        if self._callbacks:
+            for callback in tuple(self._callbacks.values()):
+                callback()
+
+    def _forget(self, token: object) -> None:
+        if self._callbacks is not None:
+            self._callbacks.pop(token, None)
