@@ -5,6 +5,7 @@ from typing import Protocol, TypeVar, cast
 
 from pqbroker.protocol.decoding import decoder_source, sliced_decoder_source
 from pqbroker.protocol.encoding import encoder_source, sliced_encoder_source
+from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.primitives import Buffer
 from pqbroker.protocol.schema import message
 
@@ -12,12 +13,19 @@ T = TypeVar("T")
 
 
 T_co = TypeVar("T_co", covariant=True)
+T_contra = TypeVar("T_contra", contravariant=True)
 
 
 class Decode(Protocol[T_co]):
     """Takes a body apart. `elements_max`: how many array elements and tagged fields it may have, all together."""
 
     def __call__(self, data: memoryview, elements_max: int = ...) -> T_co: ...
+
+
+class Encode(Protocol[T_contra, T_co]):
+    """Writes a body. `on_error` is called with each error code of the message (`schema.ERROR_CODE`), NONE excepted."""
+
+    def __call__(self, message: T_contra, on_error: Callable[[ErrorCode], None] = ...) -> T_co: ...
 
 
 def decoder(declared: type[T], version: int) -> Decode[T]:
@@ -35,15 +43,15 @@ def sliced_decoder(declared: type[T], version: int) -> Decode[Generator[None, No
     return cast(Decode[Generator[None, None, tuple[T, int]]], made)
 
 
-def encoder(declared: type[T], version: int) -> Callable[[T], list[Buffer]]:
+def encoder(declared: type[T], version: int) -> Encode[T, list[Buffer]]:
     """A function from an object to the buffers of its body, end to end; record data is passed on uncopied."""
-    return cast(Callable[[T], list[Buffer]], _function("encode", "", encoder_source, declared, version))
+    return cast(Encode[T, list[Buffer]], _function("encode", "", encoder_source, declared, version))
 
 
-def sliced_encoder(declared: type[T], version: int) -> Callable[[T], Generator[int, None, list[Buffer]]]:
+def sliced_encoder(declared: type[T], version: int) -> Encode[T, Generator[int, None, list[Buffer]]]:
     """The same for a long message: it pauses after each element of an array, and yields the bytes made since before."""
     made = _function("encode", "sliced ", sliced_encoder_source, declared, version)
-    return cast(Callable[[T], Generator[int, None, list[Buffer]]], made)
+    return cast(Encode[T, Generator[int, None, list[Buffer]]], made)
 
 
 _Writer = Callable[[type, int], tuple[str, dict[str, object]]]

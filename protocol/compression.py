@@ -69,16 +69,19 @@ def _gunzip(data: memoryview, bytes_max: int) -> bytearray:
     """One gzip member after another, in pieces: zlib would hold a large output twice."""
     output = bytearray()
     stream = zlib.decompressobj(_GZIP_WINDOW)
+    rest: Buffer = b""
+    start = 0
     try:
-        for start in range(0, len(data), _GZIP_INPUT_BYTES):
-            rest: Buffer = data[start : start + _GZIP_INPUT_BYTES]
-            while rest:
-                if stream.eof:
-                    stream = zlib.decompressobj(_GZIP_WINDOW)
-                output += stream.decompress(rest, _GZIP_OUTPUT_BYTES)
-                if len(output) > bytes_max:
-                    raise _too_large(bytes_max)
-                rest = stream.unused_data if stream.eof else stream.unconsumed_tail
+        while rest or start < len(data):
+            if not rest:
+                rest = data[start : start + _GZIP_INPUT_BYTES]
+                start += _GZIP_INPUT_BYTES
+            if stream.eof:
+                stream = zlib.decompressobj(_GZIP_WINDOW)
+            output += stream.decompress(rest, _GZIP_OUTPUT_BYTES)
+            if len(output) > bytes_max:
+                raise _too_large(bytes_max)
+            rest = stream.unused_data if stream.eof else stream.unconsumed_tail
         while not stream.eof:
             piece = stream.decompress(b"", _GZIP_OUTPUT_BYTES)
             if not piece and not stream.eof:

@@ -8,9 +8,9 @@ message is the same code with a pause after each element of an array.
 import struct
 from typing import Any
 
-from pqbroker.protocol.errors import ProtocolError, TooManyElements
+from pqbroker.protocol.errors import ErrorCode, ProtocolError, TooManyElements
 from pqbroker.protocol.primitives import ELEMENTS_MAX, STRING_BYTES_MAX, read_unsigned_varint, skip_tagged_fields
-from pqbroker.protocol.schema import BYTES, RECORDS, STRING, Field, Kind, message, wire_fields
+from pqbroker.protocol.schema import BYTES, ERROR_CODE, RECORDS, STRING, Field, Kind, message, wire_fields
 from pqbroker.protocol.source import Source
 
 
@@ -38,7 +38,7 @@ class _Decoder:
     def __init__(self, declared: type, version: int, *, pauses: bool) -> None:
         self.source = Source(
             ProtocolError=ProtocolError, StructError=struct.error, TooManyElements=TooManyElements,
-            varint=read_unsigned_varint, skip=skip_tagged_fields, unpack_from=struct.unpack_from,
+            varint=read_unsigned_varint, skip=skip_tagged_fields, unpack_from=struct.unpack_from, ErrorCode=ErrorCode,
         )  # fmt: skip
         self._title = f"{declared.__name__} v{version}"
         self._version = version
@@ -78,7 +78,7 @@ class _Decoder:
             self._tagged([item for item in fields if item.tag is not None], variables, level)
         self._flush()
         name = self.source.bind(declared.__name__, declared)
-        return f"{name}({', '.join(f'{item.name}={variables[item.name]}' for item in fields)})"
+        return f"{name}({', '.join(f'{item.name}={_made(item, variables[item.name])}' for item in fields)})"
 
     def _field(self, item: Field, variable: str, level: int) -> None:
         if not isinstance(item.kind, Kind):
@@ -175,7 +175,7 @@ class _Decoder:
         self._flush()
         for item in fields:
             assert item.is_constant or isinstance(item.kind, Kind)
-            default = repr(item.default) if item.is_constant else "[]"
+            default = item.literal if item.is_constant else "[]"
             source.line(f"{variables[item.name]} = {default}")
         with source.block(f"if {tags}:"):
             if not fields:
@@ -224,6 +224,11 @@ class _Decoder:
         unpack, size = self.source.packing("unpack_from", "".join(code for _, code in run))
         self.source.line(f"{', '.join(variable for variable, _ in run)}, = {unpack}(data, p)")
         self.source.line(f"p += {size}")
+
+
+def _made(item: Field, variable: str) -> str:
+    """What a field is given of the variable that was decoded for it."""
+    return f"ErrorCode({variable})" if item.kind is ERROR_CODE else variable
 
 
 def _bytes_min(kind: Kind[Any] | type, version: int, *, flexible: bool) -> int:

@@ -1,14 +1,16 @@
 """Writes the source of encoders: straight-line code for one message at one version.
 
 In the code written, `parts` gathers small bytes, which are joined whenever record data comes between and at the end.
+Each error code sent goes to `on_error`; a message without errors costs no call for that.
 The encoder of a long message is the same code with a pause after each element of an array.
 """
 
 import struct
 from typing import Any
 
+from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.primitives import unsigned_varint
-from pqbroker.protocol.schema import BYTES, RECORDS, STRING, Field, Kind, message, wire_fields
+from pqbroker.protocol.schema import BYTES, ERROR_CODE, RECORDS, STRING, Field, Kind, message, wire_fields
 from pqbroker.protocol.source import Source
 
 _PARTS_MAX = 512
@@ -16,12 +18,12 @@ _PARTS_MAX = 512
 
 
 def encoder_source(declared: type, version: int) -> tuple[str, dict[str, object]]:
-    """The source of `encode(message)` for a message at a version, and the globals it needs."""
+    """The source of `encode(message, on_error)` for a message at a version, and the globals it needs."""
     return _source(declared, version, pauses=False)
 
 
 def sliced_encoder_source(declared: type, version: int) -> tuple[str, dict[str, object]]:
-    """The source of a generator `encode(message)`.
+    """The source of a generator `encode(message, on_error)`.
 
     It yields how many bytes were made since the pause before, now and then 0, and returns the buffers.
     """
@@ -38,7 +40,8 @@ class _Encoder:
 
     def __init__(self, version: int, *, flexible: bool, pauses: bool) -> None:
         self.source = Source(
-            varint=unsigned_varint, join=b"".join, pack=struct.pack, single=(bytes, bytearray, memoryview)
+            varint=unsigned_varint, join=b"".join, pack=struct.pack, single=(bytes, bytearray, memoryview),
+            ignore=_ignore,
         )  # fmt: skip
         self._version = version
         self._flexible = flexible
@@ -47,7 +50,7 @@ class _Encoder:
 
     def message(self, declared: type) -> str:
         source = self.source
-        with source.block("def encode(m_0):"):
+        with source.block("def encode(m_0, on_error=ignore):"):
             source.line("out = []")
             source.line("parts = []")
             source.line("add = parts.append")
@@ -73,10 +76,20 @@ class _Encoder:
         value = f"m_{level}.{item.name}"
         if not isinstance(item.kind, Kind):
             self._nested(item.kind, value, level, nullable=item.is_nullable(self._version))
+        elif item.kind is ERROR_CODE:
+            self._run.append((self._error_code(item, level), item.kind.code))
         elif item.kind.code:
             self._run.append((value, item.kind.code))
         else:
             self._sized(item.kind, value, level, nullable=item.is_nullable(self._version))
+
+    def _error_code(self, item: Field, level: int) -> str:
+        """Report the code unless it is NONE; returns the variable that has it."""
+        source, variable = self.source, f"{item.name}_{level}"
+        source.line(f"{variable} = m_{level}.{item.name}")
+        with source.block(f"if {variable}:"):
+            source.line(f"on_error({variable})")
+        return variable
 
     def _nested(self, kind: type, value: str, level: int, *, nullable: bool) -> None:
         """Encode a struct; one that may be null starts with a byte that is negative when it is."""
@@ -191,7 +204,7 @@ class _Encoder:
     def _tagged_field(self, item: Field, level: int) -> None:
         source, mark = self.source, f"mark_{level}"
         value = f"m_{level}.{item.name}"
-        differs = f"{value} {'is not' if item.default is None else '!='} {item.default!r}"
+        differs = f"{value} {'is not' if item.default is None else '!='} {item.literal}"
         with source.block(f"if {differs if item.is_constant else value}:"):
             source.line(f"{mark} = len(parts)")
             pauses, self._pauses = self._pauses, False  # what is in `parts` is taken out again
@@ -212,3 +225,7 @@ class _Encoder:
             return
         pack, _ = self.source.packing("pack", "".join(code for _, code in run))
         self.source.line(f"add({pack}({', '.join(expression for expression, _ in run)}))")
+
+
+def _ignore(_: ErrorCode) -> None:
+    """What becomes of error codes that nobody counts."""

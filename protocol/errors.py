@@ -105,9 +105,26 @@ class ErrorCode(IntEnum):
     TRANSACTION_ABORTABLE = 120
     INVALID_REGULAR_EXPRESSION = 128
 
+    @classmethod
+    def _missing_(cls, value: object) -> "ErrorCode | None":
+        """A code that this list lacks: another broker may answer with one, and a client has to read that answer."""
+        if not isinstance(value, int):
+            return None
+        code = int.__new__(cls, value)
+        code._name_, code._value_ = f"UNKNOWN_{value}", value
+        return code
+
 
 class ProtocolError(Exception):
     """The peer broke the protocol: the connection is closed."""
+
+
+class ForeignProtocol(ProtocolError):
+    """The peer speaks another protocol, which `name` is."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"it speaks {name}, not Kafka's protocol")
+        self.name = name
 
 
 class TooManyElements(ProtocolError):
@@ -115,7 +132,7 @@ class TooManyElements(ProtocolError):
 
 
 class KafkaError(Exception):
-    """The peer asked for what cannot be: one place turns `code` into the response's code.
+    """The peer asked for something invalid: one place turns `code` into the response's code.
 
     `message` names cause and cure; it is sent where the response has room for it.
     """

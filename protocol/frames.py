@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence, Sized
 from struct import Struct
 from typing import Final, TypeVar
 
-from pqbroker.protocol.errors import ProtocolError
+from pqbroker.protocol.errors import ForeignProtocol, ProtocolError
 
 P = TypeVar("P", bound=Sized)
 LARGE_FRAME_BYTES: Final = 32 << 10
@@ -30,6 +30,11 @@ HELD_STEP_BYTES: Final = 2 << 20
 _PREFIX: Final = Struct(">i")
 _RECEIVED_AT_ONCE: Final = FREE_FRAME_BYTES + 1 + _PREFIX.size
 _BEGUN_BYTES: Final = LARGE_FRAME_BYTES // 2
+
+
+_HTTP_STARTS: Final = frozenset((b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"PATC", b"OPTI", b"CONN", b"PRI "))
+_TLS_START: Final = b"\x16\x03"
+"""Of the record that a TLS client sends first."""
 
 
 def receive_buffer() -> memoryview:
@@ -82,6 +87,8 @@ class FrameReader:
         while end - position >= _PREFIX.size:
             (size,) = _PREFIX.unpack_from(buffer, position)
             if not 0 <= size <= self._frame_bytes_max:
+                if name := _foreign(bytes(buffer[position : position + _PREFIX.size])):
+                    raise ForeignProtocol(name)
                 raise ProtocolError(f"a frame of {size} bytes; the most allowed is {self._frame_bytes_max}")
             stop = position + _PREFIX.size + size
             if stop > end:
@@ -117,7 +124,10 @@ class FrameReader:
     def _begin_large(self, size: int, start: memoryview) -> None:
         """Move what has arrived of a large frame into memory of its own."""
         begun = start[_PREFIX.size :]
-        self._large = _memory(size)
+        at_once = size <= HELD_STEP_BYTES
+        self._large = memoryview(
+            bytearray(size) if at_once else mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        )
         self._large[: len(begun)] = begun
         self._filled = len(begun)
         self._start = b""
@@ -140,7 +150,8 @@ def frame(parts: Sequence[P]) -> list[P | bytes]:
     return [_PREFIX.pack(sum(map(len, parts))), *parts]
 
 
-def _memory(size: int) -> memoryview:
-    if size <= HELD_STEP_BYTES:
-        return memoryview(bytearray(size))
-    return memoryview(mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
+def _foreign(start: bytes) -> str:
+    """The protocol of a peer whose first bytes are no length; empty where nothing is known of it."""
+    if start in _HTTP_STARTS:
+        return "HTTP"
+    return "TLS" if start.startswith(_TLS_START) else ""

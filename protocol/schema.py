@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import MISSING, dataclass
 from typing import Any, Final, Generic, NamedTuple, TypeVar, dataclass_transform, overload
 
+from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.primitives import ZERO_UUID
 
 T = TypeVar("T")
@@ -44,6 +45,8 @@ BOOL: Final[Kind[bool]] = Kind("bool", "?", False)
 INT8: Final[Kind[int]] = Kind("int8", "b", 0)
 INT16: Final[Kind[int]] = Kind("int16", "h", 0)
 UINT16: Final[Kind[int]] = Kind("uint16", "H", 0)
+ERROR_CODE: Final[Kind[ErrorCode]] = Kind("error_code", "h", ErrorCode.NONE)
+"""The encoder reports each one that is not NONE, so that no handler has to."""
 INT32: Final[Kind[int]] = Kind("int32", "i", 0)
 INT64: Final[Kind[int]] = Kind("int64", "q", 0)
 UUID: Final[Kind[bytes]] = Kind("uuid", "16s", ZERO_UUID)
@@ -75,6 +78,11 @@ class Field:
     def is_constant(self) -> bool:
         """Whether the default is one value; else it is a new list or struct."""
         return self.default is not MISSING
+
+    @property
+    def literal(self) -> str:
+        """The default as source code, where it is a constant."""
+        return str(int(self.default)) if self.kind is ERROR_CODE else repr(self.default)
 
     def is_nullable(self, version: int) -> bool:
         return self.nullable is not None and version in self.nullable

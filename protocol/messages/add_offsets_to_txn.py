@@ -1,6 +1,7 @@
 """AddOffsetsToTxn (key 25): take a group's offsets into a transaction (KIP-98)."""
 
-from pqbroker.protocol.schema import INT16, INT32, INT64, STRING, field, request, response
+from pqbroker.protocol.errors import ErrorCode
+from pqbroker.protocol.schema import ERROR_CODE, INT16, INT32, INT64, STRING, field, request, response
 
 
 @request(25, versions="0-4", flexible="3+")
@@ -14,4 +15,4 @@ class AddOffsetsToTxnRequest:
 @response(25, versions="0-4", flexible="3+")
 class AddOffsetsToTxnResponse:
     throttle_time_ms: int = field(INT32)
-    error_code: int = field(INT16)
+    error_code: ErrorCode = field(ERROR_CODE)

@@ -1,6 +1,19 @@
 """AddPartitionsToTxn (key 24): take partitions into a transaction; several transactions from version 4 (KIP-890)."""
 
-from pqbroker.protocol.schema import BOOL, INT16, INT32, INT64, STRING, array, field, request, response, struct
+from pqbroker.protocol.errors import ErrorCode
+from pqbroker.protocol.schema import (
+    BOOL,
+    ERROR_CODE,
+    INT16,
+    INT32,
+    INT64,
+    STRING,
+    array,
+    field,
+    request,
+    response,
+    struct,
+)
 
 
 @struct
@@ -30,7 +43,7 @@ class AddPartitionsToTxnRequest:
 @struct
 class AddPartitionsToTxnPartitionResult:
     partition_index: int = field(INT32)
-    partition_error_code: int = field(INT16)
+    partition_error_code: ErrorCode = field(ERROR_CODE)
 
 
 @struct
@@ -48,7 +61,7 @@ class AddPartitionsToTxnResult:
 @response(24, versions="0-5", flexible="3+")
 class AddPartitionsToTxnResponse:
     throttle_time_ms: int = field(INT32)
-    error_code: int = field(INT16, "4+")
+    error_code: ErrorCode = field(ERROR_CODE, "4+")
     results_by_transaction: list[AddPartitionsToTxnResult] = field(array(AddPartitionsToTxnResult), "4+")
     results_by_topic_v3_and_below: list[AddPartitionsToTxnTopicResult] = field(
         array(AddPartitionsToTxnTopicResult), "0-3"

@@ -1,6 +1,7 @@
 """AlterClientQuotas (key 49): change quotas of clients and users (KIP-546)."""
 
-from pqbroker.protocol.schema import BOOL, FLOAT64, INT16, INT32, STRING, array, field, request, response, struct
+from pqbroker.protocol.errors import ErrorCode
+from pqbroker.protocol.schema import BOOL, ERROR_CODE, FLOAT64, INT32, STRING, array, field, request, response, struct
 
 
 @struct
@@ -30,7 +31,7 @@ class AlterClientQuotasRequest:
 
 @struct
 class EntryResult:
-    error_code: int = field(INT16)
+    error_code: ErrorCode = field(ERROR_CODE)
     error_message: str | None = field(STRING, nullable="0+")
     entity: list[EntityData] = field(array(EntityData))
 

@@ -1,6 +1,7 @@
 """AlterPartitionReassignments (key 45): move replicas of partitions (KIP-455)."""
 
-from pqbroker.protocol.schema import BOOL, INT16, INT32, STRING, array, field, request, response, struct
+from pqbroker.protocol.errors import ErrorCode
+from pqbroker.protocol.schema import BOOL, ERROR_CODE, INT32, STRING, array, field, request, response, struct
 
 
 @struct
@@ -25,7 +26,7 @@ class AlterPartitionReassignmentsRequest:
 @struct
 class ReassignablePartitionResponse:
     partition_index: int = field(INT32)
-    error_code: int = field(INT16)
+    error_code: ErrorCode = field(ERROR_CODE)
     error_message: str | None = field(STRING, nullable="0+")
 
 
@@ -39,6 +40,6 @@ class ReassignableTopicResponse:
 class AlterPartitionReassignmentsResponse:
     throttle_time_ms: int = field(INT32)
     allow_replication_factor_change: bool = field(BOOL, "1+", default=True)
-    error_code: int = field(INT16)
+    error_code: ErrorCode = field(ERROR_CODE)
     error_message: str | None = field(STRING, nullable="0+")
     responses: list[ReassignableTopicResponse] = field(array(ReassignableTopicResponse))

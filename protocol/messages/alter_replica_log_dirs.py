@@ -1,6 +1,7 @@
 """AlterReplicaLogDirs (key 34): move partitions to another directory of their broker (KIP-113)."""
 
-from pqbroker.protocol.schema import INT16, INT32, STRING, array, field, request, response, struct
+from pqbroker.protocol.errors import ErrorCode
+from pqbroker.protocol.schema import ERROR_CODE, INT32, STRING, array, field, request, response, struct
 
 
 @struct
@@ -23,7 +24,7 @@ class AlterReplicaLogDirsRequest:
 @struct
 class AlterReplicaLogDirPartitionResult:
     partition_index: int = field(INT32)
-    error_code: int = field(INT16)
+    error_code: ErrorCode = field(ERROR_CODE)
 
 
 @struct

@@ -1,6 +1,7 @@
 """AlterUserScramCredentials (key 51): change SCRAM credentials of users (KIP-554)."""
 
-from pqbroker.protocol.schema import BYTES, INT8, INT16, INT32, STRING, array, field, request, response, struct
+from pqbroker.protocol.errors import ErrorCode
+from pqbroker.protocol.schema import BYTES, ERROR_CODE, INT8, INT32, STRING, array, field, request, response, struct
 
 
 @struct
@@ -27,7 +28,7 @@ class AlterUserScramCredentialsRequest:
 @struct
 class AlterUserScramCredentialsResult:
     user: str = field(STRING)
-    error_code: int = field(INT16)
+    error_code: ErrorCode = field(ERROR_CODE)
     error_message: str | None = field(STRING, nullable="0+")
 
 

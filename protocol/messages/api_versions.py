@@ -1,6 +1,19 @@
 """ApiVersions (key 18): what a broker serves. Its response always has header version 0 (KIP-511)."""
 
-from pqbroker.protocol.schema import BOOL, INT16, INT32, INT64, STRING, array, field, request, response, struct
+from pqbroker.protocol.errors import ErrorCode
+from pqbroker.protocol.schema import (
+    BOOL,
+    ERROR_CODE,
+    INT16,
+    INT32,
+    INT64,
+    STRING,
+    array,
+    field,
+    request,
+    response,
+    struct,
+)
 
 
 @request(18, versions="0-4", flexible="3+")
@@ -32,7 +45,7 @@ class FinalizedFeatureKey:
 
 @response(18, versions="0-4", flexible="3+")
 class ApiVersionsResponse:
-    error_code: int = field(INT16)
+    error_code: ErrorCode = field(ERROR_CODE)
     api_keys: list[ApiVersion] = field(array(ApiVersion))
     throttle_time_ms: int = field(INT32, "1+")
     supported_features: list[SupportedFeatureKey] = field(array(SupportedFeatureKey), "3+", tag=0)

@@ -1,9 +1,10 @@
 """ConsumerGroupDescribe (key 69): state and members of consumer groups (KIP-848)."""
 
+from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.schema import (
     BOOL,
+    ERROR_CODE,
     INT8,
-    INT16,
     INT32,
     INT32_MIN,
     STRING,
@@ -51,7 +52,7 @@ class Member:
 
 @struct
 class DescribedGroup:
-    error_code: int = field(INT16)
+    error_code: ErrorCode = field(ERROR_CODE)
     error_message: str | None = field(STRING, nullable="0+", default=None)
     group_id: str = field(STRING)
     group_state: str = field(STRING)

@@ -1,6 +1,7 @@
 """CreateAcls (key 30): add access rules (KIP-140)."""
 
-from pqbroker.protocol.schema import INT8, INT16, INT32, STRING, array, field, request, response, struct
+from pqbroker.protocol.errors import ErrorCode
+from pqbroker.protocol.schema import ERROR_CODE, INT8, INT32, STRING, array, field, request, response, struct
 
 
 @struct
@@ -21,7 +22,7 @@ class CreateAclsRequest:
 
 @struct
 class AclCreationResult:
-    error_code: int = field(INT16)
+    error_code: ErrorCode = field(ERROR_CODE)
     error_message: str | None = field(STRING, nullable="0+")
 
 

@@ -1,6 +1,7 @@
 """CreatePartitions (key 37): grow topics."""
 
-from pqbroker.protocol.schema import BOOL, INT16, INT32, STRING, array, field, request, response, struct
+from pqbroker.protocol.errors import ErrorCode
+from pqbroker.protocol.schema import BOOL, ERROR_CODE, INT32, STRING, array, field, request, response, struct
 
 
 @struct
@@ -25,7 +26,7 @@ class CreatePartitionsRequest:
 @struct
 class CreatePartitionsTopicResult:
     name: str = field(STRING)
-    error_code: int = field(INT16)
+    error_code: ErrorCode = field(ERROR_CODE)
     error_message: str | None = field(STRING, nullable="0+", default=None)
 
 

@@ -1,6 +1,20 @@
 """CreateTopics (key 19): create topics; from version 5 the response tells their configs (KIP-525)."""
 
-from pqbroker.protocol.schema import BOOL, INT8, INT16, INT32, STRING, UUID, array, field, request, response, struct
+from pqbroker.protocol.errors import ErrorCode
+from pqbroker.protocol.schema import (
+    BOOL,
+    ERROR_CODE,
+    INT8,
+    INT16,
+    INT32,
+    STRING,
+    UUID,
+    array,
+    field,
+    request,
+    response,
+    struct,
+)
 
 
 @struct
@@ -44,9 +58,9 @@ class CreatableTopicConfigs:
 class CreatableTopicResult:
     name: str = field(STRING)
     topic_id: bytes = field(UUID, "7+")
-    error_code: int = field(INT16)
+    error_code: ErrorCode = field(ERROR_CODE)
     error_message: str | None = field(STRING, nullable="0+")
-    topic_config_error_code: int = field(INT16, "5+", tag=0)
+    topic_config_error_code: ErrorCode = field(ERROR_CODE, "5+", tag=0)
     num_partitions: int = field(INT32, "5+", default=-1)
     replication_factor: int = field(INT16, "5+", default=-1)
     configs: list[CreatableTopicConfigs] | None = field(array(CreatableTopicConfigs), "5+", nullable="5+")

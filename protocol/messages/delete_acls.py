@@ -1,6 +1,7 @@
 """DeleteAcls (key 31): delete the access rules that match filters (KIP-140)."""
 
-from pqbroker.protocol.schema import INT8, INT16, INT32, STRING, array, field, request, response, struct
+from pqbroker.protocol.errors import ErrorCode
+from pqbroker.protocol.schema import ERROR_CODE, INT8, INT32, STRING, array, field, request, response, struct
 
 
 @struct
@@ -21,7 +22,7 @@ class DeleteAclsRequest:
 
 @struct
 class DeleteAclsMatchingAcl:
-    error_code: int = field(INT16)
+    error_code: ErrorCode = field(ERROR_CODE)
     error_message: str | None = field(STRING, nullable="0+")
     resource_type: int = field(INT8)
     resource_name: str = field(STRING)
@@ -34,7 +35,7 @@ class DeleteAclsMatchingAcl:
 
 @struct
 class DeleteAclsFilterResult:
-    error_code: int = field(INT16)
+    error_code: ErrorCode = field(ERROR_CODE)
     error_message: str | None = field(STRING, nullable="0+")
     matching_acls: list[DeleteAclsMatchingAcl] = field(array(DeleteAclsMatchingAcl))
 

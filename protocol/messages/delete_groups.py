@@ -1,6 +1,7 @@
 """DeleteGroups (key 42): delete groups without members (KIP-229)."""
 
-from pqbroker.protocol.schema import INT16, INT32, STRING, array, field, request, response, struct
+from pqbroker.protocol.errors import ErrorCode
+from pqbroker.protocol.schema import ERROR_CODE, INT32, STRING, array, field, request, response, struct
 
 
 @request(42, versions="0-2", flexible="2+")
@@ -11,7 +12,7 @@ class DeleteGroupsRequest:
 @struct
 class DeletableGroupResult:
     group_id: str = field(STRING)
-    error_code: int = field(INT16)
+    error_code: ErrorCode = field(ERROR_CODE)
 
 
 @response(42, versions="0-2", flexible="2+")

@@ -1,6 +1,7 @@
 """DeleteRecords (key 21): drop the records before an offset (KIP-107)."""
 
-from pqbroker.protocol.schema import INT16, INT32, INT64, STRING, array, field, request, response, struct
+from pqbroker.protocol.errors import ErrorCode
+from pqbroker.protocol.schema import ERROR_CODE, INT32, INT64, STRING, array, field, request, response, struct
 
 
 @struct
@@ -25,7 +26,7 @@ class DeleteRecordsRequest:
 class DeleteRecordsPartitionResult:
     partition_index: int = field(INT32)
     low_watermark: int = field(INT64)
-    error_code: int = field(INT16)
+    error_code: ErrorCode = field(ERROR_CODE)
 
 
 @struct

@@ -1,6 +1,7 @@
 """DeleteTopics (key 20): delete topics, by id or name from version 6."""
 
-from pqbroker.protocol.schema import INT16, INT32, STRING, UUID, array, field, request, response, struct
+from pqbroker.protocol.errors import ErrorCode
+from pqbroker.protocol.schema import ERROR_CODE, INT32, STRING, UUID, array, field, request, response, struct
 
 
 @struct
@@ -20,7 +21,7 @@ class DeleteTopicsRequest:
 class DeletableTopicResult:
     name: str | None = field(STRING, nullable="6+")
     topic_id: bytes = field(UUID, "6+")
-    error_code: int = field(INT16)
+    error_code: ErrorCode = field(ERROR_CODE)
     error_message: str | None = field(STRING, "5+", nullable="5+", default=None)
 
 

@@ -1,6 +1,7 @@
 """DescribeAcls (key 29): which access rules there are (KIP-140)."""
 
-from pqbroker.protocol.schema import INT8, INT16, INT32, STRING, array, field, request, response, struct
+from pqbroker.protocol.errors import ErrorCode
+from pqbroker.protocol.schema import ERROR_CODE, INT8, INT32, STRING, array, field, request, response, struct
 
 
 @request(29, versions="1-3", flexible="2+")
@@ -33,6 +34,6 @@ class DescribeAclsResource:
 @response(29, versions="1-3", flexible="2+")
 class DescribeAclsResponse:
     throttle_time_ms: int = field(INT32)
-    error_code: int = field(INT16)
+    error_code: ErrorCode = field(ERROR_CODE)
     error_message: str | None = field(STRING, nullable="0+")
     resources: list[DescribeAclsResource] = field(array(DescribeAclsResource))

@@ -1,6 +1,19 @@
 """DescribeClientQuotas (key 48): quotas of clients and users (KIP-546)."""
 
-from pqbroker.protocol.schema import BOOL, FLOAT64, INT8, INT16, INT32, STRING, array, field, request, response, struct
+from pqbroker.protocol.errors import ErrorCode
+from pqbroker.protocol.schema import (
+    BOOL,
+    ERROR_CODE,
+    FLOAT64,
+    INT8,
+    INT32,
+    STRING,
+    array,
+    field,
+    request,
+    response,
+    struct,
+)
 
 
 @struct
@@ -37,6 +50,6 @@ class EntryData:
 @response(48, versions="0-1", flexible="1+")
 class DescribeClientQuotasResponse:
     throttle_time_ms: int = field(INT32)
-    error_code: int = field(INT16)
+    error_code: ErrorCode = field(ERROR_CODE)
     error_message: str | None = field(STRING, nullable="0+")
     entries: list[EntryData] | None = field(array(EntryData), nullable="0+")

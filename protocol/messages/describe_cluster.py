@@ -1,9 +1,10 @@
 """DescribeCluster (key 60): the brokers and the controller (KIP-700)."""
 
+from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.schema import (
     BOOL,
+    ERROR_CODE,
     INT8,
-    INT16,
     INT32,
     INT32_MIN,
     STRING,
@@ -34,7 +35,7 @@ class DescribeClusterBroker:
 @response(60, versions="0-2", flexible="0+")
 class DescribeClusterResponse:
     throttle_time_ms: int = field(INT32)
-    error_code: int = field(INT16)
+    error_code: ErrorCode = field(ERROR_CODE)
     error_message: str | None = field(STRING, nullable="0+", default=None)
     endpoint_type: int = field(INT8, "1+", default=1)
     cluster_id: str = field(STRING)

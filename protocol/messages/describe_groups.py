@@ -1,9 +1,10 @@
 """DescribeGroups (key 15): state and members of classic groups."""
 
+from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.schema import (
     BOOL,
     BYTES,
-    INT16,
+    ERROR_CODE,
     INT32,
     INT32_MIN,
     STRING,
@@ -33,7 +34,7 @@ class DescribedGroupMember:
 
 @struct
 class DescribedGroup:
-    error_code: int = field(INT16)
+    error_code: ErrorCode = field(ERROR_CODE)
     error_message: str | None = field(STRING, "6+", nullable="6+", default=None)
     group_id: str = field(STRING)
     group_state: str = field(STRING)

@@ -1,6 +1,7 @@
 """DescribeLogDirs (key 35): where partitions lie and how large they are (KIP-113)."""
 
-from pqbroker.protocol.schema import BOOL, INT16, INT32, INT64, STRING, array, field, request, response, struct
+from pqbroker.protocol.errors import ErrorCode
+from pqbroker.protocol.schema import BOOL, ERROR_CODE, INT32, INT64, STRING, array, field, request, response, struct
 
 
 @struct
@@ -30,7 +31,7 @@ class DescribeLogDirsTopic:
 
 @struct
 class DescribeLogDirsResult:
-    error_code: int = field(INT16)
+    error_code: ErrorCode = field(ERROR_CODE)
     log_dir: str = field(STRING)
     topics: list[DescribeLogDirsTopic] = field(array(DescribeLogDirsTopic))
     total_bytes: int = field(INT64, "4+", default=-1)
@@ -41,5 +42,5 @@ class DescribeLogDirsResult:
 @response(35, versions="1-5", flexible="2+")
 class DescribeLogDirsResponse:
     throttle_time_ms: int = field(INT32)
-    error_code: int = field(INT16, "3+")
+    error_code: ErrorCode = field(ERROR_CODE, "3+")
     results: list[DescribeLogDirsResult] = field(array(DescribeLogDirsResult))

@@ -1,6 +1,7 @@
 """DescribeProducers (key 61): idempotent and transactional producers that partitions remember (KIP-664)."""
 
-from pqbroker.protocol.schema import INT16, INT32, INT64, STRING, array, field, request, response, struct
+from pqbroker.protocol.errors import ErrorCode
+from pqbroker.protocol.schema import ERROR_CODE, INT32, INT64, STRING, array, field, request, response, struct
 
 
 @struct
@@ -27,7 +28,7 @@ class ProducerState:
 @struct
 class PartitionResponse:
     partition_index: int = field(INT32)
-    error_code: int = field(INT16)
+    error_code: ErrorCode = field(ERROR_CODE)
     error_message: str | None = field(STRING, nullable="0+", default=None)
     active_producers: list[ProducerState] = field(array(ProducerState))
 

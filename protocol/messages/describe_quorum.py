@@ -1,7 +1,8 @@
 """DescribeQuorum (key 55): who leads and follows the log of the cluster's metadata (KIP-595, KIP-836, KIP-853)."""
 
+from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.schema import (
-    INT16,
+    ERROR_CODE,
     INT32,
     INT64,
     STRING,
@@ -43,7 +44,7 @@ class ReplicaState:
 @struct
 class PartitionData:
     partition_index: int = field(INT32)
-    error_code: int = field(INT16)
+    error_code: ErrorCode = field(ERROR_CODE)
     error_message: str | None = field(STRING, "2+", nullable="2+")
     leader_id: int = field(INT32)
     leader_epoch: int = field(INT32)
@@ -73,7 +74,7 @@ class Node:
 
 @response(55, versions="0-2", flexible="0+")
 class DescribeQuorumResponse:
-    error_code: int = field(INT16)
+    error_code: ErrorCode = field(ERROR_CODE)
     error_message: str | None = field(STRING, "2+", nullable="2+")
     topics: list[TopicData] = field(array(TopicData))
     nodes: list[Node] = field(array(Node), "2+")

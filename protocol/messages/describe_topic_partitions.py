@@ -1,8 +1,9 @@
 """DescribeTopicPartitions (key 75): topics and partitions, page by page (KIP-966)."""
 
+from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.schema import (
     BOOL,
-    INT16,
+    ERROR_CODE,
     INT32,
     INT32_MIN,
     STRING,
@@ -35,7 +36,7 @@ class DescribeTopicPartitionsRequest:
 
 @struct
 class DescribeTopicPartitionsResponsePartition:
-    error_code: int = field(INT16)
+    error_code: ErrorCode = field(ERROR_CODE)
     partition_index: int = field(INT32)
     leader_id: int = field(INT32)
     leader_epoch: int = field(INT32, default=-1)
@@ -48,7 +49,7 @@ class DescribeTopicPartitionsResponsePartition:
 
 @struct
 class DescribeTopicPartitionsResponseTopic:
-    error_code: int = field(INT16)
+    error_code: ErrorCode = field(ERROR_CODE)
     name: str | None = field(STRING, nullable="0+")
     topic_id: bytes = field(UUID)
     is_internal: bool = field(BOOL)

@@ -1,6 +1,7 @@
 """DescribeTransactions (key 65): state of transactions (KIP-664)."""
 
-from pqbroker.protocol.schema import INT16, INT32, INT64, STRING, array, field, request, response, struct
+from pqbroker.protocol.errors import ErrorCode
+from pqbroker.protocol.schema import ERROR_CODE, INT16, INT32, INT64, STRING, array, field, request, response, struct
 
 
 @request(65, versions="0", flexible="0+")
@@ -16,7 +17,7 @@ class TopicData:
 
 @struct
 class TransactionState:
-    error_code: int = field(INT16)
+    error_code: ErrorCode = field(ERROR_CODE)
     transactional_id: str = field(STRING)
     transaction_state: str = field(STRING)
     transaction_timeout_ms: int = field(INT32)

@@ -1,6 +1,7 @@
 """DescribeUserScramCredentials (key 50): which users have which SCRAM credentials (KIP-554)."""
 
-from pqbroker.protocol.schema import INT8, INT16, INT32, STRING, array, field, request, response, struct
+from pqbroker.protocol.errors import ErrorCode
+from pqbroker.protocol.schema import ERROR_CODE, INT8, INT32, STRING, array, field, request, response, struct
 
 
 @struct
@@ -22,7 +23,7 @@ class CredentialInfo:
 @struct
 class DescribeUserScramCredentialsResult:
     user: str = field(STRING)
-    error_code: int = field(INT16)
+    error_code: ErrorCode = field(ERROR_CODE)
     error_message: str | None = field(STRING, nullable="0+")
     credential_infos: list[CredentialInfo] = field(array(CredentialInfo))
 
@@ -30,6 +31,6 @@ class DescribeUserScramCredentialsResult:
 @response(50, versions="0", flexible="0+")
 class DescribeUserScramCredentialsResponse:
     throttle_time_ms: int = field(INT32)
-    error_code: int = field(INT16)
+    error_code: ErrorCode = field(ERROR_CODE)
     error_message: str | None = field(STRING, nullable="0+")
     results: list[DescribeUserScramCredentialsResult] = field(array(DescribeUserScramCredentialsResult))

@@ -1,6 +1,7 @@
 """ElectLeaders (key 43): elect leaders of partitions; unclean from version 1 (KIP-460)."""
 
-from pqbroker.protocol.schema import INT8, INT16, INT32, STRING, array, field, request, response, struct
+from pqbroker.protocol.errors import ErrorCode
+from pqbroker.protocol.schema import ERROR_CODE, INT8, INT32, STRING, array, field, request, response, struct
 
 
 @struct
@@ -19,7 +20,7 @@ class ElectLeadersRequest:
 @struct
 class PartitionResult:
     partition_id: int = field(INT32)
-    error_code: int = field(INT16)
+    error_code: ErrorCode = field(ERROR_CODE)
     error_message: str | None = field(STRING, nullable="0+")
 
 
@@ -32,5 +33,5 @@ class ReplicaElectionResult:
 @response(43, versions="0-2", flexible="2+")
 class ElectLeadersResponse:
     throttle_time_ms: int = field(INT32)
-    error_code: int = field(INT16, "1+")
+    error_code: ErrorCode = field(ERROR_CODE, "1+")
     replica_election_results: list[ReplicaElectionResult] = field(array(ReplicaElectionResult))

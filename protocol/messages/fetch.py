@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence, Sized
 
+from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.schema import (
+    ERROR_CODE,
     INT8,
-    INT16,
     INT32,
     INT32_MAX,
     INT64,
@@ -95,7 +96,7 @@ class AbortedTransaction:
 @struct
 class PartitionData:
     partition_index: int = field(INT32)
-    error_code: int = field(INT16)
+    error_code: ErrorCode = field(ERROR_CODE)
     high_watermark: int = field(INT64)
     last_stable_offset: int = field(INT64, default=-1)
     log_start_offset: int = field(INT64, "5+", default=-1)
@@ -126,7 +127,7 @@ class NodeEndpoint:
 @response(1, versions="4-18", flexible="12+")
 class FetchResponse:
     throttle_time_ms: int = field(INT32)
-    error_code: int = field(INT16, "7+")
+    error_code: ErrorCode = field(ERROR_CODE, "7+")
     session_id: int = field(INT32, "7+")
     responses: list[FetchableTopicResponse] = field(array(FetchableTopicResponse))
     node_endpoints: list[NodeEndpoint] = field(array(NodeEndpoint), "16+", tag=0)

@@ -1,6 +1,7 @@
 """Heartbeat (key 12): a member of a classic group is alive."""
 
-from pqbroker.protocol.schema import INT16, INT32, STRING, field, request, response
+from pqbroker.protocol.errors import ErrorCode
+from pqbroker.protocol.schema import ERROR_CODE, INT32, STRING, field, request, response
 
 
 @request(12, versions="0-4", flexible="4+")
@@ -14,4 +15,4 @@ class HeartbeatRequest:
 @response(12, versions="0-4", flexible="4+")
 class HeartbeatResponse:
     throttle_time_ms: int = field(INT32, "1+")
-    error_code: int = field(INT16)
+    error_code: ErrorCode = field(ERROR_CODE)

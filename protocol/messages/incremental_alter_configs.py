@@ -1,6 +1,7 @@
 """IncrementalAlterConfigs (key 44): change single settings of topics and brokers (KIP-339)."""
 
-from pqbroker.protocol.schema import BOOL, INT8, INT16, INT32, STRING, array, field, request, response, struct
+from pqbroker.protocol.errors import ErrorCode
+from pqbroker.protocol.schema import BOOL, ERROR_CODE, INT8, INT32, STRING, array, field, request, response, struct
 
 
 @struct
@@ -25,7 +26,7 @@ class IncrementalAlterConfigsRequest:
 
 @struct
 class AlterConfigsResourceResponse:
-    error_code: int = field(INT16)
+    error_code: ErrorCode = field(ERROR_CODE)
     error_message: str | None = field(STRING, nullable="0+")
     resource_type: int = field(INT8)
     resource_name: str = field(STRING)

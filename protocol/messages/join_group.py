@@ -1,6 +1,7 @@
 """JoinGroup (key 11): become a member of a classic group; static members from version 5 (KIP-345)."""
 
-from pqbroker.protocol.schema import BOOL, BYTES, INT16, INT32, STRING, array, field, request, response, struct
+from pqbroker.protocol.errors import ErrorCode
+from pqbroker.protocol.schema import BOOL, BYTES, ERROR_CODE, INT32, STRING, array, field, request, response, struct
 
 
 @struct
@@ -31,7 +32,7 @@ class JoinGroupResponseMember:
 @response(11, versions="0-9", flexible="6+")
 class JoinGroupResponse:
     throttle_time_ms: int = field(INT32, "2+")
-    error_code: int = field(INT16)
+    error_code: ErrorCode = field(ERROR_CODE)
     generation_id: int = field(INT32, default=-1)
     protocol_type: str | None = field(STRING, "7+", nullable="7+", default=None)
     protocol_name: str | None = field(STRING, nullable="7+")

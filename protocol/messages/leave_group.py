@@ -1,6 +1,7 @@
 """LeaveGroup (key 13): members leave a classic group; several from version 3 (KIP-345)."""
 
-from pqbroker.protocol.schema import INT16, INT32, STRING, array, field, request, response, struct
+from pqbroker.protocol.errors import ErrorCode
+from pqbroker.protocol.schema import ERROR_CODE, INT32, STRING, array, field, request, response, struct
 
 
 @struct
@@ -21,11 +22,11 @@ class LeaveGroupRequest:
 class MemberResponse:
     member_id: str = field(STRING)
     group_instance_id: str | None = field(STRING, nullable="0+")
-    error_code: int = field(INT16)
+    error_code: ErrorCode = field(ERROR_CODE)
 
 
 @response(13, versions="0-5", flexible="4+")
 class LeaveGroupResponse:
     throttle_time_ms: int = field(INT32, "1+")
-    error_code: int = field(INT16)
+    error_code: ErrorCode = field(ERROR_CODE)
     members: list[MemberResponse] = field(array(MemberResponse), "3+")

@@ -1,6 +1,7 @@
 """ListConfigResources (key 74): what has settings, by type from version 1 (KIP-1142)."""
 
-from pqbroker.protocol.schema import INT8, INT16, INT32, STRING, array, field, request, response, struct
+from pqbroker.protocol.errors import ErrorCode
+from pqbroker.protocol.schema import ERROR_CODE, INT8, INT32, STRING, array, field, request, response, struct
 
 
 @request(74, versions="0-1", flexible="0+")
@@ -17,5 +18,5 @@ class ConfigResource:
 @response(74, versions="0-1", flexible="0+")
 class ListConfigResourcesResponse:
     throttle_time_ms: int = field(INT32)
-    error_code: int = field(INT16)
+    error_code: ErrorCode = field(ERROR_CODE)
     config_resources: list[ConfigResource] = field(array(ConfigResource))

@@ -1,6 +1,7 @@
 """ListGroups (key 16): every group of a broker, by state from version 4 (KIP-518) and type from 5 (KIP-848)."""
 
-from pqbroker.protocol.schema import INT16, INT32, STRING, array, field, request, response, struct
+from pqbroker.protocol.errors import ErrorCode
+from pqbroker.protocol.schema import ERROR_CODE, INT32, STRING, array, field, request, response, struct
 
 
 @request(16, versions="0-5", flexible="3+")
@@ -20,5 +21,5 @@ class ListedGroup:
 @response(16, versions="0-5", flexible="3+")
 class ListGroupsResponse:
     throttle_time_ms: int = field(INT32, "1+")
-    error_code: int = field(INT16)
+    error_code: ErrorCode = field(ERROR_CODE)
     groups: list[ListedGroup] = field(array(ListedGroup))

@@ -1,6 +1,7 @@
 """ListOffsets (key 2): offsets by timestamp, and the ends of a partition."""
 
-from pqbroker.protocol.schema import INT8, INT16, INT32, INT64, STRING, array, field, request, response, struct
+from pqbroker.protocol.errors import ErrorCode
+from pqbroker.protocol.schema import ERROR_CODE, INT8, INT32, INT64, STRING, array, field, request, response, struct
 
 
 @struct
@@ -27,7 +28,7 @@ class ListOffsetsRequest:
 @struct
 class ListOffsetsPartitionResponse:
     partition_index: int = field(INT32)
-    error_code: int = field(INT16)
+    error_code: ErrorCode = field(ERROR_CODE)
     timestamp: int = field(INT64, default=-1)
     offset: int = field(INT64, default=-1)
     leader_epoch: int = field(INT32, "4+", default=-1)

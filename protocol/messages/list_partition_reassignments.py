@@ -1,6 +1,7 @@
 """ListPartitionReassignments (key 46): moves of replicas that are under way (KIP-455)."""
 
-from pqbroker.protocol.schema import INT16, INT32, STRING, array, field, request, response, struct
+from pqbroker.protocol.errors import ErrorCode
+from pqbroker.protocol.schema import ERROR_CODE, INT32, STRING, array, field, request, response, struct
 
 
 @struct
@@ -34,6 +35,6 @@ class OngoingTopicReassignment:
 @response(46, versions="0", flexible="0+")
 class ListPartitionReassignmentsResponse:
     throttle_time_ms: int = field(INT32)
-    error_code: int = field(INT16)
+    error_code: ErrorCode = field(ERROR_CODE)
     error_message: str | None = field(STRING, nullable="0+")
     topics: list[OngoingTopicReassignment] = field(array(OngoingTopicReassignment))

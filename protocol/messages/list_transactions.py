@@ -1,6 +1,7 @@
 """ListTransactions (key 66): the transactions that a broker coordinates (KIP-664)."""
 
-from pqbroker.protocol.schema import INT16, INT32, INT64, STRING, array, field, request, response, struct
+from pqbroker.protocol.errors import ErrorCode
+from pqbroker.protocol.schema import ERROR_CODE, INT32, INT64, STRING, array, field, request, response, struct
 
 
 @request(66, versions="0-2", flexible="0+")
@@ -21,6 +22,6 @@ class TransactionState:
 @response(66, versions="0-2", flexible="0+")
 class ListTransactionsResponse:
     throttle_time_ms: int = field(INT32)
-    error_code: int = field(INT16)
+    error_code: ErrorCode = field(ERROR_CODE)
     unknown_state_filters: list[str] = field(array(STRING))
     transaction_states: list[TransactionState] = field(array(TransactionState))

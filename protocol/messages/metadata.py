@@ -1,8 +1,9 @@
 """Metadata (key 3): brokers, topics and partitions; by topic id from version 12 (KIP-516)."""
 
+from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.schema import (
     BOOL,
-    INT16,
+    ERROR_CODE,
     INT32,
     INT32_MIN,
     STRING,
@@ -39,7 +40,7 @@ class MetadataResponseBroker:
 
 @struct
 class MetadataResponsePartition:
-    error_code: int = field(INT16)
+    error_code: ErrorCode = field(ERROR_CODE)
     partition_index: int = field(INT32)
     leader_id: int = field(INT32)
     leader_epoch: int = field(INT32, "7+", default=-1)
@@ -50,7 +51,7 @@ class MetadataResponsePartition:
 
 @struct
 class MetadataResponseTopic:
-    error_code: int = field(INT16)
+    error_code: ErrorCode = field(ERROR_CODE)
     name: str | None = field(STRING, nullable="12+")
     topic_id: bytes = field(UUID, "10+")
     is_internal: bool = field(BOOL, "1+")
@@ -66,4 +67,4 @@ class MetadataResponse:
     controller_id: int = field(INT32, "1+", default=-1)
     topics: list[MetadataResponseTopic] = field(array(MetadataResponseTopic))
     cluster_authorized_operations: int = field(INT32, "8-10", default=INT32_MIN)
-    error_code: int = field(INT16, "13+")
+    error_code: ErrorCode = field(ERROR_CODE, "13+")

@@ -1,6 +1,7 @@
 """OffsetCommit (key 8): store how far a group has read; by topic id from version 10 (KIP-848)."""
 
-from pqbroker.protocol.schema import INT16, INT32, INT64, STRING, UUID, array, field, request, response, struct
+from pqbroker.protocol.errors import ErrorCode
+from pqbroker.protocol.schema import ERROR_CODE, INT32, INT64, STRING, UUID, array, field, request, response, struct
 
 
 @struct
@@ -32,7 +33,7 @@ class OffsetCommitRequest:
 @struct
 class OffsetCommitResponsePartition:
     partition_index: int = field(INT32)
-    error_code: int = field(INT16)
+    error_code: ErrorCode = field(ERROR_CODE)
 
 
 @struct

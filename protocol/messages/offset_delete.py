@@ -1,6 +1,7 @@
 """OffsetDelete (key 47): forget a group's offsets of partitions (KIP-496)."""
 
-from pqbroker.protocol.schema import INT16, INT32, STRING, array, field, request, response, struct
+from pqbroker.protocol.errors import ErrorCode
+from pqbroker.protocol.schema import ERROR_CODE, INT32, STRING, array, field, request, response, struct
 
 
 @struct
@@ -23,7 +24,7 @@ class OffsetDeleteRequest:
 @struct
 class OffsetDeleteResponsePartition:
     partition_index: int = field(INT32)
-    error_code: int = field(INT16)
+    error_code: ErrorCode = field(ERROR_CODE)
 
 
 @struct
@@ -34,6 +35,6 @@ class OffsetDeleteResponseTopic:
 
 @response(47, versions="0", flexible="none")
 class OffsetDeleteResponse:
-    error_code: int = field(INT16)
+    error_code: ErrorCode = field(ERROR_CODE)
     throttle_time_ms: int = field(INT32)
     topics: list[OffsetDeleteResponseTopic] = field(array(OffsetDeleteResponseTopic))

@@ -1,6 +1,19 @@
 """OffsetFetch (key 9): how far groups have read; several from version 8 (KIP-709), by topic id from 10."""
 
-from pqbroker.protocol.schema import BOOL, INT16, INT32, INT64, STRING, UUID, array, field, request, response, struct
+from pqbroker.protocol.errors import ErrorCode
+from pqbroker.protocol.schema import (
+    BOOL,
+    ERROR_CODE,
+    INT32,
+    INT64,
+    STRING,
+    UUID,
+    array,
+    field,
+    request,
+    response,
+    struct,
+)
 
 
 @struct
@@ -38,7 +51,7 @@ class OffsetFetchResponsePartition:
     committed_offset: int = field(INT64, "0-7")
     committed_leader_epoch: int = field(INT32, "5-7", default=-1)
     metadata: str | None = field(STRING, "0-7", nullable="0-7")
-    error_code: int = field(INT16, "0-7")
+    error_code: ErrorCode = field(ERROR_CODE, "0-7")
 
 
 @struct
@@ -53,7 +66,7 @@ class OffsetFetchResponsePartitions:
     committed_offset: int = field(INT64)
     committed_leader_epoch: int = field(INT32, default=-1)
     metadata: str | None = field(STRING, nullable="0+")
-    error_code: int = field(INT16)
+    error_code: ErrorCode = field(ERROR_CODE)
 
 
 @struct
@@ -67,12 +80,12 @@ class OffsetFetchResponseTopics:
 class OffsetFetchResponseGroup:
     group_id: str = field(STRING)
     topics: list[OffsetFetchResponseTopics] = field(array(OffsetFetchResponseTopics))
-    error_code: int = field(INT16)
+    error_code: ErrorCode = field(ERROR_CODE)
 
 
 @response(9, versions="1-10", flexible="6+")
 class OffsetFetchResponse:
     throttle_time_ms: int = field(INT32, "3+")
     topics: list[OffsetFetchResponseTopic] = field(array(OffsetFetchResponseTopic), "0-7")
-    error_code: int = field(INT16, "2-7")
+    error_code: ErrorCode = field(ERROR_CODE, "2-7")
     groups: list[OffsetFetchResponseGroup] = field(array(OffsetFetchResponseGroup), "8+")

@@ -1,6 +1,7 @@
 """OffsetForLeaderEpoch (key 23): where a leader epoch ended (KIP-320)."""
 
-from pqbroker.protocol.schema import INT16, INT32, INT64, STRING, array, field, request, response, struct
+from pqbroker.protocol.errors import ErrorCode
+from pqbroker.protocol.schema import ERROR_CODE, INT32, INT64, STRING, array, field, request, response, struct
 
 
 @struct
@@ -24,7 +25,7 @@ class OffsetForLeaderEpochRequest:
 
 @struct
 class EpochEndOffset:
-    error_code: int = field(INT16)
+    error_code: ErrorCode = field(ERROR_CODE)
     partition: int = field(INT32)
     leader_epoch: int = field(INT32, default=-1)
     end_offset: int = field(INT64, default=-1)

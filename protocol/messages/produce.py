@@ -1,6 +1,20 @@
 """Produce (key 0): append record batches. Versions 0 to 2 are declared for librdkafka alone (KAFKA-18659)."""
 
-from pqbroker.protocol.schema import INT16, INT32, INT64, RECORDS, STRING, UUID, array, field, request, response, struct
+from pqbroker.protocol.errors import ErrorCode
+from pqbroker.protocol.schema import (
+    ERROR_CODE,
+    INT16,
+    INT32,
+    INT64,
+    RECORDS,
+    STRING,
+    UUID,
+    array,
+    field,
+    request,
+    response,
+    struct,
+)
 
 
 @struct
@@ -39,7 +53,7 @@ class LeaderIdAndEpoch:
 @struct
 class PartitionProduceResponse:
     index: int = field(INT32)
-    error_code: int = field(INT16)
+    error_code: ErrorCode = field(ERROR_CODE)
     base_offset: int = field(INT64)
     log_append_time_ms: int = field(INT64, "2+", default=-1)
     log_start_offset: int = field(INT64, "5+", default=-1)

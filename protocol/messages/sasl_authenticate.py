@@ -1,6 +1,7 @@
 """SaslAuthenticate (key 36): exchange the tokens of a SASL mechanism (KIP-152)."""
 
-from pqbroker.protocol.schema import BYTES, INT16, INT64, STRING, field, request, response
+from pqbroker.protocol.errors import ErrorCode
+from pqbroker.protocol.schema import BYTES, ERROR_CODE, INT64, STRING, field, request, response
 
 
 @request(36, versions="0-2", flexible="2+")
@@ -10,7 +11,7 @@ class SaslAuthenticateRequest:
 
 @response(36, versions="0-2", flexible="2+")
 class SaslAuthenticateResponse:
-    error_code: int = field(INT16)
+    error_code: ErrorCode = field(ERROR_CODE)
     error_message: str | None = field(STRING, nullable="0+")
     auth_bytes: bytes = field(BYTES)
     session_lifetime_ms: int = field(INT64, "1+")

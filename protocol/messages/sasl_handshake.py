@@ -1,6 +1,7 @@
 """SaslHandshake (key 17): choose a SASL mechanism."""
 
-from pqbroker.protocol.schema import INT16, STRING, array, field, request, response
+from pqbroker.protocol.errors import ErrorCode
+from pqbroker.protocol.schema import ERROR_CODE, STRING, array, field, request, response
 
 
 @request(17, versions="0-1", flexible="none")
@@ -10,5 +11,5 @@ class SaslHandshakeRequest:
 
 @response(17, versions="0-1", flexible="none")
 class SaslHandshakeResponse:
-    error_code: int = field(INT16)
+    error_code: ErrorCode = field(ERROR_CODE)
     mechanisms: list[str] = field(array(STRING))

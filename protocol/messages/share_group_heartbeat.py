@@ -1,6 +1,7 @@
 """ShareGroupHeartbeat (key 76): a member of a share group joins, lives and leaves (KIP-932)."""
 
-from pqbroker.protocol.schema import INT16, INT32, STRING, UUID, array, field, request, response, struct
+from pqbroker.protocol.errors import ErrorCode
+from pqbroker.protocol.schema import ERROR_CODE, INT32, STRING, UUID, array, field, request, response, struct
 
 
 @request(76, versions="1", flexible="0+")
@@ -26,7 +27,7 @@ class Assignment:
 @response(76, versions="1", flexible="0+")
 class ShareGroupHeartbeatResponse:
     throttle_time_ms: int = field(INT32)
-    error_code: int = field(INT16)
+    error_code: ErrorCode = field(ERROR_CODE)
     error_message: str | None = field(STRING, nullable="0+", default=None)
     member_id: str | None = field(STRING, nullable="0+", default=None)
     member_epoch: int = field(INT32)

@@ -1,6 +1,7 @@
 """SyncGroup (key 14): the leader hands out a classic group's assignment, every member takes its part."""
 
-from pqbroker.protocol.schema import BYTES, INT16, INT32, STRING, array, field, request, response, struct
+from pqbroker.protocol.errors import ErrorCode
+from pqbroker.protocol.schema import BYTES, ERROR_CODE, INT32, STRING, array, field, request, response, struct
 
 
 @struct
@@ -23,7 +24,7 @@ class SyncGroupRequest:
 @response(14, versions="0-5", flexible="4+")
 class SyncGroupResponse:
     throttle_time_ms: int = field(INT32, "1+")
-    error_code: int = field(INT16)
+    error_code: ErrorCode = field(ERROR_CODE)
     protocol_type: str | None = field(STRING, "5+", nullable="5+", default=None)
     protocol_name: str | None = field(STRING, "5+", nullable="5+", default=None)
     assignment: bytes = field(BYTES)

@@ -1,6 +1,7 @@
 """TxnOffsetCommit (key 28): store how far a group has read as part of a transaction (KIP-98)."""
 
-from pqbroker.protocol.schema import INT16, INT32, INT64, STRING, array, field, request, response, struct
+from pqbroker.protocol.errors import ErrorCode
+from pqbroker.protocol.schema import ERROR_CODE, INT16, INT32, INT64, STRING, array, field, request, response, struct
 
 
 @struct
@@ -32,7 +33,7 @@ class TxnOffsetCommitRequest:
 @struct
 class TxnOffsetCommitResponsePartition:
     partition_index: int = field(INT32)
-    error_code: int = field(INT16)
+    error_code: ErrorCode = field(ERROR_CODE)
 
 
 @struct
