@@ -1,0 +1,21 @@
+"""What a table refuses, as its client sees it."""
+
+import difflib
+from collections.abc import Iterable
+
+
+class TableError(Exception):
+    """A refusal: a code for programs; cause and cure for people."""
+
+    def __init__(self, code: str, message: str, cure: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.cure = cure
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A hint for a wrong name: the one that was meant, or all there are."""
+    names = list(known)
+    near = difflib.get_close_matches(name, names, n=1)
+    return f"Did you mean {near[0]!r}?" if near else f"Give one of {', '.join(names) or 'none'}."

@@ -1,0 +1,138 @@
+"""Schemas of ordered tables: columns, each from the record's value or its key; which schema may follow (E.10)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pqbroker.tables.refusals import TableError, nearest
+from pqbroker.tables.types import NUMBER_WEIGHT, TYPES, ColumnType, is_text
+
+COLUMN_NAME_CHARACTERS_MAX = 256
+PARTS = ("value", "key")
+FIELDS = ("name", "type", "required", "from")
+SYSTEM = "$"
+"""Names of the table's own columns begin so."""
+_FILLED: Mapping[str, str] = {"$timestamp": "uint64", "$cumulative_data_weight": "int64"}
+"""Those that a schema may ask for, with their types: the table fills them (E.8)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column; `part`: the part of a record that its values are stored in."""
+
+    name: str
+    type: ColumnType
+    is_required: bool = False
+    part: str = "value"
+
+    def document(self) -> dict[str, Any]:
+        """As it is stored and shown."""
+        return {"name": self.name, "type": self.type.name, "required": self.is_required, "from": self.part}
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """Columns by name, in their order: those that records hold, and all with those that the table fills."""
+
+    columns: Mapping[str, Column]
+    shown: Mapping[str, Column]
+
+    @property
+    def filled(self) -> tuple[str, ...]:
+        """Names of the columns that the table fills."""
+        return tuple(name for name in self.shown if name not in self.columns)
+
+    @property
+    def filled_weight(self) -> int:
+        """What they weigh in each row."""
+        return NUMBER_WEIGHT * len(self.filled)
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The parts of a record that columns come from."""
+        used = {column.part for column in self.columns.values()}
+        return tuple(part for part in PARTS if part in used)
+
+    def documents(self) -> tuple[dict[str, Any], ...]:
+        return tuple(column.document() for column in self.shown.values())
+
+
+def read_schema(items: Sequence[Any], columns_max: int) -> Schema:
+    """The schema that a client gives, or that is stored. TableError INVALID_SCHEMA names the field."""
+    if not 1 <= len(items) <= columns_max:
+        text = f"schema has {len(items)} columns; a table has 1 to {columns_max}"
+        raise _invalid(text, "Give a column at least, and no more than pqbroker.table.columns.max.")
+    columns: dict[str, Column] = {}
+    for number, item in enumerate(items):
+        column = _read_column(item, f"schema[{number}]")
+        if column.name in columns:
+            raise _invalid(f"schema[{number}].name {column.name!r} is there twice", "Name each column once.")
+        columns[column.name] = column
+    stored = {name: column for name, column in columns.items() if name not in _FILLED}
+    if not stored:
+        raise _invalid("schema has no column of your own", "Give one at least that rows are to hold.")
+    return Schema(stored, columns)
+
+
+def check_alteration(old: Schema, new: Schema) -> None:
+    """TableError INCOMPATIBLE_SCHEMA where rows of the old schema are none of the new one. Columns may be added that
+    are not required, become optional, and integers become wider (K.5)."""
+    for name, column in old.shown.items():
+        later = new.shown.get(name)
+        if later is None:
+            raise _incompatible(f"column {name!r} is missing", "Keep every column; none can be removed or renamed.")
+        if not _is_wider(column.type, later.type):
+            text = f"column {name!r} is {column.type.name}, which does not become {later.type.name}"
+            raise _incompatible(text, "Keep the type, or give an integer that holds every value of the old one.")
+        if later.is_required and not column.is_required:
+            raise _incompatible(f"column {name!r} becomes required", "Leave it optional: stored rows may lack it.")
+        if later.part != column.part:
+            raise _incompatible(f"column {name!r} comes from the {later.part}", f"Leave it from the {column.part}.")
+    for name, column in new.columns.items():
+        if name not in old.columns and column.is_required:
+            raise _incompatible(f"the new column {name!r} is required", "Make it optional: stored rows lack it.")
+
+
+def _read_column(item: Any, where: str) -> Column:
+    if not isinstance(item, dict):
+        raise _invalid(f"{where} is no object", 'Give {"name": …, "type": …}.')
+    if "sort_order" in item:
+        raise _invalid(f"{where}.sort_order is set", "Leave it out: sorted tables are not served yet.")
+    for field in item:
+        if field not in FIELDS:
+            raise _invalid(f"{where} has an unknown field {field[:100]!r}", nearest(field[:100], FIELDS))
+    name, type_name = item.get("name"), item.get("type")
+    if not isinstance(name, str) or not 1 <= len(name) <= COLUMN_NAME_CHARACTERS_MAX:
+        raise _invalid(f"{where}.name is missing, or no name", f"Give 1 to {COLUMN_NAME_CHARACTERS_MAX} characters.")
+    if not is_text(name):
+        raise _invalid(f"{where}.name has half of a surrogate pair", "Choose a name that UTF-8 can hold.")
+    if name.startswith(SYSTEM) and name not in _FILLED:
+        cure = f"Of the names that begin with {SYSTEM} a schema has {' and '.join(_FILLED)} alone."
+        raise _invalid(f"{where}.name is {name!r}", cure)
+    if not isinstance(type_name, str) or type_name not in TYPES:
+        raise _invalid(f"{where}.type of column {name!r} is {type_name!r}", nearest(str(type_name), TYPES))
+    required, part = item.get("required", False), item.get("from", "value")
+    if not isinstance(required, bool):
+        raise _invalid(f"{where}.required of column {name!r} is {required!r}", "Give true or false.")
+    if part not in PARTS:
+        raise _invalid(f"{where}.from of column {name!r} is {part!r}", nearest(str(part), PARTS))
+    if name in _FILLED and (type_name != _FILLED[name] or required or part != "value"):
+        text = f"{where} is the column {name}, which the table fills"
+        raise _invalid(text, f'Give {{"name": "{name}", "type": "{_FILLED[name]}"}} and no more of it.')
+    return Column(name, TYPES[type_name], required, part)
+
+
+def _is_wider(old: ColumnType, new: ColumnType) -> bool:
+    if old is new:
+        return True
+    if old.bounds is None or new.bounds is None:
+        return False
+    return new.bounds[0] <= old.bounds[0] and old.bounds[1] <= new.bounds[1]
+
+
+def _invalid(message: str, cure: str) -> TableError:
+    return TableError("INVALID_SCHEMA", message, cure)
+
+
+def _incompatible(message: str, cure: str) -> TableError:
+    return TableError("INCOMPATIBLE_SCHEMA", message, cure)

@@ -1,0 +1,77 @@
+"""`python -m pqbroker.tables.work FD`: a worker, which serves the queries and encodes the rows that come over a
+socket until that closes."""
+
+import contextlib
+import gc
+import os
+import socket
+import sys
+
+from pqbroker.tables.refusals import TableError
+from pqbroker.tables.schema import read_schema
+from pqbroker.tables.work.kept_columns import KeptColumns
+from pqbroker.tables.work.messages import Line, Message
+from pqbroker.tables.work.refusal import QueryRefused
+from pqbroker.tables.work.watching import Watch, resident_bytes
+
+NICENESS = 5
+"""The broker goes first where processors are few."""
+LIBRARIES = frozenset(("duckdb", "numpy", "pyarrow", "sqlglot"))
+NO_LIBRARIES = {
+    "code": "TABLES_NOT_INSTALLED",
+    "message": "SQL and Arrow need duckdb, sqlglot and pyarrow, and at least one is not installed",
+    "cure": "Install them beside the broker: pip install duckdb sqlglot pyarrow.",
+}
+
+
+def main(number: int) -> None:
+    """Serve queries one after another. Records are many small objects without cycles: collecting waits for the end."""
+    os.nice(NICENESS)
+    gc.disable()
+    connection = socket.socket(fileno=number)
+    watch = Watch(connection)
+    watch.start()
+    line = Line(connection)
+    kept = KeptColumns()
+    with contextlib.suppress(EOFError, ConnectionError):
+        while True:
+            _serve(line, watch, kept, line.receive())
+            gc.collect()
+            gc.freeze()  # what is left is kept, or of modules: the next collecting, 50 ms of it, need not look there
+
+
+def _serve(line: Line, watch: Watch, kept: KeptColumns, message: Message) -> None:
+    watch.memory_bytes_max = message.document["memory_bytes_max"]
+    try:
+        if message.kind == "rows":
+            _encode(line, message)
+        else:
+            _answer(line, kept, message)
+    except (QueryRefused, TableError) as refusal:
+        line.send("refused", {"code": refusal.code, "message": refusal.message, "cure": refusal.cure})
+    except ModuleNotFoundError as missing:
+        if missing.name not in LIBRARIES:
+            raise
+        line.send("refused", NO_LIBRARIES)
+
+
+def _answer(line: Line, kept: KeptColumns, message: Message) -> None:
+    from pqbroker.tables.work.query import answer
+
+    explanation = answer(line, message.document, kept)
+    line.send("done", {"resident_bytes": resident_bytes(), "explanation": explanation})
+
+
+def _encode(line: Line, message: Message) -> None:
+    from pqbroker.tables.work.arrow_rows import encode_stream
+
+    asked = message.document
+    schema = read_schema(asked["schema"], len(asked["schema"]))
+    encoded = encode_stream(schema, message.payload, asked["now_ms"], asked["batch_bytes_max"])
+    tablets = [(one.tablet_index, one.row_count, len(one.batch)) for one in encoded.batches]
+    document = {"tablets": tablets, "weight": encoded.weight, "resident_bytes": resident_bytes()}
+    line.send("encoded", document, b"".join(one.batch for one in encoded.batches))
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -1,0 +1,181 @@
+"""Stored record batches as Arrow columns. aiokafka's parser in C decodes the records."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import pyarrow
+import pyarrow.compute as compute
+from aiokafka.errors import CorruptRecordException
+from aiokafka.record.default_records import DefaultRecordBatch
+from crc32c import crc32c
+
+from pqbroker.pq.log.row_facts import CUMULATIVE_WEIGHT, TIMESTAMP, RowFact, timestamp_of
+from pqbroker.protocol.compression import decompress
+from pqbroker.protocol.errors import KafkaError
+from pqbroker.protocol.records import (
+    BATCH_HEADER_BYTES,
+    CODEC_MASK,
+    CRC_END,
+    DECOMPRESSED_BYTES_MAX,
+    BatchHeader,
+    batches,
+)
+from pqbroker.tables.work.views import HEADER_TYPE, RAW, RAW_VIEW, View
+
+
+class BatchDamaged(Exception):
+    """The bytes are no record batches, or not those that were asked for."""
+
+
+class Span(NamedTuple):
+    """Rows [start, end) of a tablet."""
+
+    tablet: int
+    start: int
+    end: int
+
+
+class Order(NamedTuple):
+    """What is known of the batches of a run: the first one's offset, and where they end at most; None: nothing."""
+
+    first_offset: int | None = None
+    end_offset: int | None = None
+
+
+NO_ORDER = Order()
+
+
+class _Rows(NamedTuple):
+    """The records that a span holds, and how many each batch has of them."""
+
+    tablet: int
+    records: list[Any]
+    counts: list[tuple[BatchHeader, int]]
+    facts: Mapping[int, RowFact]
+    """By row; what is not known is missing."""
+
+
+def decode(
+    data: memoryview,
+    span: Span,
+    columns: Sequence[str],
+    view: View = RAW_VIEW,
+    facts: Iterable[RowFact] | None = None,
+    order: Order = NO_ORDER,
+) -> Any:
+    """The rows of a span in record batches end to end, as one batch of Arrow: the columns asked for, and all of the
+    schema's where one of them is. BatchDamaged."""
+    rows = _Rows(span.tablet, [], [], {fact.row_index: fact for fact in facts or ()})
+    try:
+        for position, header in _in_order(data, order):
+            found = _records(data, position, header, span)
+            rows.records.extend(found)
+            rows.counts.append((header, len(found)))
+    except (CorruptRecordException, KafkaError) as damage:
+        raise BatchDamaged(str(damage)) from damage
+    made = {name: _MAKERS[name](rows) for name in columns if not view.is_typed(name)}
+    if view.typed is not None and len(made) < len(columns):
+        made |= view.typed.make([record.key for record in rows.records], [record.value for record in rows.records])
+    return pyarrow.RecordBatch.from_arrays(list(made.values()), schema=view.schema(list(made)))
+
+
+def _in_order(data: memoryview, order: Order) -> Iterator[tuple[int, BatchHeader]]:
+    """Position and header of each batch, once it is known to stand where it says: checksums do not cover offsets."""
+    first, end = order
+    expected = first
+    for position, header in batches(data):
+        is_moved = first is not None and position == 0 and header.base_offset != first
+        if is_moved or (expected is not None and header.base_offset < expected):
+            raise BatchDamaged(f"a batch at offset {header.base_offset} stands where {expected} is the next one")
+        expected = header.last_offset + 1
+        yield position, header
+    if expected is not None and end is not None and expected > end:
+        raise BatchDamaged(f"batches up to offset {expected} stand where {end} is the next one")
+
+
+def _records(data: memoryview, position: int, header: BatchHeader, span: Span) -> Sequence[Any]:
+    """Those of one batch. Its checksum is verified: its file may have gone to other uses since it was named."""
+    if header.is_control or header.last_offset < span.start or header.base_offset >= span.end:
+        return ()
+    batch = data[position : position + header.size_bytes]
+    if crc32c(batch[CRC_END:]) != header.crc:
+        raise BatchDamaged(f"the checksum of the batch at offset {header.base_offset} is wrong")
+    if header.codec:
+        batch = _decompressed(batch, header)
+    records = list(DefaultRecordBatch(batch))
+    if header.base_offset >= span.start and header.last_offset < span.end:
+        return records
+    return [record for record in records if span.start <= record.offset < span.end]
+
+
+def _decompressed(batch: memoryview, header: BatchHeader) -> memoryview:
+    """The batch as it would be without a codec, for a parser that sets no limit to what it decompresses."""
+    body = decompress(header.codec, batch[BATCH_HEADER_BYTES:], DECOMPRESSED_BYTES_MAX)
+    plain = bytearray(batch[:BATCH_HEADER_BYTES])
+    plain[CRC_END : CRC_END + 2] = (header.attributes & ~CODEC_MASK).to_bytes(2)
+    return memoryview(plain + body)
+
+
+def _tablets(rows: _Rows) -> Any:
+    return pyarrow.repeat(pyarrow.scalar(rows.tablet, pyarrow.int64()), len(rows.records))
+
+
+def _numbers(rows: _Rows) -> Any:
+    return pyarrow.array([record.offset for record in rows.records], pyarrow.int64())
+
+
+def _timestamps(rows: _Rows) -> Any:
+    """Of the commit. Where nothing is known of it: no record of a batch is later than the greatest that it names."""
+    parts = [
+        pyarrow.repeat(pyarrow.scalar(timestamp_of(header.max_timestamp), pyarrow.uint64()), count)
+        for header, count in rows.counts
+    ]
+    named = pyarrow.concat_arrays(parts) if parts else pyarrow.array([], pyarrow.uint64())
+    if not rows.facts:
+        return named
+    found = [rows.facts.get(record.offset) for record in rows.records]
+    return compute.coalesce(pyarrow.array([fact and fact.timestamp for fact in found], pyarrow.uint64()), named)
+
+
+def _weights(rows: _Rows) -> Any:
+    """Null where nothing is known."""
+    found = [rows.facts.get(record.offset) for record in rows.records]
+    return pyarrow.array([fact and fact.cumulative_weight for fact in found], pyarrow.int64())
+
+
+def _times(rows: _Rows) -> Any:
+    """A time below 0 is none."""
+    times = [record.timestamp for record in rows.records]
+    if min(times, default=0) < 0:
+        times = [each if each >= 0 else None for each in times]
+    return pyarrow.array(times, pyarrow.int64())
+
+
+def _keys(rows: _Rows) -> Any:
+    return pyarrow.array([record.key for record in rows.records], pyarrow.binary())
+
+
+def _values(rows: _Rows) -> Any:
+    return pyarrow.array([record.value for record in rows.records], pyarrow.binary())
+
+
+def _headers(rows: _Rows) -> Any:
+    """Most topics have none, and objects are slow."""
+    headers = [record.headers for record in rows.records]
+    if not any(headers):
+        starts = pyarrow.repeat(pyarrow.scalar(0, pyarrow.int32()), len(headers) + 1)
+        return pyarrow.ListArray.from_arrays(starts, pyarrow.array([], HEADER_TYPE))
+    shown = [[{"key": name, "value": value} for name, value in each] for each in headers]
+    return pyarrow.array(shown, RAW["headers"])
+
+
+_MAKERS: Mapping[str, Callable[[_Rows], Any]] = {
+    "$tablet_index": _tablets,
+    "$row_index": _numbers,
+    TIMESTAMP: _timestamps,
+    CUMULATIVE_WEIGHT: _weights,
+    "timestamp_ms": _times,
+    "key": _keys,
+    "value": _values,
+    "headers": _headers,
+}

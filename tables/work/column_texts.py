@@ -1,0 +1,184 @@
+"""Arrow values of a column as the JSON that a record holds, and what they weigh: by column where that is possible, for
+Python takes fifty times as long for a value. What `tables/types.py` refuses is refused here, by row and column.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import pyarrow
+import pyarrow.compute as compute
+from pyarrow import types
+
+from pqbroker.tables.refusals import TableError
+from pqbroker.tables.schema import Column
+from pqbroker.tables.types import BOOLEAN_WEIGHT, NUMBER_WEIGHT, TIMESTAMP_END, show_string
+
+JSON_EXTENSION = "arrow.json"
+"""A column of this Arrow type has documents as text; every other one of type `any` has values."""
+_ESCAPED = r'["\\\x00-\x1f]'
+"""Characters that JSON has an escape for."""
+_UNITS_A_SECOND = {"s": 1, "ms": 1000, "us": 1_000_000, "ns": 1_000_000_000}
+
+
+class ColumnTexts(NamedTuple):
+    """`texts`: a string array, null where there is no value."""
+
+    texts: Any
+    weight: int
+
+
+def column_texts(column: Column, values: Any) -> ColumnTexts:
+    """The JSON of an Arrow array's values. TableError INVALID_ROW."""
+    if types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    if types.is_null(values.type):
+        return ColumnTexts(pyarrow.nulls(len(values), pyarrow.string()), 0)
+    write = _integers if column.type.bounds is not None else _WRITERS[column.type.name]
+    return write(column, values)
+
+
+def text_bytes(texts: Any) -> int:
+    """Of all values."""
+    return compute.sum(compute.binary_length(texts)).as_py() or 0
+
+
+def _integers(column: Column, values: Any) -> ColumnTexts:
+    if not types.is_integer(values.type):
+        raise _wrong_type(column, values.type)
+    assert column.type.bounds is not None
+    low, high = column.type.bounds
+    _check_range(column, values, low, high)
+    return _numbers(values.cast(pyarrow.string()))
+
+
+def _timestamps(column: Column, values: Any) -> ColumnTexts:
+    """Times of any unit and zone, or integers, which are microseconds; parts of one are left out."""
+    if types.is_timestamp(values.type):
+        units = _UNITS_A_SECOND[values.type.unit]
+        counts = values.cast(pyarrow.timestamp(values.type.unit)).view(pyarrow.int64())
+        _check_range(column, counts, 0, TIMESTAMP_END * units // 1_000_000 - 1)
+        micros = (
+            compute.divide(counts, units // 1_000_000) if units > 1_000_000
+            else compute.multiply(counts, 1_000_000 // units)
+        )  # fmt: skip
+    elif types.is_integer(values.type):
+        _check_range(column, values, 0, TIMESTAMP_END - 1)
+        micros = values
+    else:
+        raise _wrong_type(column, values.type)
+    return _numbers(micros.cast(pyarrow.string()))
+
+
+def _doubles(column: Column, values: Any) -> ColumnTexts:
+    if not types.is_floating(values.type) and not types.is_integer(values.type):
+        raise _wrong_type(column, values.type)
+    numbers = values.cast(pyarrow.float64(), safe=False)
+    row = compute.index(compute.is_finite(numbers), False).as_py()
+    if row >= 0:
+        raise _wrong_value(column, row, "Give a number that a double can hold.")
+    texts = numbers.cast(pyarrow.string())
+    return _numbers(compute.if_else(compute.equal(texts, "-0"), "-0.0", texts))  # -0 would be read as an integer
+
+
+def _booleans(column: Column, values: Any) -> ColumnTexts:
+    if not types.is_boolean(values.type):
+        raise _wrong_type(column, values.type)
+    return ColumnTexts(compute.if_else(values, "true", "false"), BOOLEAN_WEIGHT * _count(values))
+
+
+def _utf8(column: Column, values: Any) -> ColumnTexts:
+    if not _is_text(values.type):
+        raise _wrong_type(column, values.type)
+    texts = values.cast(pyarrow.string())
+    return ColumnTexts(_quoted(texts), text_bytes(texts))
+
+
+def _strings(column: Column, values: Any) -> ColumnTexts:
+    """Bytes or text."""
+    if _is_text(values.type):
+        return _utf8(column, values)
+    if not _is_bytes(values.type):
+        raise _wrong_type(column, values.type)
+    contents = values.cast(pyarrow.binary())
+    try:
+        texts = _quoted(contents.cast(pyarrow.string()))
+    except pyarrow.ArrowInvalid:  # some are no UTF-8
+        texts = _array(None if each is None else _dump(show_string(each)) for each in contents.to_pylist())
+    return ColumnTexts(texts, text_bytes(contents))
+
+
+def _anything(column: Column, values: Any) -> ColumnTexts:
+    is_json = getattr(values.type, "extension_name", None) == JSON_EXTENSION
+    if isinstance(values, pyarrow.ExtensionArray):
+        values = values.storage
+    texts: list[str | None] = []
+    weight = 0
+    for row, value in enumerate(values.to_pylist()):
+        try:
+            read = json.loads(value) if is_json and value is not None else value
+            texts.append(None if read is None else _dump(read))
+            weight += 0 if read is None else column.type.read(read)[1]
+        except (ValueError, TypeError, RecursionError):
+            raise _wrong_value(column, row, "Give what JSON can hold.") from None
+    return ColumnTexts(_array(texts), weight)
+
+
+_WRITERS: Mapping[str, Callable[[Column, Any], ColumnTexts]] = {
+    "timestamp": _timestamps,
+    "double": _doubles,
+    "boolean": _booleans,
+    "utf8": _utf8,
+    "string": _strings,
+    "any": _anything,
+}
+"""By the name of a column's type; integers have bounds."""
+
+
+def _check_range(column: Column, values: Any, low: int, high: int) -> None:
+    """By value only where the least or the greatest is wrong."""
+    ends = compute.min_max(values)
+    least, most = ends["min"].as_py(), ends["max"].as_py()
+    if least is None or (low <= least and most <= high):
+        return
+    row = next(row for row, each in enumerate(values.to_pylist()) if each is not None and not low <= each <= high)
+    raise _wrong_value(column, row, f"Give {low} to {high}.")
+
+
+def _numbers(texts: Any) -> ColumnTexts:
+    return ColumnTexts(texts, NUMBER_WEIGHT * _count(texts))
+
+
+def _quoted(texts: Any) -> Any:
+    if compute.any(compute.match_substring_regex(texts, _ESCAPED)).as_py():
+        return _array(None if each is None else _dump(each) for each in texts.to_pylist())
+    return compute.binary_join_element_wise('"', texts, '"', "")
+
+
+def _is_text(arrow_type: Any) -> bool:
+    return any(is_one(arrow_type) for is_one in (types.is_string, types.is_large_string, types.is_string_view))
+
+
+def _is_bytes(arrow_type: Any) -> bool:
+    kinds = (types.is_binary, types.is_large_binary, types.is_binary_view, types.is_fixed_size_binary)
+    return any(is_one(arrow_type) for is_one in kinds)
+
+
+def _array(texts: Any) -> Any:
+    return pyarrow.array(texts, pyarrow.string())
+
+
+def _count(values: Any) -> int:
+    return len(values) - int(values.null_count)
+
+
+def _wrong_type(column: Column, arrow_type: Any) -> TableError:
+    text = f"column {column.name!r} has the Arrow type {str(arrow_type)[:100]}, which is no {column.type.name}"
+    return TableError("INVALID_ROW", text, "Cast it before it is sent; docs/tables.md lists what each type takes.")
+
+
+def _wrong_value(column: Column, row: int, cure: str) -> TableError:
+    return TableError("INVALID_ROW", f"rows[{row}].{column.name} is no {column.type.name}", cure)
+
+
+_dump = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode

@@ -1,0 +1,98 @@
+"""Columns that queries have made, kept for the next ones: rows of a log never change, so there is nothing to compare.
+
+A stretch of rows is kept whole, under what it is of (topic, schema, tablet) and where it begins; least recently used
+ones go first. What a query has used itself it does not push out: a scan of more than there is room for keeps its part.
+"""
+
+from bisect import bisect_right, insort
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+Place = tuple[str, str, int]
+"""A topic's id, its schema as text, a tablet."""
+
+
+class Stretch(NamedTuple):
+    """Rows [start, end) of a tablet, none missing, as a batch of Arrow with some of their columns."""
+
+    start: int
+    end: int
+    blob: int
+    batch: Any
+
+    def rows(self, start: int, end: int, columns: Sequence[str]) -> Any:
+        """Those from `start` on and before `end`."""
+        first = max(0, start - self.start)
+        return self.batch.select(columns).slice(first, max(0, min(end, self.end) - self.start - first))
+
+
+class KeptColumns:
+    """Of one worker. `bytes_max` may change between queries."""
+
+    __slots__ = ("_bytes", "_query", "_starts", "_stretches", "bytes_max")
+
+    def __init__(self) -> None:
+        self._stretches: dict[tuple[Place, int], tuple[Stretch, int]] = {}
+        """With the number of the query that used it last; least recently used first."""
+        self._starts: dict[Place, list[int]] = {}
+        self._bytes = 0
+        self._query = 0
+        self.bytes_max = 0
+
+    def begin(self, bytes_max: int) -> None:
+        """Another query begins."""
+        self._query += 1
+        self.bytes_max = bytes_max
+
+    def find(self, place: Place, row: int, columns: Sequence[str]) -> Stretch | None:
+        """What is kept of the rows from `row` on, with these columns."""
+        starts = self._starts.get(place, [])
+        at = bisect_right(starts, row) - 1
+        if at < 0:
+            return None
+        key = (place, starts[at])
+        stretch, _ = self._stretches[key]
+        if row >= stretch.end or not set(columns) <= set(stretch.batch.schema.names):
+            return None
+        del self._stretches[key]
+        self._stretches[key] = (stretch, self._query)
+        return stretch
+
+    def keep(self, place: Place, stretch: Stretch) -> None:
+        """Keep a stretch, with the columns that were kept of it before, if there is room. One with gaps is not kept."""
+        if stretch.batch.num_rows != stretch.end - stretch.start:
+            return
+        key = (place, stretch.start)
+        if key in self._stretches:
+            stretch = _joined(self._drop(key), stretch)
+        size = stretch.batch.nbytes
+        while self._stretches and self._bytes + size > self.bytes_max:
+            oldest = next(iter(self._stretches))
+            if self._stretches[oldest][1] == self._query:
+                return
+            self._drop(oldest)
+        if self._bytes + size <= self.bytes_max:
+            self._stretches[key] = (stretch, self._query)
+            insort(self._starts.setdefault(place, []), stretch.start)
+            self._bytes += size
+
+    def _drop(self, key: tuple[Place, int]) -> Stretch:
+        stretch, _ = self._stretches.pop(key)
+        place, start = key
+        starts = self._starts[place]
+        starts.remove(start)
+        if not starts:
+            del self._starts[place]
+        self._bytes -= stretch.batch.nbytes
+        return stretch
+
+
+def _joined(old: Stretch, new: Stretch) -> Stretch:
+    """The new stretch, with columns that only the old one has, where both are the same rows."""
+    if old.end != new.end:
+        return new
+    batch = new.batch
+    for name in old.batch.schema.names:
+        if name not in batch.schema.names:
+            batch = batch.append_column(old.batch.schema.field(name), old.batch.column(name))
+    return new._replace(batch=batch)

@@ -1,0 +1,98 @@
+"""A worker process as the broker holds it: started, spoken to over a socket, killed. It imports none of the libraries.
+
+A plain process, no pool of a library: a query streams rows one way and answers the other while it runs, and to cancel
+it is to kill it.
+"""
+
+import asyncio
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pqbroker.tables.work import messages
+from pqbroker.tables.work.messages import Bytes, Message
+
+MEMORY_EXIT = 75
+"""How a worker ends that took more memory than it may."""
+ENDING_S = 1.0
+"""Time that a process has to end once it has closed its socket."""
+_BUFFER_BYTES = 256 << 10
+COMMAND: tuple[str, ...] = (sys.executable, "-P", "-m", "pqbroker.tables.work")
+
+
+class WorkerGone(Exception):
+    """The process has ended."""
+
+
+class WorkerProcess:
+    """One process; `start` makes it, `end` must be called."""
+
+    __slots__ = ("_process", "_reader", "_writer", "is_new")
+
+    def __init__(
+        self, process: "subprocess.Popen[bytes]", reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        self._process = process
+        self._reader = reader
+        self._writer = writer
+        self.is_new = True
+        """Whether it has not done a query yet. Its owner sets it."""
+
+    @classmethod
+    async def start(cls) -> "WorkerProcess":
+        """Start one. OSError when the system has no room for it."""
+        ours, theirs = socket.socketpair()
+        try:
+            process = await asyncio.to_thread(spawn, theirs)
+            reader, writer = await asyncio.open_unix_connection(sock=ours, limit=_BUFFER_BYTES)
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        return cls(process, reader, writer)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
+
+    async def send(self, kind: str, document: Mapping[str, Any], payload: Sequence[Bytes] = ()) -> None:
+        """WorkerGone."""
+        try:
+            await messages.send(self._writer, kind, document, payload)
+        except ConnectionError as gone:
+            raise WorkerGone from gone
+
+    async def receive(self) -> Message:
+        """WorkerGone."""
+        try:
+            return await messages.receive(self._reader)
+        except (EOFError, ConnectionError) as gone:
+            raise WorkerGone from gone
+
+    async def end(self) -> int:
+        """Kill it unless it is ending by itself: how it ended, as `subprocess.Popen.returncode`."""
+        is_ending = self._reader.at_eof()
+        self._writer.close()
+        return await asyncio.to_thread(self._wait, ENDING_S if is_ending else 0)
+
+    def _wait(self, patience_s: float) -> int:
+        try:
+            return self._process.wait(patience_s)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            return self._process.wait()
+
+
+def spawn(connection: socket.socket) -> "subprocess.Popen[bytes]":
+    """Start a worker that speaks over a socket, in a session of its own: Ctrl-C at a terminal is the broker's."""
+    number = connection.fileno()
+    return subprocess.Popen(
+        [*COMMAND, str(number)], stdin=subprocess.DEVNULL, pass_fds=(number,), start_new_session=True
+    )

@@ -1,0 +1,130 @@
+"""One query in this process: what it reads is asked for, DuckDB computes, the answer leaves while it is made.
+
+DuckDB sees Arrow and nothing else: no file, no extension, no setting, none of this process's variables.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import duckdb
+import pyarrow
+
+from pqbroker.tables.refusals import nearest
+from pqbroker.tables.work.batches import Span
+from pqbroker.tables.work.kept_columns import KeptColumns
+from pqbroker.tables.work.messages import Line
+from pqbroker.tables.work.parsing import Named, Parsed, Range, parse
+from pqbroker.tables.work.refusal import QueryRefused
+from pqbroker.tables.work.results import WRITERS
+from pqbroker.tables.work.scanning import Tally, Wanted, scan
+from pqbroker.tables.work.views import view_of
+
+PIECE_BYTES = 256 << 10
+"""Of the answer, sent at once at most."""
+_ROWS_AT_ONCE = 16_384
+_SETTINGS: Mapping[str, Any] = {
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+    "enable_external_access": False,
+    "python_enable_replacements": False,
+    "temp_directory": "",  # what does not fit is refused: nothing is written beside the broker's data
+    "threads": 1,
+}
+_NO_COLUMN = re.compile(r'(?:Referenced column|does not have a column named) "(.+?)"(?: not found|$)')
+"""DuckDB's own words name as candidates only columns that the query has rightly."""
+LOCK = "SET lock_configuration = true"
+"""Given once all relations are registered."""
+
+Found = Mapping[str, Any]
+"""What the broker says of a topic: its `id`, `bounds` of its partitions, `columns` of its schema."""
+
+
+def answer(line: Line, document: Mapping[str, Any], kept: KeptColumns) -> Any:
+    """Send the answer, unless it is to be explained: the explanation. QueryRefused."""
+    parsed = parse(document["query"])
+    names = sorted({named.topic for named in parsed.topics})
+    found: Mapping[str, Found] = line.ask("find", {"topics": names}).document["topics"]
+    wanted = {named.relation: _wanted(named, found[named.topic]) for named in parsed.topics}
+    tally = Tally()
+    kept_bytes = min(document["columns_bytes_max"], document["memory_bytes_max"] // 4)
+    kept.begin(kept_bytes)
+    memory_bytes = (document["memory_bytes_max"] - kept_bytes) // 4 * 3
+    with connect(memory_bytes) as connection:
+        try:
+            for named in parsed.topics:
+                reads = wanted[named.relation]
+                connection.register(named.relation, _rows(named, reads, scan(line, reads, tally, kept)))
+            connection.execute(LOCK)
+            if document["explain"]:
+                return _explain(connection, parsed, list(wanted.values()), tally)
+            relation = connection.sql(parsed.sql)
+            documents = frozenset(number for number, each in enumerate(relation.types) if str(each) == "JSON")
+            reader = relation.to_arrow_reader(_ROWS_AT_ONCE)
+            for piece in WRITERS[document["format"]](reader.schema, reader, documents):
+                _send(line, piece)
+        except (duckdb.Error, pyarrow.ArrowException, OSError) as error:  # the latter two: met by the reader of rows
+            raise tally.refusal or _refusal(error, wanted.values()) from None
+    return None
+
+
+def connect(memory_bytes: int) -> Any:
+    """DuckDB with an empty database in memory, and access to nothing else."""
+    return duckdb.connect(":memory:", config={**_SETTINGS, "memory_limit": f"{memory_bytes}B"})
+
+
+def _wanted(named: Named, found: Found) -> Wanted:
+    """The rows that the query's ranges leave of each tablet."""
+    spans = []
+    for tablet, (start, end) in enumerate(found["bounds"]):
+        rows = Range(start, end - 1).within(named.rows)
+        if named.tablets.least <= tablet <= named.tablets.most and rows.least <= rows.most:
+            spans.append(Span(tablet, rows.least, rows.most + 1))
+    view = view_of(found["columns"])
+    times = Range() if view.is_typed("timestamp_ms") else named.times
+    columns = view.columns(named.used, has_star=named.has_star)
+    return Wanted(named.topic, spans, columns, times.least, view, found["id"])
+
+
+def _rows(named: Named, wanted: Wanted, rows: Iterator[Any]) -> Any:
+    """The rows, read while DuckDB takes them, or all at once where it may take them twice."""
+    schema = wanted.view.schema(wanted.columns)
+    if named.is_read_once:
+        return pyarrow.RecordBatchReader.from_batches(schema, rows)
+    return pyarrow.Table.from_batches(rows, schema)
+
+
+def _explain(connection: Any, parsed: Parsed, wanted: Sequence[Wanted], tally: Tally) -> Any:
+    """The plan, and what a run of the query read."""
+    plan = "\n".join(row[1] for row in connection.execute(f"EXPLAIN {parsed.sql}").fetchall())
+    for _ in connection.sql(parsed.sql).to_arrow_reader(_ROWS_AT_ONCE):
+        pass
+    return {
+        "plan": plan,
+        "blobs_read": len(tally.blobs),
+        "rows_read": tally.rows,
+        "bytes_read": tally.stored_bytes,
+        "scans": [
+            {"topic": each.topic, "tablets": [span.tablet for span in each.spans], "columns": list(each.columns)}
+            for each in wanted
+        ],
+    }
+
+
+def _send(line: Line, piece: bytes) -> None:
+    view = memoryview(piece)
+    for start in range(0, len(view), PIECE_BYTES):
+        line.send("result", {}, view[start : start + PIECE_BYTES])
+
+
+def _refusal(error: Any, wanted: Iterable[Wanted]) -> QueryRefused:
+    text = str(error).partition("\n\n")[0]
+    if no_column := _NO_COLUMN.search(text):
+        known = list(dict.fromkeys(name for each in wanted for name in each.view.types))
+        return QueryRefused("QUERY_FAILED", f"there is no column {no_column[1]!r}", nearest(no_column[1], known))
+    if isinstance(error, duckdb.OutOfMemoryException):
+        return QueryRefused(
+            "QUERY_TOO_LARGE", f"the query needs more memory than pqbroker.sql.memory.bytes.max leaves it: {text}",
+            "Read fewer rows or columns at once, or raise the setting.",
+        )  # fmt: skip
+    return QueryRefused("QUERY_FAILED", text, "Correct the query; the message says where.")

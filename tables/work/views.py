@@ -1,0 +1,78 @@
+"""What a topic's columns are in SQL: those of every record, and those of its schema where it has one."""
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow
+
+from pqbroker.pq.log.row_facts import CUMULATIVE_WEIGHT, TIMESTAMP
+from pqbroker.tables.rows import ERROR, ROW_INDEX, TABLET_INDEX
+from pqbroker.tables.schema import read_schema
+from pqbroker.tables.work.typed import TypedColumns
+
+HEADER_TYPE: Final = pyarrow.struct([("key", pyarrow.string()), ("value", pyarrow.binary())])
+RAW: Final[Mapping[str, Any]] = {
+    TABLET_INDEX: pyarrow.int64(),
+    ROW_INDEX: pyarrow.int64(),
+    TIMESTAMP: pyarrow.uint64(),
+    "timestamp_ms": pyarrow.int64(),
+    "key": pyarrow.binary(),
+    "value": pyarrow.binary(),
+    "headers": pyarrow.list_(HEADER_TYPE),
+}
+"""Columns of every topic, in order."""
+_FILLED: Final[Mapping[str, Any]] = {TIMESTAMP: pyarrow.uint64(), CUMULATIVE_WEIGHT: pyarrow.int64()}
+"""Columns of schemas that are no part of a record."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A topic's columns. A column of the schema hides the record's of the same name."""
+
+    types: Mapping[str, Any]
+    """By name: those that a star stands for come first."""
+    starred: int
+    """How many a star stands for."""
+    typed: TypedColumns | None = None
+    text: str = ""
+    """The schema; two views with one text have the same columns."""
+    filled: tuple[str, ...] = ()
+    """Columns of the schema that the table fills."""
+
+    def columns(self, used: Collection[str], *, has_star: bool) -> tuple[str, ...]:
+        """Those that a query needs which uses these names, in lower case; one at least, for rows are counted."""
+        found = [
+            name
+            for number, name in enumerate(self.types)
+            if (has_star and number < self.starred) or name.lower() in used
+        ]
+        return tuple(found) or (ROW_INDEX,)
+
+    def is_typed(self, name: str) -> bool:
+        """Whether a column is made of the schema."""
+        return self.typed is not None and name in self.typed.types
+
+    def wants_facts(self, columns: Collection[str]) -> bool:
+        """Whether some of the columns are made of what the broker knows beside the records."""
+        return any(name in self.filled for name in columns)
+
+    def schema(self, columns: Sequence[str]) -> Any:
+        """The Arrow schema of some columns."""
+        return pyarrow.schema([(name, self.types[name]) for name in columns])
+
+
+RAW_VIEW: Final = View(RAW, len(RAW))
+
+
+def view_of(columns: Sequence[Mapping[str, Any]] | None) -> View:
+    """The view of a topic whose schema has these columns, as stored; None: it has no schema."""
+    if columns is None:
+        return RAW_VIEW
+    schema = read_schema(columns, len(columns))
+    typed = TypedColumns(schema)
+    known = {**typed.types, **_FILLED}
+    types = {name: RAW[name] for name in (TABLET_INDEX, ROW_INDEX)} | {name: known[name] for name in schema.shown}
+    hidden = {name: kind for name, kind in RAW.items() if name not in types}
+    return View({**types, **hidden, ERROR: known[ERROR]}, len(types), typed, json.dumps(columns), schema.filled)
