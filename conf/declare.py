@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from enum import Enum
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -60,6 +60,22 @@ class Declaration:
     effect: Effect = Effect.FULL
     is_row: bool = False
     """The attribute holds the rows of a table that were given, not this value alone."""
+    earlier: str = ""
+    """Its name in the version before, still accepted. Where settings are stored, it stays the name in the store."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every name that is accepted."""
+        return (self.name, self.earlier) if self.earlier else (self.name,)
+
+    @property
+    def stored_name(self) -> str:
+        return self.earlier or self.name
+
+    @property
+    def meaning(self) -> str:
+        """`doc`, and the earlier name."""
+        return f"{self.doc} Earlier name, still accepted: {self.earlier}." if self.earlier else self.doc
 
     @property
     def effective(self) -> bool:
@@ -112,25 +128,25 @@ class Declaration:
         return self.format(self.value_in(settings))
 
 
-def setting(
-    name: str,
-    kind: Kind,
-    default: Any,
-    doc: str,
-    *,
-    low: float | None = None,
-    high: float | None = None,
-    choices: tuple[str, ...] = (),
-    effect: Effect = Effect.FULL,
-) -> Any:
+class Limits(TypedDict, total=False):
+    """What a value may be, and what else a declaration says."""
+
+    low: float | None
+    high: float | None
+    choices: tuple[str, ...]
+    effect: Effect
+    earlier: str
+
+
+def setting(name: str, kind: Kind, default: Any, doc: str, **limits: Unpack[Limits]) -> Any:
     """Declare one field; a default of None means that nothing is set."""
-    limits = {"low": low, "high": high, "choices": choices}
-    return field(default=default, metadata={"name": name, "kind": kind, "doc": doc, "effect": effect, **limits})
+    return field(default=default, metadata={"name": name, "kind": kind, "doc": doc, **limits})
 
 
-def without_effect(name: str, kind: Kind, default: Any, doc: str, **limits: Any) -> Any:
+def without_effect(name: str, kind: Kind, default: Any, doc: str, **limits: Unpack[Limits]) -> Any:
     """Declare one field that is accepted, stored and described because Kafka has it, and changes nothing here."""
-    return setting(name, kind, default, doc, effect=Effect.NONE, **limits)
+    limits["effect"] = Effect.NONE
+    return setting(name, kind, default, doc, **limits)
 
 
 def rows(table: str) -> Any:
@@ -179,6 +195,31 @@ def declarations(settings: type) -> Mapping[str, Declaration]:
     return {one.name: one for item in fields(settings) for one in _declared(item)}
 
 
+def declared(settings: type, name: str) -> Declaration | None:
+    """The setting of that name, be it the earlier one; None when there is none."""
+    return declarations(settings).get(_now_called(settings).get(name, name))
+
+
+def current_names(settings: type, texts: Mapping[str, str]) -> dict[str, str]:
+    """The texts by the names of now; one that was given under both names is the one under the name of now."""
+    now_called = _now_called(settings)
+    earlier = {now_called[name]: text for name, text in texts.items() if name in now_called}
+    return earlier | {name: text for name, text in texts.items() if name not in now_called}
+
+
+def superseded(settings: type, names: Iterable[str]) -> dict[str, str]:
+    """Those of the names that are earlier ones, each with its name of now, where that is among the names too."""
+    given, now_called = set(names), _now_called(settings)
+    return {name: now_called[name] for name in sorted(given & now_called.keys()) if now_called[name] in given}
+
+
+def stored_names(settings: type, texts: Mapping[str, str]) -> dict[str, str]:
+    """The texts by the names of the store, which an earlier version reads too."""
+    known = declarations(settings)
+    current = current_names(settings, texts)
+    return {known[name].stored_name if name in known else name: text for name, text in current.items()}
+
+
 def parse(settings: type[S], texts: Mapping[str, str]) -> S:
     """Build a settings object from texts by name; ConfigError names an unknown name or a bad value."""
     return changed(settings(), texts)
@@ -187,6 +228,7 @@ def parse(settings: type[S], texts: Mapping[str, str]) -> S:
 def changed(settings: S, texts: Mapping[str, str]) -> S:
     """The settings with those of the texts in their place; ConfigError as from `parse`."""
     known = declarations(type(settings))
+    texts = current_names(type(settings), texts)
     unknown = [name for name in texts if name not in known]
     if unknown:
         raise ConfigError(f"unknown setting {', '.join(sorted(unknown))}")
@@ -205,6 +247,12 @@ def set_in_vain(settings: "DataclassInstance") -> list[str]:
     """Names of the settings that were changed from their default and have no effect here."""
     known = declarations(type(settings)).values()
     return [one.name for one in known if not one.effective and one.value_in(settings) != one.default]
+
+
+@cache
+def _now_called(settings: type) -> Mapping[str, str]:
+    """Names by the earlier name."""
+    return {one.earlier: one.name for one in declarations(settings).values() if one.earlier}
 
 
 def _declared(item: Field[Any]) -> Iterator[Declaration]:

@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Final
 
 from pqbroker.conf.broker import BrokerSettings
-from pqbroker.conf.declare import ConfigError, declarations, parse
+from pqbroker.conf.declare import ConfigError, declarations, declared, parse
 from pqbroker.conf.topic import TopicConfig
 
 NODE_SETTINGS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
@@ -83,14 +83,14 @@ def check_size(texts: Mapping[str, str], stored: Mapping[str, str], settings: Br
 
 def wrong_texts(texts: Mapping[str, str]) -> dict[str, str]:
     """Why those texts of a topic that cannot be cannot, by name."""
-    known = declarations(TopicConfig)
     wrong: dict[str, str] = {}
     for name, text in texts.items():
-        if name not in known:
+        declaration = declared(TopicConfig, name)
+        if declaration is None:
             wrong[name] = f"{name} is {text!r}, and no config that this version knows"
             continue
         try:
-            known[name].parse(text)
+            declaration.parse(text)
         except ConfigError as error:
             wrong[name] = str(error)
     return wrong

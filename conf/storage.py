@@ -1,19 +1,39 @@
 """Where blobs go: pools beside the one in the data directory, and the storage profile of tablets' channels (spec K.2).
 
-Two settings whose values have a form of their own; both are read here, and refused with cause and cure.
+Two settings whose values have a form of their own; both are read here, and refused with cause and cure. And where
+backups go.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from pqbroker.conf.declare import ConfigError
+from pqbroker.conf.declare import ConfigError, Kind, setting
 
 MAIN_POOL = "main"
 """The pool in the data directory, which holds the index too: it belongs on the fastest medium."""
-TABLET_TYPES = ("scheme", "persqueue", "coordinator")
+TABLET_TYPES = ("scheme", "persqueue", "coordinator", "hive")
 CHANNELS = 3
 """0 log, 1 snapshots, 2 what users store."""
+
+BACKUP_DIR = setting(
+    "pqbroker.backup.dir", Kind.STRING, "",
+    "Existing directory below which `pqbroker backup` writes. Empty: `backups` in the data directory. "
+    "On the data directory's file system files are linked, on another one copied.",
+)  # fmt: skip
+BACKUPS_MAX = setting(
+    "pqbroker.backups.max", Kind.INT, 16, "Entries of the directory of backups at most; with more, none is made.",
+    low=1,
+)  # fmt: skip
+NODE_TAGS = setting(
+    "pqbroker.node.tags", Kind.LIST, (),
+    "Tags of the node, such as ssd,rack/7: it opens the cells of bundles whose node_tag_filter they fulfil. A tag "
+    "begins with a letter or `_`; digits, `_`, `-`, `/` and `.` may follow.",
+)  # fmt: skip
+CELLS_MAX = setting(
+    "pqbroker.cells.max", Kind.INT, 16, "Cells beside the system cell at most: each has a thread and files of its own.",
+    low=0, high=1000,
+)  # fmt: skip
 
 _POOL_FORM = "give NAME=DIRECTORY, such as big=/mnt/big"
 _PROFILE_FORM = "give TYPE.CHANNEL=POOL, such as persqueue.2=big or persqueue.2=big:space=1000000000"

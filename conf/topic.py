@@ -1,4 +1,4 @@
-"""Topic configs: every one of Kafka's, and ours under `pq.`. Those without effect here say so."""
+"""Topic configs: every one of Kafka's, and ours under `pq.` and `value.`. Those without effect here say so."""
 
 from dataclasses import dataclass
 
@@ -7,9 +7,11 @@ from pqbroker.conf.declare import Kind, setting, without_effect
 _LONG_MAX = (1 << 63) - 1
 
 COMPACT = "compact"
-NO_COMPACTION = "`compact` wants a key in each record and does not compact yet: without `delete` every record stays"
+NO_COMPACTION = "`compact` requires a key in each record and does not compact yet: without `delete` every record stays"
 """What this broker does not do of cleanup.policy=compact, wherever it is said."""
-FIXED_AT_CREATION = frozenset({"pq.partitions.per.tablet"})
+KEEP, REFUSE = "keep", "refuse"
+"""Values of value.invalid."""
+FIXED_AT_CREATION = frozenset({"pq.bundle", "pq.partitions.per.tablet"})
 """Configs that can be given to a new topic only."""
 
 
@@ -19,7 +21,7 @@ class TopicConfig:
 
     cleanup_policy: tuple[str, ...] = setting(
         "cleanup.policy", Kind.LIST, ("delete",),
-        f"How old records go: `delete` by age or size; {NO_COMPACTION}.",
+        f"Removal of old records: `delete` by age or size; {NO_COMPACTION}.",
         choices=("delete", "compact"),
     )  # fmt: skip
     compression_type: str = without_effect(
@@ -30,10 +32,10 @@ class TopicConfig:
     compression_lz4_level: int = without_effect("compression.lz4.level", Kind.INT, 9, "Nothing is recompressed.")
     compression_zstd_level: int = without_effect("compression.zstd.level", Kind.INT, 3, "Nothing is recompressed.")
     delete_retention_ms: int = without_effect(
-        "delete.retention.ms", Kind.LONG, 86_400_000, "How long compaction keeps tombstones.", low=0
+        "delete.retention.ms", Kind.LONG, 86_400_000, "Time that compaction keeps tombstones.", low=0
     )
     file_delete_delay_ms: int = without_effect(
-        "file.delete.delay.ms", Kind.LONG, 60_000, "Space is given back when the deletion is durable.", low=0
+        "file.delete.delay.ms", Kind.LONG, 60_000, "Space is freed when the deletion is durable.", low=0
     )
     flush_messages: int = without_effect(
         "flush.messages", Kind.LONG, _LONG_MAX, "`pqbroker.durability` decides when records are synced.", low=1
@@ -53,28 +55,29 @@ class TopicConfig:
     local_retention_bytes: int = without_effect("local.retention.bytes", Kind.LONG, -2, "Nothing is tiered.", low=-2)
     local_retention_ms: int = without_effect("local.retention.ms", Kind.LONG, -2, "Nothing is tiered.", low=-2)
     max_compaction_lag_ms: int = without_effect(
-        "max.compaction.lag.ms", Kind.LONG, _LONG_MAX, "How long compaction may leave a record alone.", low=1
+        "max.compaction.lag.ms", Kind.LONG, _LONG_MAX, "Time after which compaction must handle a record.", low=1
     )
     max_message_bytes: int = setting(
-        "max.message.bytes", Kind.INT, 1_048_588, "The largest record batch taken, in bytes.", low=0, high=125_829_120
+        "max.message.bytes", Kind.INT, 1_048_588, "Bytes of a record batch at most.", low=0, high=125_829_120
     )
     message_timestamp_after_max_ms: int = setting(
         "message.timestamp.after.max.ms", Kind.LONG, 3_600_000,
-        "How far ahead of the broker's clock a record's timestamp may be.", low=0,
+        "Milliseconds that a record's timestamp may be ahead of the broker's clock.", low=0,
     )  # fmt: skip
     message_timestamp_before_max_ms: int = setting(
         "message.timestamp.before.max.ms", Kind.LONG, _LONG_MAX,
-        "How far behind the broker's clock a record's timestamp may be.", low=0,
+        "Milliseconds that a record's timestamp may be behind the broker's clock.", low=0,
     )  # fmt: skip
     message_timestamp_type: str = setting(
-        "message.timestamp.type", Kind.STRING, "CreateTime", "Whose clock a record's timestamp is.",
+        "message.timestamp.type", Kind.STRING, "CreateTime",
+        "Clock of a record's timestamp: the producer's or the broker's.",
         choices=("CreateTime", "LogAppendTime"),
     )  # fmt: skip
     min_cleanable_dirty_ratio: float = without_effect(
-        "min.cleanable.dirty.ratio", Kind.DOUBLE, 0.5, "How much of a log is dirty before compaction.", low=0, high=1
+        "min.cleanable.dirty.ratio", Kind.DOUBLE, 0.5, "Part of a log that is dirty before compaction.", low=0, high=1
     )
     min_compaction_lag_ms: int = without_effect(
-        "min.compaction.lag.ms", Kind.LONG, 0, "How long compaction leaves a record alone.", low=0
+        "min.compaction.lag.ms", Kind.LONG, 0, "Time in which compaction leaves a record alone.", low=0
     )
     min_insync_replicas: int = without_effect(
         "min.insync.replicas", Kind.INT, 1, "There is one replica, synced before it acknowledges.", low=1
@@ -88,10 +91,10 @@ class TopicConfig:
         "remote.storage.enable", Kind.BOOLEAN, False, "Nothing is tiered: `true` is refused."
     )
     retention_bytes: int = setting(
-        "retention.bytes", Kind.LONG, -1, "How many bytes of a partition are kept; -1 means no limit.", low=-1
+        "retention.bytes", Kind.LONG, -1, "Bytes of a partition to keep; -1: no limit.", low=-1
     )
     retention_ms: int = setting(
-        "retention.ms", Kind.LONG, 604_800_000, "How long records are kept; -1 keeps them for ever.", low=-1
+        "retention.ms", Kind.LONG, 604_800_000, "Time to keep records; -1: for ever.", low=-1
     )
     segment_bytes: int = without_effect(
         "segment.bytes", Kind.INT, 1 << 30, "Segments belong to the node: `pqbroker.segment.bytes`.", low=14
@@ -105,66 +108,84 @@ class TopicConfig:
         "unclean.leader.election.enable", Kind.BOOLEAN, False, "There is one replica: no election loses records."
     )
     pq_low_watermark_bytes: int = setting(
-        "pq.low.watermark.bytes", Kind.INT, 6_291_456, "Head size from which the head becomes a body blob.",
+        "pq.low.watermark.bytes", Kind.INT, 6_291_456, "Bytes of the head from which it becomes a body blob.",
         low=1024, high=8_388_608,
     )  # fmt: skip
     pq_max_count_in_partition: int = setting(
         "pq.max.count.in.partition", Kind.LONG, -1,
-        "Records a partition may hold before writes are refused; -1 means no limit.", low=-1,
+        "Records in a partition above which writes are refused; -1: no limit.", low=-1,
     )  # fmt: skip
     pq_max_size_in_partition: int = setting(
         "pq.max.size.in.partition", Kind.LONG, -1,
-        "Bytes a partition may hold before writes are refused; -1 means no limit.", low=-1,
+        "Bytes in a partition above which writes are refused; -1: no limit.", low=-1,
     )  # fmt: skip
     pq_partition_full_error: str = setting(
         "pq.partition.full.error", Kind.STRING, "POLICY_VIOLATION",
-        "What writes to a partition that is full by these limits are answered. Clients try KAFKA_STORAGE_ERROR again,"
-        " idempotent ones for ever.",
+        "Error for writes to a partition that is full by `pq.max.count.in.partition` or `pq.max.size.in.partition`."
+        " Clients retry KAFKA_STORAGE_ERROR, idempotent ones for ever.",
         choices=("POLICY_VIOLATION", "KAFKA_STORAGE_ERROR"),
     )  # fmt: skip
     pq_write_speed_bytes: int = setting(
         "pq.write.speed.bytes", Kind.LONG, -1,
-        "Bytes a second that may be written to a partition; faster writers are told to pause; -1 or 0: no limit.",
+        "Bytes a second written to a partition; faster writers have to pause; -1 or 0: no limit.",
         low=-1,
     )  # fmt: skip
     pq_write_burst_bytes: int = setting(
         "pq.write.burst.bytes", Kind.LONG, -1,
-        "Bytes by which a partition may be ahead of `pq.write.speed.bytes`; -1 means those of one second.", low=-1,
+        "Bytes by which a partition may exceed `pq.write.speed.bytes` at once; -1: those of one second.", low=-1,
     )  # fmt: skip
     pq_write_speed_messages: int = setting(
         "pq.write.speed.messages", Kind.LONG, 0,
-        "Records a second that may be written to a partition; faster writers are told to pause; -1 or 0: no limit.",
+        "Records a second written to a partition; faster writers have to pause; -1 or 0: no limit.",
         low=-1,
     )  # fmt: skip
     pq_write_burst_messages: int = setting(
         "pq.write.burst.messages", Kind.LONG, -1,
-        "Records by which a partition may be ahead of `pq.write.speed.messages`; -1 means those of one second.", low=-1,
+        "Records by which a partition may exceed `pq.write.speed.messages` at once; -1: those of one second.", low=-1,
     )  # fmt: skip
     pq_inactive_partitions: tuple[str, ...] = setting(
         "pq.inactive.partitions", Kind.LIST, (),
-        "Numbers of the partitions that are only read; writes to them are answered POLICY_VIOLATION.", low=0,
+        "Numbers of read-only partitions; writes to them are answered POLICY_VIOLATION.", low=0,
     )  # fmt: skip
     pq_important_groups: tuple[str, ...] = setting(
         "pq.important.groups", Kind.LIST, (),
-        "Consumer groups that hold what they have not read, whatever its age and the partition's size.",
+        "Consumer groups whose unread records are kept, whatever their age and the partition's size.",
     )  # fmt: skip
     pq_availability_period_ms: int = setting(
         "pq.availability.period.ms", Kind.LONG, -1,
-        "How long after its writing an important group may hold a record; -1 means for ever.", low=-1,
+        "Time that `pq.important.groups` keep an unread record; -1: for ever.", low=-1,
     )  # fmt: skip
     pq_delete_when_read: bool = setting(
         "pq.delete.when.read", Kind.BOOLEAN, False,
         "Delete records as soon as all of `pq.important.groups` have read them, whatever their age.",
     )  # fmt: skip
-    pq_source_id_lifetime_ms: int = setting(
-        "pq.source.id.lifetime.ms", Kind.LONG, 0,
-        "How long an idle producer is remembered at least, even without data; never less than"
-        " `producer.id.expiration.ms`.", low=0,
+    pq_producer_id_lifetime_ms: int = setting(
+        "pq.producer.id.lifetime.ms", Kind.LONG, 0,
+        "Time that an idle producer is remembered at least, even without data; never less than"
+        " `producer.id.expiration.ms`.", low=0, earlier="pq.source.id.lifetime.ms",
     )  # fmt: skip
-    pq_source_id_max_counts: int = setting(
-        "pq.source.id.max.counts", Kind.INT, 6_000_000,
-        "Producers remembered per partition; the oldest go first.", low=1,
+    pq_producer_ids_max: int = setting(
+        "pq.producer.ids.max", Kind.INT, 6_000_000,
+        "Producers remembered per partition; the oldest are forgotten first.", low=1, earlier="pq.source.id.max.counts",
     )  # fmt: skip
+    pq_sessions_max: int = setting(
+        "pq.sessions.max", Kind.INT, 100_000,
+        "Sessions of inserted rows remembered per partition; the oldest are forgotten first.", low=1,
+    )  # fmt: skip
+    pq_schema: str = setting(
+        "pq.schema", Kind.STRING, "",
+        'Columns by which records are rows, as a JSON array: `[{"name": "id", "type": "int64"}]`; empty: none.'
+        " Tables have one already.",
+    )
+    value_invalid: str = setting(
+        "value.invalid", Kind.STRING, KEEP,
+        "What becomes of a record that is no row of the topic's schema: `keep` stores it, `refuse` answers"
+        " INVALID_RECORD.",
+        choices=(KEEP, REFUSE),
+    )  # fmt: skip
+    pq_bundle: str = setting(
+        "pq.bundle", Kind.STRING, "default", "Bundle of cells that the topic's tablets live in; fixed at creation."
+    )
     pq_partitions_per_tablet: int = setting(
         "pq.partitions.per.tablet", Kind.INT, 4, "Partitions that share one PQ tablet; fixed at creation.",
         low=1, high=1000,

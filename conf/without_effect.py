@@ -1,7 +1,6 @@
 """Kafka's node settings that change nothing here: `name | type | default | allowed`, as `declare.rows` reads them.
 
-A line `# …` says why those below it have no effect. Below a line `! …` only the default is taken: a node that was told
-to guard something, and does not, must not start.
+A line `# …` says why those below it have no effect. Those of access control are a table of their own.
 """
 
 WITHOUT_EFFECT = """\
@@ -38,8 +37,6 @@ compression.zstd.level | int | 3
 broker.id | int | -1 | -1..
 # A node is in no rack.
 broker.rack | string | null
-# `--kafka` and `--http` decide where a node listens.
-listeners | list | PLAINTEXT://:9092
 # Listeners are plain.
 listener.security.protocol.map | string | PLAINTEXT:PLAINTEXT
 connection.failed.authentication.delay.ms | int | 100 | 0..
@@ -78,9 +75,8 @@ controller.socket.timeout.ms | int | 30000
 controller.quorum.auto.join.enable | boolean | false
 controller.quorum.fetch.snapshot.max.bytes | int | 1048576 | 1..
 controller.quorum.fetch.max.bytes | int | 1048576 | 1..
-# `--data` is the directory.
+# `--data` or `log.dirs` is the directory.
 log.dir | list | /tmp/kafka-logs
-log.dirs | list | null
 cordoned.log.dirs | list |
 # One event loop, and `pqbroker.read.threads`.
 background.threads | int | 10 | 1..
@@ -290,85 +286,4 @@ group.streams.initial.rebalance.delay.ms | int | 3000 | 0..
 group.streams.assignment.interval.ms | int | 1000 | 0..
 group.streams.min.assignment.interval.ms | int | 0 | 0..
 group.streams.max.assignment.interval.ms | int | 15000 | 0..
-# Listeners are plain: nothing is encrypted and nobody is authenticated.
-sasl.kerberos.kinit.cmd | string | /usr/bin/kinit
-sasl.kerberos.min.time.before.relogin | long | 60000
-sasl.kerberos.principal.to.local.rules | list | DEFAULT
-sasl.kerberos.service.name | string | null
-sasl.kerberos.ticket.renew.jitter | double | 0.05
-sasl.kerberos.ticket.renew.window.factor | double | 0.8
-sasl.login.refresh.buffer.seconds | short | 300
-sasl.login.refresh.min.period.seconds | short | 60
-sasl.login.refresh.window.factor | double | 0.8
-sasl.login.refresh.window.jitter | double | 0.05
-ssl.cipher.suites | list |
-ssl.enabled.protocols | list | TLSv1.2,TLSv1.3
-ssl.endpoint.identification.algorithm | string | https
-ssl.keymanager.algorithm | string | SunX509
-ssl.protocol | string | TLSv1.3
-ssl.provider | string | null
-ssl.secure.random.implementation | string | null
-ssl.trustmanager.algorithm | string | PKIX
-! This broker has no access control: its listeners are plain and everyone may do everything.
-authorizer.class.name | string |
-delegation.token.expiry.check.interval.ms | long | 3600000
-delegation.token.expiry.time.ms | long | 86400000
-delegation.token.max.lifetime.ms | long | 604800000
-delegation.token.secret.key | password | null
-principal.builder.class | class | org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder
-sasl.client.callback.handler.class | class | null
-sasl.enabled.mechanisms | list | GSSAPI
-sasl.jaas.config | password | null
-sasl.login.callback.handler.class | class | null
-sasl.login.class | class | null
-sasl.login.connect.timeout.ms | int | null
-sasl.login.read.timeout.ms | int | null
-sasl.login.retry.backoff.max.ms | long | 10000
-sasl.login.retry.backoff.ms | long | 100
-sasl.mechanism.controller.protocol | string | GSSAPI
-sasl.mechanism.inter.broker.protocol | string | GSSAPI
-sasl.oauthbearer.assertion.algorithm | string | RS256
-sasl.oauthbearer.assertion.claim.aud | string | null
-sasl.oauthbearer.assertion.claim.exp.seconds | int | 300
-sasl.oauthbearer.assertion.claim.iss | string | null
-sasl.oauthbearer.assertion.claim.jti.include | boolean | false
-sasl.oauthbearer.assertion.claim.nbf.seconds | int | 60
-sasl.oauthbearer.assertion.claim.sub | string | null
-sasl.oauthbearer.assertion.file | string | null
-sasl.oauthbearer.assertion.private.key.file | string | null
-sasl.oauthbearer.assertion.private.key.passphrase | password | null
-sasl.oauthbearer.assertion.template.file | string | null
-sasl.oauthbearer.client.credentials.client.id | string | null
-sasl.oauthbearer.client.credentials.client.secret | password | null
-sasl.oauthbearer.clock.skew.seconds | int | 30
-sasl.oauthbearer.expected.audience | list |
-sasl.oauthbearer.expected.issuer | string | null
-sasl.oauthbearer.jwks.endpoint.refresh.ms | long | 3600000
-sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms | long | 10000
-sasl.oauthbearer.jwks.endpoint.retry.backoff.ms | long | 100
-sasl.oauthbearer.jwks.endpoint.url | string | null
-sasl.oauthbearer.jwt.retriever.class | class | org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever
-sasl.oauthbearer.jwt.validator.class | class | org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator
-sasl.oauthbearer.scope | string | null
-sasl.oauthbearer.scope.claim.name | string | scope
-sasl.oauthbearer.sub.claim.name | string | sub
-sasl.oauthbearer.token.endpoint.url | string | null
-sasl.server.callback.handler.class | class | null
-sasl.server.max.receive.size | int | 524288
-security.providers | string | null
-ssl.allow.dn.changes | boolean | false
-ssl.allow.san.changes | boolean | false
-ssl.client.auth | string | none
-ssl.engine.factory.class | class | null
-ssl.key.password | password | null
-ssl.keystore.certificate.chain | password | null
-ssl.keystore.key | password | null
-ssl.keystore.location | string | null
-ssl.keystore.password | password | null
-ssl.keystore.type | string | JKS
-ssl.principal.mapping.rules | string | DEFAULT
-ssl.truststore.certificates | password | null
-ssl.truststore.location | string | null
-ssl.truststore.password | password | null
-ssl.truststore.type | string | JKS
 """

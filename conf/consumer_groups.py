@@ -1,0 +1,56 @@
+"""Settings of consumer groups: times, and how large a group, its members and offsets may be."""
+
+from pqbroker.conf.declare import Kind, setting
+
+MIB = 1 << 20
+_INT_MAX = (1 << 31) - 1
+
+GROUP_INITIAL_REBALANCE_DELAY_MS = setting(
+    "group.initial.rebalance.delay.ms", Kind.INT, 3000,
+    "Time that the first rebalance of an empty group waits for more members.", low=0,
+)  # fmt: skip
+GROUP_MIN_SESSION_TIMEOUT_MS = setting(
+    "group.min.session.timeout.ms", Kind.INT, 6000, "Shortest session timeout of a member.", low=0
+)
+GROUP_MAX_SESSION_TIMEOUT_MS = setting(
+    "group.max.session.timeout.ms", Kind.INT, 1_800_000, "Longest session timeout of a member.", low=0
+)
+GROUP_MAX_SIZE = setting(
+    "group.max.size", Kind.INT, _INT_MAX, "Members of a group at most.", low=1
+)
+GROUP_ID_BYTES_MAX = setting(
+    "pqbroker.group.id.bytes.max", Kind.INT, 1024, "Bytes of a group id at most; above: INVALID_GROUP_ID.", low=1,
+    high=4096,
+)  # fmt: skip
+MEMBER_METADATA_BYTES_MAX = setting(
+    "pqbroker.member.metadata.bytes.max", Kind.INT, MIB,
+    "Bytes of one member of a group at most: its subscription in every protocol it offers, and its ids; above: "
+    "GROUP_MAX_SIZE_REACHED.", low=1024,
+)  # fmt: skip
+GROUP_METADATA_BYTES_MAX = setting(
+    "pqbroker.group.metadata.bytes.max", Kind.INT, 5 * MIB,
+    "Bytes of all members of a group at most, as pqbroker.member.metadata.bytes.max counts them, and 640 for each; "
+    "above: GROUP_MAX_SIZE_REACHED.", low=1024, high=5 * MIB,
+)  # fmt: skip
+GROUP_ASSIGNMENT_BYTES_MAX = setting(
+    "pqbroker.group.assignment.bytes.max", Kind.INT, 5 * MIB // 2,
+    "Bytes of a group's assignments at most; above: UNKNOWN_SERVER_ERROR, as in Kafka.",
+    low=1024, high=5 * MIB // 2,
+)  # fmt: skip
+GROUPS_BYTES_MAX = setting(
+    "pqbroker.groups.bytes.max", Kind.LONG, 64 * MIB,
+    "Bytes of all groups of the node at most, members and assignments, and 2 KiB for each; above: "
+    "GROUP_MAX_SIZE_REACHED. Stored groups are always served.", low=1024,
+)  # fmt: skip
+OFFSET_METADATA_MAX_BYTES = setting(
+    "offset.metadata.max.bytes", Kind.INT, 4096,
+    "Characters of the text that a consumer commits with an offset at most.", low=0, high=16_000,
+)  # fmt: skip
+OFFSETS_RETENTION_MINUTES = setting(
+    "offsets.retention.minutes", Kind.INT, 10_080,
+    "Time that a group and its offsets are kept after its last member has left.", low=1,
+)  # fmt: skip
+PARTITION_CONSUMERS_MAX = setting(
+    "pqbroker.partition.consumers.max", Kind.INT, 10_000,
+    "Consumer groups with an offset in one partition at most; the commit of one more is refused.", low=1,
+)  # fmt: skip

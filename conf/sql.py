@@ -1,0 +1,33 @@
+"""Settings of SQL over topics: how many queries, how long, how much. `broker.BrokerSettings` lists them."""
+
+from pqbroker.conf.declare import Kind, setting
+
+MIB = 1 << 20
+
+QUERIES_MAX = setting(
+    "pqbroker.sql.queries.max", Kind.INT, 2,
+    "SQL queries at once, each in a worker process of its own; one more is answered 503. 0: no SQL.", low=0, high=64,
+)  # fmt: skip
+TIME_MS_MAX = setting(
+    "pqbroker.sql.time.ms.max", Kind.INT, 60_000,
+    "Time that an SQL query may take, the client's reading included, or encoding rows that came in Arrow; then the "
+    "worker is killed.", low=1,
+)  # fmt: skip
+MEMORY_BYTES_MAX = setting(
+    "pqbroker.sql.memory.bytes.max", Kind.LONG, 1024 * MIB,
+    "Memory of a worker that runs an SQL query, or encodes rows that came in Arrow, at most. A worker above it ends, "
+    "and its query or rows are refused.", low=128 * MIB,
+)  # fmt: skip
+COLUMNS_BYTES_MAX = setting(
+    "pqbroker.sql.columns.bytes.max", Kind.LONG, 256 * MIB,
+    "Memory in which a worker keeps columns that it has decoded, for later SQL queries, at most, and at most a quarter "
+    "of `pqbroker.sql.memory.bytes.max`.", low=0,
+)  # fmt: skip
+RESULT_BYTES_MAX = setting(
+    "pqbroker.sql.result.bytes.max", Kind.LONG, 256 * MIB, "Bytes of the answer to an SQL query at most.", low=1024
+)
+WORKER_IDLE_MS = setting(
+    "pqbroker.sql.worker.idle.ms", Kind.INT, 60_000,
+    "Time that a worker waits for another SQL query before it is ended; the first query after that waits for a start.",
+    low=0,
+)  # fmt: skip

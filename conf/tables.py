@@ -1,0 +1,7 @@
+"""Settings of tables. `broker.BrokerSettings` lists them."""
+
+from pqbroker.conf.declare import Kind, setting
+
+COLUMNS_MAX = setting(
+    "pqbroker.table.columns.max", Kind.INT, 1000, "Columns of a table at most.", low=1, high=100_000
+)  # fmt: skip

@@ -1,0 +1,37 @@
+"""Settings that new topics take where the topic itself does not say. `broker.BrokerSettings` lists them."""
+
+from pqbroker.conf.declare import Kind, setting
+
+_LONG_MAX = (1 << 63) - 1
+
+MESSAGE_MAX_BYTES = setting(
+    "message.max.bytes", Kind.INT, 1_048_588, "Default of `max.message.bytes`.", low=0, high=125_829_120
+)
+LOG_CLEANUP_POLICY = setting(
+    "log.cleanup.policy", Kind.LIST, ("delete",), "Default of `cleanup.policy`; `compact` does not compact yet.",
+    choices=("delete", "compact"),
+)
+LOG_MESSAGE_TIMESTAMP_TYPE = setting(
+    "log.message.timestamp.type", Kind.STRING, "CreateTime", "Default of `message.timestamp.type`.",
+    choices=("CreateTime", "LogAppendTime"),
+)  # fmt: skip
+LOG_MESSAGE_TIMESTAMP_BEFORE_MAX_MS = setting(
+    "log.message.timestamp.before.max.ms", Kind.LONG, _LONG_MAX, "Default of `message.timestamp.before.max.ms`.",
+    low=0,
+)  # fmt: skip
+LOG_MESSAGE_TIMESTAMP_AFTER_MAX_MS = setting(
+    "log.message.timestamp.after.max.ms", Kind.LONG, 3_600_000, "Default of `message.timestamp.after.max.ms`.",
+    low=0,
+)  # fmt: skip
+LOG_RETENTION_MS = setting(
+    "log.retention.ms", Kind.LONG, None, "Default of `retention.ms`; without it: `log.retention.minutes`.", low=-1
+)
+LOG_RETENTION_MINUTES = setting(
+    "log.retention.minutes", Kind.INT, None,
+    "Default of `retention.ms` in minutes; without it: `log.retention.hours`.",
+    low=-1,
+)  # fmt: skip
+LOG_RETENTION_HOURS = setting(
+    "log.retention.hours", Kind.INT, 168, "Default of `retention.ms` in hours.", low=-1
+)
+LOG_RETENTION_BYTES = setting("log.retention.bytes", Kind.LONG, -1, "Default of `retention.bytes`.", low=-1)
