@@ -7,10 +7,10 @@ change while it runs INVALID_REQUEST, as is a config or resource named twice, ea
 Left out: loggers and every other resource type: INVALID_REQUEST.
 """
 
-from pqbroker.broker.apis import Api
-from pqbroker.broker.config_changes import alter_each, answers
-from pqbroker.broker.config_operations import Change, Operation
-from pqbroker.broker.context import Context
+from pqbroker.broker.apis.api import Api
+from pqbroker.broker.apis.context import Context
+from pqbroker.broker.configs.changes import alter_each, good_answers, refusals
+from pqbroker.broker.configs.operations import Change, Operation
 from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.messages.alter_configs import (
     AlterConfigsRequest,
@@ -20,20 +20,20 @@ from pqbroker.protocol.messages.alter_configs import (
 
 
 async def serve(context: Context, request: AlterConfigsRequest) -> AlterConfigsResponse:
-    response = refuse(context, request, ErrorCode.NONE, "")
+    responses = await good_answers(context.node, AlterConfigsResourceResponse, request.resources)
     changes = (
-        [Change(config.name, Operation.SET, config.value) for config in asked.configs] for asked in request.resources
+        (Change(config.name, Operation.SET, config.value) for config in asked.configs) for asked in request.resources
     )
     await alter_each(
-        context.node, response.responses, changes, replaces=True, validate_only=request.validate_only
+        context, responses, changes, replaces=True, validate_only=request.validate_only
     )
-    return response
+    return AlterConfigsResponse(responses=responses)
 
 
 def refuse(
     context: Context, request: AlterConfigsRequest, code: ErrorCode, message: str
 ) -> AlterConfigsResponse:
-    responses = answers(AlterConfigsResourceResponse, request.resources, code, message)
+    responses = refusals(AlterConfigsResourceResponse, request.resources, code, message)
     return AlterConfigsResponse(responses=responses)
 
 

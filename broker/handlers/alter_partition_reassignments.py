@@ -6,10 +6,11 @@ What is named twice is answered twice, as in Kafka.
 Left out: replicas and moves between nodes.
 """
 
-from pqbroker.broker.apis import Api
-from pqbroker.broker.context import Context
-from pqbroker.broker.entries import each
-from pqbroker.broker.partitions import NO_TOPIC_ID, find_group, find_partition
+from pqbroker.broker.apis.access import AclOperation, check_access, find_topic
+from pqbroker.broker.apis.api import Api
+from pqbroker.broker.apis.context import Context
+from pqbroker.broker.apis.entries import each
+from pqbroker.broker.apis.partitions import find_partition
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -21,6 +22,7 @@ from pqbroker.protocol.messages.alter_partition_reassignments import (
 
 
 def serve(context: Context, request: AlterPartitionReassignmentsRequest) -> AlterPartitionReassignmentsResponse:
+    check_access(context, AclOperation.ALTER)
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,
         error_message=None,
@@ -46,12 +48,11 @@ def _answer(context: Context, topic: str, asked: ReassignablePartition) -> Reass
         _check(context, topic, asked)
     except KafkaError as error:
         answer.error_code, answer.error_message = error.code, error.message
-        context.node.metrics.count_error(error.code)
     return answer
 
 
 def _check(context: Context, topic: str, asked: ReassignablePartition) -> None:
-    find_partition(find_group(context.node.groups, topic, NO_TOPIC_ID, by_id=False), asked.partition_index)
+    find_partition(find_topic(context, None, topic), asked.partition_index)
     node_id = context.node.settings.node_id
     if asked.replicas is None:
         raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "no replica of this broker is ever moved")

@@ -7,10 +7,11 @@ Left out: moves to another pool. A tablet moves with all its partitions (`pqbrok
 INVALID_REPLICA_ASSIGNMENT.
 """
 
-from pqbroker.broker.apis import Api
-from pqbroker.broker.context import Context
-from pqbroker.broker.entries import each
-from pqbroker.broker.partitions import NO_TOPIC_ID, find_group, find_partition
+from pqbroker.broker.apis.access import AclOperation, check_access, find_topic
+from pqbroker.broker.apis.api import Api
+from pqbroker.broker.apis.context import Context
+from pqbroker.broker.apis.entries import each
+from pqbroker.broker.apis.partitions import find_partition
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
@@ -20,11 +21,18 @@ from pqbroker.protocol.messages.alter_replica_log_dirs import (
 )
 
 
-def serve(context: Context, request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
+async def serve(context: Context, request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
+    check_access(context, AclOperation.ALTER)
     pools = {pool.directory: pool.name for pool in context.node.pools()}
+    wanted: dict[str, dict[int, str]] = {}
+    for directory in request.dirs:
+        await context.breathe()
+        for topic in directory.topics:
+            await context.breathe()
+            wanted.setdefault(topic.name, {}).update(dict.fromkeys(topic.partitions, directory.path))
     return AlterReplicaLogDirsResponse(
         results=each(
-            list(_wanted(request).items()),
+            list(wanted.items()),
             lambda topic: AlterReplicaLogDirTopicResult(
                 topic_name=topic[0],
                 partitions=each(
@@ -43,11 +51,11 @@ def refuse(
 ) -> AlterReplicaLogDirsResponse:
     return AlterReplicaLogDirsResponse(
         results=each(
-            list(_wanted(request).items()),
+            [topic for directory in request.dirs for topic in directory.topics],
             lambda topic: AlterReplicaLogDirTopicResult(
-                topic_name=topic[0],
+                topic_name=topic.name,
                 partitions=each(
-                    list(topic[1]),
+                    topic.partitions,
                     lambda index: AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code),
                 ),
             ),
@@ -55,20 +63,10 @@ def refuse(
     )
 
 
-def _wanted(request: AlterReplicaLogDirsRequest) -> dict[str, dict[int, str]]:
-    """By topic and partition: the directory wanted."""
-    wanted: dict[str, dict[int, str]] = {}
-    for directory in request.dirs:
-        for topic in directory.topics:
-            wanted.setdefault(topic.name, {}).update(dict.fromkeys(topic.partitions, directory.path))
-    return wanted
-
-
 def _answer(context: Context, topic: str, index: int, pool: str | None) -> ErrorCode:
     try:
         _check(context, topic, index, pool)
     except KafkaError as error:
-        context.node.metrics.count_error(error.code)
         return error.code
     return ErrorCode.NONE
 
@@ -76,7 +74,7 @@ def _answer(context: Context, topic: str, index: int, pool: str | None) -> Error
 def _check(context: Context, topic: str, index: int, pool: str | None) -> None:
     if pool is None:
         raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND)
-    partition = find_partition(find_group(context.node.groups, topic, NO_TOPIC_ID, by_id=False), index)
+    partition = find_partition(find_topic(context, None, topic), index)
     if partition.pool != pool:
         raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT)
 

@@ -8,8 +8,8 @@ Left out: feature levels. No transaction feature is finalised, so clients keep t
 
 import re
 
-from pqbroker.broker.apis import Api
-from pqbroker.broker.context import Context
+from pqbroker.broker.apis.api import Api
+from pqbroker.broker.apis.context import Context
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 

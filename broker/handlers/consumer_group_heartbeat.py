@@ -6,8 +6,8 @@ Clients take it as final and name `group.protocol`; where the API is missing, a 
 Left out: consumer groups of KIP-848.
 """
 
-from pqbroker.broker.apis import Api
-from pqbroker.broker.context import Context
+from pqbroker.broker.apis.api import Api
+from pqbroker.broker.apis.context import Context
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,

@@ -4,14 +4,16 @@ Behaviour: SECURITY_DISABLED for each rule, as in a Kafka without an authorizer.
 Left out: access control.
 """
 
-from pqbroker.broker.apis import Api
-from pqbroker.broker.context import Context
-from pqbroker.broker.entries import each
+from pqbroker.broker.apis.access import AclOperation, check_access
+from pqbroker.broker.apis.api import Api
+from pqbroker.broker.apis.context import Context
+from pqbroker.broker.apis.entries import each
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
 
 
 def serve(context: Context, request: CreateAclsRequest) -> CreateAclsResponse:
+    check_access(context, AclOperation.ALTER)
     raise KafkaError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
 
 

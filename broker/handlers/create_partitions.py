@@ -8,12 +8,12 @@ Left out: replicas. An assignment may name this broker only.
 
 from collections import Counter
 
-from pqbroker.broker.apis import Api
-from pqbroker.broker.context import Context
-from pqbroker.broker.entries import each
-from pqbroker.broker.partitions import NO_TOPIC_ID, find_group
-from pqbroker.broker.refusals import REFUSED, translate
-from pqbroker.broker.topics import check_partition_count, grow_topic
+from pqbroker.broker.apis.access import AclOperation, find_topic
+from pqbroker.broker.apis.api import Api
+from pqbroker.broker.apis.context import Context
+from pqbroker.broker.apis.entries import each
+from pqbroker.broker.apis.refusals import REFUSED, translate
+from pqbroker.broker.apis.topics import check_partition_count
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -37,11 +37,9 @@ async def serve(context: Context, request: CreatePartitionsRequest) -> CreatePar
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic {name} is named {count} times")
             _check(context, topic)
             if not request.validate_only:
-                await grow_topic(context.node, name, topic.count)
+                await context.node.cell.current.topics.grow(name, topic.count)
         except REFUSED as error:
-            code, result.error_message = translate(error)
-            result.error_code = code
-            context.node.metrics.count_error(code)
+            result.error_code, result.error_message = translate(error)
     return response
 
 
@@ -57,7 +55,7 @@ def refuse(
 
 
 def _check(context: Context, topic: CreatePartitionsTopic) -> None:
-    present = len(find_group(context.node.groups, topic.name, NO_TOPIC_ID, by_id=False).partitions)
+    present = len(find_topic(context, AclOperation.ALTER, topic.name).partitions)
     if topic.count <= present:
         raise KafkaError(
             ErrorCode.INVALID_PARTITIONS, f"topic {topic.name} has {present} partitions and can only grow"

@@ -2,9 +2,9 @@
 
 Behaviour: each topic stands for itself; its answer comes when the scheme's commit is durable and its tablets serve.
 Counts and replication factors of -1 are the broker's defaults; validate_only checks the same and creates nothing.
-From version 5 the answer lists every config with its source, from version 7 the topic's id. A name given twice is
-INVALID_REQUEST. As in Kafka the name is judged before everything else that is asked, so that a topic that exists is
-always TOPIC_ALREADY_EXISTS, which clients that only want it to be there wait for.
+From version 5 the answer lists every config with its source, if the caller may see them, from version 7 the topic's
+id. A name given twice is INVALID_REQUEST. As in Kafka the name is judged before everything else that is asked, so that
+a topic that exists is always TOPIC_ALREADY_EXISTS, which clients that only want it to be there wait for.
 Left out: replicas. The factor is 1 or -1; an assignment may name this broker only.
 """
 
@@ -12,13 +12,15 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from pqbroker.broker.apis import Api
-from pqbroker.broker.config_texts import topic_texts
-from pqbroker.broker.context import Context
-from pqbroker.broker.entries import each
-from pqbroker.broker.partitions import NO_TOPIC_ID
-from pqbroker.broker.refusals import REFUSED, translate
-from pqbroker.broker.topics import USE_DEFAULT, check_new_name, check_new_topic, create_topic
+from pqbroker.broker.apis.access import AclKind, AclOperation, AclResource, check_creation, is_allowed
+from pqbroker.broker.apis.api import Api
+from pqbroker.broker.apis.context import Context
+from pqbroker.broker.apis.entries import each
+from pqbroker.broker.apis.partitions import NO_TOPIC_ID
+from pqbroker.broker.apis.refusals import REFUSED, translate
+from pqbroker.broker.apis.topics import USE_DEFAULT, check_new_name, check_new_topic, create_topic
+from pqbroker.broker.configs.operations import check_count
+from pqbroker.broker.configs.texts import topic_texts
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.messages.create_topics import (
     CreatableTopic,
@@ -43,7 +45,6 @@ async def serve(context: Context, request: CreateTopicsRequest) -> CreateTopicsR
             results.append(await _create(context, topics[name], validate_only=request.validate_only))
         except REFUSED as error:
             code, message = translate(error)
-            context.node.metrics.count_error(code)
             results.append(partial(_refused, name, code, message))
     return CreateTopicsResponse(topics=each(results, lambda result: result()))
 
@@ -56,19 +57,25 @@ async def _create(
     context: Context, topic: CreatableTopic, *, validate_only: bool
 ) -> Callable[[], CreatableTopicResult]:
     """Create a topic; what is returned makes its answer, with all its configs, when that is sent."""
+    check_creation(context, topic.name)
     check_new_name(context.node, topic.name)
     config = _config(topic)
     partitions = _partitions(context, topic)
     partitions = check_new_topic(context.node, topic.name, partitions, config)
     topic_id = NO_TOPIC_ID
     if not validate_only:
-        topic_id = (await create_topic(context.node, topic.name, partitions, config)).topic.topic_id
+        topic_id = (await create_topic(context.node, topic.name, partitions, config)).record.topic_id
     return partial(_result, context, topic.name, topic_id, partitions, config)
 
 
 def _result(
     context: Context, name: str, topic_id: bytes, partitions: int, config: Mapping[str, str]
 ) -> CreatableTopicResult:
+    if not is_allowed(context, AclOperation.DESCRIBE_CONFIGS, AclResource(AclKind.TOPIC, name)):
+        code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return CreatableTopicResult(
+            name=name, topic_id=topic_id, error_message=None, topic_config_error_code=code, configs=[]
+        )
     return CreatableTopicResult(
         name=name,
         topic_id=topic_id,
@@ -81,6 +88,7 @@ def _result(
 
 def _config(topic: CreatableTopic) -> dict[str, str]:
     config: dict[str, str] = {}
+    check_count(len(topic.configs))
     for entry in topic.configs:
         if entry.value is None:
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"{entry.name} has no value; leave it out for its default")
@@ -109,7 +117,7 @@ def _describe(context: Context, config: Mapping[str, str]) -> list[CreatableTopi
     """Never null: Java's admin client fails on that (spec clients 1.4.5)."""
     return [
         CreatableTopicConfigs(name=text.declaration.name, value=text.value, config_source=text.source)
-        for text in topic_texts(config, context.node.configured.layers)
+        for text in topic_texts(config, context.node.cell.current.settings.layers)
     ]
 
 

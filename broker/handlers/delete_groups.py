@@ -6,11 +6,12 @@ again. The group of the empty id, which can have offsets though no members, is d
 Left out: nothing.
 """
 
-from pqbroker.broker.apis import Api
-from pqbroker.broker.consumer_groups import delete_group
-from pqbroker.broker.context import Context
-from pqbroker.broker.entries import each
-from pqbroker.broker.refusals import REFUSED, translate
+from pqbroker.broker.apis.access import AclKind, AclOperation, AclResource, check_access
+from pqbroker.broker.apis.api import Api
+from pqbroker.broker.apis.context import Context
+from pqbroker.broker.apis.entries import each
+from pqbroker.broker.apis.refusals import REFUSED, translate
+from pqbroker.broker.coordination.consumer_groups import delete_group
 from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.messages.delete_groups import (
     DeletableGroupResult,
@@ -25,10 +26,10 @@ async def serve(context: Context, request: DeleteGroupsRequest) -> DeleteGroupsR
         await context.breathe()
         code = ErrorCode.NONE
         try:
+            check_access(context, AclOperation.DELETE, AclResource(AclKind.GROUP, group_id))
             await delete_group(context.node, group_id)
         except REFUSED as error:
             code, _ = translate(error)
-            context.node.metrics.count_error(code)
         response.results.append(DeletableGroupResult(group_id=group_id, error_code=code))
     return response
 

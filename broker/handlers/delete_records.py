@@ -10,11 +10,12 @@ Left out: timeout_ms. There is no replica to wait for.
 import asyncio
 from collections.abc import Awaitable
 
-from pqbroker.broker.apis import Api
-from pqbroker.broker.context import Context
-from pqbroker.broker.entries import each
-from pqbroker.broker.partitions import NO_TOPIC_ID, find_group, find_readable
-from pqbroker.broker.refusals import REFUSED, translate
+from pqbroker.broker.apis.access import AclOperation, find_topic
+from pqbroker.broker.apis.api import Api
+from pqbroker.broker.apis.context import Context
+from pqbroker.broker.apis.entries import each
+from pqbroker.broker.apis.partitions import find_readable
+from pqbroker.broker.apis.refusals import REFUSED, translate
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.messages.delete_records import (
     DeleteRecordsPartitionResult,
@@ -34,8 +35,10 @@ async def serve(context: Context, request: DeleteRecordsRequest) -> DeleteRecord
     deletions: list[Awaitable[None]] = []
     offsets: dict[str, dict[int, int]] = {}
     for topic in request.topics:
+        await context.breathe()
         offsets.setdefault(topic.name, {}).update((asked.partition_index, asked.offset) for asked in topic.partitions)
     for name, wanted in offsets.items():
+        await context.breathe()
         answers: list[DeleteRecordsPartitionResult] = []
         response.topics.append(DeleteRecordsTopicResult(name=name, partitions=answers))
         for index, offset in wanted.items():
@@ -66,17 +69,16 @@ def refuse(context: Context, request: DeleteRecordsRequest, code: ErrorCode, mes
     )
 
 
-async def _delete(context: Context, topic: str, wanted: int, answer: DeleteRecordsPartitionResult) -> None:
+async def _delete(context: Context, asked: str, wanted: int, answer: DeleteRecordsPartitionResult) -> None:
     try:
-        group = find_group(context.node.groups, topic, NO_TOPIC_ID, by_id=False)
-        partition = find_readable(group, answer.partition_index)
-        if "delete" not in group.config.cleanup_policy:
-            raise KafkaError(ErrorCode.POLICY_VIOLATION, f"cleanup.policy of {topic} does not delete records")
+        topic = find_topic(context, AclOperation.DELETE, asked)
+        partition = find_readable(topic, answer.partition_index)
+        if "delete" not in topic.config.cleanup_policy:
+            raise KafkaError(ErrorCode.POLICY_VIOLATION, f"cleanup.policy of {asked} does not delete records")
         offset = partition.end_offset if wanted == HIGH_WATERMARK else wanted
         answer.low_watermark = await partition.delete_before(offset)
     except REFUSED as error:
         answer.error_code, _ = translate(error)
-        context.node.metrics.count_error(ErrorCode(answer.error_code))
 
 
 API = Api(

@@ -1,7 +1,7 @@
 """DeleteTopics (key 20), versions 1 to 6.
 
 Behaviour: by name, or by id from version 6. The name is free, and the partitions are gone for clients, when the
-scheme's one commit is durable; what they held is reclaimed afterwards. A topic made anew under the name has another
+scheme's one commit is durable; what they held is reclaimed afterwards. A topic created again under the name has another
 id. One asked for twice is not deleted: INVALID_REQUEST, once. With delete.topic.enable=false everything is refused with
 TOPIC_DELETION_DISABLED, or with INVALID_REQUEST before version 3, which brought that code.
 Left out: timeout_ms; the answer comes when the deletion is durable.
@@ -9,12 +9,13 @@ Left out: timeout_ms; the answer comes when the deletion is durable.
 
 from collections import Counter
 
-from pqbroker.broker.apis import Api
-from pqbroker.broker.context import Context
-from pqbroker.broker.entries import each
-from pqbroker.broker.partitions import NO_TOPIC_ID, find_group
-from pqbroker.broker.refusals import REFUSED, translate
-from pqbroker.broker.topics import delete_topic
+from pqbroker.broker.apis.access import AclOperation, find_topic
+from pqbroker.broker.apis.api import Api
+from pqbroker.broker.apis.context import Context
+from pqbroker.broker.apis.entries import each
+from pqbroker.broker.apis.partitions import NO_TOPIC_ID
+from pqbroker.broker.apis.refusals import REFUSED, translate
+from pqbroker.broker.apis.topics import delete_topic
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.messages.delete_topics import (
     DeletableTopicResult,
@@ -33,7 +34,10 @@ async def serve(context: Context, request: DeleteTopicsRequest) -> DeleteTopicsR
         code = ErrorCode.TOPIC_DELETION_DISABLED if is_known else ErrorCode.INVALID_REQUEST
         raise KafkaError(code, "delete.topic.enable is false: no topic is deleted")
     response = DeleteTopicsResponse()
-    times = Counter((asked.name, asked.topic_id) for asked in _asked(context, request))
+    if context.version >= STATES_FROM_VERSION:
+        times = Counter([(asked.name, asked.topic_id) for asked in request.topics])
+    else:
+        times = Counter([(name, NO_TOPIC_ID) for name in request.topic_names])
     for (name, topic_id), count in times.items():
         await context.breathe()
         response.responses.append(await _delete(context, DeleteTopicState(name=name, topic_id=topic_id), count))
@@ -41,14 +45,11 @@ async def serve(context: Context, request: DeleteTopicsRequest) -> DeleteTopicsR
 
 
 def refuse(context: Context, request: DeleteTopicsRequest, code: ErrorCode, message: str) -> DeleteTopicsResponse:
-    asked = _asked(context, request)
-    return DeleteTopicsResponse(responses=each(asked, lambda topic: _refused(topic, code, message)))
-
-
-def _asked(context: Context, request: DeleteTopicsRequest) -> list[DeleteTopicState]:
     if context.version >= STATES_FROM_VERSION:
-        return request.topics
-    return [DeleteTopicState(name=name) for name in request.topic_names]
+        refused = each(request.topics, lambda topic: _refused(topic, code, message))
+    else:
+        refused = each(request.topic_names, lambda name: _refused(DeleteTopicState(name=name), code, message))
+    return DeleteTopicsResponse(responses=refused)
 
 
 async def _delete(context: Context, asked: DeleteTopicState, count: int) -> DeletableTopicResult:
@@ -59,11 +60,10 @@ async def _delete(context: Context, asked: DeleteTopicState, count: int) -> Dele
             raise KafkaError(ErrorCode.INVALID_REQUEST, "give a topic's name or its id, one of the two")
         if count > 1:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"the topic is asked for {count} times; name it once")
-        topic = find_group(context.node.groups, asked.name, asked.topic_id, by_id=by_id).topic
+        topic = find_topic(context, AclOperation.DELETE, asked.name, asked.topic_id if by_id else None).record
         await delete_topic(context.node, topic.name)
     except REFUSED as error:
         code, message = translate(error)
-        context.node.metrics.count_error(code)
         return _refused(asked, code, message)
     return DeletableTopicResult(name=topic.name, topic_id=topic.topic_id)
 

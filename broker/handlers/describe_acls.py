@@ -5,13 +5,15 @@ take this for "there is no access control" and go on without, while that the API
 Left out: access control.
 """
 
-from pqbroker.broker.apis import Api
-from pqbroker.broker.context import Context
+from pqbroker.broker.apis.access import AclOperation, check_access
+from pqbroker.broker.apis.api import Api
+from pqbroker.broker.apis.context import Context
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 
 
 def serve(context: Context, request: DescribeAclsRequest) -> DescribeAclsResponse:
+    check_access(context, AclOperation.DESCRIBE)
     raise KafkaError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured on the broker")
 
 

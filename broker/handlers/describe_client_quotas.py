@@ -7,8 +7,9 @@ Left out: quotas of clients. `pq.write.speed.bytes` limits a topic's partitions.
 
 from typing import Final
 
-from pqbroker.broker.apis import Api
-from pqbroker.broker.context import Context
+from pqbroker.broker.apis.access import AclOperation, check_access
+from pqbroker.broker.apis.api import Api
+from pqbroker.broker.apis.context import Context
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.messages.describe_client_quotas import (
     ComponentData,
@@ -22,6 +23,7 @@ ENTITY_TYPES: Final = frozenset({"user", "client-id", IP})
 
 
 def serve(context: Context, request: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse:
+    check_access(context, AclOperation.DESCRIBE_CONFIGS)
     seen: set[str] = set()
     for component in request.components:
         _check(component, seen)

@@ -1,13 +1,12 @@
 """DescribeCluster (key 60), versions 0 to 2.
 
 Behaviour: this node as the only broker, never fenced, and as the controller; the address is chosen as Metadata's is.
-Who asks for authorized operations is told all of them: there is no access control.
 Left out: controllers as endpoints (KIP-919) are MISMATCHED_ENDPOINT_TYPE, since this is a broker's listener.
 """
 
-from pqbroker.broker.apis import Api
-from pqbroker.broker.authorized_operations import ON_CLUSTER
-from pqbroker.broker.context import Context
+from pqbroker.broker.apis.api import Api
+from pqbroker.broker.apis.authorized_operations import authorized_operations
+from pqbroker.broker.apis.context import Context
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -33,7 +32,7 @@ def serve(context: Context, request: DescribeClusterRequest) -> DescribeClusterR
         brokers=[DescribeClusterBroker(broker_id=node_id, host=host, port=port, rack=None)],
     )
     if request.include_cluster_authorized_operations:
-        response.cluster_authorized_operations = ON_CLUSTER
+        response.cluster_authorized_operations = authorized_operations(context)
     return response
 
 

@@ -4,22 +4,22 @@ Behaviour: every config of a topic (resource type 2) or of this broker (type 4, 
 source, type, synonyms and documentation when asked for; no keys asked means all. A topic's synonyms are the node's
 settings that stand for it, by their own names and values; the value of what is not set is null. Broker settings that
 are read at start only are read-only; listeners, advertised.listeners and log.dirs are what they are in fact. Of all
-brokers together (type 4, empty name) only what was set for them is told.
+brokers together (type 4, empty name) only what was set for them is shown.
 A resource named twice is described twice, as in Kafka.
 Left out: loggers and every other resource type: INVALID_REQUEST.
 """
 
 from collections.abc import Iterable
 
-from pqbroker.broker.apis import Api
-from pqbroker.broker.config_changes import Resource, no_configs
-from pqbroker.broker.config_texts import ConfigText, broker_texts, every_broker_texts, topic_texts
-from pqbroker.broker.context import Context
-from pqbroker.broker.entries import each
-from pqbroker.broker.node_settings import EVERY_NODE, check_node_name
-from pqbroker.broker.own_places import with_own_places
-from pqbroker.broker.partitions import NO_TOPIC_ID, find_group
-from pqbroker.broker.topic_names import check_topic_name
+from pqbroker.broker.apis.access import AclOperation, check_access, find_topic
+from pqbroker.broker.apis.api import Api
+from pqbroker.broker.apis.context import Context
+from pqbroker.broker.apis.entries import each
+from pqbroker.broker.apis.topic_names import check_topic_name
+from pqbroker.broker.configs.changes import Resource, no_configs
+from pqbroker.broker.configs.location_configs import with_locations
+from pqbroker.broker.configs.node_settings import EVERY_NODE, check_node_name
+from pqbroker.broker.configs.texts import ConfigText, broker_texts, every_broker_texts, topic_texts
 from pqbroker.conf.declare import Kind
 from pqbroker.conf.dynamic import DYNAMIC
 from pqbroker.conf.topic import FIXED_AT_CREATION
@@ -54,10 +54,9 @@ def _describe(
     try:
         texts = _texts(context, resource)
     except KafkaError as error:
-        context.node.metrics.count_error(error.code)
         return _refused(resource, error.code, error.message)
     keys = set(resource.configuration_keys or ())
-    wanted = [text for text in texts if not keys or text.declaration.name in keys]
+    wanted = [text for text in texts if not keys or not keys.isdisjoint(text.declaration.names)]
     return DescribeConfigsResult(
         error_message=None,
         resource_type=resource.resource_type,
@@ -67,15 +66,16 @@ def _describe(
 
 
 def _texts(context: Context, resource: DescribeConfigsResource) -> Iterable[ConfigText]:
-    name, layers = resource.resource_name, context.node.configured.layers
+    name, layers = resource.resource_name, context.node.cell.current.settings.layers
     if resource.resource_type == Resource.TOPIC:
         check_topic_name(name)
-        topic = find_group(context.node.groups, name, NO_TOPIC_ID, by_id=False).topic
+        topic = find_topic(context, AclOperation.DESCRIBE_CONFIGS, name).record
         return topic_texts(topic.config, layers)
     if resource.resource_type != Resource.BROKER:
         raise KafkaError(ErrorCode.INVALID_REQUEST, no_configs(resource.resource_type))
+    check_access(context, AclOperation.DESCRIBE_CONFIGS)
     check_node_name(name, str(context.node.settings.node_id))
-    return every_broker_texts(layers) if name == EVERY_NODE else with_own_places(context.node, broker_texts(layers))
+    return every_broker_texts(layers) if name == EVERY_NODE else with_locations(context.node, broker_texts(layers))
 
 
 def _is_read_only(resource: DescribeConfigsResource, text: ConfigText) -> bool:

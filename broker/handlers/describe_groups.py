@@ -2,19 +2,19 @@
 
 Behaviour: state, members with their host, subscription and assignment; the protocol and what depends on it only while
 the group is stable. A group that only has offsets is Empty. An unknown group is Dead, without an error before version 6
-and with GROUP_ID_NOT_FOUND from then on (KIP-1043). A group whose coordinator is being started anew is refused alone.
-Who asks for authorized operations is told all of them, except with an error: there is no access control.
+and with GROUP_ID_NOT_FOUND from then on (KIP-1043). A group whose coordinator is being restarted is refused alone.
+Authorized operations, where asked for, are in every answer without an error.
 What is named twice is answered twice, as in Kafka.
 Left out: nothing.
 """
 
-from pqbroker.broker.apis import Api
-from pqbroker.broker.authorized_operations import ON_GROUP
-from pqbroker.broker.consumer_groups import describe_group
-from pqbroker.broker.context import Context
-from pqbroker.broker.entries import each
-from pqbroker.broker.groups.messages import MemberImage
-from pqbroker.broker.groups.states import GroupState
+from pqbroker.broker.apis.access import AclKind, AclOperation, AclResource, check_access
+from pqbroker.broker.apis.api import Api
+from pqbroker.broker.apis.authorized_operations import authorized_operations
+from pqbroker.broker.apis.context import Context
+from pqbroker.broker.apis.entries import each
+from pqbroker.broker.coordination.classic.states import GroupState
+from pqbroker.broker.coordination.consumer_groups import describe_group
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.messages.describe_groups import (
     DescribedGroup,
@@ -22,6 +22,7 @@ from pqbroker.protocol.messages.describe_groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
+from pqbroker.storage.tablets.coordinator_rows import MemberImage
 
 UNKNOWN_IS_AN_ERROR_FROM_VERSION = 6
 
@@ -30,7 +31,7 @@ def serve(context: Context, request: DescribeGroupsRequest) -> DescribeGroupsRes
     def answer(group_id: str) -> DescribedGroup:
         group = _answer(context, group_id)
         if request.include_authorized_operations and not group.error_code:
-            group.authorized_operations = ON_GROUP
+            group.authorized_operations = authorized_operations(context, AclResource(AclKind.GROUP, group_id))
         return group
 
     return DescribeGroupsResponse(groups=each(request.groups, answer))
@@ -42,9 +43,9 @@ def refuse(context: Context, request: DescribeGroupsRequest, code: ErrorCode, me
 
 def _answer(context: Context, group_id: str) -> DescribedGroup:
     try:
+        check_access(context, AclOperation.DESCRIBE, AclResource(AclKind.GROUP, group_id))
         return _describe(context, group_id)
     except KafkaError as refusal:
-        context.node.metrics.count_error(refusal.code)
         return _failed(group_id, refusal.code, refusal.message)
 
 
@@ -53,7 +54,6 @@ def _describe(context: Context, group_id: str) -> DescribedGroup:
     if found is None:
         if context.version < UNKNOWN_IS_AN_ERROR_FROM_VERSION:
             return DescribedGroup(group_id=group_id, group_state=GroupState.DEAD)
-        context.node.metrics.count_error(ErrorCode.GROUP_ID_NOT_FOUND)
         return _failed(group_id, ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
     is_stable = found.state is GroupState.STABLE
     image = found.image

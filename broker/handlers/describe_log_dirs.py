@@ -9,8 +9,9 @@ Left out: replicas that follow or move (offset_lag 0, is_future_key false). No d
 
 from collections.abc import AsyncIterator
 
-from pqbroker.broker.apis import Api
-from pqbroker.broker.context import Context
+from pqbroker.broker.apis.access import AclOperation, check_access, every_topic
+from pqbroker.broker.apis.api import Api
+from pqbroker.broker.apis.context import Context
 from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
@@ -22,6 +23,7 @@ from pqbroker.protocol.messages.describe_log_dirs import (
 
 
 async def serve(context: Context, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+    check_access(context, AclOperation.DESCRIBE)
     return DescribeLogDirsResponse(
         results=[
             DescribeLogDirsResult(
@@ -42,18 +44,16 @@ def refuse(context: Context, request: DescribeLogDirsRequest, code: ErrorCode, m
 async def _topics(
     context: Context, request: DescribeLogDirsRequest, pool: str
 ) -> AsyncIterator[DescribeLogDirsTopic]:
-    groups = context.node.groups
     asked: dict[str, set[int]] = {}
-    for topic in request.topics or ():
-        asked.setdefault(topic.topic, set()).update(topic.partitions)
-    for name in list(groups.names()) if request.topics is None else asked:
+    for entry in request.topics or ():
         await context.breathe()
-        group = groups.get(name)
-        if group is None:
-            continue
+        asked.setdefault(entry.topic, set()).update(entry.partitions)
+    for topic in every_topic(context, None, None if request.topics is None else asked):
+        await context.breathe()
+        name = topic.record.name
         partitions = [
             DescribeLogDirsPartition(partition_index=partition.index, partition_size=partition.size_bytes)
-            for partition in group.partitions
+            for partition in topic.partitions
             if (request.topics is None or partition.index in asked[name]) and partition.pool == pool
         ]
         if partitions:

@@ -6,11 +6,12 @@ is answered twice, as in Kafka.
 Left out: transactions. No producer has one open (-1), nor a coordinator's epoch (-1).
 """
 
-from pqbroker.broker.apis import Api
-from pqbroker.broker.context import Context
-from pqbroker.broker.entries import each
-from pqbroker.broker.partitions import NO_TOPIC_ID, find_group, find_readable
-from pqbroker.pq.sources import Producer
+from pqbroker.broker.apis.access import AclOperation, find_topic
+from pqbroker.broker.apis.api import Api
+from pqbroker.broker.apis.context import Context
+from pqbroker.broker.apis.entries import each
+from pqbroker.broker.apis.partitions import find_readable
+from pqbroker.pq.log.producers import Producer
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.messages.describe_producers import (
     DescribeProducersRequest,
@@ -51,11 +52,10 @@ def refuse(
 
 def _describe(context: Context, topic: str, index: int) -> PartitionResponse:
     try:
-        partition = find_readable(find_group(context.node.groups, topic, NO_TOPIC_ID, by_id=False), index)
+        partition = find_readable(find_topic(context, AclOperation.READ, topic), index)
     except KafkaError as error:
-        context.node.metrics.count_error(error.code)
         return _refused(index, error.code, error.message)
-    active = each(list(partition.producers()), lambda item: _state(*item))
+    active = each(list(partition.state.producers), lambda item: _state(*item))
     return PartitionResponse(partition_index=index, active_producers=active)
 
 

@@ -6,10 +6,11 @@ for beside it.
 Left out: the log of metadata. The scheme keeps what Kafka keeps there and has no offsets, so epoch and offsets are 0.
 """
 
-from pqbroker.broker.apis import Api
-from pqbroker.broker.context import Context
-from pqbroker.broker.entries import each
-from pqbroker.broker.topic_names import CLUSTER_METADATA
+from pqbroker.broker.apis.access import AclOperation, check_access
+from pqbroker.broker.apis.api import Api
+from pqbroker.broker.apis.context import Context
+from pqbroker.broker.apis.entries import each
+from pqbroker.broker.apis.topic_names import CLUSTER_METADATA
 from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.messages.describe_quorum import (
     AskedPartition,
@@ -28,8 +29,9 @@ NOT_HERE = "This server does not host this topic-partition."
 
 
 def serve(context: Context, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
+    check_access(context, AclOperation.DESCRIBE)
     if not _is_of_metadata(request):
-        return DescribeQuorumResponse(topics=each(request.topics, lambda topic: _unknown(context, topic)))
+        return DescribeQuorumResponse(topics=each(request.topics, _unknown))
     node_id, now_ms = context.node.settings.node_id, context.node.clock()
     voter = ReplicaState(replica_id=node_id, last_fetch_timestamp=now_ms, last_caught_up_timestamp=now_ms)
     host, port = context.address
@@ -48,18 +50,19 @@ def refuse(context: Context, request: DescribeQuorumRequest, code: ErrorCode, me
 
 
 def _is_of_metadata(request: DescribeQuorumRequest) -> bool:
+    if len(request.topics) != 1:
+        return False
     asked = [(topic.topic_name, [each.partition_index for each in topic.partitions]) for topic in request.topics]
     return asked == [(CLUSTER_METADATA, [0])]
 
 
-def _unknown(context: Context, topic: AskedTopic) -> TopicData:
+def _unknown(topic: AskedTopic) -> TopicData:
+    return TopicData(topic_name=topic.topic_name, partitions=each(topic.partitions, _unknown_partition))
+
+
+def _unknown_partition(asked: AskedPartition) -> PartitionData:
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
-    def refused(asked: AskedPartition) -> PartitionData:
-        context.node.metrics.count_error(code)
-        return PartitionData(partition_index=asked.partition_index, error_code=code, error_message=NOT_HERE)
-
-    return TopicData(topic_name=topic.topic_name, partitions=each(topic.partitions, refused))
+    return PartitionData(partition_index=asked.partition_index, error_code=code, error_message=NOT_HERE)
 
 
 API = Api(

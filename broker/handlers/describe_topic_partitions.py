@@ -1,22 +1,21 @@
 """DescribeTopicPartitions (key 75), versions 0 to 0.
 
 Behaviour: topics in the order of their names, all of them when none is named, from the cursor on and up to a limit of
-partitions (at least one, at most max.request.partition.size.limit), then with the cursor to go on from. What is gone
+partitions (at least one, at most max.request.partition.size.limit), then with the cursor to continue from. What is gone
 since at the cursor is passed over; a cursor at a topic that is not among those named is INVALID_REQUEST for each. Lists
-are empty, never null: Java cannot read the latter. As in Kafka without access control every operation is authorized, on
-a topic that is not there too.
+are empty, never null: Java cannot read the latter. Authorized operations are in each answer, with an error too.
 What is named twice is answered once, as in Kafka.
 Left out: eligible leader replicas (there is one replica).
 """
 
-from pqbroker.broker.apis import Api
-from pqbroker.broker.authorized_operations import ON_TOPIC
-from pqbroker.broker.context import Context
-from pqbroker.broker.entries import each
-from pqbroker.broker.partitions import NO_TOPIC_ID, find_group
-from pqbroker.broker.topic_names import check_topic_name
-from pqbroker.pq.group import Group
-from pqbroker.pq.partition_server import PartitionServer
+from pqbroker.broker.apis.access import AclKind, AclOperation, AclResource, every_topic, find_topic
+from pqbroker.broker.apis.api import Api
+from pqbroker.broker.apis.authorized_operations import authorized_operations
+from pqbroker.broker.apis.context import Context
+from pqbroker.broker.apis.entries import each
+from pqbroker.broker.apis.topic_names import check_topic_name
+from pqbroker.pq.serving.partition_server import PartitionServer
+from pqbroker.pq.serving.topic import Topic
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.messages.describe_topic_partitions import (
     Cursor,
@@ -28,7 +27,7 @@ from pqbroker.protocol.messages.describe_topic_partitions import (
 
 
 async def serve(context: Context, request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
-    names = sorted({topic.name for topic in request.topics} or context.node.groups.names())
+    names = sorted({topic.name for topic in request.topics} or _every_name(context))
     start = request.cursor or Cursor()
     if start.partition_index < 0:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"the cursor's partition is {start.partition_index}")
@@ -45,7 +44,7 @@ async def serve(context: Context, request: DescribeTopicPartitionsRequest) -> De
             break
         first = start.partition_index if name == start.topic_name else 0
         topic, count = _describe(context, name, first, room)
-        topic.topic_authorized_operations = ON_TOPIC
+        topic.topic_authorized_operations = authorized_operations(context, AclResource(AclKind.TOPIC, name))
         response.topics.append(topic)
         room -= len(topic.partitions)
         if first + len(topic.partitions) < count:
@@ -60,23 +59,26 @@ def refuse(
     return DescribeTopicPartitionsResponse(topics=each(request.topics, lambda topic: _refused(topic.name, code)))
 
 
+def _every_name(context: Context) -> set[str]:
+    return {topic.record.name for topic in every_topic(context, AclOperation.DESCRIBE)}
+
+
 def _describe(context: Context, name: str, first: int, room: int) -> tuple[DescribeTopicPartitionsResponseTopic, int]:
     """At most `room` of a topic's partitions from `first` on, and how many the topic has."""
     try:
         check_topic_name(name)
-        group = find_group(context.node.groups, name, NO_TOPIC_ID, by_id=False)
+        topic = find_topic(context, AclOperation.DESCRIBE, name)
     except KafkaError as error:
-        context.node.metrics.count_error(error.code)
         return _refused(name, error.code), 0
     answer = DescribeTopicPartitionsResponseTopic(
         name=name,
-        topic_id=group.topic.topic_id,
-        partitions=_partitions(group, first, room, context.node.settings.node_id),
+        topic_id=topic.record.topic_id,
+        partitions=_partitions(topic, first, room, context.node.settings.node_id),
     )
-    return answer, len(group.partitions)
+    return answer, len(topic.partitions)
 
 
-def _partitions(group: Group, first: int, room: int, node_id: int) -> list[DescribeTopicPartitionsResponsePartition]:
+def _partitions(topic: Topic, first: int, room: int, node_id: int) -> list[DescribeTopicPartitionsResponsePartition]:
     def describe(partition: PartitionServer) -> DescribeTopicPartitionsResponsePartition:
         return DescribeTopicPartitionsResponsePartition(
             partition_index=partition.index,
@@ -88,7 +90,7 @@ def _partitions(group: Group, first: int, room: int, node_id: int) -> list[Descr
             last_known_elr=[],
         )
 
-    return each(group.partitions[first : first + room], describe)
+    return each(topic.partitions[first : first + room], describe)
 
 
 def _refused(name: str, code: ErrorCode) -> DescribeTopicPartitionsResponseTopic:

@@ -7,9 +7,10 @@ Left out: SASL and its credentials.
 
 from collections import Counter
 
-from pqbroker.broker.apis import Api
-from pqbroker.broker.context import Context
-from pqbroker.broker.entries import each
+from pqbroker.broker.apis.access import AclOperation, check_access
+from pqbroker.broker.apis.api import Api
+from pqbroker.broker.apis.context import Context
+from pqbroker.broker.apis.entries import each
 from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
@@ -21,9 +22,10 @@ from pqbroker.protocol.messages.describe_user_scram_credentials import (
 def serve(
     context: Context, request: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponse:
+    check_access(context, AclOperation.DESCRIBE)
     times = Counter(user.name for user in request.users or ())
     return DescribeUserScramCredentialsResponse(
-        error_message=None, results=each(list(times.items()), lambda item: _answer(context, *item))
+        error_message=None, results=each(list(times.items()), lambda item: _answer(*item))
     )
 
 
@@ -33,11 +35,10 @@ def refuse(
     return DescribeUserScramCredentialsResponse(error_code=code, error_message=message)
 
 
-def _answer(context: Context, name: str, count: int) -> DescribeUserScramCredentialsResult:
+def _answer(name: str, count: int) -> DescribeUserScramCredentialsResult:
     code, text = ErrorCode.RESOURCE_NOT_FOUND, "this broker has no users"
     if count > 1:
         code, text = ErrorCode.DUPLICATE_RESOURCE, f"user {name} is named {count} times"
-    context.node.metrics.count_error(code)
     return DescribeUserScramCredentialsResult(user=name, error_code=code, error_message=text)
 
 

@@ -7,10 +7,11 @@ What is named twice is answered twice, as in Kafka.
 Left out: elections. An election type that Kafka does not know is INVALID_REQUEST.
 """
 
-from pqbroker.broker.apis import Api
-from pqbroker.broker.context import Context
-from pqbroker.broker.entries import each
-from pqbroker.broker.partitions import NO_TOPIC_ID, find_group, find_partition
+from pqbroker.broker.apis.access import AclOperation, check_access, find_topic
+from pqbroker.broker.apis.api import Api
+from pqbroker.broker.apis.context import Context
+from pqbroker.broker.apis.entries import each
+from pqbroker.broker.apis.partitions import find_partition
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.messages.elect_leaders import (
     ElectLeadersRequest,
@@ -25,6 +26,7 @@ UNCLEAN = 1
 
 
 def serve(context: Context, request: ElectLeadersRequest) -> ElectLeadersResponse:
+    check_access(context, AclOperation.ALTER)
     if request.election_type not in (PREFERRED, UNCLEAN):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"election type {request.election_type} is unknown")
     return ElectLeadersResponse(
@@ -40,7 +42,7 @@ def serve(context: Context, request: ElectLeadersRequest) -> ElectLeadersRespons
 
 def _asked(context: Context, request: ElectLeadersRequest) -> list[TopicPartitions]:
     if request.topic_partitions is None:
-        return [TopicPartitions(topic=name) for name in context.node.groups.names()]
+        return [TopicPartitions(topic=name) for name in context.node.cell.current.topics.names()]
     return request.topic_partitions
 
 
@@ -59,11 +61,9 @@ def refuse(context: Context, request: ElectLeadersRequest, code: ErrorCode, mess
 
 def _answer(context: Context, topic: str, index: int) -> PartitionResult:
     try:
-        find_partition(find_group(context.node.groups, topic, NO_TOPIC_ID, by_id=False), index)
+        find_partition(find_topic(context, None, topic), index)
     except KafkaError as error:
-        context.node.metrics.count_error(error.code)
         return _result(index, error.code, error.message)
-    context.node.metrics.count_error(ErrorCode.ELECTION_NOT_NEEDED)
     return _result(index, ErrorCode.ELECTION_NOT_NEEDED, "the only replica leads the partition")
 
 

@@ -1,139 +1,136 @@
 """Fetch (key 1), versions 4 to 18.
 
-Behaviour: waits until min_bytes (or all that an answer may hold) are there, max_wait_ms passed, an error is to be told,
-or a further request arrives on the connection. The first partition that has data gives at least one whole batch, later
-ones what the limits leave (KIP-74); sessions (KIP-227) and topic ids (version 13) are served; cold partitions are read
-side by side. An offset inside a batch gets the whole batch; outside [log start, high watermark] it is
-OFFSET_OUT_OF_RANGE.
-Of a partition named twice the last counts, and it is answered once, as in Kafka.
+Behaviour: waits until min_bytes (or all that an answer may hold) can be read, max_wait_ms passed, there is an error to
+report, or a further request arrives on the connection. The first partition that has data gives at least one whole
+batch, later ones what the limits leave (KIP-74); sessions (KIP-227) and topic ids (version 13) are served; cold
+partitions are read side by side. An offset inside a batch gets the whole batch; outside [log start, high watermark] it
+is OFFSET_OUT_OF_RANGE. Of a partition named twice the last counts, and it is answered once, as in Kafka.
 Left out: replicas as readers (version 18 has a high watermark that they send), diverging epochs, preferred replicas;
 without transactions there is nothing aborted, and the last stable offset is the high watermark.
 """
 
 import asyncio
-from collections.abc import Awaitable
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Awaitable, Iterable
+from functools import partial
+from typing import TypeAlias
 
-from pqbroker.broker.answer import Answer
-from pqbroker.broker.answer_budget import SMALL_ANSWER_BYTES
-from pqbroker.broker.apis import Api
-from pqbroker.broker.context import Context
-from pqbroker.broker.partitions import check_leader_epoch, find_group, find_readable
-from pqbroker.broker.refusals import translate
-from pqbroker.broker.sessions import TOPIC_IDS_FROM_VERSION, FetchTurn, Wanted
-from pqbroker.broker.waiting import ParkedFetch
-from pqbroker.pq.run import Pieces
-from pqbroker.pq.stretch import Regions
+from pqbroker.broker.apis.access import AclOperation, find_topic
+from pqbroker.broker.apis.answer import Answer
+from pqbroker.broker.apis.api import Api
+from pqbroker.broker.apis.context import Context
+from pqbroker.broker.apis.fetch_sessions import TOPIC_IDS_FROM_VERSION, FetchTurn, Wanted, make_wanted
+from pqbroker.broker.apis.parked_fetch import FetchWait, ParkedFetch
+from pqbroker.broker.apis.partitions import check_leader_epoch, find_readable
+from pqbroker.broker.apis.refusals import translate
+from pqbroker.broker.lanes.fetch_answers import FetchAnswers, Fetched
+from pqbroker.broker.lanes.fetch_lane import open_lane
+from pqbroker.broker.net.answer_budget import SMALL_ANSWER_BYTES
+from pqbroker.broker.net.exchange import Output
+from pqbroker.pq.log.batch_run import Batches
+from pqbroker.pq.reading.query import READ_COMMITTED, READ_UNCOMMITTED, Isolation, ReadQuery, visible_end
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 
-if TYPE_CHECKING:
-    from pqbroker.pq.partition_server import PartitionServer
-
-READ_COMMITTED = 1
 SHORT_PARTITIONS_MAX = 500
 """A Fetch of more partitions, in its session or in itself, takes milliseconds to serve: it does so in slices."""
-Read: TypeAlias = Pieces | Regions | BaseException
+Read: TypeAlias = Batches | BaseException
+Served: TypeAlias = FetchResponse | Output
 
 
 def serve(
     context: Context, request: FetchRequest
-) -> FetchResponse | Answer[FetchResponse] | Awaitable[FetchResponse | Answer[FetchResponse]]:
-    turn = context.node.sessions.turn(request, context.version, context.peer)
-    fetch = _Fetch(context, request, turn)
+) -> Served | Answer[FetchResponse] | Awaitable[Served | Answer[FetchResponse]]:
+    if context.is_long:
+        return _make_and_serve(context, request)
+    return serve_turn(context, request, context.node.sessions.turn(request, context.version, context.peer))
+
+
+async def _make_and_serve(context: Context, request: FetchRequest) -> Served | Answer[FetchResponse]:
+    """A request that names many partitions: what it wants is made in slices."""
+    made = await context.node.turns.finish(make_wanted(request))
+    await context.node.turns.turn()
+    turn = context.node.sessions.turn(request, context.version, context.peer, made)
+    served = serve_turn(context, request, turn)
+    return await served if isinstance(served, Awaitable) else served
+
+
+def serve_turn(
+    context: Context, request: FetchRequest, turn: FetchTurn, answers: FetchAnswers | None = None
+) -> Served | Answer[FetchResponse] | Awaitable[Served | Answer[FetchResponse]]:
+    """Of the request only what it says of the whole answer counts here. `answers`: to pack an answer with at once."""
+    fetch = _Fetch(context, request, turn, answers)
     if len(turn.wanted) > SHORT_PARTITIONS_MAX:
-        return _serve_long(context, request, fetch)
-    fetch.look()
-    if request.max_wait_ms <= 0 or fetch.is_enough():
+        return _serve_long(context, fetch)
+    fetch.look(turn.wanted)
+    parked = fetch.parked
+    if parked.wait_ms <= 0 or parked.is_met():
         return fetch.read()
-    return ParkedFetch(
-        context.node.loop, request.max_wait_ms, fetch.partitions(), fetch.is_enough, fetch.look_and_read
-    ).answer
+    return FetchWait(context.node.loop, parked, fetch.look_and_read).answer
 
 
 def refuse(context: Context, request: FetchRequest, code: ErrorCode, message: str) -> FetchResponse:
     return FetchResponse(error_code=code)
 
 
-async def _serve_long(
-    context: Context, request: FetchRequest, fetch: "_Fetch"
-) -> FetchResponse | Answer[FetchResponse]:
+async def _serve_long(context: Context, fetch: "_Fetch") -> FetchResponse | Answer[FetchResponse]:
     """A Fetch of many partitions, in slices."""
+    parked = fetch.parked
     await fetch.look_in_slices()
-    if request.max_wait_ms <= 0 or context.node.answers.is_exceeded or fetch.is_enough():
+    if parked.wait_ms <= 0 or context.node.answers.is_exceeded or parked.is_met():
         return await fetch.read_in_slices()
 
     async def look_and_read() -> FetchResponse:
         await fetch.look_in_slices()
         return await fetch.read_in_slices()
 
-    return ParkedFetch(
-        context.node.loop, request.max_wait_ms, fetch.partitions(), fetch.is_enough, look_and_read
-    ).answer
+    return FetchWait(context.node.loop, parked, look_and_read).answer
 
 
 class _Fetch:
-    """One Fetch in work: what it wants, whether that is there, and the response made of it."""
+    """One Fetch in work: what it wants, and the response made of it."""
 
     __slots__ = (
-        "_bytes_max", "_cold", "_context", "_is_committed", "_is_first", "_left", "_min_bytes", "_reads", "_topics",
-        "_turn",
+        "_answers", "_bytes_max", "_cold", "_context", "_is_first", "_isolation", "_left", "_reads", "_takes_files",
+        "_topics", "_turn", "parked",
     )  # fmt: skip
 
-    def __init__(self, context: Context, request: FetchRequest, turn: FetchTurn) -> None:
+    def __init__(
+        self, context: Context, request: FetchRequest, turn: FetchTurn, answers: FetchAnswers | None
+    ) -> None:
         self._context = context
+        self._answers = answers
         self._turn = turn
         self._bytes_max = min(request.max_bytes, context.node.settings.fetch_max_bytes)
-        self._min_bytes = min(request.min_bytes, self._bytes_max)
-        self._is_committed = request.isolation_level == READ_COMMITTED
+        self._isolation = Isolation.of(request.isolation_level)
+        min_bytes = min(request.min_bytes, self._bytes_max)
+        self.parked = ParkedFetch(turn.wanted, self._isolation, min_bytes, request.max_wait_ms)
+        self._takes_files = context.peer.takes_files
 
-    def look(self) -> None:
-        """Find every partition anew: a session outlives topics and cells."""
+    def look(self, asked: Iterable[Wanted]) -> None:
+        """Find these partitions, every time: a session outlives topics and cells."""
         by_id = self._context.version >= TOPIC_IDS_FROM_VERSION
-        for wanted in self._turn.wanted:
-            self._look_for(wanted, by_id=by_id)
+        for wanted in asked:
+            wanted.error = wanted.partition = None
+            try:
+                topic = find_topic(self._context, AclOperation.READ, wanted.topic, wanted.topic_id if by_id else None)
+                wanted.partition = find_readable(topic, wanted.index)
+                check_leader_epoch(wanted.partition, wanted.leader_epoch)
+            except KafkaError as error:
+                wanted.error = error.with_traceback(None)  # a session keeps it, and must not keep frames
 
     async def look_in_slices(self) -> None:
-        by_id = self._context.version >= TOPIC_IDS_FROM_VERSION
         for wanted in self._turn.wanted:
             await self._context.breathe()
-            self._look_for(wanted, by_id=by_id)
+            self.look((wanted,))
 
-    def _look_for(self, wanted: Wanted, *, by_id: bool) -> None:
-        wanted.error = wanted.partition = None
-        try:
-            group = find_group(self._context.node.groups, wanted.topic, wanted.topic_id, by_id=by_id)
-            wanted.partition = find_readable(group, wanted.index)
-            check_leader_epoch(wanted.partition, wanted.leader_epoch)
-        except KafkaError as error:
-            wanted.error = error.with_traceback(None)  # a session keeps it, and must not keep frames
-
-    def partitions(self) -> "list[PartitionServer]":
-        return [wanted.partition for wanted in self._turn.wanted if wanted.partition is not None]
-
-    def is_enough(self) -> bool:
-        """An error, nothing wanted, or min_bytes to read: answer now."""
-        if not self._turn.wanted:
-            return True
-        readable = 0
+    def look_and_read(self) -> Served | Awaitable[Served]:
+        """After a wait: what was lost may be gone with its topic, or served by a new opening of the cell."""
         for wanted in self._turn.wanted:
-            partition = wanted.partition
-            if wanted.error is not None or partition is None or partition.is_lost:
-                return True
-            if wanted.offset != partition.end_offset:
-                if not partition.start_offset <= wanted.offset <= partition.end_offset:
-                    return True
-                readable += partition.readable_bytes(wanted.offset, wanted.bytes_max)
-            if readable >= self._min_bytes:
-                return True
-        return False
-
-    def look_and_read(self) -> FetchResponse | Awaitable[FetchResponse]:
-        """After a wait: the topic may be gone, or served by a new opening of the cell."""
-        self.look()
+            if wanted.partition is None or wanted.partition.is_lost:
+                self.look((wanted,))
         return self.read()
 
-    def read(self) -> FetchResponse | Awaitable[FetchResponse]:
+    def read(self) -> Served | Awaitable[Served]:
         """The response; awaitable when something has to be read from disk, or other answers must leave first."""
         is_short = self._context.node.answers.is_exceeded
         if is_short:
@@ -155,22 +152,22 @@ class _Fetch:
             await self._context.breathe()
             self._read(wanted)
         if self._cold:
-            await self._warm()
+            await self._read_cold_ones()
         for wanted, read in zip(self._turn.wanted, self._reads, strict=True):
             await self._context.breathe()
             self._tell(wanted, read)
-        return self._response()
+        return FetchResponse(session_id=self._turn.session_id, responses=list(self._topics.values()))
 
     def _begin(self) -> None:
         self._reads: list[Read] = []
-        self._cold: dict[int, Awaitable[Pieces | Regions]] = {}
+        self._cold: dict[int, Awaitable[Batches]] = {}
         self._topics: dict[tuple[str, bytes], FetchableTopicResponse] = {}
         self._left = self._bytes_max
         self._is_first = True
 
     def _read(self, wanted: Wanted) -> None:
         read, size = self._read_one(wanted, self._left, is_first=self._is_first)
-        if isinstance(read, (Pieces, Regions, BaseException)):
+        if isinstance(read, (Batches, BaseException)):
             self._reads.append(read)
         else:
             self._cold[len(self._reads)] = read
@@ -179,7 +176,7 @@ class _Fetch:
             self._left -= size
             self._is_first = False
 
-    def _read_one(self, wanted: Wanted, left: int, *, is_first: bool) -> tuple[Read | Awaitable[Pieces | Regions], int]:
+    def _read_one(self, wanted: Wanted, left: int, *, is_first: bool) -> tuple[Read | Awaitable[Batches], int]:
         """What a partition gives, and how many bytes of the answer that takes (an estimate when it is cold)."""
         partition = wanted.partition
         if wanted.error is not None or partition is None:
@@ -188,31 +185,33 @@ class _Fetch:
         if bytes_max <= 0 and not is_first:
             return _NOTHING, 0
         try:
-            if self._context.peer.takes_files:
-                read = partition.read_to_send(wanted.offset, bytes_max, one_at_least=is_first)
-            else:
-                read = partition.read(wanted.offset, bytes_max, one_at_least=is_first)
+            end_offset = visible_end(partition.state, self._isolation)
+            read = partition.read(ReadQuery(wanted.offset, end_offset, bytes_max, is_first, self._takes_files))
         except KafkaError as error:
-            return error, 0
-        if isinstance(read, (Pieces, Regions)):
+            return error.with_traceback(None), 0  # kept in this, which its frames hold
+        if isinstance(read, Batches):
             return read, read.size
-        return read, partition.readable_bytes(wanted.offset, bytes_max)
+        return read, partition.readable_bytes(wanted.offset, end_offset, bytes_max)
 
-    async def _read_cold(self) -> FetchResponse:
-        await self._warm()
+    async def _read_cold(self) -> Served:
+        await self._read_cold_ones()
         return self._respond()
 
-    async def _warm(self) -> None:
+    async def _read_cold_ones(self) -> None:
         """Read the cold partitions side by side and put what they give into its place."""
         self._context.charge(max(self._bytes_max - self._left, 0))
         done = await asyncio.gather(*self._cold.values(), return_exceptions=True)
         for index, read in zip(self._cold, done, strict=True):
             self._reads[index] = read
 
-    def _respond(self) -> FetchResponse:
+    def _respond(self) -> Served:
+        if self._answers is not None:
+            fetched = self._fetched(*self._answers.topic)
+            if fetched is not None:
+                return self._answers.made(self._context.correlation_id, self._turn.session_id, fetched)
         for wanted, read in zip(self._turn.wanted, self._reads, strict=True):
             self._tell(wanted, read)
-        return self._response()
+        return FetchResponse(session_id=self._turn.session_id, responses=list(self._topics.values()))
 
     def _tell(self, wanted: Wanted, read: Read) -> None:
         turn, topics = self._turn, self._topics
@@ -229,8 +228,26 @@ class _Fetch:
             topics[wanted.topic, wanted.topic_id] = topic
         topic.partitions.append(data)
 
-    def _response(self) -> FetchResponse:
-        return FetchResponse(session_id=self._turn.session_id, responses=list(self._topics.values()))
+    def _fetched(self, topic: str, topic_id: bytes) -> list[Fetched] | None:
+        """What an answer about one topic tells of its partitions; None, and nothing is done, when it is not all about
+        that one, or a partition could not be read."""
+        turn = self._turn
+        for wanted, read in zip(turn.wanted, self._reads, strict=True):
+            if type(read) is not Batches or wanted.topic != topic or wanted.topic_id != topic_id:
+                return None
+        fetched: list[Fetched] = []
+        for wanted, read in zip(turn.wanted, self._reads, strict=True):
+            assert wanted.partition is not None
+            assert isinstance(read, Batches)
+            log = wanted.partition.state
+            high_watermark, start_offset = visible_end(log, READ_UNCOMMITTED), log.start_offset
+            if not (turn.is_incremental and not read.buffers and wanted.is_known(high_watermark, start_offset)):
+                wanted.sent_high_watermark, wanted.sent_start_offset = high_watermark, start_offset
+                if read.buffers and turn.session_id:
+                    turn.session.move_to_end(wanted)
+                stable_offset = visible_end(log, READ_COMMITTED)
+                fetched.append((wanted.index, high_watermark, stable_offset, start_offset, read))
+        return fetched
 
     def _partition_data(self, wanted: Wanted, read: Read) -> PartitionData:
         partition = wanted.partition
@@ -239,36 +256,31 @@ class _Fetch:
             high_watermark=-1,
             last_stable_offset=-1,
             log_start_offset=-1,
-            aborted_transactions=[] if self._is_committed else None,
+            aborted_transactions=[] if self._isolation is READ_COMMITTED else None,
             records=(),
         )
         if partition is not None:
-            data.high_watermark = partition.end_offset
-            data.last_stable_offset = partition.last_stable_offset
-            data.log_start_offset = partition.start_offset
-        if isinstance(read, (Pieces, Regions)):
+            log = partition.state
+            data.high_watermark = visible_end(log, READ_UNCOMMITTED)
+            data.last_stable_offset = visible_end(log, READ_COMMITTED)
+            data.log_start_offset = log.start_offset
+        if isinstance(read, Batches):
             data.records = read.buffers
-            if isinstance(read, Regions):
-                self._context.holds_files = True
         else:
             data.error_code, _ = translate(read)
-            self._context.node.metrics.count_error(ErrorCode(data.error_code))
         return data
 
 
 def _is_news(wanted: Wanted, data: PartitionData) -> bool:
     """Whether an incremental answer must list the partition (KIP-227)."""
-    return bool(
-        data.records
-        or data.error_code
-        or data.high_watermark != wanted.sent_high_watermark
-        or data.log_start_offset != wanted.sent_start_offset
-    )
+    is_known = wanted.is_known(data.high_watermark, data.log_start_offset)
+    return bool(data.records or data.error_code or not is_known)
 
 
-_NOTHING = Pieces([], 0)
+_NOTHING = Batches([], 0, -1)
 
 API = Api(
     key=1, name="Fetch", version_min=4, version_max=18,
     request=FetchRequest, response=FetchResponse, serve=serve, refuse=refuse,
+    open_lane=partial(open_lane, serve_turn),
 )  # fmt: skip

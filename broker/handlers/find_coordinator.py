@@ -10,17 +10,18 @@ Left out: coordinators of transactions.
 
 from dataclasses import replace
 
-from pqbroker.broker.apis import Api
-from pqbroker.broker.context import Context
-from pqbroker.broker.entries import each
-from pqbroker.protocol.errors import ErrorCode
+from pqbroker.broker.apis.access import AclKind, AclOperation, AclResource, check_access
+from pqbroker.broker.apis.api import Api
+from pqbroker.broker.apis.context import Context
+from pqbroker.broker.apis.entries import each
+from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.messages.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
 
-BATCHED_FROM_VERSION = 4
+SEVERAL_KEYS_FROM_VERSION = 4
 GROUP = 0
 TRANSACTION = 1
 NO_NODE = -1
@@ -28,32 +29,52 @@ NO_NODE = -1
 
 def serve(context: Context, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
     if request.key_type not in (GROUP, TRANSACTION):
-        return refuse(context, request, ErrorCode.INVALID_REQUEST, f"coordinator type {request.key_type} is unknown")
-    if request.key_type == GROUP and not context.node.coordinators.is_serving:
-        return refuse(context, request, ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker stops or starts anew: retry")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"coordinator type {request.key_type} is unknown")
+    if request.key_type == GROUP and not context.node.cell.current.coordinators.is_serving:
+        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker is stopping or restarting: retry")
     host, port = context.address
-    return _response(context, request, Coordinator(node_id=context.node.settings.node_id, host=host, port=port))
+    found = Coordinator(node_id=context.node.settings.node_id, host=host, port=port)
+    if context.version < SEVERAL_KEYS_FROM_VERSION:
+        _check(context, request, request.key)
+        return _single(found)
+
+    def answer(key: str) -> Coordinator:
+        try:
+            _check(context, request, key)
+        except KafkaError as refusal:
+            return replace(_none(refusal.code, refusal.message), key=key)
+        return replace(found, key=key)
+
+    return FindCoordinatorResponse(coordinators=each(request.coordinator_keys, answer))
 
 
 def refuse(
     context: Context, request: FindCoordinatorRequest, code: ErrorCode, message: str
 ) -> FindCoordinatorResponse:
-    context.node.metrics.count_error(code)
-    none = Coordinator(node_id=NO_NODE, port=NO_NODE, error_code=code, error_message=message)
-    return _response(context, request, none)
+    none = _none(code, message)
+    if context.version < SEVERAL_KEYS_FROM_VERSION:
+        return _single(none)
+    return FindCoordinatorResponse(coordinators=each(request.coordinator_keys, lambda key: replace(none, key=key)))
 
 
-def _response(context: Context, request: FindCoordinatorRequest, found: Coordinator) -> FindCoordinatorResponse:
-    """The same for every key asked for."""
-    if context.version < BATCHED_FROM_VERSION:
-        return FindCoordinatorResponse(
-            error_code=found.error_code,
-            error_message=found.error_message,
-            node_id=found.node_id,
-            host=found.host,
-            port=found.port,
-        )
-    return FindCoordinatorResponse(coordinators=each(request.coordinator_keys, lambda key: replace(found, key=key)))
+def _check(context: Context, request: FindCoordinatorRequest, key: str) -> None:
+    kind = AclKind.GROUP if request.key_type == GROUP else AclKind.TRANSACTIONAL_ID
+    check_access(context, AclOperation.DESCRIBE, AclResource(kind, key))
+
+
+def _none(code: ErrorCode, message: str) -> Coordinator:
+    return Coordinator(node_id=NO_NODE, port=NO_NODE, error_code=code, error_message=message)
+
+
+def _single(found: Coordinator) -> FindCoordinatorResponse:
+    """The answer of the versions that ask for one key."""
+    return FindCoordinatorResponse(
+        error_code=found.error_code,
+        error_message=found.error_message,
+        node_id=found.node_id,
+        host=found.host,
+        port=found.port,
+    )
 
 
 API = Api(

@@ -5,16 +5,18 @@ UNKNOWN_MEMBER_ID say that it is out, FENCED_INSTANCE_ID that another one has it
 Left out: nothing.
 """
 
-from pqbroker.broker.apis import Api
-from pqbroker.broker.context import Context
-from pqbroker.broker.group_ids import check_group_id
+from pqbroker.broker.apis.access import AclKind, AclOperation, AclResource, check_access
+from pqbroker.broker.apis.api import Api
+from pqbroker.broker.apis.context import Context
+from pqbroker.broker.coordination.group_ids import check_group_id
 from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 
 def serve(context: Context, request: HeartbeatRequest) -> HeartbeatResponse:
+    check_access(context, AclOperation.READ, AclResource(AclKind.GROUP, request.group_id))
     check_group_id(request.group_id)
-    context.node.coordinators.heartbeat(
+    context.node.cell.current.coordinators.heartbeat(
         request.group_id, request.member_id, request.group_instance_id, request.generation_id
     )
     return HeartbeatResponse()

@@ -8,10 +8,10 @@ resource named twice, each with a text.
 Left out: loggers, client metrics and groups have no configs: INVALID_REQUEST.
 """
 
-from pqbroker.broker.apis import Api
-from pqbroker.broker.config_changes import alter_each, answers
-from pqbroker.broker.config_operations import Change
-from pqbroker.broker.context import Context
+from pqbroker.broker.apis.api import Api
+from pqbroker.broker.apis.context import Context
+from pqbroker.broker.configs.changes import alter_each, good_answers, refusals
+from pqbroker.broker.configs.operations import Change
 from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.messages.incremental_alter_configs import (
     AlterConfigsResourceResponse,
@@ -21,21 +21,21 @@ from pqbroker.protocol.messages.incremental_alter_configs import (
 
 
 async def serve(context: Context, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
-    response = refuse(context, request, ErrorCode.NONE, "")
+    responses = await good_answers(context.node, AlterConfigsResourceResponse, request.resources)
     changes = (
-        [Change(config.name, config.config_operation, config.value) for config in asked.configs]
+        (Change(config.name, config.config_operation, config.value) for config in asked.configs)
         for asked in request.resources
     )
     await alter_each(
-        context.node, response.responses, changes, replaces=False, validate_only=request.validate_only
+        context, responses, changes, replaces=False, validate_only=request.validate_only
     )
-    return response
+    return IncrementalAlterConfigsResponse(responses=responses)
 
 
 def refuse(
     context: Context, request: IncrementalAlterConfigsRequest, code: ErrorCode, message: str
 ) -> IncrementalAlterConfigsResponse:
-    responses = answers(AlterConfigsResourceResponse, request.resources, code, message)
+    responses = refusals(AlterConfigsResourceResponse, request.resources, code, message)
     return IncrementalAlterConfigsResponse(responses=responses)
 
 

@@ -2,7 +2,7 @@
 
 Behaviour: a new producer id with epoch 0, from a block that the scheme has made durable; an id is never given twice.
 As in Kafka, an id and epoch that an idempotent producer sends along (KIP-360) change nothing: it gets a new id. When no
-block is to be had now, COORDINATOR_LOAD_IN_PROGRESS, as in Kafka: every client asks again for that, while aiokafka and
+block is available now, COORDINATOR_LOAD_IN_PROGRESS, as in Kafka: every client asks again for that, while aiokafka and
 older Java clients take a storage error for final.
 Left out: transactions. A transactional id is refused with INVALID_TRANSACTION_TIMEOUT: no timeout is short enough
 for a broker without transactions. UNSUPPORTED_VERSION or INVALID_REQUEST would say it better, but librdkafka asks
@@ -13,10 +13,11 @@ kafka-python all take this one as final at once. The log names the cause.
 import logging
 from collections.abc import Awaitable
 
-from pqbroker.broker.apis import Api
-from pqbroker.broker.context import Context
-from pqbroker.broker.refusals import translate
-from pqbroker.broker.seldom_log import SeldomLog
+from pqbroker.broker.apis.access import AclKind, AclOperation, AclResource, check_access, every_topic, is_allowed
+from pqbroker.broker.apis.api import Api
+from pqbroker.broker.apis.context import Context
+from pqbroker.broker.net.seldom_log import SeldomLog
+from pqbroker.pq.serving.store_refusals import PRODUCER_IDS, store_refusal
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from pqbroker.storage.engine import CommitRefused, ShardLost
@@ -34,8 +35,12 @@ def serve(
     context: Context, request: InitProducerIdRequest
 ) -> InitProducerIdResponse | Awaitable[InitProducerIdResponse]:
     if request.transactional_id is not None:
+        resource = AclResource(AclKind.TRANSACTIONAL_ID, request.transactional_id)
+        check_access(context, AclOperation.WRITE, resource)
         seldom.warning(NO_TRANSACTIONS, context.client_id, context.peer.host, request.transactional_id)
         raise KafkaError(ErrorCode.INVALID_TRANSACTION_TIMEOUT, "this broker serves no transactions yet")
+    if not is_allowed(context, AclOperation.IDEMPOTENT_WRITE) and not every_topic(context, AclOperation.WRITE):
+        check_access(context, AclOperation.IDEMPOTENT_WRITE)  # who may write to a topic may do so once (KIP-679)
     producer_id = context.node.producer_ids.take()
     if producer_id is None:
         return _from_next_block(context)
@@ -52,8 +57,7 @@ async def _from_next_block(context: Context) -> InitProducerIdResponse:
     try:
         producer_id = await context.node.producer_ids.take_from_next_block()
     except (CommitRefused, ShardLost) as error:
-        _, message = translate(error)
-        raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, message) from error
+        raise store_refusal(error, PRODUCER_IDS) or error from error
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
 
 

@@ -9,16 +9,24 @@ Left out: nothing.
 """
 
 import logging
+from collections.abc import Awaitable, Sequence
 
-from pqbroker.broker.answer import Answer
-from pqbroker.broker.apis import Api
-from pqbroker.broker.context import Context
-from pqbroker.broker.coordinators import new_member_id
-from pqbroker.broker.group_ids import check_group_id
-from pqbroker.broker.groups.messages import Join, Joined, MemberProtocol
-from pqbroker.broker.seldom_log import SeldomLog
+from pqbroker.broker.apis.access import AclKind, AclOperation, AclResource, check_access
+from pqbroker.broker.apis.answer import Answer
+from pqbroker.broker.apis.api import Api
+from pqbroker.broker.apis.context import Context
+from pqbroker.broker.coordination.classic.messages import Join, Joined
+from pqbroker.broker.coordination.coordinators import new_member_id
+from pqbroker.broker.coordination.group_ids import check_group_id
+from pqbroker.broker.net.seldom_log import SeldomLog
 from pqbroker.protocol.errors import ErrorCode
-from pqbroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
+from pqbroker.protocol.messages.join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+    JoinGroupResponseMember,
+)
+from pqbroker.storage.tablets.coordinator_rows import MemberProtocol
 
 seldom = SeldomLog(logging.getLogger(__name__))
 
@@ -27,17 +35,39 @@ PROTOCOL_TYPE_FROM_VERSION = 7
 SKIPPED_ASSIGNMENT_FROM_VERSION = 9
 
 
-def serve(context: Context, request: JoinGroupRequest) -> Answer[JoinGroupResponse]:
+def serve(
+    context: Context, request: JoinGroupRequest
+) -> Answer[JoinGroupResponse] | Awaitable[Answer[JoinGroupResponse]]:
+    check_access(context, AclOperation.READ, AclResource(AclKind.GROUP, request.group_id))
     check_group_id(request.group_id)
+    if context.is_long:
+        return _join_in_slices(context, request)
+    return _join(context, request, [_protocol(each) for each in request.protocols])
+
+
+async def _join_in_slices(context: Context, request: JoinGroupRequest) -> Answer[JoinGroupResponse]:
+    """With turns for others between the protocols."""
+    protocols = []
+    for each in request.protocols:
+        await context.breathe()
+        protocols.append(_protocol(each))
+    return _join(context, request, protocols)
+
+
+def _protocol(asked: JoinGroupRequestProtocol) -> MemberProtocol:
+    return MemberProtocol(asked.name, bytes(asked.metadata))
+
+
+def _join(
+    context: Context, request: JoinGroupRequest, protocols: Sequence[MemberProtocol]
+) -> Answer[JoinGroupResponse]:
     answer: Answer[JoinGroupResponse] = Answer()
 
     def settle(joined: Joined) -> None:
-        if joined.error:
-            context.node.metrics.count_error(joined.error)
         _tell(context, joined.error, joined.reason)
         answer.complete(_response(context, joined))
 
-    context.node.coordinators.join(request.group_id, _join(context, request), settle)
+    context.node.cell.current.coordinators.join(request.group_id, _joining(context, request, protocols), settle)
     return answer
 
 
@@ -52,13 +82,13 @@ def _tell(context: Context, code: ErrorCode, reason: str) -> None:
         seldom.warning("JoinGroup of %s is refused: %s", context.client_id, reason)
 
 
-def _join(context: Context, request: JoinGroupRequest) -> Join:
+def _joining(context: Context, request: JoinGroupRequest, protocols: Sequence[MemberProtocol]) -> Join:
     instance_id = request.group_instance_id
     return Join(
         member_id=request.member_id,
         instance_id=instance_id,
         protocol_type=request.protocol_type,
-        protocols=tuple(MemberProtocol(each.name, bytes(each.metadata)) for each in request.protocols),
+        protocols=tuple(protocols),
         session_timeout_ms=request.session_timeout_ms,
         rebalance_timeout_ms=request.rebalance_timeout_ms if context.version else request.session_timeout_ms,
         new_member_id=new_member_id(context.client_id, instance_id),

@@ -7,10 +7,11 @@ Left out: loggers, client metrics and groups. None of them has configs here, so 
 
 from collections.abc import Iterator
 
-from pqbroker.broker.apis import Api
-from pqbroker.broker.config_changes import Resource
-from pqbroker.broker.context import Context
-from pqbroker.broker.entries import each
+from pqbroker.broker.apis.access import AclOperation, check_access, every_topic
+from pqbroker.broker.apis.api import Api
+from pqbroker.broker.apis.context import Context
+from pqbroker.broker.apis.entries import each
+from pqbroker.broker.configs.changes import Resource
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.messages.list_config_resources import (
     ConfigResource,
@@ -20,6 +21,7 @@ from pqbroker.protocol.messages.list_config_resources import (
 
 
 def serve(context: Context, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
+    check_access(context, AclOperation.DESCRIBE_CONFIGS)
     every: set[int] = set(Resource) if context.version >= 1 else {Resource.CLIENT_METRICS}
     asked = set(request.resource_types) or every
     unknown = sorted(asked - every)
@@ -39,8 +41,8 @@ def refuse(
 
 def _resources(context: Context, asked: set[int]) -> Iterator[tuple[Resource, str]]:
     if Resource.TOPIC in asked:
-        for name in context.node.groups.names():
-            yield Resource.TOPIC, name
+        for topic in every_topic(context, None):
+            yield Resource.TOPIC, topic.record.name
     if Resource.BROKER in asked:
         yield Resource.BROKER, str(context.node.settings.node_id)
 

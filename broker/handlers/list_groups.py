@@ -2,14 +2,14 @@
 
 Behaviour: every group that has, or had, members or has offsets, which is a group without a protocol type. Filters by
 state (version 4) and type (version 5) are compared without regard to case; a name that no state or type has selects
-nothing.
+nothing. Listed are those that the caller may describe.
 Left out: groups other than classic ones.
 """
 
-from pqbroker.broker.apis import Api
-from pqbroker.broker.consumer_groups import list_groups
-from pqbroker.broker.context import Context
-from pqbroker.broker.entries import each
+from pqbroker.broker.apis.api import Api
+from pqbroker.broker.apis.context import Context
+from pqbroker.broker.apis.entries import each
+from pqbroker.broker.coordination.consumer_groups import visible_groups
 from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
@@ -20,7 +20,7 @@ def serve(context: Context, request: ListGroupsRequest) -> ListGroupsResponse:
     if request.types_filter and CLASSIC not in _folded(request.types_filter):
         return ListGroupsResponse()
     states = _folded(request.states_filter)
-    wanted = [group for group in list_groups(context.node) if not states or group.state.lower() in states]
+    wanted = [group for group in visible_groups(context) if not states or group.state.lower() in states]
     return ListGroupsResponse(
         groups=each(
             wanted,

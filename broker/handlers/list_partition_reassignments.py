@@ -4,8 +4,9 @@ Behaviour: nothing is ever being moved, so the list is empty.
 Left out: replicas and moves between nodes.
 """
 
-from pqbroker.broker.apis import Api
-from pqbroker.broker.context import Context
+from pqbroker.broker.apis.access import AclOperation, check_access
+from pqbroker.broker.apis.api import Api
+from pqbroker.broker.apis.context import Context
 from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
@@ -14,6 +15,7 @@ from pqbroker.protocol.messages.list_partition_reassignments import (
 
 
 def serve(context: Context, request: ListPartitionReassignmentsRequest) -> ListPartitionReassignmentsResponse:
+    check_access(context, AclOperation.DESCRIBE)
     return ListPartitionReassignmentsResponse(error_message=None)
 
 

@@ -6,8 +6,8 @@ Left out: transactions. The pattern of version 2 is not checked, since it could 
 
 from typing import Final
 
-from pqbroker.broker.apis import Api
-from pqbroker.broker.context import Context
+from pqbroker.broker.apis.api import Api
+from pqbroker.broker.apis.context import Context
 from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 

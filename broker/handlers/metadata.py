@@ -5,25 +5,34 @@ of the connection the request came on. Topics by name, or by id from version 12;
 one) means all. An unknown topic is created when the request and auto.create.topics.enable allow it. Kafka answers
 such a request with UNKNOWN_TOPIC_OR_PARTITION and lets the client ask again; here the answer waits for the commit and
 has the topic in it, which every client takes and saves it a round with its back-off. leader_epoch is the tablet's
-generation. A topic named twice is answered once, as in Kafka. Who asks for authorized operations is told all of them:
-there is no access control. A topic that would be one partition too many (pqbroker.partitions.max) is
-INVALID_TOPIC_EXCEPTION, which clients take as final.
+generation. A topic named twice is answered once, as in Kafka. A topic that would be one partition too many
+(pqbroker.partitions.max) is INVALID_TOPIC_EXCEPTION, which clients take as final. A partition whose tablet, one of a
+table, is not mounted is LEADER_NOT_AVAILABLE and has no leader.
 Left out: racks.
 """
 
 import logging
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import Awaitable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from pqbroker.broker.apis import Api
-from pqbroker.broker.authorized_operations import ON_CLUSTER, ON_TOPIC
-from pqbroker.broker.context import Context
-from pqbroker.broker.entries import each
-from pqbroker.broker.partitions import NO_TOPIC_ID, find_group
-from pqbroker.broker.refusals import REFUSED, translate
-from pqbroker.broker.seldom_log import SeldomLog
-from pqbroker.broker.topic_names import check_topic_name
-from pqbroker.broker.topics import find_or_create_topic
+from pqbroker.broker.apis.access import (
+    AclKind,
+    AclOperation,
+    AclResource,
+    check_creation,
+    every_topic,
+    find_topic,
+    is_allowed,
+)
+from pqbroker.broker.apis.api import Api
+from pqbroker.broker.apis.authorized_operations import authorized_operations
+from pqbroker.broker.apis.context import Context
+from pqbroker.broker.apis.entries import each
+from pqbroker.broker.apis.partitions import NO_TOPIC_ID
+from pqbroker.broker.apis.refusals import REFUSED, translate
+from pqbroker.broker.apis.topic_names import check_topic_name
+from pqbroker.broker.apis.topics import find_or_create_topic
+from pqbroker.broker.net.seldom_log import SeldomLog
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.messages.metadata import (
     MetadataRequest,
@@ -35,7 +44,7 @@ from pqbroker.protocol.messages.metadata import (
 )
 
 if TYPE_CHECKING:
-    from pqbroker.pq.group import Group
+    from pqbroker.pq.serving.topic import Topic
 
 seldom = SeldomLog(logging.getLogger(__name__))
 
@@ -46,6 +55,7 @@ _IN_METADATA = {
 """Codes of a refused creation that clients do not expect in Metadata, and those on which they retry, or give up."""
 TOPIC_IDS_IN_REQUEST_FROM_VERSION = 12
 CREATION_FLAG_FROM_VERSION = 4
+NO_LEADER = -1
 
 
 def serve(context: Context, request: MetadataRequest) -> MetadataResponse | Awaitable[MetadataResponse]:
@@ -58,16 +68,16 @@ def serve(context: Context, request: MetadataRequest) -> MetadataResponse | Awai
         controller_id=node_id,
     )
     if request.include_cluster_authorized_operations:
-        response.cluster_authorized_operations = ON_CLUSTER
+        response.cluster_authorized_operations = authorized_operations(context)
     if request.topics is None or (context.version == 0 and not request.topics):
-        every = [group for name in node.groups.names() if (group := node.groups.get(name)) is not None]
-        response.topics = each(every, lambda group: _describe(group, context, request))
+        every = every_topic(context, AclOperation.DESCRIBE)
+        response.topics = each(every, lambda topic: _describe(topic, context, request))
         return response
-    asked = list({(topic.name, topic.topic_id): topic for topic in request.topics}.values())
+    asked = list({(named.name, named.topic_id): named for named in request.topics}.values())
     refusals: dict[str, ErrorCode] = {}
-    response.topics = each(asked, lambda topic: _find(context, request, topic, refusals))
-    missing = _missing(context, asked) if _allows_creation(context, request) else []
-    return _create(context, response, missing, refusals) if missing else response
+    response.topics = each(asked, lambda named: _find(context, request, named, refusals))
+    creates = _allows_creation(context, request) and (context.is_long or any(_missing(context, asked)))
+    return _create(context, response, asked, refusals) if creates else response
 
 
 def refuse(context: Context, request: MetadataRequest, code: ErrorCode, message: str) -> MetadataResponse:
@@ -76,11 +86,14 @@ def refuse(context: Context, request: MetadataRequest, code: ErrorCode, message:
     return response
 
 
-def _missing(context: Context, asked: Iterable[MetadataRequestTopic]) -> list[str]:
-    """Names among those asked for that no topic has."""
-    known = context.node.groups
-    names = (topic.name for topic in asked if topic.topic_id == NO_TOPIC_ID)
-    return [name for name in names if name and known.get(name) is None]
+def _missing(context: Context, asked: Iterable[MetadataRequestTopic]) -> Iterator[str | None]:
+    """For each that is asked for: its name if no topic has it and the caller may know that, else None."""
+    topics = context.node.cell.current.topics
+    for topic in asked:
+        name = topic.name if topic.topic_id == NO_TOPIC_ID else None
+        is_missing = bool(name) and topics.get(name or "") is None
+        allowed = is_missing and is_allowed(context, AclOperation.DESCRIBE, AclResource(AclKind.TOPIC, name or ""))
+        yield name if allowed else None
 
 
 def _find(
@@ -95,15 +108,14 @@ def _find(
             raise KafkaError(ErrorCode.INVALID_REQUEST, "a topic has neither a name nor an id")
         if not by_id:
             check_topic_name(asked.name or "")
-        return _describe(find_group(context.node.groups, asked.name, asked.topic_id, by_id=by_id), context, request)
+        topic = find_topic(context, AclOperation.DESCRIBE, asked.name, asked.topic_id if by_id else None)
     except KafkaError as error:
-        code = error.code if by_id else refusals.get(asked.name or "", error.code)
-        context.node.metrics.count_error(code)
-        return _refused(context, asked, code)
+        return _refused(context, asked, error.code if by_id else refusals.get(asked.name or "", error.code))
+    return _describe(topic, context, request)
 
 
 def _refused(context: Context, asked: MetadataRequestTopic, code: ErrorCode) -> MetadataResponseTopic:
-    """A name of null, which versions 10 and 11 can ask for and not answer, is told as the empty text."""
+    """A name of null, which versions 10 and 11 can ask for and not answer, is sent as the empty text."""
     name = asked.name if context.version >= TOPIC_IDS_IN_REQUEST_FROM_VERSION else asked.name or ""
     return MetadataResponseTopic(error_code=code, name=name, topic_id=asked.topic_id)
 
@@ -114,34 +126,41 @@ def _allows_creation(context: Context, request: MetadataRequest) -> bool:
 
 
 async def _create(
-    context: Context, response: MetadataResponse, missing: list[str], refusals: dict[str, ErrorCode]
+    context: Context,
+    response: MetadataResponse,
+    asked: Iterable[MetadataRequestTopic],
+    refusals: dict[str, ErrorCode],
 ) -> MetadataResponse:
-    """Create what is missing. One that somebody else just made is there next time."""
+    """Create what is missing. One that another request just created is found next time."""
     reason = ""
-    for name in missing:
+    for name in _missing(context, asked):
         await context.breathe()
+        if name is None:
+            continue
         try:
+            check_creation(context, name)
             await find_or_create_topic(context.node, name)
         except REFUSED as error:
             code, message = translate(error)
             refusals[name] = _IN_METADATA.get(code, code)
             reason = reason or f"{name}: {message}"
     if refusals:
-        seldom.info("%d topics that a client named were not created, the first of them %s", len(refusals), reason)
+        seldom.info("%d topics named by a client were not created, the first is %s", len(refusals), reason)
     return response
 
 
-def _describe(group: "Group", context: Context, request: MetadataRequest) -> MetadataResponseTopic:
+def _describe(topic: "Topic", context: Context, request: MetadataRequest) -> MetadataResponseTopic:
     node_id = context.node.settings.node_id
     replicas = [node_id]
-    topic = MetadataResponseTopic(
-        name=group.topic.name,
-        topic_id=group.topic.topic_id,
+    answer = MetadataResponseTopic(
+        name=topic.record.name,
+        topic_id=topic.record.topic_id,
         partitions=each(
-            group.partitions,
+            topic.partitions,
             lambda partition: MetadataResponsePartition(
+                error_code=ErrorCode.LEADER_NOT_AVAILABLE if partition.is_unmounted else ErrorCode.NONE,
                 partition_index=partition.index,
-                leader_id=node_id,
+                leader_id=NO_LEADER if partition.is_unmounted else node_id,
                 leader_epoch=partition.leader_epoch,
                 replica_nodes=replicas,
                 isr_nodes=replicas,
@@ -149,8 +168,9 @@ def _describe(group: "Group", context: Context, request: MetadataRequest) -> Met
         ),
     )
     if request.include_topic_authorized_operations:
-        topic.topic_authorized_operations = ON_TOPIC
-    return topic
+        resource = AclResource(AclKind.TOPIC, topic.record.name)
+        answer.topic_authorized_operations = authorized_operations(context, resource)
+    return answer
 
 
 API = Api(

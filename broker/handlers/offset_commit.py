@@ -1,7 +1,7 @@
 """OffsetCommit (key 8), versions 2 to 10.
 
 Behaviour: all offsets of a request become durable in one commit, and are stored as they are given: backwards, before
-the start, beyond the end. Members commit in their generation; whoever is in no group commits while the group has no
+the start, beyond the end. Members commit in their generation; a client in no group commits while the group has no
 members. An unknown topic or partition, or metadata over offset.metadata.max.bytes, is refused for itself; the rest is
 stored. Topics go by id from version 10. retention_time_ms (to version 4) counts from the commit. The membership is
 checked and the commit enqueued in the same step, so that a commit let through stands before what a later owner reads.
@@ -12,11 +12,11 @@ Left out: member epochs of KIP-848; the field is a generation.
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
-from pqbroker.broker.apis import Api
-from pqbroker.broker.context import Context
-from pqbroker.broker.entries import each
-from pqbroker.broker.partitions import find_group
-from pqbroker.pq.consumers import ConsumerOffset
+from pqbroker.broker.apis.access import AclKind, AclOperation, AclResource, check_access, find_topic
+from pqbroker.broker.apis.api import Api
+from pqbroker.broker.apis.context import Context
+from pqbroker.broker.apis.entries import each
+from pqbroker.pq.log.consumers import ConsumerOffset
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -28,13 +28,14 @@ from pqbroker.protocol.messages.offset_commit import (
 )
 
 if TYPE_CHECKING:
-    from pqbroker.pq.offsets import Outcomes, Place
+    from pqbroker.pq.serving.offsets import Outcomes, Place
 
 IDS_FROM_VERSION = 10
 NEVER_MS = (1 << 63) - 1
 
 
 def serve(context: Context, request: OffsetCommitRequest) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
+    check_access(context, AclOperation.READ, AclResource(AclKind.GROUP, request.group_id))
     commit = _Commit(context, request)
     if context.is_long:
         return commit.serve_in_slices()
@@ -75,14 +76,27 @@ class _Commit:
         self._now_ms = context.node.clock()
 
     async def serve_in_slices(self) -> OffsetCommitResponse:
-        """With turns for others between the partitions; the commit itself is one."""
+        """With turns for others between topics and partitions, while they are planned too; the commit itself is one."""
         for topic in self._request.topics:
+            await self._context.breathe()
             self.begin(topic)
             for asked in topic.partitions:
                 await self._context.breathe()
                 self.add(asked)
-        answer = self.enqueue()
-        return answer if isinstance(answer, OffsetCommitResponse) else await answer
+        offsets = self._context.node.cell.current.topics.offsets
+        changes = offsets.begin(self._request.group_id)
+        try:
+            for place, state in self._offsets.items():
+                await self._context.breathe()
+                changes.add(place, state)
+            self._check()
+        except KafkaError as refusal:
+            changes.give_up()
+            return self._refused(refusal)
+        except BaseException:
+            changes.give_up()
+            raise
+        return await self._fill_in(offsets.enqueue(changes))
 
     def begin(self, topic: OffsetCommitRequestTopic) -> None:
         self._answer = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
@@ -91,16 +105,18 @@ class _Commit:
         self._unknown: KafkaError | None = None
         by_id = self._context.version >= IDS_FROM_VERSION
         try:
-            self._name = find_group(self._context.node.groups, topic.name, topic.topic_id, by_id=by_id).topic.name
+            found = find_topic(self._context, AclOperation.READ, topic.name, topic.topic_id if by_id else None)
         except KafkaError as refusal:
-            self._unknown = refusal
+            self._unknown = refusal.with_traceback(None)  # else this holds the frames, and they this
+        else:
+            self._name = found.record.name
 
     def add(self, asked: OffsetCommitRequestPartition) -> None:
         """A partition of the topic begun last."""
         slot = OffsetCommitResponsePartition(partition_index=asked.partition_index)
         self._answer.partitions.append(slot)
         if self._unknown is not None:
-            _refuse_one(self._context, slot, self._unknown)
+            slot.error_code = self._unknown.code
             return
         place = (self._name, asked.partition_index)
         self._offsets[place] = _state(asked, self._now_ms, self._request.retention_time_ms)
@@ -108,28 +124,33 @@ class _Commit:
 
     def enqueue(self) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
         """Check who commits, and enqueue, both in this call; the answer comes when it is durable."""
-        node, request = self._context.node, self._request
         try:
-            node.coordinators.check_commit(
-                request.group_id, request.member_id, request.group_instance_id, request.generation_id_or_member_epoch
-            )
+            self._check()
         except KafkaError as refusal:
-            for _, slot in self._slots:
-                _refuse_one(self._context, slot, refusal)
-            return self._response
-        return self._fill_in(node.groups.commit_offsets(request.group_id, self._offsets))
+            return self._refused(refusal)
+        offsets = self._context.node.cell.current.topics.offsets
+        return self._fill_in(offsets.commit(self._request.group_id, self._offsets))
+
+    def _check(self) -> None:
+        """KafkaError unless the group lets this client commit now; the commit is enqueued in the same call."""
+        request = self._request
+        self._context.node.cell.current.coordinators.check_commit(
+            request.group_id, request.member_id, request.group_instance_id, request.generation_id_or_member_epoch
+        )
+
+    def _refused(self, refusal: KafkaError) -> OffsetCommitResponse:
+        for _, slot in self._slots:
+            slot.error_code = refusal.code
+        return self._response
 
     async def _fill_in(self, committed: "Awaitable[Outcomes]") -> OffsetCommitResponse:
         outcomes = await committed
         for place, slot in self._slots:
+            if self._context.is_long:
+                await self._context.breathe()
             if error := outcomes[place]:
-                _refuse_one(self._context, slot, error)
+                slot.error_code = error.code
         return self._response
-
-
-def _refuse_one(context: Context, slot: OffsetCommitResponsePartition, refusal: KafkaError) -> None:
-    context.node.metrics.count_error(refusal.code)
-    slot.error_code = refusal.code
 
 
 def _state(asked: OffsetCommitRequestPartition, now_ms: int, retention_ms: int) -> ConsumerOffset:

@@ -9,10 +9,11 @@ Left out: nothing.
 
 from typing import TYPE_CHECKING
 
-from pqbroker.broker.apis import Api
-from pqbroker.broker.consumer_groups import describe_group
-from pqbroker.broker.context import Context
-from pqbroker.broker.partitions import NO_TOPIC_ID, find_group, find_partition
+from pqbroker.broker.apis.access import AclKind, AclOperation, AclResource, check_access, find_topic
+from pqbroker.broker.apis.api import Api
+from pqbroker.broker.apis.context import Context
+from pqbroker.broker.apis.partitions import find_partition
+from pqbroker.broker.coordination.consumer_groups import describe_group
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -22,35 +23,32 @@ from pqbroker.protocol.messages.offset_delete import (
 )
 
 if TYPE_CHECKING:
-    from pqbroker.pq.offsets import Place
+    from pqbroker.pq.serving.offsets import Place
 
 
 async def serve(context: Context, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
-    await context.node.groups.settled(request.group_id)
+    check_access(context, AclOperation.DELETE, AclResource(AclKind.GROUP, request.group_id))
+    await context.node.cell.current.topics.offsets.settled(request.group_id)
     node = context.node
     subscribed = _subscribed(context, request.group_id)
     response = OffsetDeleteResponse()
     slots: list[tuple[Place, OffsetDeleteResponsePartition]] = []
     for topic in request.topics:
+        await context.breathe()
         answer = OffsetDeleteResponseTopic(name=topic.name)
         response.topics.append(answer)
         for asked in topic.partitions:
             await context.breathe()
             slot = OffsetDeleteResponsePartition(partition_index=asked.partition_index)
             answer.partitions.append(slot)
-            try:
-                find_partition(find_group(node.groups, topic.name, NO_TOPIC_ID, by_id=False), asked.partition_index)
-                if topic.name in subscribed:
-                    text = f"members of {request.group_id} read {topic.name}"
-                    raise KafkaError(ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, text)
-            except KafkaError as refusal:
-                _refuse_one(context, slot, refusal)
-                continue
-            slots.append(((topic.name, asked.partition_index), slot))
-    outcomes = await node.groups.commit_offsets(request.group_id, dict.fromkeys(place for place, _ in slots))
+            slot.error_code = _check(context, (topic.name, asked.partition_index), subscribed)
+            if not slot.error_code:
+                slots.append(((topic.name, asked.partition_index), slot))
+    deletions = dict.fromkeys(place for place, _ in slots)
+    outcomes = await node.cell.current.topics.offsets.commit(request.group_id, deletions)
     for place, slot in slots:
         if error := outcomes[place]:
-            _refuse_one(context, slot, error)
+            slot.error_code = error.code
     return response
 
 
@@ -58,20 +56,25 @@ def refuse(context: Context, request: OffsetDeleteRequest, code: ErrorCode, mess
     return OffsetDeleteResponse(error_code=code)
 
 
+def _check(context: Context, place: "Place", subscribed: frozenset[str]) -> ErrorCode:
+    """Why a group that reads the topics `subscribed` keeps its offset there, or NONE."""
+    topic, index = place
+    try:
+        find_partition(find_topic(context, AclOperation.READ, topic), index)
+    except KafkaError as refusal:
+        return refusal.code
+    return ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if topic in subscribed else ErrorCode.NONE
+
+
 def _subscribed(context: Context, group_id: str) -> frozenset[str]:
     """Topics that the group's members read. KafkaError GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, NOT_COORDINATOR."""
     node = context.node
     if describe_group(node, group_id) is None:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id}")
-    subscribed = node.coordinators.subscribed_topics(group_id)
+    subscribed = node.cell.current.coordinators.subscribed_topics(group_id)
     if subscribed is None:
         raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"group {group_id} has members that do not say what they read")
     return subscribed
-
-
-def _refuse_one(context: Context, slot: OffsetDeleteResponsePartition, refusal: KafkaError) -> None:
-    context.node.metrics.count_error(refusal.code)
-    slot.error_code = refusal.code
 
 
 API = Api(

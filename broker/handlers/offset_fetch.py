@@ -9,14 +9,15 @@ Left out: transactions; member ids and epochs of KIP-848 (version 9), which clas
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pqbroker.broker.apis import Api
-from pqbroker.broker.context import Context
-from pqbroker.broker.entries import each
-from pqbroker.broker.partitions import NO_TOPIC_ID
-from pqbroker.pq.consumers import ConsumerOffset
+from pqbroker.broker.apis.access import AclKind, AclOperation, AclResource, check_access, find_topic
+from pqbroker.broker.apis.api import Api
+from pqbroker.broker.apis.context import Context
+from pqbroker.broker.apis.entries import each
+from pqbroker.broker.apis.partitions import NO_TOPIC_ID
+from pqbroker.pq.log.consumers import ConsumerOffset
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -31,8 +32,7 @@ from pqbroker.protocol.messages.offset_fetch import (
 )
 
 if TYPE_CHECKING:
-    from pqbroker.pq.group import PersQueueGroups
-    from pqbroker.pq.offsets import Place
+    from pqbroker.pq.serving.topic import Topic
 
 GROUPS_FROM_VERSION = 8
 IDS_FROM_VERSION = 10
@@ -44,21 +44,26 @@ _UNREADABLE = ConsumerOffset(-1)
 
 @dataclass(slots=True)
 class Asked:
-    """One topic of one group: the partitions asked for."""
+    """One topic of one group: the partitions asked for. `topic` None: it is unknown, or refused with `error_code`."""
 
     name: str
     indexes: list[int]
     topic_id: bytes = NO_TOPIC_ID
-    error_code: int = field(default=0)
+    topic: "Topic | None" = None
+    error_code: ErrorCode = ErrorCode.NONE
+
+
+Find = Callable[[Asked, int], ConsumerOffset]
 
 
 async def serve(context: Context, request: OffsetFetchRequest) -> OffsetFetchResponse:
     if context.version < GROUPS_FROM_VERSION:
-        await context.node.groups.settled(request.group_id)
+        check_access(context, AclOperation.DESCRIBE, AclResource(AclKind.GROUP, request.group_id))
+        await context.node.cell.current.topics.offsets.settled(request.group_id)
         return _answer_one(context, request)
     for group_id in dict.fromkeys(asked.group_id for asked in request.groups):
         await context.breathe()
-        await context.node.groups.settled(group_id)
+        await context.node.cell.current.topics.offsets.settled(group_id)
     return OffsetFetchResponse(groups=each(request.groups, lambda asked: _answer_group(context, asked)))
 
 
@@ -73,22 +78,24 @@ def refuse(context: Context, request: OffsetFetchRequest, code: ErrorCode, messa
         return OffsetFetchResponse(error_code=code)
     nothing = ConsumerOffset(-1)
     topics = [Asked(topic.name, topic.partition_indexes, error_code=code) for topic in request.topics or ()]
-    return OffsetFetchResponse(topics=each(topics, lambda topic: _topic(topic, lambda _: nothing)))
+    return OffsetFetchResponse(topics=each(topics, lambda topic: _topic(topic, lambda *_: nothing)))
 
 
 def _answer_one(context: Context, request: OffsetFetchRequest) -> OffsetFetchResponse:
     _check_serving(context)
-    if request.topics is None:
-        topics = _all(context.node.groups, request.group_id)
-    else:
-        topics = [Asked(topic.name, topic.partition_indexes) for topic in request.topics]
     find = _finder(context, request.group_id)
-    return OffsetFetchResponse(topics=each(topics, lambda topic: _topic(topic, find)))
+    if request.topics is None:
+        return OffsetFetchResponse(topics=each(_all(context, request.group_id), lambda topic: _topic(topic, find)))
+    return OffsetFetchResponse(
+        topics=each(
+            request.topics, lambda topic: _topic(_named(context, topic.name, topic.partition_indexes), find)
+        )
+    )
 
 
-def _topic(topic: Asked, find: "Callable[[Place], ConsumerOffset]") -> OffsetFetchResponseTopic:
+def _topic(topic: Asked, find: Find) -> OffsetFetchResponseTopic:
     def answer(index: int) -> OffsetFetchResponsePartition:
-        state = find((topic.name, index))
+        state = find(topic, index)
         return OffsetFetchResponsePartition(
             partition_index=index,
             committed_offset=state.offset,
@@ -101,12 +108,11 @@ def _topic(topic: Asked, find: "Callable[[Place], ConsumerOffset]") -> OffsetFet
 
 
 def _answer_group(context: Context, asked: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
-    groups = context.node.groups
     try:
+        check_access(context, AclOperation.DESCRIBE, AclResource(AclKind.GROUP, asked.group_id))
         _check_serving(context)
-        every = _all(groups, asked.group_id) if asked.topics is None else []
+        every = _all(context, asked.group_id) if asked.topics is None else []
     except KafkaError as refusal:
-        context.node.metrics.count_error(refusal.code)
         return OffsetFetchResponseGroup(group_id=asked.group_id, error_code=refusal.code)
     find = _finder(context, asked.group_id)
     return OffsetFetchResponseGroup(
@@ -117,9 +123,9 @@ def _answer_group(context: Context, asked: OffsetFetchRequestGroup) -> OffsetFet
     )
 
 
-def _group_topic(topic: Asked, find: "Callable[[Place], ConsumerOffset]") -> OffsetFetchResponseTopics:
+def _group_topic(topic: Asked, find: Find) -> OffsetFetchResponseTopics:
     def answer(index: int) -> OffsetFetchResponsePartitions:
-        state = find((topic.name, index))
+        state = find(topic, index)
         return OffsetFetchResponsePartitions(
             partition_index=index,
             committed_offset=state.offset,
@@ -132,44 +138,53 @@ def _group_topic(topic: Asked, find: "Callable[[Place], ConsumerOffset]") -> Off
 
 
 def _check_serving(context: Context) -> None:
-    if not context.node.coordinators.is_serving:
+    if not context.node.cell.current.coordinators.is_serving:
         raise KafkaError(ErrorCode.NOT_COORDINATOR, "the broker is stopping, or its cell was lost: try again")
 
 
-def _finder(context: Context, group_id: str) -> "Callable[[Place], ConsumerOffset]":
-    """What a group has at a place, -1 where it has nothing."""
-    groups = context.node.groups
+def _finder(context: Context, group_id: str) -> Find:
+    """What a group has in a partition, -1 where it has nothing."""
+    topics = context.node.cell.current.topics
 
-    def find(place: "Place") -> ConsumerOffset:
-        group = groups.get(place[0])
-        if group is not None and 0 <= place[1] < len(group.partitions) and group.partitions[place[1]].unreadable:
-            context.node.metrics.count_error(ErrorCode.CORRUPT_MESSAGE)
+    def find(asked: Asked, index: int) -> ConsumerOffset:
+        if asked.topic is None:
+            return _NOTHING
+        partitions = asked.topic.partitions
+        if 0 <= index < len(partitions) and partitions[index].state.unreadable:
             return _UNREADABLE
-        return groups.offset_of(group_id, place) or _NOTHING
+        return topics.offsets.at(group_id, (asked.name, index)) or _NOTHING
 
     return find
 
 
-def _all(groups: "PersQueueGroups", group_id: str) -> list[Asked]:
+def _all(context: Context, group_id: str) -> list[Asked]:
     """Everything that a group has, by topic."""
     topics: dict[str, Asked] = {}
-    for name, index in groups.offsets_of(group_id):
+    for name, index in context.node.cell.current.topics.offsets.of(group_id):
         if name not in topics:
-            group = groups.get(name)
-            assert group is not None, name
-            topics[name] = Asked(name, [], group.topic.topic_id)
+            topics[name] = _named(context, name, [])
         topics[name].indexes.append(index)
-    return list(topics.values())
+    return [asked for asked in topics.values() if asked.topic is not None]
 
 
-def _by_name_or_id(context: Context, topic: OffsetFetchRequestTopics) -> Asked:
+def _by_name_or_id(context: Context, asked: OffsetFetchRequestTopics) -> Asked:
     if context.version < IDS_FROM_VERSION:
-        return Asked(topic.name, topic.partition_indexes)
-    group = context.node.groups.by_id(topic.topic_id)
-    if group is None:
-        context.node.metrics.count_error(ErrorCode.UNKNOWN_TOPIC_ID)
-        return Asked("", topic.partition_indexes, topic.topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
-    return Asked(group.topic.name, topic.partition_indexes, topic.topic_id)
+        return _named(context, asked.name, asked.partition_indexes)
+    try:
+        topic = find_topic(context, AclOperation.DESCRIBE, None, asked.topic_id)
+    except KafkaError as refusal:
+        return Asked("", asked.partition_indexes, asked.topic_id, error_code=refusal.code)
+    return Asked(topic.record.name, asked.partition_indexes, asked.topic_id, topic)
+
+
+def _named(context: Context, name: str, indexes: list[int]) -> Asked:
+    """An unknown name is no error: nothing is stored for it."""
+    try:
+        topic = find_topic(context, AclOperation.DESCRIBE, name)
+    except KafkaError as refusal:
+        is_unknown = refusal.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return Asked(name, indexes, error_code=ErrorCode.NONE if is_unknown else refusal.code)
+    return Asked(name, indexes, topic.record.topic_id, topic)
 
 
 API = Api(

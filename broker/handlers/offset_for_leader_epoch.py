@@ -6,10 +6,11 @@ What is named twice is answered twice, as in Kafka.
 Left out: replicas as askers; they get the same answer.
 """
 
-from pqbroker.broker.apis import Api
-from pqbroker.broker.context import Context
-from pqbroker.broker.entries import each
-from pqbroker.broker.partitions import NO_TOPIC_ID, check_leader_epoch, find_group, find_readable
+from pqbroker.broker.apis.access import AclOperation, find_topic
+from pqbroker.broker.apis.api import Api
+from pqbroker.broker.apis.context import Context
+from pqbroker.broker.apis.entries import each
+from pqbroker.broker.apis.partitions import check_leader_epoch, find_readable
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -48,17 +49,16 @@ def refuse(
     )
 
 
-def _answer(context: Context, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+def _answer(context: Context, named: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
     answer = EpochEndOffset(partition=asked.partition)
     try:
-        group = find_group(context.node.groups, topic, NO_TOPIC_ID, by_id=False)
-        partition = find_readable(group, asked.partition)
+        topic = find_topic(context, AclOperation.DESCRIBE, named)
+        partition = find_readable(topic, asked.partition)
         check_leader_epoch(partition, asked.current_leader_epoch)
     except KafkaError as error:
-        context.node.metrics.count_error(error.code)
         answer.error_code = error.code
     else:
-        answer.leader_epoch, answer.end_offset = partition.end_of_epoch(asked.leader_epoch)
+        answer.leader_epoch, answer.end_offset = partition.state.epochs.end_of(asked.leader_epoch, partition.end_offset)
     return answer
 
 

@@ -4,26 +4,31 @@ Behaviour: every batch is checked and enqueued at its partition before this retu
 the order in the log; the answer comes when all are durable. acks 0 gets no answer; an error then closes the
 connection. Errors are per partition, with a text from version 8. Topics are never created here (Metadata does that).
 Of a partition named twice both batches are stored and answered; Kafka drops the first without a word.
-A batch for a compacted topic is refused whole when a record has no key; from version 8 the answer names those records.
-A thread looks into long ones, while what follows for their partition waits.
+A batch for a compacted topic is refused whole when a record has no key, and one for a topic with value.invalid=refuse
+when a record is no row of its schema; from version 8 the answer names those records. A thread looks into long ones,
+while what follows for their partition waits.
 Writers over a partition's quota, or with too much in flight there, are answered at once with a throttle time, for which
 their connection is not read either (KIP-219).
 Left out: versions 0 to 2 (the connection closes) and transactions: a transactional id or batch is refused with
 UNSUPPORTED_VERSION, which Java and librdkafka take as final; nothing waits or retries.
 """
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from functools import partial
 
-from pqbroker.broker.answer import Answer
-from pqbroker.broker.apis import Api
-from pqbroker.broker.context import Context
-from pqbroker.broker.entries import each
-from pqbroker.broker.partitions import check_batch, find_group, find_partition, needs_keys
-from pqbroker.broker.refusals import translate
-from pqbroker.pq.cycle import Written
-from pqbroker.pq.group import Group
-from pqbroker.protocol.errors import ErrorCode, KafkaError, ProtocolError, RecordsRefused
+from pqbroker.broker.apis.access import AclKind, AclOperation, AclResource, check_access, find_topic
+from pqbroker.broker.apis.answer import Answer
+from pqbroker.broker.apis.api import Api
+from pqbroker.broker.apis.context import Context
+from pqbroker.broker.apis.entries import each
+from pqbroker.broker.apis.partitions import check_batch, find_partition
+from pqbroker.broker.apis.record_checks import check_of
+from pqbroker.broker.apis.refusals import translate
+from pqbroker.broker.lanes.produce_answers import Decided
+from pqbroker.broker.lanes.produce_lane import open_lane
+from pqbroker.pq.serving.topic import Topic
+from pqbroker.pq.serving.write_queue import Answered
+from pqbroker.protocol.errors import ErrorCode, KafkaError, RecordsRefused
 from pqbroker.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceData,
@@ -33,7 +38,6 @@ from pqbroker.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from pqbroker.storage.outcome import Outcome
 
 TOPIC_IDS_FROM_VERSION = 13
 ZSTD = 4
@@ -47,6 +51,7 @@ def serve(
     if request.acks not in (-1, 0, 1):
         raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {request.acks}; use 0, 1 or -1 (all)")
     if request.transactional_id is not None:
+        check_access(context, AclOperation.WRITE, AclResource(AclKind.TRANSACTIONAL_ID, request.transactional_id))
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, _NO_TRANSACTIONS)
     append = _Append(context, request)
     if context.is_long:
@@ -71,116 +76,130 @@ def refuse(context: Context, request: ProduceRequest, code: ErrorCode, message: 
     )
 
 
+def respond(
+    asked: Sequence[TopicProduceData], decided: Sequence[Sequence[Decided | None]], throttle_ms: int
+) -> tuple[ProduceResponse, BaseException | None]:
+    """The answer once every batch is stored or refused, and why the first one was refused."""
+    answers = list(map(_topic_response, asked, decided))
+    refused = next((told for of_topic in decided for told in of_topic if isinstance(told, BaseException)), None)
+    return ProduceResponse(responses=answers, throttle_time_ms=throttle_ms), refused
+
+
 class _Append:
     """One Produce in work: counts down the partitions that are not durable yet."""
 
-    __slots__ = ("_context", "_has_failed", "_request", "_response", "_waiting", "answer")
+    __slots__ = ("_context", "_decided", "_request", "_throttle_ms", "_waiting", "answer")
 
     def __init__(self, context: Context, request: ProduceRequest) -> None:
         self._context = context
         self._request = request
-        self._response = ProduceResponse()
+        self._decided: list[list[Decided | None]] = []
+        """By topic, what became of each batch."""
+        self._throttle_ms = 0
         self._waiting = 1
-        self._has_failed = False
         self.answer: Answer[ProduceResponse] = Answer()
 
     def enqueue(self) -> None:
         """Put every batch into its partition's queue, in the order of the request."""
-        for topic in self._request.topic_data:
-            group, answers = self._begin(topic)
-            for data in topic.partition_data:
-                answers.append(self._append(group, data))
+        for asked in self._request.topic_data:
+            topic, decided = self._begin(asked)
+            for position, data in enumerate(asked.partition_data):
+                self._append(topic, data, partial(self._decide, decided, position))
         self._count_down()
 
     async def enqueue_in_slices(self) -> Answer[ProduceResponse]:
-        """The same for a long request, with turns for others between the batches."""
-        for topic in self._request.topic_data:
-            group, answers = self._begin(topic)
-            for data in topic.partition_data:
+        """The same for a long request, with turns for others between topics and batches."""
+        for asked in self._request.topic_data:
+            await self._context.breathe()
+            topic, decided = self._begin(asked)
+            for position, data in enumerate(asked.partition_data):
                 await self._context.breathe()
-                answers.append(self._append(group, data))
+                self._append(topic, data, partial(self._decide, decided, position))
         self._count_down()
         return self.answer
 
-    def _begin(self, topic: TopicProduceData) -> tuple[Group | KafkaError, list[PartitionProduceResponse]]:
-        """The topic, or why there is none, and where the answers of its partitions go."""
-        answers: list[PartitionProduceResponse] = []
-        self._response.responses.append(
-            TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
-        )
+    def _begin(self, asked: TopicProduceData) -> tuple[Topic | KafkaError, list[Decided | None]]:
+        """The topic, or why there is none, and where it is kept what becomes of its batches."""
+        decided: list[Decided | None] = [None] * len(asked.partition_data)
+        self._decided.append(decided)
         by_id = self._context.version >= TOPIC_IDS_FROM_VERSION
         try:
-            return find_group(self._context.node.groups, topic.name, topic.topic_id, by_id=by_id), answers
+            topic = find_topic(self._context, AclOperation.WRITE, asked.name, asked.topic_id if by_id else None)
         except KafkaError as error:
-            return error, answers
+            return error, decided
+        return topic, decided
 
-    def _append(self, group: Group | KafkaError, data: PartitionProduceData) -> PartitionProduceResponse:
-        response = PartitionProduceResponse(index=data.index)
-        if isinstance(group, KafkaError):
-            return self._refuse(response, group)
-        try:
-            outcome = self._write(group, data)
-        except KafkaError as error:
-            return self._refuse(response, error)
+    def _append(self, topic: Topic | KafkaError, data: PartitionProduceData, answered: Answered) -> None:
         self._waiting += 1
-        outcome.add_done_callback(partial(self._written, response))
-        return response
+        try:
+            self._write(topic, data, answered)
+        except KafkaError as error:
+            answered(error.with_traceback(None))  # its frames would hold it: garbage for the collector
 
-    def _write(self, group: Group, data: PartitionProduceData) -> Outcome[Written]:
-        partition = find_partition(group, data.index)
+    def _write(self, topic: Topic | KafkaError, data: PartitionProduceData, answered: Answered) -> None:
+        if isinstance(topic, KafkaError):
+            raise topic
+        partition = find_partition(topic, data.index)
         records = data.records
         if records is None:
             raise KafkaError(ErrorCode.INVALID_RECORD, "a Produce request holds exactly one record batch a partition")
-        header = check_batch(group, records)
+        header = check_batch(topic, records)
         if header.is_transactional:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, _NO_TRANSACTIONS)
-        if header.codec == ZSTD and self._context.version < ZSTD_FROM_VERSION:
+        if self._context.version < ZSTD_FROM_VERSION and header.codec == ZSTD:
             raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 or later")
-        keyed, checks = needs_keys(group), self._context.node.key_checks
-        if keyed or checks.are_waiting:
-            written = checks.write(partition, records, header, needs_keys=keyed)
+        check, checks = check_of(topic), self._context.node.record_checks
+        if check is not None or checks.waiting:
+            checks.write(partition, records, header, answered, check=check)
         else:
-            written = partition.write(records, header)
+            partition.append(records, header, answered)
         pause_ms = partition.throttle_ms(len(records), header.record_count)
-        if pause_ms > self._response.throttle_time_ms:
-            self._response.throttle_time_ms = self._context.peer.pause_ms = pause_ms
-        return written
+        if pause_ms > self._throttle_ms:
+            self._throttle_ms = self.answer.pause_ms = pause_ms
 
-    def _written(self, response: PartitionProduceResponse, outcome: Outcome[Written]) -> None:
-        error = outcome.exception()
-        if error is not None:
-            self._refuse(response, error)
-        else:
-            written = outcome.result()
-            response.base_offset = written.base_offset
-            response.log_append_time_ms = written.log_append_time_ms
-            response.log_start_offset = written.log_start_offset
+    def _decide(self, decided: list[Decided | None], position: int, told: Decided) -> None:
+        decided[position] = told
         self._count_down()
-
-    def _refuse(self, response: PartitionProduceResponse, error: BaseException) -> PartitionProduceResponse:
-        code, message = translate(error)
-        self._context.node.metrics.count_error(code)
-        self._has_failed = True
-        response.error_code = code
-        response.error_message = message or None
-        response.base_offset = response.log_append_time_ms = response.log_start_offset = -1
-        if isinstance(error, RecordsRefused):
-            response.record_errors = [
-                BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=text)
-                for index, text in error.records.items()
-            ]
-        return response
 
     def _count_down(self) -> None:
         self._waiting -= 1
         if self._waiting:
             return
+        response, refused = respond(self._request.topic_data, self._decided, self._throttle_ms)
         if self._request.acks != 0:
-            self.answer.complete(self._response)
-        elif self._has_failed:
-            self.answer.fail(ProtocolError("a Produce with acks 0 failed, which only a closed connection can tell"))
+            self.answer.complete(response)
+        elif refused is not None:
+            self.answer.fail(KafkaError(*translate(refused)))  # only a closed connection can report it
         else:
             self.answer.complete(None)
+
+
+def _topic_response(asked: TopicProduceData, decided: Sequence[Decided | None]) -> TopicProduceResponse:
+    data = asked.partition_data
+    return TopicProduceResponse(
+        name=asked.name,
+        topic_id=asked.topic_id,
+        partition_responses=each(range(len(data)), lambda at: _partition_response(data[at], decided[at])),
+    )
+
+
+def _partition_response(data: PartitionProduceData, decided: Decided | None) -> PartitionProduceResponse:
+    assert decided is not None
+    if not isinstance(decided, BaseException):
+        return PartitionProduceResponse(
+            index=data.index,
+            base_offset=decided.base_offset,
+            log_append_time_ms=decided.log_append_time_ms,
+            log_start_offset=decided.log_start_offset,
+        )
+    code, message = translate(decided)
+    response = _refused(data.index, code, message)
+    if isinstance(decided, RecordsRefused):
+        response.record_errors = [
+            BatchIndexAndErrorMessage(batch_index=number, batch_index_error_message=text)
+            for number, text in decided.records.items()
+        ]
+    return response
 
 
 def _refused(index: int, code: ErrorCode, message: str) -> PartitionProduceResponse:
@@ -189,5 +208,5 @@ def _refused(index: int, code: ErrorCode, message: str) -> PartitionProduceRespo
 
 API = Api(
     key=0, name="Produce", version_min=3, version_max=13, advertised_min=0,
-    request=ProduceRequest, response=ProduceResponse, serve=serve, refuse=refuse,
+    request=ProduceRequest, response=ProduceResponse, serve=serve, refuse=refuse, open_lane=partial(open_lane, respond),
 )  # fmt: skip

@@ -5,8 +5,8 @@ fails with it at once; where the API is missing, it waits for a minute and names
 Left out: SASL. Every listener is plain.
 """
 
-from pqbroker.broker.apis import Api
-from pqbroker.broker.context import Context
+from pqbroker.broker.apis.api import Api
+from pqbroker.broker.apis.context import Context
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 

@@ -5,8 +5,8 @@ final; where the API is missing, it waits for ever without an error.
 Left out: share groups (KIP-932).
 """
 
-from pqbroker.broker.apis import Api
-from pqbroker.broker.context import Context
+from pqbroker.broker.apis.api import Api
+from pqbroker.broker.apis.context import Context
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 

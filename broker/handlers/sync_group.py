@@ -8,12 +8,13 @@ Left out: nothing.
 
 import logging
 
-from pqbroker.broker.answer import Answer
-from pqbroker.broker.apis import Api
-from pqbroker.broker.context import Context
-from pqbroker.broker.group_ids import check_group_id
-from pqbroker.broker.groups.messages import Sync, Synced
-from pqbroker.broker.seldom_log import SeldomLog
+from pqbroker.broker.apis.access import AclKind, AclOperation, AclResource, check_access
+from pqbroker.broker.apis.answer import Answer
+from pqbroker.broker.apis.api import Api
+from pqbroker.broker.apis.context import Context
+from pqbroker.broker.coordination.classic.messages import Sync, Synced
+from pqbroker.broker.coordination.group_ids import check_group_id
+from pqbroker.broker.net.seldom_log import SeldomLog
 from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
@@ -21,12 +22,11 @@ seldom = SeldomLog(logging.getLogger(__name__))
 
 
 def serve(context: Context, request: SyncGroupRequest) -> Answer[SyncGroupResponse]:
+    check_access(context, AclOperation.READ, AclResource(AclKind.GROUP, request.group_id))
     check_group_id(request.group_id)
     answer: Answer[SyncGroupResponse] = Answer()
 
     def settle(synced: Synced) -> None:
-        if synced.error:
-            context.node.metrics.count_error(synced.error)
         if synced.reason and synced.error == ErrorCode.UNKNOWN_SERVER_ERROR:
             seldom.warning("SyncGroup of %s is refused: %s", context.client_id, synced.reason)
         answer.complete(
@@ -46,7 +46,7 @@ def serve(context: Context, request: SyncGroupRequest) -> Answer[SyncGroupRespon
         protocol=request.protocol_name,
         assignments={each.member_id: bytes(each.assignment) for each in request.assignments},
     )
-    context.node.coordinators.sync(request.group_id, asked, settle)
+    context.node.cell.current.coordinators.sync(request.group_id, asked, settle)
     return answer
 
 

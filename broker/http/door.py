@@ -1,28 +1,28 @@
 """What stands before the routes: connections, from the first byte to a place, and requests that are unreadable.
 
 A connection waits in the hall until the head of its first request is complete. Then it gets a place, and aiohttp's
-protocol; or a refusal. `/metrics` has places of its own, and `/health` needs none and waits for no turn: both answer
-whatever other connections do.
+protocol; or a refusal. `/metrics` has places of its own, and `/health` and `/ready` need none and wait for no turn:
+they answer whatever other connections do.
 """
 
 import asyncio
 import json
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Mapping
 from functools import partial
 from http import HTTPStatus
 from typing import Any, cast
 
 from aiohttp import web
 
-from pqbroker.broker.context import Node
+from pqbroker.broker.apis.context import Node
+from pqbroker.broker.http.health import Health
 from pqbroker.broker.http.places import HeldBytes, Place, Room, State
 from pqbroker.broker.http.problems import Problem, of_kafka, unreadable
-from pqbroker.broker.http.turns import Turns
-from pqbroker.broker.open_files import http_arrivals_max
+from pqbroker.broker.node.open_files import http_arrivals_max
 from pqbroker.protocol.errors import ErrorCode
 
-BACKLOG = 256
+HTTP_BACKLOG = 256
 """Connections that the system accepts ahead of us; fewer than the hall takes, for they come in at one go."""
 METRICS_PLACES = 16
 """Places of /metrics, beyond pqbroker.http.connections.max."""
@@ -32,17 +32,12 @@ _LINGER_S = 1.0
 """How long the rest of a body is read that nobody wants, so that the answer arrives."""
 
 
-Health = Callable[[], tuple[int, Any]]
-"""Status and document of /health."""
-
-
 class Door:
     """Gives each connection its protocol."""
 
-    def __init__(self, server: web.Server, node: Node, turns: Turns, health: Health) -> None:
+    def __init__(self, server: web.Server, node: Node, health: Mapping[str, Health]) -> None:
         self._server = server
         self._node = node
-        self._turns = turns
         self._health = health
         clock = node.loop.time
         held = HeldBytes(lambda: node.settings.http_bytes_max)
@@ -67,11 +62,12 @@ class Door:
 
     def ask(self, arrival: "_Arrival") -> None:
         """A connection has its first request: answer it, or let it in when it is its turn."""
-        if arrival.path == b"/health":
+        path = arrival.path.decode(errors="replace")
+        if path in self._health:
             self._hall.pop(arrival, None)
-            self._tell_health(arrival.transport)
+            self._tell_health(arrival.transport, path)
         else:
-            self._turns.ask(partial(self._let_in, arrival))
+            self._node.turns.begin(partial(self._let_in, arrival))
 
     def _let_in(self, arrival: "_Arrival") -> None:
         if self._hall.pop(arrival, None) is not None:
@@ -112,9 +108,9 @@ class Door:
         )  # fmt: skip
         _answer(transport, problem.status, problem.document())
 
-    def _tell_health(self, transport: asyncio.Transport) -> None:
-        status, document = self._health()
-        self._node.metrics.count_http("GET", "/health", status)
+    def _tell_health(self, transport: asyncio.Transport, path: str) -> None:
+        status, document = self._health[path]()
+        self._node.metrics.count_http("GET", path, status)
         _answer(transport, status, document)
 
 

@@ -4,18 +4,20 @@ What a browser can send across sites without being asked to is refused: a body m
 """
 
 import asyncio
-import json
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import unquote_to_bytes
 
 from aiohttp import web
 
-from pqbroker.broker.cell_owner import CellOwner
-from pqbroker.broker.context import Node
-from pqbroker.broker.http.door import BACKLOG, Door, place_of
+from pqbroker.broker.apis.access import check_access
+from pqbroker.broker.apis.context import Node
+from pqbroker.broker.apis.refusals import REFUSED, translate
+from pqbroker.broker.cells.cell_owner import CellOwner
+from pqbroker.broker.http.door import HTTP_BACKLOG, Door, place_of
+from pqbroker.broker.http.health import health_answers
 from pqbroker.broker.http.hosts import Hosts
+from pqbroker.broker.http.pages import add_console
 from pqbroker.broker.http.problems import (
     Problem,
     bad_request,
@@ -25,39 +27,36 @@ from pqbroker.broker.http.problems import (
     too_large,
     too_much_at_once,
 )
-from pqbroker.broker.http.routes import Call, Route, path_schema
-from pqbroker.broker.http.schemas import SchemaError, check, parse_json, parse_text
+from pqbroker.broker.http.replies import pack, reply
+from pqbroker.broker.http.routes import Accepted, Call, Route, Stream, path_schema
+from pqbroker.broker.http.schemas import SchemaError, check, parse_json, parse_json_lines, parse_text
 from pqbroker.broker.http.served import ROUTES
-from pqbroker.broker.http.turns import Turns
-from pqbroker.broker.listeners import Address, bind
-from pqbroker.broker.metrics import Sample, samples
-from pqbroker.broker.refusals import REFUSED, translate
+from pqbroker.broker.http.stream_forms import LINES
+from pqbroker.broker.http.streams import Followers
+from pqbroker.broker.net.listeners import Address, bind
+from pqbroker.broker.node.metrics import Sample, samples
 
+HTTP_ACCEPTED = 202
+JSON_TYPE = "application/json"
 SHUTDOWN_TIMEOUT_S = 1.0
 THREAD_FROM_BYTES = 8 * 1024
 """Bodies from this size on are parsed in a thread, and few at once: parsed they take up to thirty times the room."""
-SLICE = 1000
-"""Items of a list that are written as JSON at one go."""
 OVERDUE_LOOK_S = 0.5
 """Time between two looks for connections whose clients take longer than they may."""
 
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-DAMAGES_SHOWN = 20
-"""Places that /health names; the log and `pqbroker doctor` name all."""
-
-
 async def start_http(node: Node, owner: CellOwner, address: Address) -> tuple[Callable[[], Awaitable[None]], Address]:
     """Serve on an address; returns what ends it, and the address with its port. CannotListen."""
     sockets, bound = bind(address)
-    turns = Turns(node.loop)
-    application = _application(node, owner, Hosts(address.host, node), turns)
+    followers = Followers(lambda: min(node.settings.http_followers_max, node.settings.http_connections_max // 2))
+    application = _application(node, owner, Hosts(address.host, node), followers)
     runner = web.AppRunner(application, shutdown_timeout=SHUTDOWN_TIMEOUT_S)
     await runner.setup()
     assert runner.server is not None
-    door = Door(runner.server, node, turns, partial(_health, node, owner))
-    listeners = [await node.loop.create_server(door, sock=listening, backlog=BACKLOG) for listening in sockets]
+    door = Door(runner.server, node, health_answers(node, owner))
+    listeners = [await node.loop.create_server(door, sock=listening, backlog=HTTP_BACKLOG) for listening in sockets]
     overdue = node.loop.create_task(_close_overdue(door))
 
     async def close() -> None:
@@ -65,6 +64,7 @@ async def start_http(node: Node, owner: CellOwner, address: Address) -> tuple[Ca
         for listener in listeners:
             listener.close()
         door.close()
+        followers.close()
         await runner.cleanup()
 
     return close, bound
@@ -76,11 +76,13 @@ async def _close_overdue(door: Door) -> None:
         door.close_overdue()
 
 
-def _application(node: Node, owner: CellOwner, hosts: Hosts, turns: Turns) -> web.Application:
+def _application(node: Node, owner: CellOwner, hosts: Hosts, followers: Followers) -> web.Application:
     scrapes = _Scrapes(node)
 
-    async def health(_: web.Request) -> web.Response:
-        status, document = _health(node, owner)
+    answers = health_answers(node, owner)
+
+    async def health(request: web.Request) -> web.Response:
+        status, document = answers[request.path]()
         return web.json_response(document, status=status)
 
     async def metrics(_: web.Request) -> web.Response:
@@ -88,27 +90,16 @@ def _application(node: Node, owner: CellOwner, hosts: Hosts, turns: Turns) -> we
         return web.Response(body=text, headers={"Content-Type": content_type})
 
     application = web.Application(middlewares=[_counter(node), _refuser(node), _guard(hosts)])
-    application.router.add_get("/health", health)
+    for path in answers:
+        application.router.add_get(path, health)
     application.router.add_get("/metrics", metrics)
+    add_console(application)
     looks_max = node.settings.http_looks_max
-    shared = _Shared(asyncio.Semaphore(looks_max), asyncio.Semaphore(looks_max), turns)
+    shared = _Shared(asyncio.Semaphore(looks_max), asyncio.Semaphore(looks_max), followers)
     for route in ROUTES:
-        application.router.add_route(route.method, route.path, _endpoint(route, node, owner, shared))
+        path = route.path.replace("{path}", "{path:.*}")  # the one name that may have slashes
+        application.router.add_route(route.method, path, _endpoint(route, node, owner, shared))
     return application
-
-
-def _health(node: Node, owner: CellOwner) -> tuple[int, Any]:
-    """200 while the cell is open, 503 while it is not: what a load balancer or a supervisor asks.
-
-    A cell that is served in part is open: another start would find it as it is.
-    """
-    is_open = owner.is_open
-    damages = owner.current.cell.quarantine.damages
-    status = ("damaged" if damages else "ok") if is_open else "cell lost"
-    state: dict[str, object] = {"status": status, "node": node.settings.node_id, "cluster": node.cluster_id}
-    if damages:
-        state["unreadable"] = sorted(damages)[:DAMAGES_SHOWN]
-    return 200 if is_open else 503, state
 
 
 class _Scrapes:
@@ -121,10 +112,12 @@ class _Scrapes:
     async def text(self) -> tuple[bytes, str]:
         """The text and its content type."""
         if self._making is None or self._making.done():
-            self._making = self._node.loop.create_task(
-                asyncio.to_thread(_exposition, samples(self._node.metrics))
-            )
+            self._making = self._node.loop.create_task(self._make())
         return await asyncio.shield(self._making)
+
+    async def _make(self) -> tuple[bytes, str]:
+        taken = await self._node.turns.finish(samples(self._node.metrics))
+        return await asyncio.to_thread(_exposition, taken)
 
 
 def _exposition(taken: Sequence[Sample]) -> tuple[bytes, str]:
@@ -139,34 +132,46 @@ class _Shared(NamedTuple):
 
     looks: asyncio.Semaphore
     bodies: asyncio.Semaphore
-    turns: Turns
+    followers: Followers
 
 
 def _endpoint(route: Route, node: Node, owner: CellOwner, shared: _Shared) -> _Handler:
     async def answer(request: web.Request) -> web.StreamResponse:
-        await shared.turns.take()
+        await node.turns.alone()
         _check_text(request)
         path = _path(request)
         query = _query(route, request)
         if route.body is None:
-            return await _served(route, request, Call(node, owner, path, query, None, shared.looks))
+            call = Call(node, owner, path, query, None, shared.looks, request.headers)
+            return await _served(route, request, call, shared)
+        given = _content_type(route, request)
         data = await _read(request, node.settings.http_body_bytes_max)
-        if len(data) < THREAD_FROM_BYTES:
-            return await _served(route, request, Call(node, owner, path, query, _checked(route, data), shared.looks))
+        if len(data) < THREAD_FROM_BYTES or given in route.raw_types:
+            body = _checked(route, data, given)
+            call = Call(node, owner, path, query, body, shared.looks, request.headers)
+            return await _served(route, request, call, shared)
         async with shared.bodies:
-            body = await asyncio.to_thread(_checked, route, data)
-            call = Call(node, owner, path, query, body, shared.looks)
-            return await _served(route, request, call, is_long=True)
+            body = await asyncio.to_thread(_checked, route, data, given)
+            call = Call(node, owner, path, query, body, shared.looks, request.headers)
+            return await _served(route, request, call, shared, is_long=True)
 
     return answer
 
 
-async def _served(route: Route, request: web.Request, call: Call, *, is_long: bool = False) -> web.StreamResponse:
+async def _served(
+    route: Route, request: web.Request, call: Call, shared: _Shared, *, is_long: bool = False
+) -> web.StreamResponse:
     """The answer. `is_long`: it may be, as the body was, so that a thread writes it."""
+    if route.cluster is not None:
+        check_access(call, route.cluster)
     served = await route.serve(call)
+    if isinstance(served, Stream):
+        return await shared.followers.send(request, served)
     if route.answer is None:
         return web.Response(status=route.status)
-    answer = await asyncio.to_thread(_reply, served, route.status) if is_long else _reply(served, route.status)
+    if isinstance(served, Accepted):
+        return reply(served.document, HTTP_ACCEPTED)
+    answer = await asyncio.to_thread(reply, served, route.status) if is_long else reply(served, route.status)
     assert isinstance(answer.body, bytes)
     if not place_of(request).hold(len(answer.body)):
         raise too_much_at_once("answer")
@@ -208,10 +213,17 @@ def _query(route: Route, request: web.Request) -> dict[str, Any]:
     return values
 
 
+def _content_type(route: Route, request: web.Request) -> str:
+    """The type of the body; Problem for one that the route does not take."""
+    given = request.content_type
+    taken = (JSON_TYPE, *((LINES.content_type,) if route.lines else ()), *route.raw_types)
+    if given not in taken:
+        raise not_json(request.headers.get("Content-Type", ""))
+    return given
+
+
 async def _read(request: web.Request, bytes_max: int) -> bytes:
     """The body as it is; Problem. While it comes, the connection waits for its client."""
-    if request.content_type != "application/json":
-        raise not_json(request.headers.get("Content-Type", ""))
     place = place_of(request)
     place.wait()
     parts: list[bytes] = []
@@ -230,11 +242,13 @@ async def _read(request: web.Request, bytes_max: int) -> bytes:
     return b"".join(parts)
 
 
-def _checked(route: Route, data: bytes) -> Any:
-    """The body's value; Problem. Long ones in a thread."""
+def _checked(route: Route, data: bytes, content_type: str) -> Any:
+    """The body's value; Problem. Long ones in a thread, but what stays bytes."""
     assert route.body is not None
+    if content_type in route.raw_types:
+        return data
     try:
-        value = parse_json(data)
+        value = parse_json(data) if content_type == JSON_TYPE else {route.lines: parse_json_lines(data)}
         check(value, route.body, "body")
     except SchemaError as error:
         raise Problem(400, "INVALID_BODY", str(error), "See /v1/openapi.json for what this path takes.") from None
@@ -247,6 +261,7 @@ def _counter(node: Node) -> Any:
         """Requests by route, not by path: what people ask for has no end."""
         place_of(request).work()
         response = await handler(request)
+        await pack(response, request.headers.get("Accept-Encoding", ""))
         resource = request.match_info.route.resource
         node.metrics.count_http(request.method, resource.canonical if resource else "", response.status)
         return response
@@ -263,14 +278,14 @@ def _refuser(node: Node) -> Any:
         except web.HTTPException as error:
             allowed = error.headers.get("Allow", "")
             problem = of_status(error.status, request.method, request.path, allowed)
-            return _reply(problem.document(), problem.status, {"Allow": allowed} if allowed else None)
+            return reply(problem.document(), problem.status, {"Allow": allowed} if allowed else None)
         except Problem as error:
             problem = error
         except REFUSED as error:
             code, message = translate(error)
             node.metrics.count_error(code)
             problem = of_kafka(code, message)
-        return _reply(problem.document(), problem.status)
+        return reply(problem.document(), problem.status)
 
     return refuse
 
@@ -283,28 +298,3 @@ def _guard(hosts: Hosts) -> Any:
         return await handler(request)
 
     return guard
-
-
-def _reply(document: Any, status: int, headers: dict[str, str] | None = None) -> web.Response:
-    """Half of a surrogate pair, which a request can name and UTF-8 cannot, goes back as JSON's escape for it."""
-    body = "".join(_json(document)).encode(errors="backslashreplace")
-    return web.Response(body=body, status=status, headers=headers, content_type="application/json", charset="utf-8")
-
-
-def _json(document: Any) -> Iterator[str]:
-    """A document as JSON. Long lists go in slices: a thread that writes one lets the loop go on between them."""
-    lists = [one for one in document.values() if isinstance(one, list)] if isinstance(document, dict) else []
-    if not any(len(one) > SLICE for one in lists):
-        yield json.dumps(document, ensure_ascii=False)
-        return
-    mark = "{"
-    for name, value in document.items():
-        yield f"{mark}{json.dumps(name)}: "
-        mark = ", "
-        if not isinstance(value, list) or not value:
-            yield json.dumps(value, ensure_ascii=False)
-            continue
-        for start in range(0, len(value), SLICE):
-            yield ("[" if start == 0 else ", ") + json.dumps(value[start : start + SLICE], ensure_ascii=False)[1:-1]
-        yield "]"
-    yield "}"

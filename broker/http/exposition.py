@@ -8,7 +8,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
-from pqbroker.broker.metrics import FAMILIES, PREFIX, Family, Sample
+from pqbroker.broker.node.metrics import FAMILIES, PREFIX, Family, Sample, with_earlier_names
 from pqbroker.storage.counters import LATENCY_BOUNDS_S, Histogram
 
 CONTENT_TYPE: str = CONTENT_TYPE_LATEST
@@ -33,7 +33,7 @@ class _Samples(Collector):
 
     def collect(self) -> Iterator[Metric]:
         by_name: dict[str, list[Sample]] = {family.name: [] for family in FAMILIES}
-        for sample in self._taken:
+        for sample in with_earlier_names(self._taken):
             by_name[sample.name].append(sample)
         for family in FAMILIES:
             yield _metric(family, by_name[family.name])

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from ipaddress import ip_address
 from typing import Protocol
 
-from pqbroker.broker.context import Node
-from pqbroker.broker.http.problems import bad_request, foreign_origin, unknown_host
+from pqbroker.broker.apis.context import Node
+from pqbroker.broker.http.health import PATHS
+from pqbroker.broker.http.problems import bad_request, foreign_origin, unknown_host, unknown_origin
 
 _SHOWN = 100
 """Characters of a wrong host that a refusal shows."""
@@ -28,17 +29,21 @@ class Hosts:
         self._node = node
 
     def check(self, method: str, path: str, headers: _Headers) -> None:
-        """Problem for another host, or for a change that a page of another site asks for.
+        """Problem for another host, for a page of another site, and for a change that a page of another port asks for.
 
-        /health is open under every name: it says nothing that matters, and a supervisor must not stop for a name.
+        /health and /ready are open under every name: they say nothing that matters, and a supervisor must not stop for
+        a name.
         """
         hosts = headers.getall("Host", ())
         if len(hosts) > 1:
             raise bad_request("the request has several Host headers")
-        if path != "/health" and hosts and not self._is_ours(hosts[0]):
+        if path not in PATHS and hosts and not self._is_ours(hosts[0]):
             raise unknown_host(hosts[0][:_SHOWN])
-        for origin in () if method in _SAFE else headers.getall("Origin", ()):
-            if not hosts or origin.partition("://")[2] != hosts[0]:
+        for origin in headers.getall("Origin", ()):
+            site = origin.partition("://")[2]
+            if not self._is_ours(site):
+                raise unknown_origin(origin[:_SHOWN])
+            if method not in _SAFE and (not hosts or site != hosts[0]):
                 raise foreign_origin(origin[:_SHOWN])
 
     def _is_ours(self, host: str) -> bool:

@@ -8,6 +8,7 @@ from pqbroker import __version__
 from pqbroker.broker.http.problems import ERROR
 from pqbroker.broker.http.routes import Route, path_schema
 from pqbroker.broker.http.schemas import Schema
+from pqbroker.broker.http.stream_forms import LINES, StreamForm
 
 _NAME = re.compile(r"{(\w+)}")
 
@@ -32,7 +33,10 @@ def openapi(routes: Iterable[Route]) -> dict[str, Any]:
 def _operation(route: Route) -> dict[str, Any]:
     answer: dict[str, Any] = {"description": route.summary}
     if route.answer is not None:
-        answer["content"] = _json(route.answer)
+        answer["content"] = _json(route.answer, route.example)
+    if route.streams is not None:
+        forms = {form.content_type: _stream(form, *route.streams) for form in route.forms}
+        answer["content"] = answer.get("content", {}) | forms | {other: {} for other in route.other_types}
     operation = {
         "operationId": route.serve.__module__.rpartition(".")[2] + "_" + route.serve.__name__,
         "summary": route.summary,
@@ -48,6 +52,7 @@ def _operation(route: Route) -> dict[str, Any]:
                     "required": one.required,
                     "description": one.doc,
                     "schema": one.schema,
+                    **({} if one.example is None else {"example": one.example}),
                 }
                 for one in route.parameters
             ),
@@ -61,9 +66,21 @@ def _operation(route: Route) -> dict[str, Any]:
         },
     }
     if route.body is not None:
-        operation["requestBody"] = {"required": True, "content": _json(route.body)}
+        content = _json(route.body, route.body_example)
+        if route.lines:
+            items = route.body["properties"][route.lines]["items"]
+            content[LINES.content_type] = {"schema": {"type": "string", "contentSchema": items}}
+        content |= {other: {} for other in route.raw_types}
+        operation["requestBody"] = {"required": True, "content": content}
     return operation
 
 
-def _json(schema: Schema) -> dict[str, Any]:
-    return {"application/json": {"schema": schema}}
+def _json(schema: Schema, example: Any = None) -> dict[str, Any]:
+    return {"application/json": {"schema": schema, **({} if example is None else {"example": example})}}
+
+
+def _stream(form: StreamForm, item: Schema, example: Any) -> dict[str, Any]:
+    """OpenAPI 3.1 has no word for a stream: the schema of an item stands in a text."""
+    written = form.write([example], "", "").decode()
+    schema = {"type": "string", "contentMediaType": form.content_type, "contentSchema": item}
+    return {"schema": schema, "example": written}

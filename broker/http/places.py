@@ -26,7 +26,7 @@ class State(Enum):
 class Place:
     """One connection's place. `abort` closes the connection at once, without sending what it still has to."""
 
-    __slots__ = ("_room", "abort", "held_bytes", "state")
+    __slots__ = ("_room", "abort", "held_bytes", "state", "when_left")
 
     def __init__(self, room: "Room", abort: Callable[[], None], state: State) -> None:
         self._room = room
@@ -34,6 +34,8 @@ class Place:
         self.held_bytes = 0
         """Bytes of its request's body and of its answer that are in memory."""
         self.state = state
+        self.when_left: Callable[[], None] | None = None
+        """Called when the connection is closed."""
 
     @property
     def is_reserved(self) -> bool:
@@ -60,8 +62,15 @@ class Place:
         """Count bytes for it; False when the node holds too many that cannot be let go."""
         return self._room.bytes.hold(self, size)
 
+    def let_go(self) -> None:
+        """The client has read a piece of its answer: the broker works on the next."""
+        self._room.bytes.release(self)
+        self.work()
+
     def leave(self) -> None:
         """The connection is closed. May be called again."""
+        if self.when_left is not None:
+            self.when_left()
         self._room.bytes.release(self)
         self._room.take_out(self)
 

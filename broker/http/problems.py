@@ -29,6 +29,7 @@ class _Meaning(NamedTuple):
 
 
 _RETRY = "Try again in a moment; /health tells when the node serves."
+_PERMISSION = "Ask the administrator of this broker for the permission."
 _DOCUMENT = "See /v1/openapi.json for what this path takes."
 _MEANINGS: Mapping[ErrorCode, _Meaning] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: _Meaning(404, "GET /v1/topics lists the topics, /v1/topics/NAME partitions."),
@@ -38,7 +39,9 @@ _MEANINGS: Mapping[ErrorCode, _Meaning] = {
     ErrorCode.INVALID_CONFIG: _Meaning(400, "GET /v1/topics/NAME/configs lists names, values and meanings."),
     ErrorCode.INVALID_REQUEST: _Meaning(400, _DOCUMENT),
     ErrorCode.INVALID_RECORD: _Meaning(
-        400, "Give records of a compacted topic a key; to look into large batches raise pqbroker.http.look.bytes.max."
+        400,
+        "Give records of a compacted topic a key, and those of a table the values of its schema; to look into large "
+        "batches raise pqbroker.http.look.bytes.max.",
     ),
     ErrorCode.INVALID_TIMESTAMP: _Meaning(400, "Give a timestamp in milliseconds within the topic's limits."),
     ErrorCode.OFFSET_OUT_OF_RANGE: _Meaning(400, "GET /v1/topics/NAME shows where each partition starts and ends."),
@@ -47,6 +50,7 @@ _MEANINGS: Mapping[ErrorCode, _Meaning] = {
     ErrorCode.CORRUPT_MESSAGE: _Meaning(500, "The log says what is damaged; start behind the damaged offset."),
     ErrorCode.KAFKA_STORAGE_ERROR: _Meaning(503, "See to the disk's room and health, then try again."),
     ErrorCode.NOT_LEADER_OR_FOLLOWER: _Meaning(503, _RETRY),
+    ErrorCode.LEADER_NOT_AVAILABLE: _Meaning(409, "POST /v1/tables/NAME/mount mounts the tablets of a table."),
     ErrorCode.REQUEST_TIMED_OUT: _Meaning(503, _RETRY),
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: _Meaning(503, _RETRY),
     ErrorCode.COORDINATOR_NOT_AVAILABLE: _Meaning(503, _RETRY),
@@ -55,6 +59,9 @@ _MEANINGS: Mapping[ErrorCode, _Meaning] = {
     ErrorCode.NON_EMPTY_GROUP: _Meaning(409, "Stop its members first; GET /v1/groups/NAME lists them."),
     ErrorCode.ILLEGAL_GENERATION: _Meaning(409, "Stop this reader, or begin a session of a higher generation."),
     ErrorCode.OFFSET_METADATA_TOO_LARGE: _Meaning(400, "Give less text, or raise offset.metadata.max.bytes."),
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: _Meaning(403, _PERMISSION),
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: _Meaning(403, _PERMISSION),
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: _Meaning(403, _PERMISSION),
     ErrorCode.INVALID_GROUP_ID: _Meaning(400, "Give the name of a group."),
 }
 _UNFORESEEN = _Meaning(500, "Look into the broker's log.")
@@ -94,10 +101,24 @@ def too_much_at_once(what: str) -> Problem:
     )  # fmt: skip
 
 
+def too_many_followers(most: int) -> Problem:
+    return Problem(
+        503, "TOO_MANY_FOLLOWERS", f"the broker has {most} streams under way, as many as it may have",
+        "Close one, or raise pqbroker.http.followers.max.",
+    )  # fmt: skip
+
+
 def unknown_host(host: str) -> Problem:
     return Problem(
         421, "UNKNOWN_HOST", f"the request is for the host {host!r}, which is no name of this broker",
         "Use its IP address, or add the name to pqbroker.http.hosts.",
+    )  # fmt: skip
+
+
+def unknown_origin(origin: str) -> Problem:
+    return Problem(
+        421, "UNKNOWN_ORIGIN", f"a web page of {origin!r} sent the request, which is no name of this broker",
+        "Use the broker's own pages, send the request without a browser, or add the name to pqbroker.http.hosts.",
     )  # fmt: skip
 
 

@@ -4,22 +4,23 @@ Resources know nothing of the HTTP library: `endpoints` puts them onto it, `open
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from pqbroker.broker.cell_owner import CellOwner
-from pqbroker.broker.context import Node
-from pqbroker.broker.http.problems import bad_request
+from pqbroker.broker.apis.access import ANONYMOUS, AclOperation, Principal, find_topic
+from pqbroker.broker.apis.context import Node
+from pqbroker.broker.cells.cell_owner import CellOwner
+from pqbroker.broker.http.problems import Problem, bad_request
 from pqbroker.broker.http.schemas import COUNT, TEXT, Schema
-from pqbroker.broker.partitions import NO_TOPIC_ID, find_group
-from pqbroker.pq.group import Group
-from pqbroker.storage.cells.cell import Cell
+from pqbroker.broker.http.stream_forms import EVENTS, LINES, StreamForm
+from pqbroker.pq.serving.topic import Topic
+from pqbroker.storage.tablets.cell import Cell
 
 T = TypeVar("T")
 
 ITEMS_DEFAULT = 100
-NUMBERS_IN_PATHS = frozenset(("channel", "partition", "tablet"))
+NUMBERS_IN_PATHS = frozenset(("cell", "channel", "fault", "partition", "tablet"))
 """What is a number where a path names it; all else is text."""
 
 
@@ -31,6 +32,7 @@ class Parameter:
     schema: Schema
     doc: str
     required: bool = False
+    example: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +45,29 @@ class Call:
     query: Mapping[str, Any]
     body: Any
     looks: asyncio.Semaphore
-    """Held by what decodes records: so many at once."""
+    """Held by what decodes records, to limit how many do at once."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    principal: Principal = ANONYMOUS
 
     @property
     def cell(self) -> Cell:
-        """The cell as it is open now."""
+        """The system cell as it is open now."""
         return self.owner.current.cell
 
-    def group(self) -> Group:
-        """The topic the path names; KafkaError UNKNOWN_TOPIC_OR_PARTITION."""
-        return find_group(self.node.groups, self.path["name"], NO_TOPIC_ID, by_id=False)
+    @property
+    def cells(self) -> list[Cell]:
+        """All open cells, the system cell first."""
+        return [host.cell for _, host in self.owner.current.cells.hosts()]
+
+    def topic(self, operation: AclOperation = AclOperation.DESCRIBE) -> Topic:
+        """The topic the path names; KafkaError as `find_topic`."""
+        return find_topic(self, operation, self.path["name"])
+
+    def check_test_broker(self, what: str) -> None:
+        """Problem unless the node is one for tests."""
+        if self.node.cues is None:
+            cure = "Start one with --set pqbroker.test.door=true."
+            raise Problem(403, "NO_TEST_BROKER", f"{what} are for test brokers", cure)
 
     def limit(self) -> int:
         """How many items the answer may list."""
@@ -68,6 +83,28 @@ class Call:
         return items[:limit], len(items) > limit
 
 
+class StreamCut(Exception):
+    """A stream that has an end breaks off before it: its client must see that it has not got all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """What a route may serve instead of a document: an answer of unknown length, in pieces of its content type."""
+
+    content_type: str
+    pieces: AsyncGenerator[bytes, None]
+    has_end: bool = False
+    """Nothing is sent before the first piece is made, so that an error may come instead of it; and where not all pieces
+    are sent, the connection is cut."""
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """What a route may serve for work that it has begun and not waited for: status 202."""
+
+    document: Any
+
+
 @dataclass(frozen=True, slots=True)
 class Route:
     """One method on one path. `answer` None: the status says all."""
@@ -80,6 +117,21 @@ class Route:
     parameters: tuple[Parameter, ...] = ()
     body: Schema | None = None
     status: int = 200
+    cluster: AclOperation | None = None
+    """What the caller must be allowed to do with the cluster; None: what it names is checked where it is found."""
+    example: Any = None
+    """An answer, for the document."""
+    body_example: Any = None
+    lines: str = ""
+    """The field of the body whose items may come as JSON lines, one each, instead of the whole."""
+    raw_types: tuple[str, ...] = ()
+    """Content types of bodies that are not parsed here: `Call.body` is bytes."""
+    streams: tuple[Schema, Any] | None = None
+    """Of an answer of unknown length: the schema of its items, and one of them."""
+    forms: tuple[StreamForm, ...] = (LINES, EVENTS)
+    """How those items may be written."""
+    other_types: tuple[str, ...] = ()
+    """Content types that have no items for JSON to describe."""
 
 
 def path_schema(name: str) -> Schema:

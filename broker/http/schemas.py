@@ -29,6 +29,9 @@ COUNT: Schema = {"type": "integer", "minimum": 0}
 TEXT: Schema = {"type": "string"}
 
 
+_BOOLEANS = {"true": True, "false": False}
+
+
 class SchemaError(ValueError):
     """A value that the schema does not allow; the text names its place and the reason."""
 
@@ -63,9 +66,21 @@ def parse_json(data: bytes) -> Any:
         raise SchemaError(f"the body is no JSON: {error}") from None
 
 
+def parse_json_lines(data: bytes) -> list[Any]:
+    """The values of JSON documents, one a line; empty lines are left out. SchemaError names the line."""
+    values = []
+    for number, line in enumerate(data.splitlines(), start=1):
+        if line.strip():
+            try:
+                values.append(parse_json(line))
+            except SchemaError as error:
+                raise SchemaError(f"line {number}: {error}") from None
+    return values
+
+
 def parse_text(text: str, schema: Schema, where: str) -> Any:
     """The value of a query parameter, checked; SchemaError."""
-    value: Any = text
+    value: Any = _BOOLEANS.get(text, text) if "boolean" in _types(schema) else text
     if "integer" in _types(schema):
         try:
             value = int(text)

@@ -3,22 +3,35 @@
 from functools import cache
 from typing import Any, Final
 
-from pqbroker.broker.http import (
+from pqbroker.broker.http.openapi import openapi
+from pqbroker.broker.http.resources import (
+    backups,
     blobs,
+    cells,
     configs,
+    connections,
+    cues,
+    events,
     faults,
+    group_reset,
     groups,
     key_commands,
     mirroring,
+    node,
+    observations,
     partitions,
+    pools,
     producing,
     records,
     sessions,
+    settings,
+    sql,
+    tables,
     tablet_changes,
     tablets,
     topics,
+    tree,
 )
-from pqbroker.broker.http.openapi import openapi
 from pqbroker.broker.http.routes import Call, Route
 
 
@@ -38,12 +51,25 @@ ROUTES: Final[tuple[Route, ...]] = (
     *producing.ROUTES,
     *mirroring.ROUTES,
     *groups.ROUTES,
+    *group_reset.ROUTES,
     *sessions.ROUTES,
     *partitions.ROUTES,
+    *tables.ROUTES,
+    *tree.ROUTES,
     *tablets.ROUTES,
     *tablet_changes.ROUTES,
     *key_commands.ROUTES,
     *blobs.ROUTES,
+    *connections.ROUTES,
+    *backups.ROUTES,
+    *node.ROUTES,
+    *events.ROUTES,
+    *observations.ROUTES,
+    *pools.ROUTES,
+    *cells.ROUTES,
+    *settings.ROUTES,
+    *sql.ROUTES,
     *faults.ROUTES,
+    *cues.ROUTES,
     Route("GET", "/v1/openapi.json", "This document", describe_routes, {"type": "object"}),
 )

@@ -1,0 +1,91 @@
+"""Creating and deleting topics on behalf of a request: names, counts and configs are checked as Kafka checks them."""
+
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from pqbroker.broker.apis.partitions import needs_keys, unknown_topic
+from pqbroker.broker.apis.topic_names import CLUSTER_METADATA, check_topic_name, colliding_name
+from pqbroker.broker.apis.topic_schemas import check_schema
+from pqbroker.conf.defaults import check_changed
+from pqbroker.conf.topic import NO_COMPACTION
+from pqbroker.protocol.errors import ErrorCode, KafkaError
+from pqbroker.storage.uninterrupted import Uninterrupted
+
+if TYPE_CHECKING:
+    from pqbroker.broker.apis.context import Node
+    from pqbroker.pq.serving.topic import Topic
+    from pqbroker.storage.tablets.scheme_state import TableRecord
+
+log = logging.getLogger(__name__)
+
+USE_DEFAULT = -1
+
+
+def check_new_topic(node: "Node", name: str, partitions: int, config: Mapping[str, str]) -> int:
+    """The partition count a new topic would get; KafkaError 17, 36 or 37, TooManyPartitions, ConfigError."""
+    check_new_name(node, name)
+    count = node.settings.num_partitions if partitions == USE_DEFAULT else partitions
+    check_partition_count(node, count, present=0)
+    check_changed(config, {}, node.settings)
+    check_schema(config, node.settings.table_columns_max)
+    return count
+
+
+def check_new_name(node: "Node", name: str) -> None:
+    """KafkaError INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_REQUEST."""
+    check_topic_name(name)
+    if name == CLUSTER_METADATA:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} is Kafka's own topic; choose another name")
+    if node.cell.current.topics.get(name) is not None:
+        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name} exists")
+    other = colliding_name(name, node.cell.current.topics.names())
+    if other is not None:
+        raise KafkaError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            f"topic {name} collides with topic {other}: names that differ in '.' and '_' alone are one name in metrics",
+        )
+
+
+def check_partition_count(node: "Node", count: int, *, present: int) -> None:
+    """Whether a topic of `present` partitions may have `count`: KafkaError INVALID_PARTITIONS, TooManyPartitions."""
+    most = node.settings.topic_partitions_max
+    if not 1 <= count <= most:
+        raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"a topic has 1 to {most} partitions, not {count}")
+    node.cell.current.topics.check_room(count - present)
+
+
+async def create_topic(
+    node: "Node", name: str, partitions: int, config: Mapping[str, str], table: "TableRecord | None" = None
+) -> "Topic":
+    """Create a checked topic, or table; TopicExists when another request was faster."""
+    topic = await node.cell.current.topics.create(name, partitions, config, table)
+    if needs_keys(topic):
+        tell_no_compaction(name)
+    return topic
+
+
+def tell_no_compaction(name: str) -> None:
+    """A topic has become one that Kafka would compact."""
+    log.warning("topic %s: cleanup.policy: %s", name, NO_COMPACTION)
+
+
+async def find_or_create_topic(node: "Node", name: str) -> "Topic":
+    """What Metadata names is created once, however many connections ask at the same time."""
+    topic = node.cell.current.topics.get(name)
+    if topic is not None:
+        return topic
+    if name == CLUSTER_METADATA:
+        raise unknown_topic()
+    creation = node.creations.get(name)
+    if creation is None:
+        count = check_new_topic(node, name, USE_DEFAULT, {})
+        creation = node.creations[name] = node.loop.create_task(create_topic(node, name, count, {}))
+        creation.add_done_callback(lambda _: node.creations.pop(name))
+    return await Uninterrupted(creation)
+
+
+async def delete_topic(node: "Node", name: str) -> None:
+    if not node.settings.delete_topic_enable:
+        raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false: no topic is deleted")
+    await node.cell.current.topics.delete(name)

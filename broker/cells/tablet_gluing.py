@@ -1,0 +1,183 @@
+"""Glues tablets of a table: the rows of some stand behind those of another one, under new numbers (E.9).
+
+    copied into a new tablet, the first one as it is, the rows of the others behind it
+        -> the scheme names that one instead
+        -> refused, or a cell lost before that: all is as it was, and the new tablet is removed
+
+One commit of the scheme decides. All of them are unmounted: no row comes meanwhile.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
+
+from pqbroker.conf.topic import TopicConfig
+from pqbroker.pq.log.batch_run import Batches
+from pqbroker.pq.log.keys import OFFSET_MAX, session_key
+from pqbroker.pq.log.partition_settings import PartitionSettings
+from pqbroker.pq.log.row_facts import RowFacts
+from pqbroker.pq.log.sessions import SessionBatch
+from pqbroker.pq.log.write_cycle import Cycle
+from pqbroker.pq.reading.query import ReadQuery
+from pqbroker.pq.serving.partition_server import PartitionServer
+from pqbroker.pq.serving.tablet import PqTablet
+from pqbroker.pq.serving.topic import Topic
+from pqbroker.pq.serving.topics import Topics
+from pqbroker.protocol.errors import KafkaError
+from pqbroker.protocol.records import BatchHeader, batches
+from pqbroker.storage.bundles.bundle import BundleRefused
+from pqbroker.storage.bundles.open_cells import OpenCells
+from pqbroker.storage.engine import BlobCorrupt, BlobMissing, ShardLost
+from pqbroker.storage.ids import TabletId
+from pqbroker.storage.kv.tablet_copy import TabletCopy
+from pqbroker.storage.tablets.hosting import TabletHost
+from pqbroker.storage.tablets.scheme import Scheme
+from pqbroker.storage.tablets.scheme_state import Resharded, TopicRecord
+from pqbroker.storage.tablets.tablet import TabletType
+
+GLUED_BYTES = 1 << 20
+"""Of rows in one commit, about."""
+_NO_PRODUCER = -1
+_FOLLOWS_MAX = 3
+
+Reshard = Callable[[TopicRecord, TabletId], Resharded]
+"""What the table becomes, with the id of the tablet that stands for the first one."""
+
+
+class Glue(NamedTuple):
+    """The rows of `removed` behind those of `survivor`; numbers of tablets, each a partition."""
+
+    survivor: int
+    removed: Sequence[int]
+
+
+class TabletGluing:
+    """Of one opening of the node's cells."""
+
+    def __init__(self, scheme: Scheme, topics: Topics, cells: OpenCells) -> None:
+        self._scheme = scheme
+        self._topics = topics
+        self._cells = cells
+
+    async def reshard(self, topic: Topic, glue: Glue, change: Reshard) -> Topic:
+        """Make the tablet, then the change. Not to be cancelled.
+
+        BundleRefused: a cell is not open, or rows cannot be read; CommitRefused, ShardLost, and what `change` raises.
+        """
+        record = topic.record
+        home = self._open(record, glue.survivor)
+        (tablet_id,) = await self._scheme.reserve_tablets(1)
+        try:
+            await self._make(topic, glue, tablet_id, home)
+            return await self._topics.reshard(record.name, lambda known: change(known, tablet_id))
+        except (BlobCorrupt, BlobMissing, KafkaError) as damage:
+            home.reclaim([tablet_id])
+            raise BundleRefused(f"the rows of {record.name} cannot be copied: {damage}") from damage
+        except BaseException as error:
+            known = self._scheme.topics.get(record.name)
+            is_unknown = isinstance(error, ShardLost) and self._cells.system.cell.lost.done()
+            if not is_unknown and (known is None or tablet_id not in known.tablets):
+                home.reclaim([tablet_id])
+            raise
+
+    async def _make(self, topic: Topic, glue: Glue, tablet_id: TabletId, home: TabletHost) -> None:
+        """The new tablet, whole and closed."""
+        first = topic.record.tablets[glue.survivor]
+        generation = home.cell.tablets()[first].generation + 1
+        owner = topic.record.topic_id.hex()
+        await home.cell.create_tablets([(tablet_id, TabletType.PERSQUEUE, owner)], generation)
+        storage = home.cell.storage(tablet_id)
+        copy = TabletCopy(topic.tablets[first].kv, storage)
+        for _ in range(_FOLLOWS_MAX):
+            if await copy.follow():
+                break
+        else:
+            raise BlobMissing("a blob is not there")
+        made = PqTablet(topic.record.name, [glue.survivor], _settings(topic), self._topics.share, _nothing_changes)
+        await made.start(storage)
+        try:
+            server = made.partitions[glue.survivor]
+            server.check_readable()
+            for index in glue.removed:
+                await _append(topic.partitions[index], server, self._topics.share.clock)
+            await server.flush()
+        finally:
+            await made.stop()
+
+    def _open(self, record: TopicRecord, index: int) -> TabletHost:
+        cell = record.cell_of(index)
+        host = self._cells.host(cell)
+        if host is None or host.cell.lost.done():
+            raise BundleRefused(f"cell {cell} is not open")
+        return host
+
+
+async def _append(rows: PartitionServer, server: PartitionServer, clock: Callable[[], int]) -> None:
+    """All rows of a partition, and its sessions."""
+    rows.check_readable()
+    offset, shift = rows.start_offset, server.end_offset - rows.start_offset
+    while offset < rows.end_offset:
+        read = rows.read_stored(ReadQuery(offset, rows.end_offset, GLUED_BYTES))
+        found = read if isinstance(read, Batches) else await read
+        some = _batches(found, offset)
+        if some:
+            facts = await rows.facts.read_stored(offset, found.next_offset)
+            await server.perform(partial(_plan, server, some, facts, clock()), GLUED_BYTES)
+        offset = found.next_offset
+    known = server.state.sessions
+    sessions = [(name, batch) for name, batch in rows.state.sessions if _is_later(batch, known.get(name))]
+    if sessions:
+        await server.perform(partial(_plan_sessions, server, sessions, shift, clock()))
+
+
+def _batches(found: Batches, offset: int) -> list[tuple[memoryview, BatchHeader]]:
+    """Copies, for offsets are stamped into them, with nobody's sequences: these were taken where the rows came from."""
+    view = memoryview(bytearray(b"".join(found.in_memory())))
+    return [
+        (view[position : position + header.size_bytes], header._replace(producer_id=_NO_PRODUCER))
+        for position, header in batches(view)
+        if header.last_offset >= offset
+    ]
+
+
+def _plan(
+    server: PartitionServer, some: Sequence[tuple[memoryview, BatchHeader]], facts: RowFacts, now_ms: int
+) -> Cycle:
+    weights = [facts.between(header.base_offset, header.last_offset + 1) for _, header in some]
+    cycle = server.state.plan(some, now_ms, weights)
+    refusals = [outcome for outcome in cycle.outcomes if isinstance(outcome, KafkaError)]
+    cycle.outcomes = []
+    if refusals:
+        server.state.rollback(cycle)
+        raise refusals[0]
+    return cycle
+
+
+def _plan_sessions(
+    server: PartitionServer, sessions: Sequence[tuple[str, SessionBatch]], shift: int, now_ms: int
+) -> Cycle:
+    cycle = server.state.no_change(now_ms)
+    for name, batch in sessions:
+        moved = batch._replace(base_offset=max(batch.base_offset + shift, 0))  # rows that were trimmed stand nowhere
+        cycle.sessions[name] = moved
+        cycle.store(session_key(server.index, name), moved.encode())
+    server.state.is_writing = True
+    return cycle
+
+
+def _is_later(batch: SessionBatch, known: SessionBatch | None) -> bool:
+    return known is None or batch.sequence > known.sequence
+
+
+def _settings(topic: Topic) -> PartitionSettings:
+    """Rows that were taken once are taken whatever limits there are."""
+    limits: TopicConfig = replace(
+        topic.config, message_timestamp_type="CreateTime", message_timestamp_after_max_ms=OFFSET_MAX,
+        message_timestamp_before_max_ms=OFFSET_MAX, pq_max_count_in_partition=-1, pq_max_size_in_partition=-1,
+        pq_inactive_partitions=(),
+    )  # fmt: skip
+    return replace(topic.settings(), topic=limits, closed={}, weight_max=None)
+
+
+def _nothing_changes() -> None: ...

@@ -1,1 +1,0 @@
-"""The commands besides `serve`: a client of any Kafka broker, over the network only."""

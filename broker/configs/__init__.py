@@ -1,0 +1,1 @@
+"""What nodes and topics are set to: showing and changing it."""

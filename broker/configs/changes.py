@@ -1,0 +1,188 @@
+"""Changing what topics and brokers are set to, one resource of a request at a time (AlterConfigs and its successor)."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from enum import IntEnum
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from pqbroker.broker.apis.access import AclOperation, Caller, check_access, find_topic
+from pqbroker.broker.apis.entries import each
+from pqbroker.broker.apis.partitions import needs_keys
+from pqbroker.broker.apis.refusals import REFUSED, translate
+from pqbroker.broker.apis.topic_names import check_topic_name
+from pqbroker.broker.apis.topic_schemas import SCHEMA, check_new_schema, follow_retention
+from pqbroker.broker.apis.topics import tell_no_compaction
+from pqbroker.broker.configs.location_configs import check_locations
+from pqbroker.broker.configs.operations import Change, Operation, Texts, apply_change, by_stored_names, taken_changes
+from pqbroker.conf.declare import ConfigError, declared
+from pqbroker.conf.defaults import check_changed, topic_defaults, wrong_texts
+from pqbroker.conf.topic import FIXED_AT_CREATION, TopicConfig
+from pqbroker.protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from pqbroker.broker.apis.context import Node
+
+
+class Resource(IntEnum):
+    """Kafka's ConfigResource types."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+def no_configs(kind: int) -> str:
+    """Why a resource that is no topic and no broker is refused."""
+    if kind not in tuple(Resource):
+        return f"resource type {kind} is unknown; topics (2) and brokers (4) have configs here"
+    return f"resource type {Resource(kind).name} ({kind}) has no configs here; topics (2) and brokers (4) have"
+
+
+class NamedResource(Protocol):
+    """A resource that a request names."""
+
+    resource_type: int
+    resource_name: str
+
+
+class ResourceAnswer(Protocol):
+    """The answer about one resource of a request; both APIs have a struct of this shape."""
+
+    def __init__(
+        self, *, error_code: ErrorCode, error_message: str | None, resource_type: int, resource_name: str
+    ) -> None: ...
+
+    error_code: ErrorCode
+    error_message: str | None
+    resource_type: int
+    resource_name: str
+
+
+A = TypeVar("A", bound=ResourceAnswer)
+
+
+def refusals(make: type[A], asked: Sequence[NamedResource], code: ErrorCode, message: str) -> list[A]:
+    """The same answer for each resource."""
+    return each(asked, lambda resource: _answer(make, resource, code, message))
+
+
+async def good_answers(node: "Node", make: type[A], asked: Iterable[NamedResource]) -> list[A]:
+    """An answer without an error for each resource, with turns for others between them."""
+    answers = []
+    for resource in asked:
+        await node.turns.breathe()
+        answers.append(_answer(make, resource, ErrorCode.NONE, ""))
+    return answers
+
+
+def _answer(make: type[A], asked: NamedResource, code: ErrorCode, message: str) -> A:
+    return make(
+        error_code=code,
+        error_message=message or None,
+        resource_type=asked.resource_type,
+        resource_name=asked.resource_name,
+    )
+
+
+async def alter_each(
+    caller: Caller,
+    answers: Sequence[ResourceAnswer],
+    changes: Iterable[Iterable[Change]],
+    *,
+    replaces: bool,
+    validate_only: bool,
+) -> None:
+    """Alter each resource that is to be answered for, and put what it was refused for into its answer."""
+    turns = caller.node.turns
+    await turns.breathe()
+    times = Counter((answer.resource_type, answer.resource_name) for answer in answers)
+    for answer, wanted in zip(answers, changes, strict=True):
+        await turns.breathe()
+        resource = (answer.resource_type, answer.resource_name)
+        try:
+            if times[resource] > 1:
+                text = f"{answer.resource_name!r} is named more than once; name each resource once"
+                raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+            await alter(caller, resource, wanted, replaces=replaces, validate_only=validate_only)
+        except REFUSED as error:
+            answer.error_code, answer.error_message = translate(error)
+
+
+async def alter(
+    caller: Caller, resource: tuple[int, str], changes: Iterable[Change], *, replaces: bool, validate_only: bool
+) -> None:
+    """Make the changes of one resource, all or none; durable when it returns. KafkaError 3, 17, 29, 31, 40, 42;
+    ConfigError.
+
+    `replaces`: what the changes do not name goes back to its default.
+    """
+    wanted = taken_changes(changes)
+    kind, name = resource
+    if kind == Resource.TOPIC:
+        wanted = by_stored_names(TopicConfig, wanted)
+        await _alter_topic(caller, name, wanted, replaces=replaces, validate_only=validate_only)
+    elif kind == Resource.BROKER:
+        check_access(caller, AclOperation.ALTER_CONFIGS)
+        changes = check_locations(caller.node, wanted)
+        await caller.node.cell.current.settings.alter(name, changes, replaces=replaces, validate_only=validate_only)
+    else:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, no_configs(kind))
+
+
+async def _alter_topic(
+    caller: Caller, name: str, changes: list[Change], *, replaces: bool, validate_only: bool
+) -> None:
+    check_topic_name(name)
+    node, topic = caller.node, find_topic(caller, AclOperation.ALTER_CONFIGS, name)
+    defaults = topic_defaults(node.settings)
+    change = _changing(changes, defaults, replaces=replaces)
+    for one in changes:
+        if one.name == SCHEMA and one.value:
+            check_new_schema(topic, one.value, node.settings)
+    if validate_only:
+        stored = topic.record.config
+        check_changed(change(stored), stored, node.settings)
+        return
+    was_compacted = needs_keys(topic)
+    changed = await node.cell.current.topics.reconfigure(name, change, partial(follow_retention, node.settings))
+    if needs_keys(changed) and not was_compacted:
+        tell_no_compaction(name)
+
+
+def _changing(changes: list[Change], defaults: Texts, *, replaces: bool) -> Callable[[Texts], Texts]:
+    """A function from what a topic is set to now to what it is to be set to; it raises ConfigError."""
+
+    def change_all(stored: Texts) -> Texts:
+        fixed = {name: text for name, text in stored.items() if name in FIXED_AT_CREATION}
+        texts = dict(fixed if replaces else stored)
+        for change in changes:
+            _apply(texts, change, defaults)
+        wrong = wrong_texts(stored)
+        sound = {name: text for name, text in stored.items() if name not in wrong}
+        for name in FIXED_AT_CREATION:
+            if texts.get(name) != stored.get(name) and _value(name, texts, defaults) != _value(name, sound, defaults):
+                raise ConfigError(f"{name} is fixed when a topic is created; create another topic with it")
+        return texts
+
+    return change_all
+
+
+def _apply(texts: dict[str, str], change: Change, defaults: Texts) -> None:
+    declaration = declared(TopicConfig, change.name)
+    if declaration is None and change.operation == Operation.DELETE:
+        texts.pop(change.name, None)  # another version took it, or it is not set
+        return
+    if declaration is None:
+        raise ConfigError(f"{change.name} is no config of a topic; kafka-configs --describe --all lists them")
+    apply_change(texts, change, declaration, lambda: _value(change.name, texts, defaults))
+
+
+def _value(name: str, texts: Texts, defaults: Texts) -> Any:
+    """What a topic config is in force, given what the topic and the node are set to."""
+    declaration = declared(TopicConfig, name)
+    assert declaration is not None
+    text = texts.get(name, defaults.get(name))
+    return declaration.default if text is None else declaration.parse(text)

@@ -1,0 +1,100 @@
+// Inside a partition: one axis of offsets with bodies, head levels, group cursors and epochs; why the oldest data is there.
+import { html } from "/console/vendor/htm-preact.js";
+import { name, useDoor } from "/console/doors.js";
+import { Facts, Table, Trouble } from "/console/parts.js";
+import { bytes, count, moment, span } from "/console/units.js";
+
+const WIDTH = 1000;
+const LETTER = 6.5;
+const LABEL_ROWS_MAX = 6;
+
+/** Where each cursor's name stands: in the first row where it covers no other; the last row takes what is left. */
+function labelled(consumers, at) {
+  const ends = [];
+  return [...consumers].sort((one, other) => one.offset - other.offset).map((one) => {
+    const x = at(one.offset);
+    const width = one.group.length * LETTER;
+    const isEnd = x + width > WIDTH;
+    const left = isEnd ? x - width : x;
+    let row = ends.findIndex((end) => end < left);
+    if (row < 0) row = Math.min(ends.length, LABEL_ROWS_MAX - 1);
+    ends[row] = left + width + LETTER;
+    return { one, x, row, anchor: isEnd ? "end" : "start" };
+  });
+}
+
+export function Partition({ topic, partition }) {
+  const { data, problem } = useDoor(`/v1/topics/${name(topic)}/partitions/${partition}`, 2);
+  return html`<div class="crumbs"><a href="#/topics">Topics</a> / <a href=${`#/topics/${name(topic)}`}>${topic}</a></div>
+    <h2>Partition ${partition}</h2><${Trouble} problem=${problem} />${data && html`<${Inside} data=${data} />`}`;
+}
+
+function Inside({ data }) {
+  const { oldest_data: oldest, writes, written, read } = data;
+  const blobs = data.head.levels.flatMap((level, at) => level.blobs.map((blob) => ({ ...blob, level: at })));
+  return html`<${Axis} data=${data} />
+    <h3>Why the oldest data is still there</h3>
+    <p>${oldest.reason}${oldest.until !== null && html`, until <b>${moment(oldest.until)}</b> <span class="dim">(${span(oldest.until - Date.now())} left)</span>`}
+      ${oldest.groups.length > 0 && html` <span class="dim">groups: ${oldest.groups.join(", ")}</span>`}</p>
+    <${Facts} facts=${[
+      ["offsets", `${count(data.start_offset)} to ${count(data.end_offset)}`],
+      ["size", bytes(data.size_bytes)],
+      ["writes", writes.are_taken ? html`<span class="good">taken</span>` : html`<span class="bad">${writes.reason}</span>`],
+      ["leader epoch", count(data.leader_epoch)],
+      ["tablet", html`<a href=${`#/tablets/${data.tablet}`}>${data.tablet}</a>`],
+      ["written", `${count(written.records)} records in ${count(written.cycles)} cycles; ${count(written.amplification)} bytes stored for each byte`],
+      ["read", `${bytes(read.bytes)} in ${count(read.reads)} reads, ${count(read.reads_from_store)} of them from the store`],
+    ]} />
+    <h3>Groups that read it</h3>
+    <${Table} rows=${data.consumers.consumers} empty="No group has committed an offset here." columns=${[
+      ["group", (one) => html`<a href=${`#/groups/${name(one.group)}`}>${one.group}</a>`, "text"],
+      ["offset", (one) => count(one.offset), "number"],
+      ["behind", (one) => count(one.lag), "number"], ["committed", (one) => moment(one.committed), "time"],
+      ["", (one) => (one.important ? html`<span class="tag" title="pq.important.groups: it keeps data it has not read">important</span>` : "")],
+    ]} />
+    <h3>Head: ${bytes(data.head.size_bytes)}, ${bytes(data.head.in_memory_bytes)} in memory</h3>
+    <${Table} rows=${blobs} empty="The head is empty." columns=${[
+      ["level", (blob) => blob.level, "number"], ["from", (blob) => count(blob.offset), "number"], ["to", (blob) => count(blob.end_offset), "number"],
+      ["size", (blob) => bytes(blob.size_bytes), "number"], ["pieces", (blob) => blob.pieces, "number"], ["key", (blob) => html`<code>${blob.key}</code>`, "text"],
+    ]} />
+    <h3>Body: ${bytes(data.body.size_bytes)} in ${count(data.body.count)} blobs</h3>
+    <${Table} rows=${data.body.blobs} empty="No data has left the head yet." columns=${[
+      ["from", (blob) => count(blob.offset), "number"], ["to", (blob) => count(blob.end_offset), "number"],
+      ["size", (blob) => bytes(blob.size_bytes), "number"], ["created", (blob) => moment(blob.created), "time"], ["key", (blob) => html`<code>${blob.key}</code>`, "text"],
+    ]} />${data.body.count > data.body.blobs.length && html`<p class="dim">The oldest ${data.body.blobs.length} are shown, here and on the axis.</p>`}
+    <h3>Leader epochs</h3>
+    <${Table} rows=${data.leader_epochs} empty="None." columns=${[
+      ["epoch", (one) => count(one.leader_epoch), "number"], ["from offset", (one) => count(one.start_offset), "number"], ["", () => ""],
+    ]} />
+    <h3>Producers remembered: ${count(data.producers.count)}</h3>
+    <${Table} rows=${data.producers.producers} empty="None." columns=${[
+      ["id", (one) => count(one.id), "number"], ["epoch", (one) => one.epoch, "number"], ["last sequence", (one) => count(one.last_sequence), "number"],
+      ["last offset", (one) => count(one.last_offset), "number"], ["last written", (one) => moment(one.last_written), "time"],
+    ]} />`;
+}
+
+/** Offsets from left to right. What is narrower than a pixel is drawn a pixel wide. */
+function Axis({ data }) {
+  const from = data.start_offset;
+  const length = Math.max(1, data.end_offset - from);
+  const at = (offset) => (Math.min(Math.max(offset, from), data.end_offset) - from) / length * WIDTH;
+  const levels = data.head.levels.length;
+  const bottom = 58 + 12 * levels;
+  const labels = labelled(data.consumers.consumers, at);
+  const height = bottom + 34 + 13 * Math.max(0, ...labels.map(({ row }) => row));
+  const box = (blob, y, kind) => html`<rect class=${kind} x=${at(blob.offset)} y=${y} height="10"
+    width=${Math.max(1, at(blob.end_offset) - at(blob.offset) - 0.6)}><title>${blob.offset} to ${blob.end_offset}, ${bytes(blob.size_bytes)}</title></rect>`;
+  return html`<svg class="axis" viewBox=${`-4 0 ${WIDTH + 8} ${height}`} role="img" aria-label="the partition along its offsets">
+    <text x="0" y="11">${data.body.blobs.length ? "body" : "body: nothing has left the head yet"}</text>
+    ${data.body.blobs.map((blob) => box(blob, 16, "body"))}
+    <text x="0" y="42">head, by level</text>
+    ${data.head.levels.flatMap((level, number) => level.blobs.map((blob) => box(blob, 48 + 12 * number, "head")))}
+    <line class="line" x1="0" x2=${WIDTH} y1=${bottom} y2=${bottom} />
+    <text x="0" y=${bottom + 14}>${count(from)}</text>
+    <text x=${WIDTH} y=${bottom + 14} text-anchor="end">${count(data.end_offset)}</text>
+    ${data.leader_epochs.filter((epoch) => epoch.start_offset > from && epoch.start_offset < data.end_offset).map((epoch) => html`<line class="epoch" x1=${at(epoch.start_offset)} x2=${at(epoch.start_offset)} y1="14" y2=${bottom}>
+      <title>epoch ${epoch.leader_epoch} from ${epoch.start_offset}</title></line>`)}
+    ${labels.map(({ one, x, row, anchor }) => html`<g><line class="cursor" x1=${x} x2=${x} y1="14" y2=${bottom + 18 + 13 * row} />
+      <text x=${x} y=${bottom + 30 + 13 * row} text-anchor=${anchor}>${one.group}<title>at ${one.offset}</title></text></g>`)}
+  </svg>`;
+}

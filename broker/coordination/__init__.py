@@ -1,0 +1,1 @@
+"""Consumer groups: the coordinator tablets that host them, and each protocol's rules."""

@@ -1,0 +1,76 @@
+"""The table a path names, and what is said of it."""
+
+from typing import Any
+
+from pqbroker.broker.apis.access import AclOperation
+from pqbroker.broker.apis.topic_schemas import columns_of
+from pqbroker.broker.http.routes import Call
+from pqbroker.pq.serving.topic import Topic
+from pqbroker.storage.tablets.scheme_state import TableRecord
+from pqbroker.tables.attributes import in_force
+from pqbroker.tables.mount import MountState, table_state
+from pqbroker.tables.paths import table_path
+from pqbroker.tables.refusals import TableError
+from pqbroker.tables.schema import Schema, read_schema
+
+
+def find_table(call: Call, operation: AclOperation) -> tuple[Topic, TableRecord]:
+    """KafkaError as `find_topic`; TableError NO_TABLE for a topic that is none."""
+    topic = call.topic(operation)
+    if topic.record.table is None:
+        text = f"{topic.record.name} is a topic that was not made as a table"
+        raise TableError("NO_TABLE", text, "Create a table by POST /v1/tables; GET /v1/tables lists them.")
+    return topic, topic.record.table
+
+
+def find_typed(call: Call, operation: AclOperation) -> tuple[Topic, Schema]:
+    """A topic that has a schema, be it a table or not. TableError NO_TABLE."""
+    topic = call.topic(operation)
+    schema = schema_of(topic)
+    if schema is None:
+        cure = f"Give it one by POST /v1/tables/{topic.record.name}/alter, or `pqbroker table alter`."
+        raise TableError("NO_TABLE", f"{topic.record.name} is a topic without a schema", cure)
+    return topic, schema
+
+
+def schema_of(topic: Topic) -> Schema | None:
+    """As it was given, whatever the limit of columns is now."""
+    columns = columns_of(topic)
+    return None if columns is None else read_schema(columns, len(columns))
+
+
+def check_tablet(topic: Topic, index: int, name: str = "tablet_index") -> int:
+    """The index of a tablet; TableError NO_TABLET."""
+    if not 0 <= index < len(topic.partitions):
+        text = f"{name} is {index}; {table_path(topic.record.name)} has the tablets 0 to {len(topic.partitions) - 1}"
+        raise TableError("NO_TABLET", text, "Give the number of a tablet.")
+    return index
+
+
+def states(topic: Topic) -> list[MountState]:
+    """Of each partition; those of a topic that was not made as a table are always mounted."""
+    if topic.record.table is None:
+        return [MountState.MOUNTED] * len(topic.partitions)
+    return list(map(MountState, topic.states))
+
+
+def facts(topic: Topic) -> dict[str, Any]:
+    """What a list says of a table."""
+    return {
+        "name": topic.record.name,
+        "path": table_path(topic.record.name),
+        "tablet_count": len(topic.partitions),
+        "state": table_state(states(topic)),
+        "bundle": topic.config.pq_bundle,
+    }
+
+
+def shown(topic: Topic, table: TableRecord | None = None) -> dict[str, Any]:
+    """`table`: what it was made as, where the topic is not; a topic has no attributes, but configs."""
+    table = table or topic.record.table
+    return {
+        **facts(topic),
+        "schema": list((table.columns if table else columns_of(topic)) or ()),
+        "attributes": in_force(table.attributes) if table else {},
+        "mounted_attributes": in_force(table.mounted) if table else {},
+    }

@@ -1,0 +1,157 @@
+"""Rows of tables, inserted as record batches through the partitions' ordinary queues."""
+
+import asyncio
+import random
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pqbroker.broker.apis.access import AclOperation
+from pqbroker.broker.apis.partitions import check_batch
+from pqbroker.broker.apis.record_checks import weigh
+from pqbroker.broker.http.problems import bad_request
+from pqbroker.broker.http.routes import Call
+from pqbroker.broker.http.tables.arrow_rows import encode_arrow
+from pqbroker.broker.http.tables.encoded_rows import EncodedRows, TabletRows
+from pqbroker.broker.http.tables.finding import check_tablet, find_typed, states
+from pqbroker.pq.log.sessions import NAME_BYTES_MAX, Fence, SessionBatch
+from pqbroker.pq.log.write_cycle import Written
+from pqbroker.pq.serving.joint_write import Share, batches_taken, write_together
+from pqbroker.pq.serving.topic import Topic
+from pqbroker.protocol.records import Record, encode_batch
+from pqbroker.tables.mount import MountState
+from pqbroker.tables.paths import table_path
+from pqbroker.tables.refusals import TableError
+from pqbroker.tables.rows import TABLET_INDEX, TABLETS_MAX, encode_row
+from pqbroker.tables.schema import Schema
+
+
+async def insert(call: Call) -> Any:
+    """All rows of a request appear together, or none. Rows of a session's batch that was taken are not taken again."""
+    topic, schema = find_typed(call, AclOperation.WRITE)
+    fence = _fence(call)
+    if fence is None:
+        return await _insert(call, topic, schema, None, {})
+    async with topic.session_locks.setdefault(fence.session, asyncio.Lock()):
+        taken = batches_taken(topic.partitions, fence.session)
+        if fence.sequence <= max((batch.sequence for batch in taken.values()), default=-1):
+            return _taken_before(taken, fence.sequence)
+        return await _insert(call, topic, schema, fence, taken)
+
+
+async def _insert(
+    call: Call, topic: Topic, schema: Schema, fence: Fence | None, taken: Mapping[int, SessionBatch]
+) -> Any:
+    """`taken`: what the session's last batches were, by tablet."""
+    encoded = await _encoded(call, schema, topic.config.max_message_bytes)
+    last = max(taken, key=lambda index: taken[index].sequence, default=None)
+    shares = [
+        Share(topic.partitions[index], [(batch, check_batch(topic, batch)) for batch in batches])
+        for index, batches in _placed(topic, encoded.tablets, last).items()
+    ]
+    if topic.keeps_facts:
+        shares = await asyncio.to_thread(_weighed, topic, shares)
+    if fence is None and len(shares) == 1 and len(shares[0].batches) == 1:
+        partition, ((batch, header),), weights = shares[0]
+        written: Sequence[Sequence[Written]] = [[await partition.write(batch, header, *weights)]]
+    else:
+        written = await write_together(shares, fence, call.node.clock)
+    pause_ms = max(_pause_ms(share) for share in shares)
+    if pause_ms:
+        await asyncio.sleep(pause_ms / 1000)
+    tablets = [
+        _shown(share.partition.index, some[0].base_offset, _row_count(share))
+        for share, some in zip(shares, written, strict=True)
+    ]
+    return {"tablets": tablets, "data_weight": encoded.weight, "duplicate": False}
+
+
+def _weighed(topic: Topic, shares: Sequence[Share]) -> list[Share]:
+    """With the weights of their rows. Runs in a thread."""
+    return [share._replace(weights=[weigh(topic, batch) for batch, _ in share.batches]) for share in shares]
+
+
+def _fence(call: Call) -> Fence | None:
+    """What the request is known by: fields of a JSON body, or of the query."""
+    body = call.body if isinstance(call.body, dict) else {}
+    session, sequence = (body.get(name, call.query.get(name)) for name in ("session", "sequence"))
+    if session is None and sequence is None:
+        return None
+    if session is None or sequence is None:
+        raise bad_request("of session and sequence one is missing; give both, or neither")
+    if not 1 <= len(session.encode(errors="surrogatepass")) <= NAME_BYTES_MAX or not session.isprintable():
+        raise bad_request(f"session is {session[:100]!r}; give 1 to {NAME_BYTES_MAX} bytes of printable text")
+    return Fence(session, sequence)
+
+
+def _taken_before(taken: Mapping[int, SessionBatch], sequence: int) -> Any:
+    """Where the rows are is known of a session's last batch alone."""
+    same = {index: batch for index, batch in sorted(taken.items()) if batch.sequence == sequence}
+    tablets = [_shown(index, batch.base_offset, batch.row_count) for index, batch in same.items()]
+    return {"tablets": tablets, "data_weight": 0, "duplicate": True}
+
+
+def _shown(index: int, first_row_index: int, row_count: int) -> dict[str, int]:
+    return {"tablet_index": index, "first_row_index": first_row_index, "row_count": row_count}
+
+
+async def _encoded(call: Call, schema: Schema, batch_bytes_max: int) -> EncodedRows:
+    if isinstance(call.body, bytes):
+        return await encode_arrow(call, schema, batch_bytes_max)
+    if not call.body["rows"]:
+        raise bad_request("body.rows is empty; give at least one row")
+    return await asyncio.to_thread(_encode, schema, call.body["rows"], call.node.clock())
+
+
+def _encode(schema: Schema, rows: Sequence[Any], now_ms: int) -> EncodedRows:
+    """Runs in a thread, for there may be many."""
+    encoded = [encode_row(schema, row, f"body.rows[{number}]") for number, row in enumerate(rows)]
+    by_tablet: defaultdict[int | None, list[Record]] = defaultdict(list)
+    for row in encoded:
+        by_tablet[row.tablet_index].append(Record(0, now_ms, row.key, row.value, ()))
+    tablets = [TabletRows(index, len(some), memoryview(encode_batch(some))) for index, some in by_tablet.items()]
+    return EncodedRows(tablets, sum(row.weight for row in encoded))
+
+
+def _placed(topic: Topic, rows: Sequence[TabletRows], last: int | None) -> Mapping[int, Sequence[memoryview]]:
+    """Batches by tablet. Rows that name none go to the tablet `last`, or to any other that is mounted in the same cell
+    as those that are named."""
+    if len(rows) > TABLETS_MAX:
+        text = f"the rows are for {len(rows)} tablets; one request has rows for at most {TABLETS_MAX}"
+        raise TableError("SEVERAL_TABLETS", text, "Send the rows in several requests.")
+    mounted = {index for index, state in enumerate(states(topic)) if state is MountState.MOUNTED}
+    placed: defaultdict[int, list[memoryview]] = defaultdict(list)
+    for index, _, batch in rows:
+        if index is not None:
+            check_tablet(topic, index, TABLET_INDEX)
+            if index not in mounted:
+                raise _none_mounted(f"tablet {index} of {table_path(topic.record.name)} is not mounted")
+            placed[index].append(batch)
+    cells = {topic.record.cell_of(index) for index in placed}
+    if len(cells) > 1:
+        text = f"the rows are for tablets of {len(cells)} cells: {', '.join(sorted(map(str, cells)))}"
+        cure = "Send the rows of each cell's tablets in a request of their own; …/tablets shows the cell of each."
+        raise TableError("SEVERAL_CELLS", text, cure)
+    for index, _, batch in rows:
+        if index is None:
+            placed[_any_of(topic, mounted, cells, last)].append(batch)
+    return placed
+
+
+def _any_of(topic: Topic, mounted: set[int], cells: set[Any], last: int | None) -> int:
+    found = [index for index in sorted(mounted) if not cells or topic.record.cell_of(index) in cells]
+    if not found:
+        raise _none_mounted(f"{table_path(topic.record.name)} has no mounted tablets")
+    return last if last in found else random.choice(found)
+
+
+def _none_mounted(text: str) -> TableError:
+    return TableError("NO_MOUNTED_TABLETS", text, "Mount or unfreeze it; GET /v1/tables/NAME/tablets shows states.")
+
+
+def _row_count(share: Share) -> int:
+    return sum(header.record_count for _, header in share.batches)
+
+
+def _pause_ms(share: Share) -> int:
+    return share.partition.throttle_ms(share.size, _row_count(share))

@@ -1,0 +1,221 @@
+"""Creating, listing, describing, altering, trimming and deleting tables."""
+
+import json
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from pqbroker.broker.apis.access import AclOperation, check_creation, every_topic
+from pqbroker.broker.apis.topic_schemas import SCHEMA, columns_of
+from pqbroker.broker.apis.topics import check_new_topic, create_topic, delete_topic
+from pqbroker.broker.configs.changes import Resource
+from pqbroker.broker.configs.changes import alter as change_configs
+from pqbroker.broker.configs.operations import Change, Operation
+from pqbroker.broker.http.routes import Call
+from pqbroker.broker.http.tables.finding import (
+    check_tablet,
+    facts,
+    find_table,
+    find_typed,
+    shown,
+    states,
+)
+from pqbroker.pq.log.partition import Partition
+from pqbroker.pq.serving.partition_server import PartitionServer
+from pqbroker.pq.serving.topic import Topic
+from pqbroker.storage.bundles.bundle import DEFAULT_BUNDLE
+from pqbroker.storage.tablets.scheme_state import TableRecord, TopicRecord
+from pqbroker.tables.attributes import check_attributes, retention_ms
+from pqbroker.tables.mount import MountState
+from pqbroker.tables.paths import topic_name
+from pqbroker.tables.refusals import TableError
+from pqbroker.tables.schema import check_alteration, read_schema
+
+_CONFIG = {"pq.partitions.per.tablet": "1", "retention.bytes": "-1", "value.invalid": "refuse"}
+"""Of every table's topic, besides retention.ms: tablets are mounted one by one, rows go by attributes (E.6), what is no
+row is refused."""
+
+
+async def create(call: Call) -> Any:
+    body = call.body
+    name = topic_name(body["path"])
+    check_creation(call, name)
+    schema = read_schema(body["schema"], call.node.settings.table_columns_max)
+    attributes = body.get("attributes", {})
+    check_attributes(attributes)
+    bundle, known = body.get("bundle", DEFAULT_BUNDLE), call.owner.current.hive.bundles
+    if bundle not in known:
+        text = f"bundle is {bundle[:100]!r}, and there is no such bundle"
+        raise TableError("NO_BUNDLE", text, f"Give one of {', '.join(sorted(known))}.")
+    first_rows = _first_rows(body)
+    state = MountState.MOUNTED if body.get("mount", True) else MountState.UNMOUNTED
+    count = body.get("tablet_count", 1)
+    table = TableRecord(schema.documents(), attributes, attributes, (state.value,) * count, tuple(first_rows))
+    in_bundle = {} if bundle == DEFAULT_BUNDLE else {"pq.bundle": bundle}
+    config = _with_retention({**_CONFIG, **in_bundle}, attributes)
+    check_new_topic(call.node, name, count, config)
+    return shown(await create_topic(call.node, name, count, config, table), table)
+
+
+async def list_tables(call: Call) -> Any:
+    topics = {topic.record.name: topic for topic in every_topic(call, AclOperation.DESCRIBE) if columns_of(topic)}
+    names = sorted(topics)
+    page, has_more = call.page(names[bisect_right(names, call.query.get("after", "")) :])
+    return {"tables": [facts(topics[name]) for name in page], "next": page[-1] if has_more else None}
+
+
+async def describe(call: Call) -> Any:
+    return shown(find_typed(call, AclOperation.DESCRIBE)[0])
+
+
+async def delete(call: Call) -> None:
+    topic, _ = find_table(call, AclOperation.DELETE)
+    await delete_topic(call.node, topic.record.name)
+
+
+async def list_tablets(call: Call) -> Any:
+    topic, _ = find_typed(call, AclOperation.DESCRIBE)
+    page, has_more = call.page(topic.partitions[call.query.get("after", -1) + 1 :])
+    return {
+        "tablets": [_tablet(call, topic, partition) for partition in page],
+        "next": page[-1].index if has_more else None,
+    }
+
+
+async def trim(call: Call) -> Any:
+    """Rows before `trimmed_row_count` are gone when this returns; none that are gone come back (E.4)."""
+    topic, _ = find_table(call, AclOperation.DELETE)
+    partition = topic.partitions[check_tablet(topic, call.body["tablet_index"])]
+    count = call.body["trimmed_row_count"]
+    if count > partition.end_offset:
+        text = f"cannot trim tablet {partition.index} at {count}: its rows end at {partition.end_offset}"
+        raise TableError("CANNOT_TRIM", text, "Give the index of the first row to keep.")
+    await partition.delete_before(max(count, 0))
+    return {"tablet_index": partition.index, "trimmed_row_count": partition.start_offset}
+
+
+async def alter(call: Call) -> Any:
+    """Another schema, of a table that is unmounted as a whole (E.10). Any other topic takes one while it is served, for
+    it is a view of records that are there; no columns take it away."""
+    topic = call.topic(AclOperation.ALTER)
+    if topic.record.table is None:
+        return await _set_schema(call, topic.record.name)
+    schema = read_schema(call.body["schema"], call.node.settings.table_columns_max)
+
+    def altered(record: TopicRecord) -> TopicRecord:
+        assert record.table is not None
+        _check_unmounted(topic)
+        check_alteration(read_schema(record.table.columns, len(record.table.columns)), schema)
+        return replace(record, table=replace(record.table, columns=schema.documents()))
+
+    return await _changed(call, topic, altered)
+
+
+async def _set_schema(call: Call, name: str) -> Any:
+    change = Change(SCHEMA, Operation.DELETE, None)
+    if call.body["schema"]:
+        schema = read_schema(call.body["schema"], call.node.settings.table_columns_max)
+        change = Change(SCHEMA, Operation.SET, json.dumps(schema.documents(), ensure_ascii=False))
+    await change_configs(call, (Resource.TOPIC, name), [change], replaces=False, validate_only=False)
+    return shown(call.topic(AclOperation.DESCRIBE))
+
+
+async def set_attributes(call: Call) -> Any:
+    """They act from the next remount on (K.4)."""
+    topic, _ = find_table(call, AclOperation.ALTER_CONFIGS)
+    given = call.body["attributes"]
+    check_attributes(given)
+
+    def changed(record: TopicRecord) -> TopicRecord:
+        assert record.table is not None
+        if "commit_ordering" in given:
+            _check_unmounted(topic)
+        return replace(record, table=replace(record.table, attributes={**record.table.attributes, **given}))
+
+    return await _changed(call, topic, changed)
+
+
+async def remount(call: Call) -> Any:
+    """What was set acts now."""
+    topic, _ = find_table(call, AclOperation.ALTER)
+    return await _changed(call, topic, remounted)
+
+
+def remounted(record: TopicRecord) -> TopicRecord:
+    """The table with its attributes in force."""
+    table = record.table
+    assert table is not None
+    config = _with_retention(record.config, table.attributes)
+    return replace(record, config=config, table=replace(table, mounted=table.attributes))
+
+
+async def _changed(call: Call, topic: Topic, change: Any) -> Any:
+    changed = await call.node.cell.current.topics.change(topic.record.name, change)
+    return shown(changed)
+
+
+def _check_unmounted(topic: Topic) -> None:
+    mounted = [index for index, state in enumerate(states(topic)) if state is not MountState.UNMOUNTED]
+    if mounted:
+        text = f"tablet {mounted[0]} is {topic.states[mounted[0]]}"
+        raise TableError("WRONG_STATE", text, "Unmount the whole table first.")
+
+
+def _with_retention(config: Mapping[str, str], attributes: Mapping[str, Any]) -> dict[str, str]:
+    return {**config, "retention.ms": str(retention_ms(attributes))}
+
+
+def _first_rows(body: Mapping[str, Any]) -> Sequence[int]:
+    count: int = body.get("tablet_count", 1)
+    given: list[int] | None = body.get("trimmed_row_counts")
+    if given is None:
+        return [0] * count
+    if "tablet_count" not in body or len(given) != count:
+        text = f"trimmed_row_counts has {len(given)} numbers, for tablet_count = {body.get('tablet_count')}"
+        raise TableError("INVALID_TABLE", text, "Give tablet_count, and one number for each tablet.")
+    return given
+
+
+def _tablet(call: Call, topic: Topic, partition: PartitionServer) -> dict[str, Any]:
+    state, log = states(topic)[partition.index], partition.state
+    home = str(topic.record.cell_of(partition.index))
+    flushed = log.head.blobs[0].offset if log.head.blobs else log.end_offset
+    return {
+        "index": partition.index,
+        "tablet_id": topic.record.tablet_of(partition.index),
+        "state": state.value,
+        "trimmed_row_count": log.start_offset,
+        "flushed_row_count": flushed,
+        "total_row_count": log.end_offset,
+        "cell_id": None if state is MountState.UNMOUNTED else home,
+        "home_cell_id": home,
+        "statistics": _statistics(log),
+    }
+
+
+def _statistics(log: Partition) -> dict[str, Any]:
+    """By the names of D.1. A chunk is a body blob, the dynamic store is the head, and the store compresses nothing:
+    batches lie there as they came. What only sorted tables have is 0."""
+    chunks, size = len(log.bodies), log.size_bytes
+    first, end = (log.bodies.offsets[0], log.bodies.ends[-1]) if chunks else (0, 0)
+    return {
+        "tablet_count": 1,
+        "partition_count": 0,
+        "chunk_count": chunks,
+        "store_count": chunks + bool(log.head.blobs),
+        "overlapping_store_count": 0,
+        "unmerged_row_count": end - first,
+        "compressed_data_size": size,
+        "uncompressed_data_size": size,
+        "hunk_compressed_data_size": 0,
+        "hunk_uncompressed_data_size": 0,
+        "disk_space": size,
+        "disk_space_per_medium": {"default": size},
+        "memory_size": log.head.run.held,
+        "dynamic_memory_pool_size": log.head.run.held,
+        "preload_completed_store_count": 0,
+        "preload_pending_store_count": 0,
+        "preload_failed_store_count": 0,
+        "tablet_count_per_memory_mode": {"none": 1, "compressed": 0, "uncompressed": 0},
+    }

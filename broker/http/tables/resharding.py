@@ -1,0 +1,100 @@
+"""Resharding tables: one commit of the scheme gives a table other tablets. Rows stay where they are, but for those of
+tablets that are glued, which are copied before."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from pqbroker.broker.apis.access import AclOperation
+from pqbroker.broker.cells.tablet_gluing import Glue
+from pqbroker.broker.http.routes import Call
+from pqbroker.broker.http.tables.finding import facts, find_table, states
+from pqbroker.broker.http.tables.mounting import tablet_range
+from pqbroker.pq.log.head import first_kept
+from pqbroker.pq.serving.topic import Topic
+from pqbroker.storage.bundles.bundle import BundleRefused
+from pqbroker.storage.ids import TabletId
+from pqbroker.storage.tablets.scheme_state import Resharded, TableRecord, TopicRecord
+from pqbroker.storage.uninterrupted import uninterrupted
+from pqbroker.tables.mount import MountState
+from pqbroker.tables.refusals import TableError
+from pqbroker.tables.resharding import Reshard, affected, plan_reshard
+
+
+async def reshard(call: Call) -> Any:
+    """The state before, or the state after: the change is durable with the scheme's commit."""
+    topic, _ = find_table(call, AclOperation.ALTER)
+    topics, plan = call.owner.current.topics, _plan(call, topic)
+    if not plan.is_change:
+        return facts(topic)
+
+    def resharded(record: TopicRecord) -> Resharded:
+        plan = _plan(call, topic)
+        topics.check_room(len(plan.origins) - record.partitions)
+        epoch = max(partition.leader_epoch for partition in topic.partitions)
+        assert record.table is not None
+        return Resharded(replace(record, table=_table(record.table, plan, epoch)), plan.origins)
+
+    if all(_is_empty(topic, index) for index in plan.removed):
+        return facts(await uninterrupted(topics.reshard(topic.record.name, resharded)))
+    ends = _ends(topic, plan)
+
+    def glued(record: TopicRecord, tablet_id: TabletId) -> Resharded:
+        if _ends(topic, plan) != ends:
+            text = f"rows of {topic.record.name} were written or trimmed meanwhile"
+            raise TableError("WRONG_STATE", text, "Leave its tablets unmounted, and give the command again.")
+        return resharded(record)._replace(replaced={plan.survivor: tablet_id})
+
+    try:
+        return facts(await call.owner.current.others.glue(topic, Glue(plan.survivor, plan.removed), glued))
+    except BundleRefused as refusal:
+        raise TableError("CANNOT_GLUE", str(refusal), "GET /v1/cells shows which cells are open.") from None
+
+
+def _plan(call: Call, topic: Topic) -> Reshard:
+    """What the table becomes; TableError for what cannot be."""
+    body, indexes, present = call.body, tablet_range(call, topic), len(topic.partitions)
+    first, last = indexes[0], indexes[-1]
+    plan = plan_reshard(present, first, last, body["tablet_count"], body.get("trimmed_row_counts"))
+    _check_unmounted(topic, affected(plan, present, first, last))
+    _check_whole_chunks(topic, plan.removed)
+    return plan
+
+
+def _table(table: TableRecord, plan: Reshard, epoch: int) -> TableRecord:
+    """The new tablets are unmounted. `epoch`: the greatest leader epoch before; every generation is above 0."""
+    new = iter(plan.first_rows)
+    first_rows = tuple(next(new) if origin is None else table.first_rows[origin] for origin in plan.origins)
+    unmounted = MountState.UNMOUNTED.value
+    present = tuple(unmounted if origin is None else table.states[origin] for origin in plan.origins)
+    return replace(table, states=present, first_rows=first_rows, epoch_base=epoch)
+
+
+def _check_unmounted(topic: Topic, indexes: Sequence[int]) -> None:
+    present = states(topic)
+    for index in indexes:
+        if present[index] is not MountState.UNMOUNTED:
+            text = f"tablet {index} is {present[index].value}, and reshard changes it or its number"
+            raise TableError("WRONG_STATE", text, f"Unmount the tablets {indexes[0]} to {indexes[-1]} first.")
+
+
+def _check_whole_chunks(topic: Topic, removed: Sequence[int]) -> None:
+    """What was trimmed of a tablet that is glued must be gone: its rows are glued by whole chunks (E.9)."""
+    for index in removed:
+        log = topic.partitions[index].state
+        if first_kept(log.bodies, log.head, 0) < log.start_offset < log.end_offset:
+            text = f"some chunks of tablet {index} are not fully trimmed: row {log.start_offset} stands inside one"
+            raise TableError("CANNOT_GLUE", text, "Mount it and trim it to the end of a chunk, or not at all.")
+
+
+def _is_empty(topic: Topic, index: int) -> bool:
+    partition = topic.partitions[index]
+    return partition.start_offset == partition.end_offset
+
+
+def _ends(topic: Topic, plan: Reshard) -> Sequence[tuple[int, int, int]]:
+    """What says that the tablets to be glued are as they were: which ones, and their first and last rows."""
+    return [
+        (topic.record.tablets[index], topic.partitions[index].start_offset, topic.partitions[index].end_offset)
+        for index in (plan.survivor, *plan.removed)
+    ]

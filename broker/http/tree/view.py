@@ -1,0 +1,128 @@
+"""Reading and setting by path: `GET` and `PUT /v1/tree/{path}`."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from pqbroker.broker.apis.access import AclOperation, every_topic
+from pqbroker.broker.apis.topic_schemas import columns_of
+from pqbroker.broker.http.problems import Problem, bad_request
+from pqbroker.broker.http.resources import topics
+from pqbroker.broker.http.routes import Call
+from pqbroker.broker.http.tables import making
+from pqbroker.broker.http.tree.node import TreeNode, directory
+from pqbroker.broker.http.tree.paths import TreePath, no_attribute, no_node, parse_path, value_at, with_value
+from pqbroker.broker.http.tree.system import SYSTEM, find_system
+from pqbroker.protocol.errors import ErrorCode, KafkaError
+from pqbroker.tables.paths import ROOT, table_path
+
+
+async def get(call: Call) -> Any:
+    """A value: of an attribute, of what the path names; a directory is an object of the names below it."""
+    path = parse_path(call.path["path"])
+    node = await _find(call, path)
+    if call.query.get("children"):
+        return _names(call, path, node)
+    if path.attribute is not None:
+        return await _attribute(node, path)
+    return dict.fromkeys(_names(call, path, node)) if node.value is None else node.value
+
+
+async def put(call: Call) -> Any:
+    """Set an attribute, or something in it; the value that it has now."""
+    path = parse_path(call.path["path"])
+    if not path.attribute:
+        raise Problem(400, "NOT_SETTABLE", f"{path} is no attribute", "Give one, such as //shop/orders/@max_data_ttl.")
+    node, name = await _find(call, path), path.attribute[0]
+    write = node.settable.get(name)
+    if write is None:
+        settable = ", ".join(sorted(node.settable))
+        cure = f"Set one of {settable}." if settable else "Nothing of it can be set by its path."
+        raise Problem(400, "NOT_SETTABLE", f"{path} cannot be set", cure)
+    await write(with_value(node.attributes.get(name), path.attribute[1:], call.body, path))
+    return await _attribute(await _find(call, path), path)
+
+
+async def _find(call: Call, path: TreePath) -> TreeNode:
+    """Problem NO_NODE; KafkaError for what the caller may not see."""
+    if path.names[:1] == (SYSTEM,):
+        return await find_system(call, path)
+    name, below = ".".join(path.names), _below(call, path.names)
+    if not path.names or (below and call.owner.current.topics.get(name) is None):
+        return directory(below)
+    of_topic = replace(call, path={"name": name}, query={})
+    try:
+        topic = of_topic.topic()
+    except KafkaError as refusal:
+        if refusal.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            raise
+        raise no_node(path) from None
+    if topic.record.table is None:
+        described = await topics.describe(of_topic)
+        schema = {"schema": list(columns)} if (columns := columns_of(topic)) else {}
+        shown = {**described, "type": "topic", "path": table_path(topic.record.name), **schema}
+        return TreeNode(below, shown, described)
+    return _table(of_topic, below, await making.describe(of_topic), topic.record.topic_id.hex())
+
+
+def _below(call: Call, names: tuple[str, ...]) -> list[str]:
+    """The names of directories, topics and tables below a directory, in order."""
+    prefix = ".".join((*names, ""))
+    known = (topic.record.name for topic in every_topic(call, AclOperation.DESCRIBE))
+    found = {name[len(prefix) :].partition(".")[0] for name in known if name.startswith(prefix)}
+    return sorted(found if names else found | {SYSTEM})
+
+
+def _table(call: Call, below: Sequence[str], described: dict[str, Any], table_id: str) -> TreeNode:
+    attributes = {
+        "type": "table",
+        "id": table_id,
+        "dynamic": True,
+        "name": described["name"],
+        "path": described["path"],
+        "schema": described["schema"],
+        "tablet_cell_bundle": described["bundle"],
+        "tablet_count": described["tablet_count"],
+        "tablet_state": described["state"],
+        "mounted_attributes": described["mounted_attributes"],
+        **described["attributes"],
+    }
+    settable = {name: _setting(call, name) for name in described["attributes"]}
+    return TreeNode(below, attributes, described, {"tablets": lambda: _tablets(call)}, settable)
+
+
+def _setting(call: Call, name: str) -> Callable[[Any], Awaitable[Any]]:
+    return lambda value: making.set_attributes(replace(call, body={"attributes": {name: value}}))
+
+
+async def _tablets(call: Call) -> Any:
+    most = call.node.settings.http_items_max
+    listed = await making.list_tablets(replace(call, query={"limit": most}))
+    if listed["next"] is not None:
+        raise bad_request(f"there are more than {most} tablets: GET /v1/tables/{call.path['name']}/tablets pages them")
+    return listed["tablets"]
+
+
+async def _attribute(node: TreeNode, path: TreePath) -> Any:
+    assert path.attribute is not None
+    if not path.attribute:
+        return dict(node.attributes)
+    name, steps = path.attribute[0], path.attribute[1:]
+    long = node.long_attributes.get(name)
+    if long is None and name not in node.attributes:
+        raise no_attribute(path, {**node.attributes, **node.long_attributes})
+    return value_at(await long() if long is not None else node.attributes[name], steps, path)
+
+
+def _names(call: Call, path: TreePath, node: TreeNode) -> list[str]:
+    """Those of this page. Problem where there are more than may be listed, and no page was asked for."""
+    names, after = list(node.names), call.query.get("after")
+    if after is not None:
+        behind = names.index(after) + 1 if after in names else 0
+        names = names[behind:]
+    if "limit" in call.query:
+        return names[: call.limit()]
+    most = call.node.settings.http_items_max
+    if len(names) > most:
+        raise bad_request(f"{ROOT}{'/'.join(path.names)} has {len(names)} names; list them with limit and after")
+    return names

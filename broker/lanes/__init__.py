@@ -1,0 +1,1 @@
+"""Requests that say the same as the one before on their connection: compared, not decoded; the rest is dispatched."""

@@ -1,0 +1,66 @@
+"""The partitions of a Produce request of one topic, cut out of its frame without decoding it."""
+
+import struct
+from collections.abc import Callable
+from typing import Final
+
+PARTS_MAX: Final = 100
+"""Of more a request is dispatched: it may be a long one."""
+
+Part = tuple[int, memoryview]
+"""Index and records of a partition; the records are a slice of the frame."""
+Cut = Callable[[memoryview, int], list[Part] | None]
+
+_COUNT = struct.Struct(">i").unpack_from
+_ENTRY = struct.Struct(">ii").unpack_from
+_INDEX = struct.Struct(">i").unpack_from
+_SHIFT_MAX = 28
+"""Of the fifth and last byte of a varint."""
+
+
+def cut_fixed(frame: memoryview, position: int) -> list[Part] | None:
+    """Versions up to 8, from the count of partitions on; None where the frame is anything but such partitions."""
+    found: list[Part] = []
+    try:
+        (count,) = _COUNT(frame, position)
+        if not 0 < count <= PARTS_MAX:
+            return None
+        position += 4
+        for _ in range(count):
+            index, size = _ENTRY(frame, position)
+            start = position + 8
+            position = start + size
+            if size <= 0 or position > len(frame):
+                return None
+            found.append((index, frame[start:position]))
+    except struct.error:
+        return None
+    return found if position == len(frame) else None
+
+
+def cut_flexible(frame: memoryview, position: int) -> list[Part] | None:
+    """The same from version 9 on; also None where it has tagged fields."""
+    found: list[Part] = []
+    try:
+        count = frame[position] - 1
+        if not 0 < count <= PARTS_MAX:
+            return None
+        position += 1
+        for _ in range(count):
+            (index,) = _INDEX(frame, position)
+            size, shift = frame[position + 4], 7
+            position += 5
+            while size >> shift and shift <= _SHIFT_MAX:  # a varint: bytes over 127 have one behind them
+                size += (frame[position] - 1) << shift
+                position += 1
+                shift += 7
+            start, position = position, position + size - 1
+            if size <= 1 or size >> shift or frame[position]:
+                return None
+            found.append((index, frame[start:position]))
+            position += 1
+        if frame[position] or frame[position + 1]:  # tagged fields of the topic, of the request
+            return None
+    except (IndexError, struct.error):
+        return None
+    return found if position + 2 == len(frame) else None

@@ -1,0 +1,1 @@
+"""Connections, frames, dispatch, and the budgets of what clients send and read."""

@@ -1,0 +1,95 @@
+"""Where a node listens and keeps its records: an option wins over the environment, that over the settings.
+
+A `server.properties` of Apache Kafka says it with `listeners` and `log.dirs`; only what was set counts, not Kafka's
+defaults, which would open a port to every network.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pqbroker.broker.net.listeners import Address, AddressError, Listener, parse_address, parse_listeners
+from pqbroker.conf.broker import BrokerSettings
+from pqbroker.conf.declare import ConfigError, declarations
+
+KAFKA, HTTP, DATA = "127.0.0.1:9092", "127.0.0.1:8092", "./data"
+"""Without any of them."""
+LISTEN_KAFKA, LISTEN_HTTP, DATA_DIR = "PQBROKER_LISTEN_KAFKA", "PQBROKER_LISTEN_HTTP", "PQBROKER_DATA_DIR"
+_KAFKAS_FILE = "meta.properties"
+"""In every directory of Apache Kafka's logs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Of one node. `data`: a directory, or `:memory:`."""
+
+    kafka: tuple[Listener, ...]
+    http: Address
+    data: str
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What was typed; None where nothing was."""
+
+    kafka: str | None
+    http: str | None
+    data: str | None
+
+
+def choose_places(options: Options, environment: Mapping[str, str], texts: Mapping[str, str]) -> Places:
+    """`texts`: the settings that were given. AddressError, ConfigError name the place of what is wrong."""
+    return Places(_kafka(options, environment, texts), _http(options, environment), _data(options, environment, texts))
+
+
+def _kafka(options: Options, environment: Mapping[str, str], texts: Mapping[str, str]) -> tuple[Listener, ...]:
+    if options.kafka is not None:
+        return parse_listeners(options.kafka)
+    if environment.get(LISTEN_KAFKA):
+        return _named(LISTEN_KAFKA, environment[LISTEN_KAFKA])
+    if "listeners" not in texts:
+        return parse_listeners(KAFKA)
+    known = declarations(BrokerSettings)
+    left_out = known["controller.listener.names"].parse(texts.get("controller.listener.names", ""))
+    items = [one for one in known["listeners"].parse(texts["listeners"]) if one.partition("://")[0] not in left_out]
+    return _named("listeners", ",".join(_with_host(one) for one in items))
+
+
+def _with_host(item: str) -> str:
+    """Kafka's NAME://:PORT means every address of the machine."""
+    name, separator, address = item.rpartition("://")
+    return f"{name}{separator}{'0.0.0.0' if address.startswith(':') else ''}{address}"
+
+
+def _named(place: str, text: str) -> tuple[Listener, ...]:
+    try:
+        return parse_listeners(text)
+    except AddressError as error:
+        raise AddressError(f"{place}: {error}") from None
+
+
+def _http(options: Options, environment: Mapping[str, str]) -> Address:
+    if options.http is not None:
+        return parse_address(options.http)
+    try:
+        return parse_address(environment.get(LISTEN_HTTP) or HTTP)
+    except AddressError as error:
+        raise AddressError(f"{LISTEN_HTTP}: {error}") from None
+
+
+def _data(options: Options, environment: Mapping[str, str], texts: Mapping[str, str]) -> str:
+    if options.data is not None:
+        return options.data
+    if environment.get(DATA_DIR):
+        return environment[DATA_DIR]
+    if "log.dirs" not in texts:
+        return DATA
+    directories = declarations(BrokerSettings)["log.dirs"].parse(texts["log.dirs"])
+    if len(directories) != 1:
+        raise ConfigError(
+            f"log.dirs is {texts['log.dirs']!r}; give one directory, and others as pqbroker.pools (docs/disks.md)"
+        )
+    directory: str = directories[0]
+    if Path(directory, _KAFKAS_FILE).exists():
+        raise ConfigError(f"log.dirs is {directory}, which holds logs of Apache Kafka; give another, or --data DIR")
+    return directory

@@ -1,0 +1,48 @@
+"""Metrics of the process: what the system has counted for it, read at scrape time."""
+
+import os
+import platform
+import resource
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from pqbroker import __version__
+from pqbroker.broker.node.metrics import Sample
+
+_STAT = Path("/proc/self/stat")
+_FILES = Path("/proc/self/fd") if _STAT.exists() else Path("/dev/fd")
+_THREADS, _RESIDENT_PAGES = 17, 21
+"""Fields behind the process's name."""
+
+
+class Use(NamedTuple):
+    """What the process takes of the machine."""
+
+    threads: int
+    resident_bytes: int
+
+
+def process_samples(started_ms: int) -> list[Sample]:
+    """`started_ms`: in ms since 1970."""
+    use = read_use()
+    return [
+        Sample("build_info", 1, (__version__, platform.python_version())),
+        Sample("process_start_time_seconds", started_ms / 1000),
+        Sample("process_cpu_seconds", time.process_time()),
+        Sample("process_resident_bytes", use.resident_bytes),
+        Sample("process_open_files", len(os.listdir(_FILES))),
+        Sample("process_threads", use.threads),
+    ]
+
+
+def read_use() -> Use:
+    """As the system counts; where it has no /proc, Python's threads and the most memory so far."""
+    try:
+        fields = _STAT.read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return Use(threading.active_count(), peak if sys.platform == "darwin" else peak * 1024)
+    return Use(int(fields[_THREADS]), int(fields[_RESIDENT_PAGES]) * resource.getpagesize())

@@ -1,0 +1,207 @@
+"""`pqbroker serve`: options, the process's signals, its one line of output. What is served is the server's business.
+
+Imports here count: a broker is ready within a second of exec, so what an option does not need is imported late.
+"""
+
+import argparse
+import asyncio
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pqbroker.broker.net.listeners import AddressError, CannotListen
+from pqbroker.broker.node.allocator import keep_freed_memory
+from pqbroker.broker.node.log_lines import begin_log, set_log_format
+from pqbroker.broker.node.open_files import raise_limit, tell_limit
+from pqbroker.broker.node.places import (
+    DATA,
+    DATA_DIR,
+    HTTP,
+    KAFKA,
+    LISTEN_HTTP,
+    LISTEN_KAFKA,
+    Options,
+    Places,
+    choose_places,
+)
+from pqbroker.broker.node.python_gc import CycleCollector
+from pqbroker.broker.node.start_line import describe_start
+from pqbroker.conf.broker import BrokerSettings
+from pqbroker.conf.declare import ConfigError, parse, set_in_vain
+from pqbroker.conf.load import read_texts
+from pqbroker.conf.storage import MAIN_POOL, parse_pools
+from pqbroker.storage.engine import CommitRefused, EngineError, ShardLost
+from pqbroker.storage.pool_status import Thresholds
+
+if TYPE_CHECKING:
+    from pqbroker.broker.node.server import Server
+    from pqbroker.storage.disk.rocks import RocksEngine
+    from pqbroker.storage.memory import MemoryEngine
+
+log = logging.getLogger(__name__)
+
+MEMORY = ":memory:"
+LOG_LEVELS = ("debug", "info", "warning", "error")
+_SWITCH_INTERVAL_S = 0.001
+"""The loop waits so long at most for each thread that stands before it for the interpreter lock. Against Python's 5 ms
+that lowered the loop's worst lag under load, 7 and 11 ms to 5 and 4, and cost nothing that could be measured."""
+INTERRUPTED = 130
+"""Exit status after a second Ctrl-C, as a shell has it."""
+
+
+class ServeError(Exception):
+    """The node cannot serve, or not any more; the text is for the user."""
+
+
+class WrongSettings(ServeError):
+    """What was typed, here, in a file or in the environment, cannot be meant."""
+
+
+def add_serve(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Declare the command and its options; the last of a repeated option wins, --set adds up."""
+    parser = commands.add_parser("serve", help="serve a data directory", description="Serve a data directory.")
+    parser.add_argument(
+        "--kafka", metavar="[NAME://]HOST:PORT",
+        help=f"Kafka address ({KAFKA}); several with commas, each with its name in advertised.listeners; before "
+        f"{LISTEN_KAFKA} and the setting listeners",
+    )  # fmt: skip
+    parser.add_argument("--http", metavar="HOST:PORT", help=f"/health, /metrics ({HTTP}); before {LISTEN_HTTP}")
+    parser.add_argument(
+        "--data", metavar="DIR",
+        help=f"directory ({DATA}); :memory: for none; before {DATA_DIR} and the setting log.dirs",
+    )  # fmt: skip
+    parser.add_argument("--config", metavar="FILE", type=Path, help="settings, in the form of Kafka's .properties")
+    parser.add_argument(
+        "--set", metavar="NAME=VALUE", action="append", default=[], dest="assignments", help="one setting; repeatable"
+    )
+    parser.add_argument("--log-level", choices=LOG_LEVELS, default="info", help="least level logged (%(default)s)")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Serve until a signal to stop; ServeError when the node cannot, WrongSettings when an option is invalid."""
+    begin_log(options.log_level)
+    keep_freed_memory()
+    raise_limit()
+    sys.setswitchinterval(_SWITCH_INTERVAL_S)
+    if options.data == "":
+        raise WrongSettings(f"--data is empty; give a directory, or {MEMORY}")
+    try:
+        texts = read_texts(options.config, os.environ, options.assignments)
+        places = choose_places(Options(options.kafka, options.http, options.data), os.environ, texts)
+        settings = parse(BrokerSettings, texts)
+        set_log_format(settings.log_format)
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+            return runner.run(_serve(settings, places))
+    except (AddressError, ConfigError) as error:
+        raise WrongSettings(str(error)) from error
+    except (CannotListen, EngineError) as error:
+        raise ServeError(str(error)) from error
+    except (CommitRefused, ShardLost) as error:
+        raise ServeError(f"cannot open {places.data}: {error}") from error
+
+
+async def _serve(settings: BrokerSettings, places: Places) -> int:
+    from pqbroker.broker.node.server import Server
+
+    stopping, data, began_at = _stop_on_signals(), places.data, time.monotonic()
+    if data != MEMORY:
+        from pqbroker.storage.tablets.preview import preview
+
+        await preview(Path(data), {MAIN_POOL: Path(data, "blobs"), **parse_pools(settings.pools)})
+    engine = make_engine(data, settings)
+    server = Server(settings, engine, places.kafka, places.http)
+    await server.start()
+    log.info("%s", describe_start(server.node, data, time.monotonic() - began_at))
+    cycles, metrics = CycleCollector(), server.node.metrics
+    cycles.begin()
+    collecting = asyncio.create_task(
+        cycles.collect_at_quiet_moments(lambda: metrics.bytes_in, metrics.observe_deep_pass)
+    )
+    if in_vain := set_in_vain(server.node.settings):
+        log.warning("set without effect in this broker: %s", ", ".join(in_vain))
+    tell_limit(settings)
+    if settings.test_door:
+        log.warning("pqbroker.test.door=true: HTTP clients may make requests and the store fail; for tests only")
+    if settings.durability != "fsync":
+        log.warning("pqbroker.durability=%s: a power loss may take acknowledged records", settings.durability)
+    kafka_addresses = ",".join(map(str, server.listeners))
+    print(f"ready kafka={kafka_addresses} http={server.http_address} data={data}", flush=True)
+    ends: list[asyncio.Future[Any]] = [stopping, server.failed]
+    await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    collecting.cancel()
+    await _stop(server)
+    if server.failed.done():
+        raise ServeError(str(server.failed.result()))
+    return 0
+
+
+async def _stop(server: "Server") -> None:
+    log.info("stopping: no new connections; requests that have begun are finished")
+    await server.stop()
+    log.info("stopped")
+
+
+def _stop_on_signals() -> "asyncio.Future[None]":
+    """A future that the first SIGTERM or Ctrl-C resolves; a second Ctrl-C ends the process at once."""
+    loop = asyncio.get_running_loop()
+    stopping: asyncio.Future[None] = loop.create_future()
+
+    def stop() -> None:
+        if not stopping.done():
+            stopping.set_result(None)
+
+    def interrupt() -> None:
+        if stopping.done():
+            os._exit(INTERRUPTED)
+        stop()
+
+    loop.add_signal_handler(signal.SIGTERM, stop)
+    loop.add_signal_handler(signal.SIGINT, interrupt)
+    return stopping
+
+
+def make_engine(data: str, settings: BrokerSettings) -> "MemoryEngine | RocksEngine":
+    """The engine of a directory, or of MEMORY; ConfigError."""
+    pools = parse_pools(settings.pools)
+    thresholds = Thresholds(settings.disk_light_yellow_bytes, settings.disk_yellow_bytes)
+    if data == MEMORY:
+        from pqbroker.storage.memory import MemoryEngine
+
+        return MemoryEngine(settings.memory_engine_bytes, pools=(MAIN_POOL, *pools), thresholds=thresholds)
+    from pqbroker.storage.disk.backups.backup import BackupRoom
+    from pqbroker.storage.disk.rocks import RocksEngine
+    from pqbroker.storage.disk.segment_emptying import EmptyingPace
+    from pqbroker.storage.faults import Faults
+
+    return RocksEngine(
+        Path(data),
+        durability=settings.durability,
+        sync_interval_ms=settings.sync_interval_ms,
+        segment_bytes=settings.segment_bytes,
+        round_bytes_max=settings.round_bytes_max,
+        index_blob_bytes_max=settings.index_blob_bytes_max,
+        ballast_bytes=settings.ballast_bytes,
+        read_threads=settings.read_threads,
+        pools={MAIN_POOL: Path(data, "blobs"), **pools},
+        thresholds=thresholds,
+        emptying=EmptyingPace(settings.emptying_bytes_per_second, settings.emptying_dead_percent),
+        faults=Faults() if settings.test_door else None,
+        backups=BackupRoom(Path(settings.backup_dir or Path(data, "backups")), settings.backups_max),
+    )
+
+
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """Makes the loop that a broker runs on; None: asyncio's own."""
+    try:
+        import uvloop
+    except ImportError:
+        log.warning("uvloop is not installed; asyncio's own loop serves, more slowly")
+        return None
+    return uvloop.new_event_loop
+

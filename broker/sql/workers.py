@@ -1,0 +1,90 @@
+"""The worker processes of a node: one for each query under way, and for a time those that wait for the next.
+
+    none      take      -> busy (started)
+    idle      take      -> busy
+    busy      give back -> idle
+    busy      end       -> none (killed: at a limit, or its client has gone)
+    idle      pqbroker.sql.worker.idle.ms without a query -> none
+"""
+
+import asyncio
+from typing import Any
+
+from pqbroker.tables.work.process import WorkerProcess
+
+
+class Workers:
+    """Made before it is known whether there will ever be a query: nothing is started until one comes."""
+
+    __slots__ = ("_busy", "_idle", "_pending", "count")
+
+    def __init__(self) -> None:
+        self._busy: set[WorkerProcess] = set()
+        self._idle: dict[WorkerProcess, asyncio.TimerHandle] = {}
+        self._pending: set[asyncio.Task[Any]] = set()
+        """Starts and ends under way."""
+        self.count = 0
+        """Queries under way, and those that wait for their worker to start."""
+
+    @property
+    def pids(self) -> list[int]:
+        """Of all processes that there are."""
+        return [worker.pid for worker in (*self._busy, *self._idle)]
+
+    async def take(self) -> WorkerProcess:
+        """A worker for one query: one that waits, else a new one. OSError."""
+        while self._idle:
+            worker, timer = self._idle.popitem()
+            timer.cancel()
+            if worker.is_alive:
+                self._busy.add(worker)
+                return worker
+            self._end(worker)
+        starting = asyncio.get_running_loop().create_task(WorkerProcess.start())
+        self._pending.add(starting)
+        starting.add_done_callback(self._pending.discard)
+        try:
+            worker = await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            starting.add_done_callback(self._end_unwanted)
+            raise
+        self._busy.add(worker)
+        return worker
+
+    def give_back(self, worker: WorkerProcess, idle_s: float) -> None:
+        """The worker has done its query."""
+        worker.is_new = False
+        self._busy.discard(worker)
+        self._idle[worker] = asyncio.get_running_loop().call_later(idle_s, self._let_go, worker)
+
+    async def end(self, worker: WorkerProcess) -> int:
+        """Kill the worker, if it has not ended: how it ended."""
+        self._busy.discard(worker)
+        return await asyncio.shield(self._end(worker))
+
+    async def close(self) -> None:
+        """The node stops."""
+        for worker, timer in self._idle.items():
+            timer.cancel()
+            self._end(worker)
+        for worker in self._busy:
+            self._end(worker)
+        self._idle.clear()
+        self._busy.clear()
+        while self._pending:
+            await asyncio.wait(self._pending)
+
+    def _let_go(self, worker: WorkerProcess) -> None:
+        del self._idle[worker]
+        self._end(worker)
+
+    def _end(self, worker: WorkerProcess) -> "asyncio.Task[int]":
+        task = asyncio.get_running_loop().create_task(worker.end())
+        self._pending.add(task)
+        task.add_done_callback(self._pending.discard)
+        return task
+
+    def _end_unwanted(self, starting: "asyncio.Task[WorkerProcess]") -> None:
+        """Nobody waits for it any more."""
+        if not starting.cancelled() and starting.exception() is None:
+            self._end(starting.result())
