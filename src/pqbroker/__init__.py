@@ -1,3 +1,3 @@
-"""A message broker that existing Kafka programs use without knowing."""
+"""A Kafka-compatible message broker; existing clients work unchanged."""
 
 __version__ = "0.1.0"

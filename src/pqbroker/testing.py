@@ -1,163 +1,288 @@
-"""A real broker in a child process, for tests: on free ports, killed and restarted at will. Needs no test framework.
+"""A real broker for tests: on free ports, killed and restarted at will, with faults on cue. Needs no test framework.
 
 with broker() as running:
     producer = AIOKafkaProducer(bootstrap_servers=running.kafka)
 """
 
-import os
-import select
-import subprocess
-import sys
+import asyncio
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
 from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from pqbroker.fixture.http_calls import BrokerRefusedError as BrokerRefusedError
+from pqbroker.fixture.http_calls import HttpCalls
+from pqbroker.fixture.process import BrokerFailedError as BrokerFailedError
+from pqbroker.fixture.process import BrokerProcess
+from pqbroker.fixture.records import Content, Headers, Written, posted, taken
+from pqbroker.fixture.records import Record as Record
+from pqbroker.fixture.runner import Runner
+
+T = TypeVar("T")
 
 MEMORY = ":memory:"
-_READY_TIMEOUT_S = 30.0
-_STOP_TIMEOUT_S = 30.0
-_LOG_TAIL_CHARACTERS = 4000
+FOR_TESTS: Mapping[str, str] = {"group.initial.rebalance.delay.ms": "0", "pqbroker.test.door": "true"}
+"""Settings of the brokers that fixtures give: the first member of a group waits for no other, faults come on cue."""
+WAIT_TIMEOUT_S = 10.0
+_LOOK_S = 0.005
+_PAUSE_LIMIT_S = 60.0
 
 
-class BrokerFailedError(Exception):
-    """The broker did not start or did not stop as it should; the text ends with the last lines of its log."""
+class Fault:
+    """A fault that is on until `end`, the end of its `with` block, or until it was met often enough."""
+
+    def __init__(self, end: Callable[[], None]) -> None:
+        self.end = end
+        """End it, if it is not over: answers that it holds leave."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
 
 
 class Broker:
-    """One broker process and its addresses; it can be killed, stopped and started again on the same ports and data."""
+    """One broker and its addresses; it can be killed, stopped and started again on the same ports and data.
 
-    def __init__(self, directory: Path | str, settings: Mapping[str, str], log_file: Path, log_level: str) -> None:
-        self.directory = directory
-        self.kafka = "127.0.0.1:0"
+    Faults need `pqbroker.test.door=true` (`FOR_TESTS`). Calls wait for the broker: in a coroutine those that may wait
+    long belong into `asyncio.to_thread`. BrokerRefusedError says why the broker refused one.
+    """
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+        self._calls = HttpCalls(lambda: runner.http)
+
+    @property
+    def kafka(self) -> str:
         """HOST:PORT of the Kafka protocol, once started."""
-        self.http = "127.0.0.1:0"
-        """HOST:PORT of /health and /metrics, once started."""
-        self._settings = settings
-        self._log_file = log_file
-        self._log_level = log_level
-        self._process: subprocess.Popen[bytes] | None = None
+        return self._runner.kafka
+
+    @property
+    def http(self) -> str:
+        """HOST:PORT of /health, /metrics and /v1, once started."""
+        return self._runner.http
 
     @property
     def pid(self) -> int:
-        """Process id of the running broker."""
-        assert self._process is not None, "the broker is not running"
-        return self._process.pid
+        """Id of the process that it runs in."""
+        return self._runner.pid
 
     @property
     def running(self) -> bool:
-        """Whether the process is there: started, and ended neither by us nor by itself."""
-        return self._process is not None and self._process.poll() is None
+        """Whether it runs: started, and ended neither by us nor by itself."""
+        return self._runner.running
 
     @property
     def log(self) -> str:
         """What the broker has written to its log so far, restarts included."""
-        return self._log_file.read_text(encoding="utf-8", errors="replace")
+        return self._runner.log
 
     def start(self) -> None:
-        """Start the process and return when it serves."""
-        assert self._process is None, "the broker is started already"
-        with self._log_file.open("ab") as log:
-            self._process = subprocess.Popen(
-                self._command(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, env=_environment()
-            )
-        try:
-            self._read_addresses(self._ready_line())
-        except BaseException:
-            self.kill()
-            raise
+        """Start it and return when it serves: BrokerFailedError."""
+        self._runner.start()
 
     def kill(self) -> None:
-        """kill -9: what a crash of the process leaves behind."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._forget()
+        """kill -9: what a crash leaves behind."""
+        self._runner.kill()
 
     def stop(self) -> None:
-        """SIGTERM: drain, close, exit. Raises BrokerFailedError when it does not exit, or not with 0, or has before."""
-        if self._process is None:
-            return
-        self._process.terminate()
-        try:
-            status = self._process.wait(_STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            self.kill()
-            raise self._failed(f"did not stop within {_STOP_TIMEOUT_S:g} s") from None
-        self._forget()
-        if status != 0:
-            raise self._failed(f"exited with {status}")
+        """Finish requests, close, end. BrokerFailedError when it does not, not in order, or ended before."""
+        self._runner.stop()
 
     def restart(self) -> None:
-        """Stop the process if it runs, and start it on the same ports and data."""
+        """Stop it if it runs, and start it on the same ports and data."""
         self.stop()
         self.start()
 
-    def _command(self) -> list[str]:
-        """The command line; -P keeps a module of the caller's directory from standing in for one of ours."""
-        command = [sys.executable, "-P", "-m", "pqbroker", "serve", "--kafka", self.kafka, "--http", self.http]
-        command += ["--data", str(self.directory), "--log-level", self._log_level]
-        for name, text in self._settings.items():
-            command += ["--set", f"{name}={text}"]
-        return command
+    def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> str:
+        """Create a topic; returns its name."""
+        body = {"name": name, "partitions": partitions, "config": dict(configs or {})}
+        self._calls.ask("POST", "/v1/topics", body)
+        return name
 
-    def _ready_line(self) -> str:
-        """The one line the broker prints when it serves."""
-        assert self._process is not None
-        assert self._process.stdout is not None
-        output = self._process.stdout.fileno()
-        deadline = time.monotonic() + _READY_TIMEOUT_S
-        line = b""
-        while not line.endswith(b"\n"):
-            readable, _, _ = select.select([output], [], [], max(0.0, deadline - time.monotonic()))
-            if not readable:
-                raise self._failed(f"was not ready within {_READY_TIMEOUT_S:g} s")
-            received = os.read(output, 4096)
-            if not received:
-                raise self._failed(f"exited with {self._process.wait()} before it was ready")
-            line += received
-        return line.decode()
+    def delete_topic(self, name: str) -> None:
+        self._calls.ask("DELETE", f"/v1/topics/{name}")
 
-    def _read_addresses(self, line: str) -> None:
-        word, *fields = line.split(maxsplit=3)
-        addresses = dict(field.partition("=")[::2] for field in fields)
-        if word != "ready" or not {"kafka", "http"} <= addresses.keys():
-            raise self._failed(f"printed {line!r} instead of its ready line")
-        self.kafka = addresses["kafka"]
-        self.http = addresses["http"]
+    def produce(
+        self, topic: str, value: Content, *, key: Content = None, partition: int | None = None, headers: Headers = ()
+    ) -> Written:
+        """Write one record to a topic that exists; returns where it is. Without a partition the key decides."""
+        body = {"records": [posted(value, key, partition, headers)]}
+        (place,) = self._calls.ask("POST", f"/v1/topics/{topic}/records", body)["offsets"]
+        return Written(place["partition"], place["offset"])
 
-    def _forget(self) -> None:
-        assert self._process is not None
-        assert self._process.stdout is not None
-        self._process.stdout.close()
-        self._process = None
+    def read(
+        self, topic: str, count: int = 0, *, partition: int | None = None, timeout_s: float = WAIT_TIMEOUT_S
+    ) -> list[Record]:
+        """Every record of a topic, or of one partition, by partition and offset; TimeoutError.
 
-    def _failed(self, what: str) -> BrokerFailedError:
-        return BrokerFailedError(f"the broker {what}; its log ends:\n{self.log[-_LOG_TAIL_CHARACTERS:]}")
+        Waits until there are `count` or more.
+        """
+        found: list[Record] = []
+
+        def look() -> bool:
+            found[:] = _records(self._calls, topic, partition)
+            return len(found) >= count
+
+        try:
+            self.wait_until(look, timeout_s=timeout_s)
+        except TimeoutError:
+            raise TimeoutError(f"{topic} has {len(found)} of {count} records after {timeout_s:g} s") from None
+        return found
+
+    def wait_until(self, condition: Callable[[], T], what: str = "", *, timeout_s: float = WAIT_TIMEOUT_S) -> T:
+        """Ask until the condition returns something true, and return that; TimeoutError, which names `what`."""
+        deadline = time.monotonic() + timeout_s
+        while not (found := condition()):
+            if time.monotonic() >= deadline:
+                raise TimeoutError(f"after {timeout_s:g} s still not: {what or 'what was waited for'}")
+            time.sleep(_LOOK_S)
+        return found
+
+    def fail(
+        self, api: str | int, error: str, *,
+        topic: str | None = None, partition: int | None = None, times: int | None = 1,
+    ) -> Fault:  # fmt: skip
+        """Answer requests of an API (Kafka's name, or key) with an error of Kafka's, and do not perform them.
+
+        With a topic (and partition) that part of a request alone. `times` None: until the fault is ended.
+        """
+        return self._begin(act="error", api=api, error=error, topic=topic, partition=partition, times=times)
+
+    def delay(
+        self, api: str | int | None, seconds: float, *,
+        topic: str | None = None, partition: int | None = None, times: int | None = None,
+    ) -> Fault:  # fmt: skip
+        """Perform requests of an API (None: of all) at once, and answer them so much later."""
+        hold_ms = _milliseconds(seconds)
+        return self._begin(act="delay", api=api, hold_ms=hold_ms, topic=topic, partition=partition, times=times)
+
+    def disconnect(
+        self, api: str | int | None = None, *,
+        performed: bool = False, topic: str | None = None, partition: int | None = None, times: int | None = 1,
+    ) -> Fault:  # fmt: skip
+        """Close the connection of requests of an API: before they are performed, or instead of the answer."""
+        asked = {"api": api, "topic": topic, "partition": partition, "times": times}
+        return self._begin(act="disconnect", performed=performed, **asked)
+
+    def pause(
+        self, api: str | int | None = None, *,
+        topic: str | None = None, partition: int | None = None, limit_s: float = _PAUSE_LIMIT_S,
+    ) -> Fault:  # fmt: skip
+        """Perform requests of an API (None: of all) and answer none until the fault is ended, or after `limit_s`."""
+        return self._begin(act="pause", api=api, hold_ms=_milliseconds(limit_s), topic=topic, partition=partition)
+
+    def refuse_commit(self, after: int = 0) -> None:
+        """Have the store refuse the next commit, or the one behind `after` more: clients get KAFKA_STORAGE_ERROR."""
+        self._calls.ask("POST", "/v1/test/store", {"fault": "refuse_next", "after": after})
+
+    def fill_disk(self) -> Fault:
+        """Have the disk be full: writes are refused with KAFKA_STORAGE_ERROR, reads work."""
+        self._calls.ask("POST", "/v1/test/store", {"fault": "fill"})
+        return Fault(partial(self._calls.ask, "POST", "/v1/test/store", {"fault": "make_room"}))
+
+    def advance_clock(self, seconds: float) -> None:
+        """Move the broker's clock: retention, timestamps by LogAppendTime, sessions of groups and expiry follow."""
+        self._calls.ask("POST", "/v1/test/clock", {"advance_ms": _milliseconds(seconds)})
+
+    @property
+    def faults(self) -> Sequence[Mapping[str, Any]]:
+        """Faults of requests that are on, as `GET /v1/test/faults` shows them."""
+        found: Sequence[Mapping[str, Any]] = self._calls.ask("GET", "/v1/test/faults")["faults"]
+        return found
+
+    def clear_faults(self) -> None:
+        """End every fault, of requests and of the store. The clock stays where it is."""
+        self._calls.ask("DELETE", "/v1/test/faults")
+
+    def _begin(self, **cue: Any) -> Fault:
+        given = {name: value for name, value in cue.items() if value is not None}
+        number = self._calls.ask("POST", "/v1/test/faults", given)["fault"]
+        return Fault(partial(_end, self._calls, number))
 
 
-@contextmanager
+class Serving:
+    """A broker that serves from the start of a `with` or `async with` block to its end."""
+
+    def __init__(self, context: AbstractContextManager[Broker]) -> None:
+        self._context = context
+
+    def __enter__(self) -> Broker:
+        return self._context.__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        return self._context.__exit__(kind, error, trace)
+
+    async def __aenter__(self) -> Broker:
+        return await asyncio.to_thread(self.__enter__)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        return await asyncio.to_thread(self.__exit__, kind, error, trace)
+
+
 def broker(
     directory: Path | str | None = None, settings: Mapping[str, str] | None = None, *, log_level: str = "info"
-) -> Iterator[Broker]:
-    """A broker that serves, stopped at the end.
+) -> Serving:
+    """A broker in a process of its own that serves, stopped at the end of the block.
 
     `directory` holds its data and stays; None is a temporary one, MEMORY none at all. `settings` are names and values
     as in a config file; the environment's do not count. Raises BrokerFailedError when it does not start or stop.
     """
+    return Serving(_in_process(directory, settings or {}, log_level))
+
+
+def memory_broker(settings: Mapping[str, str] = FOR_TESTS) -> Serving:
+    """A broker on a thread of this process that serves from memory, ready at once; stopped at the end of the block."""
+    from pqbroker.fixture.in_process import BrokerThread
+
+    return Serving(_serving(BrokerThread(settings)))
+
+
+@contextmanager
+def _in_process(directory: Path | str | None, settings: Mapping[str, str], log_level: str) -> Iterator[Broker]:
     with tempfile.TemporaryDirectory(prefix="pqbroker-") as scratch:
         log_file = Path(scratch, "log")
         log_file.touch()
-        started = Broker(directory or Path(scratch, "data"), settings or {}, log_file, log_level)
-        try:
-            started.start()
-            yield started
-        except BaseException:
-            started.kill()
-            raise
-        started.stop()
+        data = directory or Path(scratch, "data")
+        with _serving(BrokerProcess(data, settings, log_file, log_level)) as running:
+            yield running
 
 
-def _environment() -> dict[str, str]:
-    """The caller's environment without settings of a broker."""
-    return {name: text for name, text in os.environ.items() if not name.startswith("PQBROKER_")}
+@contextmanager
+def _serving(runner: Runner) -> Iterator[Broker]:
+    try:
+        runner.start()
+        yield Broker(runner)
+    except BaseException:
+        runner.kill()
+        raise
+    runner.stop()
+
+
+def _end(calls: HttpCalls, number: int) -> None:
+    with suppress(BrokerRefusedError):  # it is over
+        calls.ask("DELETE", f"/v1/test/faults/{number}")
+
+
+def _records(calls: HttpCalls, topic: str, partition: int | None) -> Iterator[Record]:
+    """Those of a topic that are there now."""
+    count = calls.ask("GET", f"/v1/topics/{topic}?limit=1")["partition_count"]
+    for index in range(count) if partition is None else (partition,):
+        path = f"/v1/topics/{topic}/records?partition={index}"
+        page = calls.ask("GET", path)
+        while page["records"]:
+            yield from (taken(topic, index, shown) for shown in page["records"])
+            page = calls.ask("GET", f"{path}&offset={page['next_offset']}")
+
+
+def _milliseconds(seconds: float) -> int:
+    return max(1, round(seconds * 1000))

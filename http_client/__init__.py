@@ -1,0 +1,1 @@
+"""What `pqbroker.client` speaks: calls of tables and SQL over HTTP, as requests and answers, and two transports."""

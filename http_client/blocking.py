@@ -1,0 +1,79 @@
+"""The transport of the synchronous client: one connection, kept between calls."""
+
+import socket
+from http.client import HTTPConnection, HTTPException
+from typing import TypeVar
+
+from pqbroker.http_client.addresses import HttpAddress
+from pqbroker.http_client.errors import ClientError, failure_of, no_broker, timed_out
+from pqbroker.http_client.exchange import Answer, Request, Steps
+
+T = TypeVar("T")
+
+
+class BlockingTransport:
+    """For one thread at a time."""
+
+    def __init__(self, address: HttpAddress, timeout_s: float) -> None:
+        self._address = str(address)
+        self._timeout_s = timeout_s
+        self._connection = HTTPConnection(address.host, address.port, timeout=timeout_s)
+
+    def perform(self, steps: Steps[T]) -> T:
+        """What a call returns; ClientError."""
+        try:
+            request = next(steps)
+            while True:
+                try:
+                    answer = self._exchange(request)
+                except ClientError as failure:
+                    request = steps.throw(failure)
+                else:
+                    request = steps.send(answer)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _exchange(self, request: Request) -> Answer:
+        self._connect()
+        try:
+            headers = {} if request.body is None else {"Content-Type": request.content_type}
+            self._connection.request(request.method, request.path, request.body, headers)
+            response = self._connection.getresponse()
+            return Answer(self._address, response.status, response.read())
+        except BaseException as error:
+            self._connection.close()  # the rest of an answer would be taken for the next one
+            if not isinstance(error, OSError | HTTPException):
+                raise
+            if isinstance(error, TimeoutError):
+                raise timed_out(self._address, self._timeout_s) from None
+            raise failure_of(self._address, error) from None
+
+    def _connect(self) -> None:
+        """A broker closes connections that rest; a request that is sent on one is lost, or is performed without a word.
+        """
+        connected: socket.socket | None = self._connection.sock
+        if connected is not None and _is_open(connected, self._timeout_s):
+            return
+        self._connection.close()
+        try:
+            self._connection.connect()
+        except (OSError, UnicodeError) as error:
+            raise no_broker(self._address, error) from None
+
+
+def _is_open(connected: socket.socket, timeout_s: float) -> bool:
+    """Whether the other side has neither closed nor sent what nobody asked for."""
+    connected.setblocking(False)
+    try:
+        connected.recv(1, socket.MSG_PEEK)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        connected.settimeout(timeout_s)
+    return False

@@ -1,0 +1,69 @@
+"""Why a call failed: the broker refused it, or its answer did not come."""
+
+from collections.abc import Mapping
+from http.client import HTTPException, IncompleteRead
+from typing import Any
+
+NO_BROKER = "NO_BROKER"
+"""Nothing was sent: no connection."""
+CONNECTION_LOST = "CONNECTION_LOST"
+"""Sent, and no answer came."""
+ANSWER_CUT = "ANSWER_CUT"
+TIMED_OUT = "TIMED_OUT"
+NO_PQBROKER = "NO_PQBROKER"
+_UNKNOWN = "Whether a change was made is unknown: look before you repeat it."
+
+
+class ClientError(Exception):
+    """`code` for programs; cause and cure for people. `status`: of HTTP, None where no answer came."""
+
+    def __init__(
+        self, code: str, message: str, cure: str, *, status: int | None = None, rows_inserted: int = 0
+    ) -> None:
+        before = f" ({rows_inserted} rows were inserted before)" if rows_inserted else ""
+        super().__init__(f"{code}: {message}{before}. {cure}")
+        self.code = code
+        self.message = message
+        self.cure = cure
+        self.status = status
+        self.rows_inserted = rows_inserted
+        """Of an insert that takes several requests: what earlier ones have written."""
+
+    def behind(self, rows_inserted: int) -> "ClientError":
+        """The error of a request before which others have inserted rows."""
+        return ClientError(self.code, self.message, self.cure, status=self.status, rows_inserted=rows_inserted)
+
+
+def refusal(address: str, status: int, document: Any) -> ClientError:
+    """What a broker says of a call that it refuses; `document` None: it is no JSON."""
+    error = document.get("error") if isinstance(document, Mapping) else None
+    if not isinstance(error, Mapping) or not {"code", "message", "cure"} <= error.keys():
+        return no_pqbroker(address, f"status {status}")
+    return ClientError(str(error["code"]), str(error["message"]), str(error["cure"]), status=status)
+
+
+def no_broker(address: str, error: Exception) -> ClientError:
+    why = getattr(error, "strerror", None) or str(error)
+    cure = "Start one with `pqbroker serve`, or give the address that it prints behind http=."
+    return ClientError(NO_BROKER, f"no broker answers at {address} over HTTP ({why})", cure)
+
+
+def failure_of(address: str, error: OSError | HTTPException) -> ClientError:
+    """Of a request that was sent, in part or as a whole."""
+    if isinstance(error, IncompleteRead):
+        text = f"the answer of {address} broke off"
+        return ClientError(ANSWER_CUT, text, "The broker's log says why; a query may have met one of its limits.")
+    if isinstance(error, OSError):
+        text = f"{address} closed the connection without an answer"
+        return ClientError(CONNECTION_LOST, text, _UNKNOWN)
+    return no_pqbroker(address, "no HTTP")
+
+
+def timed_out(address: str, timeout_s: float) -> ClientError:
+    text = f"{address} did not answer within timeout_s = {timeout_s:g}"
+    return ClientError(TIMED_OUT, text, f"Raise it, or ask for less. {_UNKNOWN}")
+
+
+def no_pqbroker(address: str, why: str) -> ClientError:
+    text = f"the answer of {address} is none of a pqbroker's ({why})"
+    return ClientError(NO_PQBROKER, text, "Give the address that `pqbroker serve` prints behind http=.")

@@ -1,0 +1,80 @@
+"""Requests and answers, and calls made of them: generators that yield a request and are sent its answer, or thrown a
+ClientError, so that the blocking and the asyncio transport perform the same calls.
+"""
+
+import json
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from pqbroker.http_client.errors import CONNECTION_LOST, ClientError, refusal
+
+T = TypeVar("T")
+JSON = "application/json"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request. `is_repeatable`: performed twice it does no more than once, so that it may be sent again."""
+
+    method: str
+    path: str
+    body: bytes | None = None
+    content_type: str = JSON
+    is_repeatable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The answer of a broker, refusals included. `address`: who gave it."""
+
+    address: str
+    status: int
+    data: bytes
+
+
+Steps = Generator[Request, Answer, T]
+"""A call, and what it returns."""
+
+
+def ask(request: Request) -> Steps[Answer]:
+    """One request; once more where the connection was lost and that is safe."""
+    try:
+        return (yield request)
+    except ClientError as failure:
+        if failure.code != CONNECTION_LOST or not request.is_repeatable:
+            raise
+    return (yield request)
+
+
+def get(path: str) -> Steps[dict[str, Any]]:
+    """The document at a path."""
+    return read((yield from ask(Request("GET", path, is_repeatable=True))))
+
+
+def post(path: str, body: Mapping[str, Any], *, is_repeatable: bool = False) -> Steps[dict[str, Any]]:
+    """What became of a command."""
+    request = Request("POST", path, json.dumps(body).encode(), is_repeatable=is_repeatable)
+    return read((yield from ask(request)))
+
+
+def read(answer: Answer) -> dict[str, Any]:
+    """The document of an answer; ClientError."""
+    document = accepted(answer, _parsed(answer.data))
+    if not isinstance(document, dict):
+        raise refusal(answer.address, answer.status, None)
+    return document
+
+
+def accepted(answer: Answer, found: T) -> T:
+    """What was found in an answer, unless it is a refusal: ClientError."""
+    if answer.status >= 300:
+        raise refusal(answer.address, answer.status, _parsed(answer.data))
+    return found
+
+
+def _parsed(data: bytes) -> Any:
+    try:
+        return json.loads(data)
+    except ValueError:
+        return None

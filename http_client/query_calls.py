@@ -1,0 +1,46 @@
+"""A query in SQL, answered as JSON lines or as an Arrow IPC stream."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from pqbroker.http_client.errors import refusal
+from pqbroker.http_client.exchange import Request, Steps, accepted, ask, read
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class QueryCalls:
+    """One query. It only reads: a lost connection is no reason to give up."""
+
+    text: str
+    timeout_ms: int | None
+
+    def rows(self) -> Steps[list[Row]]:
+        """As the format `json` of POST /v1/sql has them."""
+        answer = yield from ask(self._request({"format": "json"}))
+        rows = [json.loads(line) for line in accepted(answer, answer.data).splitlines()]
+        if rows and _is_error(rows[-1]):
+            raise refusal(answer.address, answer.status, rows[-1])
+        return rows
+
+    def arrow(self) -> Steps[bytes]:
+        """An Arrow IPC stream."""
+        answer = yield from ask(self._request({"format": "arrow"}))
+        return accepted(answer, answer.data)
+
+    def explain(self) -> Steps[dict[str, Any]]:
+        """The plan, and what a run of the query read."""
+        return read((yield from ask(self._request({"explain": True}))))
+
+    def _request(self, more: dict[str, Any]) -> Request:
+        limit = {} if self.timeout_ms is None else {"timeout_ms": self.timeout_ms}
+        body = json.dumps({"query": self.text, **limit, **more}).encode()
+        return Request("POST", "/v1/sql", body, is_repeatable=True)
+
+
+def _is_error(row: Row) -> bool:
+    """An error after the first row is the last line."""
+    error = row.get("error")
+    return len(row) == 1 and isinstance(error, dict) and error.keys() == {"code", "message", "cure"}

@@ -1,0 +1,334 @@
+"""A client of tables and SQL of a pqbroker, over its HTTP address: `Client`, and `AsyncClient` for asyncio.
+
+with Client("127.0.0.1:8092") as client:
+    client.table("events").insert([{"id": 1}])
+    client.sql("SELECT count(*) AS n FROM events").rows()
+
+Every call may raise ClientError. A call whose connection is lost is made once more where that is safe: reads,
+queries, trims, batches of sessions. Records of topics are for Kafka clients.
+"""
+
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from pqbroker.http_client.addresses import parse_http_address
+from pqbroker.http_client.blocking import BlockingTransport
+from pqbroker.http_client.errors import ClientError as ClientError
+from pqbroker.http_client.exchange import Steps
+from pqbroker.http_client.facts import Column as Column
+from pqbroker.http_client.facts import Inserted as Inserted
+from pqbroker.http_client.facts import InsertedRows as InsertedRows
+from pqbroker.http_client.facts import RowRanges as RowRanges
+from pqbroker.http_client.facts import TableDescription as TableDescription
+from pqbroker.http_client.facts import TableSummary as TableSummary
+from pqbroker.http_client.facts import TabletDescription as TabletDescription
+from pqbroker.http_client.query_calls import QueryCalls
+from pqbroker.http_client.row_pieces import ArrowRows, pieces_of, whole_piece
+from pqbroker.http_client.table_calls import PAGE_ROWS, Row, TableCalls, list_tables
+
+if TYPE_CHECKING:
+    import pandas
+    import pyarrow
+
+    from pqbroker.http_client.asynchronous import AsyncioTransport
+
+DEFAULT_ADDRESS = "127.0.0.1:8092"
+TIMEOUT_S = 60.0
+Rows = Iterable[Mapping[str, Any]] | ArrowRows
+"""Rows to insert: a mapping each, or anything of Arrow."""
+
+
+class Client:
+    """For one thread at a time. `timeout_s`: how long an answer may take."""
+
+    def __init__(self, address: str = DEFAULT_ADDRESS, *, timeout_s: float = TIMEOUT_S) -> None:
+        self._transport = BlockingTransport(parse_http_address(address), timeout_s)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection; the next call opens another."""
+        self._transport.close()
+
+    def table(self, name: str) -> "Table":
+        """A table that exists or not, by its topic's name or its path: shop.orders is //shop/orders."""
+        return Table(self._transport, name)
+
+    def tables(self) -> list[TableSummary]:
+        """All tables by name."""
+        return self._transport.perform(list_tables())
+
+    def sql(self, query: str, *, timeout_ms: int | None = None) -> "Query":
+        """A SELECT over topics and tables; each of its methods runs it."""
+        return Query(self._transport, query, timeout_ms)
+
+
+class Table:
+    """One table; rows of any topic can be selected too."""
+
+    def __init__(self, transport: BlockingTransport, name: str) -> None:
+        self._perform = transport.perform
+        self._calls = TableCalls(name)
+
+    @property
+    def name(self) -> str:
+        """Of its topic."""
+        return self._calls.name
+
+    def create(self, schema: Iterable[Column], **options: Any) -> TableDescription:
+        """`options`: tablet_count, trimmed_row_counts, attributes, bundle, mount, as in POST /v1/tables."""
+        return self._perform(self._calls.create(schema, options))
+
+    def describe(self) -> TableDescription:
+        return self._perform(self._calls.describe())
+
+    def tablets(self) -> list[TabletDescription]:
+        return self._perform(self._calls.tablets())
+
+    def columns(self) -> tuple[Column, ...] | None:
+        """Of the schema; None: a topic without one."""
+        return self._perform(self._calls.columns())
+
+    def row_ranges(self) -> RowRanges:
+        """By tablet the index of its first row, and the one behind its last."""
+        return self._perform(self._calls.row_ranges())
+
+    def delete(self) -> None:
+        """Delete the table, its topic and all rows."""
+        self._perform(self._calls.delete())
+
+    def insert(
+        self, rows: Rows, *, tablet_index: int | None = None, session: str | None = None, sequence: int | None = None
+    ) -> Inserted:
+        """Insert rows, into any mounted tablet unless it is named.
+
+        Many rows take several requests, each taken as a whole or not at all: ClientError.rows_inserted counts those
+        that were written before one failed. Values: as in JSON, or bytes, or a datetime for a timestamp. Rows in Arrow
+        (a table, a batch or a stream of pyarrow, a data frame) go as they are, which is much faster.
+
+        With a `session` the rows are one batch of it: they go in one request, and a batch whose `sequence` is not above
+        that of one taken before is not taken (Inserted.is_duplicate). So it may be sent again after any error.
+        """
+        return self._perform(_insertion(self._calls, rows, tablet_index, session, sequence))
+
+    def select(
+        self, tablet_index: int = 0, first_row_index: int = 0, *, limit: int = PAGE_ROWS, is_raw: bool = False
+    ) -> list[Row]:
+        """Rows of a tablet, typed; raw ones are records: timestamp_ms, key, value, headers. Topics have raw ones only.
+        """
+        return self._perform(self._calls.select(tablet_index, first_row_index, limit, is_raw))
+
+    def rows(self, tablet_index: int = 0, first_row_index: int = 0, *, is_raw: bool = False) -> Iterator[Row]:
+        """As `select`, all up to the end, read while they are taken."""
+        while True:
+            page = self._perform(self._calls.page(tablet_index, first_row_index, PAGE_ROWS, is_raw))
+            yield from page.rows
+            if page.next_row_index <= first_row_index:
+                return
+            first_row_index = page.next_row_index
+
+    def trim(self, trimmed_row_count: int, *, tablet_index: int = 0) -> int:
+        """Delete the rows before an index: the index of the first one that is left."""
+        return self._perform(self._calls.trim(tablet_index, trimmed_row_count))
+
+    def mount(self, first: int | None = None, last: int | None = None, *, freeze: bool = False) -> TableSummary:
+        """Mount the tablets from `first` to `last`, all unless given. This and the next ones return when it is done."""
+        return self._perform(self._calls.change("mount", _tablets(first, last, freeze=freeze)))
+
+    def unmount(self, first: int | None = None, last: int | None = None, *, force: bool = False) -> TableSummary:
+        """`force`: without bringing rows to the body first."""
+        return self._perform(self._calls.change("unmount", _tablets(first, last, force=force)))
+
+    def freeze(self, first: int | None = None, last: int | None = None) -> TableSummary:
+        return self._perform(self._calls.change("freeze", _tablets(first, last)))
+
+    def unfreeze(self, first: int | None = None, last: int | None = None) -> TableSummary:
+        return self._perform(self._calls.change("unfreeze", _tablets(first, last)))
+
+    def remount(self) -> TableSummary:
+        """Have the attributes that were set act."""
+        return self._perform(self._calls.change("remount", {}))
+
+    def alter(self, schema: Iterable[Column]) -> TableDescription:
+        """Change the schema of an unmounted table, or of a topic, whose records are then rows; none takes it away."""
+        return self._perform(self._calls.alter(schema))
+
+    def set_attributes(self, attributes: Mapping[str, Any]) -> TableDescription:
+        """They act from the next remount on."""
+        return self._perform(self._calls.set_attributes(attributes))
+
+
+class Query:
+    """A query in SQL."""
+
+    def __init__(self, transport: BlockingTransport, text: str, timeout_ms: int | None) -> None:
+        self._perform = transport.perform
+        self._calls = QueryCalls(text, timeout_ms)
+
+    def rows(self) -> list[Row]:
+        """Rows as JSON has them: bytes that are no UTF-8 are {"base64": …}, times are text."""
+        return self._perform(self._calls.rows())
+
+    def arrow(self) -> "pyarrow.Table":
+        """Columns of their types. Needs pyarrow."""
+        return _arrow(self._perform(self._calls.arrow()))
+
+    def to_pandas(self) -> "pandas.DataFrame":
+        """Needs pyarrow and pandas."""
+        return self.arrow().to_pandas()
+
+    def explain(self) -> dict[str, Any]:
+        """Run the query, and say what it read: plan, blobs_read, rows_read, bytes_read."""
+        return self._perform(self._calls.explain())
+
+
+class AsyncClient:
+    """`Client` for asyncio: several calls may be under way at once."""
+
+    def __init__(self, address: str = DEFAULT_ADDRESS, *, timeout_s: float = TIMEOUT_S) -> None:
+        from pqbroker.http_client.asynchronous import AsyncioTransport  # the synchronous client loads no asyncio
+
+        self._transport = AsyncioTransport(parse_http_address(address), timeout_s)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Nothing stays open between calls; here for what closes either client."""
+
+    def table(self, name: str) -> "AsyncTable":
+        return AsyncTable(self._transport, name)
+
+    async def tables(self) -> list[TableSummary]:
+        return await self._transport.perform(list_tables())
+
+    def sql(self, query: str, *, timeout_ms: int | None = None) -> "AsyncQuery":
+        return AsyncQuery(self._transport, query, timeout_ms)
+
+
+class AsyncTable:
+    """`Table` for asyncio."""
+
+    def __init__(self, transport: "AsyncioTransport", name: str) -> None:
+        self._perform = transport.perform
+        self._calls = TableCalls(name)
+
+    @property
+    def name(self) -> str:
+        return self._calls.name
+
+    async def create(self, schema: Iterable[Column], **options: Any) -> TableDescription:
+        return await self._perform(self._calls.create(schema, options))
+
+    async def describe(self) -> TableDescription:
+        return await self._perform(self._calls.describe())
+
+    async def tablets(self) -> list[TabletDescription]:
+        return await self._perform(self._calls.tablets())
+
+    async def columns(self) -> tuple[Column, ...] | None:
+        return await self._perform(self._calls.columns())
+
+    async def row_ranges(self) -> RowRanges:
+        return await self._perform(self._calls.row_ranges())
+
+    async def delete(self) -> None:
+        await self._perform(self._calls.delete())
+
+    async def insert(
+        self, rows: Rows, *, tablet_index: int | None = None, session: str | None = None, sequence: int | None = None
+    ) -> Inserted:
+        return await self._perform(_insertion(self._calls, rows, tablet_index, session, sequence))
+
+    async def select(
+        self, tablet_index: int = 0, first_row_index: int = 0, *, limit: int = PAGE_ROWS, is_raw: bool = False
+    ) -> list[Row]:
+        return await self._perform(self._calls.select(tablet_index, first_row_index, limit, is_raw))
+
+    async def rows(
+        self, tablet_index: int = 0, first_row_index: int = 0, *, is_raw: bool = False
+    ) -> AsyncIterator[Row]:
+        while True:
+            page = await self._perform(self._calls.page(tablet_index, first_row_index, PAGE_ROWS, is_raw))
+            for row in page.rows:
+                yield row
+            if page.next_row_index <= first_row_index:
+                return
+            first_row_index = page.next_row_index
+
+    async def trim(self, trimmed_row_count: int, *, tablet_index: int = 0) -> int:
+        return await self._perform(self._calls.trim(tablet_index, trimmed_row_count))
+
+    async def mount(self, first: int | None = None, last: int | None = None, *, freeze: bool = False) -> TableSummary:
+        return await self._perform(self._calls.change("mount", _tablets(first, last, freeze=freeze)))
+
+    async def unmount(self, first: int | None = None, last: int | None = None, *, force: bool = False) -> TableSummary:
+        return await self._perform(self._calls.change("unmount", _tablets(first, last, force=force)))
+
+    async def freeze(self, first: int | None = None, last: int | None = None) -> TableSummary:
+        return await self._perform(self._calls.change("freeze", _tablets(first, last)))
+
+    async def unfreeze(self, first: int | None = None, last: int | None = None) -> TableSummary:
+        return await self._perform(self._calls.change("unfreeze", _tablets(first, last)))
+
+    async def remount(self) -> TableSummary:
+        return await self._perform(self._calls.change("remount", {}))
+
+    async def alter(self, schema: Iterable[Column]) -> TableDescription:
+        return await self._perform(self._calls.alter(schema))
+
+    async def set_attributes(self, attributes: Mapping[str, Any]) -> TableDescription:
+        return await self._perform(self._calls.set_attributes(attributes))
+
+
+class AsyncQuery:
+    """`Query` for asyncio."""
+
+    def __init__(self, transport: "AsyncioTransport", text: str, timeout_ms: int | None) -> None:
+        self._perform = transport.perform
+        self._calls = QueryCalls(text, timeout_ms)
+
+    async def rows(self) -> list[Row]:
+        return await self._perform(self._calls.rows())
+
+    async def arrow(self) -> "pyarrow.Table":
+        return _arrow(await self._perform(self._calls.arrow()))
+
+    async def to_pandas(self) -> "pandas.DataFrame":
+        return (await self.arrow()).to_pandas()
+
+    async def explain(self) -> dict[str, Any]:
+        return await self._perform(self._calls.explain())
+
+
+def _insertion(
+    calls: TableCalls, rows: Rows, tablet_index: int | None, session: str | None, sequence: int | None
+) -> Steps[Inserted]:
+    if session is None and sequence is None:
+        return calls.insert(pieces_of(rows, tablet_index))
+    if session is None or sequence is None:
+        raise ValueError("of session and sequence one is missing: give both, or neither")
+    return calls.insert_batch(whole_piece(rows, tablet_index), session, sequence)
+
+
+def _tablets(first: int | None, last: int | None, **more: bool) -> dict[str, Any]:
+    """Without what is false: each verb knows its own fields."""
+    return {"first_tablet_index": first, "last_tablet_index": last, **{name: True for name in more if more[name]}}
+
+
+def _arrow(stream: bytes) -> "pyarrow.Table":
+    from pqbroker.http_client.arrow_streams import read_stream
+
+    return read_stream(stream)
