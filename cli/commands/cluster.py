@@ -1,0 +1,129 @@
+"""`pqbroker cluster`: the nodes of a cluster, whether its partitions are served, settings and clients of a node."""
+
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any
+
+from pqbroker.cli.command import Family, declare
+from pqbroker.cli.kafka.cluster import Cluster, Topic, settled
+from pqbroker.cli.kafka.configs import BROKER, CHANGED, alter_configs, describe_configs, is_default, source
+from pqbroker.cli.kafka.link import DEFAULT_KAFKA
+from pqbroker.cli.options import INT32_MAX, Broker, Http, Json, assignments
+from pqbroker.cli.output import say, show_bytes, show_json, show_table
+from pqbroker.cli.parsing import option
+from pqbroker.cli.refusals import CommandError, WrongInput, near
+from pqbroker.cli.web import DEFAULT_HTTP, Web
+from pqbroker.protocol.messages.describe_configs import DescribeConfigsResourceResult
+
+app = Family("Show a cluster's nodes, health, settings and clients.")
+
+
+@declare(app, "info", "pqbroker cluster info")
+def info(broker: Broker = DEFAULT_KAFKA, json: Json = False) -> None:
+    """Show the nodes of a cluster and how many topics and partitions it has."""
+    with Cluster(broker) as cluster:
+        about, topics = cluster.about(), cluster.topics()
+    partitions = sum(len(each.partitions) for each in topics.values())
+    columns = ("node", "host", "port", "rack", "controller")
+    rows = [(each.id, each.address.host, each.address.port, each.rack, each.is_controller) for each in about.nodes]
+    if json:
+        nodes = [dict(zip(columns, row, strict=True)) for row in rows]
+        show_json({"cluster": about.id, "nodes": nodes, "topics": len(topics), "partitions": partitions})
+        return
+    say(f"cluster {about.id or '-'}, {len(topics)} topics, {partitions} partitions")
+    show_table(columns, [(*row[:4], "yes" if row[4] else "no") for row in rows])
+
+
+@declare(app, "health", "pqbroker cluster health")
+def health(broker: Broker = DEFAULT_KAFKA, json: Json = False) -> None:
+    """Check that every partition has a leader and all its replicas; exit status 1 if not."""
+    with Cluster(broker) as cluster:
+        topics = cluster.topics()
+    offline = list(_places(topics.values(), lacks_leader=True))
+    behind = list(_places(topics.values(), lacks_leader=False))
+    count = sum(len(each.partitions) for each in topics.values())
+    if json:
+        show_json({"healthy": not offline and not behind, "partitions": count, "offline": offline, "behind": behind})
+    elif not offline and not behind:
+        say(f"healthy: {count} partitions, each with a leader and all its replicas")
+    for places, what in ((offline, "have no leader"), (behind, "lack replicas")):
+        if places and not json:
+            say(f"{len(places)} of {count} partitions {what}: {', '.join(places)}")
+    if offline or behind:
+        raise CommandError(f"the cluster at {cluster.address} is not healthy")
+
+
+def _places(topics: Iterable[Topic], *, lacks_leader: bool) -> Iterable[str]:
+    for topic in topics:
+        for index, one in topic.partitions.items():
+            if (one.leader < 0) if lacks_leader else (one.leader >= 0 and len(one.isr) < len(one.replicas)):
+                yield f"{topic.name}-{index}"
+
+
+@declare(app, "settings", "pqbroker cluster settings --set log.retention.ms=172800000")
+def settings(
+    set_: Annotated[
+        list[str] | None, option("--set", metavar="NAME=VALUE", help="Setting to change; repeatable.")
+    ] = None,
+    unset: Annotated[list[str] | None, option("--unset", metavar="NAME", help="Setting to reset; repeatable.")] = None,
+    every: Annotated[bool, option("--all", help="Include settings at their default.")] = False,
+    node: Annotated[
+        int | None,
+        option("--node", metavar="NUMBER", least=0, most=INT32_MAX, help="Node to ask; without it: the first."),
+    ] = None,
+    broker: Broker = DEFAULT_KAFKA,
+    json: Json = False,
+) -> None:
+    """Show the settings of a node; change them with --set and --unset."""
+    changes: dict[str, str | None] = {**assignments("--set", set_ or [], "log.retention.ms=172800000")}
+    for name in unset or []:
+        if changes.get(name) is not None:
+            raise WrongInput(f"{name} is both set and unset; choose one")
+        changes[name] = None
+    with Cluster(broker) as cluster:
+        nodes = cluster.nodes()
+        asked = nodes[0] if node is None else node
+        if asked not in nodes:
+            raise CommandError(f"no node {asked} at {cluster.address}; there are {', '.join(map(str, nodes))}")
+        known = {each.name: each.value for each in describe_configs(cluster, BROKER, str(asked), None, asked)}
+        for name in changes.keys() - known:
+            hint = near(name, known) or "`pqbroker cluster settings --all` lists them"
+            raise WrongInput(f"unknown setting {name}; {hint}")
+        if changes:
+            alter_configs(cluster, BROKER, str(asked), changes, asked)
+        found = settled(
+            lambda: describe_configs(cluster, BROKER, str(asked), None, asked),
+            lambda after: all(_has_come(each, changes[each.name], known) for each in after if each.name in changes),
+        )
+    shown = [each for each in found if every or not is_default(each)]
+    if json:
+        named = {each.name: {"value": each.value, "source": source(each)} for each in shown}
+        show_json({"node": asked, "settings": named})
+    elif shown:
+        show_table(("setting", "value", "source"), [(each.name, each.value, source(each)) for each in shown])
+    else:
+        say(f"node {asked} has every setting at its default; --all shows them")
+
+
+@declare(app, "connections", "pqbroker cluster connections")
+def connections(http: Http = DEFAULT_HTTP, json: Json = False) -> None:
+    """List the Kafka clients connected to a pqbroker: who they are and what they have asked for."""
+    with Web(http) as web:
+        found = list(web.items("/v1/connections", "connections", "after"))
+    if json:
+        for each in found:
+            show_json(each)
+        return
+    shown = ("id", "client_id", "address", "principal", "apis", "in", "out", "idle")
+    show_table(shown, map(_connection_row, found))
+
+
+def _connection_row(one: Mapping[str, Any]) -> tuple[object, ...]:
+    traffic = (show_bytes(one["bytes_in"]), show_bytes(one["bytes_out"]), f"{one['idle_ms'] // 1000} s")
+    return (one["id"], one["client_id"], one["address"], one["principal"], ", ".join(one["apis"]), *traffic)
+
+
+def _has_come(now: DescribeConfigsResourceResult, wanted: str | None, before: Mapping[str, str | None]) -> bool:
+    """Whether a node shows what it took: Apache Kafka does a little later, and may write a value otherwise."""
+    if wanted is None:
+        return now.config_source != CHANGED
+    return now.value == wanted or now.value != before[now.name]

@@ -1,0 +1,170 @@
+"""`pqbroker consume`: records become lines."""
+
+from collections.abc import Mapping
+from typing import Annotated, NamedTuple
+
+from pqbroker.cli.command import Family, declare
+from pqbroker.cli.kafka.cluster import Cluster, Topic
+from pqbroker.cli.kafka.link import DEFAULT_KAFKA
+from pqbroker.cli.kafka.positions import Position, choose_partitions, parse_position, resolve
+from pqbroker.cli.kafka.topics import matching
+from pqbroker.cli.options import INT32_MAX, Broker, Json, complete_groups, complete_topics
+from pqbroker.cli.parsing import Argument, option
+from pqbroker.cli.records.filters import Filter, grep, where
+from pqbroker.cli.records.formats import parse_form
+from pqbroker.cli.records.selection import Wanted
+from pqbroker.cli.refusals import WrongInput
+
+GROUP_STARTS = {"beginning": "earliest", "earliest": "earliest", "end": "latest", "latest": "latest"}
+DEFAULT_START = "beginning"
+
+Topics = Annotated[
+    list[str],
+    Argument(
+        metavar="TOPIC",
+        complete=complete_topics,
+        help="Names of topics, or patterns with * and ? in quotes.",
+    ),
+]
+Start = Annotated[
+    str,
+    option("--from", "-s", metavar="POSITION", help="Start: beginning, end, an offset, a time, an age (15m)."),
+]
+Until = Annotated[
+    str | None,
+    option("--until", "-u", metavar="POSITION", help="First position not to read; without it: the end."),
+]
+Last = Annotated[
+    int | None,
+    option("--last", "-n", metavar="COUNT", least=1, most=INT32_MAX, help="Newest records to print, by time."),
+]
+Partitions = Annotated[
+    list[int] | None,
+    option("--partition", "-p", least=0, metavar="NUMBER", help="Partition to read; repeatable; without it: all."),
+]
+Limit = Annotated[int | None, option("--limit", "-c", metavar="COUNT", least=1, help="Records to print at most.")]
+Follow = Annotated[bool, option("--follow", "-f", help="Wait for new records, until Ctrl-C.")]
+GroupOption = Annotated[
+    str | None,
+    option(
+        "--group",
+        "-g",
+        metavar="GROUP",
+        complete=complete_groups,
+        help="Consumer group to read as a member of, from its offsets; commits what it read.",
+    ),
+]
+FormatOption = Annotated[
+    str,
+    option(
+        "--format",
+        "-F",
+        metavar="FORMAT",
+        help="Form of a line: value, key, key-value, json, or a template such as '{time} {key} {value}'.",
+    ),
+]
+Grep = Annotated[
+    str | None,
+    option("--grep", "-e", metavar="REGEX", help="Regular expression that key, value or a header must contain."),
+]
+Where = Annotated[
+    list[str] | None,
+    option(
+        "--where",
+        "-w",
+        metavar="PATH=VALUE",
+        help="Condition on a value that is JSON, as in customer.id=7; also != < <= > >=; repeatable.",
+    ),
+]
+
+app = Family()
+
+
+@declare(app, "consume", "pqbroker consume orders --from 15m --follow --json")
+def consume(
+    topic: Topics,
+    start: Start = DEFAULT_START,
+    until: Until = None,
+    last: Last = None,
+    partition: Partitions = None,
+    limit: Limit = None,
+    follow: Follow = False,
+    group: GroupOption = None,
+    form: FormatOption = "value",
+    pattern: Grep = None,
+    condition: Where = None,
+    broker: Broker = DEFAULT_KAFKA,
+    json: Json = False,
+) -> None:
+    """Print the records of topics, up to their current end.
+
+    A template has the fields topic, partition, offset, timestamp (milliseconds), time, key, value and headers in
+    braces, and \\n and \\t. Filters (--grep, --where) choose among the records that the other options name.
+    """
+    given = {"--until": until, "--last": last, "--partition": partition, "--follow": follow or None, "--limit": limit}
+    _check_together(given, start, group)
+    filters: list[Filter] = [grep(pattern)] if pattern is not None else []
+    filters += [where(each) for each in condition or []]
+    wanted = Wanted(parse_form("json" if json else form), filters, limit, last)
+    span = _Span(parse_position("--from", start), None if until is None else parse_position("--until", until), last)
+    from pqbroker.cli.records.consuming import Reading, read_group, read_partitions
+
+    with Cluster(broker) as cluster:
+        topics = matching(cluster, topic)
+        starts: dict[tuple[str, int], int] = {}
+        ends: dict[tuple[str, int], int] = {}
+        for each in topics:
+            for index, (begin, end) in _bounds(cluster, each, choose_partitions(each, partition or []), span).items():
+                starts[each.name, index], ends[each.name, index] = begin, end
+        reading = Reading(cluster.brokers, [each.name for each in topics], ends, follow, wanted)
+    if group is None:
+        read_partitions(reading, starts)
+    else:
+        read_group(reading, group, GROUP_STARTS[start])
+
+
+class _Span(NamedTuple):
+    """What of each partition is read: from a position, or as many as the last ones, up to a position or its end."""
+
+    first: Position
+    until: Position | None
+    last: int | None
+
+
+def _check_together(given: Mapping[str, object], start: str, group: str | None) -> None:
+    """WrongInput for options that contradict each other."""
+    if group is not None and start not in GROUP_STARTS:
+        raise WrongInput(
+            f"--from {start} does not go with --group, which continues at its offsets. Give beginning or end for a "
+            "group without offsets, or move them with `pqbroker group reset`"
+        )
+    used = {name for name, value in given.items() if value is not None}
+    used |= {"--from"} if start != DEFAULT_START else set()
+    used |= {"--group"} if group is not None else set()
+    for one, other, why in _APART:
+        if {one, other} <= used:
+            raise WrongInput(f"{one} and {other} do not go together: {why}")
+
+
+def _bounds(cluster: Cluster, topic: Topic, partitions: list[int], span: _Span) -> dict[int, tuple[int, int]]:
+    """By partition the first offset to read and the first one not to read."""
+    spans = cluster.spans(topic, partitions)
+    ends = {index: each.end for index, each in spans.items()}
+    if span.until is not None and span.until.offset is not None:
+        ends = {index: min(end, span.until.offset) for index, end in ends.items()}
+    elif span.until is not None:
+        ends = resolve(cluster, topic, partitions, span.until)
+    if span.last is not None:
+        return {index: (max(each.start, ends[index] - span.last), ends[index]) for index, each in spans.items()}
+    starts = resolve(cluster, topic, partitions, span.first)
+    return {index: (starts[index], ends[index]) for index in spans}
+
+
+_APART = (
+    ("--group", "--partition", "a group divides the partitions itself"),
+    ("--group", "--until", "a group would commit what it did not print"),
+    ("--group", "--last", "a group continues at its offsets"),
+    ("--last", "--from", "the last records begin where they begin"),
+    ("--last", "--limit", "both count the records to print"),
+    ("--until", "--follow", "one ends the reading, the other does not let it end"),
+)

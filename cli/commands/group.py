@@ -1,0 +1,102 @@
+"""`pqbroker group`: list, describe and delete consumer groups. Moving their offsets stands beside."""
+
+from pqbroker.cli.command import Family, declare
+from pqbroker.cli.commands.group_reset import add_reset
+from pqbroker.cli.confirmation import confirm
+from pqbroker.cli.kafka.cluster import Cluster, Span
+from pqbroker.cli.kafka.groups import Group, Place, find_group, list_groups
+from pqbroker.cli.kafka.link import DEFAULT_KAFKA
+from pqbroker.cli.options import Broker, GroupName, GroupNames, Json, Yes
+from pqbroker.cli.output import say, show_json, show_table
+from pqbroker.cli.refusals import check
+from pqbroker.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+
+OFFSET_COLUMNS = ("topic", "partition", "offset", "end", "lag", "member", "client", "host")
+
+app = Family("List, describe, reset and delete consumer groups.")
+
+
+@declare(app, "list", "pqbroker group list --json")
+def list_all(broker: Broker = DEFAULT_KAFKA, json: Json = False) -> None:
+    """List consumer groups."""
+    with Cluster(broker) as cluster:
+        found = list_groups(cluster)
+    columns = ("group", "state", "protocol_type")
+    rows = [(each.group_id, each.group_state, each.protocol_type) for each in found.values()]
+    if json:
+        for row in rows:
+            show_json(dict(zip(columns, row, strict=True)))
+    elif rows:
+        show_table(columns, rows)
+    else:
+        say("no groups; `pqbroker consume TOPIC --group GROUP` makes one")
+
+
+@declare(app, "describe", "pqbroker group describe billing")
+def describe(group: GroupName, broker: Broker = DEFAULT_KAFKA, json: Json = False) -> None:
+    """Show the members of a consumer group, and its offset and lag in each partition."""
+    with Cluster(broker) as cluster:
+        found = find_group(cluster, group)
+        ends = {place: span.end for place, span in _spans(cluster, found).items()}
+    rows = [_offset_row(found, place, ends) for place in ends]
+    members = [
+        {"member": each.id, "client": each.client, "host": each.host, "partitions": len(each.partitions)}
+        for each in found.members
+    ]
+    if json:
+        offsets = [dict(zip(OFFSET_COLUMNS, row, strict=True)) for row in rows]
+        about = {"group": group, "state": found.state, "protocol": found.protocol}
+        show_json({**about, "members": members, "offsets": offsets})
+        return
+    lag = sum(row[4] or 0 for row in rows)
+    say(f"group {group}, {found.state}, members: {len(members)}, lag: {lag}")
+    if rows:
+        numbers = {each.id: number for number, each in enumerate(found.members, 1)}
+        say("")
+        show_table(OFFSET_COLUMNS[:6], ([*row[:5], numbers.get(row[5] or "")] for row in rows))
+    if members:
+        say("")
+        named = ([number, *each.values()] for number, each in enumerate(members, 1))
+        show_table(("member", "id", "client", "host", "partitions"), named)
+
+
+def _offset_row(
+    group: Group, place: Place, ends: dict[Place, int]
+) -> tuple[str, int, int | None, int, int | None, str | None, str | None, str | None]:
+    offset = group.offsets.get(place)
+    member = next((each for each in group.members if place in each.partitions), None)
+    lag = None if offset is None else max(0, ends[place] - offset)
+    who = (member.id, member.client, member.host) if member else (None, None, None)
+    return *place, offset, ends[place], lag, *who
+
+
+def _spans(cluster: Cluster, group: Group) -> dict[Place, Span]:
+    """Where the partitions end that the group reads or has read; those of deleted topics are left out."""
+    places = sorted({*group.offsets, *(place for member in group.members for place in member.partitions)})
+    topics = cluster.topics() if places else {}
+    spans: dict[Place, Span] = {}
+    for name in dict.fromkeys(name for name, _ in places):
+        if name in topics:
+            indices = [index for each, index in places if each == name and index in topics[name].partitions]
+            spans |= {(name, index): span for index, span in cluster.spans(topics[name], indices).items()}
+    return spans
+
+
+@declare(app, "delete", "pqbroker group delete billing --yes")
+def delete(groups: GroupNames, yes: Yes = False, broker: Broker = DEFAULT_KAFKA, json: Json = False) -> None:
+    """Delete consumer groups without members, and their offsets."""
+    with Cluster(broker) as cluster:
+        for group in groups:
+            find_group(cluster, group)
+        confirm(f"delete group {', '.join(groups)} with all offsets?", yes)
+        for group in groups:
+            request = DeleteGroupsRequest(groups_names=[group])
+            result = cluster.ask(request, DeleteGroupsResponse, cluster.coordinator(group)).results[0]
+            check(result.error_code, f"cannot delete group {group}")
+            if json:
+                show_json({"group": group, "deleted": True})
+            else:
+                say(f"deleted group {group}")
+
+
+add_reset(app)

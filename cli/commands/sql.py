@@ -1,0 +1,117 @@
+"""`pqbroker sql`: SQL over the topics of a pqbroker, over its HTTP address."""
+
+import json as encoding
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+from pqbroker.cli.command import Family, declare
+from pqbroker.cli.options import INT32_MAX, Http, Json
+from pqbroker.cli.output import say, show_bytes, show_table, write
+from pqbroker.cli.parsing import Argument, option
+from pqbroker.cli.refusals import CommandError, WrongInput
+from pqbroker.cli.web import DEFAULT_HTTP, Web
+
+_TIMEOUT_S = 3600.0
+"""The broker has a limit of its own, which is less."""
+_ERROR = {"code", "message", "cure"}
+
+app = Family()
+
+
+@declare(app, "sql", "pqbroker sql 'SELECT \"$row_index\", key FROM orders LIMIT 10'")
+def sql(
+    query: Annotated[str, Argument(metavar="QUERY", help="One SELECT in DuckDB's SQL.")],
+    csv: Annotated[bool, option("--csv", help="Print CSV, with a line of names.")] = False,
+    arrow: Annotated[
+        Path | None, option("--arrow", metavar="FILE", help="Write an Arrow IPC stream to this new file.")
+    ] = None,
+    explain: Annotated[
+        bool, option("--explain", help="Run the query, and print its plan and what it read instead of its rows.")
+    ] = False,
+    timeout: Annotated[
+        int | None,
+        option("--timeout", metavar="SECONDS", least=1, most=INT32_MAX // 1000, help="Time that it may take."),
+    ] = None,
+    http: Http = DEFAULT_HTTP,
+    json: Json = False,
+) -> None:
+    """Query topics as tables with SQL.
+
+    A topic is a table: FROM orders, FROM "a.b.c" or FROM [//a/b/c]. Columns: "$tablet_index" (the partition),
+    "$row_index" (the offset), "$timestamp", timestamp_ms, key, value, headers. key and value are bytes: decode(value)
+    makes text, decode(value)->>'$.name' takes a field of a JSON document. Ranges of "$tablet_index", "$row_index" and
+    timestamp_ms read only what they name.
+    """
+    if csv + json + explain + (arrow is not None) > 1:
+        raise WrongInput("give one of --json, --csv, --arrow and --explain")
+    body: dict[str, object] = {"query": query, "explain": explain}
+    if timeout is not None:
+        body["timeout_ms"] = 1000 * timeout
+    with Web(http, _TIMEOUT_S) as web:
+        if explain:
+            _explain(web, body)
+        elif arrow is not None:
+            _save(web, body, arrow)
+        elif csv:
+            for piece in web.stream("/v1/sql", {**body, "format": "csv"}):
+                write(piece)
+        elif json:
+            for line in _lines(web, body):
+                write(line)
+        else:
+            _show(web, body)
+
+
+def _explain(web: Web, body: dict[str, object]) -> None:
+    found = web.post("/v1/sql", body, "plan")
+    say(found["plan"])
+    say(f"{found['rows_read']} rows and {show_bytes(found['bytes_read'])} read from {found['blobs_read']} blobs")
+
+
+def _save(web: Web, body: dict[str, object], file: Path) -> None:
+    """The file appears when it is whole."""
+    if file.exists():
+        raise CommandError(f"{file} exists: choose another name, or delete it first")
+    draft = file.with_name(f"{file.name}.unfinished")
+    try:
+        with draft.open("wb") as output:
+            for piece in web.stream("/v1/sql", {**body, "format": "arrow"}):
+                output.write(piece)
+        os.rename(draft, file)
+    except OSError as failure:
+        raise CommandError(f"{file} cannot be written: {failure.strerror or failure}") from None
+    finally:
+        draft.unlink(missing_ok=True)
+    say(f"{file}: {show_bytes(file.stat().st_size)}")
+
+
+def _show(web: Web, body: dict[str, object]) -> None:
+    rows = [encoding.loads(line) for line in _lines(web, body)]
+    if rows:
+        show_table([*rows[0]], ([_cell(value) for value in row.values()] for row in rows))
+    else:
+        say("no rows")
+
+
+def _lines(web: Web, body: dict[str, object]) -> Iterator[bytes]:
+    """Rows as JSON; CommandError for a last line that is an error."""
+    rest = b""
+    for piece in web.stream("/v1/sql", {**body, "format": "json"}):
+        *lines, rest = (rest + piece).split(b"\n")
+        for line in lines:
+            _check(line)
+            yield line + b"\n"
+
+
+def _check(line: bytes) -> None:
+    if not line.startswith(b'{"error":'):
+        return
+    error = encoding.loads(line)["error"]
+    if isinstance(error, dict) and error.keys() == _ERROR:
+        raise CommandError(f"{error['message']}. {error['cure']}")
+
+
+def _cell(value: Any) -> object:
+    return encoding.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value

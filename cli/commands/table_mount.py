@@ -1,0 +1,105 @@
+"""`pqbroker table mount` and its kin: the mount states of a table's tablets, and how many there are."""
+
+from typing import Annotated
+
+from pqbroker.cli.command import Family, declare
+from pqbroker.cli.options import INT32_MAX, Http, Json, Table, table_path
+from pqbroker.cli.output import say, show_json
+from pqbroker.cli.parsing import option
+from pqbroker.cli.web import DEFAULT_HTTP, Web
+
+First = Annotated[
+    int | None, option("--first", metavar="INDEX", least=0, help="First tablet; without it: the table's first.")
+]
+Last = Annotated[
+    int | None, option("--last", metavar="INDEX", least=0, help="Last tablet; without it: the table's last.")
+]
+
+
+def add_mount(app: Family) -> None:
+    """Add the commands to the family `table`."""
+
+    @declare(app, "mount", "pqbroker table mount shop.orders")
+    def mount(
+        table: Table,
+        first: First = None,
+        last: Last = None,
+        frozen: Annotated[bool, option("--frozen", help="Mount for reading only.")] = False,
+        cell: Annotated[
+            str | None, option("--cell", metavar="CELL", help="Have the tablets live in this cell of the bundle.")
+        ] = None,
+        http: Http = DEFAULT_HTTP,
+        json: Json = False,
+    ) -> None:
+        """Mount tablets: their rows are read and written."""
+        home = {} if cell is None else {"cell_id": cell}
+        _change(http, table, "mount", {**_range(first, last), "freeze": frozen, **home}, json)
+
+    @declare(app, "unmount", "pqbroker table unmount shop.orders")
+    def unmount(
+        table: Table,
+        first: First = None,
+        last: Last = None,
+        force: Annotated[bool, option("--force", help="Leave out the flush; no row is lost.")] = False,
+        http: Http = DEFAULT_HTTP,
+        json: Json = False,
+    ) -> None:
+        """Unmount tablets: nothing of them is read or written."""
+        _change(http, table, "unmount", {**_range(first, last), "force": force}, json)
+
+    @declare(app, "freeze", "pqbroker table freeze shop.orders --first 1 --last 2")
+    def freeze(
+        table: Table, first: First = None, last: Last = None, http: Http = DEFAULT_HTTP, json: Json = False
+    ) -> None:
+        """Freeze tablets: their rows are read, none written."""
+        _change(http, table, "freeze", _range(first, last), json)
+
+    @declare(app, "unfreeze", "pqbroker table unfreeze shop.orders")
+    def unfreeze(
+        table: Table, first: First = None, last: Last = None, http: Http = DEFAULT_HTTP, json: Json = False
+    ) -> None:
+        """Unfreeze tablets: their rows are written again."""
+        _change(http, table, "unfreeze", _range(first, last), json)
+
+    @declare(app, "remount", "pqbroker table remount shop.orders")
+    def remount(table: Table, http: Http = DEFAULT_HTTP, json: Json = False) -> None:
+        """Have the attributes act that were set since the last mount."""
+        _change(http, table, "remount", {}, json)
+
+
+
+def add_reshard(app: Family) -> None:
+    """Add the command that changes how many tablets there are."""
+
+    @declare(app, "reshard", "pqbroker table reshard shop.orders --tablets 4")
+    def reshard(
+        table: Table,
+        tablets: Annotated[
+            int, option("--tablets", metavar="COUNT", least=1, most=INT32_MAX, help="Tablets to have in the range.")
+        ],
+        first: First = None,
+        last: Last = None,
+        trimmed: Annotated[
+            list[int] | None,
+            option("--trimmed", metavar="ROW_INDEX", help="Row index a new tablet begins at; repeat for each one."),
+        ] = None,
+        http: Http = DEFAULT_HTTP,
+        json: Json = False,
+    ) -> None:
+        """Replace a range of unmounted tablets by more, or by fewer: rows of the last ones join those before."""
+        counts = {"trimmed_row_counts": trimmed} if trimmed else {}
+        _change(http, table, "reshard", {**_range(first, last), "tablet_count": tablets, **counts}, json)
+
+
+def _range(first: int | None, last: int | None) -> dict[str, object]:
+    named = {"first_tablet_index": first, "last_tablet_index": last}
+    return {name: index for name, index in named.items() if index is not None}
+
+
+def _change(http: str, table: str, verb: str, body: dict[str, object], json: bool) -> None:
+    with Web(http) as web:
+        changed = web.post(f"{table_path(table)}/{verb}", body, "state")
+    if json:
+        show_json(changed)
+    else:
+        say(f"table {changed['path']} is {changed['state']}")

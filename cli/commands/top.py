@@ -1,0 +1,195 @@
+"""`pqbroker top`: topics by their rate and groups by their lag, again every few seconds."""
+
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, NamedTuple
+
+from pqbroker.cli.command import Family, declare
+from pqbroker.cli.kafka.cluster import Cluster
+from pqbroker.cli.kafka.figures import Place, read_sizes, read_spans
+from pqbroker.cli.kafka.groups import find_group, list_groups
+from pqbroker.cli.kafka.link import DEFAULT_KAFKA, NoBroker
+from pqbroker.cli.options import Broker, Json
+from pqbroker.cli.output import has_colour, show_bytes, show_json, table_lines, write
+from pqbroker.cli.parsing import option
+
+GROUPS_MAX = 50
+"""Groups whose offsets are asked for: each is a request."""
+TOPIC_COLUMNS = ("topic", "partitions", "records", "size", "records/s", "bytes/s")
+GROUP_COLUMNS = ("group", "state", "members", "lag", "read/s")
+"""For people; programs get the names of the rows' fields."""
+_HOME, _CLEAR_LINE, _CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
+_ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
+
+app = Family()
+
+
+class GroupFigures(NamedTuple):
+    """What a group has read."""
+
+    state: str
+    members: int
+    offsets: dict[Place, int]
+
+
+class Look(NamedTuple):
+    """What a cluster has at one moment; `at_s` is a clock's time."""
+
+    at_s: float
+    spans: dict[Place, tuple[int, int]]
+    sizes: dict[Place, int]
+    groups: dict[str, GroupFigures]
+
+
+class TopicRow(NamedTuple):
+    """One topic; rates are those since the look before."""
+
+    topic: str
+    partitions: int
+    records: int
+    size: int
+    records_per_s: float
+    bytes_per_s: int
+
+
+class GroupRow(NamedTuple):
+    """One consumer group; `lag` is of the partitions that it has read."""
+
+    group: str
+    state: str
+    members: int
+    lag: int
+    read_per_s: float
+
+
+@declare(app, "top", "pqbroker top --interval 5")
+def top(
+    interval: Annotated[
+        float, option("--interval", "-i", metavar="SECONDS", least=0.1, most=3600, help="Time between two looks.")
+    ] = 2.0,
+    count: Annotated[
+        int | None, option("--count", "-n", metavar="COUNT", least=1, help="Looks; without it: until Ctrl-C.")
+    ] = None,
+    broker: Broker = DEFAULT_KAFKA,
+    json: Json = False,
+) -> None:
+    """Show topics by rate and groups by lag, refreshed until Ctrl-C.
+
+    Rates are those since the look before. Away from a terminal each look is printed below the one before.
+    """
+    with Cluster(broker) as cluster:
+        before = look(cluster)  # a broker that does not answer is refused before the screen changes
+    with _screen(shown=not json) as is_screen:
+        number = 0
+        try:
+            while count is None or number < count:
+                time.sleep(interval if number or count is None else min(interval, 1.0))
+                before = _show_next(broker, before, is_screen=is_screen, is_json=json)
+                number += 1
+        except KeyboardInterrupt:
+            return
+
+
+def _show_next(broker: str, before: Look, *, is_screen: bool, is_json: bool) -> Look:
+    """Look again and show it; while the broker is gone, say so and keep the look before."""
+    try:
+        with Cluster(broker) as cluster:
+            now = look(cluster)
+    except NoBroker as error:
+        if not is_screen:
+            raise
+        _draw([str(error), "looking again until it is back; Ctrl-C ends it"])
+        return before
+    topics, groups = topic_rows(before, now), group_rows(before, now)
+    if is_json:
+        show_json(
+            {
+                "topics": [row._asdict() for row in topics],
+                "groups": [row._asdict() for row in groups],
+            }
+        )
+        return now
+    size = shutil.get_terminal_size()
+    lines = screen(topics, groups, size.columns if is_screen else None, size.lines if is_screen else None)
+    if is_screen:
+        _draw([f"pqbroker top - {broker} - {time.strftime('%H:%M:%S')}", *lines])
+    else:
+        write(("\n".join(lines) + "\n\n").encode())
+    return now
+
+
+def look(cluster: Cluster) -> Look:
+    """Ask for all of it; CommandError."""
+    topics = [each for each in cluster.topics().values() if not each.is_internal]
+    groups: dict[str, GroupFigures] = {}
+    for name in list(list_groups(cluster))[:GROUPS_MAX]:
+        found = find_group(cluster, name, must_be=False)
+        groups[name] = GroupFigures(found.state, len(found.members), found.offsets)
+    return Look(time.monotonic(), read_spans(cluster, topics), read_sizes(cluster), groups)
+
+
+def topic_rows(before: Look, now: Look) -> list[TopicRow]:
+    """A row for each topic, the busiest first."""
+    seconds = max(now.at_s - before.at_s, 1e-9)
+    rows = []
+    for name in dict.fromkeys(topic for topic, _ in now.spans):
+        places = [place for place in now.spans if place[0] == name]
+        records = sum(now.spans[place][1] - now.spans[place][0] for place in places)
+        grown = sum(max(0, now.spans[place][1] - _end(before, place, now)) for place in places)
+        size = sum(now.sizes.get(place, 0) for place in places)
+        bigger = sum(max(0, now.sizes.get(place, 0) - before.sizes.get(place, 0)) for place in places)
+        rows.append(TopicRow(name, len(places), records, size, round(grown / seconds, 1), round(bigger / seconds)))
+    return sorted(rows, key=lambda row: (-row.records_per_s, row.topic))
+
+
+def group_rows(before: Look, now: Look) -> list[GroupRow]:
+    """A row for each group, the furthest behind first."""
+    seconds = max(now.at_s - before.at_s, 1e-9)
+    rows = []
+    for name, group in now.groups.items():
+        known = before.groups.get(name, group).offsets
+        lag = sum(max(0, now.spans[place][1] - at) for place, at in group.offsets.items() if place in now.spans)
+        read = sum(max(0, at - known.get(place, at)) for place, at in group.offsets.items())
+        rows.append(GroupRow(name, group.state, group.members, lag, round(read / seconds, 1)))
+    return sorted(rows, key=lambda row: (-row.lag, row.group))
+
+
+def screen(topics: list[TopicRow], groups: list[GroupRow], width: int | None, height: int | None) -> list[str]:
+    """Both tables, cut to a terminal: half of its lines for each, more where the other needs less."""
+    shown = [(*row[:3], show_bytes(row.size), row.records_per_s, f"{show_bytes(row.bytes_per_s)}/s") for row in topics]
+    coloured = width is not None and has_colour()
+    tables = [
+        table_lines(TOPIC_COLUMNS, shown, width, coloured=coloured) if topics else ["no topics"],
+        table_lines(GROUP_COLUMNS, groups, width, coloured=coloured) if groups else ["no groups"],
+    ]
+    if height is not None:
+        room = max(height - 3, 8)
+        first = min(len(tables[0]), max(room // 2, room - len(tables[1])))
+        tables = [tables[0][:first], tables[1][: room - first]]
+    return [*tables[0], "", *tables[1]]
+
+
+def _end(before: Look, place: Place, now: Look) -> int:
+    """Where a partition ended; a new one has grown from its start."""
+    return before.spans.get(place, now.spans[place][:1] * 2)[1]
+
+
+@contextmanager
+def _screen(*, shown: bool) -> Iterator[bool]:
+    """A terminal's other screen, given back at the end; False where there is none."""
+    is_screen = shown and sys.stdout is not None and sys.stdout.isatty()
+    if not is_screen:
+        yield False
+        return
+    write(_ENTER.encode())
+    try:
+        yield True
+    finally:
+        write(_LEAVE.encode())
+
+
+def _draw(lines: list[str]) -> None:
+    write((_HOME + "".join(f"{line}{_CLEAR_LINE}\r\n" for line in lines) + _CLEAR_BELOW).encode(errors="replace"))

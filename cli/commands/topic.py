@@ -1,0 +1,173 @@
+"""`pqbroker topic`: create, list, describe, grow and delete topics. Their configs and their trimming stand beside."""
+
+from typing import Annotated
+
+from pqbroker.cli.command import Family, declare
+from pqbroker.cli.commands.topic_analyze import add_analyze
+from pqbroker.cli.commands.topic_configs import add_configs, is_own, tell_no_compaction
+from pqbroker.cli.commands.topic_export import add_export
+from pqbroker.cli.commands.topic_trim import add_trim
+from pqbroker.cli.confirmation import confirm
+from pqbroker.cli.kafka.cluster import Cluster, Topic
+from pqbroker.cli.kafka.configs import TOPIC, describe_configs
+from pqbroker.cli.kafka.link import DEFAULT_KAFKA
+from pqbroker.cli.kafka.topics import DECIDED_BY_BROKER, TIMEOUT_MS, create_topic, delete_topic
+from pqbroker.cli.options import (
+    INT16_MAX,
+    INT32_MAX,
+    Broker,
+    Json,
+    TopicName,
+    TopicNames,
+    Yes,
+    assignments,
+)
+from pqbroker.cli.output import say, show_json, show_table
+from pqbroker.cli.parsing import Argument, option
+from pqbroker.cli.refusals import WrongInput, check
+from pqbroker.protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
+
+app = Family("List, create, describe, change and delete topics.")
+CONFIG_EXAMPLE = "retention.ms=3600000"
+
+
+@declare(app, "create", "pqbroker topic create orders --partitions 4 --config retention.ms=3600000")
+def create(
+    topics: TopicNames,
+    partitions: Annotated[
+        int | None,
+        option(
+            "--partitions",
+            "-p",
+            metavar="COUNT",
+            least=1,
+            most=INT32_MAX,
+            help="Partitions; without it: num.partitions of the broker.",
+        ),
+    ] = None,
+    replication_factor: Annotated[
+        int | None,
+        option(metavar="COUNT", least=1, most=INT16_MAX, help="Replicas; without it: the broker's default."),
+    ] = None,
+    config: Annotated[
+        list[str] | None, option("--config", "-c", metavar="NAME=VALUE", help="Topic config; repeatable.")
+    ] = None,
+    broker: Broker = DEFAULT_KAFKA,
+    json: Json = False,
+) -> None:
+    """Create topics."""
+    configs = assignments("--config", config or [], CONFIG_EXAMPLE)
+    count, factor = partitions or DECIDED_BY_BROKER, replication_factor or DECIDED_BY_BROKER
+    with Cluster(broker) as cluster:
+        for name in topics:
+            create_topic(cluster, name, count, factor, configs)
+            made = len(cluster.created(name).partitions)
+            tell_no_compaction(cluster, name, configs)
+            if json:
+                show_json({"topic": name, "partitions": made})
+            else:
+                say(f"created topic {name} with {_partitions(made)}")
+
+
+@declare(app, "list", "pqbroker topic list --json")
+def list_all(
+    internal: Annotated[bool, option("--internal", help="Include the cluster's own topics.")] = False,
+    broker: Broker = DEFAULT_KAFKA,
+    json: Json = False,
+) -> None:
+    """List topics."""
+    with Cluster(broker) as cluster:
+        found = [topic for _, topic in sorted(cluster.topics().items()) if internal or not topic.is_internal]
+    rows = [(topic.name, len(topic.partitions), _replicas(topic)) for topic in found]
+    if json:
+        for name, partitions, replicas in rows:
+            show_json({"topic": name, "partitions": partitions, "replicas": replicas})
+    elif rows:
+        show_table(("topic", "partitions", "replicas"), rows)
+    else:
+        say("no topics; `pqbroker topic create TOPIC` makes one")
+
+
+@declare(app, "describe", "pqbroker topic describe orders")
+def describe(topic: TopicName, broker: Broker = DEFAULT_KAFKA, json: Json = False) -> None:
+    """Show the partitions of a topic and the configs set on it."""
+    with Cluster(broker) as cluster:
+        found = cluster.topic(topic)
+        spans = cluster.spans(found)
+        configs = {each.name: each.value for each in describe_configs(cluster, TOPIC, topic) if is_own(each)}
+    partitions = [
+        {
+            "partition": index, "leader": one.leader, "leader_epoch": one.leader_epoch, "replicas": one.replicas,
+            "in_sync": one.isr, "start": spans[index].start, "end": spans[index].end,
+            "records": spans[index].end - spans[index].start,
+        }
+        for index, one in found.partitions.items()
+    ]  # fmt: skip
+    if json:
+        show_json({"topic": topic, "partitions": partitions, "configs": configs})
+        return
+    say(f"topic {topic}, {_partitions(len(partitions))}")
+    for name, value in configs.items():
+        say(f"  {name}={value}")
+    columns = ("partition", "leader", "replicas", "in_sync", "start", "end", "records")
+    show_table(columns, ([_cell(one[column]) for column in columns] for one in partitions))
+
+
+@declare(app, "grow", "pqbroker topic grow orders 8")
+def grow(
+    topic: TopicName,
+    partitions: Annotated[int, Argument(metavar="COUNT", least=1, most=INT32_MAX, help="New number of partitions.")],
+    broker: Broker = DEFAULT_KAFKA,
+    json: Json = False,
+) -> None:
+    """Add partitions to a topic; their number can never shrink."""
+    with Cluster(broker) as cluster:
+        before = len(cluster.topic(topic).partitions)
+        if partitions <= before:
+            raise WrongInput(f"topic {topic} has {_partitions(before)}; give a COUNT above that, topics never shrink")
+        asked = CreatePartitionsTopic(name=topic, count=partitions, assignments=None)
+        request = CreatePartitionsRequest(topics=[asked], timeout_ms=TIMEOUT_MS)
+        result = cluster.ask_controller(request, CreatePartitionsResponse).results[0]
+        check(result.error_code, f"cannot grow topic {topic}", result.error_message)
+        cluster.created(topic, partitions)
+    if json:
+        show_json({"topic": topic, "partitions": partitions, "before": before})
+    else:
+        say(f"topic {topic} has {_partitions(partitions)}, {before} before")
+
+
+@declare(app, "delete", "pqbroker topic delete orders --yes")
+def delete(topics: TopicNames, yes: Yes = False, broker: Broker = DEFAULT_KAFKA, json: Json = False) -> None:
+    """Delete topics and all their records."""
+    with Cluster(broker) as cluster:
+        for name in topics:
+            cluster.topic(name)
+        confirm(f"delete {', '.join(topics)} with all records?", yes)
+        for name in topics:
+            delete_topic(cluster, name)
+            if json:
+                show_json({"topic": name, "deleted": True})
+            else:
+                say(f"deleted topic {name}")
+
+
+add_configs(app)
+add_analyze(app)
+add_export(app)
+add_trim(app)
+
+
+def _partitions(count: int) -> str:
+    return f"{count} partition{'s' * (count != 1)}"
+
+
+def _replicas(topic: Topic) -> int:
+    return max((len(one.replicas) for one in topic.partitions.values()), default=0)
+
+
+def _cell(value: object) -> object:
+    return ",".join(map(str, value)) if isinstance(value, list) else value

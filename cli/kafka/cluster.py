@@ -1,0 +1,279 @@
+"""A Kafka cluster as the commands ask it: who leads what, which topics there are, where their records begin and end."""
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from types import TracebackType
+from typing import NamedTuple, Self, TypeVar
+
+from pqbroker.cli.kafka.link import ANSWER_TIMEOUT_S, ANY_VERSION, CONNECT_TIMEOUT_S, Link, NoBroker, parse_brokers
+from pqbroker.cli.notices import announce_wait
+from pqbroker.cli.refusals import CommandError, check, near
+from pqbroker.conf.addresses import Address
+from pqbroker.protocol.errors import ErrorCode
+from pqbroker.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from pqbroker.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from pqbroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from pqbroker.protocol.positions import EARLIEST, LATEST
+
+T = TypeVar("T")
+
+SETTLE_TIMEOUT_S = 10.0
+"""How long an answer that says "not yet" is asked for again: a new topic's leader, a coordinator that starts."""
+SETTLE_PAUSE_S = 0.1
+
+NOT_YET = frozenset(
+    {
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+
+
+class Partition(NamedTuple):
+    """One partition of a topic; leader and replicas are node ids."""
+
+    number: int
+    leader: int
+    leader_epoch: int
+    replicas: list[int]
+    isr: list[int]
+    error_code: ErrorCode
+
+
+class Topic(NamedTuple):
+    """One topic with its partitions by index."""
+
+    name: str
+    is_internal: bool
+    partitions: dict[int, Partition]
+
+
+class Span(NamedTuple):
+    """Where a partition's records begin, and the offset that the next one gets."""
+
+    start: int
+    end: int
+
+
+class Node(NamedTuple):
+    """One broker process of a cluster."""
+
+    id: int
+    address: Address
+    rack: str | None
+    is_controller: bool
+
+
+class About(NamedTuple):
+    """A cluster's id and nodes."""
+
+    id: str | None
+    nodes: list[Node]
+
+
+class Cluster:
+    """A context manager; everything may raise CommandError."""
+
+    def __init__(self, address: str, timeout_s: float | None = None) -> None:
+        """`address` may list several, of which the first that answers is asked; WrongInput when it is none.
+
+        `timeout_s` stands for both, to connect and to be answered.
+        """
+        self._addresses = parse_brokers(address)
+        self._timeouts = (timeout_s or CONNECT_TIMEOUT_S, timeout_s or ANSWER_TIMEOUT_S)
+        self._links: dict[Address, Link] = {}
+        self._nodes: dict[int, Address] = {}
+        self._controller = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for link in self._links.values():
+            link.close()
+
+    @property
+    def address(self) -> Address:
+        """The broker that was named, or of several the one that is asked."""
+        return self._addresses[0]
+
+    @property
+    def brokers(self) -> str:
+        """All that were named, each with its port, for a client of its own."""
+        return ",".join(map(str, self._addresses))
+
+    def ask(self, request: object, response: type[T], node: int | None = None, version_max: int = ANY_VERSION) -> T:
+        """Ask a node, or the one that was named."""
+        link = self._first_link() if node is None else self._link(self._nodes[node])
+        return link.ask(request, response, version_max)
+
+    def ask_controller(self, request: object, response: type[T]) -> T:
+        """Ask the node that creates, alters and deletes topics."""
+        if self._controller not in self._nodes:
+            self._metadata([])
+        return self.ask(request, response, self._controller if self._controller in self._nodes else None)
+
+    def about(self) -> About:
+        """Its id and its nodes."""
+        answer = self.ask(MetadataRequest(topics=[], allow_auto_topic_creation=False), MetadataResponse)
+        nodes = (
+            Node(each.node_id, Address(each.host, each.port), each.rack, each.node_id == answer.controller_id)
+            for each in answer.brokers
+        )
+        return About(answer.cluster_id, sorted(nodes))
+
+    def topics(self) -> dict[str, Topic]:
+        """All topics by name."""
+        return {topic.name: topic for topic in self._metadata(None).values() if isinstance(topic, Topic)}
+
+    def topic(self, name: str) -> Topic:
+        """One topic, its partitions led by somebody; CommandError with near names when there is none."""
+        found = settled(lambda: self._metadata([name])[name], _topic_settles)
+        if isinstance(found, Topic):
+            return found
+        if found != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            check(found, f"cannot look up topic {name}")
+        hint = near(name, self.topics()) or f"`pqbroker topic create {name}` makes it, `pqbroker topic list` shows all"
+        raise CommandError(f"no topic {name} at {self.address}; {hint}")
+
+    def lacks(self, name: str) -> bool:
+        """Whether there is no such topic, though there might be: its name is a topic's."""
+        return self._metadata([name])[name] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def created(self, name: str, partitions: int = 1) -> Topic:
+        """A topic that is being created or grown, when that many of its partitions are known; CommandError."""
+        settled(
+            lambda: self._metadata([name])[name],
+            lambda found: isinstance(found, Topic) and len(found.partitions) >= partitions,
+        )
+        return self.topic(name)
+
+    def await_deletion(self, name: str) -> None:
+        """Return when a topic that is being deleted is not known any more."""
+        settled(lambda: self._metadata([name])[name], lambda found: found == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    def offsets(self, topic: Topic, timestamps: Mapping[int, int]) -> dict[int, int]:
+        """By partition the first offset at or after a time in ms, or the end that EARLIEST and LATEST name.
+
+        -1 when no record is that late.
+        """
+        found: dict[int, int] = {}
+        for leader, partitions in self.by_leader(topic, timestamps).items():
+            asked = [ListOffsetsPartition(partition_index=index, timestamp=timestamps[index]) for index in partitions]
+            request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic.name, partitions=asked)])
+            for each in self._settled_offsets(request, leader):
+                check(each.error_code, f"cannot look up offsets of {topic.name}-{each.partition_index}")
+                found[each.partition_index] = each.offset
+        return found
+
+    def spans(self, topic: Topic, partitions: Iterable[int] | None = None) -> dict[int, Span]:
+        """By partition, from the first record on; of all partitions unless some are named."""
+        chosen = list(topic.partitions if partitions is None else partitions)
+        starts = self.offsets(topic, dict.fromkeys(chosen, EARLIEST))
+        ends = self.offsets(topic, dict.fromkeys(chosen, LATEST))
+        return {index: Span(starts[index], ends[index]) for index in chosen}
+
+    def by_leader(self, topic: Topic, partitions: Iterable[int]) -> dict[int, list[int]]:
+        """The partitions by the node that leads them."""
+        leaders: dict[int, list[int]] = defaultdict(list)
+        for index in partitions:
+            leaders[topic.partitions[index].leader].append(index)
+        return leaders
+
+    def nodes(self) -> list[int]:
+        """All nodes, for what each of them knows in part."""
+        self._metadata([])
+        return sorted(self._nodes)
+
+    def coordinator(self, group: str) -> int:
+        """The node that coordinates a consumer group."""
+
+        def find() -> tuple[ErrorCode, int, str | None, Address]:
+            request = FindCoordinatorRequest(key=group, coordinator_keys=[group])
+            answer = self.ask(request, FindCoordinatorResponse)
+            one = answer.coordinators[0] if answer.coordinators else answer
+            return one.error_code, one.node_id, one.error_message, Address(one.host, one.port)
+
+        code, node, message, address = settled(find, lambda found: found[0] not in NOT_YET)
+        check(code, f"cannot find the coordinator of group {group}", message)
+        self._nodes[node] = address
+        return node
+
+    def _settled_offsets(self, request: ListOffsetsRequest, leader: int) -> list[ListOffsetsPartitionResponse]:
+        """What a leader says, which of partitions just made may not know yet that it is one."""
+        not_yet = NOT_YET | {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        return settled(
+            lambda: self.ask(request, ListOffsetsResponse, leader).topics[0].partitions,
+            lambda found: all(each.error_code not in not_yet for each in found),
+        )
+
+    def _metadata(self, names: list[str] | None) -> dict[str, Topic | ErrorCode]:
+        """Topics by name, or the error there is instead; refreshes what is known of the nodes."""
+        topics = None if names is None else [MetadataRequestTopic(name=name) for name in names]
+        answer = self.ask(MetadataRequest(topics=topics, allow_auto_topic_creation=False), MetadataResponse)
+        self._nodes = {each.node_id: Address(each.host, each.port) for each in answer.brokers}
+        self._controller = answer.controller_id
+        return {
+            each.name or "": each.error_code
+            if each.error_code
+            else Topic(
+                each.name or "",
+                each.is_internal,
+                {
+                    one.partition_index: Partition(
+                        one.partition_index, one.leader_id, one.leader_epoch, one.replica_nodes, one.isr_nodes,
+                        one.error_code,
+                    )
+                    for one in sorted(each.partitions, key=lambda one: one.partition_index)
+                },
+            )
+            for each in answer.topics
+        }  # fmt: skip
+
+    def _first_link(self) -> Link:
+        """A link to the first broker named that answers; it is named first from then on."""
+        for index, address in enumerate(self._addresses):
+            try:
+                link = self._link(address)
+            except NoBroker:
+                if index == len(self._addresses) - 1:
+                    raise
+            else:
+                self._addresses.insert(0, self._addresses.pop(index))
+                return link
+        raise AssertionError("no broker is named")
+
+    def _link(self, address: Address) -> Link:
+        if address not in self._links:
+            self._links[address] = Link(address, *self._timeouts)
+        return self._links[address]
+
+
+def settled(ask: Callable[[], T], is_settled: Callable[[T], bool]) -> T:
+    """Ask again while the answer is "not yet", for a while; the last answer."""
+    if is_settled(answer := ask()):
+        return answer
+    deadline = time.monotonic() + SETTLE_TIMEOUT_S
+    with announce_wait("the cluster is not ready for this yet: asking again", SETTLE_TIMEOUT_S):
+        while not is_settled(answer) and time.monotonic() < deadline:
+            time.sleep(SETTLE_PAUSE_S)
+            answer = ask()
+    return answer
+
+
+def _topic_settles(found: Topic | ErrorCode) -> bool:
+    if isinstance(found, Topic):
+        return all(one.leader >= 0 for one in found.partitions.values())
+    return found not in NOT_YET

@@ -1,0 +1,138 @@
+"""What a cluster knows of consumer groups: their state, their members, and how far they have read."""
+
+import struct
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from pqbroker.cli.kafka.cluster import NOT_YET, Cluster, settled
+from pqbroker.cli.refusals import CommandError, check, near
+from pqbroker.protocol.codec import decoder
+from pqbroker.protocol.errors import ErrorCode, ProtocolError
+from pqbroker.protocol.messages.consumer_protocol import ConsumerProtocolAssignment
+from pqbroker.protocol.messages.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from pqbroker.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from pqbroker.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from pqbroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponse
+
+NAMES_VERSION_MAX = 9
+"""The last version of OffsetCommit and OffsetFetch that names topics, not their ids."""
+ASSIGNMENT_VERSION_MAX = 3
+
+DEAD = "Dead"
+UNUSED = ("Empty", DEAD)
+"""The states of a group without members."""
+
+Place = tuple[str, int]
+"""Topic and partition."""
+
+
+class Member(NamedTuple):
+    """One member, and the partitions it has."""
+
+    id: str
+    client: str
+    host: str
+    partitions: list[Place]
+
+
+class Group(NamedTuple):
+    """A group; of each partition it has read the committed offset, of each assigned one the member."""
+
+    id: str
+    state: str
+    protocol: str
+    members: list[Member]
+    offsets: dict[Place, int]
+
+
+def list_groups(cluster: Cluster) -> dict[str, ListedGroup]:
+    """All groups of all nodes, by id."""
+    found: dict[str, ListedGroup] = {}
+    for node in cluster.nodes():
+        answer = cluster.ask(ListGroupsRequest(), ListGroupsResponse, node)
+        check(answer.error_code, "cannot list groups")
+        found |= {each.group_id: each for each in answer.groups}
+    return dict(sorted(found.items()))
+
+
+def find_group(cluster: Cluster, group: str, *, must_be: bool = True) -> Group:
+    """State, members and offsets; CommandError with near names when there is no such group and there must be."""
+    described = settled(lambda: _describe(cluster, group), lambda found: found.error_code not in NOT_YET)
+    if described.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
+        check(described.error_code, f"cannot describe group {group}", described.error_message)
+    state = DEAD if described.error_code else described.group_state
+    offsets = _offsets(cluster, group, cluster.coordinator(group))
+    if must_be and state == DEAD and not offsets:
+        names = list_groups(cluster)
+        if group not in names:
+            hint = near(group, names) or "`pqbroker group list` shows all"
+            raise CommandError(f"no group {group} at {cluster.address}; {hint}")
+    return Group(group, state, described.protocol_data, [_member(each) for each in described.members], offsets)
+
+
+def commit(cluster: Cluster, group: str, offsets: Mapping[Place, int]) -> None:
+    """Set the offsets of a group without members; CommandError."""
+    topics = [
+        OffsetCommitRequestTopic(
+            name=topic,
+            partitions=[
+                OffsetCommitRequestPartition(partition_index=index, committed_offset=offset, committed_metadata="")
+                for (name, index), offset in offsets.items()
+                if name == topic
+            ],
+        )
+        for topic in dict.fromkeys(name for name, _ in offsets)
+    ]
+    request = OffsetCommitRequest(group_id=group, topics=topics)
+    answer = cluster.ask(request, OffsetCommitResponse, cluster.coordinator(group), NAMES_VERSION_MAX)
+    for each in answer.topics:
+        for one in each.partitions:
+            check(one.error_code, f"cannot set the offset of group {group} in {each.name}-{one.partition_index}")
+
+
+def _describe(cluster: Cluster, group: str) -> DescribedGroup:
+    request = DescribeGroupsRequest(groups=[group])
+    return cluster.ask(request, DescribeGroupsResponse, cluster.coordinator(group)).groups[0]
+
+
+def _offsets(cluster: Cluster, group: str, node: int) -> dict[Place, int]:
+    """All that the group has committed."""
+    request = OffsetFetchRequest(
+        group_id=group, topics=None, groups=[OffsetFetchRequestGroup(group_id=group, topics=None)]
+    )
+    answer = cluster.ask(request, OffsetFetchResponse, node, NAMES_VERSION_MAX)
+    found = answer.groups[0] if answer.groups else answer
+    if found.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
+        check(found.error_code, f"cannot look up the offsets of group {group}")
+    places = {
+        (topic.name, one.partition_index): one.committed_offset for topic in found.topics for one in topic.partitions
+    }
+    return {place: offset for place, offset in sorted(places.items()) if offset >= 0}
+
+
+def _member(described: DescribedGroupMember) -> Member:
+    places = _assigned(memoryview(described.member_assignment))
+    return Member(described.member_id, described.client_id, described.client_host, places)
+
+
+def _assigned(assignment: memoryview) -> list[Place]:
+    """What a consumer got; nothing where the group is not one of consumers, or is rebalancing."""
+    if len(assignment) < 2:
+        return []
+    (version,) = struct.unpack_from(">h", assignment)
+    decode = decoder(ConsumerProtocolAssignment, min(version, ASSIGNMENT_VERSION_MAX))
+    try:
+        topics = decode(assignment[2:]).assigned_partitions
+    except ProtocolError:
+        return []
+    return sorted((each.topic, index) for each in topics for index in each.partitions)

@@ -1,0 +1,158 @@
+"""One blocking connection to a broker, for the requests of administration: one question, one answer.
+
+Of the versions that both sides know the latest is spoken. Records do not come this way, they go through aiokafka.
+"""
+
+import itertools
+import queue
+import socket
+import struct
+import threading
+from typing import TypeVar
+
+from pqbroker.cli.notices import announce_wait
+from pqbroker.cli.refusals import CommandError, WrongInput
+from pqbroker.conf.addresses import Address, AddressError, parse_address
+from pqbroker.protocol.codec import decoder, encoder
+from pqbroker.protocol.errors import ProtocolError
+from pqbroker.protocol.frames import frame
+from pqbroker.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from pqbroker.protocol.primitives import ELEMENTS_MAX, skip_tagged_fields
+from pqbroker.protocol.schema import is_flexible, message
+
+T = TypeVar("T")
+
+CONNECT_TIMEOUT_S = 5.0
+"""To resolve a name and connect."""
+FIRST_ANSWER_TIMEOUT_S = 10.0
+"""To be told that it is a broker: one that is starting takes connections before it answers."""
+ANSWER_TIMEOUT_S = 60.0
+ANSWER_BYTES_MAX = 256 << 20
+KAFKA_PORT = 9092
+DEFAULT_KAFKA = f"127.0.0.1:{KAFKA_PORT}"
+ANY_VERSION = 1 << 15
+
+_CLIENT_ID = b"pqbroker-cli"
+_API_VERSIONS_KEY = 18
+
+
+class NoBroker(CommandError):
+    """Nothing answers at the address."""
+
+    def __init__(self, address: Address, why: str) -> None:
+        self.why = why
+        at = "" if str(address) == DEFAULT_KAFKA else f" --kafka {address}"
+        super().__init__(
+            f"no broker answers at {address} ({why}); start one with `pqbroker serve{at}`, "
+            "or name another with --broker HOST:PORT or in PQBROKER_BROKER"
+        )
+
+
+def parse_brokers(text: str) -> list[Address]:
+    """HOST or HOST:PORT, several with commas between them; WrongInput."""
+    return [parse_host("--broker", part.strip(), KAFKA_PORT) for part in text.split(",")]
+
+
+def parse_host(option: str, text: str, default_port: int) -> Address:
+    """HOST or HOST:PORT; WrongInput, which names the option."""
+    is_host = bool(text) and (":" not in text or text.endswith("]"))
+    try:
+        return parse_address(f"{text}:{default_port}" if is_host else text)
+    except AddressError as error:
+        raise WrongInput(f"{option} {error}") from None
+
+
+class Link:
+    """A connection, opened at once. NoBroker when nobody is there or what is there does not speak Kafka's protocol."""
+
+    def __init__(self, address: Address, connect_timeout_s: float, answer_timeout_s: float) -> None:
+        self._address = address
+        self._correlation_ids = itertools.count(1)
+        try:
+            self._socket = connect(address, connect_timeout_s)
+        except (OSError, UnicodeError) as error:
+            raise NoBroker(address, getattr(error, "strerror", None) or str(error)) from None
+        self._socket.settimeout(min(FIRST_ANSWER_TIMEOUT_S, answer_timeout_s))
+        self._versions = {_API_VERSIONS_KEY: (0, 0)}
+        try:
+            served = self.ask(ApiVersionsRequest(), ApiVersionsResponse)
+        except CommandError:
+            self.close()
+            raise
+        self._socket.settimeout(answer_timeout_s)
+        self._versions = {each.api_key: (each.min_version, each.max_version) for each in served.api_keys}
+
+    def ask(self, request: object, response: type[T], version_max: int = ANY_VERSION) -> T:
+        """The answer; CommandError when the broker does not serve this or goes away."""
+        version = self._version(type(request), version_max)
+        try:
+            with announce_wait(f"waiting for an answer of {self._address}", self._socket.gettimeout() or 0):
+                return self._exchange(request, response, version)
+        except (OSError, ProtocolError) as error:
+            why = getattr(error, "strerror", None) or str(error) or "it closed the connection"
+            raise NoBroker(self._address, why) from None
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._socket.close()
+
+    def _version(self, request: type, version_max: int) -> int:
+        ours = message(request)
+        assert ours.api_key is not None
+        low, high = self._versions.get(ours.api_key, (1, 0))
+        low, high = max(low, ours.versions.low), min(high, ours.versions.high, version_max)
+        if low > high:
+            name = request.__name__.removesuffix("Request")
+            raise CommandError(f"the broker at {self._address} does not serve {name}, which this needs")
+        return high
+
+    def _exchange(self, request: object, response: type[T], version: int) -> T:
+        key, correlation_id = message(type(request)).api_key, next(self._correlation_ids)
+        assert key is not None
+        flexible = is_flexible(key, version)
+        header = struct.pack(">hhih", key, version, correlation_id, len(_CLIENT_ID)) + _CLIENT_ID + b"\0" * flexible
+        self._socket.sendall(b"".join(frame([header, *encoder(type(request), version)(request)])))
+        (size,) = struct.unpack(">i", self._receive(4))
+        if not 4 <= size <= ANSWER_BYTES_MAX:
+            raise ProtocolError("it does not speak Kafka's protocol")
+        body = memoryview(self._receive(size))
+        if struct.unpack_from(">i", body)[0] != correlation_id:
+            raise ProtocolError("it does not speak Kafka's protocol")
+        start = 4
+        if flexible and key != _API_VERSIONS_KEY:
+            start, _ = skip_tagged_fields(body, start, len(body), ELEMENTS_MAX)
+        return decoder(response, version)(body[start:])
+
+    def _receive(self, size: int) -> bytearray:
+        data = bytearray(size)
+        rest = memoryview(data)
+        while rest:
+            count = self._socket.recv_into(rest)
+            if not count:
+                raise ProtocolError("it closed the connection")
+            rest = rest[count:]
+        return data
+
+
+def connect(address: Address, timeout_s: float) -> socket.socket:
+    """A connection; OSError, UnicodeError.
+
+    A thread makes it: the system may take longer to resolve a name than anybody waits, and no signal ends that.
+    """
+    made: queue.SimpleQueue[socket.socket | OSError | UnicodeError] = queue.SimpleQueue()
+
+    def make() -> None:
+        try:
+            made.put(socket.create_connection((address.host, address.port), timeout_s))
+        except (OSError, UnicodeError) as error:
+            made.put(error)
+
+    threading.Thread(target=make, daemon=True).start()
+    with announce_wait(f"waiting for {address} to take a connection", timeout_s):
+        try:
+            found = made.get(timeout=timeout_s)
+        except queue.Empty:
+            raise TimeoutError("timed out") from None
+    if isinstance(found, socket.socket):
+        return found
+    raise found

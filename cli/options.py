@@ -1,0 +1,90 @@
+"""Options and arguments that several commands share, and the completion of names by asking a broker."""
+
+from collections.abc import Callable, Iterable
+from typing import Annotated
+from urllib.parse import quote
+
+from pqbroker.cli.kafka.cluster import Cluster
+from pqbroker.cli.parsing import Argument, option
+from pqbroker.cli.refusals import CommandError, WrongInput
+
+INT32_MAX, INT16_MAX = (1 << 31) - 1, (1 << 15) - 1
+"""The most that a request of Kafka's protocol can name."""
+COMPLETION_TIMEOUT_S = 0.5
+"""A shell waits for it: better no name than a slow one."""
+
+
+def complete_topics(broker: str, beginning: str) -> list[str]:
+    """Topics that begin so; none when no broker answers quickly."""
+    return _complete(broker, beginning, lambda cluster: cluster.topics())
+
+
+def complete_groups(broker: str, beginning: str) -> list[str]:
+    """Groups that begin so; none when no broker answers quickly."""
+    from pqbroker.cli.kafka.groups import list_groups
+
+    return _complete(broker, beginning, list_groups)
+
+
+def _complete(broker: str, beginning: str, names: Callable[[Cluster], Iterable[str]]) -> list[str]:
+    try:
+        with Cluster(broker, COMPLETION_TIMEOUT_S) as cluster:
+            return sorted(name for name in names(cluster) if name.startswith(beginning))
+    except CommandError:
+        return []
+
+
+Broker = Annotated[
+    str,
+    option(
+        "--broker",
+        "-b",
+        metavar="HOST:PORT",
+        environment="PQBROKER_BROKER",
+        help="Kafka address of a broker of the cluster; several with commas; port 9092 unless given.",
+    ),
+]
+Http = Annotated[
+    str,
+    option(
+        "--http",
+        metavar="HOST:PORT",
+        environment="PQBROKER_HTTP",
+        help="HTTP address of the broker; port 8092 unless given.",
+    ),
+]
+Json = Annotated[bool, option("--json", "-j", help="Print JSON, one object per line.")]
+TopicName = Annotated[str, Argument(metavar="TOPIC", complete=complete_topics, help="Name of the topic.")]
+TopicNames = Annotated[
+    list[str],
+    Argument(metavar="TOPIC", complete=complete_topics, help="Names of one or more topics."),
+]
+GroupNames = Annotated[
+    list[str],
+    Argument(
+        metavar="GROUP",
+        complete=complete_groups,
+        help="Names of one or more consumer groups.",
+    ),
+]
+GroupName = Annotated[str, Argument(metavar="GROUP", complete=complete_groups, help="Name of the consumer group.")]
+Table = Annotated[
+    str, Argument(metavar="TABLE", complete=complete_topics, help="Path of the table, or name of its topic.")
+]
+Yes = Annotated[bool, option("--yes", "-y", help="Do not ask for confirmation.")]
+
+
+def table_path(table: str) -> str:
+    """Where a table stands over HTTP, by its path `//a/b` or its topic `a.b`."""
+    return f"/v1/tables/{quote(table[2:].replace('/', '.') if table.startswith('//') else table, safe='')}"
+
+
+def assignments(option: str, texts: list[str], example: str) -> dict[str, str]:
+    """NAME=VALUE each, the last for a name wins; WrongInput."""
+    parsed: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise WrongInput(f"{option} {text!r}: give NAME=VALUE, as in {example}")
+        parsed[name.strip()] = value
+    return parsed

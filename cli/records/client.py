@@ -1,0 +1,78 @@
+"""aiokafka as the commands use it: its producer, what can be chosen of it, and its errors in words."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from enum import StrEnum
+from typing import Any
+
+from pqbroker.cli.refusals import CommandError, words
+from pqbroker.protocol.errors import ErrorCode
+
+logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # the watch over the broker says it in our words
+
+REQUEST_BYTES_MAX = 128 << 20
+"""What a client refuses by itself; below it the broker says what it takes."""
+
+INTERRUPTED_STOP_S = 2.0
+"""So long, after Ctrl-C, what is on its way may take: a broker that has gone would never have it."""
+
+
+class Compression(StrEnum):
+    """Codecs of record batches."""
+
+    NONE = "none"
+    GZIP = "gzip"
+    SNAPPY = "snappy"
+    LZ4 = "lz4"
+    ZSTD = "zstd"
+
+
+class Acks(StrEnum):
+    """Who must have a record before it counts as written."""
+
+    NONE = "0"
+    LEADER = "1"
+    ALL = "all"
+
+
+@asynccontextmanager
+async def producer(
+    broker: str, compression: Compression, acks: Acks, linger_ms: int, batch_bytes: int
+) -> AsyncIterator[Any]:
+    """A producer, idempotent where every record is acknowledged by all; flushed at the end."""
+    from aiokafka import AIOKafkaProducer
+    from aiokafka.errors import KafkaError
+
+    client = AIOKafkaProducer(
+        bootstrap_servers=broker,
+        client_id="pqbroker-cli",
+        acks="all" if acks is Acks.ALL else int(acks),
+        enable_idempotence=acks is Acks.ALL,
+        compression_type=None if compression is Compression.NONE else compression.value,
+        linger_ms=linger_ms,
+        max_batch_size=batch_bytes,
+        max_request_size=REQUEST_BYTES_MAX,
+    )
+    try:
+        await client.start()
+        try:
+            yield client
+        except asyncio.CancelledError:
+            # Left to the end of the loop, which ends all of its tasks: cancelled here, it would leave one of its own.
+            await asyncio.wait([asyncio.ensure_future(client.stop())], timeout=INTERRUPTED_STOP_S)
+            raise
+        finally:
+            await client.stop()
+    except KafkaError as error:
+        raise refusal(error, f"the broker at {broker} does not go along") from None
+
+
+def refusal(error: BaseException, what: str) -> CommandError:
+    """An error of aiokafka in the user's words."""
+    code = getattr(error, "errno", None)
+    said = next((str(each) for each in error.args if isinstance(each, str) and each), "")
+    if isinstance(code, int) and code > 0:
+        return CommandError(f"{what}: {words(ErrorCode(code))}")
+    return CommandError(f"{what}: {said or type(error).__name__}")

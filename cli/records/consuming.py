@@ -1,0 +1,154 @@
+"""Reading records through aiokafka and printing them, until there are enough, an end is reached, or Ctrl-C."""
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple
+
+from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
+from aiokafka.errors import KafkaError
+
+from pqbroker.cli.kafka.watch import GONE_TIMEOUT_S, Watch
+from pqbroker.cli.output import write
+from pqbroker.cli.progress import Progress, prints_to_file
+from pqbroker.cli.records.client import refusal
+from pqbroker.cli.records.selection import Selection, Wanted
+
+POLL_MS = 200
+POLL_RECORDS_MAX = 1000
+
+Place = tuple[str, int]
+"""Topic and partition."""
+
+
+class Reading(NamedTuple):
+    """What is to be read; `ends` are the offsets to stop at, or, where it follows, where what exists ends."""
+
+    brokers: str
+    topics: list[str]
+    ends: Mapping[Place, int]
+    follow: bool
+    wanted: Wanted
+
+
+def read_partitions(reading: Reading, starts: Mapping[Place, int]) -> None:
+    """Print records from the offsets on."""
+
+    wanted = {place: offset for place, offset in starts.items() if reading.follow or offset < reading.ends[place]}
+    if not wanted:
+        return
+
+    async def read(watch: Watch) -> None:
+        async with _consumer(reading, None, "none") as consumer:
+            consumer.assign([TopicPartition(*place) for place in wanted])
+            for place, offset in wanted.items():
+                consumer.seek(TopicPartition(*place), offset)
+            await _print_records(reading, consumer, watch)
+
+    _run(reading, read)
+
+
+def read_group(reading: Reading, group: str, start: str) -> None:
+    """Print records as a member of a group; what was read is committed."""
+
+    async def read(watch: Watch) -> None:
+        async with _consumer(reading, group, start) as consumer:
+            joined = _Joined()
+            consumer.subscribe(reading.topics, listener=joined)
+            await _print_records(reading, consumer, watch, joined)
+
+    _run(reading, read)
+
+
+class _Joined(ConsumerRebalanceListener):  # type: ignore[misc]
+    """Whether the group has said which partitions are ours; there may be none for us."""
+
+    def __init__(self) -> None:
+        self.has = False
+
+    def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
+        self.has = True
+
+    def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
+        self.has = False
+
+
+def _run(reading: Reading, read: Callable[[Watch], Coroutine[Any, Any, None]]) -> None:
+    """Run until it is done; Ctrl-C and SIGTERM end it as the end of the topic would, with all that is printed.
+
+    A reader that follows waits for a broker that has gone as long as for a record.
+    """
+    watch = Watch(reading.brokers, None if reading.follow else GONE_TIMEOUT_S)
+
+    async def run() -> None:
+        task = asyncio.ensure_future(watch.over(read(watch)))
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+        await asyncio.wait([task])
+        if not task.cancelled():
+            task.result()
+
+    asyncio.run(run())
+
+
+@asynccontextmanager
+async def _consumer(reading: Reading, group: str | None, start: str) -> AsyncIterator[Any]:
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=reading.brokers,
+        client_id="pqbroker-cli",
+        group_id=group,
+        enable_auto_commit=False,
+        auto_offset_reset=start,
+    )
+    try:
+        try:
+            await consumer.start()
+            yield consumer
+        finally:
+            await consumer.stop()
+    except KafkaError as error:
+        raise refusal(error, f"cannot read {', '.join(reading.topics)}") from None
+
+
+async def _print_records(reading: Reading, consumer: Any, watch: Watch, joined: _Joined | None = None) -> None:
+    """Print until it is done; a member of a group commits what it has read, which is never more than it may print."""
+    selection = Selection(reading.wanted)
+    holding = reading.wanted.last is not None
+    with Progress("records read", None, shown=prints_to_file()) as shown:
+        while not selection.is_full:
+            at_ends = (holding or not reading.follow) and await _is_at_ends(reading, consumer, joined)
+            if at_ends:
+                write(selection.release())
+                holding = False
+            if at_ends and not reading.follow:
+                return
+            room = POLL_RECORDS_MAX if joined is None else min(POLL_RECORDS_MAX, selection.left or POLL_RECORDS_MAX)
+            found = await consumer.getmany(timeout_ms=POLL_MS, max_records=room)
+            records = [record for each in found.values() for record in each]
+            write(selection.take(_within(reading, records, joined), holding=holding))
+            shown.advance(len(records))
+            await _note(consumer, watch, records, joined)
+
+
+def _within(reading: Reading, records: list[Any], joined: _Joined | None) -> list[Any]:
+    """What stands before the ends; a member of a group prints all, for it commits all."""
+    if joined is not None or reading.follow:
+        return records
+    return [each for each in records if each.offset < reading.ends[each.topic, each.partition]]
+
+
+async def _note(consumer: Any, watch: Watch, records: list[Any], joined: _Joined | None) -> None:
+    if records:
+        watch.moved()
+        if joined is not None:
+            await consumer.commit()
+
+
+async def _is_at_ends(reading: Reading, consumer: Any, joined: _Joined | None) -> bool:
+    if joined is not None and not joined.has:
+        return False
+    for partition in consumer.assignment():
+        if await consumer.position(partition) < reading.ends.get((partition.topic, partition.partition), 0):
+            return False
+    return True

@@ -1,0 +1,95 @@
+"""How `consume` prints a record: a part of it, JSON, or a template. Bytes come out as they are, never coloured."""
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Protocol
+
+from pqbroker.cli.refusals import WrongInput
+from pqbroker.protocol.record_json import show_record
+
+
+class ReadRecord(Protocol):
+    """A record as aiokafka returns it; a timestamp of -1 means that it has none."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[tuple[str, bytes | None]]
+
+
+Form = Callable[[ReadRecord], bytes]
+"""A record's line, without its end."""
+
+
+def parse_form(text: str) -> Form:
+    """A name of a form, or a template with {fields}; WrongInput."""
+    if text in _NAMED:
+        return _NAMED[text]
+    if not _FIELD.search(text):
+        raise WrongInput(
+            f"--format {text!r} is not one of {', '.join(_NAMED)}, nor a template with fields "
+            f"({', '.join(f'{{{name}}}' for name in _FIELDS)})"
+        )
+    return _template(text)
+
+
+def _template(text: str) -> Form:
+    pieces: list[Form] = []
+    position = 0
+    for found in _FIELD.finditer(text):
+        if found[1] not in _FIELDS:
+            fields = ", ".join(f"{{{name}}}" for name in _FIELDS)
+            raise WrongInput(f"--format has no field {found[0]}; it has {fields}")
+        pieces += [_literal(text[position : found.start()]), _FIELDS[found[1]]]
+        position = found.end()
+    pieces.append(_literal(text[position:]))
+    return lambda record: b"".join(piece(record) for piece in pieces)
+
+
+def _literal(text: str) -> Form:
+    written = _ESCAPE.sub(lambda found: _ESCAPES.get(found[1], found[0]), text).encode(errors="surrogateescape")
+    return lambda record: written
+
+
+def _json(record: ReadRecord) -> bytes:
+    return json.dumps(show_record(record.topic, record.partition, record), ensure_ascii=False).encode()
+
+
+def _time(record: ReadRecord) -> bytes:
+    if record.timestamp < 0:
+        return b""
+    seconds, milliseconds = divmod(record.timestamp, 1000)
+    try:
+        return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{milliseconds:03}Z".encode()
+    except (OverflowError, ValueError, OSError):
+        return str(record.timestamp).encode()
+
+
+def _headers(record: ReadRecord) -> bytes:
+    return b",".join(name.encode() + b"=" + (value or b"") for name, value in record.headers)
+
+
+_FIELD = re.compile(r"\{(\w+)\}")
+_ESCAPE = re.compile(r"\\([nrt0\\])")
+_ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "0": "\0", "\\": "\\"}
+_FIELDS: dict[str, Form] = {
+    "topic": lambda record: record.topic.encode(),
+    "partition": lambda record: b"%d" % record.partition,
+    "offset": lambda record: b"%d" % record.offset,
+    "timestamp": lambda record: b"%d" % record.timestamp,
+    "time": _time,
+    "key": lambda record: record.key or b"",
+    "value": lambda record: record.value or b"",
+    "headers": _headers,
+}
+_NAMED: dict[str, Form] = {
+    "value": _FIELDS["value"],
+    "key": _FIELDS["key"],
+    "key-value": lambda record: (record.key or b"") + b"\t" + (record.value or b""),
+    "json": _json,
+}

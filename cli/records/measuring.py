@@ -1,0 +1,128 @@
+"""The two phases of `pqbroker bench`: writing, with the time until each acknowledgement, and reading all of it."""
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, NamedTuple
+
+from aiokafka import AIOKafkaConsumer
+from aiokafka.errors import KafkaError
+
+from pqbroker.cli.kafka.watch import GONE_TIMEOUT_S, Watch
+from pqbroker.cli.progress import Progress
+from pqbroker.cli.records.client import Acks, Compression, producer, refusal
+from pqbroker.cli.refusals import CommandError
+
+SAMPLE_EVERY = 100
+"""Of so many records one is timed."""
+READ_TIMEOUT_MS = 30_000
+_MB = 1_000_000
+
+
+class Workload(NamedTuple):
+    """What is written: counts and bytes."""
+
+    records: int
+    size: int
+    batch_bytes: int
+    linger_ms: int
+    compression: Compression
+    acks: Acks
+
+
+class Phase(NamedTuple):
+    """What one phase took; latencies are of acknowledgements, in seconds, none for reading."""
+
+    name: str
+    records: int
+    size: int
+    seconds: float
+    latencies: Sequence[float]
+
+    def row(self) -> tuple[object, ...]:
+        """Name, records, MB, seconds, records/s, MB/s, latencies in ms: half and 99 of 100 are below."""
+        megabytes = self.records * self.size / _MB
+        figures = round(megabytes, 3), round(self.seconds, 3)
+        rates = round(self.records / self.seconds), round(megabytes / self.seconds, 3)
+        return self.name, self.records, *figures, *rates, self._below(0.5), self._below(0.99)
+
+    def _below(self, share: float) -> float | None:
+        ordered = sorted(self.latencies)
+        return round(ordered[int(share * (len(ordered) - 1))] * 1000, 3) if ordered else None
+
+
+def measure(broker: str, topic: str, load: Workload) -> list[Phase]:
+    """Write, then read."""
+
+    watch = Watch(broker, GONE_TIMEOUT_S)
+
+    async def both() -> list[Phase]:
+        return [await _write(broker, topic, load, watch), await _read(broker, topic, load, watch)]
+
+    return asyncio.run(watch.over(both()))
+
+
+async def _write(broker: str, topic: str, load: Workload, watch: Watch) -> Phase:
+    value = os.urandom(load.size)
+    latencies: list[float] = []
+    refused: list[BaseException] = []
+    async with producer(broker, load.compression, load.acks, load.linger_ms, load.batch_bytes) as client:
+        begin = time.perf_counter()
+        with Progress("records written", load.records) as shown:
+            numbers = iter(range(load.records))
+            while not refused and (number := next(numbers, None)) is not None:
+                sent = await client.send(topic, value)
+                sent.add_done_callback(lambda done: _answered(done, refused, watch))
+                _sample(number, sent, latencies, shown)
+        await client.flush()
+        if refused:
+            raise refused[0]
+        seconds = time.perf_counter() - begin
+    return Phase("produce", load.records, load.size, seconds, latencies)
+
+
+def _answered(done: "asyncio.Future[Any]", refused: list[BaseException], watch: Watch) -> None:
+    """A refusal that nobody asks for would be logged by the loop, each on lines of its own."""
+    if done.cancelled():
+        return
+    watch.moved()
+    if (error := done.exception()) is not None:
+        refused.append(error)
+
+
+def _sample(number: int, future: "asyncio.Future[Any]", latencies: list[float], shown: Progress) -> None:
+    """Time one record of many."""
+    if number % SAMPLE_EVERY:
+        return
+    shown.reach(number)
+    begin = time.perf_counter()
+    future.add_done_callback(lambda done: latencies.append(time.perf_counter() - begin))
+
+
+async def _read(broker: str, topic: str, load: Workload, watch: Watch) -> Phase:
+    consumer = AIOKafkaConsumer(topic, bootstrap_servers=broker, client_id="pqbroker-cli", auto_offset_reset="earliest")
+    try:
+        await consumer.start()
+        begin = time.perf_counter()
+        with Progress("records read", load.records) as shown:
+            async for read in _counts(consumer, load.records):
+                watch.moved()
+                shown.reach(read)
+        seconds = time.perf_counter() - begin
+    except KafkaError as error:
+        raise refusal(error, f"cannot read {topic}") from None
+    finally:
+        await consumer.stop()
+    return Phase("consume", load.records, load.size, seconds, ())
+
+
+async def _counts(consumer: Any, records: int) -> AsyncIterator[int]:
+    """How many records have been read, until all are."""
+    read = 0
+    while read < records:
+        found = await consumer.getmany(timeout_ms=READ_TIMEOUT_MS)
+        if not found:
+            raise CommandError(f"only {read} of {records} records came back")
+        read += sum(map(len, found.values()))
+        yield read

@@ -1,0 +1,52 @@
+"""Why a command is not carried out: what was wrong and what to do, in the user's words; Kafka's codes too."""
+
+import difflib
+from collections.abc import Iterable
+
+from pqbroker.protocol.errors import ErrorCode
+
+_NEAR_MAX = 3
+
+_WORDS = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "there is no such topic or partition",
+    ErrorCode.INVALID_TOPIC_EXCEPTION: "a topic's name has 1 to 249 of ASCII letters, digits, '.', '_' and '-'",
+    ErrorCode.MESSAGE_TOO_LARGE: "the record is larger than the topic's max.message.bytes",
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: "the broker has no coordinator of consumer groups",
+    ErrorCode.TOPIC_ALREADY_EXISTS: "there is such a topic already",
+    ErrorCode.UNSUPPORTED_VERSION: "the broker does not serve this request",
+    ErrorCode.UNKNOWN_MEMBER_ID: "the group has members; stop them first",
+    ErrorCode.NON_EMPTY_GROUP: "the group has members; stop them first",
+    ErrorCode.GROUP_ID_NOT_FOUND: "there is no such group",
+    ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "the group's members read this topic; stop them first",
+    ErrorCode.OFFSET_OUT_OF_RANGE: "the offset is outside the partition's records",
+    ErrorCode.TOPIC_DELETION_DISABLED: "the broker has delete.topic.enable=false",
+}
+
+
+class CommandError(Exception):
+    """The command failed or cannot be done: exit status 1. The text names cause and cure."""
+
+
+class WrongInput(CommandError):
+    """What was typed cannot be meant: exit status 2, and the command's right form is shown."""
+
+
+class OutputClosed(Exception):
+    """Whoever read what we print, as `head` does, has enough: nothing went wrong."""
+
+
+def words(code: ErrorCode, message: str | None = None) -> str:
+    """What a Kafka error code means: the broker's own message if it sent one."""
+    return message or _WORDS.get(code) or code.name.lower().replace("_", " ")
+
+
+def check(code: ErrorCode, what: str, message: str | None = None) -> None:
+    """CommandError, which says what could not be done, unless the code is NONE."""
+    if code:
+        raise CommandError(f"{what}: {words(code, message)}")
+
+
+def near(name: str, known: Iterable[str]) -> str:
+    """`did you mean …?` when something known is spelled nearly so, else an empty text."""
+    found = difflib.get_close_matches(name, list(known), n=_NEAR_MAX)
+    return f"did you mean {' or '.join(found)}?" if found else ""

@@ -1,0 +1,162 @@
+"""One blocking connection to the HTTP address of a broker of ours: a question in JSON, an answer in JSON."""
+
+import json
+from collections.abc import Iterator, Mapping
+from http.client import HTTPConnection, HTTPException, HTTPResponse
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import urlencode
+
+from pqbroker.cli.kafka.link import CONNECT_TIMEOUT_S, connect, parse_host
+from pqbroker.cli.notices import announce_wait
+from pqbroker.cli.refusals import CommandError
+
+TIMEOUT_S = 60.0
+NO_CONTENT = 204
+ANSWER_BYTES_MAX = 256 << 20
+_PIECE_BYTES = 256 << 10
+HTTP_PORT = 8092
+DEFAULT_HTTP = f"127.0.0.1:{HTTP_PORT}"
+
+
+_CURES = {
+    "UNKNOWN_TOPIC_OR_PARTITION": "`pqbroker topic list` lists the topics.",
+    "OFFSET_OUT_OF_RANGE": "`pqbroker topic describe` shows where each partition starts and ends.",
+    "LEADER_NOT_AVAILABLE": "`pqbroker table mount` mounts the tablets of a table.",
+    "NO_TABLE": "`pqbroker table create` makes a table; `pqbroker table list` lists them.",
+    "NO_MOUNTED_TABLETS": "`pqbroker table mount` mounts tablets; `pqbroker table describe` shows their states.",
+    "NO_CELL": "`pqbroker cell list` lists the cells.",
+    "NO_BUNDLE": "`pqbroker bundle list` lists the bundles.",
+    "BUNDLE_REFUSED": "`pqbroker bundle list` and `pqbroker cell list` show them.",
+    "CELL_NOT_OPEN": "`pqbroker cell list` shows the cause; it is tried again by itself.",
+    "NOT_A_QUERY": "Give one SELECT over topics; `pqbroker produce` and `pqbroker table insert` write.",
+    "UNKNOWN_TABLET": "`pqbroker tablet list` lists the tablets.",
+    "MOVE_REFUSED": "`pqbroker tablet show` shows its channels and their pools.",
+    "INVALID_REQUEST": "`pqbroker tablet keys` lists keys as they are written.",
+    "NO_SUCH_KEY": "`pqbroker tablet keys` lists the keys.",
+}
+"""By the broker's code, where a command of ours is nearer than the path over HTTP that the broker names."""
+
+
+class Web:
+    """A context manager; everything may raise CommandError."""
+
+    def __init__(self, address: str, timeout_s: float | None = None) -> None:
+        """`timeout_s`: how long an answer may take, where it is not the usual time."""
+        self._address = parse_host("--http", address, HTTP_PORT)
+        self._timeout_s = timeout_s or TIMEOUT_S
+        self._connection = HTTPConnection(self._address.host, self._address.port, timeout=self._timeout_s)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._connection.close()
+
+    def get(self, path: str, name: str, **query: object) -> dict[str, Any]:
+        """What stands at a path; a broker's answer has the field `name`."""
+        return self._ask("GET", f"{path}?{urlencode(query)}" if query else path, None, name)
+
+    def post(self, path: str, body: Mapping[str, object], name: str) -> dict[str, Any]:
+        """Have something done; what became of it, with the field `name`."""
+        return self._ask("POST", path, json.dumps(body).encode(), name)
+
+    def patch(self, path: str, body: Mapping[str, object], name: str) -> dict[str, Any]:
+        """Change what stands at a path; how it is then, with the field `name`."""
+        return self._ask("PATCH", path, json.dumps(body).encode(), name)
+
+    def delete(self, path: str) -> None:
+        """Have what stands at a path deleted."""
+        self._ask("DELETE", path, None, None)
+
+    def value(self, method: str, path: str, body: Any = None) -> Any:
+        """What stands at a path, or what it is set to with `body`: any JSON value."""
+        sent = None if method == "GET" else json.dumps(body).encode()
+        return self._parsed(*self._told(method, path, sent))
+
+    def stream(self, path: str, body: Mapping[str, object]) -> Iterator[bytes]:
+        """The pieces of an answer of any length, as they come."""
+        try:
+            with announce_wait(f"waiting for an answer of {self._address}", self._timeout_s):
+                response = self._requested("POST", path, json.dumps(body).encode())
+            if response.status >= 400:
+                self._document(response, response.read(ANSWER_BYTES_MAX))
+            while piece := response.read1(_PIECE_BYTES):
+                yield piece
+        except HTTPException:
+            raise CommandError(f"the answer of {self._address} broke off; the log of the broker says why") from None
+        except (OSError, UnicodeError) as error:
+            raise self._nobody(getattr(error, "strerror", None) or str(error)) from None
+
+    def items(self, path: str, name: str, parameter: str, **query: object) -> Iterator[dict[str, Any]]:
+        """The items called `name` of a list and of its next pages, which begin where `parameter` says."""
+        while True:
+            page = self.get(path, name, **query)
+            yield from page[name]
+            if page.get("next") is None:
+                return
+            query[parameter] = page["next"]
+
+    def _requested(self, method: str, path: str, body: bytes | None) -> HTTPResponse:
+        headers = {} if body is None else {"Content-Type": "application/json"}
+        if self._connection.sock is None:
+            self._connection.sock = connect(self._address, CONNECT_TIMEOUT_S)
+            self._connection.sock.settimeout(self._timeout_s)
+        self._connection.request(method, path, body, headers)
+        return self._connection.getresponse()
+
+    def _ask(self, method: str, path: str, body: bytes | None, name: str | None) -> dict[str, Any]:
+        """The answer, which has the field `name`; None: there is none to have."""
+        response, data = self._told(method, path, body)
+        if name is None and response.status == NO_CONTENT:
+            return {}
+        document = self._document(response, data)
+        if name is None or name not in document:
+            raise self._foreign(f"an answer without {name}")
+        return document
+
+    def _told(self, method: str, path: str, body: bytes | None) -> tuple[HTTPResponse, bytes]:
+        """The answer and its body."""
+        try:
+            with announce_wait(f"waiting for an answer of {self._address}", self._timeout_s):
+                response = self._requested(method, path, body)
+                return response, response.read(ANSWER_BYTES_MAX)
+        except HTTPException:
+            raise self._foreign("it does not speak HTTP") from None
+        except (OSError, UnicodeError) as error:
+            raise self._nobody(getattr(error, "strerror", None) or str(error)) from None
+
+    def _document(self, response: HTTPResponse, data: bytes) -> dict[str, Any]:
+        """The answer, an object; CommandError as `_parsed`."""
+        document = self._parsed(response, data)
+        if not isinstance(document, dict):
+            raise self._foreign(f"{response.status} {response.reason}")
+        return document
+
+    def _parsed(self, response: HTTPResponse, data: bytes) -> Any:
+        """The answer; CommandError with cause and cure for an error of the broker's."""
+        try:
+            document = json.loads(data)
+        except ValueError:
+            raise self._foreign(f"{response.status} {response.reason}") from None
+        if response.status < 400:
+            return document
+        error = document.get("error") if isinstance(document, dict) else None
+        if not isinstance(error, dict) or not {"message", "cure"} <= error.keys():
+            raise self._foreign(f"{response.status} {response.reason}")
+        raise CommandError(f"{error['message']}. {_CURES.get(str(error.get('code')), error['cure'])}")
+
+    def _nobody(self, why: str) -> CommandError:
+        at = "" if str(self._address) == DEFAULT_HTTP else f" --http {self._address}"
+        return CommandError(
+            f"no broker answers at {self._address} over HTTP ({why}); start one with `pqbroker serve{at}`, "
+            "or name another with --http HOST:PORT or in PQBROKER_HTTP"
+        )
+
+    def _foreign(self, what: str) -> CommandError:
+        return CommandError(
+            f"what answers at {self._address} is no pqbroker ({what}); "
+            "give the address that `pqbroker serve` prints behind http="
+        )

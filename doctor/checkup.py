@@ -1,0 +1,109 @@
+"""The whole check-up of a stopped node's cells, from its index down to the records in its blobs."""
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from pqbroker.doctor.findings import RESTORE, Findings
+from pqbroker.doctor.stored_blobs import StoredBlobs
+from pqbroker.doctor.tablet_rows import TabletRows
+from pqbroker.doctor.tablets import Home, check_tablets
+from pqbroker.storage.disk import index_rows
+from pqbroker.storage.disk.directory import CELLS
+from pqbroker.storage.disk.offline import OfflineCell, look_into
+from pqbroker.storage.engine import EngineError, IndexDamaged
+from pqbroker.storage.ids import SYSTEM_CELL, CellId
+from pqbroker.storage.tablets.scheme import Scheme
+
+ROW_KINDS = (index_rows.ROW, index_rows.BLOB, index_rows.SEGMENT, index_rows.number_keys()[0][:1])
+NUMBER_ROWS = (b"n", b"o")
+INDEX_END = b"\xff"
+
+
+async def examine(path: Path, pools: Mapping[str, Path], findings: Findings, expect: Callable[[int], None]) -> None:
+    """Verify the cells at `path`, which nobody has open, and collect what is found. Changes nothing.
+
+    `expect` gets the number of bytes of blobs to verify, cell after cell before the first of each is. Raises
+    EngineError when the directory cannot be looked at as a whole: in use, not whole, of a newer version, its index
+    damaged where every start needs it.
+    """
+    expected = 0
+
+    def expect_more(size: int) -> None:
+        nonlocal expected
+        expected += size
+        expect(expected)
+
+    scheme = await _examine_cell(path, pools, findings, expect_more, Home())
+    for cell in _other_cells(path, scheme):
+        findings.cell = f"cell {cell}: "
+        place = path / CELLS / str(cell)
+        of_cell = {name: directory / CELLS / str(cell) for name, directory in pools.items()}
+        try:
+            await _examine_cell(place, of_cell, findings, expect_more, Home(cell, scheme))
+        except EngineError as cannot:
+            findings.damage("cell", str(place), str(cannot))
+    findings.cell = ""
+
+
+def _other_cells(path: Path, scheme: Scheme | None) -> list[CellId]:
+    """Cells beside the system cell: those that have a directory, and those that topics name."""
+    there = {CellId(int(place.name)) for place in path.glob(f"{CELLS}/*") if place.name.isdecimal()}
+    named = {cell for topic in (scheme.topics.values() if scheme else ()) for cell in topic.cells}
+    return sorted((there | named) - {SYSTEM_CELL})
+
+
+async def _examine_cell(
+    path: Path, pools: Mapping[str, Path], findings: Findings, expect: Callable[[int], None], home: Home
+) -> Scheme | None:
+    """Verify one cell; the scheme that it has, or that is given with its home."""
+    with look_into(path, pools) as cell:
+        cell.listen(DamagedBlocks(findings).found)
+        _check_kinds(cell, findings)
+        last_number = _last_number(cell, findings)
+        rows = TabletRows(cell, findings)
+        rows.load()
+        blobs = StoredBlobs(cell, findings)
+        expect(blobs.load(rows.records))
+        blobs.check_owners(rows.records, rows.pools, rows.unreadable)
+        scheme = await check_tablets(cell, rows, blobs, findings, home)
+        blobs.check_leaks(rows.records)
+        blobs.check_segments(last_number)
+        blobs.verify_rest()
+    return scheme
+
+
+class DamagedBlocks:
+    """Tells each part of the index that cannot be read once, however often it is met."""
+
+    def __init__(self, findings: Findings) -> None:
+        self._findings = findings
+        self._places: set[str] = set()
+
+    def found(self, place: str, cause: str) -> None:
+        if place not in self._places:
+            self._places.add(place)
+            self._findings.damage("index", place, f"it cannot be read: {cause}", RESTORE)
+
+
+def _last_number(cell: OfflineCell, findings: Findings) -> int:
+    """The last commit's number; a hole before it is damage."""
+    with suppress(IndexDamaged):  # told by the cell
+        for _ in cell.rows(*NUMBER_ROWS):
+            pass
+    rows = cell.get(index_rows.number_keys())
+    try:
+        return index_rows.last_number(rows)
+    except EngineError as lost:
+        findings.damage("index", "commits", str(lost))
+        return index_rows.newest_number(rows)
+
+
+def _check_kinds(cell: OfflineCell, findings: Findings) -> None:
+    """No row but of the kinds that are known; looked up by jumps from kind to kind."""
+    lo = b""
+    for kind in (*sorted(ROW_KINDS), INDEX_END):
+        with suppress(IndexDamaged):  # told by the cell
+            for key, _ in cell.rows(lo, kind):
+                findings.damage("index", f"row {key.hex()}", "a row of no known kind", "run the version that wrote it")
+        lo = bytes((kind[0] + 1,)) if kind != INDEX_END else kind

@@ -1,0 +1,62 @@
+"""What a check-up finds: damage, and what looks odd but does no harm; and how far it has come."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+FINDINGS_MAX = 1000
+"""Told one by one of each weight; more are counted."""
+RESTORE = "restore a copy of the directory"
+NEXT_START = "nothing: the next start removes it"
+
+
+class Weight(StrEnum):
+    """What a finding means for the data."""
+
+    DAMAGE = "damage"
+    """Something is lost, or cannot be trusted."""
+    HARMLESS = "harmless"
+    """What a crash may leave, or the mirror of a topic left out; no data is lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing found: which check found it, where, what it is, what to do."""
+
+    weight: Weight
+    check: str
+    where: str
+    what: str
+    cure: str
+
+
+@dataclass(slots=True)
+class Findings:
+    """Collects. `seen` counts what was looked at, by kind; `advance` gets the bytes that were verified."""
+
+    advance: Callable[[int], None]
+    damages: int = 0
+    oddities: int = 0
+    seen: dict[str, int] = field(default_factory=dict)
+    cell: str = ""
+    """Stands before every place: the cell that is looked at, if it is not the system cell."""
+    _damage: list[Finding] = field(default_factory=list)
+    _harmless: list[Finding] = field(default_factory=list)
+
+    @property
+    def found(self) -> list[Finding]:
+        """Damage first: however much there is that does no harm, it hides none."""
+        return self._damage + self._harmless
+
+    def count(self, kind: str, number: int = 1) -> None:
+        self.seen[kind] = self.seen.get(kind, 0) + number
+
+    def damage(self, check: str, where: str, what: str, cure: str = RESTORE) -> None:
+        self.damages += 1
+        if len(self._damage) < FINDINGS_MAX:
+            self._damage.append(Finding(Weight.DAMAGE, check, self.cell + where, what, cure))
+
+    def harmless(self, check: str, where: str, what: str, cure: str = NEXT_START) -> None:
+        self.oddities += 1
+        if len(self._harmless) < FINDINGS_MAX:
+            self._harmless.append(Finding(Weight.HARMLESS, check, self.cell + where, what, cure))

@@ -1,0 +1,305 @@
+"""A PQ tablet: its KV rows and the blobs they hold, then each partition's keys, state and records."""
+
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from pqbroker.doctor.contents import check_body, check_head, require
+from pqbroker.doctor.findings import NEXT_START, RESTORE, Findings
+from pqbroker.doctor.stored_blobs import StoredBlobs, name_of
+from pqbroker.pq.log import consumers, producers
+from pqbroker.pq.log.keys import (
+    USERS,
+    foreign_ranges,
+    meta_key,
+    parse_consumer_key,
+    parse_data_key,
+    parse_facts_key,
+    parse_producer_key,
+    parse_session_key,
+    renumbered,
+)
+from pqbroker.pq.log.levels import check_levels
+from pqbroker.pq.log.row_facts import BlobFacts, RowFacts
+from pqbroker.pq.log.sessions import SessionBatch
+from pqbroker.pq.log.start_state import Meta, StartState, StoredBlob, build_start_state
+from pqbroker.storage.engine import BlobCorrupt, BlobMissing
+from pqbroker.storage.kv.key_ranges import GENERATION_KEY
+from pqbroker.storage.kv.rows import Entry
+from pqbroker.storage.tablets.tablet import TabletRecord
+
+_UNREADABLE = (struct.error, ValueError)
+_PARTITION = slice(1, 11)
+_HALF_STORED = b"x"
+_MARK_AT = 11
+
+
+@dataclass(slots=True)
+class Keys:
+    """The entries of one partition by what they are, in key order."""
+
+    data: list[tuple[bytes, Entry]] = field(default_factory=list)
+    producers: list[tuple[bytes, Entry]] = field(default_factory=list)
+    consumers: list[tuple[bytes, Entry]] = field(default_factory=list)
+    sessions: list[tuple[bytes, Entry]] = field(default_factory=list)
+    facts: list[tuple[bytes, Entry]] = field(default_factory=list)
+    meta: Entry | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Which topic a tablet serves, and which partitions of it; None when no topic has it. `epoch_base`: above 0 in a
+    table that was resharded."""
+
+    topic: str
+    partitions: range | None
+    epoch_base: int = 0
+
+
+def check_tablet(
+    rows: Iterable[tuple[bytes, bytes]], place: Place, record: TabletRecord, blobs: StoredBlobs, findings: Findings
+) -> None:
+    """Verify the rows of one PQ tablet."""
+    topic, indexes = place.topic, place.partitions
+    entries: dict[bytes, Entry] = {}
+    for key, row in rows:
+        try:
+            entries[key] = Entry.stored(row)
+        except (*_UNREADABLE, IndexError) as bad:
+            findings.damage("kv", f"{topic}, key {_text(key)}", f"its row cannot be read: {bad}")
+    findings.count("keys", len(entries))
+    if place.epoch_base and indexes is not None:
+        entries = _renumbered(entries, indexes[0], f"{topic}-{indexes[0]}", findings)
+    _check_holders(entries, topic, blobs, findings)
+    leaks = blobs.has_leaks(record.tablet_id)
+    for index, keys in sorted(_by_partition(entries, topic, findings).items()):
+        name = f"{topic}-{index}"
+        if indexes is not None and index not in indexes:
+            findings.damage("kv", name, "the topic has no such partition in this tablet")
+        Partition(name, index, place.epoch_base + record.generation, keys, leaks, blobs, findings).check()
+
+
+def _renumbered(entries: dict[bytes, Entry], index: int, name: str, findings: Findings) -> dict[bytes, Entry]:
+    """The entries as the next start leaves them after a reshard that a crash cut short."""
+    foreign = [key for key in entries if any(lo <= key < hi for lo, hi in foreign_ranges(index))]
+    if not foreign:
+        return entries
+    findings.harmless("kv", name, f"{len(foreign)} keys have its number from before a reshard", NEXT_START)
+    return {renumbered(key, index) if key in foreign else key: entry for key, entry in entries.items()}
+
+
+def _check_holders(entries: dict[bytes, Entry], topic: str, blobs: StoredBlobs, findings: Findings) -> None:
+    """Every blob that a row names is there, and is shared only between rows that say so."""
+    owners: dict[bytes, list[bytes]] = {}
+    for key, entry in entries.items():
+        for blob in entry.blobs():
+            owners.setdefault(blob, []).append(key)
+            if not blobs.hold(blob):
+                findings.damage("kv", f"{topic}, key {_text(key)}", f"blob {name_of(blob)} is not there")
+    for held, keys in owners.items():
+        unaware = [key for key in keys if not entries[key].is_shared]
+        if len(keys) > 1 and unaware:
+            told = f"blob {name_of(held)} is held by {len(keys)} rows, of which this one does not know"
+            findings.damage("kv", f"{topic}, key {_text(unaware[0])}", told)
+
+
+def _by_partition(entries: dict[bytes, Entry], topic: str, findings: Findings) -> dict[int, Keys]:
+    found: dict[int, Keys] = {}
+    for key, entry in sorted(entries.items()):
+        if key == GENERATION_KEY or key.startswith(USERS):
+            continue
+        try:
+            index = int(key[_PARTITION])
+            keys = found.setdefault(index, Keys())
+            mark = key[_MARK_AT : _MARK_AT + 1]
+            if key[:1] == b"d":
+                parse_data_key(key)
+                keys.data.append((key, entry))
+            elif key[:1] == b"f":
+                parse_facts_key(key)
+                keys.facts.append((key, entry))
+            elif key == meta_key(index):
+                keys.meta = entry
+            elif key[:1] == b"m" and mark == b"p":
+                parse_producer_key(key)
+                keys.producers.append((key, entry))
+            elif key[:1] == b"m" and mark == b"c":
+                keys.consumers.append((key, entry))
+            elif key[:1] == b"m" and mark == b"s":
+                parse_session_key(key)
+                keys.sessions.append((key, entry))
+            elif key[:1] == _HALF_STORED:
+                findings.harmless("kv", f"{topic}-{index}", "a batch came half", NEXT_START)
+            else:
+                findings.damage("kv", topic, f"key {_text(key)} is of no known kind", "run the version that wrote it")
+        except _UNREADABLE:
+            findings.damage("kv", topic, f"key {_text(key)} cannot be read")
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """One partition's check-up; `name` is topic-index, `leaks`: its tablet has blobs that no row holds."""
+
+    name: str
+    index: int
+    epoch: int
+    keys: Keys
+    leaks: bool
+    blobs: StoredBlobs
+    findings: Findings
+
+    def check(self) -> None:
+        """The meta row, the keys' order, what they hold, and who wrote and read it."""
+        self.findings.count("partitions")
+        meta = self._meta()
+        if meta is None:
+            return
+        start_state = self._recover(meta)
+        if start_state is not None:
+            self._check_order(meta, start_state)
+            self._check_contents(set(start_state.orphans))
+            self._check_producers(start_state.end_offset)
+            self._check_facts(start_state)
+        self._check_consumers()
+        self._check_sessions()
+
+    def _meta(self) -> Meta | None:
+        """The meta row, or what an empty partition has; None when it is damaged."""
+        if self.keys.meta is None:
+            if self.keys.data:
+                self._damage("partition", "its meta row is gone")
+            return Meta(0, 0, [])
+        try:
+            meta = Meta.decode(bytes(self.keys.meta.value))
+        except _UNREADABLE as bad:
+            self._damage("partition", f"its meta row cannot be read: {bad}")
+            return None
+        epochs = [epoch for epoch, _ in meta.epochs]
+        offsets = [offset for _, offset in meta.epochs]
+        if epochs != sorted(set(epochs)) or offsets != sorted(offsets) or any(at > self.epoch for at in epochs):
+            self._damage("partition", f"its epochs {meta.epochs} are out of order, or ahead of {self.epoch}")
+        if meta.start_offset > meta.end_offset and not self.keys.data:
+            self._damage("partition", f"it starts at {meta.start_offset}, after its end {meta.end_offset}")
+        return meta
+
+    def _recover(self, meta: Meta) -> StartState | None:
+        """What a start makes of the keys."""
+        stored = [
+            StoredBlob(key, entry.size, entry.created_ms, max(len(entry.pieces), 1)) for key, entry in self.keys.data
+        ]
+        try:
+            start_state = build_start_state(stored, meta)
+        except ValueError as bad:
+            self._damage("partition", f"its keys are out of order: {bad}")
+            return None
+        for key in start_state.orphans:
+            self.findings.harmless("partition", self.name, f"key {_text(key)} is overlapped by another")
+        return start_state
+
+    def _check_order(self, meta: Meta, start_state: StartState) -> None:
+        """No offset between the start and the end without a blob, and the invariants of the head (A.2, K.1)."""
+        head = start_state.head.blobs
+        spans = [*start_state.bodies.spans(), *((blob.offset, blob.end) for blob in head)]
+        following = meta.start_offset
+        for offset, end in spans:
+            if offset > following:
+                self._check_hole(following, offset - 1, within_head=bool(head) and offset > head[0].offset)
+            following = end
+        if following < meta.end_offset and meta.start_offset < meta.end_offset:
+            self._damage("partition", f"no blob has the offsets {following} to {meta.end_offset - 1}")
+        try:
+            check_levels([blob.size for blob in start_state.head.blobs])
+        except AssertionError as bad:
+            self._damage("partition", f"its head breaks the rules of levels: {bad}", "report it; the data is whole")
+
+    def _check_hole(self, first: int, last: int, *, within_head: bool) -> None:
+        """Who mirrors a topic may leave offsets out (A.5), but a head has no hole, and a lost row leaves its blobs."""
+        told = f"no blob has the offsets {first} to {last}"
+        if within_head or self.leaks:
+            self._damage("partition", told)
+        else:
+            cure = f"nothing, if whoever mirrored the topic left them out; else {RESTORE}"
+            self.findings.harmless("partition", self.name, told, cure)
+
+    def _check_contents(self, orphans: set[bytes]) -> None:
+        """The batches of every value."""
+        for key, entry in self.keys.data:
+            if key in orphans:
+                continue
+            data = parse_data_key(key)
+            end = data.offset + data.records
+            try:
+                value = memoryview(self._value(entry))
+                check = check_head if data.is_head else check_body
+                check(value, data.offset, end, self.epoch)
+            except (BlobMissing, BlobCorrupt, *_UNREADABLE) as bad:
+                where = f"offsets {data.offset} to {end - 1}: "
+                if isinstance(bad, BlobMissing):
+                    told = f"blob {name_of(bytes.fromhex(str(bad)))} is not there"
+                else:
+                    told = str(bad)
+                cure = f"{RESTORE}; or give the records up: `pqbroker topic trim` --before {end}"
+                self._damage("records", where + told, cure)
+            self.findings.count("records", data.records)
+
+    def _value(self, entry: Entry) -> bytes:
+        if entry.is_inline:
+            return bytes(entry.value)
+        return b"".join([self.blobs.content(blob) for blob in entry.blobs()])
+
+    def _check_producers(self, end_offset: int) -> None:
+        for key, entry in self.keys.producers:
+            try:
+                state = producers.decode(bytes(entry.value))
+                batches = state.batches
+                require(1 <= len(batches) <= producers.BATCHES_KEPT, f"{len(batches)} batches")
+                ordered = sorted(batches, key=lambda batch: batch.first)
+                require(list(batches) == ordered, "sequences out of order")
+                require(state.first <= batches[0].first, "a first sequence behind its batches")
+                require(state.last_offset < end_offset, f"offset {state.last_offset}, behind the end {end_offset}")
+            except _UNREADABLE as bad:
+                self._damage("producers", f"producer {_text(key[12:])}: {bad}")
+        self.findings.count("producers", len(self.keys.producers))
+
+    def _check_consumers(self) -> None:
+        for key, entry in self.keys.consumers:
+            try:
+                parse_consumer_key(key)
+                require(consumers.decode(entry.value).offset >= 0, "a negative offset")
+            except _UNREADABLE as bad:
+                self._damage("consumers", f"group {_text(key[12:])}: {bad}")
+        self.findings.count("consumers", len(self.keys.consumers))
+
+    def _check_sessions(self) -> None:
+        for key, entry in self.keys.sessions:
+            try:
+                SessionBatch.decode(self._value(entry))
+            except _UNREADABLE as bad:
+                self._damage("sessions", f"session {_text(key[12:])}: {bad}")
+        self.findings.count("sessions", len(self.keys.sessions))
+
+    def _check_facts(self, start_state: StartState) -> None:
+        """Each of a blob that is there, but perhaps the last; weights that go on where those before end."""
+        blobs = {*start_state.bodies.offsets, *(blob.offset for blob in start_state.head.blobs)}
+        before: BlobFacts | None = None
+        for number, (key, entry) in enumerate(self.keys.facts, 1):
+            blob = BlobFacts(*parse_facts_key(key))
+            try:
+                found = RowFacts.decode(blob.weight_before, self._value(entry))
+                require(found.weight_after == blob.weight_after, f"its rows weigh up to {found.weight_after}")
+                require(before is None or before.weight_after == blob.weight_before, "rows before it are missing")
+                require(blob.offset in blobs or number == len(self.keys.facts), "its blob is gone")
+            except (BlobMissing, BlobCorrupt, *_UNREADABLE) as bad:
+                self._damage("facts", f"facts of rows from {blob.offset} on: {bad}")
+            before = blob
+        self.findings.count("facts", len(self.keys.facts))
+
+    def _damage(self, check: str, what: str, cure: str = RESTORE) -> None:
+        self.findings.damage(check, self.name, what, cure)
+
+
+def _text(key: bytes) -> str:
+    return key.decode("ascii", "backslashreplace")
+
+

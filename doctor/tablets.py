@@ -1,0 +1,196 @@
+"""What runs on the tablets of a cell: the scheme, coordinators, and the partitions of topics; a check for each type."""
+
+import struct
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from pqbroker.doctor.findings import NEXT_START, Findings
+from pqbroker.doctor.partitions import Place, check_tablet
+from pqbroker.doctor.stored_blobs import StoredBlobs
+from pqbroker.doctor.tablet_rows import TabletRows
+from pqbroker.storage.blobs.blob_id import BlobId
+from pqbroker.storage.blobs.blob_storage import BlobStorage
+from pqbroker.storage.bundles.hive import Hive
+from pqbroker.storage.disk.offline import OfflineCell, reading_shard
+from pqbroker.storage.engine import BlobCorrupt, BlobMissing, CommitRefused, IndexDamaged
+from pqbroker.storage.ids import SYSTEM_CELL, CellId, TabletId
+from pqbroker.storage.tablets.base_tablet import BaseTablet
+from pqbroker.storage.tablets.coordinator_rows import RESIDENT_ROWS
+from pqbroker.storage.tablets.scheme import SCHEME_TABLET_ID, Scheme
+from pqbroker.storage.tablets.scheme_objects import has_object_tablets
+from pqbroker.storage.tablets.scheme_state import TopicRecord
+from pqbroker.storage.tablets.tablet import USER_CHANNEL, TabletRecord, TabletStorage, TabletType
+from pqbroker.storage.unreadable import StoredUnreadable
+
+_UNREADABLE = (BlobCorrupt, BlobMissing, LookupError, StoredUnreadable, struct.error, TypeError, ValueError)
+"""What a log that is damaged raises where a sound one would be replayed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """What the checks of a cell's tablets look at."""
+
+    rows: TabletRows
+    blobs: StoredBlobs
+    findings: Findings
+    storages: Mapping[TabletId, TabletStorage]
+    places: Mapping[TabletId, Place]
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """Which cell of a node is looked at; the system cell has the scheme itself."""
+
+    cell: CellId = SYSTEM_CELL
+    scheme: Scheme | None = None
+
+
+async def check_tablets(
+    cell: OfflineCell, rows: TabletRows, blobs: StoredBlobs, findings: Findings, home: Home
+) -> Scheme | None:
+    """Start each tablet as far as reading goes, and look at all that it has; the scheme, if it is readable."""
+    rows.check_strays()
+    shard = reading_shard(cell)
+    storages = {
+        record.tablet_id: TabletStorage(shard, BlobStorage(shard, rows.pools), record)
+        for record in rows.records.values()
+    }
+    _hold_logs(rows.records, blobs)
+    scheme = home.scheme
+    if home.cell == SYSTEM_CELL:
+        scheme = await _read_scheme(storages.get(SCHEME_TABLET_ID), rows.records, findings)
+    places = _places(scheme.topics.values(), home.cell) if scheme is not None else {}
+    if scheme is not None:
+        _check_places(places, rows, findings)
+        _check_unowned(scheme, rows.records, findings, home.cell)
+    examined = Examined(rows, blobs, findings, storages, places)
+    for record in rows.records.values():
+        if record.dropping:
+            where = f"tablet {record.tablet_id}"
+            findings.harmless("tablet", where, "it is half dropped", "nothing: the next start goes on")
+        else:
+            await _CHECKS[record.type](record, examined)
+    return scheme
+
+
+async def _read_scheme(
+    storage: TabletStorage | None, records: Mapping[TabletId, TabletRecord], findings: Findings
+) -> Scheme | None:
+    """Replay the scheme's log; None when it is damaged. Only a cell without topics may lack one."""
+    is_new = not has_object_tablets(records.values())
+    if storage is None:
+        if not is_new:
+            findings.damage("scheme", f"tablet {SCHEME_TABLET_ID}", "it is gone, though there are topics")
+        return None
+    scheme = Scheme(clock=lambda: 0)
+    try:
+        await scheme.start(storage)
+    except CommitRefused:
+        if not is_new:
+            findings.damage("scheme", "its log", "it is empty, though there are topics")
+        return None
+    except _UNREADABLE as bad:
+        findings.damage("scheme", "its log", f"it cannot be replayed: {type(bad).__name__}: {bad}")
+        return None
+    findings.count("topics", len(scheme.topics))
+    return scheme
+
+
+async def _check_scheme(record: TabletRecord, examined: Examined) -> None:
+    """It was looked at before the others: it says whose they are."""
+
+
+async def _check_hive(record: TabletRecord, examined: Examined) -> None:
+    """Replay the hive's log."""
+    try:
+        await Hive.check_log(examined.storages[record.tablet_id])
+    except (CommitRefused, *_UNREADABLE) as bad:
+        told = f"it cannot be replayed: {type(bad).__name__}: {bad}"
+        examined.findings.damage("hive", f"tablet {record.tablet_id}", told)
+
+
+async def _check_coordinator(record: TabletRecord, examined: Examined) -> None:
+    """Replay a coordinator's log, and read its residents."""
+    tablet, counts = BaseTablet(examined.storages[record.tablet_id]), {}
+    try:
+        await tablet.start()
+        for kind in RESIDENT_ROWS:
+            stored = list(tablet.row_sets.get(kind.row_set, ()))
+            for key, row in stored:
+                kind.read(str(key[0]), row)
+            counts[kind.row_set] = len(stored)
+    except _UNREADABLE as bad:
+        told = f"it cannot be replayed: {type(bad).__name__}: {bad}"
+        examined.findings.damage("log", f"tablet {record.tablet_id}", told)
+        return
+    for row_set, count in counts.items():
+        examined.findings.count(row_set, count)
+
+
+async def _check_partitions(record: TabletRecord, examined: Examined) -> None:
+    """Look at the partitions of a PQ tablet."""
+    place = examined.places.get(record.tablet_id, Place(f"tablet {record.tablet_id}", None))
+    try:
+        stored = list(examined.rows.of(record.tablet_id))
+    except IndexDamaged:
+        examined.blobs.hold_all(record.tablet_id)
+        told = f"rows of tablet {record.tablet_id} cannot be read: it is refused whole"
+        examined.findings.damage("kv", place.topic, told)
+    else:
+        check_tablet(stored, place, record, examined.blobs, examined.findings)
+
+
+_CHECKS: Mapping[TabletType, Callable[[TabletRecord, Examined], Awaitable[None]]] = {
+    TabletType.SCHEME: _check_scheme,
+    TabletType.PERSQUEUE: _check_partitions,
+    TabletType.COORDINATOR: _check_coordinator,
+    TabletType.HIVE: _check_hive,
+}
+
+
+def _hold_logs(records: Mapping[TabletId, TabletRecord], blobs: StoredBlobs) -> None:
+    """Log blobs and snapshots are not held by rows; those that no log names are garbage that is collected."""
+    for blob in blobs.holders:
+        found = BlobId.from_key(blob)
+        if found.channel < USER_CHANNEL and found.tablet in records:
+            blobs.hold(blob)
+
+
+def _places(topics: Iterable[TopicRecord], cell: CellId) -> dict[TabletId, Place]:
+    """Of the tablets that live in the cell."""
+    found: dict[TabletId, Place] = {}
+    for topic in topics:
+        for tablet, home, partitions in topic.spans():
+            if home == cell:
+                found[tablet] = Place(topic.name, partitions, topic.epoch_base)
+    return found
+
+
+def _check_places(places: Mapping[TabletId, Place], rows: TabletRows, findings: Findings) -> None:
+    records = rows.records
+    for tablet, place in places.items():
+        record = records.get(tablet)
+        if tablet in rows.unreadable:
+            findings.damage("scheme", place.topic, f"its partitions of tablet {tablet} are refused")
+        elif record is None:
+            told = f"its tablet {tablet} is not there"
+            findings.harmless("scheme", place.topic, told, "nothing: the next start makes it")
+        elif record.type is not TabletType.PERSQUEUE:
+            findings.damage("scheme", place.topic, f"its tablet {tablet} is of type {record.type.name}")
+
+
+def _check_unowned(
+    scheme: Scheme, records: Mapping[TabletId, TabletRecord], findings: Findings, cell: CellId
+) -> None:
+    """Tablets that no object names; with a tombstone they are on their way out too."""
+    unowned = scheme.unowned(records.values(), cell)
+    dead = {*unowned.dead, *(tablet for tombstone in scheme.tombstones.values() for tablet in tombstone.tablets)}
+    for record in records.values():
+        where = f"tablet {record.tablet_id}"
+        if record.dropping:
+            continue
+        if record.tablet_id in dead:
+            findings.harmless("scheme", where, "no topic has it", NEXT_START)
+        elif record.tablet_id in unowned.unknown:
+            cure = "nothing: this version keeps it for the one that made it"
+            findings.harmless("scheme", where, unowned.unknown[record.tablet_id], cure)
