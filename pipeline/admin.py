@@ -65,10 +65,23 @@ class Admin:
         described = _result(self._client.describeConfigs([resource]).all())
         return int(described[resource].get(_BATCH_BYTES_MAX).value())
 
-    def ensure_topic(self, name: str, batch_bytes_max: int) -> None:
-        """Create the topic unless it is there: batches of so many bytes, all else by the broker's defaults."""
-        default = self._jvm.java.util.Optional.empty()
-        topic = self._jvm.org.apache.kafka.clients.admin.NewTopic(name, default, default)
+    def partition_count(self, topic: str) -> int:
+        """How many partitions a topic has that exists."""
+        return len(_result(self._client.describeTopics([topic]).allTopicNames())[topic].partitions())
+
+    def ends(self, topic: str) -> dict[str, int]:
+        """The end of each partition of a topic that exists."""
+        place = self._jvm.org.apache.kafka.common.TopicPartition
+        latest = self._jvm.org.apache.kafka.clients.admin.OffsetSpec.latest()
+        places = [place(topic, number) for number in range(self.partition_count(topic))]
+        found = _result(self._client.listOffsets(dict.fromkeys(places, latest)).all())
+        return {str(each.partition()): int(found[each].offset()) for each in places}
+
+    def ensure_topic(self, name: str, batch_bytes_max: int, partitions: int | None = None) -> None:
+        """Create the topic unless it exists: batches of that size, all else by the broker's defaults."""
+        optional = self._jvm.java.util.Optional
+        count = optional.empty() if partitions is None else optional.of(partitions)
+        topic = self._jvm.org.apache.kafka.clients.admin.NewTopic(name, count, optional.empty())
         try:
             _result(self._client.createTopics([topic.configs({_BATCH_BYTES_MAX: str(batch_bytes_max)})]).all())
         except AdminError as error:

@@ -6,22 +6,26 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.errors.exceptions.captured import CapturedException
 
-from pqbroker.pipeline.landing import LandError, Landing
+from pqbroker.pipeline.errors import JobError
 
 FAILURES = (CapturedException, Py4JJavaError)
 """What a call into Spark raises when the work failed in the JVM."""
 
-
+_NO_ROOM = ("No space left on device", "Disk quota exceeded")
+"""How a system says that a disk is full."""
 _LOSS = ("KAFKA_DATA_LOSS", "Some data may have been lost")
 """How Spark's Kafka source says that records were gone."""
 
 
-def failure(error: CapturedException | Py4JJavaError, landing: Landing) -> LandError:
+def failure(error: CapturedException | Py4JJavaError, topic: str, broker: str) -> JobError:
     """What Spark failed with, as the job says it."""
     *_, why = messages = list(_messages(error))
+    if any(mark in why for mark in _NO_ROOM):
+        place = "in the job's directory or Spark's temporary one"
+        return JobError(f"cannot write a batch of {topic}: {why}, {place}; make room and start the job again")
     if any(mark in message for mark in _LOSS for message in messages):
-        why = f"records were gone before they were read, by retention or deleted; --allow-loss goes on behind ({why})"
-    return LandError(f"topic {landing.topic} at {landing.broker}: {why}")
+        why = f"records were gone before they were read, by retention or deleted; --allow-loss continues behind ({why})"
+    return JobError(f"topic {topic} at {broker}: {why}")
 
 
 def innermost(error: CapturedException | Py4JJavaError) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from pqbroker.pipeline.lake import LakeError
+from pqbroker.pipeline.errors import JobError
 
 _WAIT_S = 10.0
 _LOOK_EVERY_S = 0.1
@@ -17,14 +17,14 @@ _LOOK_EVERY_S = 0.1
 
 @contextmanager
 def owned(spark: SparkSession, directory: Path) -> Iterator[None]:
-    """Hold the directory's lock; waits a little for a job that ends. LakeError when another job stays."""
+    """Hold the directory's lock; waits a little for a job that ends. JobError when another job stays."""
     jvm: Any = spark.sparkContext._jvm
     file = jvm.java.io.RandomAccessFile(str(directory / "lock"), "rw")
     try:
         deadline = time.monotonic() + _WAIT_S
         while not _lock(file):
             if time.monotonic() > deadline:
-                raise LakeError(f"another job lands into {directory}; stop it, or name another directory with --to DIR")
+                raise JobError(f"another job uses {directory}; stop it, or name another directory")
             time.sleep(_LOOK_EVERY_S)
         yield
     finally:

@@ -18,6 +18,25 @@ from pyspark.sql.streaming.listener import (
 
 
 @dataclass(frozen=True, slots=True)
+class Counts:
+    """What a job counts in a batch, beside what Spark counts."""
+
+    letters: int = 0
+    """Dead letters."""
+    keyless: int = 0
+    """Records that were left out because they have no key."""
+    keys: int | None = None
+    """Rows of the table as the batch left it; None for a job without one."""
+
+    def line(self) -> str:
+        """For people; empty without anything to say."""
+        keys = "" if self.keys is None else f"  {self.keys:,} keys"
+        letters = f"  {self.letters:,} dead letters" if self.letters else ""
+        keyless = f"  {self.keyless:,} without a key" if self.keyless else ""
+        return keys + letters + keyless
+
+
+@dataclass(frozen=True, slots=True)
 class Progress:
     """One batch that is done: its rows, where it ended in each partition, and how much is there beyond."""
 
@@ -26,11 +45,12 @@ class Progress:
     rows_per_s: float
     offsets: Mapping[int, int]
     lag: Mapping[int, int]
+    counts: Counts = Counts()
 
     def line(self) -> str:
         """For people."""
         rate = f"{self.rows_per_s:,.0f} rows/s"
-        return f"batch {self.batch}  {self.rows:,} rows  {rate}  lag {sum(self.lag.values()):,}"
+        return f"batch {self.batch}  {self.rows:,} rows  {rate}  lag {sum(self.lag.values()):,}{self.counts.line()}"
 
 
 class Watch(StreamingQueryListener):
@@ -70,37 +90,48 @@ class Watch(StreamingQueryListener):
 class Figures:
     """A file with the figures of a job in Prometheus' text form, replaced whole after each batch."""
 
-    def __init__(self, file: Path, topic: str) -> None:
+    def __init__(self, job: str, file: Path, topic: str) -> None:
+        self._job = job
         self.file = file
         """Where they are written."""
         self._topic = topic
-        self._rows = 0
+        self._rows = self._letters = self._keyless = 0
 
     def write(self, progress: Progress) -> None:
         """Count the batch and replace the file."""
         self._rows += progress.rows
+        self._letters += progress.counts.letters
+        self._keyless += progress.counts.keyless
         fresh = self.file.with_name(f".{self.file.name}.new")
         fresh.write_text("\n".join(self._lines(progress)) + "\n", encoding="utf-8")
         os.replace(fresh, self.file)
 
     def _lines(self, progress: Progress) -> Iterator[str]:
-        yield from _metric("rows_total", "counter", "Rows read since the job's start.", {self._labels(): self._rows})
-        yield from _metric("batch", "gauge", "The last batch that is done.", {self._labels(): progress.batch})
+        rows = {self._labels(): self._rows}
+        yield from self._metric("rows_total", "counter", "Rows read since the job's start.", rows)
+        letters = {self._labels(): self._letters}
+        yield from self._metric("dead_letters_total", "counter", "Dead letters written since the job's start.", letters)
+        if progress.counts.keys is not None:
+            keyless = {self._labels(): self._keyless}
+            yield from self._metric("keyless_total", "counter", "Records without a key since the job's start.", keyless)
+            keys = {self._labels(): progress.counts.keys}
+            yield from self._metric("keys", "gauge", "Rows of the table.", keys)
+        yield from self._metric("batch", "gauge", "The last batch that is done.", {self._labels(): progress.batch})
         offsets = {self._labels(number): offset for number, offset in progress.offsets.items()}
-        yield from _metric("offset", "gauge", "Where the last batch ended.", offsets)
+        yield from self._metric("offset", "gauge", "Where the last batch ended.", offsets)
         lag = {self._labels(number): count for number, count in progress.lag.items()}
-        yield from _metric("lag", "gauge", "Offsets there beyond the last batch.", lag)
+        yield from self._metric("lag", "gauge", "Offsets there beyond the last batch.", lag)
 
     def _labels(self, partition: int | None = None) -> str:
         place = "" if partition is None else f',partition="{partition}"'
         return f'{{topic="{self._topic}"{place}}}'
 
-
-def _metric(name: str, kind: str, meaning: str, values: Mapping[str, int]) -> Iterator[str]:
-    yield f"# HELP pqbroker_land_{name} {meaning}"
-    yield f"# TYPE pqbroker_land_{name} {kind}"
-    for labels, value in values.items():
-        yield f"pqbroker_land_{name}{labels} {value}"
+    def _metric(self, name: str, kind: str, meaning: str, values: Mapping[str, int]) -> Iterator[str]:
+        full = f"pqbroker_{self._job}_{name}"
+        yield f"# HELP {full} {meaning}"
+        yield f"# TYPE {full} {kind}"
+        for labels, value in values.items():
+            yield f"{full}{labels} {value}"
 
 
 def _offsets(text: str | None, topic: str) -> dict[int, int]:

@@ -1,36 +1,52 @@
-"""What a job tells of itself: a line a batch, its offsets as a consumer group's, figures in a file."""
+"""Reports of a job: a line for each batch, its offsets as a consumer group's, metrics in a file."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Protocol
 
 from pqbroker.pipeline.admin import Admin, AdminError
-from pqbroker.pipeline.lake import Batch
-from pqbroker.pipeline.landing import Landing
-from pqbroker.pipeline.progress import Figures, Progress
+from pqbroker.pipeline.progress import Counts, Figures, Progress
+
+
+class Reported(Protocol):
+    """What a job reads, and the consumer group that shows how far it is; empty for none."""
+
+    @property
+    def topic(self) -> str: ...
+    @property
+    def group(self) -> str: ...
 
 
 class Reports:
-    """Told of each batch that is done; `say` gets its line."""
+    """Reports each batch that is done; `counts` has what the job counted in it, `say` gets its line."""
 
-    def __init__(self, admin: Admin, landing: Landing, say: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        admin: Admin,
+        job: Reported,
+        figures: Figures | None,
+        counts: Callable[[int], Counts],
+        say: Callable[[str], None],
+    ) -> None:
         self._admin = admin
-        self._topic = landing.topic
-        self._group = landing.group
-        self._figures = None if landing.figures is None else Figures(landing.figures, landing.topic)
+        self._topic = job.topic
+        self._group = job.group
+        self._figures = figures
+        self._counts = counts
         self._say = say
 
-    def resume(self, last: Batch | None) -> None:
-        """Set the group to what is there: a killed job may not have come to it."""
-        if last is not None:
-            offsets = {int(number): offset for number, offset in last.until[self._topic].items()}
-            self._say(f"batch {last.number} is there, going on{self._mirror(offsets, last.number)}")
+    def resume(self, number: int, offsets: Mapping[int, int]) -> None:
+        """Set the group to the last batch, which an earlier job wrote: killed, it may not have done so."""
+        self._say(f"batch {number} exists, continuing behind it{self._mirror(offsets, number)}")
 
     def batch(self, progress: Progress) -> None:
         """A batch is done."""
+        progress = replace(progress, counts=self._counts(progress.batch))
         note = self._mirror(progress.offsets, progress.batch)
         self._say(progress.line() + note + self._show(progress))
 
     def _show(self, progress: Progress) -> str:
-        """Write the figures. That they could not be written is told and no more, as with the group."""
+        """Write the figures. A failure is only reported, as with the group."""
         if self._figures is None:
             return ""
         try:
@@ -40,7 +56,7 @@ class Reports:
         return ""
 
     def _mirror(self, offsets: Mapping[int, int], batch: int) -> str:
-        """Set the group's offsets. That they could not be set is told and no more: the next batch sets them right."""
+        """Set the group's offsets. A failure is only reported: the next batch sets them again."""
         if not self._group:
             return ""
         try:

@@ -6,7 +6,6 @@ NOT NULL, at any depth.
 
 from collections.abc import Iterator
 from functools import partial
-from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql.functions import (
@@ -15,6 +14,7 @@ from pyspark.sql.functions import (
     col,
     concat,
     concat_ws,
+    date_format,
     exists,
     expr,
     from_json,
@@ -27,6 +27,8 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructFi
 
 KEPT = ("partition", "offset", "timestamp", "key", "headers")
 """What every row has of its record, beside the value."""
+DATE = "date"
+"""The column of rows by date."""
 
 _UNPARSED = "_pqbroker_unparsed"
 _HEADERS = "array<struct<key:string,value:binary>>"
@@ -35,28 +37,41 @@ _IS_WHOLE = f"is_valid_utf8({_TEXT}) AND get_json_object(concat('[', {_TEXT}, ',
 """Nothing follows the document: Spark's own parsers leave unread what does, a second document for one."""
 
 
-class Sorted(NamedTuple):
-    """Records told apart: rows for the lake, and bad records in the form of the Kafka sink."""
-
-    good: DataFrame
-    bad: DataFrame
-
-
 def raw(records: DataFrame) -> DataFrame:
     """Rows whose value is the record's bytes."""
     return records.select(*KEPT, "value")
 
 
-def parsed(records: DataFrame, schema: StructType) -> Sorted:
-    """Rows whose value is a struct of the schema, and the records that are none."""
+def with_date(rows: DataFrame) -> DataFrame:
+    """Rows with the day of their timestamp, in the session's time zone."""
+    return rows.withColumn(DATE, date_format("timestamp", "yyyy-MM-dd"))
+
+
+def judged(records: DataFrame, schema: StructType) -> DataFrame:
+    """Records with their value as a struct of the schema, and why it is none."""
     text = col("value").cast("string")
     with_unparsed = StructType([*schema.fields, StructField(_UNPARSED, StringType())])
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _UNPARSED}
     tried = records.select("*", from_json(text, _nullable(with_unparsed), options).alias("tried"))
-    judged = tried.select("*", _reason(schema).alias("reason"))
+    return tried.select("*", _reason(schema).alias("reason"))
+
+
+def good(judged: DataFrame, schema: StructType) -> DataFrame:
+    """Rows for the lake."""
     fields = struct(*(col("tried").getField(field.name).alias(field.name) for field in schema.fields))
-    good = judged.where("reason IS NULL").select(*KEPT, fields.alias("value"))
-    return Sorted(good, judged.where("reason IS NOT NULL").select("key", "value", _headers_with_reason()))
+    return judged.where("reason IS NULL").select(*KEPT, fields.alias("value"))
+
+
+def good_or_deleted(judged: DataFrame, schema: StructType) -> DataFrame:
+    """Rows for a table, in which a null value deletes its key."""
+    rows = good(judged, schema)
+    deletions = judged.where("value IS NULL")
+    return rows.unionByName(deletions.select(*KEPT, lit(None).cast(rows.schema["value"].dataType).alias("value")))
+
+
+def bad(judged: DataFrame) -> DataFrame:
+    """Records that do not fit the schema, in the form of the Kafka sink."""
+    return judged.where("reason IS NOT NULL").select("key", "value", _headers_with_reason())
 
 
 def _reason(schema: StructType) -> Column:

@@ -1,0 +1,29 @@
+"""`infer`: the schema of a topic's JSON values, from a sample."""
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from pqbroker.pipeline.commands.parsing import Options, Parser, Work, add_broker, count
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def declare(one: Parser) -> None:
+    """Its arguments."""
+    one.add_argument("topic", metavar="TOPIC", help="name of the topic")
+    add_broker(one)
+    one.add_argument("--sample", type=count, default=10_000, metavar="N", help="newest records to read (%(default)s)")
+
+
+def plan(parser: Parser, options: Options) -> Work:
+    """The job. The schema alone goes to standard output."""
+
+    def perform(spark: "SparkSession", say: Callable[[str], None], stopping: threading.Event) -> None:
+        from pqbroker.pipeline.infer import infer
+
+        print(infer(spark, options.broker, options.topic, options.sample, say), flush=True)
+
+    title = f"a schema from topic {options.topic}"
+    return Work(title, (options.broker,), lambda: None, perform, f"reading a sample of {options.topic}")

@@ -1,0 +1,134 @@
+"""What the commands' arguments have in common: the parser, checked values, and the work that they come to."""
+
+import argparse
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+PROGRAM = "pqbroker-pipeline"
+BROKER_VARIABLE = "PQBROKER_BROKER"
+_JSON_EXAMPLE = '--format json --schema "id BIGINT NOT NULL, name STRING"'
+_PORT_MAX = 65_535
+_INTERVAL_S_MAX = 86_400
+_ROWS_MAX = 2**63 - 1
+_RATE_MAX = 1e9
+
+
+Options = argparse.Namespace
+
+
+class Parser(argparse.ArgumentParser):
+    """Prints what was wrong and an example that is right, instead of the whole usage."""
+
+    example = "land events --to ./lake --once"
+    """Arguments that are right."""
+
+    def error(self, message: str) -> NoReturn:
+        example = f"for example: {PROGRAM} {self.example}"
+        self.exit(2, f"{self.prog}: {message}\n{example}\nall options: {self.prog} --help\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A command that was understood."""
+
+    title: str
+    """What it does, for its first line."""
+    brokers: tuple[str, ...]
+    """Those it needs."""
+    check: Callable[[], None]
+    """Raises JobError for what is known to fail without Spark."""
+    perform: Callable[[Any, Callable[[str], None], Any], None]
+    """Called with the SparkSession, what takes a line for people, and the event that asks the job to stop."""
+    waits_for: str
+    """What comes first when Spark runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A command that needed nothing but this machine's files: its lines for standard output."""
+
+    lines: tuple[str, ...]
+
+
+def add_broker(command: argparse.ArgumentParser) -> None:
+    """The broker, from the command line, else from the environment."""
+    command.add_argument(
+        "--broker", type=broker, default=os.environ.get(BROKER_VARIABLE) or "127.0.0.1:9092", metavar="HOST:PORT",
+        help=f"Kafka address (%(default)s; ${BROKER_VARIABLE})",
+    )  # fmt: skip
+
+
+def add_stream(command: argparse.ArgumentParser, interval_s: float = 10.0, batch_rows: int = 1_000_000) -> None:
+    """When a job that reads a topic ends, and how often it works until then."""
+    often, most = f"seconds between batches ({interval_s:g})", f"most rows of a batch ({batch_rows:,})"
+    command.add_argument("--once", action="store_true", help="stop at the current end of the topic")
+    command.add_argument("--interval", type=seconds, default=interval_s, metavar="S", help=often)
+    command.add_argument("--batch-rows", type=count, default=batch_rows, metavar="N", help=most)
+
+
+def add_values(command: argparse.ArgumentParser) -> None:
+    """What values are."""
+    command.add_argument("--format", choices=("raw", "json"), default="raw", help="format of values (raw: bytes)")
+    schema = f"JSON schema: {_JSON_EXAMPLE}; other values go to TOPIC.dlq"
+    command.add_argument("--schema", metavar="SQL", help=schema)
+
+
+def check_values(parser: Parser, options: Options) -> None:
+    """A schema stands beside the format that needs it; ends the command when it does not."""
+    if (options.format == "json") != (options.schema is not None):
+        parser.error(f"--format json and --schema go together: {_JSON_EXAMPLE}")
+
+
+def add_reports(command: argparse.ArgumentParser, group: str) -> None:
+    """What shows the job from outside, and whether it may pass over records that are gone."""
+    shown = f"consumer group that shows offsets and lag; default: {group}"
+    command.add_argument("--group", help=shown)
+    command.add_argument("--no-group", dest="group", action="store_const", const="", help="show offsets in no group")
+    command.add_argument("--allow-loss", action="store_true", help="continue if unread records are gone")
+    command.add_argument("--metrics", type=Path, metavar="FILE", help="file for metrics in Prometheus' text form")
+
+
+def broker(text: str) -> str:
+    """HOST:PORT."""
+    host, _, port = text.rpartition(":")
+    if not host or not (port.isascii() and port.isdigit() and 0 < int(port) <= _PORT_MAX):
+        raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT, such as 127.0.0.1:9092")
+    return text
+
+
+def directory(text: str) -> Path:
+    """A local directory."""
+    if "://" in text or text.startswith("file:"):
+        raise argparse.ArgumentTypeError(f"{text} is a URI; rows go to a directory of this machine, such as ./lake")
+    return Path(text)
+
+
+def seconds(text: str) -> float:
+    """Seconds of at most a day."""
+    with suppress(ValueError):
+        value = float(text)
+        if 0 <= value <= _INTERVAL_S_MAX:
+            return value
+    raise argparse.ArgumentTypeError(f"{text} is not between 0 and {_INTERVAL_S_MAX} seconds")
+
+
+def rate(text: str) -> float:
+    """Records a second."""
+    with suppress(ValueError):
+        value = float(text)
+        if 0 < value <= _RATE_MAX:
+            return value
+    raise argparse.ArgumentTypeError(f"{text} is not a rate: records a second, above 0")
+
+
+def count(text: str) -> int:
+    """A count of at least one."""
+    with suppress(ValueError):
+        value = int(text)
+        if 1 <= value <= _ROWS_MAX:
+            return value
+    raise argparse.ArgumentTypeError(f"{text} is not a count of at least 1")

@@ -1,0 +1,36 @@
+"""What the job `land` is asked for."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+LETTERS = ".dlq"
+"""How the names of topics for dead letters end."""
+
+
+def is_pattern(topic: str) -> bool:
+    """Whether a name stands for several topics."""
+    return "*" in topic or "?" in topic
+
+
+@dataclass(frozen=True, slots=True)
+class Landing:
+    """What to land and how."""
+
+    topic: str
+    directory: Path
+    broker: str = "127.0.0.1:9092"
+    group: str = ""
+    """Consumer group that shows the offsets; empty for none."""
+    schema: str | None = None
+    """The value is JSON of this schema, in SQL: `id BIGINT NOT NULL, name STRING`; None takes it as it is."""
+    once: bool = False
+    interval_s: float = 10.0
+    starting_offsets: str = "earliest"
+    batch_rows_max: int = 1_000_000
+    fail_on_data_loss: bool = True
+    by_date: bool = False
+    """Rows of each day in a directory of their own, by the record's timestamp."""
+    file_bytes: int | None = None
+    """Size that files are aimed at; None leaves Spark one file for each partition of the topic."""
+    figures: Path | None = None
+    """File for figures in Prometheus' text form."""

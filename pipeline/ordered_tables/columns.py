@@ -1,0 +1,60 @@
+"""Columns of a table as Spark sees them.
+
+Unsigned integers take the next wider type, `any` is JSON text, `string` bytes. `$error` says why a record is no row.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    ByteType,
+    DataType,
+    DecimalType,
+    DoubleType,
+    IntegerType,
+    LongType,
+    ShortType,
+    StringType,
+    StructType,
+    TimestampType,
+)
+
+from pqbroker.http_client.facts import Column
+from pqbroker.pipeline.errors import JobError
+from pqbroker.tables.rows import ERROR, ROW_INDEX, TABLET_INDEX
+
+SPARK_TYPES: Mapping[str, DataType] = {
+    "int8": ByteType(), "int16": ShortType(), "int32": IntegerType(), "int64": LongType(),
+    "uint8": ShortType(), "uint16": IntegerType(), "uint32": LongType(), "uint64": DecimalType(20, 0),
+    "double": DoubleType(), "boolean": BooleanType(), "string": BinaryType(), "utf8": StringType(),
+    "any": StringType(), "timestamp": TimestampType(),
+}  # fmt: skip
+"""By the type of a column."""
+
+
+def spark_schema(columns: Sequence[Column] | None) -> StructType:
+    """None: a topic without a schema, whose records are shown as they are."""
+    schema = StructType().add(TABLET_INDEX, IntegerType(), False).add(ROW_INDEX, LongType(), False)
+    if columns is None:
+        headers = ArrayType(StructType().add("key", StringType()).add("value", BinaryType()))
+        return (
+            schema.add("timestamp_ms", LongType()).add("key", BinaryType()).add("value", BinaryType())
+            .add("headers", headers)
+        )  # fmt: skip
+    for column in columns:
+        schema = schema.add(column.name, SPARK_TYPES[column.type])
+    return schema.add(ERROR, StringType())
+
+
+def chosen(table: StructType, wanted: StructType) -> StructType:
+    """The columns of a table that a user's schema names; JobError where it has others, or other types."""
+    for field in wanted:
+        if field.name not in table.names:
+            raise JobError(f"the table has no column {field.name!r}: give some of {', '.join(table.names)}")
+        present = table[field.name].dataType
+        if field.dataType != present:
+            name = field.dataType.simpleString()
+            raise JobError(f"column {field.name!r} is {present.simpleString()} in Spark, not {name}: give its type")
+    return wanted

@@ -1,0 +1,56 @@
+"""The format `ordered_table` of `spark.read`, `spark.readStream` and `DataFrame.write`: what Spark asks first."""
+
+from functools import cached_property
+
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
+
+from pqbroker.client import Client, Column
+from pqbroker.pipeline.ordered_tables.columns import chosen, spark_schema
+from pqbroker.pipeline.ordered_tables.options import Options, read_options
+from pqbroker.pipeline.ordered_tables.reading import OrderedTableReader, Table
+from pqbroker.pipeline.ordered_tables.streaming import OrderedTableStreamReader
+from pqbroker.pipeline.ordered_tables.writing import OrderedTableStreamWriter, OrderedTableWriter
+
+FORMAT = "ordered_table"
+
+
+class OrderedTableSource(DataSource):
+    """The base class is Spark's way to be called."""
+
+    @classmethod
+    def name(cls) -> str:
+        return FORMAT
+
+    def schema(self) -> StructType:
+        return spark_schema(self._columns)
+
+    def reader(self, schema: StructType) -> OrderedTableReader:
+        return OrderedTableReader(self._table(schema))
+
+    def streamReader(self, schema: StructType) -> OrderedTableStreamReader:  # noqa: N802 (Spark's name)
+        return OrderedTableStreamReader(self._table(schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> OrderedTableWriter:
+        return OrderedTableWriter(self._options, self._columns, overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> OrderedTableStreamWriter:  # noqa: N802
+        return OrderedTableStreamWriter(self._options, self._columns, overwrite=overwrite)
+
+    @cached_property
+    def _options(self) -> Options:
+        return read_options(self.options)
+
+    @cached_property
+    def _columns(self) -> tuple[Column, ...] | None:
+        with Client(self._options.http) as client:
+            return client.table(self._options.table).columns()
+
+    def _table(self, schema: StructType) -> Table:
+        return Table(self._options, chosen(spark_schema(self._columns), schema))
+
+
+def register(spark: SparkSession) -> None:
+    """Make the format known to a session."""
+    spark.dataSource.register(OrderedTableSource)
