@@ -1,11 +1,10 @@
 """Fetch sessions that name more partitions than anybody could read."""
 
-from pathlib import Path
 
 import pytest
 
 from pqbroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from tests.attacks.victim import Attacker, attacked
+from tests.support.attacked import TURN_EVER_S_MAX, Caller, attacked
 
 pytestmark = pytest.mark.alone
 
@@ -13,9 +12,9 @@ PARTITIONS = 2_000
 FIT = 10
 
 
-def test_sessions_of_unknown_partitions(tmp_path: Path) -> None:
-    with attacked(tmp_path, {"pqbroker.fetch.session.partitions.max": str(FIT * PARTITIONS)}) as victim:
-        attackers = [Attacker(victim.kafka) for _ in range(FIT + 2)]
+def test_sessions_of_unknown_partitions() -> None:
+    with attacked({"pqbroker.fetch.session.partitions.max": str(FIT * PARTITIONS)}, turn_s_max=TURN_EVER_S_MAX) as node:
+        attackers = [node.connect() for _ in range(FIT + 2)]
         kept = [_opens_session(attacker, number) for number, attacker in enumerate(attackers)]
         assert kept == [True] * FIT + [False] * 2
         attackers[0].close()
@@ -24,7 +23,7 @@ def test_sessions_of_unknown_partitions(tmp_path: Path) -> None:
             attacker.close()
 
 
-def _opens_session(attacker: Attacker, number: int) -> bool:
+def _opens_session(attacker: Caller, number: int) -> bool:
     partitions = [FetchPartition(partition=index, partition_max_bytes=1) for index in range(PARTITIONS)]
     topics = [FetchTopic(topic=f"{number:0249}", partitions=partitions)]
     answer = attacker.ask(FetchRequest(session_id=0, session_epoch=0, max_bytes=1, topics=topics), 12)

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from tests.benchmarks import consuming, producing, report
+from tests.benchmarks import consuming, hot_commits, producing, report, system_calls
 from tests.benchmarks.figures import EARLIER, KAFKA, OURS, Results, Run
 from tests.benchmarks.marks import MARKS, no_worse, verdicts
 from tests.benchmarks.meter import Memory, memory
@@ -47,7 +47,15 @@ def _benchmark(options: argparse.Namespace, workloads: Sequence[Workload], direc
         systems = [system for process in started.values() for system in process.systems]
         runs = list(run_rounds(workloads, systems, scale, rounds, _tell_run))
         memories = {name: memory(process.systems[0].pid) for name, process in started.items()}
+        calls = {name: system_calls.measure(started[name]) for name in (OURS, EARLIER) if name in started}
     _tell_results(Results(runs), memories, markdown=options.markdown)
+    if not options.kafka_only:
+        columns = hot_commits.compare(options.against, 1) if options.against else hot_commits.alone()
+        print("\nOne process, hot: processor time and calls (python -m tests.benchmarks.hot)\n")
+        print("\n".join(hot_commits.lines(columns)))
+    for name, counted in calls.items():
+        print(f"\nSystem calls of a Produce alone, {name}\n")
+        print("\n".join(system_calls.lines(counted)) if counted else "not counted: there is no strace")
 
 
 def _start(options: argparse.Namespace, stack: ExitStack, directory: Path, scale: Scale) -> dict[str, Started]:
@@ -127,7 +135,7 @@ def _parser() -> argparse.ArgumentParser:
     only.add_argument("--ours-only", action="store_true", help="without Apache Kafka")
     only.add_argument("--kafka-only", action="store_true", help="Apache Kafka alone")
     only.add_argument("--against", metavar="COMMIT", help="beside the broker of an earlier commit instead of Kafka")
-    parser.add_argument("--markdown", action="store_true", help="medians, memory and marks as Markdown, for the README")
+    parser.add_argument("--markdown", action="store_true", help="tables as Markdown, for docs/performance.md")
     parser.add_argument("--directory", type=Path, default=_DIRECTORY, help="where both keep their data (%(default)s)")
     return parser
 

@@ -12,7 +12,6 @@ import asyncio
 import gc
 import json
 import statistics
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -26,25 +25,32 @@ from typing import Any
 
 import uvloop
 
-from pqbroker.broker.listeners import Address
-from pqbroker.broker.server import Server
+from pqbroker.broker.net.listeners import Address
+from pqbroker.broker.node.server import Server
 from pqbroker.conf.broker import BrokerSettings
-from pqbroker.storage.rocks import RocksEngine
-from tests.benchmarks.earlier import earlier_tree, importing_from
+from pqbroker.storage.disk.rocks import RocksEngine
+from tests.benchmarks import hot_commits
 from tests.benchmarks.figures import percentile
 from tests.benchmarks.latency import CONNECTIONS
-from tests.benchmarks.wire import check_produced, fetch_request, produce_request, read_fetched, record_batch
+from tests.benchmarks.wire import (
+    check_produced,
+    fetch_request,
+    produce_request,
+    produced_offset,
+    read_fetched,
+    record_batch,
+)
 
 VALUE_BYTES = 100
 TOPIC = "hot"
 EXCHANGES = 2_000
 HOT_PERCENT = 10
+SPREAD = 6
+"""Partitions."""
 TRACED = 50
 _FETCH_BYTES = 1 << 20
 _WAIT_MS = 30_000
 _MEMORY = Path("/dev/shm")
-_PASSES = 3
-"""Of both commits, in turn."""
 
 
 Calls = list[tuple[Callable[..., object], tuple[object, ...]]]
@@ -77,6 +83,7 @@ class Figures:
     loop_c_calls: float
     commit_python_calls: float
     commit_c_calls: float
+
 
 
 class Transport:
@@ -145,17 +152,18 @@ class Bench:
     """The node between its transports and its disk, moved by hand."""
 
     def __init__(self, loop: Loop, shard: Any) -> None:
-        committer = shard._committer
+        committer, turn = shard._committer, shard._turn
+        hand_over = turn._hand_over
         self._loop = loop
         self._connected: list[Any] = []
         self._submitted: list[Any] = []
         self._told: Calls = []
         self._commit = partial(committer._commit, committer._cell)
-        shard._submit = self._submitted.append
+        turn._hand_over = self._submitted.extend
         committer._post = lambda callback, *arguments: self._told.append((callback, arguments))
 
         def give_back() -> None:
-            shard._submit = committer.submit
+            turn._hand_over = hand_over
             del committer._post
 
         self._give_back = give_back
@@ -232,15 +240,19 @@ async def measure(directory: Path, exchanges: int) -> dict[str, Figures]:
     engine = Engine(directory)
     server = Server(BrokerSettings(), engine, Address("127.0.0.1", 0))
     await server.start()
-    await server.node.groups.create(TOPIC, 1, {})
+    await server._cell.current.topics.create(TOPIC, SPREAD, {})
     bench = Bench(loop, engine.shard)
     gc.collect()
-    one, many, both = _produce(bench, 1), _produce(bench, CONNECTIONS), _produce_and_fetch(bench)
+    one, many = _produce(bench, 1), _produce(bench, CONNECTIONS)
+    spread = _produce(bench, CONNECTIONS, SPREAD)
+    both, fetch = _produce_and_fetch(bench), _fetch(bench)
     try:
         return {
             "one Produce": _figures(one, exchanges, 1),
             f"{CONNECTIONS} connections, each a Produce": _figures(many, exchanges, CONNECTIONS),
+            f"the same to {SPREAD} partitions": _figures(spread, exchanges, CONNECTIONS),
             "one Produce, and the parked Fetch that gets it": _figures(both, exchanges, 1),
+            "one Fetch from the head": _figures(fetch, exchanges, 1),
         }
     finally:
         bench.end()
@@ -268,12 +280,14 @@ def _figures(exchange: Callable[[Watch], Cost], count: int, requests: int) -> Fi
     )
 
 
-def _produce(bench: Bench, count: int) -> Callable[[Watch], Cost]:
+def _produce(bench: Bench, count: int, partitions: int = 1) -> Callable[[Watch], Cost]:
     clients = [bench.connect() for _ in range(count)]
-    frame = produce_request(TOPIC, [(0, record_batch([bytes(VALUE_BYTES)], 1_700_000_000_000))])
+    batch = record_batch([bytes(VALUE_BYTES)], 1_700_000_000_000)
+    frames = [produce_request(TOPIC, [(number % partitions, batch)]) for number in range(count)]
 
     def exchange(watch: Watch) -> Cost:
-        cost = bench.exchange([(protocol, frame) for protocol, _ in clients], watch)
+        sent = [(protocol, frame) for (protocol, _), frame in zip(clients, frames, strict=True)]
+        cost = bench.exchange(sent, watch)
         for _, transport in clients:
             check_produced(memoryview(_answer(transport))[4:], TOPIC)
         return cost
@@ -301,6 +315,22 @@ def _produce_and_fetch(bench: Bench) -> Callable[[Watch], Cost]:
         cost.loop.nanoseconds += parked.loop.nanoseconds
         cost.loop.python_calls += parked.loop.python_calls
         cost.loop.c_calls += parked.loop.c_calls
+        return cost
+
+    return exchange
+
+
+def _fetch(bench: Bench) -> Callable[[Watch], Cost]:
+    """Of a batch that was produced just now; that is not counted."""
+    producer, produced = bench.connect()
+    consumer, fetched = bench.connect()
+    frame = produce_request(TOPIC, [(0, record_batch([bytes(VALUE_BYTES)], 1_700_000_000_000))])
+
+    def exchange(watch: Watch) -> Cost:
+        bench.exchange([(producer, frame)], timed)
+        offset = produced_offset(memoryview(_answer(produced))[4:], TOPIC)
+        cost = bench.exchange([(consumer, fetch_request(TOPIC, 0, offset, _FETCH_BYTES, _WAIT_MS))], watch)
+        assert _next_offset(fetched) == offset + 1
         return cost
 
     return exchange
@@ -340,7 +370,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="figures for a program")
     options = parser.parse_args()
     if options.against:
-        _compare(options.against)
+        print("\n".join(hot_commits.lines(hot_commits.compare(options.against))))
         return
     memory = _MEMORY if _MEMORY.is_dir() else None
     with (
@@ -348,41 +378,8 @@ def main() -> None:
         asyncio.Runner(loop_factory=Loop) as runner,
     ):
         found = runner.run(measure(Path(scratch, "data"), EXCHANGES))
-    if options.json:
-        print(json.dumps({name: asdict(figures) for name, figures in found.items()}))
-    else:
-        _print([("", {name: asdict(figures) for name, figures in found.items()})])
-
-
-def _compare(commit: str) -> None:
-    runs: dict[str, list[dict[str, dict[str, float]]]] = {commit: [], "this one": []}
-    with earlier_tree(commit) as tree:
-        for _ in range(_PASSES):
-            with importing_from(tree):
-                runs[commit].append(_run_apart())
-            runs["this one"].append(_run_apart())
-    _print([(name, _medians(found)) for name, found in runs.items()])
-
-
-def _run_apart() -> dict[str, dict[str, float]]:
-    command = [sys.executable, "-m", "tests.benchmarks.hot", "--json"]
-    ran = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=True)
-    found: dict[str, dict[str, float]] = json.loads(ran.stdout)
-    return found
-
-
-def _medians(runs: list[dict[str, dict[str, float]]]) -> dict[str, dict[str, float]]:
-    return {
-        sent: {figure: statistics.median(run[sent][figure] for run in runs) for figure in figures}
-        for sent, figures in runs[0].items()
-    }
-
-
-def _print(columns: list[tuple[str, dict[str, dict[str, float]]]]) -> None:
-    for sent, figures in columns[0][1].items():
-        print(sent)
-        for figure in figures:
-            print(f"  {figure:<22}" + "".join(f"{found[sent][figure]:>10.1f} {name}" for name, found in columns))
+    measured: hot_commits.Measured = {name: asdict(figures) for name, figures in found.items()}
+    print(json.dumps(measured) if options.json else "\n".join(hot_commits.lines([("", measured)])))
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ def text_table(header: Sequence[str], rows: Rows) -> str:
 
 
 def markdown_table(header: Sequence[str], rows: Rows) -> str:
-    """The same for a README."""
+    """The same for docs/performance.md."""
     rule = ["---"] + ["--:"] * (len(header) - 1)
     return "\n".join("| " + " | ".join(line) + " |" for line in [list(header), rule, *[list(row) for row in rows]])
 

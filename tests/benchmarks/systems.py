@@ -42,7 +42,7 @@ def our_broker(directory: Path, name: str = OURS) -> Iterator[Started]:
     with broker(directory / name) as running:
         configuration = ("pqbroker serve, default settings (pqbroker.durability=fsync)",)
         yield Started(
-            (System(name, running.kafka, running.pid, {}, lambda: _scraped_lag_ms(running.http)),), configuration
+            (System(name, running.kafka, running.pid, {}, lambda: scraped_lag_ms(running.http)),), configuration
         )
 
 
@@ -79,7 +79,7 @@ def worst_lag_ms(metrics: str) -> float | None:
     return max(lags, default=None)
 
 
-def _scraped_lag_ms(http: str) -> float | None:
+def scraped_lag_ms(http: str) -> float | None:
     with urllib.request.urlopen(f"http://{http}/metrics", timeout=_HTTP_TIMEOUT_S) as response:
         return worst_lag_ms(response.read().decode())
 

@@ -5,17 +5,22 @@ from pathlib import Path
 
 import pytest
 
+from pqbroker.storage.disk import free_space
 from tests.benchmarks.earlier import UnknownCommit, earlier_tree
 from tests.benchmarks.hot import Loop, measure
 
 
-def test_the_node_answers_by_hand_and_its_calls_are_counted(tmp_path: Path) -> None:
+def test_the_node_answers_by_hand_and_its_calls_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(free_space, "LOOK_SECONDS", 1000)  # a slow machine would look more often
     with asyncio.Runner(loop_factory=Loop) as runner:
         figures = runner.run(measure(tmp_path / "data", 6))
-    one, eight, both = figures.values()
-    assert 0 < eight.loop_python_calls < one.loop_python_calls < both.loop_python_calls
+    one, eight, spread, both, fetch = figures.values()
+    assert 0 < eight.loop_python_calls < spread.loop_python_calls < one.loop_python_calls < both.loop_python_calls
     assert 0 < eight.commit_python_calls < one.commit_python_calls == both.commit_python_calls
-    assert all(each.loop_us > 0 and each.commit_us > 0 for each in figures.values())
+    assert 0 < fetch.loop_python_calls < both.loop_python_calls
+    assert fetch.commit_python_calls == 0
+    assert all(each.loop_us > 0 for each in figures.values())
+    assert all(each.commit_us > 0 for each in (one, eight, both))
 
 
 def test_an_earlier_commit_is_unpacked_and_found_by_its_processes() -> None:

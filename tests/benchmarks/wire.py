@@ -27,11 +27,13 @@ class WireError(Exception):
     """The broker answered with an error, or closed the connection."""
 
 
-def record_batch(values: Sequence[bytes], timestamp_ms: int) -> bytes:
-    """One uncompressed v2 batch from a producer without an id; every record without key and headers."""
+def record_batch(
+    values: Sequence[bytes], timestamp_ms: int, producer: tuple[int, int, int] = (-1, -1, -1)
+) -> bytes:
+    """One uncompressed v2 batch; every record without key and headers. `producer`: id, epoch and first sequence."""
     records = b"".join(_record(index, value) for index, value in enumerate(values))
     last = len(values) - 1
-    tail = _BATCH_TAIL.pack(0, last, timestamp_ms, timestamp_ms, -1, -1, -1, len(values)) + records
+    tail = _BATCH_TAIL.pack(0, last, timestamp_ms, timestamp_ms, *producer, len(values)) + records
     return struct.pack(">qiibI", 0, 9 + len(tail), -1, 2, crc32c.crc32c(tail)) + tail
 
 
@@ -67,6 +69,12 @@ def check_produced(response: Buffer, topic: str) -> None:
             raise WireError(f"produce to {topic}-{partition}: error {error}")
 
 
+def produced_offset(response: Buffer, topic: str) -> int:
+    """The base offset that the first partition of a Produce response (without its length) was given."""
+    _, _, base_offset, *_ = _PRODUCED.unpack_from(response, 8 + 2 + len(topic) + 4)
+    return int(base_offset)
+
+
 @dataclass(frozen=True, slots=True)
 class Fetched:
     """What a Fetch response holds: whole batches in `records`, and the offset after them (None: no batch)."""
@@ -97,11 +105,11 @@ def read_fetched(response: memoryview, topic: str) -> Fetched:
 class Connection:
     """A blocking connection to a broker. Answers come in the order of requests."""
 
-    def __init__(self, address: str, timeout_s: float = 60) -> None:
+    def __init__(self, address: str, timeout_s: float = 60, buffer_bytes: int = _BUFFER_BYTES) -> None:
         host, _, port = address.rpartition(":")
         self.socket = socket.create_connection((host, int(port)), timeout=timeout_s)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._buffer = bytearray(_BUFFER_BYTES)
+        self._buffer = bytearray(buffer_bytes)
 
     def __enter__(self) -> Self:
         return self

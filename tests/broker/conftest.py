@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 
-from pqbroker.broker.listeners import Address
-from pqbroker.broker.server import Server
+from pqbroker.broker.net.listeners import Address
+from pqbroker.broker.node.server import Server
 from pqbroker.conf.broker import BrokerSettings
-from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from pqbroker.protocol.messages.produce import (
     PartitionProduceData,
@@ -51,7 +50,7 @@ class Node:
 
     def uncounted_errors(self) -> set[str]:
         """Error codes that came to a client and stand in no metric."""
-        came = {ErrorCode(code) for client in self._clients for code in client.codes}
+        came = {code for client in self._clients for code in client.codes}
         return {code.name for code in came - self.server.node.metrics.errors.keys()}
 
     async def create_topic(self, name: str, partitions: int = 1, **config: str) -> bytes:
@@ -92,8 +91,7 @@ async def start() -> AsyncIterator[Callable[..., Awaitable[Node]]]:
         async def start_one(*, http: Address | None = None, pools: Sequence[str] = ("main",), **settings: Any) -> Node:
             clock = Clock()
             engine = MemoryEngine(ENGINE_BYTES, pools=pools)
-            faulty = engine if settings.get("test_commands") else None
-            server = Server(BrokerSettings(**settings), engine, Address("127.0.0.1", 0), http, clock, faulty)
+            server = Server(BrokerSettings(**settings), engine, Address("127.0.0.1", 0), http, clock)
             await server.start()
             stack.push_async_callback(server.stop)
             nodes.append(Node(server, engine, clock, stack))

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any, TypeVar
 
-from pqbroker.broker.apis import Api
-from pqbroker.broker.served import APIS
+from pqbroker.broker.apis.api import Api
+from pqbroker.broker.apis.served import APIS
 from pqbroker.protocol.codec import decoder, encoder
+from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.frames import frame
 from pqbroker.protocol.schema import is_flexible
 
@@ -33,7 +34,7 @@ def read_response(api: Api, version: int, body: bytes) -> tuple[int, Any]:
     return struct.unpack_from(">i", body)[0], decoder(declared, version)(memoryview(body)[start:])
 
 
-def error_codes(response: Any) -> Iterator[int]:
+def error_codes(response: Any) -> Iterator[ErrorCode]:
     """Every error code in a response, at any depth."""
     if isinstance(response, list):
         for each in response:
@@ -64,12 +65,18 @@ class Client:
         self._writer = writer
         self._correlation_id = 0
         self._asked: list[tuple[int, Api, int]] = []
-        self.codes: set[int] = set()
+        self.codes: set[ErrorCode] = set()
         """The error codes that came."""
 
     @classmethod
     async def connect(cls, host: str, port: int) -> "Client":
         return cls(*await asyncio.open_connection(host, port))
+
+    @property
+    def address(self) -> str:
+        """Its own end's HOST:PORT."""
+        host, port = self._writer.get_extra_info("sockname")
+        return f"{host}:{port}"
 
     def send(self, request: Any, version: int | None = None) -> None:
         """Send a request, in its latest version unless told otherwise; its response is expected in turn."""

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from pqbroker.__main__ import main
-from pqbroker.broker.cli.crash_book import Book, Books, Broken, Comparison
-from pqbroker.broker.cli.crashing import crash
-from pqbroker.broker.cli.crashtest import Verdict
-from pqbroker.broker.cli.refusals import CommandError
+from pqbroker.cli.commands.crashtest import Verdict
+from pqbroker.cli.crashtest.book import Book, Books, Broken, Comparison
+from pqbroker.cli.crashtest.kills import crash
+from pqbroker.cli.refusals import CommandError
 from pqbroker.testing import broker
 from tests.cli.shell import Shell, start
 from tests.support.cli_page import KEYS
@@ -62,7 +62,7 @@ def test_a_directory_that_the_doctor_cannot_look_at_is_told_with_seed_and_direct
     def refuse(*_: object) -> None:
         raise CommandError("the index is damaged")
 
-    monkeypatch.setattr("pqbroker.broker.cli.crashtest.examine_directory", refuse)
+    monkeypatch.setattr("pqbroker.cli.commands.crashtest.examine_directory", refuse)
     data = tmp_path / "data"
     said = shell.raw("crashtest", "--data", str(data), "--minutes", "0.05", "--seed", "3")
     assert (said.status, said.output) == (1, "")
@@ -124,7 +124,7 @@ def test_a_record_that_is_given_up_breaks_the_promise() -> None:
 
 
 def test_a_record_that_is_given_up_ends_the_wait_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pqbroker.broker.cli.crash_book.AWAIT_S", 5 * 60)
+    monkeypatch.setattr("pqbroker.cli.crashtest.book.AWAIT_S", 5 * 60)
     books = Books([0, 0])
     books.note_failure(books.books[0], "timed out")
     with pytest.raises(Broken, match="given up"):
@@ -139,7 +139,7 @@ def test_a_directory_that_was_there_stays_and_is_empty(
         (directory / "data" / "blobs").mkdir(parents=True)
         return Verdict(1, 1)
 
-    monkeypatch.setattr("pqbroker.broker.cli.crashtest._run", write)
+    monkeypatch.setattr("pqbroker.cli.commands.crashtest._run", write)
     assert shell.raw("crashtest", "--data", str(tmp_path)).status == 0
     assert list(tmp_path.iterdir()) == []
 
@@ -149,7 +149,7 @@ def test_what_cannot_be_removed_is_told(shell: Shell, tmp_path: Path, monkeypatc
         (directory / "notes").touch()
         return Verdict(1, 1)
 
-    monkeypatch.setattr("pqbroker.broker.cli.crashtest._run", write)
+    monkeypatch.setattr("pqbroker.cli.commands.crashtest._run", write)
     said = shell.raw("crashtest", "--data", str(tmp_path / "data"))
     assert said.status == 1
     assert f"what was written into {tmp_path / 'data'} cannot be removed: " in said.errors

@@ -14,7 +14,7 @@ from tests.cli.shell import Said, Shell, run
 
 COMMANDS = (
     ["list"], ["show", "1"], ["keys", "1"], ["kv", "1", "{}"], ["restart", "1"],
-    ["move", "1", "--channel", "2", "--group", "0"],
+    ["move", "1", "--channel", "2", "--pool", "main"],
 )  # fmt: skip
 
 
@@ -32,7 +32,7 @@ class TabletShell(Shell):
 @pytest.fixture(scope="module")
 def running() -> Iterator[Broker]:
     """Two topics, of which `full` has eight partitions in two tablets and records in partition 5."""
-    with broker(MEMORY, {"pqbroker.http.items.max": "7", "pqbroker.test.commands": "true"}) as one:
+    with broker(MEMORY, {"pqbroker.http.items.max": "7", "pqbroker.test.door": "true"}) as one:
         assert run("topic", "create", "full", "--partitions", "8", "--broker", one.kafka).status == 0
         assert run("topic", "create", "void", "--broker", one.kafka).status == 0
         lines = "v" * 2000 + "\n"
@@ -69,7 +69,7 @@ def test_a_tablet_is_shown_with_its_channels(shell: TabletShell) -> None:
     assert lines[-1].split() == ["2", "data", "main", "green", "main", "from", "1", "-", "-"]
     scheme = shell("show", "1").output
     assert scheme.startswith("tablet 1, scheme, running in cell 0\n")
-    assert "  table topics, 2 rows\n" in scheme
+    assert "  row set topics, 2 rows\n" in scheme
 
 
 def test_keys_are_listed_from_where_one_says(shell: TabletShell) -> None:
@@ -116,7 +116,7 @@ def test_a_tablet_is_restarted_and_moved(shell: TabletShell) -> None:
     tablet = tablets(shell, "void")[0]
     assert shell("restart", str(tablet), "--json").object == {"id": tablet, "generation": 2}
     assert shell("restart", str(tablet)).output == f"tablet {tablet} runs in generation 3\n"
-    arguments = ("move", str(tablet), "--channel", "2", "--group", "0")
+    arguments = ("move", str(tablet), "--channel", "2", "--pool", "main")
     assert shell(*arguments, "--json").object == {
         "id": tablet, "channel": 2, "group": 0, "pool": "main", "generation": 4,
     }  # fmt: skip
@@ -124,22 +124,26 @@ def test_a_tablet_is_restarted_and_moved(shell: TabletShell) -> None:
         f"tablet {tablet} writes channel 2 to pool main, from generation 5 on\n"
         "blobs smaller than 1000 bytes stay in the index\n"
     )
+    assert shell("move", str(tablet), "--channel", "2", "--group", "0", "--json").errors == (
+        "pqbroker: --group is now called --pool, and takes the pool's name\n"
+    )
 
 
 @pytest.mark.parametrize(
     ("arguments", "status", "words"),
     [
         (["show", "7"], 1, "there is no tablet 7. `pqbroker tablet list` lists"),
-        (["keys", "1"], 1, "tablet 1 (scheme) keeps tables in log blobs, no keys. GET /v1/blobs?tablet=1"),
+        (["keys", "1"], 1, "tablet 1 (scheme) keeps row sets in log blobs, no keys. GET /v1/blobs?tablet=1"),
         (["keys", "65536", "--from", "\\n"], 1, "single backslash"),
         (["kv", "1", "{"], 2, "the command '{' is no JSON"),
-        (["kv", "1", '{"get_status": {}}'], 1, "keeps tables in log blobs"),
+        (["kv", "1", '{"get_status": {}}'], 1, "keeps row sets in log blobs"),
         (["restart", "7"], 1, "there is no tablet 7. "),
-        (["move", "1", "--channel", "2", "--group", "9"], 1, "has no group 9; it has 0 (main). `pqbroker tablet"),
-        (["move", "1", "--group", "0"], 2, "missing option '--channel'"),
+        (["move", "1", "--channel", "2", "--pool", "9"], 1, "no pool '9'; the cell has main. `pqbroker tablet"),
+        (["move", "1", "--channel", "2"], 2, "missing option '--pool'"),
+        (["move", "1", "--pool", "main"], 2, "missing option '--channel'"),
         (["show", "x"], 2, "example: pqbroker tablet show 65536"),
         (["show"], 2, "missing argument 'TABLET'"),
-        (["list", "--http", "nonsense"], 2, "--http 'nonsense' is no HOST:PORT"),
+        (["list", "--http", "a:b"], 2, "--http 'a:b' is no HOST:PORT"),
     ],
 )
 def test_a_refusal_names_cause_and_cure(shell: TabletShell, arguments: list[str], status: int, words: str) -> None:
@@ -213,12 +217,12 @@ def test_a_move_without_a_restart_says_how_far_it_came(shell: TabletShell) -> No
         serving = threading.Thread(target=server.serve_forever)
         serving.start()
         address = f"127.0.0.1:{server.server_port}"
-        said = shell.raw("tablet", "move", "65536", "--channel", "2", "--group", "1", "--http", address)
+        said = shell.raw("tablet", "move", "65536", "--channel", "2", "--pool", "big", "--http", address)
         server.shutdown()
         serving.join()
     assert (said.status, said.output) == (1, "")
     assert said.errors == (
-        "pqbroker: channel 2 moves with the next start of tablet 65536, which was not started anew: "
+        "pqbroker: channel 2 moves with the next start of tablet 65536, which was not restarted: "
         "the disk is full. Make room.\n"
     )
 

@@ -36,9 +36,9 @@ def test_only_a_broker_that_does_not_compact_yet_has_a_warning(
     made = shell("topic", "create", name, "--config", "cleanup.policy=compact")
     assert made.output == f"created topic {name} with 1 partition\n"
     assert made.errors.startswith(f"pqbroker: topic {name}: cleanup.policy: " if kafka == ours else "")
-    for told in (made, shell("topic", "config", name, "--set", "cleanup.policy=compact,delete")):
+    for told in (made, shell("topic", "configs", name, "--set", "cleanup.policy=compact,delete")):
         assert ("does not compact yet" in told.errors) == (kafka == ours)
-    assert shell("topic", "config", name, "--set", "cleanup.policy=delete").errors == ""
+    assert shell("topic", "configs", name, "--set", "cleanup.policy=delete").errors == ""
 
 
 def test_topics_are_listed(shell: Shell, topic: str) -> None:
@@ -98,7 +98,7 @@ def test_one_unknown_name_keeps_all_from_being_deleted(shell: Shell, topic: str)
     assert shell("topic", "describe", topic).status == 0
 
 
-@pytest.mark.parametrize("command", [["topic", "describe"], ["consume"], ["topic", "config"], ["produce"]])
+@pytest.mark.parametrize("command", [["topic", "describe"], ["consume"], ["topic", "configs"]])
 def test_a_misspelled_topic_is_answered_with_near_names(shell: Shell, topic: str, command: list[str]) -> None:
     refused = shell(*command, topic + "s")
     assert refused.status == 1
@@ -108,9 +108,9 @@ def test_a_misspelled_topic_is_answered_with_near_names(shell: Shell, topic: str
 
 def test_configs_are_set_and_unset(shell: Shell, topic: str) -> None:
     both = ["--set", "retention.ms=7000", "--set", "cleanup.policy=compact"]
-    changed = shell("topic", "config", topic, *both, "--json").object
+    changed = shell("topic", "configs", topic, *both, "--json").object
     assert changed["configs"]["retention.ms"] == {"value": "7000", "source": "topic"}
-    changed = shell("topic", "config", topic, "--unset", "retention.ms", "--json").object
+    changed = shell("topic", "configs", topic, "--unset", "retention.ms", "--json").object
     assert changed == {"topic": topic, "configs": {"cleanup.policy": {"value": "compact", "source": "topic"}}}
 
 
@@ -124,25 +124,33 @@ def test_a_name_that_no_topic_can_have_is_told_as_such(our_shell: Shell, name: s
 def test_a_config_may_be_unset_twice(our_shell: Shell, fresh_name: Callable[[], str]) -> None:
     topic = fresh_name()
     our_shell("topic", "create", topic, "--config", "retention.ms=1")
-    changed = our_shell("topic", "config", topic, "--unset", "retention.ms", "--unset", "retention.ms", "--json")
+    changed = our_shell("topic", "configs", topic, "--unset", "retention.ms", "--unset", "retention.ms", "--json")
     assert changed.object["configs"] == {}
 
 
 def test_a_value_that_cannot_be_is_refused_by_the_broker(shell: Shell, topic: str) -> None:
-    refused = shell("topic", "config", topic, "--set", "retention.ms=soon")
+    refused = shell("topic", "configs", topic, "--set", "retention.ms=soon")
     assert refused.status == 1
     assert "retention.ms" in refused.errors
 
 
 def test_configs_show_their_defaults_when_asked(shell: Shell, topic: str) -> None:
-    assert shell("topic", "config", topic, "--json").object == {"topic": topic, "configs": {}}
-    assert "--all shows them" in shell("topic", "config", topic).output
-    every = shell("topic", "config", topic, "--all", "--json").object["configs"]
+    assert shell("topic", "configs", topic, "--json").object == {"topic": topic, "configs": {}}
+    assert "--all shows them" in shell("topic", "configs", topic).output
+    every = shell("topic", "configs", topic, "--all", "--json").object["configs"]
     assert every["cleanup.policy"]["value"] == "delete"
 
 
+def test_a_config_may_be_set_by_its_earlier_name(our_shell: Shell, fresh_name: Callable[[], str]) -> None:
+    topic = fresh_name()
+    our_shell("topic", "create", topic, "--config", "pq.source.id.max.counts=5")
+    changed = our_shell("topic", "configs", topic, "--set", "pq.source.id.max.counts=6", "--json")
+    assert changed.object["configs"] == {"pq.producer.ids.max": {"value": "6", "source": "topic"}}
+    assert changed.errors == "pqbroker: pq.source.id.max.counts is now called pq.producer.ids.max\n"
+
+
 def test_a_misspelled_config_is_answered_with_near_names(shell: Shell, topic: str) -> None:
-    refused = shell("topic", "config", topic, "--set", "retention.mss=1")
+    refused = shell("topic", "configs", topic, "--set", "retention.mss=1")
     assert refused.status == 2
     assert "unknown config retention.mss; did you mean retention.ms" in refused.errors
 
@@ -155,7 +163,7 @@ def test_a_misspelled_config_is_answered_with_near_names(shell: Shell, topic: st
     ],
 )
 def test_config_changes_must_make_sense(our_shell: Shell, options: list[str], words: str) -> None:
-    refused = our_shell("topic", "config", "any", *options)
+    refused = our_shell("topic", "configs", "any", *options)
     assert refused.status == 2
     assert words in refused.errors
 

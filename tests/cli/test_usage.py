@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -14,10 +15,12 @@ from typing import Any
 
 import pytest
 
-from pqbroker.broker.cli.output import say
+from pqbroker.cli.app import COMMANDS, find_family, is_single
+from pqbroker.cli.help_text import summary
+from pqbroker.cli.output import say
 from pqbroker.testing import broker
 from tests.cli.shell import TIMEOUT_S, Said, Shell, run, start
-from tests.support.cli_page import KEYS, PAGE, WITHOUT_BROKER, cli_page, commands
+from tests.support.cli_page import FAMILIES_OVER_HTTP, KEYS, OVER_HTTP, PAGE, WITHOUT_BROKER, cli_page, commands
 
 
 def test_the_page_says_what_the_commands_say() -> None:
@@ -28,21 +31,27 @@ def test_every_command_has_an_example_a_broker_and_json() -> None:
     found = commands()
     assert found.keys() == KEYS.keys()
     for name, command in found.items():
-        assert f"pqbroker {name}" in command.epilog
-        parameters = {parameter.name for parameter in command.params}
-        assert "json" in parameters
-        assert ("broker" in parameters) != (name in WITHOUT_BROKER or name.startswith("tablet "))
-        assert ("http" in parameters) == name.startswith("tablet ")
+        assert f"pqbroker {name}" in command.example
+        parameters = {parameter.name for parameter in command.parameters}
+        assert ("json" in parameters) != (name == "completion")
+        is_over_http = name in OVER_HTTP or name.startswith(FAMILIES_OVER_HTTP)
+        assert ("broker" in parameters) != (name in WITHOUT_BROKER or is_over_http)
+        assert ("http" in parameters) == is_over_http
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], ["missing command", "usage: pqbroker [OPTIONS] COMMAND"]),
-        (["topics"], ["no such command 'topics'", "'topic'"]),
-        (["topic", "crate"], ["no such command 'crate'", "'create'"]),
+        (["topics"], ["no such command 'topics'; did you mean topic", "usage: pqbroker COMMAND ..."]),
+        (["topic", "crate"], ["no such command 'crate'; did you mean create?", "usage: pqbroker topic COMMAND ..."]),
+        (["topic", "zzz"], ["no such command 'zzz'; `pqbroker topic` alone lists the commands"]),
         (["topic", "create"], ["missing argument 'TOPIC'", "example: pqbroker topic create orders"]),
-        (["topic", "create", "a", "--partition", "3"], ["no such option", "--partitions"]),
+        (["topic", "create", "a", "--partition", "3"], ["no such option --partition; did you mean --partitions?"]),
+        (["topic", "create", "a", "-x"], ["no such option -x; --help lists the options"]),
+        (["topic", "list", "more"], ["unexpected 'more': the command takes no more arguments"]),
+        (["topic", "list", "--json=yes"], ["'--json' takes no value"]),
+        (["topic", "list", "--broker"], ["'--broker' needs a value"]),
+        (["--verbose"], ["no such option '--verbose'; `pqbroker` alone lists the commands"]),
         (["topic", "create", "a", "--partitions", "x"], ["'--partitions'", "example: "]),
         (["topic", "create", "a", "--config", "b"], ["--config 'b': give NAME=VALUE, as in retention.ms=3600000"]),
         (["topic", "create", "a", "--partitions", "2147483648"], ["'--partitions'", "equal to 2147483647"]),
@@ -51,7 +60,8 @@ def test_every_command_has_an_example_a_broker_and_json() -> None:
         (["bench", "--partitions", "2147483648"], ["'--partitions'", "less than or equal to 2147483647"]),
         (["bench", "--size", "1000000000000"], ["'--size'", "less than or equal to 134217728"]),
         (["tablet", "keys", "1", "--limit", str(1 << 63)], ["'--limit'", "less than or equal to 2147483647"]),
-        (["topic", "list", "--broker", "nonsense"], ["--broker 'nonsense' is no HOST:PORT"]),
+        (["topic", "list", "--broker", "a:b"], ["--broker 'a:b' is no HOST:PORT"]),
+        (["topic", "list", "--broker", "a,"], ["--broker '' is no HOST:PORT"]),
         (["tablet", "list", "--http", "a b:80"], ["--http 'a b:80' is no HOST:PORT"]),
         (["topic", "list", "--broker", "a\n:80"], ["--broker 'a\\n:80' is no HOST:PORT"]),
         (["topic", "trim", "a"], ["missing option '--before'"]),
@@ -75,7 +85,7 @@ def test_wrong_input_is_named_and_the_right_form_shown(
     [
         ["topic", "create", "\udcff"],
         ["topic", "describe", "\udcff"],
-        ["topic", "config", "t", "--set", "retention.ms=\udcff"],
+        ["topic", "configs", "t", "--set", "retention.ms=\udcff"],
         ["group", "describe", "\udcff"],
         ["produce", "t", "--header", "a=\udcff"],
         ["produce", "t", "--key-separator", "\udcff"],
@@ -91,12 +101,14 @@ def test_bytes_that_are_no_text_are_refused(our_shell: Shell, arguments: list[st
 def every_command(broker: str) -> list[list[str]]:
     """Each command of Kafka's protocol with what it needs, at a broker."""
     needed = {
-        "topic create": ["t"], "topic describe": ["t"], "topic grow": ["t", "2"], "topic config": ["t"],
+        "topic create": ["t"], "topic describe": ["t"], "topic grow": ["t", "2"], "topic configs": ["t"],
+        "topic analyze": ["t"], "topic export": ["t", "t.jsonl"],
         "topic trim": ["t", "--before", "end", "--yes"], "topic delete": ["t", "--yes"], "produce": ["t"],
         "consume": ["t"], "group describe": ["g"], "group reset": ["g", "--to", "end"],
         "group delete": ["g", "--yes"],
     }  # fmt: skip
-    names = [name for name in KEYS if name not in WITHOUT_BROKER and not name.startswith("tablet ")]
+    others = WITHOUT_BROKER | OVER_HTTP
+    names = [name for name in KEYS if name not in others and not name.startswith(FAMILIES_OVER_HTTP)]
     return [[*name.split(), *needed.get(name, []), "--broker", broker] for name in names]
 
 
@@ -126,9 +138,9 @@ def test_what_is_no_broker_is_said_to_be_none(our_shell: Shell) -> None:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands that are told, and give up, at once."""
-    monkeypatch.setattr("pqbroker.broker.cli.telling.TOLD_AFTER_S", 0.05)
-    monkeypatch.setattr("pqbroker.broker.cli.link.FIRST_ANSWER_TIMEOUT_S", 0.5)
-    monkeypatch.setattr("pqbroker.broker.cli.web.TIMEOUT_S", 0.5)
+    monkeypatch.setattr("pqbroker.cli.notices.NOTICE_AFTER_S", 0.05)
+    monkeypatch.setattr("pqbroker.cli.kafka.link.FIRST_ANSWER_TIMEOUT_S", 0.5)
+    monkeypatch.setattr("pqbroker.cli.web.TIMEOUT_S", 0.5)
 
 
 @pytest.mark.usefixtures("impatient")
@@ -145,11 +157,9 @@ def test_who_waits_for_what_never_answers_is_told_and_refused_in_time(our_shell:
 
 
 @pytest.mark.usefixtures("impatient")
-def test_a_name_that_is_not_resolved_in_time_is_refused(
-    our_shell: Shell, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_name_that_is_not_resolved_in_time_is_refused(our_shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     resolved = threading.Event()
-    monkeypatch.setattr("pqbroker.broker.cli.cluster.CONNECT_TIMEOUT_S", 0.5)
+    monkeypatch.setattr("pqbroker.cli.kafka.cluster.CONNECT_TIMEOUT_S", 0.5)
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: resolved.wait(TIMEOUT_S) and [])
     said = our_shell.raw("topic", "list", "--broker", "far:9092")
     resolved.set()
@@ -241,11 +251,11 @@ def test_who_writes_or_follows_is_told_that_the_broker_has_gone_and_goes_on_when
         assert writer.stderr is not None
         assert reader.stdout is not None
         assert reader.stderr is not None
-        writer.stdin.write("one\n")
+        writer.stdin.write('{"value": "one"}\n')
         writer.stdin.flush()
         assert json.loads(reader.stdout.readline())["value"] == "one"
         running.kill()
-        writer.stdin.write("two\n")
+        writer.stdin.write('{"value": "two"}\n')
         writer.stdin.close()
         writer.stdin = None
         gone = f"pqbroker: no broker answers at {running.kafka} (Connection refused); waiting until it is back"
@@ -253,8 +263,9 @@ def test_who_writes_or_follows_is_told_that_the_broker_has_gone_and_goes_on_when
         assert reader.stderr.readline() == f"{gone}; Ctrl-C ends it\n"
         running.start()
         output, errors = writer.communicate(timeout=TIMEOUT_S)
-        assert (writer.returncode, json.loads(output)["records"]) == (0, 2)
-        assert errors in ("", f"pqbroker: the broker at {running.kafka} answers again\n")
+        *told, report = errors.splitlines()
+        assert (writer.returncode, output, json.loads(report)["records"]) == (0, "", 2)
+        assert told in ([], [f"pqbroker: the broker at {running.kafka} answers again"])
         assert json.loads(reader.stdout.readline())["value"] == "two"
         assert reader.stderr.readline() == f"pqbroker: the broker at {running.kafka} answers again\n"
         reader.send_signal(signal.SIGINT)
@@ -360,11 +371,92 @@ def test_without_a_broker_nothing_is_completed_and_nothing_said() -> None:
     assert complete("pqbroker consume x", PQBROKER_BROKER="127.0.0.1:1") == []
 
 
+@pytest.mark.parametrize("arguments", [[], ["help"], ["--help"], ["-h"]])
+def test_without_a_command_all_are_listed(our_shell: Shell, arguments: list[str]) -> None:
+    said = our_shell.raw(*arguments)
+    assert (said.status, said.errors) == (0, "")
+    for name, (sentence, _) in COMMANDS.items():
+        assert f"  {name} " in said.output
+        assert sentence in " ".join(said.output.split())
+
+
+@pytest.mark.parametrize("arguments", [["topic"], ["help", "topic"], ["topic", "help"], ["topic", "--help"]])
+def test_without_its_command_a_family_lists_them(our_shell: Shell, arguments: list[str]) -> None:
+    said = our_shell.raw(*arguments)
+    assert (said.status, said.errors) == (0, "")
+    assert "  describe " in said.output
+    assert "  config " not in said.output
+
+
+@pytest.mark.parametrize("arguments", [["help", "topic", "create"], ["topic", "create", "--help"]])
+def test_the_help_of_a_command_says_how_it_is_written(our_shell: Shell, arguments: list[str]) -> None:
+    said = our_shell.raw(*arguments)
+    assert said.status == 0
+    assert said.output.startswith("usage: pqbroker topic create [OPTION]... TOPIC...\n\nCreate topics.\n")
+    assert said.output.endswith(
+        "example:\n  pqbroker topic create orders --partitions 4 --config retention.ms=3600000\n"
+    )
+    assert max(map(len, said.output.splitlines())) <= 80
+
+
+def test_every_help_is_in_plain_words(our_shell: Shell) -> None:
+    for name in ("", *COMMANDS.keys() - {"serve"}, *KEYS):
+        said = our_shell.raw(*name.split(), "--help")
+        assert not re.search(r"\b(INTEGER|TEXT RANGE|RANGE|ARGS|OPTIONS|None)\b|\[default", said.output), said.output
+
+
+def test_the_list_says_of_a_command_what_its_help_says() -> None:
+    for name, (sentence, _) in COMMANDS.items():
+        family = find_family(name)
+        text = family.commands[name].help if is_single(name, family) else family.help
+        assert name == "serve" or summary(text) == sentence
+
+
+def test_several_brokers_may_be_named_and_one_without_its_port(our_shell: Shell, ours: str) -> None:
+    host, port = ours.split(":")
+    assert our_shell.raw("topic", "list", "--broker", f"127.0.0.1:1, {ours}").status == 0
+    assert our_shell.raw("topic", "list", "-b", f"{host}:{port}").status == 0
+    refused = our_shell.raw("topic", "list", "-b", "127.0.0.2")
+    assert "no broker answers at 127.0.0.2:9092 (" in refused.errors
+    topic = "several-brokers"
+    assert piped(f"127.0.0.1:1,{ours}", topic, "one\n").status == 0
+    assert our_shell.raw("consume", topic, "-b", f"127.0.0.1:1,{ours}").output == "one\n"
+
+
+def test_a_topic_that_a_writer_names_is_created_where_the_broker_may(
+    shell: Shell, fresh_name: Callable[[], str]
+) -> None:
+    topic = fresh_name()
+    said = run("produce", topic, "--broker", shell.kafka, given="one\n")
+    assert said.output.startswith(f"1 record to {topic} in ")
+    assert said.errors.startswith(f"pqbroker: created topic {topic} with 1 partition")
+    assert shell("consume", topic).output == "one\n"
+
+
+def test_no_topic_is_created_where_the_broker_may_not() -> None:
+    with broker(settings={"auto.create.topics.enable": "false"}) as running:
+        said = run("produce", "t", "--broker", running.kafka, given="one\n")
+        assert (said.status, said.output) == (1, "")
+        assert said.errors.startswith(f"pqbroker: no topic t at {running.kafka}; `pqbroker topic create t` makes it")
+
+
+def test_a_command_starts_with_few_modules(ours: str) -> None:
+    """Counted, for time depends on the machine: 0.5 s of processor were 1 000 modules."""
+    program = (
+        "import sys; from pqbroker.__main__ import main; main(['topic', 'list', '--broker', sys.argv[1]]); "
+        "print(len(sys.modules), sorted({'aiokafka', 'asyncio', 'rich', 'rocksdict', 'aiohttp'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program, ours], capture_output=True, text=True)
+    count, _, heavy = done.stdout.splitlines()[-1].partition(" ")
+    assert heavy == "[]"
+    assert int(count) < 300
+
+
 def test_serving_imports_none_of_the_commands_libraries() -> None:
     program = (
         "import sys; sys.argv[1:] = ['serve', '--kafka', 'none']; from pqbroker.__main__ import main; main(); "
-        "import pqbroker.broker.server; "
-        "print(sorted({'typer', 'rich', 'aiokafka', 'pqbroker.broker.cli'} & set(sys.modules)))"
+        "import pqbroker.broker.node.server; "
+        "print(sorted({'aiokafka', 'duckdb', 'numpy', 'pqbroker.cli', 'pyarrow', 'sqlglot'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.stdout == "[]\n"

@@ -5,8 +5,8 @@ import socket
 
 import pytest
 
-from pqbroker.broker.cli import watch as watching
-from pqbroker.broker.cli.watch import BrokerGone, Watch
+from pqbroker.cli.kafka import watch as watching
+from pqbroker.cli.kafka.watch import BrokerGone, Watch
 from pqbroker.testing import broker
 
 

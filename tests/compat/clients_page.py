@@ -25,9 +25,9 @@ PASSED = "passed"
 _HEAD = """\
 # Clients
 
-Which client does what with this broker: the tests of `tests/compat/test_matrix.py` run every cell, and this page is
-written from what they came to (`python -m tests.compat.clients_page`); a test compares them. *yes*: the test passes;
-*no*: it does not; a dash: the client does not have it.
+This page shows which client does what with this broker. The tests of `tests/compat/test_matrix.py` run every cell,
+`python -m tests.compat.clients_page` writes the page from their results, and a test compares the two. *yes*: the test
+passes; *no*: it does not; a dash: the client does not have it.
 
 """
 _TAIL = """
@@ -39,14 +39,14 @@ _TAIL = """
 - **admin**: topics created, grown, listed, altered, trimmed and deleted; groups listed, described, deleted, and their
   offsets.
 
-Versions of the Python clients are those of `pyproject.toml` or later; confluent-kafka brings librdkafka. Kafka's
-command line tools of 4.3.1 are compared with what they say to Apache Kafka in `tests/compat/test_tools.py`, the admin
-client's calls that AKHQ and Kafbat make are in `tests/compat/test_console_calls.py`.
+Versions of the Python clients are those of `pyproject.toml` or later; confluent-kafka brings librdkafka.
+`tests/compat/test_tools.py` compares what Kafka's command line tools of 4.3.1 print of this broker and of Apache Kafka.
+`tests/compat/test_console_calls.py` makes the admin client's calls of AKHQ and Kafbat.
 
 Tried by hand in November 2026 and kept by no test: franz-go 1.22.2, sarama 1.61.1, kafka-go 0.4.51, kafkajs 2.2.4,
 @platformatic/kafka 1.35.0, rskafka 0.6.0 and faust-streaming 0.15.3. What they have of the above worked, also while the
 broker was killed and started again. Clients that write in the forms before Kafka 0.11 (kafka-node, pykafka, the crate
-`kafka`, or another told to be that old) lose their connection, as with Apache Kafka 4.
+`kafka`, or another told to be that old) are disconnected, as by Apache Kafka 4.
 """
 
 

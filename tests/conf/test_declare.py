@@ -11,10 +11,13 @@ from pqbroker.conf.declare import (
     Effect,
     Kind,
     declarations,
+    declared,
     parse,
     rows,
     set_in_vain,
     setting,
+    stored_names,
+    superseded,
     without_effect,
 )
 from pqbroker.conf.topic import TopicConfig
@@ -113,7 +116,7 @@ def test_settings_without_effect_that_were_changed_are_named() -> None:
 
 
 def test_every_topic_config_of_kafka_is_declared() -> None:
-    kafkas = {name for name in declarations(TopicConfig) if not name.startswith("pq.")}
+    kafkas = {name for name in declarations(TopicConfig) if not name.startswith(("pq.", "value."))}
     assert kafkas == {
         "cleanup.policy", "compression.gzip.level", "compression.lz4.level", "compression.type",
         "compression.zstd.level", "delete.retention.ms", "file.delete.delay.ms", "flush.messages", "flush.ms",
@@ -125,3 +128,45 @@ def test_every_topic_config_of_kafka_is_declared() -> None:
         "retention.ms", "segment.bytes", "segment.index.bytes", "segment.jitter.ms", "segment.ms",
         "unclean.leader.election.enable",
     }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Renamed:
+    size: int = setting("new.size", Kind.INT, 1, "Size.", low=1, earlier="old.size")
+    other: int = setting("other", Kind.INT, 1, "Other.")
+
+
+def test_a_setting_is_known_by_its_earlier_name_too() -> None:
+    assert parse(_Renamed, {"old.size": "5"}) == parse(_Renamed, {"new.size": "5"}) == _Renamed(size=5)
+    assert declared(_Renamed, "old.size") is declared(_Renamed, "new.size") is declarations(_Renamed)["new.size"]
+    assert declared(_Renamed, "odd.size") is None
+    assert list(declarations(_Renamed)) == ["new.size", "other"]
+    assert declarations(_Renamed)["new.size"].meaning == "Size. Earlier name, still accepted: old.size."
+
+
+def test_a_bad_text_under_an_earlier_name_is_refused_by_the_name_of_now() -> None:
+    with pytest.raises(ConfigError, match=r"^new.size is 0; the least allowed is 1$"):
+        parse(_Renamed, {"old.size": "0"})
+
+
+@pytest.mark.parametrize("names", [["old.size", "new.size"], ["new.size", "old.size"]])
+def test_of_both_names_the_one_of_now_wins(names: list[str]) -> None:
+    texts = {name: {"old.size": "5", "new.size": "6"}[name] for name in names}
+    assert parse(_Renamed, texts) == _Renamed(size=6)
+    assert superseded(_Renamed, texts) == {"old.size": "new.size"}
+    assert stored_names(_Renamed, texts) == {"old.size": "6"}
+
+
+def test_stores_keep_the_earlier_name() -> None:
+    assert stored_names(_Renamed, {"new.size": "5", "other": "2", "foreign": "x"}) == {
+        "old.size": "5", "other": "2", "foreign": "x",
+    }  # fmt: skip
+    assert superseded(_Renamed, {"old.size", "other"}) == {}
+
+
+@pytest.mark.parametrize("settings", [BrokerSettings, TopicConfig])
+def test_an_earlier_name_is_no_name_of_another_setting(settings: type) -> None:
+    known = declarations(settings)
+    earlier = [one.earlier for one in known.values() if one.earlier]
+    assert len(set(earlier)) == len(earlier)
+    assert known.keys().isdisjoint(earlier)

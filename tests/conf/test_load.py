@@ -1,6 +1,7 @@
 """Where settings come from, which place wins, and what a mistake is answered with."""
 
 import string
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -8,8 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pqbroker.conf.broker import BrokerSettings
-from pqbroker.conf.declare import ConfigError, declarations
-from pqbroker.conf.load import environment_name, load_settings, read_properties
+from pqbroker.conf.declare import ConfigError, declarations, parse
+from pqbroker.conf.load import environment_name, read_properties, read_texts
+
+
+def load_settings(
+    config_file: Path | None, environment: Mapping[str, str], assignments: Sequence[str] = ()
+) -> BrokerSettings:
+    return parse(BrokerSettings, read_texts(config_file, environment, assignments))
 
 
 def _file(directory: Path, text: str) -> Path:
@@ -167,3 +174,32 @@ def test_an_escaped_entry_reads_back(name: str, value: str) -> None:
     line = "".join(f"\\u{ord(c):04x}" if ord(c) < 0x10000 else c for c in name)
     line += "=" + "".join(f"\\u{ord(c):04x}" if ord(c) < 0x10000 else c for c in value)
     assert list(read_properties(line)) == [(1, name, value)]
+
+
+EARLIER, NOW = "pqbroker.compaction.dead.percent", "pqbroker.segment.emptying.dead.percent"
+
+
+@pytest.mark.parametrize("place", ["file", "environment", "flag"])
+def test_an_earlier_name_is_taken_from_every_place_and_the_log_says_the_new_one(
+    place: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = _file(tmp_path, f"{EARLIER}=60\n") if place == "file" else None
+    environment = {"PQBROKER_COMPACTION_DEAD_PERCENT": "60"} if place == "environment" else {}
+    settings = load_settings(path, environment, [f"{EARLIER}=60"] if place == "flag" else [])
+    assert settings.emptying_dead_percent == 60
+    [line] = caplog.messages
+    assert line.endswith(f"{EARLIER} is now called {NOW}; the next version accepts that name alone")
+
+
+def test_of_both_names_the_new_one_wins_wherever_it_stands(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = _file(tmp_path, f"\n{NOW}=70\n")
+    assert load_settings(path, {}, [f"{EARLIER}=60"]).emptying_dead_percent == 70
+    told = f"--set {EARLIER}=60: {EARLIER} is ignored: {NOW}, its name now, is set too ({path}:2)"
+    assert caplog.messages == [told]
+
+
+def test_a_mistake_under_an_earlier_name_is_named_with_its_place() -> None:
+    with pytest.raises(ConfigError, match=f"^--set {EARLIER}=0: {NOW} is 0; the least allowed is 1"):
+        load_settings(None, {}, [f"{EARLIER}=0"])

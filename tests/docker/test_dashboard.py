@@ -9,7 +9,7 @@ import promql_parser
 import pytest
 import yaml
 
-from pqbroker.broker.metrics import FAMILIES
+from pqbroker.broker.node.metrics import FAMILIES
 from tests.house.sources import ROOT
 from tests.support.metrics_page import exposed_name
 
@@ -60,6 +60,12 @@ def test_an_expression_is_a_query_for_metrics_and_labels_that_there_are(title: s
     assert set(re.findall(r"\$(\w+)", expression)) <= {*VARIABLES, "__rate_interval"}
 
 
+def test_no_panel_asks_for_a_deprecated_metric() -> None:
+    deprecated = {exposed_name(family) for family in FAMILIES if family.help.startswith("Deprecated")}
+    assert deprecated
+    assert not [title for title, target in TARGETS for name in deprecated if name in target["expr"]]
+
+
 @pytest.mark.parametrize(("title", "target"), TARGETS)
 def test_counters_are_asked_for_as_rates_and_gauges_are_not(title: str, target: dict[str, Any]) -> None:
     counters = {exposed_name(family) for family in FAMILIES if family.type == "counter"}
@@ -92,3 +98,16 @@ def test_panels_have_ids_of_their_own_and_do_not_overlap() -> None:
     ]
     assert len(set(cells)) == len(cells)
     assert max(x for x, _ in cells) < 24
+
+
+@pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel["title"])
+def test_a_panel_says_what_it_shows(panel: dict[str, Any]) -> None:
+    assert panel["description"].endswith(".")
+
+
+def test_what_an_alert_watches_has_thresholds() -> None:
+    watched = ("pqbroker_disk_colour", "pqbroker_cell_openings_total", "pqbroker_loop_lag_seconds")
+    for name in watched:
+        panels = [panel for panel in PANELS if any(name in target["expr"] for target in panel["targets"])]
+        steps = [panel["fieldConfig"]["defaults"].get("thresholds", {}).get("steps", ()) for panel in panels]
+        assert max(map(len, steps)) == 3, name

@@ -18,8 +18,10 @@ from typing import Any
 import pytest
 import yaml
 
-from pqbroker.broker.listeners import advertised_addresses, parse_address, parse_listeners
-from pqbroker.conf.load import load_settings
+from pqbroker.broker.net.listeners import advertised_addresses, parse_address, parse_listeners
+from pqbroker.conf.broker import BrokerSettings
+from pqbroker.conf.declare import parse
+from pqbroker.conf.load import read_texts
 from tests.house.sources import PACKAGES, ROOT
 
 DOCKER = ROOT / "docker"
@@ -150,7 +152,7 @@ def options(arguments: list[str]) -> dict[str, str]:
 def test_clients_of_the_host_and_of_the_network_are_told_where_they_reach_the_broker() -> None:
     broker = SERVICES["broker"]
     listeners = parse_listeners(options(broker["command"])["kafka"])
-    settings = load_settings(None, broker["environment"])
+    settings = parse(BrokerSettings, read_texts(None, broker["environment"]))
     told = advertised_addresses(listeners, settings.advertised_listeners)
     published = {int(port.split(":")[-1]): port.rpartition(":")[0] for port in broker["ports"]}
     by_name = {listener.name: listener.address for listener in listeners}

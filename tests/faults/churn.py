@@ -170,7 +170,7 @@ class Member:
         return code
 
     def _obey(self, code: int) -> bool:
-        assert code in _JOIN_AGAIN, ErrorCode(code)
+        assert code in _JOIN_AGAIN, code
         if code == ErrorCode.UNKNOWN_MEMBER_ID:
             self.member_id = ""
         self.generation, self.owned = -1, []

@@ -12,22 +12,22 @@ from pathlib import Path
 
 import pytest
 
-from pqbroker.broker.cell_owner import OpenCell, open_cell
-from pqbroker.broker.doctor.checkup import examine
-from pqbroker.broker.doctor.findings import Findings
-from pqbroker.broker.groups.messages import Join, Joined, MemberProtocol, Sync, Synced
-from pqbroker.broker.groups.states import GroupState
+from pqbroker.broker.cells.cell_owner import OpenCell, open_cell
+from pqbroker.broker.coordination.classic.messages import Join, Joined, Sync, Synced
+from pqbroker.broker.coordination.classic.states import GroupState
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.storage import MAIN_POOL
-from pqbroker.pq.consumers import ConsumerOffset
-from pqbroker.pq.partition_server import PartitionServer
-from pqbroker.pq.run import Pieces
+from pqbroker.doctor.checkup import examine
+from pqbroker.doctor.findings import Findings
+from pqbroker.pq.log.consumers import ConsumerOffset
+from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.records import read_header
+from pqbroker.storage.disk.rocks import RocksEngine
 from pqbroker.storage.engine import EngineError
-from pqbroker.storage.preview import preview
-from pqbroker.storage.rocks import RocksEngine
-from tests.pq.rig import START_MS, batch
+from pqbroker.storage.tablets.coordinator_rows import MemberProtocol
+from pqbroker.storage.tablets.preview import preview
+from tests.pq.rig import START_MS, batch, query, read
 
 TOPICS = 5
 GROUPS = 24
@@ -50,6 +50,8 @@ class Written:
     batches: dict[Place, list[tuple[int, bytes]]] = field(default_factory=dict)
     generations: dict[str, int] = field(default_factory=dict)
     offsets: dict[str, dict[Place, int]] = field(default_factory=dict)
+    doubtful: dict[Place, bytes] = field(default_factory=dict)
+    """What was written when the cell was lost: it may be stored, or not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +75,10 @@ async def _build(path: Path) -> Written:
         opened = await _open(_engine(path))
         for number in range(TOPICS):
             name = f"topic-{number}"
-            group = opened.groups.get(name) or await opened.groups.create(
+            topic = opened.topics.get(name) or await opened.topics.create(
                 name, 3, {"pq.partitions.per.tablet": str(1 + 2 * (number % 2)), **(_BODIES if not number else {})}
             )
-            for server in group.partitions:
+            for server in topic.partitions:
                 await _fill(written, (name, server.index), server, opening)
         for number in range(GROUPS):
             await _commit(opened, written, f"group-{number}", opening)
@@ -98,7 +100,7 @@ async def _fill(written: Written, place: Place, server: PartitionServer, opening
 
 async def _commit(opened: OpenCell, written: Written, group_id: str, opening: int) -> None:
     place = (f"topic-{opening % TOPICS}", opening % 3)
-    outcomes = await opened.groups.commit_offsets(group_id, {place: ConsumerOffset(opening + 1, 1, "m" * 50, START_MS)})
+    outcomes = await opened.topics.offsets.commit(group_id, {place: ConsumerOffset(opening + 1, 1, "m" * 50, START_MS)})
     assert outcomes == {place: None}, outcomes
     written.offsets.setdefault(group_id, {})[place] = opening + 1
     joined: asyncio.Future[Joined] = asyncio.get_running_loop().create_future()
@@ -130,7 +132,8 @@ async def _judge(path: Path, written: Written, starts: int) -> Verdict:
         assert str(path) in refused, f"it names no file: {refused}"
         assert any(cure in refused for cure in ("restore", "run th", "choose")), f"it names no cure: {refused}"
         return Verdict(refused, frozenset(), named)
-    written = replace(written, batches={place: list(known) for place, known in written.batches.items()})
+    batches = {place: list(known) for place, known in written.batches.items()}
+    written = replace(written, batches=batches, doubtful={})
     unreadable, was_lost = await _serve(path, written)
     for _ in range(starts - 1):
         assert not await _refusal(path), "the first start was served, the second is refused"
@@ -175,9 +178,15 @@ async def _serve(path: Path, written: Written) -> tuple[frozenset[str], bool]:
 async def _ask(opened: OpenCell, written: Written) -> frozenset[str]:
     refused: set[str] = set()
     for place, known in written.batches.items():
-        group = opened.groups.get(place[0])
-        assert group is not None, f"{place[0]} is gone"
-        refused |= await _ask_partition(group.partitions[place[1]], place, known)
+        topic = opened.topics.get(place[0])
+        assert topic is not None, f"{place[0]} is gone"
+        server = topic.partitions[place[1]]
+        doubtful = written.doubtful.pop(place, None)
+        if doubtful is not None and server.end_offset > known[-1][0] + 1:
+            known.append((known[-1][0] + 1, doubtful))
+        refused |= await _ask_partition(server, place, known)
+        if opened.cell.lost.done() and f"{place[0]}-{place[1]} writes" in refused:
+            written.doubtful[place] = bytes(batch(b"more", producer=(-1, -1, -1))[0][_COVERED_FROM:])
     for group_id, generation in written.generations.items():
         refused |= _ask_group(opened, written, group_id, generation)
     return frozenset(refused)
@@ -187,12 +196,12 @@ async def _ask_partition(server: PartitionServer, place: Place, known: list[tupl
     """Read all, then write one more."""
     name = f"{place[0]}-{place[1]}"
     view, header = batch(b"more", producer=(-1, -1, -1))
-    if server.unreadable is not None:
+    if server.state.unreadable is not None:
         with pytest.raises(KafkaError) as refusal:
             await server.write(view, header)
         assert refusal.value.code is ErrorCode.KAFKA_STORAGE_ERROR, refusal.value
         with pytest.raises(KafkaError) as refusal:
-            server.read(0, 1)
+            server.read(query(server, 0, 1))
         assert refusal.value.code is ErrorCode.CORRUPT_MESSAGE, refusal.value
         return {name}
     refused: set[str] = set()
@@ -200,13 +209,12 @@ async def _ask_partition(server: PartitionServer, place: Place, known: list[tupl
     assert server.end_offset == known[-1][0] + 1, f"{name} ends at {server.end_offset}, not {known[-1][0] + 1}"
     for base_offset, content in known:
         try:
-            read = server.read(base_offset, 1)
-            pieces = read if isinstance(read, Pieces) else await read
+            pieces = await read(server, base_offset, 1)
         except KafkaError as error:
             _expect(error, ErrorCode.CORRUPT_MESSAGE, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             refused.add(f"{name}{_AT}{base_offset}")
             continue
-        found = b"".join(pieces.buffers)
+        found = b"".join(pieces.in_memory())
         served = read_header(memoryview(found), 0)
         assert served.base_offset == base_offset, f"{name} serves {served.base_offset} for {base_offset}"
         assert found[_COVERED_FROM : served.size_bytes] == content, f"{name} serves other bytes at {base_offset}"
@@ -229,13 +237,13 @@ def _ask_group(opened: OpenCell, written: Written, group_id: str, generation: in
     except KafkaError as error:
         _expect(error, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR)
         refused.add(group_id)
-    for (topic, index), offset in written.offsets[group_id].items():
-        group = opened.groups.get(topic)
-        assert group is not None
-        server = group.partitions[index]
-        if server.unreadable is None:
-            state = server.consumer(group_id)
-            assert state is not None, f"{group_id} has no offset in {topic}-{index}"
+    for (asked, index), offset in written.offsets[group_id].items():
+        topic = opened.topics.get(asked)
+        assert topic is not None
+        server = topic.partitions[index]
+        if server.state.unreadable is None:
+            state = server.consumers.get(group_id)
+            assert state is not None, f"{group_id} has no offset in {asked}-{index}"
             assert state.offset == offset
     return refused
 
@@ -264,9 +272,7 @@ async def _open(engine: RocksEngine) -> OpenCell:
 async def _close(opened: OpenCell) -> None:
     opened.coordinators.close()
     if not opened.cell.lost.done():
-        await opened.coordinators.stop()
-        await opened.groups.stop()
-        await opened.scheme.stop()
+        await opened.stop()
     await opened.cell.close()
 
 

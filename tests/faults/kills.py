@@ -13,8 +13,8 @@ from pathlib import Path
 
 from confluent_kafka import Producer
 
-from pqbroker.broker.cli.crashing import crash
-from pqbroker.broker.cli.doctor import examine_directory
+from pqbroker.cli.commands.doctor import examine_directory
+from pqbroker.cli.crashtest.kills import crash
 from pqbroker.testing import broker
 from tests.faults.exec_time import Start, start
 from tests.faults.load import Load, check

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from pqbroker.broker.cli.crash_book import Book, Books, Comparison
+from pqbroker.cli.crashtest.book import Book, Books, Comparison
 from tests.support.waiting import DEADLINE_S
 from tests.support.wire import LATEST, Wire
 

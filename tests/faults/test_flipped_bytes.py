@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from pqbroker.fixture.http_calls import BrokerRefusedError, HttpCalls
 from pqbroker.testing import broker
 from tests.support.drivers.driver import Message
 from tests.support.drivers.librdkafka_driver import LibrdkafkaDriver
@@ -17,6 +18,7 @@ from tests.support.wire import StoredBatch, Wire
 CORRUPT_MESSAGE = 2
 TOPIC = "flipped"
 PARTITIONS = 3
+SUMS = f"SELECT count(*) AS n, max(octet_length(value)) AS longest FROM {TOPIC}"
 VALUE_BYTES = 70_000
 RANDOM_PLACES = 6
 _NAMED_BLOB = re.compile(r"blob [0-9a-f]+ is corrupt")
@@ -70,6 +72,19 @@ def test_flipped_bytes_everywhere_are_never_served(written: Written) -> None:
     refused, log = read_with_flips(written, places)
     assert refused, "fifty flipped bytes in every segment, and none was noticed"
     assert _NAMED_BLOB.search(log), "the log does not name the corrupt blobs"
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+@pytest.mark.parametrize("byte", [0, 7, 8, 11, 20, 22, 60, 5000])
+def test_sql_answers_with_no_flipped_byte(written: Written, batch: int, byte: int) -> None:
+    """SQL's worker reads segments itself, and a batch's checksum does not cover its offset and length."""
+    segment, position = find(written.directory, written.batches[1][batch][1][21:400])
+    with flipped([(segment, position - 21 + byte)]), broker(written.directory) as node:
+        with pytest.raises(BrokerRefusedError) as refused:
+            HttpCalls(lambda: node.http).ask("POST", "/v1/sql", {"query": SUMS})
+        log = node.log
+    assert refused.value.code == "CORRUPT_MESSAGE"
+    assert _NAMED_BLOB.search(log), "the log does not name the corrupt blob"
 
 
 def test_bytes_that_are_as_they_were_are_served(written: Written) -> None:

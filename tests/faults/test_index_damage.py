@@ -10,18 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from pqbroker.broker.cell_owner import OpenCell, open_cell
-from pqbroker.broker.listeners import Address
-from pqbroker.broker.server import Server
+from pqbroker.broker.cells.cell_owner import OpenCell, open_cell
+from pqbroker.broker.net.listeners import Address
+from pqbroker.broker.node.server import Server
 from pqbroker.conf.broker import BrokerSettings
-from pqbroker.pq.partition_server import PartitionServer
+from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.protocol.errors import ErrorCode, KafkaError
+from pqbroker.storage.disk.commits.index_changes import IndexChanges
+from pqbroker.storage.disk.rocks import RocksEngine
+from pqbroker.storage.disk.rocks_index import RocksIndex
+from pqbroker.storage.disk.segments import segment_name
 from pqbroker.storage.quarantine import Quarantined
-from pqbroker.storage.rocks import RocksEngine
-from pqbroker.storage.rocks_index import RocksIndex
-from pqbroker.storage.segments import segment_name
 from tests.faults.flipped_index import Written, build
-from tests.pq.rig import START_MS, batch
+from tests.pq.rig import START_MS, batch, read
 
 SETTINGS = replace(BrokerSettings(), ballast_bytes=0)
 BLOB = ("topic-4", 2)
@@ -63,9 +64,9 @@ def add_tables(data: Path) -> None:
     for _ in range(4):
         index = RocksIndex(path)
         index.open(create=False, synced=True)
-        rows = index.new_batch()
-        rows.put(b"rCname", b"0")
-        index.write(rows)
+        changes = IndexChanges()
+        changes.put(b"rCname", b"0")
+        index.write(changes, 1)
         index.close()
 
 
@@ -80,9 +81,7 @@ async def opened(data: Path) -> AsyncIterator[OpenCell]:
         yield cell
     finally:
         cell.coordinators.close()
-        await cell.coordinators.stop()
-        await cell.groups.stop()
-        await cell.scheme.stop()
+        await cell.stop()
         await cell.cell.close()
 
 
@@ -103,10 +102,10 @@ async def until(condition: Callable[[], Awaitable[bool]]) -> None:
             await asyncio.sleep(0.01)
 
 
-def partition(server: Server, topic: str, index: int) -> PartitionServer:
-    group = server.node.groups.get(topic)
-    assert group is not None
-    return group.partitions[index]
+def partition(server: Server, asked: str, index: int) -> PartitionServer:
+    topic = server.node.cell.current.topics.get(asked)
+    assert topic is not None
+    return topic.partitions[index]
 
 
 async def write(server: PartitionServer) -> bool:
@@ -136,13 +135,13 @@ async def test_a_bad_block_that_rocksdb_compacts_costs_one_loss_and_no_more(
             assert await write(partition(server, "topic-0", 0))
         assert openings.cell_openings == 2
         with pytest.raises(KafkaError) as refusal:
-            await partition(server, *BLOB).read(0, 1)  # type: ignore[misc]
+            await read(partition(server, *BLOB), 0, 1)
         assert refusal.value.code is ErrorCode.CORRUPT_MESSAGE
         status, body = await get(server.http_address, "/health")
         assert status == 200
         assert '"status": "damaged"' in body
         assert ".sst of the index, block at byte" in body
-        assert "pqbroker_cell_unreadable_places 1.0" in (await get(server.http_address, "/metrics"))[1]
+        assert 'pqbroker_cell_unreadable_places{cell="0"} 1.0' in (await get(server.http_address, "/metrics"))[1]
 
 
 async def get(address: Address | None, path: str) -> tuple[int, str]:
@@ -164,21 +163,21 @@ async def test_while_anything_is_unreadable_nothing_is_removed_and_later_it_is(
     damage(data, whole[1], ROW)
     for directory, stays in ((data, True), (sound, False)):
         async with opened(directory) as cell:
-            topic = cell.groups.get("topic-2")
+            topic = cell.topics.get("topic-2")
             assert topic is not None
-            await cell.groups.delete("topic-2")
-            storage = cell.cell.storage(topic.topic.tablets[0])
+            await cell.topics.delete("topic-2")
+            storage = cell.cell.storage(topic.record.tablets[0])
 
-            async def is_dropped(cell: OpenCell = cell, tablets: tuple[int, ...] = topic.topic.tablets) -> bool:
+            async def is_dropped(cell: OpenCell = cell, tablets: tuple[int, ...] = topic.record.tablets) -> bool:
                 return not cell.cell.tablets().keys() & set(tablets)
 
             if stays:
                 with pytest.raises(Quarantined, match="cannot be read"):
-                    await cell.cell.drop_tablet(topic.topic.tablets[0])
+                    await cell.cell.drop_tablet(topic.record.tablets[0])
                 with pytest.raises(Quarantined):
                     await storage.collect_garbage(0, 1, 1)
                 assert not await is_dropped()
-                assert "topic-2" not in cell.groups.names()
+                assert "topic-2" not in cell.topics.names()
             else:
                 await until(is_dropped)
         assert orphan.with_name(orphan.name).exists() if stays else not (directory / "blobs" / orphan.name).exists()

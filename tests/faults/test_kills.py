@@ -9,7 +9,7 @@ import pytest
 
 from tests.faults.kills import GIGABYTE, RESTART_MAX_S, run
 
-KILLS = int(os.environ.get("PQBROKER_TESTS_KILLS", "20"))
+KILLS = int(os.environ.get("PQBROKER_TESTS_KILLS", "14"))
 
 
 @pytest.mark.timeout(120 + 5 * KILLS)
@@ -19,4 +19,6 @@ def test_nothing_acknowledged_is_lost_or_doubled_by_kills_under_load() -> None:
     with tempfile.TemporaryDirectory(prefix="pqbroker-kills-") as scratch:  # pytest's own would keep the gigabyte
         outcome = run(Path(scratch), kills=KILLS, seed=seed, bulk_bytes=GIGABYTE)
     assert outcome.acknowledged > KILLS
-    assert max(restart.own_s for restart in outcome.restarts) <= RESTART_MAX_S, outcome.restarts
+    slowness = max(restart.slowness for restart in outcome.restarts)  # the host changes pace within a start
+    slowest_s = max(restart.wall_s - restart.waited_s for restart in outcome.restarts)
+    assert slowest_s / slowness <= RESTART_MAX_S, outcome.restarts

@@ -55,7 +55,7 @@ def _produce_and_kill(running: Broker, bytes_stored: int) -> None:
 
 def _stored_bytes(running: Broker) -> int:
     with urllib.request.urlopen(f"http://{running.http}/metrics", timeout=DEADLINE_S) as answer:
-        found = re.search(rb"^pqbroker_stored_bytes_total (\S+)", answer.read(), re.MULTILINE)
+        found = re.search(rb"^pqbroker_stored_bytes_total\{cell=\"0\"\} (\S+)", answer.read(), re.MULTILINE)
     assert found is not None
     return int(float(found[1]))
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.power.cuts import record, run
+from tests.faults.power.disk import Change, File, left_of
 from tests.faults.power.recording import reason_not_to_record
 
 CUTS = int(os.environ.get("PQBROKER_TESTS_POWER_CUTS", "50"))
@@ -23,3 +24,13 @@ def test_nothing_acknowledged_is_lost_by_power_cuts(tmp_path: Path) -> None:
     outcome = run(tmp_path, recorded, cuts=CUTS, served=SERVED, seed=seed)
     assert outcome.acknowledged > CUTS
     shutil.rmtree(tmp_path)  # after a failure it stays: the recording, and what the cut left
+
+
+def test_a_unit_is_written_out_with_all_that_it_holds() -> None:
+    file = File()
+    for position, data in ((0, b"a" * 700), (700, b"b" * 300), (5000, b"c" * 10)):
+        file.history.change(Change(position, data))
+    seen = {left_of(file, random.Random(seed), 0.5) for seed in range(200)}
+    assert all(left[600:700] == b"a" * 100 for left in seen if left[700:1000] == b"b" * 300)
+    assert {left[699:701] for left in seen if len(left) >= 1000} >= {b"ab", b"a\0"}
+    assert any(left.endswith(b"c" * 10) and not left.strip(b"\0c") for left in seen)

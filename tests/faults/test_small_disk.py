@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pqbroker.broker.listeners import Address
-from pqbroker.broker.server import Server
+from pqbroker.broker.net.listeners import Address
+from pqbroker.broker.node.server import Server
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.messages.delete_records import (
@@ -18,9 +18,9 @@ from pqbroker.protocol.messages.delete_records import (
     DeleteRecordsTopic,
 )
 from pqbroker.protocol.messages.delete_topics import DeleteTopicsRequest
+from pqbroker.storage.disk.rocks import RocksEngine
 from pqbroker.storage.memory import MemoryEngine
-from pqbroker.storage.rocks import RocksEngine
-from pqbroker.storage.status import Colour
+from pqbroker.storage.pool_status import Colour
 from tests.broker.conftest import Clock, Node, make_batch, produce_request
 from tests.faults import full_disk
 from tests.support.wire import Wire

@@ -5,7 +5,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from pqbroker.testing import Broker
+from pqbroker.fixture.process import BrokerProcess
 from tests.faults.exec_time import Start, start
 
 TRIES = 5
@@ -23,7 +23,7 @@ def start_on_empty(directory: Path) -> tuple[Start, int]:
     """One start."""
     log_file = directory / "log"
     log_file.touch()
-    node = Broker(directory / "data", {}, log_file, "info")
+    node = BrokerProcess(directory / "data", {}, log_file, "info")
     try:
         started = start(node, "none")
         return started, psutil.Process(node.pid).memory_info().rss

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from crc32c import crc32c
 
-from pqbroker.storage.rocks_index import RocksIndex
+from pqbroker.storage.disk.commits.index_changes import IndexChanges
+from pqbroker.storage.disk.rocks_index import RocksIndex
 from tests.faults.flipped_index import Verdict, Written, build, judge
 from tests.support.on_disk import explain_row
 from tests.support.on_disk_page import index_rows
@@ -116,10 +117,9 @@ def change(path: Path, place: Place) -> None:
     (found,) = path.glob("index-*")
     index = RocksIndex(found)
     index.open(create=False, synced=True)
-    batch = index.new_batch()
-    batch.put(place.key, bytes(row))
-    index.write(batch)
-    index.sync()
+    changes = IndexChanges()
+    changes.put(place.key, bytes(row))
+    index.write(changes, 1)
     index.close()
 
 

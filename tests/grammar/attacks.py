@@ -5,10 +5,13 @@ from typing import Any
 
 from pqbroker.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from pqbroker.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from pqbroker.protocol.messages.delete_topics import DeleteTopicsRequest
 from pqbroker.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from pqbroker.protocol.messages.describe_groups import DescribeGroupsRequest
 from pqbroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from pqbroker.protocol.messages.find_coordinator import FindCoordinatorRequest
+from pqbroker.protocol.messages.incremental_alter_configs import AlterConfigsResource, IncrementalAlterConfigsRequest
+from pqbroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from pqbroker.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from pqbroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from pqbroker.protocol.messages.offset_commit import (
@@ -24,11 +27,12 @@ from pqbroker.protocol.messages.offset_fetch import (
 from pqbroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.broker.conftest import make_batch
 from tests.broker.wire import request_frame
-from tests.grammar.node import Attacked
+from tests.support.attacked import Attacked
 
 MANY = 32_000
 """Just below pqbroker.request.elements.max."""
 PARTITIONS = 2500
+TOPIC = 2
 BROKER = 4
 
 
@@ -75,6 +79,25 @@ def described(count: int) -> MetadataRequest:
     return MetadataRequest(topics=[MetadataRequestTopic(name="t")] * count)
 
 
+def offsets_of_one(count: int) -> ListOffsetsRequest:
+    partitions = [ListOffsetsPartition(partition_index=0, timestamp=-1)] * count
+    return ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=partitions)])
+
+
+def deleted_topics(count: int) -> DeleteTopicsRequest:
+    return DeleteTopicsRequest(timeout_ms=1000, topic_names=["none"] * count)
+
+
+def joined(count: int) -> JoinGroupRequest:
+    protocols = [JoinGroupRequestProtocol(name="range", metadata=b"m")] * count
+    return JoinGroupRequest(group_id="g", session_timeout_ms=10_000, protocol_type="consumer", protocols=protocols)
+
+
+def altered(count: int) -> IncrementalAlterConfigsRequest:
+    resource = AlterConfigsResource(resource_type=TOPIC, resource_name="none", configs=[])
+    return IncrementalAlterConfigsRequest(resources=[resource] * count)
+
+
 def topics(count: int) -> CreateTopicsRequest:
     asked = [CreatableTopic(name=f"x{index}", num_partitions=20_000, replication_factor=1) for index in range(count)]
     return CreateTopicsRequest(timeout_ms=1000, topics=asked)
@@ -91,6 +114,10 @@ ATTACKS: dict[str, tuple[Callable[[int], Any], int, int]] = {
     "FindCoordinator": (lambda count: FindCoordinatorRequest(coordinator_keys=["g"] * count), MANY, 6),
     "Fetch of unknown partitions": (unknown_partitions, MANY, 12),
     "Produce": (produced, 4000, 9),
+    "ListOffsets of one partition": (offsets_of_one, MANY, 9),
+    "DeleteTopics": (deleted_topics, MANY, 5),
+    "JoinGroup of many protocols": (joined, MANY, 3),
+    "IncrementalAlterConfigs": (altered, MANY, 1),
     "CreateTopics": (topics, 50, 7),
 }
 """What is asked, how many times, and in which version."""

@@ -13,18 +13,38 @@ from tests.grammar.attacks import (
     launch,
     unknown_partitions,
 )
-from tests.grammar.node import TURN_EVER_S_MAX, attacked
+from tests.grammar.long_lists import Shape, ask, long_lists
+from tests.support.attacked import TURN_EVER_S_MAX, attacked
 
 pytestmark = pytest.mark.alone
 
 DEADLINE_S = 30
+LONGEST = {
+    ("CreateTopics", ("topics", "configs")),
+    ("DeleteTopics", ("topics",)),
+    ("IncrementalAlterConfigs", ("resources", "configs")),
+    ("OffsetCommit", ("topics",)),
+    ("OffsetFetch", ("topics",)),
+}
+"""Lists that held the loop for longer than a turn may take; `python -m tests.grammar --lists` sends all that there are.
+"""
 
 
 def test_each_attack_leaves_others_their_turn() -> None:
     with attacked(turn_s_max=TURN_EVER_S_MAX) as node:
         node.create("t", PARTITIONS)
         for name in ATTACKS:
-            assert launch(node, name) > 100, name
+            assert launch(node, name) > 20, name
+
+
+def test_lists_of_many_elements_leave_others_their_turn() -> None:
+    with attacked(turn_s_max=TURN_EVER_S_MAX) as node:
+        node.create("t", PARTITIONS)
+        different = (asked for asked in long_lists() if asked.shape is Shape.DIFFERENT)
+        found = [asked for asked in different if (asked.api.name, asked.path) in LONGEST]
+        assert len(found) >= len(LONGEST)
+        for asked in found:
+            assert ask(node, asked) > 20, asked
 
 
 def test_more_elements_than_the_limit_close_the_connection() -> None:

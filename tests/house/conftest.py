@@ -4,7 +4,6 @@ import os
 import shutil
 import subprocess
 import sys
-import sysconfig
 from pathlib import Path
 
 import pytest
@@ -26,14 +25,12 @@ def environment() -> dict[str, str]:
 
 @pytest.fixture(scope="session")
 def clone(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str]) -> Path:
-    """A copy of what git would have given, after its first `./run`. Clients for the examples come from this Python."""
+    """A copy of what git would have given, after its first `./run`, with what that installs and nothing else."""
     directory = tmp_path_factory.mktemp("fresh") / "clone"
     copy_checkout(directory)
     first = subprocess.run(["./run", "--version"], cwd=directory, env=environment, capture_output=True, text=True)
     assert first.returncode == 0, first.stderr
     assert first.stdout.startswith("pqbroker "), first.stdout
-    packages = next((directory / ".venv").glob("lib/python*/site-packages"))
-    (packages / "clients.pth").write_text(sysconfig.get_path("purelib"), encoding="utf-8")
     return directory
 
 

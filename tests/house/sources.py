@@ -7,7 +7,10 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("broker", "conf", "pipeline", "pq", "protocol", "storage")
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+PACKAGES = (
+    "broker", "cli", "conf", "doctor", "fixture", "http_client", "pipeline", "pq", "protocol", "storage", "tables",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +29,14 @@ class Source:
     @property
     def is_package(self) -> bool:
         return self.path.endswith("__init__.py")
+
+    @property
+    def room(self) -> str:
+        """The folder."""
+        return self.path.rpartition("/")[0]
+
+    def functions(self) -> Iterator[Function]:
+        return (node for node in ast.walk(self.tree) if isinstance(node, Function))
 
     def at(self, node: ast.AST) -> str:
         """Where a finding is, to click on."""

@@ -9,7 +9,10 @@ from pqbroker.conf.declare import declarations
 from pqbroker.conf.topic import TopicConfig
 from tests.house.sources import ROOT
 
-DOCUMENTS = ("ARCHITECTURE.md", "CONTRIBUTING.md", "README.md")
+DOCUMENTS = (
+    "ARCHITECTURE.md", "CONTRIBUTING.md", "README.md", "docs/operate.md", "docs/performance.md", "docs/testing.md",
+    "docs/troubleshooting.md",
+)  # fmt: skip
 _FILE = re.compile(r"`([\w/.*]+\.py|[\w/]+/)`")
 _SETTING = re.compile(r"`((?:pqbroker|log|num|message|max|socket|auto|advertised)\.[a-z.]+[a-z])`")
 

@@ -8,9 +8,11 @@ from tests.house.sources import ROOT, Source, product
 
 ENTRIES = {
     "pqbroker.__main__",
+    "pqbroker.client",
     "pqbroker.pipeline.__main__",
     "pqbroker.pipeline.session",
     "pqbroker.pytest_plugin",
+    "pqbroker.tables.work.__main__",
     "pqbroker.testing",
 }
 """What users and Python itself start from."""

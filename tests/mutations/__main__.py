@@ -11,7 +11,9 @@ from pathlib import Path
 
 from tests.mutations.listing import ROOT, Mutation, mutations
 
-COPIED = ("broker", "conf", "pq", "protocol", "src", "storage", "tests", "pyproject.toml")
+COPIED = (
+    "broker", "conf", "fixture", "http_client", "pq", "protocol", "src", "storage", "tables", "tests", "pyproject.toml",
+)  # fmt: skip
 TIMEOUT_S = 300
 CAUGHT = 1
 """pytest's exit status when tests ran and some failed; any other one but 0 says that none could."""

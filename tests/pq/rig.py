@@ -9,22 +9,29 @@ from crc32c import crc32c
 
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.topic import TopicConfig
-from pqbroker.pq.cycle import Written
-from pqbroker.pq.group import PersQueueGroups
-from pqbroker.pq.keys import data_range
-from pqbroker.pq.levels import check_levels
-from pqbroker.pq.partition import Partition
-from pqbroker.pq.partition_server import PartitionServer
-from pqbroker.pq.recovery import Meta, recover
-from pqbroker.pq.run import Pieces
+from pqbroker.pq.log.batch_run import Batches
+from pqbroker.pq.log.keys import data_range
+from pqbroker.pq.log.levels import check_levels
+from pqbroker.pq.log.partition import Partition
+from pqbroker.pq.log.partition_settings import PartitionSettings
+from pqbroker.pq.log.row_facts import TIMESTAMP
+from pqbroker.pq.log.start_state import NO_META, StoredPartition, build_start_state
+from pqbroker.pq.log.write_cycle import Written
+from pqbroker.pq.reading.query import ReadQuery
+from pqbroker.pq.serving.partition_server import PartitionServer
+from pqbroker.pq.serving.topics import Topics
 from pqbroker.protocol import records
-from pqbroker.protocol.records import HEADER_BYTES, BatchHeader, Record
-from pqbroker.storage.blobid import tablet_bounds
-from pqbroker.storage.cells.cell import Cell
+from pqbroker.protocol.produced_batches import check_produced
+from pqbroker.protocol.records import BATCH_HEADER_BYTES, BatchHeader, Record
+from pqbroker.storage.blobs.blob_id import tablet_bounds
+from pqbroker.storage.bundles.open_cells import OpenCells
 from pqbroker.storage.engine import BlobKey
-from pqbroker.storage.kv_rows import Entry
+from pqbroker.storage.kv.rows import Entry
 from pqbroker.storage.memory import MemoryEngine
-from pqbroker.storage.scheme import Scheme
+from pqbroker.storage.tablets.cell import Cell
+from pqbroker.storage.tablets.hosting import TabletHost
+from pqbroker.storage.tablets.scheme import Scheme
+from pqbroker.storage.tablets.scheme_state import TableRecord
 
 KIB = 1 << 10
 MIB = 1 << 20
@@ -50,12 +57,12 @@ def batch(
         codec=codec, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence,
     )  # fmt: skip
     view = memoryview(encoded)
-    return view, records.check_produced(view, 1 << 30)
+    return view, check_produced(view, 1 << 30)
 
 
 def _value_bytes(size: int) -> int:
     """The length of a lone value with which a batch has `size` bytes (where the varints allow it)."""
-    room = size - HEADER_BYTES
+    room = size - BATCH_HEADER_BYTES
     for overhead in range(7, 14):
         value = room - overhead
         content = value + 5 + _varint_bytes(value)
@@ -70,15 +77,20 @@ def _varint_bytes(number: int) -> int:
 
 def new_partition(config: TopicConfig | None = None, *, by_reference: bool = True) -> Partition:
     """An empty partition 0 of generation 1, without a store."""
-    meta = Meta(0, 0, [])
-    return Partition(0, 1, config or TopicConfig(), recover([], meta), meta, by_reference=by_reference)
+    stored = StoredPartition(build_start_state([], NO_META), NO_META)
+    return Partition(0, 1, partition_settings(config or TopicConfig()), stored, by_reference=by_reference)
 
 
-def values_of(pieces: Pieces, offset: int) -> list[tuple[int, bytes | None]]:
+def partition_settings(config: TopicConfig, **node: int) -> PartitionSettings:
+    """What a partition is set to by its topic and, where it is not the default, by its node."""
+    return PartitionSettings(config, replace(BrokerSettings(), **node))  # type: ignore[arg-type]
+
+
+def values_of(pieces: Batches, offset: int) -> list[tuple[int, bytes | None]]:
     """Offsets and values of the records at or behind `offset` in what was read; checks every batch's checksum."""
     assert pieces.size == sum(map(len, pieces.buffers))
     found = []
-    data = bytearray(b"".join(pieces.buffers))
+    data = bytearray(b"".join(pieces.in_memory()))
     for position, header in records.batches(data):
         one = memoryview(data)[position : position + header.size_bytes]
         check_crc(one)
@@ -93,6 +105,17 @@ def check_crc(view: memoryview) -> BatchHeader:
     return header
 
 
+def query(server: PartitionServer, offset: int, bytes_max: int, *, in_files: bool = False) -> ReadQuery:
+    """What a consumer asks for that reads uncommitted."""
+    return ReadQuery(offset, server.end_offset, bytes_max, in_files=in_files)
+
+
+async def read(server: PartitionServer, offset: int, bytes_max: int, *, in_files: bool = False) -> Batches:
+    """Whole batches, one at least."""
+    answer = server.read(query(server, offset, bytes_max, in_files=in_files))
+    return answer if isinstance(answer, Batches) else await answer
+
+
 async def read_all(
     server: PartitionServer, offset: int | None = None, bytes_max: int = MIB
 ) -> list[tuple[int, bytes | None]]:
@@ -100,8 +123,7 @@ async def read_all(
     found: list[tuple[int, bytes | None]] = []
     offset = server.start_offset if offset is None else offset
     while offset < server.end_offset:
-        answer = server.read(offset, bytes_max, one_at_least=True)
-        pieces = answer if isinstance(answer, Pieces) else await answer
+        pieces = await read(server, offset, bytes_max)
         assert pieces.next_offset > offset
         found += values_of(pieces, offset)
         offset = pieces.next_offset
@@ -121,35 +143,52 @@ class Node:
         self.engine = MemoryEngine(1 << 32)
         self.now_ms = START_MS
         self.settings = replace(BrokerSettings(), **settings)  # type: ignore[arg-type]
-        self.groups: PersQueueGroups
+        self.topics: Topics
 
     def clock(self) -> int:
         return self.now_ms
 
     async def start(self) -> "Node":
         self.cell = await Cell.open(self.engine, commits_max=self.settings.tablet_commits_max)
-        self.scheme = await Scheme.open(self.cell, self.clock)
-        self.groups = PersQueueGroups(
-            self.cell, self.scheme, settings=self.settings, clock=self.clock, by_reference=self.by_reference
+        self.host = TabletHost(self.cell)
+        self.scheme = await Scheme.open(self.host, self.clock)
+        self.topics = Topics(
+            OpenCells(self.host), self.scheme, settings=self.settings, clock=self.clock, by_reference=self.by_reference
         )
-        await self.groups.start()
+        await self.topics.start()
+        self.scheme.reclaim(self.host)
         return self
+
+    async def stop(self) -> None:
+        """End what runs on the cell."""
+        await self.topics.stop()
+        await self.host.stop()
 
     async def restart(self) -> None:
         self.engine.crash()
         await self.start()
 
     async def topic(
-        self, name: str = "t", partitions: int = 1, config: Mapping[str, str] | None = None
+        self,
+        name: str = "t",
+        partitions: int = 1,
+        config: Mapping[str, str] | None = None,
+        table: TableRecord | None = None,
     ) -> PartitionServer:
         """Create a topic; its partition 0."""
-        group = await self.groups.create(name, partitions, config or {})
-        return group.partitions[0]
+        topic = await self.topics.create(name, partitions, config or {}, table)
+        return topic.partitions[0]
 
     def partition(self, name: str = "t", index: int = 0) -> PartitionServer:
-        group = self.groups.get(name)
-        assert group is not None
-        return group.partitions[index]
+        topic = self.topics.get(name)
+        assert topic is not None
+        return topic.partitions[index]
+
+
+def table_that_keeps_facts(partitions: int) -> TableRecord:
+    """A mounted table that asks for commit timestamps and weights."""
+    columns = ({"name": "a", "type": "string"}, {"name": TIMESTAMP, "type": "uint64"})
+    return TableRecord(columns, {}, {}, ("mounted",) * partitions, (0,) * partitions)
 
 
 async def check_store(node: Node, server: PartitionServer) -> None:
@@ -158,12 +197,12 @@ async def check_store(node: Node, server: PartitionServer) -> None:
     bodies = partition.bodies
     expected = {bodies.key(partition.index, number): bodies.sizes[number] for number in range(len(bodies))}
     expected |= {blob.key(partition.index): blob.size for blob in partition.head.blobs}
-    group = node.groups.get("t")
-    assert group is not None
+    topic = node.topics.get("t")
+    assert topic is not None
     named: set[BlobKey] = set()
     blobs: set[BlobKey] = set()
     stored = {}
-    for tablet_id in group.topic.tablets:
+    for tablet_id in topic.record.tablets:
         storage = node.cell.storage(tablet_id)
         for key, row in await storage.scan(b"", None, 10_000):
             entry = Entry.stored(row)
@@ -186,7 +225,7 @@ def check_invariants(partition: Partition, low_watermark: int | None = None) -> 
     assert bodies.size == sum(bodies.sizes)
     check_levels([blob.size for blob in head.blobs])
     assert head.size == sum(blob.size for blob in head.blobs)
-    assert head.size < (low_watermark or partition.config.pq_low_watermark_bytes)
+    assert head.size < (low_watermark or partition.settings.topic.pq_low_watermark_bytes)
     for before, after in pairwise(head.blobs):
         assert before.end == after.offset
         assert before.position + before.size == after.position

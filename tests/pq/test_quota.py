@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pqbroker.conf.topic import TopicConfig
+from pqbroker.pq.log.batch_run import Batches
 from pqbroker.pq.quota import PAUSE_MS_MAX, TokenBucket, write_quota
-from pqbroker.pq.reader import Reader
-from pqbroker.pq.run import Pieces
+from pqbroker.pq.reading.query import ReadQuery
+from pqbroker.pq.reading.reader import Reader
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from tests.pq.rig import KIB, MIB, Node, batch, read_all, write
 
@@ -80,16 +81,16 @@ async def test_a_topic_without_a_quota_pauses_nobody_and_gets_one_by_its_config(
     node = await Node().start()
     partition = await node.topic()
     assert partition.throttle_ms(100 * MIB, 10**9) == 0
-    await node.groups.configure("t", {"pq.write.speed.bytes": "1000", "pq.write.burst.bytes": "4000"})
+    await node.topics.configure("t", {"pq.write.speed.bytes": "1000", "pq.write.burst.bytes": "4000"})
     assert partition.throttle_ms(4000, 1) == 0
     assert partition.throttle_ms(1000, 1) == 1001
-    await node.groups.configure("t", {"pq.write.speed.bytes": "1000"})
+    await node.topics.configure("t", {"pq.write.speed.bytes": "1000"})
     assert partition.throttle_ms(1000, 1) == 0
     assert partition.throttle_ms(2000, 1) == 2001
-    await node.groups.configure("t", {"pq.write.speed.messages": "10"})
+    await node.topics.configure("t", {"pq.write.speed.messages": "10"})
     assert partition.throttle_ms(100 * MIB, 10) == 0
     assert partition.throttle_ms(100 * MIB, 1) == 101
-    await node.groups.configure("t", {})
+    await node.topics.configure("t", {})
     assert partition.throttle_ms(100 * MIB, 10**9) == 0
 
 
@@ -107,7 +108,7 @@ async def test_above_the_border_writers_pause_and_above_the_limit_they_come_back
     node.engine.faults.release()
     assert [(await future).base_offset for future in futures] == [0, 1, 2]
     assert partition.throttle_ms(MIB, 1) == 0
-    assert partition.queued_bytes == 0
+    assert partition.queue.bytes == 0
 
 
 async def test_reads_from_the_store_wait_for_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,18 +119,18 @@ async def test_reads_from_the_store_wait_for_their_turn(monkeypatch: pytest.Monk
     await node.restart()
     partition = node.partition()
     reading, worst = 0, 0
-    read = Reader.read
+    load = Reader._load
 
-    async def counted(reader: Reader, offset: int, bytes_max: int, one_at_least: bool) -> Pieces:
+    async def counted(reader: Reader, query: ReadQuery) -> Batches:
         nonlocal reading, worst
         reading += 1
         worst = max(worst, reading)
         try:
-            return await read(reader, offset, bytes_max, one_at_least)
+            return await load(reader, query)
         finally:
             reading -= 1
 
-    monkeypatch.setattr(Reader, "read", counted)
+    monkeypatch.setattr(Reader, "_load", counted)
     found = await asyncio.gather(*(read_all(partition, offset) for offset in range(6)))
     assert [len(items) for items in found] == [7, 6, 5, 4, 3, 2]
     assert worst == 2

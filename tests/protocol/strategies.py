@@ -15,6 +15,7 @@ from pqbroker.protocol.records import Record, encode_batch
 from pqbroker.protocol.schema import (
     BOOL,
     BYTES,
+    ERROR_CODE,
     FLOAT64,
     INT8,
     INT16,
@@ -35,6 +36,7 @@ SCALARS: dict[Kind[Any], st.SearchStrategy[Any]] = {
     INT8: st.integers(-(1 << 7), (1 << 7) - 1),
     INT16: st.integers(-(1 << 15), (1 << 15) - 1),
     UINT16: st.integers(0, (1 << 16) - 1),
+    ERROR_CODE: st.sampled_from(ErrorCode),
     INT32: st.integers(-(1 << 31), (1 << 31) - 1),
     INT64: st.integers(-(1 << 63), (1 << 63) - 1),
     UUID: st.binary(min_size=16, max_size=16),
@@ -44,11 +46,8 @@ SCALARS: dict[Kind[Any], st.SearchStrategy[Any]] = {
     RECORDS: st.binary(max_size=300).map(memoryview),
 }
 
-# The oracle kio knows error codes and times of day only.
+# The oracle kio knows times of day only.
 BY_NAME = {
-    "error_code": st.sampled_from(ErrorCode).map(int),
-    "partition_error_code": st.sampled_from(ErrorCode).map(int),
-    "topic_config_error_code": st.sampled_from(ErrorCode).map(int),
     "session_lifetime_ms": st.integers(-1, 1 << 41),
     "retention_time_ms": st.integers(-1, 1 << 41),
     "transaction_start_time_ms": st.integers(0, 1 << 41),

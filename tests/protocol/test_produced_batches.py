@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from pqbroker.protocol.compression import GROWTH_MAX, GZIP, LZ4, NONE, SNAPPY, ZSTD, compress
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.primitives import varlong
-from pqbroker.protocol.records import HEADER_BYTES, Record, check_keys, check_produced, encode_batch
+from pqbroker.protocol.produced_batches import check_keys, check_produced
+from pqbroker.protocol.records import BATCH_HEADER_BYTES, Record, encode_batch
 from tests.protocol.strategies import records
 
 BYTES_MAX = 1 << 30
@@ -37,7 +38,7 @@ EXTREMES: dict[str, tuple[int, Callable[[bytes], bytes]]] = {
 
 def batch_of(count: int, contents: bytes | bytearray, codec: int = NONE, max_timestamp: int = 0) -> memoryview:
     """A batch that counts so many records, over any bytes, with a right checksum."""
-    batch = bytearray(encode_batch([Record()], codec=codec)[:HEADER_BYTES]) + contents
+    batch = bytearray(encode_batch([Record()], codec=codec)[:BATCH_HEADER_BYTES]) + contents
     struct.pack_into(">i", batch, 8, len(batch) - 12)
     struct.pack_into(">i", batch, 23, count - 1)
     struct.pack_into(">q", batch, 35, max_timestamp)
@@ -63,7 +64,7 @@ def test_a_count_that_the_bytes_cannot_hold_is_refused() -> None:
     """Eighteen of these made a key whose count had eleven digits, and no topic was served after the next start."""
     for codec in (NONE, GZIP, SNAPPY, LZ4):
         one = encode_batch([Record(value=b"v" * 54)], codec=codec)
-        assert "counts 2147483647 records" in refusal(batch_of((1 << 31) - 1, one[HEADER_BYTES:], codec))
+        assert "counts 2147483647 records" in refusal(batch_of((1 << 31) - 1, one[BATCH_HEADER_BYTES:], codec))
     assert "counts 10 records in" in refusal(batch_of(10, tiny_records(9)))
     assert check_produced(batch_of(10, tiny_records(10)), BYTES_MAX).record_count == 10
 
@@ -103,7 +104,7 @@ def test_whatever_a_producer_encodes_is_taken(content: list[Record], codec: int)
         (1, b"\xff" * 40),
         (1, b"\x80" * 40),
         (2, tiny_records(1) + b"\0" * 6),
-        (10, encode_batch([Record(value=b"v" * 100)])[HEADER_BYTES:]),
+        (10, encode_batch([Record(value=b"v" * 100)])[BATCH_HEADER_BYTES:]),
         (1, tiny_records(2)),
         (1, tiny_records(2)[7:]),
         (1, b"\x0d" + bytes(6)),
@@ -122,7 +123,7 @@ def test_random_bytes_are_refused() -> None:
 
 
 def test_a_compacted_topics_batch_is_looked_into_whole() -> None:
-    one = encode_batch([Record(key=b"k", value=b"v")])[HEADER_BYTES:]
+    one = encode_batch([Record(key=b"k", value=b"v")])[BATCH_HEADER_BYTES:]
     twice = batch_of(2, bytes(one + one))
     check_produced(twice, BYTES_MAX)
     with pytest.raises(KafkaError, match="record 1 of the batch says that it is record 0"):

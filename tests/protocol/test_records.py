@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 
 from pqbroker.protocol.errors import ErrorCode, KafkaError
+from pqbroker.protocol.produced_batches import check_produced
 from pqbroker.protocol.records import (
     CONTROL,
     LOG_APPEND_TIME,
     TRANSACTIONAL,
     Record,
     batches,
-    check_produced,
     decode_records,
     encode_batch,
     read_header,

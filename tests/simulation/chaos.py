@@ -3,7 +3,8 @@
 import asyncio
 from typing import Protocol
 
-from pqbroker.broker.cell_owner import BACK_OFF_FIRST_S
+from pqbroker.broker.cells.data_cells import BACK_OFF_FIRST_S
+from pqbroker.storage.faults import Faults
 from tests.simulation.world import World
 
 RUN_S = 5.0
@@ -36,15 +37,22 @@ class Mishaps:
         while loop.time() < end:
             await asyncio.sleep(self._chance.expovariate(MISHAPS_A_SECOND))
             await self._chance.choice(mishaps)()
-        self._engine.faults.clear()
+        for engine in world.node.engines:
+            engine.faults.clear()
+
+    def _any_faults(self) -> Faults:
+        """Of any cell."""
+        engines = self._world.node.engines
+        return (self._chance.choice(engines) if engines[1:] else self._engine).faults
 
     async def _refuse(self) -> None:
+        faults = self._any_faults()
         for _ in range(self._chance.choice((1, 1, 3))):
-            self._engine.faults.refuse_next(after=self._chance.randint(0, 5))
+            faults.refuse_next(after=self._chance.randint(0, 5))
         self._world.note("some commit will be refused")
 
     async def _lose(self) -> None:
-        self._engine.faults.lose_next(after=self._chance.randint(0, 5), stored=self._chance.random() < 0.5)
+        self._any_faults().lose_next(after=self._chance.randint(0, 5), stored=self._chance.random() < 0.5)
         self._world.note("some commit will be lost")
 
     async def _hold(self) -> None:

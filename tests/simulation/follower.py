@@ -3,8 +3,10 @@
 import asyncio
 from functools import partial
 
-from pqbroker.broker.waiting import ParkedFetch
-from pqbroker.pq.partition_server import PartitionServer
+from pqbroker.broker.apis.fetch_sessions import Wanted
+from pqbroker.broker.apis.parked_fetch import FetchWait, ParkedFetch
+from pqbroker.pq.reading.query import READ_COMMITTED
+from pqbroker.pq.serving.partition_server import PartitionServer
 from tests.simulation.ledger import expect
 from tests.simulation.world import World
 
@@ -31,23 +33,25 @@ class SimulatedFollower:
     def _servers(self) -> list[PartitionServer]:
         if not self._world.node.is_up:
             return []
-        groups = self._world.node.node.groups
+        groups = self._world.node.node.cell.current.topics
         found = [group for name in sorted(groups.names()) if (group := groups.get(name)) is not None]
         servers = [server for group in found for server in group.partitions]
         return self._chance.sample(servers, min(len(servers), PARTITIONS_MAX))
 
+    def _wanted(self, servers: list[PartitionServer]) -> list[Wanted]:
+        """What comes behind the end of each."""
+        found = []
+        for server in servers:
+            wanted = Wanted("", bytes(16), server.index)
+            wanted.partition, wanted.offset, wanted.bytes_max = server, server.end_offset, 1
+            found.append(wanted)
+        return found
+
     async def _park(self, servers: list[PartitionServer]) -> None:
         loop = asyncio.get_running_loop()
-        ends = [server.end_offset for server in servers]
         wait_ms = self._chance.choice(WAITS_MS)
         deadline = loop.time() + wait_ms / 1000
-        parked = ParkedFetch(
-            loop,
-            wait_ms,
-            servers,
-            lambda: any(server.is_lost or server.end_offset != end for server, end in zip(servers, ends, strict=True)),
-            lambda: None,
-        )
+        parked = FetchWait(loop, ParkedFetch(self._wanted(servers), READ_COMMITTED, 1, wait_ms), lambda: None)
         answered: asyncio.Future[None] = loop.create_future()
         parked.answer.when_settled(partial(_tell, answered))
         finish = parked.answer.hurry

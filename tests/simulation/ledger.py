@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from pqbroker.pq.consumers import ConsumerOffset
-from pqbroker.pq.offsets import Place
+from pqbroker.pq.log.consumers import ConsumerOffset
+from pqbroker.pq.serving.offsets import Place
 
 
 class Violation(AssertionError):

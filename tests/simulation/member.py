@@ -5,14 +5,14 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
-from pqbroker.broker.groups.messages import Join, Joined, Leaver, MemberProtocol, Sync, Synced
-from pqbroker.pq.consumers import ConsumerOffset
-from pqbroker.pq.group import Group
-from pqbroker.pq.offsets import Place
-from pqbroker.pq.partition_server import PartitionServer
-from pqbroker.pq.run import Pieces
+from pqbroker.broker.coordination.classic.messages import Join, Joined, Leaver, Sync, Synced
+from pqbroker.pq.log.consumers import ConsumerOffset
+from pqbroker.pq.serving.offsets import Place
+from pqbroker.pq.serving.partition_server import PartitionServer
+from pqbroker.pq.serving.topic import Topic
 from pqbroker.protocol.errors import ErrorCode, KafkaError
-from tests.pq.rig import values_of
+from pqbroker.storage.tablets.coordinator_rows import MemberProtocol
+from tests.pq.rig import read, values_of
 from tests.simulation.ledger import Value, expect
 from tests.simulation.world import World
 
@@ -72,7 +72,7 @@ class SimulatedMember:
             self._member_id, None, "consumer", (MemberProtocol("range", b""),), SESSION_MS, REBALANCE_MS,
             new_member_id=f"{self._name}.{self._lives}",
         )  # fmt: skip
-        self._world.node.node.coordinators.join(self._group, request, lambda answer: _tell(waited, answer))
+        self._world.node.node.cell.current.coordinators.join(self._group, request, lambda answer: _tell(waited, answer))
         joined = await _in_time(waited)
         if joined.error is ErrorCode.MEMBER_ID_REQUIRED:
             self._member_id = joined.member_id
@@ -82,7 +82,8 @@ class SimulatedMember:
         shares = self._share(joined) if joined.leader == joined.member_id else None
         synced: asyncio.Future[Synced] = asyncio.get_running_loop().create_future()
         request_sync = Sync(self._member_id, None, self._generation, assignments=shares)
-        self._world.node.node.coordinators.sync(self._group, request_sync, lambda answer: _tell(synced, answer))
+        coordinators = self._world.node.node.cell.current.coordinators
+        coordinators.sync(self._group, request_sync, lambda answer: _tell(synced, answer))
         answer = await _in_time(synced)
         _check(answer.error)
         mine = [(name, index) for name, index in json.loads(answer.assignment or b"[]")]
@@ -93,7 +94,7 @@ class SimulatedMember:
 
     def _share(self, joined: Joined) -> dict[str, bytes]:
         """Everything that there is, dealt out."""
-        groups = self._world.node.node.groups
+        groups = self._world.node.node.cell.current.topics
         found = [(name, server.index) for name in sorted(groups.names()) for server in _servers(groups.get(name))]
         members = sorted(member.member_id for member in joined.members)
         return {
@@ -101,9 +102,9 @@ class SimulatedMember:
         }
 
     async def _find_positions(self, mine: Sequence[Place]) -> None:
-        groups = self._world.node.node.groups
-        await groups.settled(self._group)
-        committed = groups.offsets_of(self._group)
+        groups = self._world.node.node.cell.current.topics
+        await groups.offsets.settled(self._group)
+        committed = groups.offsets.of(self._group)
         for place, state in committed.items():
             self._book.found(place, state)
         for place in self._book.commits:
@@ -128,19 +129,19 @@ class SimulatedMember:
                 await self._commit()
             if not self._world.node.is_up:
                 return
-            self._world.node.node.coordinators.heartbeat(self._group, self._member_id, None, self._generation)
+            coordinators = self._world.node.node.cell.current.coordinators
+            coordinators.heartbeat(self._group, self._member_id, None, self._generation)
 
     async def _read(self, place: Place) -> None:
         node = self._world.node
-        group = node.node.groups.get(place[0]) if node.is_up else None
-        if group is None or place[1] >= len(group.partitions):
+        topic = node.node.cell.current.topics.get(place[0]) if node.is_up else None
+        if topic is None or place[1] >= len(topic.partitions):
             return
-        server = group.partitions[place[1]]
-        book = self._world.book(group.topic).partition(place[1])
+        server = topic.partitions[place[1]]
+        book = self._world.book(topic.record).partition(place[1])
         position = max(self._positions[place], server.start_offset)
         try:
-            answer = server.read(position, self._chance.choice((1, 2_000, 50_000)))
-            pieces = answer if isinstance(answer, Pieces) else await answer
+            pieces = await read(server, position, self._chance.choice((1, 2_000, 50_000)))
         except KafkaError as error:
             if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
                 self._positions[place] = -1
@@ -157,11 +158,11 @@ class SimulatedMember:
         if not node.is_up:
             return
         offsets = dict(self._states())
-        node.node.coordinators.check_commit(self._group, self._member_id, None, self._generation)
+        node.node.cell.current.coordinators.check_commit(self._group, self._member_id, None, self._generation)
         self._book.accepted(self._generation)
         for place, state in offsets.items():
             self._book.book(place).asked(state)
-        outcomes = await node.node.groups.commit_offsets(self._group, offsets)
+        outcomes = await node.node.cell.current.topics.offsets.commit(self._group, offsets)
         for place, state in offsets.items():
             error = outcomes[place]
             if error is None:
@@ -178,13 +179,13 @@ class SimulatedMember:
 
     def _leave(self) -> None:
         try:
-            self._world.node.node.coordinators.leave(self._group, [Leaver(self._member_id, None)])
+            self._world.node.node.cell.current.coordinators.leave(self._group, [Leaver(self._member_id, None)])
         except KafkaError as error:
             expect(error.code in LATER, f"{self._name} cannot leave: {error!r}")
 
 
-def _servers(group: Group | None) -> Sequence[PartitionServer]:
-    return group.partitions if group is not None else ()
+def _servers(topic: Topic | None) -> Sequence[PartitionServer]:
+    return topic.partitions if topic is not None else ()
 
 
 def _tell(waited: "asyncio.Future[A]", answer: A) -> None:

@@ -2,16 +2,17 @@
 
 import asyncio
 
-from pqbroker.broker.answer_budget import AnswerBudget
-from pqbroker.broker.cell_owner import CellOwner
-from pqbroker.broker.context import Node
-from pqbroker.broker.metrics import Metrics
-from pqbroker.broker.producer_ids import ProducerIds
-from pqbroker.broker.sessions import FetchSessions
-from pqbroker.broker.turns import Turns
+from pqbroker.broker.apis.context import Node
+from pqbroker.broker.apis.fetch_sessions import FetchSessions
+from pqbroker.broker.apis.producer_ids import ProducerIds
+from pqbroker.broker.cells.cell_owner import CellOwner
+from pqbroker.broker.net.answer_budget import AnswerBudget
+from pqbroker.broker.net.listeners import Connections
+from pqbroker.broker.net.turns import Turns
+from pqbroker.broker.node.metrics import Metrics
 from pqbroker.conf.broker import BrokerSettings
-from pqbroker.pq.group import Group
-from pqbroker.pq.partition_server import PartitionServer
+from pqbroker.pq.serving.partition_server import PartitionServer
+from pqbroker.pq.serving.topic import Topic
 from pqbroker.storage.engine import CommitRefused, EngineError, ShardLost
 from pqbroker.storage.memory import MemoryEngine
 
@@ -45,6 +46,12 @@ class SimulatedNode:
         return self._owner is not None
 
     @property
+    def engines(self) -> list[MemoryEngine]:
+        """Of the cells that there are; the system cell's first."""
+        cells = self.owner.current.hive.cells if self.is_up else ()
+        return [self.engine, *(self.engine.sibling(str(cell), must_exist=True) for cell in sorted(cells))]
+
+    @property
     def owner(self) -> CellOwner:
         assert self._owner is not None, "the node is down"
         return self._owner
@@ -60,19 +67,18 @@ class SimulatedNode:
                 await asyncio.sleep(RETRY_S)
         await self._abandon()
         self.node = Node(
-            configured=opened.settings,
+            cell=owner,
             loop=self._loop,
             clock=self.clock,
-            metrics=Metrics(),
+            metrics=(metrics := Metrics()),
             sessions=FetchSessions(
                 self._settings.fetch_sessions_max, self._settings.fetch_session_partitions_max, self.clock
             ),
             producer_ids=ProducerIds(lambda: owner.current.scheme.producer_id_block()),
-            groups=opened.groups,
-            coordinators=opened.coordinators,
             cluster_id=opened.scheme.cluster_id,
             turns=Turns(self._loop, self._loop.time),
             answers=AnswerBudget(self._settings.unsent_bytes_max),
+            connections=Connections(self._loop, metrics, lambda: 0),
         )
         self._owner = owner
         self.openings += 1
@@ -81,7 +87,9 @@ class SimulatedNode:
 
     async def kill(self, durable: int = 0) -> None:
         """The process dies; of the commits on their way the first `durable` have become so."""
-        self.engine.crash(durable=durable)
+        for engine in self.engines:
+            if engine.is_open:
+                engine.crash(durable=durable)
         await self._abandon()
 
     async def settle(self) -> None:
@@ -89,9 +97,13 @@ class SimulatedNode:
         self._retention.cancel()
         for _ in range(TRIES):
             await asyncio.sleep(SETTLES_S)
-            if self.owner.is_open and self.owner.current.groups is self.node.groups:
+            if self.owner.is_open and self._are_cells_good():
                 return
-        raise AssertionError("the cell is not opened again though nothing stands in the way")
+        raise AssertionError("a cell is not opened again though nothing stands in the way")
+
+    def _are_cells_good(self) -> bool:
+        opened = self.owner.current
+        return all(opened.others.health(cell) == "good" for cell in opened.hive.cells)
 
     async def stop(self) -> None:
         """End it in peace."""
@@ -104,9 +116,9 @@ class SimulatedNode:
         if self.is_up:
             await self.stop()
 
-    def group(self, topic_id: bytes) -> Group | None:
+    def group(self, topic_id: bytes) -> Topic | None:
         """The topic, None when there is none now."""
-        return self.node.groups.by_id(topic_id) if self.is_up else None
+        return self.node.cell.current.topics.by_id(topic_id) if self.is_up else None
 
     def partition(self, topic_id: bytes, index: int) -> PartitionServer | None:
         group = self.group(topic_id)
@@ -123,8 +135,7 @@ class SimulatedNode:
         if owner is None:
             return
         await self._cancel()
-        owner.current.coordinators.close()
-        await owner.current.groups.stop()
+        await owner.current.stop()
 
     async def _cancel(self) -> None:
         for task in self._tasks:

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from pqbroker.pq.cycle import Written
-from pqbroker.pq.partition_server import PartitionServer
+from pqbroker.pq.log.write_cycle import Written
+from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.outcome import Outcome
 from tests.pq.rig import batch

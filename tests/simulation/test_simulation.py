@@ -6,14 +6,14 @@ import sys
 
 import pytest
 
-from pqbroker.pq import sources
-from pqbroker.pq.sources import Producer
+from pqbroker.pq.log import producers
+from pqbroker.pq.log.producers import Producer
 from tests.simulation.crash_points import crash_points
 from tests.simulation.run import SimulationFailed, run
 
 SEEDS = 200
 SEEDS_A_TEST = 25
-CRASH_POINTS = 500
+CRASH_POINTS = 300
 SLOW_S = 400
 """Ten times what it takes where nothing else runs."""
 
@@ -53,6 +53,6 @@ def test_a_broken_promise_is_told_with_the_seed_that_shows_it(monkeypatch: pytes
     def takes_everything(state: Producer | None, _epoch: int, sequence: int, _count: int) -> int:
         return sequence if state is None else state.last + 1
 
-    monkeypatch.setattr(sources, "check", takes_everything)
+    monkeypatch.setattr(producers, "check", takes_everything)
     with pytest.raises(SimulationFailed, match=r"holds .* twice(.|\n)*replay: python -m tests.simulation --seed 3"):
         run(3)

@@ -1,13 +1,14 @@
 """What must hold of a node that nobody writes to: every record, every bound, every row and blob of its store."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from pqbroker.pq.partition_server import PartitionServer
-from pqbroker.storage.blobid import blob_size, tablet_bounds
+from pqbroker.pq.serving.partition_server import PartitionServer
+from pqbroker.storage.blobs.blob_id import blob_size, tablet_bounds
 from pqbroker.storage.engine import BlobKey
-from pqbroker.storage.kv_rows import Entry
-from pqbroker.storage.tablet import TabletType
+from pqbroker.storage.ids import CellId, TabletId
+from pqbroker.storage.kv.rows import Entry
+from pqbroker.storage.tablets.tablet import TabletStorage, TabletType
 from tests.pq.rig import check_invariants, read_all
 from tests.simulation.ledger import PartitionBook, Value, expect
 from tests.simulation.world import World
@@ -30,8 +31,8 @@ async def verify(world: World, *, is_fresh: bool) -> None:
         for server in group.partitions:
             await _verify_partition(book.partition(server.index), server)
     for group_id, consumers in world.groups.items():
-        await world.node.node.groups.settled(group_id)
-        found = world.node.node.groups.offsets_of(group_id)
+        await world.node.node.cell.current.topics.offsets.settled(group_id)
+        found = world.node.node.cell.current.topics.offsets.of(group_id)
         for place in {**consumers.commits, **found}:
             consumers.found(place, found.get(place))
     await verify_store(world, is_fresh=is_fresh)
@@ -39,18 +40,18 @@ async def verify(world: World, *, is_fresh: bool) -> None:
 
 async def verify_prefix(world: World) -> None:
     """The same for a store that has forgotten: what is there was there before, in one piece."""
-    groups = world.node.node.groups
+    groups = world.node.node.cell.current.topics
     for name in groups.names():
         group = groups.get(name)
         assert group is not None
-        book = world.topics.get(group.topic.topic_id)
+        book = world.topics.get(group.record.topic_id)
         for server in group.partitions:
             found = await read_values(server)
             check_invariants(server.state, LOW_WATERMARK_MAX)
             known = PartitionBook(f"{name}-{server.index}") if book is None else book.partition(server.index)
             known.is_prefix(server.start_offset, server.end_offset, found)
-    for group_id in groups.groups_with_offsets():
-        for place, state in groups.offsets_of(group_id).items():
+    for group_id in groups.offsets.groups():
+        for place, state in groups.offsets.of(group_id).items():
             world.groups[group_id].found_earlier(place, state)
     await verify_store(world, is_fresh=True)
 
@@ -58,22 +59,22 @@ async def verify_prefix(world: World) -> None:
 def verify_nothing_left(world: World, timers: Sequence[asyncio.TimerHandle]) -> None:
     """The node has ended and all clients have: nobody watches, nobody is counted, nothing is due."""
     _verify_unwatched(world)
-    taken = world.node.node.coordinators.taken_bytes
+    taken = world.node.node.cell.current.coordinators.taken_bytes
     expect(taken == 0, f"{taken} bytes of groups are counted and nobody holds them")
     expect(not timers, f"timers are left: {timers}")
 
 
 def _verify_unwatched(world: World) -> None:
     """The clients are done, and so are their parked Fetches."""
-    names = world.node.node.groups.names()
-    watched = [f"{name}-{server.index}" for name in names for server in _servers(world, name) if server.is_watched]
+    names = world.node.node.cell.current.topics.names()
+    watched = [f"{name}-{server.index}" for name in names for server in _servers(world, name) if server.watchers]
     expect(not watched, f"{', '.join(watched)} are still watched")
     expect(not world.parked, f"{world.parked} Fetches are parked still")
 
 
 def _servers(world: World, name: str) -> Sequence[PartitionServer]:
-    group = world.node.node.groups.get(name)
-    return group.partitions if group is not None else ()
+    topic = world.node.node.cell.current.topics.get(name)
+    return topic.partitions if topic is not None else ()
 
 
 async def _verify_partition(book: PartitionBook, server: PartitionServer) -> None:
@@ -87,29 +88,35 @@ async def read_values(server: PartitionServer) -> list[tuple[int, Value]]:
 
 
 async def verify_store(world: World, *, is_fresh: bool) -> None:
-    """The tablets that are served, and no others, have exactly their rows and blobs."""
-    cell, scheme = world.node.owner.current.cell, world.node.owner.current.scheme
-    groups = world.node.node.groups
-    served = {
-        tablet_id: tablet.partitions
-        for name in groups.names()
-        if (group := groups.get(name)) is not None
-        for tablet_id, tablet in group.tablets.items()
-    }
-    hosted = {item.tablet_id for item in cell.tablets().values() if item.type is TabletType.PERSQUEUE}
-    dead = {tablet for tombstone in scheme.tombstones.values() for tablet in tombstone.tablets}
+    """The tablets that are served, and no others, have exactly their rows and blobs, each in its cell."""
+    opened = world.node.owner.current
+    groups = world.node.node.cell.current.topics
+    served: dict[CellId, dict[TabletId, dict[int, PartitionServer]]] = {cell: {} for cell, _ in opened.cells.hosts()}
+    for name in groups.names():
+        group = groups.get(name)
+        for tablet_id, home, _ in group.record.spans() if group is not None else ():
+            served[home][tablet_id] = group.tablets[tablet_id].partitions  # type: ignore[union-attr]
+    dead = {tablet for tombstone in opened.scheme.tombstones.values() for tablet in tombstone.tablets}
     expect(not (is_fresh and dead), f"the deleted tablets {dead} are still there")
-    expect(hosted - dead == served.keys(), f"the cell has the tablets {hosted}, served are {served.keys()}")
-    for tablet_id, partitions in served.items():
-        storage = cell.storage(tablet_id)
-        rows = {key: Entry.stored(row) for key, row in await storage.scan(b"", None, ROWS_MAX)}
-        named = {blob for entry in rows.values() for blob in entry.blobs()}
-        stored = {blob: size async for blob, size in storage.stored_blobs(*map(BlobKey, tablet_bounds(tablet_id)))}
-        expect(named == stored.keys(), f"tablet {tablet_id}: rows and blobs differ by {named ^ stored.keys()}")
-        expect(all(blob_size(blob) == size for blob, size in stored.items()), f"a blob of {tablet_id} is cut")
-        data = {key: entry.size for key, entry in rows.items() if key.startswith(b"d")}
-        known = {key: size for server in partitions.values() for key, size in _blobs_of(server).items()}
-        expect(data == known, f"tablet {tablet_id} stores {data.keys() ^ known.keys()} besides what it knows")
+    for cell, host in opened.cells.hosts():
+        hosted = {one.tablet_id for one in host.cell.tablets().values() if one.type is TabletType.PERSQUEUE} - dead
+        extra = hosted - served[cell].keys()
+        expect(served[cell].keys() <= hosted, f"cell {cell} lacks {served[cell].keys() - hosted}")
+        expect(not (extra and (is_fresh or not world.has_cells)), f"cell {cell} has {extra}, which nobody serves")
+        for served_id, partitions in served[cell].items():
+            await _verify_tablet(host.cell.storage(served_id), partitions)
+
+
+async def _verify_tablet(storage: TabletStorage, partitions: Mapping[int, PartitionServer]) -> None:
+    tablet_id = storage.tablet_id
+    rows = {key: Entry.stored(row) for key, row in await storage.scan(b"", None, ROWS_MAX)}
+    named = {blob for entry in rows.values() for blob in entry.blobs()}
+    stored = {blob: size async for blob, size in storage.stored_blobs(*map(BlobKey, tablet_bounds(tablet_id)))}
+    expect(named == stored.keys(), f"tablet {tablet_id}: rows and blobs differ by {named ^ stored.keys()}")
+    expect(all(blob_size(blob) == size for blob, size in stored.items()), f"a blob of {tablet_id} is cut")
+    data = {key: entry.size for key, entry in rows.items() if key.startswith(b"d")}
+    known = {key: size for server in partitions.values() for key, size in _blobs_of(server).items()}
+    expect(data == known, f"tablet {tablet_id} stores {data.keys() ^ known.keys()} besides what it knows")
 
 
 def _blobs_of(server: PartitionServer) -> dict[bytes, int]:

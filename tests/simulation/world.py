@@ -7,13 +7,14 @@ from dataclasses import replace
 from random import Random
 
 from pqbroker.conf.broker import BrokerSettings
-from pqbroker.pq.offsets import Place
+from pqbroker.pq.serving.offsets import Place
 from pqbroker.storage.engine import CommitRefused, ShardLost
-from pqbroker.storage.scheme import Topic
+from pqbroker.storage.tablets.scheme_state import TopicRecord
 from tests.simulation.ledger import GroupBook, TopicBook, expect
 from tests.simulation.node import SimulatedNode
 
 GROUPS = ("g", "h")
+CELLS_SHARE = 0.4
 LINES_TOLD = 40
 BACK_OFF_S = 0.2
 
@@ -24,6 +25,8 @@ class World:
     def __init__(self, seed: int, *, forgettable: int = 0) -> None:
         self.seed = seed
         self.node = SimulatedNode(_settings(self.chance("settings")), forgettable=forgettable)
+        self.has_cells = not forgettable and self.chance("cells").random() < CELLS_SHARE
+        """Whether there is a second cell, and tablets move."""
         self.topics: dict[bytes, TopicBook] = {}
         self.groups = {name: GroupBook(name) for name in GROUPS}
         self.is_ending = False
@@ -49,7 +52,7 @@ class World:
         self.last_lines.append(told)
         self._story.update(told.encode())
 
-    def book(self, topic: Topic) -> TopicBook:
+    def book(self, topic: TopicRecord) -> TopicBook:
         """The book of a topic that is served."""
         book = self.topics.get(topic.topic_id)
         if book is None:
@@ -59,8 +62,8 @@ class World:
         return book
 
     def is_served(self, place: Place) -> bool:
-        group = self.node.node.groups.get(place[0]) if self.node.is_up else None
-        return group is not None and place[1] < len(group.partitions)
+        topic = self.node.node.cell.current.topics.get(place[0]) if self.node.is_up else None
+        return topic is not None and place[1] < len(topic.partitions)
 
     async def producer_id(self) -> int:
         """One that nobody else has."""

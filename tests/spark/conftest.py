@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pqbroker.pipeline.session import find_jars, start_session
+from pqbroker.pipeline.requirements import find_jars
+from pqbroker.pipeline.session import start_session
 from tests.spark.topics import Topics
 from tests.support.drivers.librdkafka_driver import LibrdkafkaDriver
 from tests.support.serving import Served, served

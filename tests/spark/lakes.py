@@ -8,8 +8,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from pqbroker.pipeline.land import land
-from pqbroker.pipeline.landing import Landing
+from pqbroker.pipeline.lakes.land import land
+from pqbroker.pipeline.lakes.landing import Landing
 
 
 class Lander:

@@ -1,5 +1,6 @@
 """`land`: a topic in Parquet, each row once; what does not parse in the dead letters; the job seen from outside."""
 
+import math
 import random
 import re
 import shutil
@@ -10,8 +11,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from pqbroker.pipeline.lake import LakeError
-from pqbroker.pipeline.landing import LandError, Landing
+from pqbroker.pipeline.errors import JobError
+from pqbroker.pipeline.lakes.lake import LANDED, Lake, LakeError
+from pqbroker.pipeline.lakes.landing import Landing
 from pqbroker.pipeline.ownership import owned
 from tests.spark.admin import committed, trim
 from tests.spark.lakes import Lander, batches
@@ -59,7 +61,7 @@ def test_records_that_were_gone_stop_the_job_unless_that_is_allowed(topics: Topi
     lander.run()
     produce(topics, lander, 10, 20)
     trim(topics.address, lander.landing.topic, 7)
-    with pytest.raises(LandError, match=r"records were gone before they were read, .*; --allow-loss goes on behind"):
+    with pytest.raises(JobError, match=r"records were gone before they were read, .*; --allow-loss continues behind"):
         lander.run()
     assert lander.rows() == expected(10)
     lander.run(fail_on_data_loss=False)
@@ -111,7 +113,7 @@ def test_a_topic_made_again_is_refused(topics: Topics, lander: Lander) -> None:
     assert lander.rows() == expected(10)
 
 
-def test_what_does_not_parse_goes_to_the_dead_letters(topics: Topics, lander: Lander) -> None:
+def test_what_does_not_parse_goes_to_the_dead_letters(topics: Topics, lander: Lander, tmp_path: Path) -> None:
     topic = lander.landing.topic
     good = Message(b'{"id": 1, "name": "one"}')
     bad = {
@@ -124,7 +126,10 @@ def test_what_does_not_parse_goes_to_the_dead_letters(topics: Topics, lander: La
     }
     headers = (("trace", b"\x00\xff"),)
     topics.client.produce(topic, [good, *(Message(value, b"key", headers) for value in bad), good])
-    lander.run(schema=SCHEMA)
+    figures = tmp_path / "land.prom"
+    (line,) = lander.run(schema=SCHEMA, figures=figures)
+    assert line.endswith("  lag 0  6 dead letters")
+    assert f'pqbroker_land_dead_letters_total{{topic="{topic}"}} 6\n' in figures.read_text()
     assert [(offset, tuple(value)) for _, offset, value in lander.rows()] == [(0, (1, "one")), (7, (1, "one"))]
     letters = [letter for _, letter in topics.client.read(f"{topic}.dlq", count=len(bad))]
     assert topics.client.bounds(f"{topic}.dlq") == (0, len(bad))
@@ -143,7 +148,7 @@ def test_a_value_that_goes_on_behind_its_document_is_a_dead_letter(
     topics.client.produce(lander.landing.topic, [Message(value) for value in values])
     lander.run(schema=SCHEMA)
     assert [(offset, tuple(value)) for _, offset, value in lander.rows()] == [(1, (3, None))]
-    ((_, letter),) = topics.client.read(lander.landing.dead_letters, count=1)
+    ((_, letter),) = topics.client.read(f"{lander.landing.topic}.dlq", count=1)
     assert (letter.value, dict(letter.headers)["error.reason"]) == (values[0], b"the value is not JSON")
 
 
@@ -158,7 +163,7 @@ def test_what_is_not_null_is_looked_for_at_any_depth(topics: Topics, lander: Lan
     topics.client.produce(lander.landing.topic, [Message(value) for value in [*good, *bad]])
     lander.run(schema=f"{schema}, `e``f` INT NOT NULL")
     assert [offset for _, offset, _ in lander.rows()] == [0, 1]
-    letters = [letter for _, letter in topics.client.read(lander.landing.dead_letters, count=len(bad))]
+    letters = [letter for _, letter in topics.client.read(f"{lander.landing.topic}.dlq", count=len(bad))]
     assert {letter.value: dict(letter.headers)["error.reason"] for letter in letters} == bad
 
 
@@ -178,6 +183,33 @@ def test_a_dead_letter_may_be_as_large_as_its_topic_allows(
     Lander(topics.spark, Landing(name, tmp_path / "lake", topics.address)).run(schema=SCHEMA)
     letters = [letter for _, letter in topics.client.read(f"{name}.dlq", count=2)]
     assert [letter.value for letter in letters] == [value, bytes(2 * batch_bytes_max)]
+
+
+def test_rows_lie_by_date(topics: Topics, lander: Lander) -> None:
+    days = {"2026-01-31": 1_769_903_999_999, "2026-02-01": 1_769_904_000_000}
+    client = Producer({"bootstrap.servers": topics.address})
+    for timestamp in days.values():
+        client.produce(lander.landing.topic, b"value", partition=0, timestamp=timestamp)
+    client.flush()
+    lander.run(by_date=True)
+    landed = topics.spark.read.parquet(f"file://{lander.landing.directory / 'data'}")
+    assert sorted((str(row["date"]), row["offset"]) for row in landed.collect()) == list(zip(days, (0, 1), strict=True))
+    places = (lander.landing.directory / "data" / "batch=0").glob("date=*")
+    assert sorted(place.name for place in places) == [f"date={day}" for day in days]
+
+
+def test_files_come_near_the_size_asked_for(topics: Topics, lander: Lander) -> None:
+    for round_ in range(2):
+        produce(topics, lander, 2000 * round_, 2000 * round_ + 2000)
+        lander.run(file_bytes=1 << 20)
+    produce(topics, lander, 4000, 6000)
+    row_bytes = Lake(lander.landing.directory, LANDED).row_bytes()
+    assert row_bytes is not None
+    lander.run(file_bytes=math.ceil(500 * row_bytes))
+    data = lander.landing.directory / "data"
+    counts = [len(list((data / f"batch={number}").glob("*.parquet"))) for number in range(3)]
+    assert counts == [1, 1, 4]
+    assert lander.rows() == expected(6000)
 
 
 def reason(why: bytes, topic: str, offset: int) -> tuple[tuple[str, bytes], ...]:
@@ -205,6 +237,7 @@ def test_each_batch_has_a_line_and_figures(topics: Topics, lander: Lander, tmp_p
     found = dict(line.rsplit(" ", 1) for line in figures.read_text().splitlines() if not line.startswith("#"))
     assert found == {
         f'pqbroker_land_rows_total{{topic="{topic}"}}': "40",
+        f'pqbroker_land_dead_letters_total{{topic="{topic}"}}': "0",
         f'pqbroker_land_batch{{topic="{topic}"}}': "3",
         **{f'pqbroker_land_offset{{topic="{topic}",partition="{number}"}}': "20" for number in range(2)},
         **{f'pqbroker_land_lag{{topic="{topic}",partition="{number}"}}': "0" for number in range(2)},
@@ -223,19 +256,19 @@ def test_a_directory_has_one_job_at_a_time(topics: Topics, lander: Lander, monke
     monkeypatch.setattr("pqbroker.pipeline.ownership._WAIT_S", 0.0)
     being_written = lander.landing.directory / "temporary" / "0-a"
     being_written.mkdir(parents=True)
-    with owned(topics.spark, lander.landing.directory), pytest.raises(LakeError, match="another job"):
+    with owned(topics.spark, lander.landing.directory), pytest.raises(JobError, match="another job"):
         lander.run()
     assert being_written.exists()
 
 
 def test_a_missing_topic_is_named_with_those_there(lander: Lander) -> None:
-    with pytest.raises(LandError, match=r"no topic missing at .*; there are .*spark-\d"):
+    with pytest.raises(JobError, match=r"no topic missing at .*; there are .*spark-\d"):
         lander.run(topic="missing")
 
 
 @pytest.mark.parametrize("schema", ["id BIG INT", "INT", "", "id DECIMAL(50, 2)"])
 def test_a_schema_that_is_none_is_shown_right(lander: Lander, schema: str) -> None:
-    with pytest.raises(LandError, match=f"'{re.escape(schema)}' is not a schema; it is written NAME TYPE"):
+    with pytest.raises(JobError, match=f"'{re.escape(schema)}' is not a schema; it is written NAME TYPE"):
         lander.run(schema=schema)
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pqbroker.pipeline.session import JARS_VARIABLE, SparkUnavailableError, check_java, find_jars
+from pqbroker.pipeline.requirements import JARS_VARIABLE, SparkUnavailableError, check_java, find_jars
 
 ARTIFACTS = [
     "spark-sql-kafka-0-10_2.13-4.2.0",
@@ -34,8 +34,13 @@ def test_the_environment_names_the_directory(jars: Path, monkeypatch: pytest.Mon
 
 def test_a_missing_jar_is_named_with_the_command_that_fetches_it(jars: Path) -> None:
     (jars / "kafka-clients-3.9.2.jar").unlink()
-    with pytest.raises(SparkUnavailableError, match=r"no jar of kafka-clients; .*copy-dependencies"):
+    with pytest.raises(SparkUnavailableError, match=r"no jar of kafka-clients") as missing:
         find_jars(jars)
+    _, fetch, then = str(missing.value).splitlines()
+    pom = fetch.split(" -f ")[1].split()[0]
+    assert Path(pom).is_file()
+    assert 'copy-dependencies -DoutputDirectory="$PWD/spark-jars"' in fetch
+    assert then == f'then: export {JARS_VARIABLE}="$PWD/spark-jars"'
 
 
 def test_missing_java_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

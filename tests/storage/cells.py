@@ -1,19 +1,22 @@
 """Cells for engine tests: the same handle on every engine, so that one suite runs on all of them."""
 
-from collections.abc import Iterable
+import asyncio
+import shutil
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from pqbroker.storage.compaction import CompactionPace
+from pqbroker.storage.disk.rocks import RocksEngine
+from pqbroker.storage.disk.segment_emptying import EmptyingPace
 from pqbroker.storage.engine import Batch, BlobKey, Shard
 from pqbroker.storage.faults import Faults
 from pqbroker.storage.memory import MemoryEngine
-from pqbroker.storage.rocks import RocksEngine
 
 MIB = 1 << 20
 MEMORY_BYTES = 64 * MIB
-NO_COMPACTION = CompactionPace(bytes_per_second=0)
+NO_COMPACTION = EmptyingPace(bytes_per_second=0)
 
 
 class CellUnderTest(Protocol):
@@ -58,10 +61,10 @@ class RocksCell:
         *,
         durability: str = "fsync",
         segment_bytes: int = MIB,
-        compaction: CompactionPace = NO_COMPACTION,
+        emptying: EmptyingPace = NO_COMPACTION,
     ) -> None:
         self.path = path
-        self._compaction = compaction
+        self._compaction = emptying
         self.disk = Disk()
         self.faults = Faults()
         self._durability = durability
@@ -82,7 +85,7 @@ class RocksCell:
             round_bytes_max=4 * MIB,
             ballast_bytes=MIB,
             read_threads=2,
-            compaction=self._compaction,
+            emptying=self._compaction,
             statvfs=lambda path: self.disk,
             faults=self.faults,
         )
@@ -97,6 +100,29 @@ class RocksCell:
     def index(self) -> Path:
         (found,) = self.path.glob("index-*")
         return found
+
+
+def copy_alive(source: Path, copy: Path) -> None:
+    """Copy the directory of an open cell as it is at one moment, whatever RocksDB's threads do meanwhile."""
+    for _ in range(99):
+        before = _listing(source)
+        shutil.rmtree(copy, ignore_errors=True)
+        try:
+            shutil.copytree(source, copy)
+        except shutil.Error:
+            continue
+        if _listing(source) == before:
+            return
+    raise AssertionError(f"{source} does not come to rest")
+
+
+def _listing(path: Path) -> list[tuple[str, int, int]]:
+    found = []
+    for file in path.rglob("*"):
+        with suppress(FileNotFoundError):
+            state = file.stat()
+            found.append((str(file), state.st_size, state.st_mtime_ns))
+    return sorted(found)
 
 
 def blob_key(number: int) -> BlobKey:
@@ -134,3 +160,10 @@ def dead(*numbers: int) -> Batch:
 def content(number: int, size: int) -> bytes:
     """Bytes that differ from blob to blob and from page to page."""
     return b"".join((number * 1_000_003 + word).to_bytes(8, "big") for word in range((size + 7) // 8))[:size]
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for what nothing tells."""
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110 - nothing tells
+            await asyncio.sleep(0.002)

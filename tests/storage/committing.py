@@ -9,14 +9,14 @@ import sys
 from collections import deque
 from pathlib import Path
 
-from pqbroker.storage.compaction import CompactionPace
+from pqbroker.storage.disk.rocks import RocksEngine
+from pqbroker.storage.disk.segment_emptying import EmptyingPace
 from pqbroker.storage.engine import Batch, Shard, ShardLost
 from pqbroker.storage.outcome import Outcome
-from pqbroker.storage.rocks import RocksEngine
 from tests.storage.cells import MIB, blob_key, content
 
 IN_FLIGHT = 8
-EAGER = CompactionPace(look_seconds=0.005)
+EAGER = EmptyingPace(look_seconds=0.005)
 KEPT = 60
 """Blobs older than this many batches are deleted, but one in SPARED."""
 SPARED = 20
@@ -49,7 +49,7 @@ async def last_number(shard: Shard) -> int:
 
 
 async def main(path: Path) -> None:
-    shard = await RocksEngine(path, segment_bytes=MIB, ballast_bytes=0, compaction=EAGER).open()
+    shard = await RocksEngine(path, segment_bytes=MIB, ballast_bytes=0, emptying=EAGER).open()
     await shard.release()
     print("open", shard.generation, flush=True)
     waiting: deque[tuple[int, Outcome[None]]] = deque()

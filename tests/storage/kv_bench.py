@@ -6,15 +6,16 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from pqbroker.storage.blobid import BlobId, tablet_bounds
-from pqbroker.storage.cells.cell import Cell
+from pqbroker.storage.blobs.blob_id import BlobId, tablet_bounds
 from pqbroker.storage.engine import Buffer
-from pqbroker.storage.kv import KeyValueTablet
-from pqbroker.storage.kv_commands import Command, Write
+from pqbroker.storage.ids import TabletId
+from pqbroker.storage.kv.commands import Command, Write
+from pqbroker.storage.kv.tablet import KeyValueTablet
 from pqbroker.storage.memory import MemoryEngine, MemoryShard
-from pqbroker.storage.tablet import TabletType
+from pqbroker.storage.tablets.cell import Cell
+from pqbroker.storage.tablets.tablet import TabletType
 
-TABLET = 70_000
+TABLET = TabletId(70_000)
 BLOB = b"x" * 20
 
 

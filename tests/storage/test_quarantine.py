@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from pqbroker.storage.disk.rocks import RocksEngine
+from pqbroker.storage.disk.segments import encode_record, segment_name
 from pqbroker.storage.engine import CommitRefused, IndexDamaged
-from pqbroker.storage.rocks import RocksEngine
-from pqbroker.storage.segments import encode_record, segment_name
 from tests.storage.cells import MIB, RocksCell, blob_key, blobs, content, dead, rows
 from tests.storage.committing import EAGER
-from tests.storage.test_rocks_damage import damage_a_table, incompressible
+from tests.storage.disk.test_rocks_damage import damage_a_table, incompressible
 
 SIZE = 300_000
 
@@ -75,7 +75,7 @@ async def test_what_a_crash_left_behind_stays_until_all_was_read(cell: RocksCell
 
 async def test_mostly_dead_segments_are_not_emptied(tmp_path: Path) -> None:
     pace = replace(EAGER, look_seconds=0.001)
-    cell = RocksCell(tmp_path / "cell", compaction=pace)
+    cell = RocksCell(tmp_path / "cell", emptying=pace)
     shard = await cell.open()
     for number in range(6):
         await shard.commit(blobs(shard, [(number, content(number, SIZE))]))

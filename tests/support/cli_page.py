@@ -2,11 +2,10 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-from typer.main import get_command
-
-from pqbroker.broker.cli.app import app
+from pqbroker.cli.app import COMMANDS, find_family, is_single
+from pqbroker.cli.command import Command
+from pqbroker.cli.help_text import meaning, shown, written
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
 
@@ -15,23 +14,28 @@ _HEAD = """\
 
 This page is written from the commands (`python -m tests.support.cli_page`); a test compares them.
 
-`pqbroker serve` is the broker. All else is a client, but for `doctor` and `crashtest`: it speaks Kafka's protocol with
-any broker, ours or Apache Kafka, the one at `127.0.0.1:9092` unless `--broker HOST:PORT` or the environment's
-`PQBROKER_BROKER` names another. A command that needs what a broker does not serve says so. Only `pqbroker tablet` is
-for brokers of ours alone: it asks the HTTP address, `127.0.0.1:8092` unless `--http HOST:PORT` or `PQBROKER_HTTP` names
-another.
+`pqbroker serve` is the broker. All else is a client, but for `doctor`, `restore` and `crashtest`: it speaks Kafka's
+protocol with any broker, ours or Apache Kafka, the one at `127.0.0.1:9092` unless `--broker HOST:PORT` or the
+environment's `PQBROKER_BROKER` names another. Several are named with commas between them; the port is 9092 unless
+given. A command that needs what a broker does not serve says so. `pqbroker tablet`, `table`, `cell`, `bundle`, `sql`,
+`backup` and `cluster connections` are for brokers of ours alone: they ask the HTTP address, `127.0.0.1:8092` unless
+`--http HOST:PORT` or `PQBROKER_HTTP` names another.
 
-- `--json` prints objects with the keys below, one a line; else there are tables for people. Progress bars go to
-  standard error, and only to a terminal.
+- `pqbroker`, `pqbroker topic` and the like without more list their commands; `--help` explains one.
+- `--json` prints objects with the keys below, one a line; else there are tables for people. `NO_COLOR` turns their
+  colours off. How far a command is stands on standard error, on a terminal, where no records are printed too.
 - Exit status: 0 done, 1 failed or refused, 2 wrong input. The reason stands on standard error, with the right form when
   the input was wrong.
 - A command that waits for a broker says so on standard error within two seconds: 5 s at most for a connection, 10 s for
   its first answer, 60 s for another. `produce`, `consume` and `bench` wait 60 s for a broker that has gone, `consume
-  --follow` for ever, and go on when it is back.
+  --follow` for ever, and continue when it is back.
 - A *position* is `beginning` (`earliest`), `end` (`latest`), an offset (`42`), a time (`2026-01-31T12:00`, local unless
   it ends in `Z` or `+02:00`) or an age (`90s`, `15m`, `2h`, `7d`). A time means the first record at or after it.
+- A record in JSON has keys, values and headers as text where they are UTF-8, else as `{"base64": "..."}`; HTTP has the
+  same form. `pqbroker consume --json A | pqbroker produce --json B` copies records exactly, with headers, nulls and
+  timestamps, into the partitions of the same number. `produce` also takes `{"json": ...}` for a JSON document.
 - What destroys asks first; `--yes` is for scripts.
-- `pqbroker --install-completion` teaches the shell the commands, the options, and the names of topics and groups.
+- `pqbroker completion bash` (`zsh`, `fish`) prints what makes your shell complete commands, options, topics and groups.
 
 | command | keys of its JSON |
 |---|---|
@@ -44,11 +48,17 @@ KEYS = {
         "topic, partitions (partition, leader, leader_epoch, replicas, in_sync, start, end, records), configs"
     ),
     "topic grow": "topic, partitions, before",
-    "topic config": "topic, configs (name: value, source)",
+    "topic analyze": (
+        "topic, skew, partitions (partition, records, bytes, records_per_s, record_bytes, batch_records, batch_bytes, "
+        "codec)"
+    ),
+    "sql": "the columns of the query; with `--csv`, `--arrow` and `--explain` none",
+    "topic export": "topic, file, records, bytes",
+    "topic configs": "topic, configs (name: value, source)",
     "topic trim": "topic, partitions (partition, before, start, deleted)",
     "topic delete": "topic, deleted",
-    "produce": "topic, records, bytes, seconds, partitions (partition, first, last)",
-    "consume": "topic, partition, offset, timestamp, key, value, headers",
+    "produce": "on standard error: topic, records, bytes, seconds, partitions (partition, first, last)",
+    "consume": "topic, partition, offset, timestamp, key, value, headers (key, value)",
     "group list": "group, state, protocol_type",
     "group describe": (
         "group, state, protocol, members (member, client, host, partitions), "
@@ -56,34 +66,77 @@ KEYS = {
     ),
     "group reset": "group, dry_run, offsets (topic, partition, before, offset)",
     "group delete": "group, deleted",
+    "cluster info": "cluster, nodes (node, host, port, rack, controller), topics, partitions",
+    "cluster health": "healthy, partitions, offline, behind",
+    "cluster settings": "node, settings (name: value, source)",
+    "cluster connections": (
+        "id, client_id, address, listener, principal, apis, bytes_in, bytes_out, idle_ms, requests"
+    ),
+    "top": (
+        "topics (topic, partitions, records, size, records_per_s, bytes_per_s), "
+        "groups (group, state, members, lag, read_per_s)"
+    ),
     "tablet list": "id, type, owner, topic, state, generation, cell, partition_count",
     "tablet show": (
         "those of list, partitions, blocked_generation, channels (channel, holds, pool, index_below_bytes, status, "
-        "history, soft_barrier, hard_barrier, puts, put_bytes), tables (name, rows), commits, start_ms, key_count, "
-        "size_bytes"
+        "history, soft_barrier, hard_barrier, puts, put_bytes), row_sets (name, rows), tables, commits, start_ms, "
+        "key_count, size_bytes"
     ),
     "tablet restart": "id, generation",
-    "tablet move": "id, channel, group, pool, generation",
+    "tablet move": "id, channel, pool, generation, group",
     "tablet keys": "key, size_bytes, created, inline, shared, blobs",
     "tablet kv": "generation, result (status, value, pairs: key, size_bytes, created, channel, status, value)",
+    "table create": "name, path, tablet_count, state, bundle, schema, attributes, mounted_attributes",
+    "table list": "name, path, tablet_count, state, bundle",
+    "table describe": (
+        "those of create, tablets (index, tablet_id, state, trimmed_row_count, flushed_row_count, total_row_count, "
+        "cell_id, home_cell_id, statistics)"
+    ),
+    "table insert": "rows, data_weight",
+    "table alter": "those of create",
+    "table select": "$tablet_index, $row_index, and the columns; with --raw timestamp_ms, key, value, headers",
+    "table trim": "tablet_index, trimmed_row_count",
+    "table drop": "table, deleted",
+    "table mount": "those of list",
+    "table unmount": "those of list",
+    "table freeze": "those of list",
+    "table unfreeze": "those of list",
+    "table remount": "those of create",
+    "table reshard": "those of list",
+    "cell list": "id, bundle, health, generation, tablets, cause",
+    "cell create": "those of list",
+    "cell remove": "cell, removed",
+    "bundle list": "name, options, node_tag_filter, health, cells",
+    "bundle create": "those of list",
+    "bundle set": "those of list",
+    "bundle remove": "bundle, removed",
+    "get": "the value on one line",
+    "list": "name",
+    "set": "the value on one line",
     "bench": "phase, records, mb, seconds, records_per_s, mb_per_s, p50_ms, p99_ms",
+    "completion": "a script, no JSON",
+    "backup": "cell, directory, commit, files, linked_bytes, copied_bytes",
+    "restore": "directory, healthy, checked (kind: count)",
     "doctor": (
         "directory, healthy, checked (kind: count), damages, harmless, findings (weight, check, where, what, cure)"
     ),
     "crashtest": "seed, kills, records",
 }
 """The tests of each command compare them with what it prints."""
-WITHOUT_BROKER = {"doctor", "crashtest"}
-"""Commands that ask no broker: one looks into a directory, one starts its own."""
+FAMILIES_OVER_HTTP = ("tablet ", "table ", "cell ", "bundle ")
+OVER_HTTP = {"sql", "get", "list", "set", "backup", "cluster connections"}
+"""Commands beside these families that ask the HTTP address of a broker of ours."""
+WITHOUT_BROKER = {"completion", "doctor", "crashtest", "restore"}
+"""Commands that ask no broker: they print a script, read a directory, or start their own."""
 
 
-def commands() -> dict[str, Any]:
+def commands() -> dict[str, Command]:
     """Every command but `serve`, by its full name."""
-    found: dict[str, Any] = {}
-    for name, command in _children(get_command(app)).items():
-        below = {f"{name} {each}": child for each, child in _children(command).items()}
-        found |= below or {name: command}
-    del found["serve"]
+    found: dict[str, Command] = {}
+    for name in COMMANDS:
+        family = find_family(name)
+        below = {f"{name} {each}": one for each, one in family.commands.items() if not one.is_hidden}
+        found |= family.commands if is_single(name, family) else below
     return found
 
 
@@ -92,42 +145,21 @@ def cli_page() -> str:
     return _HEAD + "\n".join(_lines()) + "\n"
 
 
-def _children(command: Any) -> dict[str, Any]:
-    return dict(getattr(command, "commands", {}))
-
-
 def _lines() -> Iterator[str]:
     for name in commands():
         yield f"| `{name}` | {KEYS[name]} |"
     for name, command in commands().items():
         yield f"\n## pqbroker {name}\n"
-        yield str(command.help)
-        yield f"\n```sh\n{command.epilog.removeprefix('Example: ')}\n```\n"
+        yield command.help
+        yield f"\n```sh\n{command.example}\n```\n"
         yield "| | |"
         yield "|---|---|"
-        for parameter in command.params:
-            yield f"| `{_written(parameter)}` | {_meaning(parameter)} |"
+        for parameter in shown(command):
+            yield f"| `{_cell(written(parameter))}` | {_cell(meaning(parameter))} |"
 
 
-def _written(parameter: Any) -> str:
-    if parameter.param_type_name == "argument":
-        return f"{parameter.metavar}{'...' if parameter.nargs != 1 else ''}"
-    names = ", ".join(sorted(parameter.opts, reverse=True))
-    return str(names) if parameter.is_flag else f"{names} {_value(parameter)}"
-
-
-def _value(parameter: Any) -> str:
-    choices = parameter.type_descriptor.choices
-    if choices:
-        return "\\|".join(str(choice.value) for choice in choices)
-    return str(parameter.metavar or "COUNT")
-
-
-def _meaning(parameter: Any) -> str:
-    default = parameter.default
-    if parameter.param_type_name == "argument" or default in (None, False, []):
-        return str(parameter.help)
-    return f"{parameter.help} Default `{getattr(default, 'value', default)}`."
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
 
 
 if __name__ == "__main__":

@@ -26,19 +26,19 @@ LIMITS = (
     # Requests
     Limit(
         "bytes of a request", ("socket.request.max.bytes",), _CLOSES,
-        "broker/test_connection.py::test_a_frame_too_large_negative_or_too_short_closes_the_connection",
+        "broker/net/test_connection.py::test_a_frame_too_large_negative_or_too_short_closes_the_connection",
     ),
     Limit(
         "requests of a connection in work", ("pqbroker.connection.requests.max",), _PAUSES,
-        "broker/test_connection.py::test_reading_pauses_above_the_limit_of_requests_and_resumes_below",
+        "broker/net/test_connection.py::test_reading_pauses_above_the_limit_of_requests_and_resumes_below",
     ),
     Limit(
         "bytes of a connection's requests in work", ("pqbroker.connection.bytes.max",), _PAUSES,
-        "broker/test_connection.py::test_reading_pauses_above_the_limit_of_bytes_and_resumes_below",
+        "broker/net/test_connection.py::test_reading_pauses_above_the_limit_of_bytes_and_resumes_below",
     ),
     Limit(
         "bytes of all requests", ("pqbroker.inflight.bytes.max",), f"{_PAUSES}, on every connection",
-        "broker/test_connection.py::test_bytes_of_one_connection_pause_another_until_the_node_has_room",
+        "broker/net/test_connection.py::test_bytes_of_one_connection_pause_another_until_the_node_has_room",
     ),
     Limit(
         "bytes of requests over 64 KiB that have not arrived whole",
@@ -49,7 +49,7 @@ LIMITS = (
     Limit(
         "bytes of smaller requests that have not arrived whole", ("pqbroker.reserved.bytes",),
         "those that make no progress, then the last to begin, are closed",
-        "broker/test_receiving.py::test_small_requests_have_a_budget_of_their_own",
+        "broker/net/test_receiving.py::test_small_requests_have_a_budget_of_their_own",
     ),
     Limit(
         "elements of a request", ("pqbroker.request.elements.max",), _CLOSES,
@@ -66,44 +66,46 @@ LIMITS = (
         "grammar/test_attacks.py::test_peers_that_take_no_answer_do_not_keep_others_waiting",
     ),
     Limit(
-        "time of one turn of the event loop", ("broker/turns.py:SLICE_S",), "long requests continue in a later turn",
-        "broker/test_turns.py::test_long_work_is_done_in_slices",
+        "time of one turn of the event loop",
+        ("broker/net/turns.py:SLICE_S",),
+        "long requests continue in a later turn",
+        "broker/net/test_turns.py::test_long_work_is_done_in_slices",
     ),
     Limit(
         "parked Fetch requests over 4 KiB", ("pqbroker.inflight.bytes.max",),
         "answered at once while more than half is taken",
-        "broker/test_connection.py::test_a_long_fetch_request_does_not_park_while_memory_is_short",
+        "broker/net/test_connection.py::test_a_long_fetch_request_does_not_park_while_memory_is_short",
     ),
     Limit(
         "time that a request of a group may wait", ("group.max.session.timeout.ms",), "INVALID_SESSION_TIMEOUT",
-        "broker/groups/test_joining.py::test_a_session_timeout_outside_the_limits_is_refused",
+        "broker/coordination/classic/test_joining.py::test_a_session_timeout_outside_the_limits_is_refused",
     ),
     Limit(
-        "lines of log", ("broker/seldom_log.py:SECONDS_BETWEEN",), "one a second of each text, with a count",
-        "broker/test_seldom_log.py::test_a_flood_of_a_line_is_one_line_a_second_with_a_count",
+        "lines of log", ("broker/net/seldom_log.py:SECONDS_BETWEEN",), "one a second of each text, with a count",
+        "broker/net/test_seldom_log.py::test_a_flood_of_a_line_is_one_line_a_second_with_a_count",
     ),
     # Connections
     Limit(
         "connections", ("max.connections",), "closed at once",
-        "broker/test_connection.py::test_a_connection_above_the_limit_is_closed_at_once",
+        "broker/net/test_connection.py::test_a_connection_above_the_limit_is_closed_at_once",
     ),
     Limit(
         "connections that ask nothing", ("connections.max.idle.ms",), "closed",
-        "broker/test_server.py::test_an_idle_connection_is_closed_with_a_clean_end",
+        "broker/node/test_server.py::test_an_idle_connection_is_closed_with_a_clean_end",
     ),
     Limit(
         "fetch sessions", ("max.incremental.fetch.session.cache.slots",), "no session: each Fetch says all",
-        "broker/test_sessions.py::test_only_a_session_unused_for_long_makes_room",
+        "broker/apis/test_fetch_sessions.py::test_only_a_session_unused_for_long_makes_room",
     ),
     Limit(
         "partitions of fetch sessions", ("pqbroker.fetch.session.partitions.max",),
         "no session; FETCH_SESSION_ID_NOT_FOUND in one that outgrows it",
-        "broker/test_sessions.py::test_partitions_of_all_sessions_are_limited",
+        "broker/apis/test_fetch_sessions.py::test_partitions_of_all_sessions_are_limited",
     ),
     # Answers
     Limit(
         "bytes of a Fetch answer", ("fetch.max.bytes",), "the rest comes with the next Fetch",
-        "broker/test_limits.py::test_a_fetch_answer",
+        "broker/net/test_limits.py::test_a_fetch_answer",
     ),
     Limit(
         "partitions of a DescribeTopicPartitions answer", ("max.request.partition.size.limit",),
@@ -111,7 +113,7 @@ LIMITS = (
     ),
     Limit(
         "segment files held open by answers", ("pqbroker.sent.files.max",), "answers are read into memory first",
-        "broker/test_file_answers.py::test_beyond_the_limit_of_files_answers_come_from_memory",
+        "broker/net/test_file_answers.py::test_beyond_the_limit_of_files_answers_come_from_memory",
     ),
     Limit(
         "reads of a partition from the disk", ("pqbroker.partition.reads.max",), "they wait",
@@ -119,24 +121,36 @@ LIMITS = (
     ),
     # Topics
     Limit(
+        "cells of a node", ("pqbroker.cells.max",), "POLICY_VIOLATION",
+        "broker/http/test_cells.py::test_a_node_has_so_many_cells_and_a_bundle_with_cells_stays",
+    ),
+    Limit(
         "partitions of all topics", ("pqbroker.partitions.max",), "POLICY_VIOLATION; what exists is served",
-        "broker/test_partitions_max.py::test_a_topic_that_would_be_too_many_partitions_is_refused",
+        "broker/apis/test_partitions_max.py::test_a_topic_that_would_be_too_many_partitions_is_refused",
     ),
     Limit(
         "partitions of a topic", ("pqbroker.topic.partitions.max",), "INVALID_PARTITIONS",
         "broker/http/test_topics.py::test_a_topic_grows_no_further_than_the_node_allows",
     ),
     Limit(
+        "columns of a table", ("pqbroker.table.columns.max",), "INVALID_SCHEMA",
+        "broker/http/test_tables.py::test_a_table_has_a_limit_of_columns",
+    ),
+    Limit(
+        "characters of a column's name", ("tables/schema.py:COLUMN_NAME_CHARACTERS_MAX",), "INVALID_SCHEMA",
+        "tables/test_schema.py::test_what_is_no_schema_is_refused_by_name",
+    ),
+    Limit(
         "configs of a topic", ("pqbroker.config.bytes.max",), "INVALID_CONFIG",
-        "broker/test_limits.py::test_configs_of_a_topic",
+        "broker/net/test_limits.py::test_configs_of_a_topic",
     ),
     Limit(
         "configs of a node", ("pqbroker.config.bytes.max",), "INVALID_CONFIG",
-        "broker/test_limits.py::test_configs_of_a_node",
+        "broker/net/test_limits.py::test_configs_of_a_node",
     ),
     Limit(
-        "name of a topic", ("broker/topic_names.py:NAME_CHARACTERS_MAX",), "INVALID_TOPIC_EXCEPTION",
-        "broker/test_topic_names.py::test_other_names_are_refused",
+        "name of a topic", ("broker/apis/topic_names.py:NAME_CHARACTERS_MAX",), "INVALID_TOPIC_EXCEPTION",
+        "broker/apis/test_topic_names.py::test_other_names_are_refused",
     ),
     # Records and producers
     Limit(
@@ -153,10 +167,10 @@ LIMITS = (
     ),
     Limit(
         "records of a partition", ("pq.max.count.in.partition",), "the error of `pq.partition.full.error`",
-        "pq/test_partition.py::test_a_partition_full_of_records_refuses_until_some_are_deleted",
+        "pq/log/test_partition.py::test_a_partition_full_of_records_refuses_until_some_are_deleted",
     ),
     Limit(
-        "records that a batch claims", ("protocol/records.py:RECORD_BYTES_MIN",), "INVALID_RECORD",
+        "records that a batch claims", ("protocol/produced_batches.py:RECORD_BYTES_MIN",), "INVALID_RECORD",
         "protocol/test_produced_batches.py::test_a_count_that_the_bytes_cannot_hold_is_refused",
     ),
     Limit(
@@ -168,57 +182,65 @@ LIMITS = (
         "faults/test_small_disk.py::test_a_disk_filled_to_its_last_byte_is_freed_and_lost_nothing",
     ),
     Limit(
-        "commits of a tablet", ("pqbroker.tablet.commits.max",), "the tablet starts anew while it is served",
-        "pq/test_renewal.py::test_a_tablet_is_worn_after_its_commits_and_begins_to_count_anew",
+        "commits of a tablet", ("pqbroker.tablet.commits.max",), "the tablet restarts while it is served",
+        "pq/serving/test_renewal.py::test_a_tablet_is_worn_after_its_commits_and_begins_to_count_again",
     ),
     Limit(
         "bytes of a partition", ("pq.max.size.in.partition",), "the error of `pq.partition.full.error`",
-        "pq/test_partition.py::test_a_partition_full_of_bytes_refuses",
+        "pq/log/test_partition.py::test_a_partition_full_of_bytes_refuses",
     ),
     Limit(
         "bytes a second to a partition", ("pq.write.speed.bytes",), "writers are paused",
         "pq/test_quota.py::test_a_topic_without_a_quota_pauses_nobody_and_gets_one_by_its_config",
     ),
     Limit(
-        "idempotent producers of a partition", ("pq.source.id.max.counts",), "the oldest are forgotten",
-        "pq/test_sources.py::test_over_the_count_the_oldest_by_offset_go_first_and_are_counted",
+        "sessions of inserted rows of a partition", ("pq.sessions.max",), "the oldest are forgotten",
+        "pq/serving/test_joint_write.py::test_over_the_limit_the_oldest_sessions_of_a_partition_are_forgotten",
+    ),
+    Limit(
+        "tablets of one request's rows", ("tables/rows.py:TABLETS_MAX",), "SEVERAL_TABLETS",
+        "broker/http/test_inserting.py::test_rows_for_a_tablet_that_takes_none_write_nothing",
+    ),
+    Limit(
+        "idempotent producers of a partition", ("pq.producer.ids.max",), "the oldest are forgotten",
+        "pq/log/test_producers.py::test_over_the_count_the_oldest_by_offset_go_first_and_are_counted",
     ),
     Limit(
         "newest records in memory", ("pqbroker.head.bytes",), "those of the coldest partitions are read from disk",
-        "pq/test_tablet.py::test_a_head_dropped_for_room_is_loaded_for_a_read_and_for_a_write",
+        "pq/serving/test_tablet.py::test_a_head_dropped_for_room_is_loaded_for_a_read_and_for_a_write",
     ),
     # Groups
     Limit(
         "id of a group", ("pqbroker.group.id.bytes.max",), "INVALID_GROUP_ID",
-        "broker/test_limits.py::test_the_id_of_a_group",
+        "broker/net/test_limits.py::test_the_id_of_a_group",
     ),
     Limit(
         "members of a group, ids given out among them", ("group.max.size",), _FULL,
-        "broker/test_limits.py::test_members_of_a_group",
+        "broker/net/test_limits.py::test_members_of_a_group",
     ),
     Limit(
         "bytes of a member: subscription, ids", ("pqbroker.member.metadata.bytes.max",), _FULL,
-        "broker/groups/test_limits.py::test_one_member_has_a_limit",
+        "broker/coordination/classic/test_limits.py::test_one_member_has_a_limit",
     ),
     Limit(
         "bytes of a group's members", ("pqbroker.group.metadata.bytes.max",), _FULL,
-        "broker/groups/test_limits.py::test_all_members_of_a_group_have_a_limit",
+        "broker/coordination/classic/test_limits.py::test_all_members_of_a_group_have_a_limit",
     ),
     Limit(
         "bytes of a group's assignments", ("pqbroker.group.assignment.bytes.max",), "UNKNOWN_SERVER_ERROR",
-        "broker/groups/test_limits.py::test_an_assignment_that_is_too_large_is_refused_to_all_and_the_group_forms_again",
+        "broker/coordination/classic/test_limits.py::test_an_assignment_that_is_too_large_is_refused_to_all_and_the_group_forms_again",
     ),
     Limit(
         "groups, and bytes of all of them", ("pqbroker.groups.bytes.max",), _FULL,
-        "broker/test_limits.py::test_groups_of_a_node",
+        "broker/net/test_limits.py::test_groups_of_a_node",
     ),
     Limit(
         "groups with an offset in a partition", ("pqbroker.partition.consumers.max",), "POLICY_VIOLATION",
-        "broker/test_limits.py::test_the_metadata_of_a_commit_and_the_consumers_of_a_partition",
+        "broker/net/test_limits.py::test_the_metadata_of_a_commit_and_the_consumers_of_a_partition",
     ),
     Limit(
         "text committed with an offset", ("offset.metadata.max.bytes",), "OFFSET_METADATA_TOO_LARGE",
-        "broker/test_limits.py::test_the_metadata_of_a_commit_and_the_consumers_of_a_partition",
+        "broker/net/test_limits.py::test_the_metadata_of_a_commit_and_the_consumers_of_a_partition",
     ),
     # HTTP
     Limit(
@@ -260,6 +282,58 @@ LIMITS = (
         "broker/http/test_limits.py::test_requests_that_decode_records_take_turns",
     ),
     Limit(
+        "lines of log that HTTP shows",
+        ("broker/node/log_tail.py:LINES_MAX", "broker/node/log_tail.py:LINE_CHARACTERS_MAX"),
+        "the oldest goes; the rest of a long one is left out",
+        "broker/http/test_observations.py::test_the_log_in_memory_is_bounded",
+    ),
+    Limit(
+        "HTTP answers without an end", ("pqbroker.http.followers.max",), "503",
+        "broker/http/test_following.py::test_one_follower_too_many_is_refused",
+    ),
+    Limit(
+        "SQL queries", ("pqbroker.sql.queries.max",), "503",
+        "broker/http/test_sql_limits.py::test_one_query_too_many_is_refused",
+    ),
+    Limit(
+        "time of an SQL query", ("pqbroker.sql.time.ms.max",), "504, the worker is killed",
+        "broker/http/test_sql_limits.py::test_a_query_over_its_time_is_killed_and_a_new_worker_serves",
+    ),
+    Limit(
+        "memory of an SQL query", ("pqbroker.sql.memory.bytes.max",), "413, the worker ends",
+        "broker/http/test_sql_limits.py::test_a_query_over_its_memory_ends_and_a_new_worker_serves",
+    ),
+    Limit(
+        "columns kept for later SQL queries", ("pqbroker.sql.columns.bytes.max",), "the oldest go, rows are read again",
+        "tables/work/test_kept_columns.py::test_a_scan_of_more_than_there_is_room_for_keeps_its_part",
+    ),
+    Limit(
+        "bytes of the answer to an SQL query", ("pqbroker.sql.result.bytes.max",), "the answer breaks off",
+        "broker/http/test_sql_limits.py::test_an_answer_over_its_bytes_breaks_off",
+    ),
+    Limit(
+        "rows of a request in Arrow", ("max.message.bytes", "tables/rows.py:TABLETS_MAX"), "413, 400",
+        "tables/work/test_arrow_rows.py::test_more_than_a_record_batch_may_hold_is_refused",
+    ),
+    Limit(
+        "memory and time to encode rows in Arrow", ("pqbroker.sql.memory.bytes.max", "pqbroker.sql.time.ms.max"),
+        "413, the worker ends",
+        "broker/http/test_arrow_rows.py::test_rows_over_their_time_are_refused_and_their_worker_is_killed",
+    ),
+    Limit(
+        "streams of rows in Arrow encoded at once", ("pqbroker.http.looks.max",), "the next ones wait",
+        "broker/http/test_arrow_rows.py::test_few_streams_are_encoded_at_once",
+    ),
+    Limit(
+        "time that a worker of SQL waits for a query", ("pqbroker.sql.worker.idle.ms",), "it is ended",
+        "broker/http/test_sql_limits.py::test_a_worker_that_waits_too_long_for_a_query_is_ended",
+    ),
+    Limit(
+        "bytes that a follower has not read", ("pqbroker.http.unsent.bytes.max", "pqbroker.http.request.timeout.ms"),
+        "the next records wait; the connection closes",
+        "broker/http/test_following.py::test_a_follower_that_never_reads_is_cut",
+    ),
+    Limit(
         "series of partitions in `/metrics`", ("pqbroker.metrics.partitions.max",), "sums",
         "broker/http/test_metrics.py::test_series_of_partitions_are_bounded",
     ),
@@ -267,4 +341,22 @@ LIMITS = (
         "series of groups in `/metrics`", ("pqbroker.metrics.offsets.max",), "sums",
         "broker/http/test_metrics.py::test_series_of_groups_are_bounded",
     ),
-)  # fmt: skip
+
+    # Test brokers
+    Limit(
+        "faults of requests on cue", ("pqbroker.test.faults.max",), "409",
+        "broker/http/test_cues.py::test_more_faults_than_the_limit_are_refused",
+    ),
+    Limit(
+        "time that a delay or a pause on cue holds an answer", ("pqbroker.test.hold.ms.max",), "400",
+        "broker/http/test_cues.py::test_a_delay_or_a_pause_over_the_limit_is_refused",
+    ),
+    Limit(
+        "time by which tests move the clock", ("pqbroker.test.clock.ms.max",), "400",
+        "broker/http/test_cues.py::test_the_clock_does_not_move_beyond_its_limit",
+    ),
+    Limit(
+        "backups", ("pqbroker.backups.max",), "409 BACKUP_REFUSED",
+        "storage/disk/test_backups.py::test_one_backup_at_a_time_and_no_more_than_the_limit",
+    ),
+)

@@ -8,8 +8,10 @@ from typing import Any
 from crc32c import crc32c
 
 INLINE_KINDS = {1: "value", 2: "chain", 3: "shared chain"}
-TABLETS = {1: "scheme", 2: "PersQueue", 3: "coordinator"}
-OPERATIONS = {1: "create table", 2: "set columns of", 3: "drop table", 4: "put", 5: "delete"}
+TABLETS = {1: "scheme", 2: "PersQueue", 3: "coordinator", 4: "hive"}
+CHANGES = {1: "put", 2: "delete", 3: "delete range"}
+ROWS = "rows of the round"
+OPERATIONS = {1: "create row set", 2: "set columns of", 3: "drop row set", 4: "put", 5: "delete"}
 
 
 @dataclass
@@ -41,8 +43,8 @@ class Fields:
     def constant(self, wanted: bytes, name: str) -> None:
         assert self.cut(len(wanted), name, ascii(wanted.decode())) == wanted, (name, self.data)
 
-    def checksum(self, covered: bytes, name: str, size: int = 4) -> None:
-        assert int.from_bytes(self.cut(size, name, "crc32c"), "big") == crc32c(covered), name
+    def checksum(self, covered: bytes, name: str, *, seed: int = 0) -> None:
+        assert int.from_bytes(self.cut(4, name, "crc32c"), "big") == crc32c(covered, seed), name
 
     @property
     def left(self) -> int:
@@ -130,7 +132,7 @@ def _tablet(v: Fields) -> None:
     for _ in range(v.number(1, "channels")):
         for _ in range(v.number(1, "ranges")):
             v.number(4, "from generation")
-            v.number(4, "group")
+            v.number(4, "pool")
     v.text(v.left, "owner")
 
 
@@ -232,12 +234,17 @@ def blob_id_text(key: bytes) -> str:
     return f"[{tablet}:{generation}:{step}:{channel}:{cookie}:{rest >> 4 & 0x3FFFFFF}:{rest & 15}]"
 
 
-def explain_segment(content: bytes) -> list[tuple[str, Fields]]:
-    """The records of a segment file: text of the blob's id, and fields."""
+def explain_segment(content: bytes, cell: str) -> list[tuple[str, Fields]]:
+    """The records of a segment file of a cell: text of the blob's id, or ROWS, and fields."""
     found = []
     position = 0
     while position < len(content):
         record = Fields(content[position:])
+        if record.data.startswith(b"PQC1"):
+            _commit(record, cell)
+            found.append((ROWS, record))
+            position += record.position
+            continue
         record.constant(b"PQB1", "magic")
         _blob_id(record)
         size = record.number(4, "size")
@@ -253,6 +260,45 @@ def explain_segment(content: bytes) -> list[tuple[str, Fields]]:
         found.append((record.found[1][2], record))
         position += record.position
     return found
+
+
+def explain_commits(content: bytes, cell: str) -> list[Fields]:
+    """The records of a file of the commit log."""
+    found = []
+    position = 0
+    while position < len(content):
+        record = Fields(content[position:])
+        _commit(record, cell)
+        found.append(record)
+        position += record.position
+    return found
+
+
+def _commit(record: Fields, cell: str) -> None:
+    seed = crc32c(cell.encode())
+    record.constant(b"PQC1", "magic")
+    size = record.number(4, "size")
+    flags = record.number(4, "flags", {0: "", 1: "not synced when acknowledged", 2: "begin"})
+    record.number(8, "generation")
+    record.number(8, "commit number")
+    record.number(4, "payload bytes")
+    record.checksum(record.data[40 : 40 + size], "crc", seed=seed)
+    record.checksum(record.data[:36], "header crc", seed=seed)
+    if flags == 2:
+        record.number(8, "taken")
+        assert size == 8
+        return
+    count = record.number(4, "changes")
+    kinds = record.cut(count, "kinds", "of each change")
+    sizes = unpack(f">{2 * count}I", record.cut(8 * count, "sizes"))
+    rows = Fields(record.cut(sum(sizes), "keys and values"))
+    assert record.position == 40 + size
+    for at, kind in enumerate(kinds):
+        key, value = (rows.cut(each, "") for each in sizes[2 * at : 2 * at + 2])
+        if CHANGES[kind] == "put":
+            explain_row(key, value)
+        elif CHANGES[kind] == "delete":
+            assert not value
 
 
 def explain_batches(fields: Fields, size: int) -> None:
@@ -294,8 +340,8 @@ def explain_log(blob: bytes) -> tuple[list[Any], list[list[Any]]]:
 
 
 def explain_operation(operation: list[Any]) -> str:
-    kind, table, *rest = operation
-    return " ".join([OPERATIONS[kind], table, *map(repr, rest)])
+    kind, row_set, *rest = operation
+    return " ".join([OPERATIONS[kind], row_set, *map(repr, rest)])
 
 
 def read_value(data: bytes, at: int) -> tuple[Any, int]:

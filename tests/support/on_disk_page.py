@@ -1,24 +1,30 @@
 """Writes the worked example of docs/on-disk.md from a directory made for it: `python -m tests.support.on_disk_page`."""
 
 import asyncio
+import json
 import tempfile
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from unittest.mock import patch
 from uuid import UUID
 
-from pqbroker.broker.cell_owner import OpenCell, open_cell
+from pqbroker.broker.cells.cell_owner import OpenCell, open_cell
 from pqbroker.conf.broker import BrokerSettings
-from pqbroker.pq.consumers import ConsumerOffset
+from pqbroker.pq.log.consumers import ConsumerOffset
 from pqbroker.protocol import records
+from pqbroker.protocol.produced_batches import check_produced
 from pqbroker.protocol.records import Record
-from pqbroker.storage.rocks import RocksEngine
-from pqbroker.storage.rocks_index import RocksIndex
+from pqbroker.storage.disk.commits.commit_log import CommitLog
+from pqbroker.storage.disk.rocks import RocksEngine
+from pqbroker.storage.disk.rocks_index import RocksIndex
 from tests.support.on_disk import (
+    ROWS,
     Fields,
     Row,
     blob_id_text,
     explain_body,
+    explain_commits,
     explain_log,
     explain_operation,
     explain_row,
@@ -38,16 +44,16 @@ async def make_directory(path: Path) -> None:
     """A broker's directory after two starts. In the first a topic was made, with a body of two batches and a head of
     one, and a consumer committed an offset."""
     opened = await _open(path)
-    group = await opened.groups.create("greetings", 1, {"pq.low.watermark.bytes": "2048"})
-    partition = group.partitions[0]
+    topic = await opened.topics.create("greetings", 1, {"pq.low.watermark.bytes": "2048"})
+    partition = topic.partitions[0]
     for sequence, value in enumerate((b"hello", b"x" * 2000, b"bye")):
         encoded = memoryview(
             records.encode_batch(
                 [Record(0, NOW_MS, None, value)], producer_id=7, producer_epoch=0, base_sequence=sequence
             )
         )
-        await partition.write(encoded, records.check_produced(encoded, 1 << 20))
-    await opened.groups.commit_offsets("readers", {("greetings", 0): ConsumerOffset(2, 1, "half", NOW_MS)})
+        await partition.write(encoded, check_produced(encoded, 1 << 20))
+    await opened.topics.offsets.commit("readers", {("greetings", 0): ConsumerOffset(2, 1, "half", NOW_MS)})
     await _close(opened)
     await _close(await _open(path))
 
@@ -57,19 +63,23 @@ async def _open(path: Path) -> OpenCell:
 
 
 async def _close(opened: OpenCell) -> None:
-    await opened.coordinators.stop()
-    await opened.groups.stop()
-    await opened.scheme.stop()
+    await opened.stop()
     await opened.cell.close()
 
 
 def example_directory(path: Path) -> None:
     """The same bytes each time: what is random is not."""
     with (
-        patch("pqbroker.storage.scheme.secrets.token_bytes", lambda count: bytes(range(count))),
-        patch("pqbroker.storage.directory.uuid.uuid4", lambda: UUID(int=12)),
+        patch("pqbroker.storage.ids.secrets.token_bytes", lambda count: bytes(range(count))),
+        patch("pqbroker.storage.disk.directory.uuid.uuid4", lambda: UUID(int=12)),
+        rounds_kept(),
     ):
         asyncio.run(make_directory(path))
+
+
+def rounds_kept() -> AbstractContextManager[object]:
+    """Cells that are closed leave their rounds in the commit log, as one does where its disk is full."""
+    return patch.object(CommitLog, "begin_again", lambda log: None)
 
 
 def index_rows(path: Path) -> list[tuple[bytes, bytes]]:
@@ -92,11 +102,13 @@ def example_page(path: Path) -> str:
 def _example(path: Path) -> Iterator[str]:
     rows = [(key, explain_row(key, value)) for key, value in index_rows(path)]
     segments = sorted((path / "blobs").glob("*.segment"))
+    logs = sorted(path.glob("index-*/commits/*"))
+    cell = json.loads((path / "cell").read_text())["cell"]
     yield "\nThe files:\n"
     yield "```"
     for file in sorted(path.rglob("*")):
         name = file.relative_to(path).as_posix()
-        if file.is_file() and not name.startswith("index-"):
+        if file.is_file() and (not name.startswith("index-") or file.parent.name == "commits"):
             yield f"{name:40} {file.stat().st_size if name != 'lock' else 'a few'} bytes"
     yield f"{next(path.glob('index-*')).name + '/':40} RocksDB"
     yield "```"
@@ -117,11 +129,22 @@ def _example(path: Path) -> Iterator[str]:
     yield "\nThe segment:\n"
     for segment in segments:
         yield "```"
-        for text, record in explain_segment(segment.read_bytes()):
-            yield f"{segment.name}: blob {text}"
+        for text, record in explain_segment(segment.read_bytes(), cell):
+            yield f"{segment.name}: {text if text == ROWS else 'blob ' + text}"
             yield from _fields(record)
+            if text == ROWS:
+                continue
             yield "    the payload:"
             yield from _fields(explain_body(record.found[-1][1]), "        ")
+        yield "```"
+
+
+    yield "\nThe commit log:\n"
+    for log in logs:
+        yield "```"
+        for record in explain_commits(log.read_bytes(), cell)[:3]:
+            yield f"{log.name}:"
+            yield from _fields(record)
         yield "```"
 
 

@@ -73,14 +73,14 @@ def _table(rows: Iterable[Declaration]) -> Iterator[str]:
     yield "| name | type | default | allowed | meaning |"
     yield "|---|---|---|---|---|"
     for one in rows:
-        yield f"| {_name(one)} | {one.kind.name.lower()} | {_default(one)} | {_allowed(one)} | {one.doc} |"
+        yield f"| {_name(one)} | {one.kind.name.lower()} | {_default(one)} | {_allowed(one)} | {one.meaning} |"
 
 
 def _short_table(rows: Iterable[Declaration]) -> Iterator[str]:
     yield "| name | default | why |"
     yield "|---|---|---|"
     for one in rows:
-        yield f"| {_name(one)} | {_default(one)} | {one.doc} |"
+        yield f"| {_name(one)} | {_default(one)} | {one.meaning} |"
 
 
 def _name(one: Declaration) -> str:

@@ -25,9 +25,9 @@ from pqbroker.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsTopics,
 )
-from pqbroker.storage.tablet import USER_CHANNEL
+from pqbroker.storage.tablets.tablet import USER_CHANNEL
 from tests.broker.conftest import ENGINE_BYTES, Node
-from tests.broker.test_restart import owner
+from tests.broker.node.test_restart import owner
 from tests.broker.wire import Client
 
 TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
@@ -57,14 +57,14 @@ async def test_a_partition_is_in_the_pool_that_it_is_written_to(start: Callable[
     node = await start(pools=("main", "big"))
     await node.create_topic("stays", 2)
     await node.create_topic("moves", 1)
-    group = node.server.node.groups.get("moves")
-    assert group is not None
-    (tablet,) = group.topic.tablets
+    topic = node.server.node.cell.current.topics.get("moves")
+    assert topic is not None
+    (tablet,) = topic.record.tablets
     await owner(node).move_channel(tablet, USER_CHANNEL, 1)
     await owner(node).restart_tablet(tablet)
     response = await (await node.connect()).ask(DescribeLogDirsRequest(topics=None))
     assert [
-        {topic.name: [partition.partition_index for partition in topic.partitions] for topic in pool.topics}
+        {asked.name: [partition.partition_index for partition in asked.partitions] for asked in pool.topics}
         for pool in response.results
     ] == [{"stays": [0, 1]}, {"moves": [0]}]
 

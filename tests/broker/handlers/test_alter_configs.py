@@ -21,9 +21,9 @@ LIST = "leader.replication.throttled.replicas"
 
 
 def stored(node: Node, name: str = "t") -> dict[str, str]:
-    group = node.server.node.groups.get(name)
-    assert group is not None
-    return dict(group.topic.config)
+    topic = node.server.node.cell.current.topics.get(name)
+    assert topic is not None
+    return dict(topic.record.config)
 
 
 def resource(*changes: tuple[str, int, str | None], kind: int = TOPIC, name: str = "t") -> Any:
@@ -74,10 +74,10 @@ async def test_a_list_is_appended_to_and_subtracted_from(node: Node, client: Cli
 async def test_a_change_is_there_after_a_loss_of_the_cell(node: Node, client: Client) -> None:
     await node.create_topic("t")
     await change(client, resource(("retention.ms", SET, "1")))
-    before = node.server.node.groups
+    before = node.server.node.cell.current.topics
     node.engine.faults.lose_next()
     await node.produce("t", b"lost")
-    await until(lambda: node.server.node.groups is not before)
+    await until(lambda: node.server.node.cell.current.topics is not before)
     assert stored(node) == {"retention.ms": "1"}
 
 
@@ -105,7 +105,7 @@ async def test_what_was_described_can_be_given_back_with_one_change(node: Node, 
     texts = {config.name: config.value for config in described} | {"retention.ms": "7"}
     assert await replace(client, texts) == (0, None)
     assert stored(node)["retention.ms"] == "7"
-    assert stored(node).keys() == declarations(TopicConfig).keys()
+    assert stored(node).keys() == {one.stored_name for one in declarations(TopicConfig).values()}
 
 
 async def test_validate_only_changes_nothing(node: Node, client: Client) -> None:
@@ -218,8 +218,8 @@ async def test_a_refused_commit_is_told(node: Node, client: Client) -> None:
 async def store(node: Node, monkeypatch: pytest.MonkeyPatch, texts: dict[str, str]) -> None:
     """Have a topic be set to what this version does not take, as another one may leave it."""
     with monkeypatch.context() as unchecked:
-        unchecked.setattr("pqbroker.pq.group.check_changed", lambda *_: None)
-        await node.server.node.groups.configure("t", texts)
+        unchecked.setattr("pqbroker.pq.serving.topics.check_changed", lambda *_: None)
+        await node.server.node.cell.current.topics.configure("t", texts)
 
 
 async def test_stored_configs_that_cannot_be_are_shown_as_they_are(
@@ -258,3 +258,47 @@ async def test_a_topic_that_becomes_one_to_compact_is_told_in_the_log_once(
     (told,) = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
     assert told.startswith("topic t: cleanup.policy: ")
     assert "does not compact yet" in told
+
+
+EARLIER, NOW = "pq.source.id.max.counts", "pq.producer.ids.max"
+
+
+@pytest.mark.parametrize("name", [EARLIER, NOW])
+async def test_a_renamed_config_is_taken_by_both_names_and_stored_by_the_earlier(
+    node: Node, client: Client, name: str
+) -> None:
+    await node.server.node.cell.current.topics.create("t", 1, {name: "5"})
+    assert stored(node) == {EARLIER: "5"}
+    assert await change(client, resource((name, SET, "3"))) == [(0, None)]
+    assert stored(node) == {EARLIER: "3"}
+    topic = node.server.node.cell.current.topics.get("t")
+    assert topic is not None
+    assert topic.config.pq_producer_ids_max == 3
+    assert await change(client, resource((name, DELETE, None))) == [(0, None)]
+    assert stored(node) == {}
+    assert await replace(client, {name: "4"}) == (0, None)
+    assert stored(node) == {EARLIER: "4"}
+
+
+@pytest.mark.parametrize("names", [(EARLIER, NOW), (NOW, EARLIER)])
+async def test_of_both_names_of_a_config_the_new_one_wins(
+    node: Node, client: Client, caplog: pytest.LogCaptureFixture, names: tuple[str, str]
+) -> None:
+    await node.create_topic("t")
+    texts = {EARLIER: "5", NOW: "6"}
+    assert await change(client, resource(*((name, SET, texts[name]) for name in names))) == [(0, None)]
+    assert stored(node) == {EARLIER: "6"}
+    assert f"{EARLIER} is ignored: it is an earlier name of {NOW}, which is given too" in caplog.messages
+
+
+async def test_a_bad_value_under_an_earlier_name_is_refused(node: Node, client: Client) -> None:
+    await node.create_topic("t")
+    [(code, message)] = await change(client, resource((EARLIER, SET, "0")))
+    assert (code, message) == (ErrorCode.INVALID_CONFIG, f"{NOW} is 0; the least allowed is 1")
+
+
+@pytest.mark.parametrize("name", ["pqbroker.compaction.dead.percent", "pqbroker.segment.emptying.dead.percent"])
+async def test_a_renamed_setting_of_the_start_cannot_be_changed_by_either_name(client: Client, name: str) -> None:
+    [(code, message)] = await change(client, resource((name, SET, "60"), kind=BROKER, name="1"))
+    assert code == ErrorCode.INVALID_REQUEST
+    assert f"Cannot update these configs dynamically: [{name}]" in (message or "")

@@ -106,10 +106,10 @@ async def test_a_setting_that_was_not_set_is_told_with_its_coarser_units(client:
 async def test_a_change_is_there_after_a_loss_of_the_cell(node: Node, client: Client) -> None:
     await node.create_topic("t")
     await change(client, THIS, ("message.max.bytes", SET, "2000"), ("num.io.threads", SET, "9"))
-    before = node.server.node.groups
+    before = node.server.node.cell.current.topics
     node.engine.faults.lose_next()
     await node.produce("t", b"lost")
-    await until(lambda: node.server.node.groups is not before)
+    await until(lambda: node.server.node.cell.current.topics is not before)
     found = await described(client, BROKER, THIS, "message.max.bytes", "num.io.threads")
     assert [config[:2] for config in found.values()] == [("2000", OF_BROKER), ("9", OF_BROKER)]
     assert (await node.produce("t", b"x" * 3000)).error_code == ErrorCode.MESSAGE_TOO_LARGE
@@ -175,7 +175,7 @@ async def test_records_stay_where_nobody_can_say_for_how_long(
     await node.create_topic("t")
     await set_by_another_version(node, EVERY, of_all)
     await set_by_another_version(node, THIS, of_node)
-    topic = node.server.node.groups.get("t")
+    topic = node.server.node.cell.current.topics.get("t")
     assert topic is not None
     assert topic.config.retention_ms == kept_ms
 

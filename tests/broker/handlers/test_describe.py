@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from pqbroker.broker.served import APIS
+from pqbroker.broker.apis.served import APIS
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.declare import declarations
 from pqbroker.conf.topic import TopicConfig
@@ -126,7 +126,7 @@ async def test_what_is_not_set_is_null(client: Client) -> None:
 async def test_a_config_that_is_fixed_at_creation_is_read_only(node: Node, client: Client) -> None:
     await node.create_topic("t")
     configs = (await describe(client, TOPIC, "t")).configs
-    assert [config.name for config in configs if config.read_only] == ["pq.partitions.per.tablet"]
+    assert [config.name for config in configs if config.read_only] == ["pq.bundle", "pq.partitions.per.tablet"]
 
 
 async def test_only_the_keys_asked_for_are_described(node: Node, client: Client) -> None:
@@ -216,8 +216,8 @@ async def test_who_gets_no_id_for_now_is_told_to_ask_again(node: Node, client: C
     assert (await client.ask(request)).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     node.engine.faults.lose_next()
     assert (await client.ask(request)).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    groups = node.server.node.groups
-    await until(lambda: node.server.node.groups is not groups)
+    groups = node.server.node.cell.current.topics
+    await until(lambda: node.server.node.cell.current.topics is not groups)
     assert (await client.ask(request)).error_code == 0
 
 
@@ -234,9 +234,9 @@ async def end_of_epoch(
 async def test_the_present_epoch_ends_at_the_high_watermark(node: Node, client: Client, version: int) -> None:
     await node.create_topic("t")
     await node.produce("t", b"a", b"b")
-    group = node.server.node.groups.get("t")
-    assert group is not None
-    epoch = group.partitions[0].leader_epoch
+    topic = node.server.node.cell.current.topics.get("t")
+    assert topic is not None
+    epoch = topic.partitions[0].leader_epoch
     assert await end_of_epoch(client, epoch, version=version) == (0, epoch, 2)
     assert await end_of_epoch(client, epoch - 1, version=version) == (0, epoch - 1, 0)
 
@@ -246,3 +246,14 @@ async def test_epochs_of_unknown_partitions_and_wrong_leaders_are_refused(node: 
     await node.create_topic("t")
     assert (await end_of_epoch(client, 1, index=4))[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert (await end_of_epoch(client, 1, current=99))[0] == ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
+@pytest.mark.parametrize("key", ["pq.source.id.max.counts", "pq.producer.ids.max"])
+async def test_a_renamed_config_is_described_by_its_new_name_whichever_is_asked_for(
+    node: Node, client: Client, key: str
+) -> None:
+    await node.create_topic("t", pq_source_id_max_counts="5")
+    [config] = (await describe(client, TOPIC, "t", [key])).configs
+    assert (config.name, config.value, config.config_source) == ("pq.producer.ids.max", "5", DYNAMIC_TOPIC)
+    assert [(each.name, each.value) for each in config.synonyms] == [("pq.producer.ids.max", "5")]
+    assert "pq.source.id.max.counts" in (config.documentation or "")

@@ -67,9 +67,9 @@ async def test_the_end_is_empty_and_beyond_it_is_out_of_range(node: Node, client
 async def test_below_the_log_start_is_out_of_range(node: Node, client: Client) -> None:
     await node.create_topic("t")
     await node.produce("t", b"a", b"b")
-    group = node.server.node.groups.get("t")
-    assert group is not None
-    await group.partitions[0].delete_before(1)
+    topic = node.server.node.cell.current.topics.get("t")
+    assert topic is not None
+    await topic.partitions[0].delete_before(1)
     data = await only(client, fetch_request((0, 0), max_wait_ms=LONG_MS))
     assert (data.error_code, data.log_start_offset) == (ErrorCode.OFFSET_OUT_OF_RANGE, 1)
 
@@ -87,10 +87,10 @@ async def test_unknown_topics_partitions_and_ids_are_told_at_once(node: Node, cl
 )
 async def test_the_leader_epoch_is_checked(node: Node, client: Client, difference: int, code: int) -> None:
     await node.create_topic("t")
-    group = node.server.node.groups.get("t")
-    assert group is not None
+    topic = node.server.node.cell.current.topics.get("t")
+    assert topic is not None
     request = fetch_request((0, 0))
-    request.topics[0].partitions[0].current_leader_epoch = group.partitions[0].leader_epoch + difference
+    request.topics[0].partitions[0].current_leader_epoch = topic.partitions[0].leader_epoch + difference
     assert (await only(client, request)).error_code == code
 
 
@@ -200,9 +200,9 @@ async def test_a_session_lists_only_what_is_new(node: Node, client: Client) -> N
     await node.produce("t", b"a", partition=1)
     assert await next_answer(2) == [(1, 1)]
     assert await next_answer(3, (1, 1)) == []
-    group = node.server.node.groups.get("t")
-    assert group is not None
-    await group.partitions[1].delete_before(1)
+    topic = node.server.node.cell.current.topics.get("t")
+    assert topic is not None
+    await topic.partitions[1].delete_before(1)
     assert await next_answer(4) == [(1, 0)]
 
 

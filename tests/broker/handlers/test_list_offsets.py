@@ -81,9 +81,9 @@ async def test_each_offset_has_the_epoch_it_was_written_in(node: Node, client: C
     await node.create_topic("t")
     await node.produce("t", b"a")
     first = (await ask(client, LATEST)).leader_epoch
-    groups = node.server.node.groups
+    groups = node.server.node.cell.current.topics
     node.engine.crash()
-    await until(lambda: node.server.node.groups is not groups)
+    await until(lambda: node.server.node.cell.current.topics is not groups)
     assert (await node.produce("t", b"b", timestamp_ms=1_700_000_001_000)).error_code == 0
     epochs = [
         (await ask(client, time)).leader_epoch for time in (EARLIEST, EARLIEST_LOCAL, 0, MAX_TIMESTAMP, LATEST)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pqbroker.broker.groups.messages import Join, Joined, MemberProtocol, Sync, Synced
+from pqbroker.broker.coordination.classic.messages import Join, Joined, Sync, Synced
 from pqbroker.protocol.codec import encoder
 from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
@@ -28,6 +28,7 @@ from pqbroker.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
+from pqbroker.storage.tablets.coordinator_rows import MemberProtocol
 from tests.broker.conftest import Node, until
 from tests.broker.wire import Client
 
@@ -121,7 +122,7 @@ async def join(node: Node, *topics: str, protocol_type: str = "consumer") -> tup
     """Make a member that reads the topics; its id and generation."""
     encode: Any = encoder(ConsumerProtocolSubscription, 0)
     data = struct.pack(">h", 0) + b"".join(map(bytes, encode(ConsumerProtocolSubscription(topics=list(topics)))))
-    coordinators = node.server.node.coordinators
+    coordinators = node.server.node.cell.current.coordinators
     answers: list[Joined | Synced] = []
     request = Join(
         "", None, protocol_type, (MemberProtocol("range", data),), 30_000, 30_000, "member", requires_known_id=False
@@ -140,7 +141,7 @@ async def until_busy(node: Node) -> None:
     """Wait until a commit of the group is on its way."""
     async with asyncio.timeout(10):
         while True:
-            settled = asyncio.ensure_future(node.server.node.groups.settled("g"))
+            settled = asyncio.ensure_future(node.server.node.cell.current.topics.offsets.settled("g"))
             await asyncio.sleep(0)
             if not settled.done():
                 return
@@ -175,11 +176,11 @@ async def test_offsets_are_fetched_in_every_version(client: Client, version: int
 
 
 async def test_version_10_names_topics_by_id(node: Node, client: Client) -> None:
-    group = node.server.node.groups.get("t")
-    assert group is not None
-    ids = {"t": group.topic.topic_id, "v": b"\1" * 16}
+    topic = node.server.node.cell.current.topics.get("t")
+    assert topic is not None
+    ids = {"t": topic.record.topic_id, "v": b"\1" * 16}
     response = await client.ask(commit_request({("t", 0): (5, 7, ""), ("v", 0): (5, 7, "")}, ids=ids), 10)
-    answers = {topic.topic_id: topic.partitions[0].error_code for topic in response.topics}
+    answers = {asked.topic_id: asked.partitions[0].error_code for asked in response.topics}
     assert answers == {ids["t"]: 0, ids["v"]: ErrorCode.UNKNOWN_TOPIC_ID}
     assert await fetch(client, {"t": [0, 1], "v": [0]}, 10, ids=ids) == {
         (ids["t"], 0): (5, 7, "", 0),
@@ -279,7 +280,7 @@ async def test_offsets_expire_when_their_group_has_been_empty_long_enough(node: 
     member = await join(node, "t")
     await commit(client, {("t", 0): 5, ("u", 0): 5}, member=member)
     node.clock.now_ms += 8 * 24 * HOUR_MS
-    await node.server.node.groups.retain()
+    await node.server.node.cell.current.topics.retain()
     assert set(await fetch(client, None)) == {("t", 0)}
 
 
@@ -289,10 +290,10 @@ async def test_the_old_versions_say_how_long_an_offset_is_kept(node: Node, clien
     await commit(client, {("t", 1): 5}, version, retention_time_ms=(1 << 63) - 1)
     await commit(client, {("t", 2): 5}, version)
     node.clock.now_ms += HOUR_MS - 1
-    await node.server.node.groups.retain()
+    await node.server.node.cell.current.topics.retain()
     assert len(await fetch(client, None)) == 3
     node.clock.now_ms += 1
-    await node.server.node.groups.retain()
+    await node.server.node.cell.current.topics.retain()
     assert set(await fetch(client, None)) == {("t", 1), ("t", 2)}
 
 

@@ -8,7 +8,7 @@ from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.messages.metadata import MetadataRequest
 from pqbroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from pqbroker.protocol.records import Record, encode_batch
-from pqbroker.storage.status import Colour
+from pqbroker.storage.pool_status import Colour
 from tests.broker.conftest import Node, make_batch, produce_request, until
 from tests.broker.wire import Client
 
@@ -62,7 +62,7 @@ async def test_other_acks_are_refused(node: Node, client: Client, acks: int) -> 
     answer = response.responses[0].partition_responses[0]
     assert answer.error_code == ErrorCode.INVALID_REQUIRED_ACKS
     assert answer.error_message
-    assert node.server.node.groups.get("t").partitions[0].end_offset == 0  # type: ignore[union-attr]
+    assert node.server.node.cell.current.topics.get("t").partitions[0].end_offset == 0  # type: ignore[union-attr]
 
 
 async def test_acks_0_stores_without_an_answer(node: Node, client: Client) -> None:
@@ -181,7 +181,7 @@ async def test_a_compacted_topic_refuses_a_batch_and_names_its_records_without_k
 async def test_a_topic_that_begins_to_compact_refuses_records_without_key(node: Node) -> None:
     await node.create_topic("t")
     assert (await node.produce("t", b"a")).error_code == 0
-    await node.server.node.groups.configure("t", {"cleanup.policy": "compact"})
+    await node.server.node.cell.current.topics.configure("t", {"cleanup.policy": "compact"})
     assert (await node.produce("t", b"a")).error_code == ErrorCode.INVALID_RECORD
 
 

@@ -45,15 +45,15 @@ async def create(client: Client, *topics: CreatableTopic, version: int = 7, only
 async def test_a_topic_is_created_in_every_version(node: Node, client: Client, version: int) -> None:
     result = await create(client, creatable(partitions=3), version=version)
     assert result.error_code == 0
-    group = node.server.node.groups.get("t")
-    assert group is not None
-    assert len(group.partitions) == 3
+    topic = node.server.node.cell.current.topics.get("t")
+    assert topic is not None
+    assert len(topic.partitions) == 3
     if version >= 5:
         assert (result.num_partitions, result.replication_factor) == (3, 1)
         sources = {config.name: config.config_source for config in result.configs or []}
         assert sources["retention.ms"] == 5
     if version >= 7:
-        assert result.topic_id == group.topic.topic_id
+        assert result.topic_id == topic.record.topic_id
 
 
 async def test_configs_are_stored_and_shown_with_their_source(node: Node, client: Client) -> None:
@@ -61,9 +61,9 @@ async def test_configs_are_stored_and_shown_with_their_source(node: Node, client
     result = await create(client, creatable(configs=configs))
     shown = {config.name: (config.value, config.config_source) for config in result.configs or []}
     assert shown["retention.ms"] == ("60000", 1)
-    group = node.server.node.groups.get("t")
-    assert group is not None
-    assert group.config.retention_ms == 60_000
+    topic = node.server.node.cell.current.topics.get("t")
+    assert topic is not None
+    assert topic.config.retention_ms == 60_000
 
 
 async def test_counts_of_minus_1_are_the_brokers_defaults(client: Client) -> None:
@@ -102,7 +102,7 @@ async def test_what_cannot_be_is_refused_with_a_text(
     assert result.error_code == code
     assert result.error_message
     assert result.configs == []
-    assert not list(node.server.node.groups.names())
+    assert not list(node.server.node.cell.current.topics.names())
 
 
 async def test_an_assignment_beside_a_count_is_refused(client: Client) -> None:
@@ -156,7 +156,7 @@ async def test_a_topic_that_kafka_would_compact_is_told_in_the_log(
 async def test_validate_only_creates_nothing(node: Node, client: Client) -> None:
     result = await create(client, creatable(partitions=2), only=True)
     assert (result.error_code, result.num_partitions, result.topic_id) == (0, 2, bytes(16))
-    assert node.server.node.groups.get("t") is None
+    assert node.server.node.cell.current.topics.get("t") is None
 
 
 @pytest.mark.parametrize("version", range(1, 7))
@@ -165,7 +165,7 @@ async def test_a_topic_is_deleted_by_name_in_every_version(node: Node, client: C
     request = DeleteTopicsRequest(topic_names=["t", "u"], topics=[DeleteTopicState(name=name) for name in ("t", "u")])
     response = await client.ask(request, version)
     assert [(each.name, each.error_code) for each in response.responses] == [("t", 0), ("u", 3)]
-    assert node.server.node.groups.get("t") is None
+    assert node.server.node.cell.current.topics.get("t") is None
 
 
 async def test_a_topic_is_deleted_by_id_and_made_anew_under_another(node: Node, client: Client) -> None:
@@ -182,7 +182,7 @@ async def test_deleting_by_name_and_id_or_by_neither_is_refused(node: Node, clie
     asked = [DeleteTopicState(name="t", topic_id=topic_id), DeleteTopicState()]
     response = await client.ask(DeleteTopicsRequest(topics=asked))
     assert [each.error_code for each in response.responses] == [ErrorCode.INVALID_REQUEST] * 2
-    assert node.server.node.groups.get("t") is not None
+    assert node.server.node.cell.current.topics.get("t") is not None
 
 
 @pytest.mark.parametrize("version", [5, 6])
@@ -193,14 +193,14 @@ async def test_a_topic_asked_for_twice_is_not_deleted(node: Node, client: Client
     request = DeleteTopicsRequest(topic_names=names, topics=[DeleteTopicState(name=name) for name in names])
     response = await client.ask(request, version)
     assert [(each.name, each.error_code) for each in response.responses] == [("t", ErrorCode.INVALID_REQUEST), ("u", 0)]
-    assert list(node.server.node.groups.names()) == ["t"]
+    assert list(node.server.node.cell.current.topics.names()) == ["t"]
 
 
 async def test_a_topic_id_asked_for_twice_is_not_deleted(node: Node, client: Client) -> None:
     asked = DeleteTopicState(name=None, topic_id=await node.create_topic("t"))
     response = await client.ask(DeleteTopicsRequest(topics=[asked, asked]))
     assert [each.error_code for each in response.responses] == [ErrorCode.INVALID_REQUEST]
-    assert node.server.node.groups.get("t") is not None
+    assert node.server.node.cell.current.topics.get("t") is not None
 
 
 @pytest.mark.parametrize("version", range(1, 7))
@@ -216,7 +216,7 @@ async def test_nothing_is_deleted_where_deletion_is_turned_off(
     code = ErrorCode.TOPIC_DELETION_DISABLED if version >= 3 else ErrorCode.INVALID_REQUEST
     assert [(each.name, each.error_code) for each in response.responses] == [(name, code) for name in names]
     assert bool(response.responses[0].error_message) is (version >= 5)
-    assert node.server.node.groups.get("t") is not None
+    assert node.server.node.cell.current.topics.get("t") is not None
 
 
 async def grow(client: Client, count: int, only: bool = False, **fields: Any) -> CreatePartitionsTopicResult:
@@ -232,9 +232,9 @@ async def test_a_topic_grows_and_keeps_its_offsets(node: Node, client: Client, v
     await node.create_topic("t", 3)
     await node.produce("t", b"a", partition=2)
     assert (await grow(client, 5, version=version)).error_code == 0
-    group = node.server.node.groups.get("t")
-    assert group is not None
-    assert [partition.end_offset for partition in group.partitions] == [0, 0, 1, 0, 0]
+    topic = node.server.node.cell.current.topics.get("t")
+    assert topic is not None
+    assert [partition.end_offset for partition in topic.partitions] == [0, 0, 1, 0, 0]
     assert (await node.produce("t", b"b", partition=4)).base_offset == 0
 
 

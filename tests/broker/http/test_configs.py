@@ -31,9 +31,9 @@ async def test_a_patch_sets_some_resets_others_and_keeps_the_rest(web: Web) -> N
     assert of(document, "max.message.bytes") == ("2000", "DYNAMIC_TOPIC")
     assert of(document, "preallocate") == ("true", "DYNAMIC_TOPIC")
     assert of(document, "retention.bytes") == ("5", "DYNAMIC_TOPIC")
-    group = web.node.server.node.groups.get("t")
-    assert group is not None
-    assert group.config.max_message_bytes == 2000
+    topic = web.node.server.node.cell.current.topics.get("t")
+    assert topic is not None
+    assert topic.config.max_message_bytes == 2000
 
 
 @pytest.mark.parametrize(
@@ -51,9 +51,9 @@ async def test_a_patch_that_cannot_be_changes_nothing(web: Web, configs: Any, co
     await web.node.create_topic("t")
     refused = await web.refusal("PATCH", "/v1/topics/t/configs", {"configs": {"retention.bytes": 7, **configs}})
     assert refused[:2] == (400, code)
-    group = web.node.server.node.groups.get("t")
-    assert group is not None
-    assert group.topic.config == {}
+    topic = web.node.server.node.cell.current.topics.get("t")
+    assert topic is not None
+    assert topic.record.config == {}
 
 
 async def test_configs_of_no_topic_are_not_found(web: Web) -> None:

@@ -86,9 +86,9 @@ async def test_while_all_are_in_work_one_more_is_refused_and_health_and_metrics_
     writers = [await connect(web) for _ in range(2)]
     for _, writer in writers:
         writer.write(PRODUCE + RECORD)
-    group = web.node.server.node.groups.get("t")
-    assert group is not None
-    await until(lambda: group.partitions[0].queue_length == 1)
+    topic = web.node.server.node.cell.current.topics.get("t")
+    assert topic is not None
+    await until(lambda: topic.partitions[0].queue.__len__() == 1)
     status, body = await ask(await connect(web))
     error = json.loads(body)["error"]
     assert (status, error["code"]) == (503, "TOO_MANY_CONNECTIONS")
@@ -231,8 +231,8 @@ async def test_a_defect_is_told_as_an_error_of_ours(
     serve: Callable[..., Awaitable[Web]], connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     web = await serve()
-    monkeypatch.setattr(web.node.server._cell, "current", None)
-    status, body = await ask(await connect(web), TOPICS.replace(b"topics", b"tablets"))
+    monkeypatch.setattr(web.node.server.node.cell.current.topics, "names", None)
+    status, body = await ask(await connect(web), TOPICS)
     monkeypatch.undo()
     assert status == 500
     assert json.loads(body)["error"]["code"] == "UNKNOWN_SERVER_ERROR"

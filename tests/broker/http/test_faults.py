@@ -19,19 +19,20 @@ from tests.broker.http.conftest import Web
 @pytest.fixture
 async def web(serve: Callable[..., Awaitable[Web]]) -> Web:
     """A test broker with a topic."""
-    web = await serve(test_commands=True)
+    web = await serve(test_door=True)
     await web.node.create_topic("t")
     return web
 
 
 async def fault(web: Web, name: str, **fields: Any) -> Any:
-    status, document = await web.ask("POST", "/v1/faults", {"fault": name, **fields})
+    status, document = await web.ask("POST", "/v1/test/store", {"fault": name, **fields})
     assert status == 200, document
     return document
 
 
 async def produced(web: Web) -> ErrorCode:
-    return ErrorCode((await web.node.produce("t", b"v")).error_code)
+    code: ErrorCode = (await web.node.produce("t", b"v")).error_code
+    return code
 
 
 async def values(web: Web) -> int:
@@ -69,9 +70,9 @@ async def test_a_lost_store_is_opened_again_with_all_that_was_acknowledged(web: 
 async def test_commits_are_held_and_released(web: Web) -> None:
     assert (await fault(web, "hold"))["holding"]
     write = asyncio.create_task(produced(web))
-    group = web.node.server.node.groups.get("t")
-    assert group is not None
-    await until(lambda: group.partitions[0].in_flight_bytes > 0)
+    topic = web.node.server.node.cell.current.topics.get("t")
+    assert topic is not None
+    await until(lambda: topic.partitions[0].queue.in_flight_bytes > 0)
     assert (await web.ask("GET", "/health"))[0] == 200
     assert not write.done()
     assert not (await fault(web, "clear"))["holding"]
@@ -79,19 +80,19 @@ async def test_commits_are_held_and_released(web: Web) -> None:
 
 
 async def test_an_unknown_fault_is_refused(web: Web) -> None:
-    status, code, message = await web.refusal("POST", "/v1/faults", {"fault": "fire"})
+    status, code, message = await web.refusal("POST", "/v1/test/store", {"fault": "fire"})
     assert (status, code) == (400, "INVALID_REQUEST")
     assert "refuse_next" in message
 
 
 async def test_a_broker_that_is_not_for_tests_takes_no_fault(serve: Callable[..., Awaitable[Web]]) -> None:
     web = await serve()
-    assert (await web.refusal("POST", "/v1/faults", {"fault": "fill"}))[:2] == (403, "NO_TEST_BROKER")
-    assert (await web.refusal("GET", "/v1/faults"))[:2] == (403, "NO_TEST_BROKER")
+    assert (await web.refusal("POST", "/v1/test/store", {"fault": "fill"}))[:2] == (404, "NO_TEST_DOOR")
+    assert (await web.refusal("GET", "/v1/test/store"))[:2] == (404, "NO_TEST_DOOR")
 
 
 def test_a_broker_on_a_disk_meets_them_too(tmp_path: Path) -> None:
-    with broker(tmp_path / "data", {"pqbroker.test.commands": "true"}) as running:
+    with broker(tmp_path / "data", {"pqbroker.test.door": "true"}) as running:
 
         def ask(path: str, body: Any) -> int:
             data, kind = json.dumps(body).encode(), {"Content-Type": "application/json"}
@@ -105,6 +106,6 @@ def test_a_broker_on_a_disk_meets_them_too(tmp_path: Path) -> None:
         written = "/v1/topics/t/records", {"records": [{"value": "v"}]}
         assert ask("/v1/topics", {"name": "t"}) == 201
         for name, status in (("fill", 503), ("make_room", 201), ("refuse_next", 503), ("clear", 201)):
-            assert ask("/v1/faults", {"fault": name}) == 200
+            assert ask("/v1/test/store", {"fault": name}) == 200
             assert ask(*written) == status
-        assert "pqbroker.test.commands=true" in running.log
+        assert "pqbroker.test.door=true" in running.log

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from pqbroker.pq.consumers import ConsumerOffset
+from pqbroker.pq.log.consumers import ConsumerOffset
 from pqbroker.protocol.codec import encoder
 from pqbroker.protocol.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
@@ -12,7 +12,7 @@ from pqbroker.protocol.messages.consumer_protocol import (
 )
 from pqbroker.protocol.messages.join_group import JoinGroupRequestProtocol, JoinGroupResponse
 from pqbroker.protocol.messages.leave_group import LeaveGroupRequest
-from tests.broker.groups.test_handlers import join_request, sync_request
+from tests.broker.coordination.classic.test_handlers import join_request, sync_request
 from tests.broker.http.conftest import Web
 from tests.broker.wire import Client
 
@@ -51,7 +51,7 @@ async def commit(web: Web, group_id: str, *offsets: int, topic: str = "t", metad
         (topic, index): ConsumerOffset(offset, metadata=metadata, commit_ms=web.node.clock())
         for index, offset in enumerate(offsets)
     }
-    outcomes = await web.node.server.node.groups.commit_offsets(group_id, states)
+    outcomes = await web.node.server.node.cell.current.topics.offsets.commit(group_id, states)
     assert set(outcomes.values()) == {None}
 
 
@@ -72,7 +72,7 @@ async def test_a_group_is_described_with_members_offsets_and_lag(web: Web) -> No
     }  # fmt: skip
     told = {"topic": "t", "metadata": "x", "commit_timestamp": web.node.clock()}
     assert group == {
-        **facts, "generation": 1, "protocol": "range", "leader": joined.member_id,
+        "cell": "0", **facts, "generation": 1, "protocol": "range", "leader": joined.member_id,
         "members": [member], "members_next": None,
         "partitions": [
             {**told, "partition": 0, "offset": 1, "end_offset": 3, "lag": 2},
@@ -80,7 +80,7 @@ async def test_a_group_is_described_with_members_offsets_and_lag(web: Web) -> No
         ],
         "next": None,
     }  # fmt: skip
-    assert await web.ask("GET", "/v1/groups") == (200, {"groups": [facts], "next": None})
+    assert await web.ask("GET", "/v1/groups") == (200, {"cell": "0", "groups": [facts], "next": None})
 
 
 async def test_a_group_with_members_that_has_committed_nothing_has_no_lag(web: Web) -> None:
@@ -155,7 +155,8 @@ async def test_offsets_are_set_in_one_commit(web: Web) -> None:
         (0, 1, "", 2), (1, 0, "x", 0), (2, 0, "", 1),
     ]  # fmt: skip
     assert await web.ask("GET", "/v1/groups/g") == (200, group)
-    assert web.node.server.node.groups.offsets_of("g")["t", 0] == ConsumerOffset(1, commit_ms=web.node.clock())
+    offsets = web.node.server.node.cell.current.topics.offsets.of("g")
+    assert offsets["t", 0] == ConsumerOffset(1, commit_ms=web.node.clock())
 
 
 async def test_setting_offsets_makes_a_group_that_was_not_there(web: Web) -> None:
@@ -174,11 +175,11 @@ async def test_a_group_is_deleted_with_its_offsets_and_not_while_it_has_members(
     body = {"offsets": [{"topic": "t", "partition": 0, "offset": 2}]}
     refused = await web.refusal("POST", "/v1/groups/g/offsets", body)
     assert refused[:2] == (409, "NON_EMPTY_GROUP")
-    assert web.node.server.node.groups.offsets_of("g")["t", 0].offset == 1
+    assert web.node.server.node.cell.current.topics.offsets.of("g")["t", 0].offset == 1
     await client.ask(LeaveGroupRequest(group_id="g", member_id=joined.member_id), 2)
     assert await web.ask("DELETE", "/v1/groups/g") == (204, None)
     assert (await web.refusal("GET", "/v1/groups/g"))[:2] == (404, "GROUP_ID_NOT_FOUND")
-    assert await web.ask("GET", "/v1/groups") == (200, {"groups": [], "next": None})
+    assert await web.ask("GET", "/v1/groups") == (200, {"cell": "0", "groups": [], "next": None})
 
 
 def offsets(*places: tuple[str, int, int]) -> dict[str, Any]:
@@ -197,7 +198,7 @@ def offsets(*places: tuple[str, int, int]) -> dict[str, Any]:
         ("POST", "/v1/groups/%ff/offsets", offsets(("t", 0, 1)), 400, "INVALID_REQUEST", "no UTF-8"),
         ("GET", "/v1/topics/t/records?key=%ff", None, 400, "INVALID_REQUEST", "no UTF-8"),
         ("GET", "/v1/groups?limit=1001", None, 400, "INVALID_REQUEST", "pqbroker.http.items.max"),
-        ("POST", "/v1/groups/g/offsets", offsets(("u", 0, 1)), 404, "UNKNOWN_TOPIC_OR_PARTITION", "no such topic"),
+        ("POST", "/v1/groups/g/offsets", offsets(("u", 0, 1)), 404, "UNKNOWN_TOPIC_OR_PARTITION", "no topic 'u'"),
         ("POST", "/v1/groups/g/offsets", offsets(("t", 3, 1)), 404, "UNKNOWN_TOPIC_OR_PARTITION", "partition"),
         ("POST", "/v1/groups/g/offsets", offsets(("t", 0, 1), ("t", 0, 2)), 400, "INVALID_REQUEST", "twice"),
         ("POST", "/v1/groups/g/offsets", offsets(), 400, "INVALID_REQUEST", "give 1 to 1000"),

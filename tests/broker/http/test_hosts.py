@@ -40,9 +40,17 @@ async def test_health_answers_under_every_name(web: Web) -> None:
     assert (await web.ask("GET", "/health", Host="loadbalancer.example"))[0] == 200
 
 
-@pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://localhost:1"])
-async def test_a_page_of_another_site_changes_nothing(web: Web, origin: str) -> None:
+@pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://127.0.0.1.evil:8092", ""])
+async def test_a_page_of_another_site_reads_and_changes_nothing(web: Web, origin: str) -> None:
     asked: dict[str, Any] = {"Host": "localhost", "Origin": origin}
+    for method, path, body in (("POST", "/v1/topics", {"name": "t"}), ("GET", "/v1/topics", None)):
+        status, code, message = await web.refusal(method, path, body, **asked)
+        assert (status, code) == (421, "UNKNOWN_ORIGIN")
+        assert repr(origin) in message
+
+
+async def test_a_page_of_another_port_changes_nothing(web: Web) -> None:
+    asked: dict[str, Any] = {"Host": "localhost", "Origin": "http://localhost:1"}
     refused = await web.refusal("POST", "/v1/topics", {"name": "t"}, **asked)
     assert refused[:2] == (403, "FOREIGN_ORIGIN")
     assert (await web.refusal("DELETE", "/v1/topics/t", **asked))[:2] == (403, "FOREIGN_ORIGIN")

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from pqbroker.broker.http import blobs, partitions, tablets
-from pqbroker.pq.retention import Hold
+from pqbroker.broker.http.resources import blobs, partitions, tablets
+from pqbroker.pq.log.retention import Hold
 from tests.house.sources import ROOT
 
 TEXT = (ROOT / "docs" / "inside.md").read_text(encoding="utf-8")

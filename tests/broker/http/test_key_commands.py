@@ -35,7 +35,7 @@ class Keys:
 @pytest.fixture
 async def keys(serve: Callable[..., Awaitable[Web]]) -> Keys:
     """Of a test broker."""
-    web = await serve(test_commands=True)
+    web = await serve(test_door=True)
     return Keys(web, await tablet_of_new_topic(web))
 
 
@@ -159,7 +159,7 @@ async def test_a_broker_that_is_not_for_tests_only_reads(web: Web) -> None:
 
 
 async def test_answers_and_requests_are_bounded(serve: Callable[..., Awaitable[Web]]) -> None:
-    web = await serve(test_commands=True, http_items_max=10, http_answer_bytes_max=1024)
+    web = await serve(test_door=True, http_items_max=10, http_answer_bytes_max=1024)
     keys = Keys(web, await tablet_of_new_topic(web))
     for tens in range(3):
         await keys.run(*({"write": {"key": f"u{tens}{each}", "value": "v"}} for each in range(10)))

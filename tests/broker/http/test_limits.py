@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pqbroker.broker.http import records
+from pqbroker.broker.http.resources.record_search import Search
 from tests.broker.http.conftest import Web
 
 
@@ -17,7 +17,7 @@ async def test_requests_that_decode_records_take_turns(
     await web.node.create_topic("t")
     await web.node.produce("t", b"v")
     looking, worst = 0, 0
-    look_through = records._look_through
+    look_through = Search._look_at_next
 
     async def counted(*arguments: Any) -> None:
         nonlocal looking, worst
@@ -27,7 +27,7 @@ async def test_requests_that_decode_records_take_turns(
         await look_through(*arguments)
         looking -= 1
 
-    monkeypatch.setattr(records, "_look_through", counted)
+    monkeypatch.setattr(Search, "_look_at_next", counted)
     found = await asyncio.gather(*(web.ask("GET", "/v1/topics/t/records") for _ in range(6)))
     assert [len(answer["records"]) for _, answer in found] == [1] * 6
     assert worst == 2

@@ -1,18 +1,20 @@
 """What /metrics tells: each declared quantity, counted right, in a bounded number of series."""
 
+import platform
 from collections.abc import Awaitable, Callable
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from pqbroker.broker.metrics import FAMILIES, PREFIX
-from pqbroker.pq.consumers import ConsumerOffset
+from pqbroker import __version__
+from pqbroker.broker.node.metrics import FAMILIES, PREFIX, samples
+from pqbroker.pq.log.consumers import ConsumerOffset
 from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.records import Record, encode_batch
-from pqbroker.storage.blobstorage import Blocked
-from pqbroker.storage.tablet import TabletStorage
+from pqbroker.storage.blobs.blob_storage import Blocked
+from pqbroker.storage.tablets.tablet import TabletStorage
 from tests.broker.conftest import make_batch, produce_request, until
-from tests.broker.groups.test_handlers import form, join_request
+from tests.broker.coordination.classic.test_handlers import form, join_request
 from tests.broker.handlers.test_fetch import fetch_request
 from tests.broker.http.conftest import Web
 from tests.support.metrics_page import PAGE, metrics_page
@@ -33,7 +35,7 @@ async def scrape(web: Web) -> Values:
 async def commit_offsets(web: Web, group_id: str, *offsets: tuple[str, int, int]) -> None:
     """Commit topic, partition, offset."""
     states = {(topic, partition): ConsumerOffset(offset) for topic, partition, offset in offsets}
-    assert set((await web.node.server.node.groups.commit_offsets(group_id, states)).values()) == {None}
+    assert set((await web.node.server.node.cell.current.topics.offsets.commit(group_id, states)).values()) == {None}
 
 
 def test_the_page_matches_the_declarations() -> None:
@@ -110,7 +112,7 @@ async def test_a_refused_commit_is_an_error_and_no_record(web: Web) -> None:
     values = await scrape(web)
     assert values["partition_write_errors_total"] == {("KAFKA_STORAGE_ERROR", "0", "t"): 1}
     assert values["partition_written_records_total"][("0", "t")] == 0
-    assert values["commits_refused_total"] == {(): 1}
+    assert values["commits_refused_total"] == {("0",): 1}
 
 
 async def test_what_key_value_tablets_do_is_counted(web: Web) -> None:
@@ -126,22 +128,22 @@ async def test_what_key_value_tablets_do_is_counted(web: Web) -> None:
     assert after["kv_commands_total"] == {(): 3}, "a blob, the producer, the leader epoch"
     assert after["kv_written_bytes_total"][()] > 2000
     assert after["kv_failed_total"] == {(): 1}
-    assert after["blob_puts_total"][()] - before["blob_puts_total"][()] == 1
-    assert after["blob_put_bytes_total"][()] - before["blob_put_bytes_total"][()] > 2000
+    assert after["blob_puts_total"]["0",] - before["blob_puts_total"]["0",] == 1
+    assert after["blob_put_bytes_total"]["0",] - before["blob_put_bytes_total"]["0",] > 2000
 
 
 async def test_a_write_of_an_instance_that_is_over_is_counted(web: Web) -> None:
     await web.node.create_topic("t")
-    group = web.node.server.node.groups.get("t")
-    assert group is not None
-    (tablet,) = group.tablets.values()
+    topic = web.node.server.node.cell.current.topics.get("t")
+    assert topic is not None
+    (tablet,) = topic.tablets.values()
     storage = tablet.kv.storage
     await storage.collect_garbage(0, 1, 1)
-    await web.node.server.node.groups.delete("t")
+    await web.node.server.node.cell.current.topics.delete("t")
     await until(lambda: is_blocked(storage))
     values = await scrape(web)
-    assert values["garbage_collections_total"] == {(): 1}
-    assert values["blob_blocked_total"] == {(): 1}
+    assert values["garbage_collections_total"] == {("0",): 1}
+    assert values["blob_blocked_total"] == {("0",): 1}
 
 
 def is_blocked(storage: TabletStorage) -> bool:
@@ -195,6 +197,14 @@ async def test_series_of_partitions_are_bounded(
     assert ("partition_leader_epoch" in values) is (series_max == 4)
 
 
+@pytest.mark.parametrize("series_max", [100, 1, 0])
+async def test_a_scrape_takes_one_partition_at_a_time(serve: Callable[..., Awaitable[Web]], series_max: int) -> None:
+    web = await serve(metrics_partitions_max=series_max)
+    await web.node.create_topic("a", 60)
+    steps = sum(1 for _ in samples(web.node.server.node.metrics))
+    assert steps >= 2 * 60  # what it holds, and the lags of its groups
+
+
 @pytest.mark.parametrize("series_max", [2, 1])
 async def test_a_sum_does_not_fall_when_a_part_of_it_goes(
     serve: Callable[..., Awaitable[Web]], series_max: int
@@ -206,13 +216,13 @@ async def test_a_sum_does_not_fall_when_a_part_of_it_goes(
     await web.node.produce("b", b"v", b"v")
     told = (await scrape(web))["partition_written_records_total"]
     assert sum(told.values()) == 5
-    group = web.node.server.node.groups.get("a")
-    assert group is not None
-    group.partitions[0].counters.written = 0  # as when its tablet starts anew
+    topic = web.node.server.node.cell.current.topics.get("a")
+    assert topic is not None
+    topic.partitions[0].write_counters.written = 0  # as when its tablet starts anew
     assert (await scrape(web))["partition_written_records_total"] == told
     await web.node.produce("a", b"v")
     await scrape(web)
-    await web.node.server.node.groups.delete("b")
+    await web.node.server.node.cell.current.topics.delete("b")
     await web.node.create_topic("c")
     left = (await scrape(web))["partition_written_records_total"]
     assert left == ({("", "a"): 4, ("", "c"): 0} if series_max == 2 else {("", ""): 6})
@@ -268,3 +278,15 @@ async def test_while_the_cell_is_lost_nothing_is_told_of_groups(web: Web) -> Non
     await web.node.engine.open()
     await web.node.produce("t", b"a")
     assert "groups" not in await scrape(web)
+
+
+async def test_the_process_and_its_version_are_counted(web: Web) -> None:
+    before = await scrape(web)
+    assert before["build_info"] == {(platform.python_version(), __version__): 1}
+    assert before["process_start_time_seconds"][()] == web.node.clock() / 1000
+    assert before["process_resident_bytes"][()] > 10 << 20
+    assert before["process_threads"][()] >= 1
+    _clients = [await web.node.connect() for _ in range(20)]
+    after = await scrape(web)
+    assert after["process_open_files"][()] >= before["process_open_files"][()] + 40
+    assert after["process_cpu_seconds_total"][()] > before["process_cpu_seconds_total"][()]

@@ -87,7 +87,7 @@ async def test_a_strict_commit_outside_the_partition_is_refused_and_another_clip
     assert await commit(web, 99, session(1)) == (10, True)
 
 
-async def test_a_consumer_made_anew_reads_from_zero_and_ends_earlier_sessions(web: Web) -> None:
+async def test_a_re_created_consumer_reads_from_zero_and_ends_earlier_sessions(web: Web) -> None:
     assert await commit(web, 5, session(3)) == (5, True)
     status, made = await web.ask("POST", "/v1/groups/g/recreate", {"topic": "t", "partition": 0})
     assert (status, made["offset"], made["session"]["generation"]) == (200, 0, 4)

@@ -2,15 +2,15 @@
 
 from typing import Any
 
-from pqbroker.pq.consumers import ConsumerOffset
-from pqbroker.pq.writer import DISK_FULL
+from pqbroker.pq.log.consumers import ConsumerOffset
+from pqbroker.pq.serving.store_refusals import DISK_FULL
 from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
-from pqbroker.storage.status import Colour
+from pqbroker.storage.pool_status import Colour
 from pqbroker.storage.unreadable import StoredUnreadable
 from tests.broker.handlers.test_fetch import fetch_request
 from tests.broker.http.conftest import Web
@@ -62,9 +62,9 @@ async def test_producers_and_consumers_are_listed_with_what_they_did(web: Web) -
     await web.node.create_topic("t", pq_important_groups="g")
     for sequence in (0, 2):
         await web.node.produce("t", b"a", b"b", producer_id=7, producer_epoch=3, base_sequence=sequence)
-    groups = web.node.server.node.groups
-    await groups.commit_offsets("g", {("t", 0): ConsumerOffset(1, commit_ms=5)})
-    await groups.commit_offsets("ahead", {("t", 0): ConsumerOffset(9, commit_ms=6)})
+    groups = web.node.server.node.cell.current.topics
+    await groups.offsets.commit("g", {("t", 0): ConsumerOffset(1, commit_ms=5)})
+    await groups.offsets.commit("ahead", {("t", 0): ConsumerOffset(9, commit_ms=6)})
     found = await inside(web)
     assert found["producers"] == {
         "count": 1,
@@ -86,11 +86,11 @@ async def test_it_is_told_why_the_oldest_data_is_still_held(web: Web) -> None:
     young = (await inside(web))["oldest_data"]
     assert (young["held_by"], young["until"], young["groups"]) == ("young", web.node.clock() + 1000, [])
     web.node.clock.now_ms += 1000
-    await web.node.server.node.groups.commit_offsets("a", {("t", 0): ConsumerOffset(1)})
+    await web.node.server.node.cell.current.topics.offsets.commit("a", {("t", 0): ConsumerOffset(1)})
     held = (await inside(web))["oldest_data"]
     assert (held["held_by"], held["until"], held["groups"]) == ("consumer", None, ["g"])
     assert "let them read it" in held["reason"]
-    await web.node.server.node.groups.commit_offsets("g", {("t", 0): ConsumerOffset(1)})
+    await web.node.server.node.cell.current.topics.offsets.commit("g", {("t", 0): ConsumerOffset(1)})
     assert (await inside(web))["oldest_data"]["held_by"] == "due"
 
 
@@ -112,7 +112,7 @@ async def test_reads_are_counted_by_where_they_found_the_records(web: Web) -> No
     await client.ask(fetch_request((0, 0)), 12)
     from_memory = (await inside(web))["read"]
     assert (from_memory["reads_from_memory"], from_memory["reads_from_store"]) == (1, 0)
-    web.node.server.node.groups.memory.cache.forget(1, 0, 2)
+    web.node.server.node.cell.current.topics.memory.cache.forget(1, 0, 2)
     await client.ask(fetch_request((0, 0)), 12)
     found = (await inside(web))["read"]
     assert (found["reads"], found["reads_from_memory"], found["reads_from_store"]) == (2, 1, 1)
@@ -134,7 +134,7 @@ async def test_a_partition_that_refuses_writes_says_why(web: Web) -> None:
     node.engine.tell_colour(Colour.YELLOW_STOP)
     assert (await inside(web))["writes"] == {"are_taken": False, "refused_by": "disk", "reason": DISK_FULL}
     node.engine.tell_colour(None)
-    groups = node.server.node.groups
+    groups = node.server.node.cell.current.topics
     await groups.configure("t", {"pq.inactive.partitions": "1"})
     assert (await inside(web))["writes"] == taken
     assert (await inside(web, 1))["writes"]["refused_by"] == "inactive"
@@ -150,9 +150,9 @@ async def test_a_partition_whose_rows_are_damaged_says_so_and_is_told_apart_by_c
     node = web.node
     await node.create_topic("t", 2)
     await node.produce("t", b"a", partition=1)
-    group = node.server.node.groups.get("t")
-    assert group is not None
-    group.partitions[0].refuse(StoredUnreadable("the row of key 'i0000000000'", "it is of version 9"))
+    topic = node.server.node.cell.current.topics.get("t")
+    assert topic is not None
+    topic.partitions[0].refuse(StoredUnreadable("the row of key 'i0000000000'", "it is of version 9"))
     found = await inside(web)
     assert found["writes"]["refused_by"] == "unreadable"
     assert "key 'i0000000000' cannot be read: it is of version 9" in found["writes"]["reason"]

@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 from kafka.partitioner.default import murmur2 as kafka_murmur2
 
-from pqbroker.broker.http.partitioner import murmur2
+from pqbroker.broker.http.resources.partitioner import murmur2
 from pqbroker.protocol.records import Record, encode_batch
 from tests.broker.conftest import produce_request
 from tests.broker.http.conftest import Web
 
 PATH = "/v1/topics/t/records"
+PLACE = {"topic": "t", "partition": 0}
 
 
 async def write(web: Web, *records: Record, partition: int = 0, **options: Any) -> None:
@@ -47,13 +48,13 @@ async def test_records_are_shown_as_text_where_they_are(web: Web) -> None:
     document = await look(web)
     assert document["records"] == [
         {
-            "offset": 0, "timestamp": 5, "key": "key", "value": "wört",
+            **PLACE, "offset": 0, "timestamp": 5, "key": "key", "value": "wört",
             "headers": [
                 {"key": "h", "value": {"base64": "/w=="}}, {"key": "h", "value": None}, {"key": "g", "value": "ü"},
             ],
         },
-        {"offset": 1, "timestamp": 6, "key": None, "value": {"base64": "AP4="}, "headers": []},
-        {"offset": 2, "timestamp": 7, "key": None, "value": None, "headers": []},
+        {**PLACE, "offset": 1, "timestamp": 6, "key": None, "value": {"base64": "AP4="}, "headers": []},
+        {**PLACE, "offset": 2, "timestamp": 7, "key": None, "value": None, "headers": []},
     ]  # fmt: skip
     assert {name: document[name] for name in ("partition", "start_offset", "end_offset", "next_offset")} == {
         "partition": 0, "start_offset": 0, "end_offset": 3, "next_offset": 3,
@@ -72,6 +73,14 @@ async def test_records_are_shown_as_text_where_they_are(web: Web) -> None:
         ("?offset=10", range(0), 10),
         ("?time=1700000000007", range(7, 10), 10),
         ("?time=1800000000000", range(0), 10),
+        ("?from=beginning", range(10), 10),
+        ("?from=4", range(4, 10), 10),
+        ("?from=end", range(0), 10),
+        ("?from=2023-11-14T22:13:20.007", range(7, 10), 10),
+        ("?from=2023-11-14T23:13:20.007%2B01:00", range(7, 10), 10),
+        ("?from=1s&limit=2", range(2), 2),
+        ("?from=-1s&limit=2", range(2), 2),
+        ("?from=0ms", range(10), 10),
         ("?key=k1", (1, 4, 7), 10),
         ("?key=k1&limit=2", (1, 4), 5),
         ("?key=k1&offset=5", (7,), 10),
@@ -92,6 +101,9 @@ async def test_a_look_by_offset_time_and_key(web: Web, query: str, found: Any, n
         ("?partition=-1", 400, "INVALID_REQUEST"),
         ("?offset=1&time=1", 400, "INVALID_REQUEST"),
         ("?offset=x", 400, "INVALID_REQUEST"),
+        ("?from=1&offset=1", 400, "INVALID_REQUEST"),
+        ("?from=yesterday", 400, "INVALID_REQUEST"),
+        ("?from=11", 400, "OFFSET_OUT_OF_RANGE"),
         ("?time=-1", 400, "INVALID_REQUEST"),
         ("?limit=0", 400, "INVALID_REQUEST"),
         ("?offset=99999999999999999999", 400, "OFFSET_OUT_OF_RANGE"),
@@ -143,7 +155,8 @@ async def test_what_is_shown_can_be_produced_as_it_is(web: Web) -> None:
     shown = (await look(web))["records"]
     sent = [{name: value for name, value in record.items() if name != "offset"} for record in shown]
     status, answer = await web.ask("POST", PATH, {"records": sent})
-    assert (status, answer) == (201, {"offsets": [{"partition": 0, "offset": 2}, {"partition": 0, "offset": 3}]})
+    offsets = [{"partition": 0, "offset": 2}, {"partition": 0, "offset": 3}]
+    assert (status, answer) == (201, {"cell": "0", "offsets": offsets})
     again = (await look(web, "?offset=2"))["records"]
     assert [{**record, "offset": record["offset"] - 2} for record in again] == shown
 

@@ -38,9 +38,10 @@ async def test_a_tablet_is_restarted_and_its_records_stay(web: Web) -> None:
 async def test_a_channel_moves_with_the_next_start_and_old_blobs_stay_where_they_are(web: Web) -> None:
     tablet = await tablet_of_new_topic(web)
     await web.node.produce("t", b"b" * 2000)
-    _, moving = await web.ask("POST", MOVES.format(tablet), {"group": 1})
+    _, moving = await web.ask("POST", MOVES.format(tablet), {"pool": "big"})
     history = [
-        {"from_generation": 1, "group": 0, "pool": "main"}, {"from_generation": 2, "group": 1, "pool": "big"},
+        {"from_generation": 1, "pool_number": 0, "pool": "main", "group": 0},
+        {"from_generation": 2, "pool_number": 1, "pool": "big", "group": 1},
     ]  # fmt: skip
     assert (moving["channels"][2]["history"], moving["channels"][2]["pool"]) == (history, "main")
     _, moved = await web.ask("POST", f"/v1/tablets/{tablet}/restart", {})
@@ -51,6 +52,15 @@ async def test_a_channel_moves_with_the_next_start_and_old_blobs_stay_where_they
     _, blobs = await web.ask("GET", f"/v1/blobs?tablet={tablet}")
     assert {(blob["generation"], blob["pool"]) for blob in blobs["blobs"]} >= {(2, "big")}
     assert all(blob["pool"] == {1: "main", 2: "big"}[blob["generation"]] for blob in blobs["blobs"])
+
+
+@pytest.mark.parametrize("field", ["pool_number", "group"])
+async def test_a_pool_may_be_given_by_its_number_which_its_name_goes_over(web: Web, field: str) -> None:
+    tablet = await tablet_of_new_topic(web)
+    _, moving = await web.ask("POST", MOVES.format(tablet), {field: 1})
+    assert [each["pool"] for each in moving["channels"][2]["history"]] == ["main", "big"]
+    _, moving = await web.ask("POST", MOVES.format(tablet), {field: 1, "pool": "main"})
+    assert [each["pool"] for each in moving["channels"][2]["history"]] == ["main"]
 
 
 @pytest.mark.parametrize("kind", ["scheme", "coordinator"])
@@ -68,11 +78,12 @@ async def test_the_brokers_own_tablets_are_restarted_too(web: Web, kind: str) ->
     ("path", "body", "status", "code", "word"),
     [
         ("/v1/tablets/7/restart", {}, 404, "UNKNOWN_TABLET", "no tablet 7"),
-        (MOVES.format(7), {"group": 0}, 404, "UNKNOWN_TABLET", "no tablet 7"),
+        (MOVES.format(7), {"pool": "main"}, 404, "UNKNOWN_TABLET", "no tablet 7"),
+        (MOVES.format(SCHEME), {"pool": "cold"}, 409, "MOVE_REFUSED", "no pool 'cold'; the cell has main, big"),
         (MOVES.format(SCHEME), {"group": 9}, 409, "MOVE_REFUSED", "0 (main), 1 (big)"),
-        (f"/v1/tablets/{SCHEME}/channels/9", {"group": 0}, 409, "MOVE_REFUSED", "channels 0 to 2"),
+        (f"/v1/tablets/{SCHEME}/channels/9", {"pool": "main"}, 409, "MOVE_REFUSED", "channels 0 to 2"),
         (MOVES.format(SCHEME), {"group": "big"}, 400, "INVALID_BODY", "body.group is string; give integer"),
-        (MOVES.format(SCHEME), {}, 400, "INVALID_BODY", "no field 'group'"),
+        (MOVES.format(SCHEME), {}, 400, "INVALID_BODY", "no field 'pool'"),
         (f"/v1/tablets/{SCHEME}/restart", b"", 400, "INVALID_BODY", "no JSON"),
     ],
 )

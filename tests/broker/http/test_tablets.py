@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pqbroker.broker.http.keys import parse_key, show_key
 from pqbroker.broker.http.problems import Problem
-from pqbroker.storage.blobid import BlobId
-from pqbroker.storage.status import Colour
+from pqbroker.broker.http.resources.keys import parse_key, show_key
+from pqbroker.storage.blobs.blob_id import BlobId
+from pqbroker.storage.ids import TabletId
+from pqbroker.storage.pool_status import Colour
 from tests.broker.http.conftest import Web
 
 SCHEME = 1
@@ -40,16 +41,16 @@ async def pages(web: Web, path: str, items: str, parameter: str) -> list[Any]:
 async def test_tablets_are_listed_a_page_at_a_time_with_what_they_are(web: Web) -> None:
     await web.node.create_topic("t", 5, pq_partitions_per_tablet="2")
     listed = await pages(web, "/v1/tablets?", "tablets", "after")
-    cell = web.node.server.node.groups.get("t")
+    cell = web.node.server.node.cell.current.topics.get("t")
     assert cell is not None
     assert [one["id"] for one in listed] == sorted(one["id"] for one in listed)
     assert {one["type"] for one in listed} == {"scheme", "coordinator", "persqueue"}
     assert {one["cell"] for one in listed} == {"0"}
     ours = [one for one in listed if one["topic"] == "t"]
-    assert [one["id"] for one in ours] == list(cell.topic.tablets)
+    assert [one["id"] for one in ours] == list(cell.record.tablets)
     assert [one["partition_count"] for one in ours] == [2, 2, 1]
     assert {(one["owner"], one["state"], one["generation"]) for one in ours} == {
-        (cell.topic.topic_id.hex(), "running", 1)
+        (cell.record.topic_id.hex(), "running", 1)
     }
 
 
@@ -65,7 +66,7 @@ async def test_a_tablet_is_described_with_its_channels(web: Web) -> None:
         (0, "log"), (1, "snapshots"), (2, "data"),
     ]  # fmt: skip
     for channel in found["channels"]:
-        assert channel["history"] == [{"from_generation": 1, "group": 0, "pool": "main"}]
+        assert channel["history"] == [{"from_generation": 1, "pool_number": 0, "pool": "main", "group": 0}]
         assert channel["index_below_bytes"] == 1000
         assert (channel["pool"], channel["soft_barrier"], channel["hard_barrier"]) == ("main", None, None)
     _, topic = await web.ask("GET", "/v1/topics/t")
@@ -86,7 +87,9 @@ async def test_a_channel_tells_how_full_it_is(web: Web) -> None:
 
 async def test_a_barrier_is_told_once_garbage_was_collected(web: Web) -> None:
     tablet = await tablet_of_new_topic(web)
-    await web.node.server.node.groups.get("t").tablets[tablet].kv.storage.collect_garbage(0, 1, 7)  # type: ignore[union-attr]
+    topic = web.node.server.node.cell.current.topics.get("t")
+    assert topic is not None
+    await topic.tablets[TabletId(tablet)].kv.storage.collect_garbage(0, 1, 7)
     _, found = await web.ask("GET", f"/v1/tablets/{tablet}")
     assert found["channels"][0]["soft_barrier"] == {"generation": 1, "step": 7}
     assert found["channels"][1]["soft_barrier"] is None
@@ -96,7 +99,7 @@ async def test_a_tablet_of_a_deleted_topic_is_there_until_its_space_is_back(web:
     tablet = await tablet_of_new_topic(web)
     await web.node.produce("t", b"v" * 2000)
     _, before = await web.ask("GET", f"/v1/tablets/{tablet}")
-    await web.node.server.node.groups.delete("t")
+    await web.node.server.node.cell.current.topics.delete("t")
     web.node.engine.faults.hold()
     _, found = await web.ask("GET", f"/v1/tablets/{tablet}")
     assert (found["topic"], found["partition_count"], found["key_count"]) == (None, 0, None)
@@ -186,7 +189,7 @@ def test_an_escape_that_is_none_is_refused(text: str) -> None:
         ("/v1/tablets/7", 404, "UNKNOWN_TABLET", "no tablet 7"),
         ("/v1/tablets/x", 400, "INVALID_REQUEST", "tablet is 'x'; give an integer"),
         ("/v1/tablets/7/keys", 404, "UNKNOWN_TABLET", "no tablet 7"),
-        (f"/v1/tablets/{SCHEME}/keys", 409, "NO_KEYS", "tables in log blobs"),
+        (f"/v1/tablets/{SCHEME}/keys", 409, "NO_KEYS", "row sets in log blobs"),
         ("/v1/tablets/65536/keys?from=%5C", 400, "INVALID_REQUEST", "single backslash"),
         ("/v1/tablets?limit=1001", 400, "INVALID_REQUEST", "pqbroker.http.items.max"),
         ("/v1/blobs", 400, "INVALID_REQUEST", "the parameter 'tablet' is missing"),
@@ -207,10 +210,10 @@ async def test_the_scheme_tablet_has_blobs_and_a_log(web: Web) -> None:
     assert (found["type"], found["owner"], found["topic"], found["key_count"]) == ("scheme", "scheme", None, None)
     _, blobs = await web.ask("GET", f"/v1/blobs?tablet={SCHEME}")
     assert {one["channel"] for one in blobs["blobs"]} == {0}
-    before = {table["name"]: table["rows"] for table in found["tables"]}
+    before = {table["name"]: table["rows"] for table in found["row_sets"]}
     await web.node.create_topic("t")
     _, found = await web.ask("GET", f"/v1/tablets/{SCHEME}")
-    after = {table["name"]: table["rows"] for table in found["tables"]}
+    after = {table["name"]: table["rows"] for table in found["row_sets"]}
     assert {name: after[name] - before[name] for name in ("topics", "names", "tombstones")} == {
         "topics": 1, "names": 1, "tombstones": 0,
     }  # fmt: skip

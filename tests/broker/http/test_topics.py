@@ -11,16 +11,16 @@ async def test_a_topic_is_created_described_listed_and_deleted(web: Web) -> None
     body = {"name": "t", "partitions": 5, "config": {"retention.ms": 1000, "pq.partitions.per.tablet": "2"}}
     status, created = await web.ask("POST", "/v1/topics", body)
     assert status == 201
-    group = web.node.server.node.groups.get("t")
-    assert group is not None
-    assert created["id"] == urlsafe_b64encode(group.topic.topic_id).decode().rstrip("=")
+    topic = web.node.server.node.cell.current.topics.get("t")
+    assert topic is not None
+    assert created["id"] == urlsafe_b64encode(topic.record.topic_id).decode().rstrip("=")
     assert len({partition["tablet"] for partition in created["partitions"]}) == 3
     assert await web.ask("GET", "/v1/topics/t") == (200, created)
     _, listed = await web.ask("GET", "/v1/topics")
     facts = {key: created[key] for key in ("name", "id", "partition_count", "size_bytes")}
-    assert listed == {"topics": [facts], "next": None}
+    assert listed == {"cell": "0", "topics": [facts], "next": None}
     assert await web.ask("DELETE", "/v1/topics/t") == (204, None)
-    assert await web.ask("GET", "/v1/topics") == (200, {"topics": [], "next": None})
+    assert await web.ask("GET", "/v1/topics") == (200, {"cell": "0", "topics": [], "next": None})
 
 
 async def test_offsets_and_sizes_are_told(web: Web) -> None:
@@ -60,9 +60,9 @@ async def test_a_topic_grows_and_keeps_what_it_has(web: Web) -> None:
 @pytest.mark.parametrize(
     ("method", "path", "body", "status", "code", "word"),
     [
-        ("GET", "/v1/topics/x", None, 404, "UNKNOWN_TOPIC_OR_PARTITION", "no such topic"),
-        ("DELETE", "/v1/topics/x", None, 404, "UNKNOWN_TOPIC_OR_PARTITION", "no such topic"),
-        ("POST", "/v1/topics/x/partitions", {"count": 2}, 404, "UNKNOWN_TOPIC_OR_PARTITION", "no such topic"),
+        ("GET", "/v1/topics/x", None, 404, "UNKNOWN_TOPIC_OR_PARTITION", "no topic 'x'"),
+        ("DELETE", "/v1/topics/x", None, 404, "UNKNOWN_TOPIC_OR_PARTITION", "no topic 'x'"),
+        ("POST", "/v1/topics/x/partitions", {"count": 2}, 404, "UNKNOWN_TOPIC_OR_PARTITION", "no topic 'x'"),
         ("POST", "/v1/topics", {"name": "t"}, 409, "TOPIC_ALREADY_EXISTS", "t exists"),
         ("POST", "/v1/topics", {"name": "a b"}, 400, "INVALID_TOPIC_EXCEPTION", "ASCII"),
         ("POST", "/v1/topics", {"name": "u", "partitions": 20_001}, 400, "INVALID_PARTITIONS", "20000"),
@@ -106,7 +106,7 @@ async def test_a_body_that_a_browser_sends_across_sites_is_refused(web: Web) -> 
     for content_type in ("text/plain", "application/x-www-form-urlencoded"):
         refused = await web.refusal("POST", "/v1/topics", {"name": "t"}, Content_Type=content_type)
         assert refused[:2] == (415, "NOT_JSON")
-    assert list(web.node.server.node.groups.names()) == []
+    assert list(web.node.server.node.cell.current.topics.names()) == []
 
 
 async def test_a_body_too_large_is_refused(web: Web) -> None:

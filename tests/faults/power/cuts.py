@@ -14,18 +14,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from unittest.mock import patch
 
-from pqbroker.broker.cell_owner import open_cell
-from pqbroker.broker.cli.doctor import examine_directory
+from pqbroker.broker.cells.cell_owner import open_cell
+from pqbroker.cli.commands.doctor import examine_directory
 from pqbroker.conf.broker import BrokerSettings
-from pqbroker.pq.partition_server import PartitionServer
-from pqbroker.pq.run import Pieces
+from pqbroker.fixture.process import BrokerProcess
+from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.protocol.records import batches
-from pqbroker.storage.rocks import RocksEngine
-from pqbroker.testing import Broker, BrokerFailedError, broker
+from pqbroker.storage.disk.rocks import RocksEngine
+from pqbroker.testing import BrokerFailedError, broker
 from tests.faults.power.disk import Directory, Disk, File, cut_power
 from tests.faults.power.expectation import Found, Owed, nothing_found
 from tests.faults.power.recording import Event, build, environment, events, resident
 from tests.faults.power.workload import GROUP, PARTITIONS, TOPIC, Book, load
+from tests.pq.rig import read
 from tests.support.wire import EARLIEST, Wire
 
 _REQUESTS = 120
@@ -124,7 +125,7 @@ def _at(recorded: Recorded, points: list[int]) -> Iterator[tuple[int, tuple[Disk
 def _live(data: Path, log: Path, book: Book, source: random.Random, variables: Mapping[str, str]) -> None:
     """One life of the broker, under load."""
     log.touch()
-    node = Broker(data, _LIMITS, log, "info")
+    node = BrokerProcess(data, _LIMITS, log, "info")
     with patch.dict(os.environ, variables), suppress(BrokerFailedError):
         node.start()
     if not node.running:
@@ -161,16 +162,14 @@ async def _open(data: Path) -> Found:
     engine = RocksEngine(data, segment_bytes=_SEGMENT_BYTES, read_threads=1)
     opened = await open_cell(engine, BrokerSettings(), lambda: 1_700_000_000_000)
     try:
-        group = opened.groups.get(TOPIC)
-        if group is None:
-            return Found(nothing_found().logs, {}, frozenset(opened.groups.names()))
-        logs = {server.index: (server.start_offset, await _batches(server)) for server in group.partitions}
-        offsets = {place[1]: state.offset for place, state in opened.groups.offsets_of(GROUP).items()}
-        return Found(logs, offsets, frozenset(opened.groups.names()))
+        topic = opened.topics.get(TOPIC)
+        if topic is None:
+            return Found(nothing_found().logs, {}, frozenset(opened.topics.names()))
+        logs = {server.index: (server.start_offset, await _batches(server)) for server in topic.partitions}
+        offsets = {place[1]: state.offset for place, state in opened.topics.offsets.of(GROUP).items()}
+        return Found(logs, offsets, frozenset(opened.topics.names()))
     finally:
-        await opened.coordinators.stop()
-        await opened.groups.stop()
-        await opened.scheme.stop()
+        await opened.stop()
         await opened.cell.close()
 
 
@@ -178,9 +177,8 @@ async def _batches(server: PartitionServer) -> list[bytes]:
     found: list[bytes] = []
     offset = server.start_offset
     while offset < server.end_offset:
-        read = server.read(offset, _READ_BYTES)
-        pieces = read if isinstance(read, Pieces) else await read
-        data = b"".join(pieces.buffers)
+        pieces = await read(server, offset, _READ_BYTES)
+        data = b"".join(pieces.in_memory())
         found += [data[position : position + header.size_bytes] for position, header in batches(data)]
         assert pieces.next_offset > offset, f"nothing at {offset}, before the end at {server.end_offset}"
         offset = pieces.next_offset

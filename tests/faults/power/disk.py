@@ -1,14 +1,17 @@
 """A disk that loses power: files and directories with what is synced and what is not, and what a cut may leave of it.
 
 A file's writes and sizes are safe from the end of a sync that began after them; until then any 4 KiB unit of them may
-be there or not, whole or torn at a sector. Names are safe from the end of a sync of their directory; until then the
-last changes of them, as many as chance wants, may be gone. That they go in order is more than POSIX promises, but every
-file system with a journal keeps to it, and RocksDB counts on it: it renames CURRENT before it syncs new tables' names.
+be there or not, whole or torn at a sector. A unit is written out with all that it holds, so that of several writes to
+it a later one is never there without those before. Names are safe from the end of a sync of their directory; until then
+the last changes of them, as many as chance wants, may be gone. That they go in order is more than POSIX promises, but
+every file system with a journal keeps to it, and RocksDB counts on it: it renames CURRENT before it syncs new tables'
+names.
 """
 
 import os
 import random
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -199,34 +202,43 @@ def _write_directory(directory: Directory, into: Path, source: random.Random, sh
         rename(left, names)
     for name, item in left.items():
         if isinstance(item, File):
-            (into / name).write_bytes(_left_of(item, source, share))
+            (into / name).write_bytes(left_of(item, source, share))
         else:
             (into / name).mkdir()
             _write_directory(item, into / name, source, share)
 
 
-def _left_of(file: File, source: random.Random, share: float) -> bytes:
+def left_of(file: File, source: random.Random, share: float) -> bytes:
     content = bytearray(file.history.synced)
+    writes = Counter(start // _UNIT_BYTES for change in file.history.pending for start, _ in _units(change))
+    kept = {unit: sum(source.random() < share for _ in range(count)) for unit, count in writes.items()}
     for change in file.history.pending:
         if change.data is None:
             if source.random() < share:
                 apply(content, change)
             continue
-        start, end = change.position, change.position + len(change.data)
-        while start < end:
-            stop = min(start - start % _UNIT_BYTES + _UNIT_BYTES, end)
-            kept = _kept_of_unit(start, stop, source, share)
-            if kept > start:
-                data = change.data[start - change.position : kept - change.position]
-                apply(content, Change(start, data))
-            start = stop
+        for start, stop in _units(change):
+            unit = start // _UNIT_BYTES
+            kept[unit] -= 1
+            if kept[unit] < 0:
+                continue
+            end = _torn_at(start, stop, source) if kept[unit] == 0 else stop
+            if end > start:
+                apply(content, Change(start, change.data[start - change.position : end - change.position]))
     return bytes(content)
 
 
-def _kept_of_unit(start: int, stop: int, source: random.Random, share: float) -> int:
-    """Where what is left of a written unit ends: at its end, at a sector within, or where it began."""
-    if source.random() >= share:
-        return start
+def _units(change: Change) -> Iterator[tuple[int, int]]:
+    """The parts of a write that fall into one unit each: begin and end."""
+    start, end = change.position, change.position + len(change.data or b"")
+    while start < end:
+        stop = min(start - start % _UNIT_BYTES + _UNIT_BYTES, end)
+        yield start, stop
+        start = stop
+
+
+def _torn_at(start: int, stop: int, source: random.Random) -> int:
+    """Where what is left of the last write to a unit ends: at its end, or at a sector within."""
     if source.random() < 0.1:
         return max(start, source.randrange(start, stop) // _SECTOR_BYTES * _SECTOR_BYTES)
     return stop

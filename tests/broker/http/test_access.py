@@ -1,0 +1,102 @@
+"""Every path under /v1 asks the same place as the Kafka APIs whether the caller may do what it does."""
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+import aiohttp
+import pytest
+
+from pqbroker.broker.apis.access import AclOperation, AclResource, Principal
+from pqbroker.broker.http.endpoints import start_http
+from pqbroker.broker.http.routes import Route
+from pqbroker.broker.http.served import ROUTES
+from pqbroker.conf.addresses import Address
+from pqbroker.protocol.errors import ErrorCode
+from tests.broker.conftest import Node
+
+OPEN = {"/v1/openapi.json"}
+FILTERED = {"/v1/groups", "/v1/tables", "/v1/topics"}
+"""Lists, which leave out what the caller may not see."""
+NAMES = {
+    "{cell}": "1", "{path}": "t/@a", "{name}": "t", "{tablet}": "1", "{partition}": "0", "{channel}": "0",
+    "{fault}": "1",
+}  # fmt: skip
+BODIES: dict[str, Any] = {
+    "/v1/bundles": {"name": "b"},
+    "/v1/topics": {"name": "u"},
+    "/v1/groups/{name}/reset": {"topic": "t", "to": "end"},
+    "/v1/settings": {"settings": {"log.retention.ms": 1}},
+    "/v1/topics/{name}/partitions": {"count": 2},
+    "/v1/topics/{name}/configs": {"configs": {}},
+    "/v1/topics/{name}/records": {"records": [{"value": "v"}]},
+    "/v1/topics/{name}/partitions/{partition}/records": {"offset": 0, "records": [{"value": "v"}]},
+    "/v1/groups/{name}/offsets": {"offsets": [{"topic": "t", "partition": 0, "offset": 0}]},
+    "/v1/groups/{name}/commits": {
+        "topic": "t", "partition": 0, "offset": 0, "session": {"name": "s", "generation": 1, "step": 1},
+    },
+    "/v1/groups/{name}/recreate": {"topic": "t", "partition": 0},
+    "/v1/tables": {"path": "//u", "schema": []},
+    "/v1/tables/{name}": {"attributes": {}},
+    "/v1/tables/{name}/rows": {"rows": [{}]},
+    "/v1/tables/{name}/trim": {"tablet_index": 0, "trimmed_row_count": 0},
+    "/v1/tables/{name}/alter": {"schema": []},
+    "/v1/tables/{name}/reshard": {"tablet_count": 1},
+    "/v1/sql": {"query": "SELECT key FROM t"},
+    "/v1/tablets/{tablet}/commands": {"commands": []},
+    "/v1/backups": {"name": "b"},
+    "/v1/test/store": {"fault": "clear"},
+    "/v1/test/faults": {"act": "pause", "hold_ms": 1},
+    "/v1/test/clock": {"advance_ms": 1},
+}  # fmt: skip
+
+
+class Nothing:
+    """Allows nothing to anybody."""
+
+    def allows(self, principal: Principal, operation: AclOperation, resource: AclResource) -> bool:
+        return False
+
+
+@pytest.fixture
+async def guarded(node: Node) -> AsyncIterator[str]:
+    """Where a node with the topic `t` allows nothing."""
+    await node.create_topic("t")
+    access = replace(node.server.node, access=Nothing())
+    close, address = await start_http(access, access.cell, Address("127.0.0.1", 0))
+    yield f"http://{address}"
+    await close()
+
+
+def path_of(route: Route) -> str:
+    path = route.path
+    for name, value in NAMES.items():
+        path = path.replace(name, value)
+    return path + "?" + "&".join(f"{one.name}=1" for one in route.parameters if one.required)
+
+
+@pytest.mark.parametrize("route", [each for each in ROUTES if each.path not in OPEN], ids=lambda each: each.summary)
+async def test_who_may_do_nothing_sees_and_changes_nothing(guarded: str, route: Route) -> None:
+    body = None if route.body is None else BODIES.get(route.path, {})
+    async with (
+        aiohttp.ClientSession() as session,
+        session.request(route.method, guarded + path_of(route), json=body) as answer,
+    ):
+        document = await answer.json()
+    if (route.method, route.path) in {("GET", path) for path in FILTERED}:
+        assert document | {"cell": "0"} == {"cell": "0", route.path.removeprefix("/v1/"): [], "next": None}
+        return
+    assert answer.status == 403, document
+    assert document["error"]["code"] in {
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED.name,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED.name,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED.name,
+    }
+    assert document["error"]["cure"]
+
+
+async def test_the_document_of_the_paths_is_open_to_all(guarded: str) -> None:
+    async with aiohttp.ClientSession() as session:
+        for path in OPEN:
+            async with session.get(guarded + path) as answer:
+                assert answer.status == 200

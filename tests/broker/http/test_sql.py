@@ -1,0 +1,269 @@
+"""SQL over topics, by a worker with DuckDB: one broker and one worker for all tests, since a start takes a second."""
+
+import io
+import json
+from collections.abc import Iterator
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pyarrow.ipc
+import pytest
+from jsonschema import Draft202012Validator
+
+from pqbroker.broker.http.resources.sql import ROUTES
+from pqbroker.testing import Broker, memory_broker
+
+NOW_MS = 1_700_000_000_000
+
+
+class Sql:
+    """Queries of a broker."""
+
+    def __init__(self, running: Broker) -> None:
+        self.http = running.http
+
+    def ask(self, query: str, **body: Any) -> tuple[int, bytes]:
+        return self.post("/v1/sql", {"query": query, **body})
+
+    def rows(self, query: str) -> list[Any]:
+        status, data = self.ask(query)
+        assert status == 200, data
+        return [json.loads(line) for line in data.splitlines()]
+
+    def produce(self, topic: str, *records: Any) -> None:
+        status, data = self.post(f"/v1/topics/{topic}/records", {"records": records})
+        assert status == 201, data
+
+    def post(self, path: str, body: Any) -> tuple[int, bytes]:
+        return self._request("POST", path, json.dumps(body))
+
+    def get(self, path: str) -> tuple[int, bytes]:
+        return self._request("GET", path, None)
+
+    def patch(self, path: str, body: Any) -> None:
+        status, data = self._request("PATCH", path, json.dumps(body))
+        assert status == 200, data
+
+    def _request(self, method: str, path: str, body: str | None) -> tuple[int, bytes]:
+        connection = HTTPConnection(self.http, timeout=60)
+        try:
+            connection.request(method, path, body, {"Content-Type": "application/json"})
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+        finally:
+            connection.close()
+
+
+@pytest.fixture(scope="module")
+def sql() -> Iterator[Sql]:
+    """Topic `a.orders` of two partitions, ten JSON rows each; `people`, which names their customers."""
+    with memory_broker({"pqbroker.sql.worker.idle.ms": "600000"}) as running:
+        sql = Sql(running)
+        sql.post("/v1/topics", {"name": "a.orders", "partitions": 2})
+        sql.post("/v1/topics", {"name": "people"})
+        for partition in (0, 1):
+            orders = [{"id": 10 * partition + n, "by": f"p{n % 3}"} for n in range(10)]
+            sql.produce("a.orders", *(record(n, row, partition) for n, row in enumerate(orders)))
+        sql.produce("people", *(record(n, {"name": f"p{n}", "age": 30 + n}) for n in range(3)))
+        yield sql
+
+
+def record(number: int, row: Any, partition: int = 0) -> Any:
+    value = json.dumps(row)
+    return {"partition": partition, "timestamp": NOW_MS + number, "key": f"k{number}", "value": value}
+
+
+def test_a_topic_is_a_table(sql: Sql) -> None:
+    query = "* from [//a/orders] where [$tablet_index] = 1 and [$row_index] between 3 and 4"
+    assert sql.rows(query) == [
+        {
+            "$tablet_index": 1, "$row_index": n, "$timestamp": NOW_MS // 1000 << 30 | 9 << 20,
+            "timestamp_ms": NOW_MS + n, "key": f"k{n}", "value": json.dumps({"id": 10 + n, "by": f"p{n % 3}"}),
+            "headers": [],
+        }
+        for n in (3, 4)
+    ]  # fmt: skip
+
+
+SCHEMA = [
+    {"name": "id", "type": "int64", "required": True}, {"name": "name", "type": "utf8"},
+    {"name": "more", "type": "any"}, {"name": "raw", "type": "string"},
+    {"name": "region", "type": "utf8", "from": "key"},
+]  # fmt: skip
+
+
+def test_a_table_has_its_columns_whoever_wrote_the_rows(sql: Sql) -> None:
+    assert sql.post("/v1/tables", {"path": "//shop/t", "schema": SCHEMA})[0] == 201
+    rows: list[dict[str, Any]] = [
+        {"id": 2**62, "name": "ü", "more": {"a": [1, None]}, "raw": {"base64": "/w=="}, "region": "eu"},
+        {"id": 2, "name": None, "more": None, "raw": "text", "region": None},
+    ]
+    assert sql.post("/v1/tables/shop.t/rows", {"rows": rows})[0] == 200
+    sql.patch("/v1/topics/shop.t/configs", {"configs": {"value.invalid": "keep"}})
+    sql.produce("shop.t", {"key": '{"region": "us"}', "value": '{"id": 3, "other": 1}'}, {"key": "{}", "value": "none"})
+    expected = [
+        {"$tablet_index": 0, "$row_index": number, **dict.fromkeys(rows[0]), **row}
+        for number, row in enumerate((*rows, {"id": 3, "region": "us"}, {}))
+    ]
+    assert sql.rows("* from [//shop/t]") == expected
+    _, read = sql.get("/v1/tables/shop.t/rows")
+    typed = [{name: row[name] for name in expected[0]} for row in json.loads(read)["rows"]]
+    assert typed == expected
+    assert sql.rows("SELECT region, sum(id) AS n FROM shop.t WHERE id < 9 GROUP BY ALL ORDER BY 2") == [
+        {"region": None, "n": 2}, {"region": "us", "n": 3},
+    ]  # fmt: skip
+    assert sql.rows('SELECT "$error", decode(value) AS said FROM shop.t WHERE $error IS NOT NULL') == [
+        {"$error": "the value is no JSON", "said": "none"}
+    ]
+    assert sql.rows("SELECT more->'a' AS a, timestamp_ms > 0 AS is_timed FROM shop.t LIMIT 1") == [
+        {"a": [1, None], "is_timed": True}
+    ]
+
+
+def test_columns_that_the_table_fills_are_columns_of_sql(sql: Sql) -> None:
+    schema = [{"name": "$timestamp", "type": "uint64"}, {"name": "test", "type": "string"}]
+    schema.append({"name": "$cumulative_data_weight", "type": "int64"})
+    assert sql.post("/v1/tables", {"path": "//weighed", "schema": schema})[0] == 201
+    texts = ["hey you", "hello world!", *("x" * n for n in range(50))]
+    for text in texts:
+        assert sql.post("/v1/tables/weighed/rows", {"rows": [{"test": text}]})[0] == 200
+    _, data = sql.get("/v1/tables/weighed/rows")
+    rows = json.loads(data)["rows"]
+    assert [row["$cumulative_data_weight"] for row in rows[:2]] == [24, 53]
+    assert sql.rows("* from [//weighed]") == rows
+    assert sql.rows('SELECT "$cumulative_data_weight" AS w FROM weighed WHERE "$row_index" = 1') == [{"w": 53}]
+    assert sql.post("/v1/tables/weighed/freeze", {})[0] == 200
+    assert sql.rows("SELECT * FROM weighed") == rows
+    stamps = sql.rows('SELECT "$timestamp" AS t FROM weighed')
+    assert [each["t"] for each in stamps] == sorted({row["$timestamp"] for row in rows})
+
+
+def test_topics_are_joined_and_summed(sql: Sql) -> None:
+    query = """
+        SELECT decode(p.value)->>'$.name' AS name, count(*) AS orders, max((decode(p.value)->>'$.age')::INT) AS age
+        FROM a.orders AS o JOIN people AS p ON decode(o.value)->>'$.by' = decode(p.value)->>'$.name'
+        GROUP BY 1 ORDER BY 1
+    """
+    assert sql.rows(query) == [
+        {"name": "p0", "orders": 8, "age": 30}, {"name": "p1", "orders": 6, "age": 31},
+        {"name": "p2", "orders": 6, "age": 32},
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT count(*) AS n FROM people AS a, people AS b",
+        "WITH p AS (FROM people) SELECT count(*) AS n FROM p AS a, p AS b",
+        "SELECT count(*) AS n FROM (FROM people) AS a, (FROM people) AS b",
+        "SELECT (SELECT count(*) FROM people) * (SELECT count(*) FROM people) AS n",
+        "WITH people AS (FROM people) SELECT count(*) * 3 AS n FROM people",
+        "SELECT sum(c) AS n FROM (SELECT count(*) OVER (PARTITION BY 1) AS c FROM people)",
+        "SELECT 3 * count(*) AS n FROM people AS a WHERE a.key IN (SELECT key FROM people)",
+        "SELECT sum(n) AS n FROM (SELECT count(*) * 2 AS n FROM people UNION ALL SELECT count(*) FROM people)",
+        "WITH RECURSIVE r AS (SELECT 0 AS d UNION ALL SELECT d + 1 FROM r, people WHERE d < 2) "
+        "SELECT count(*) - 4 AS n FROM r",
+    ],
+)
+def test_one_topic_may_be_read_more_than_once(sql: Sql, query: str) -> None:
+    assert sql.rows(query) == [{"n": 9}]
+
+
+def test_a_row_of_a_topic_is_a_struct_with_all_columns(sql: Sql) -> None:
+    (found,) = sql.rows('SELECT people AS row FROM people WHERE "$row_index" = 0')
+    assert (found["row"]["key"], found["row"]["$row_index"]) == ("k0", 0)
+
+
+def test_bytes_that_are_no_text_are_base64_and_integers_are_exact(sql: Sql) -> None:
+    sql.post("/v1/topics", {"name": "bytes"})
+    sql.produce("bytes", {"value": {"base64": "/w=="}, "headers": [{"key": "h", "value": {"base64": "/w=="}}]})
+    assert sql.rows("SELECT key, value, headers FROM bytes") == [
+        {"key": None, "value": {"base64": "/w=="}, "headers": [{"key": "h", "value": {"base64": "/w=="}}]}
+    ]
+    assert sql.rows("SELECT 9223372036854775807 AS n, 18446744073709551615::UBIGINT AS u") == [
+        {"n": 2**63 - 1, "u": 2**64 - 1}
+    ]
+
+
+def test_a_query_sees_what_was_written_before_it(sql: Sql) -> None:
+    sql.post("/v1/topics", {"name": "growing"})
+    for count in range(3):
+        assert sql.rows("SELECT count(*) AS n FROM growing") == [{"n": count}]
+        sql.produce("growing", {"value": "v"})
+
+
+def test_times_and_keys_select_rows(sql: Sql) -> None:
+    found = sql.rows(f"SELECT key FROM people WHERE timestamp_ms >= {NOW_MS + 1} AND key <> 'k2'")
+    assert found == [{"key": "k1"}]
+
+
+def test_csv_and_arrow(sql: Sql) -> None:
+    query = 'SELECT "$row_index" AS n, key FROM people ORDER BY n'
+    assert sql.ask(query, format="csv") == (200, b"n,key\n0,k0\n1,k1\n2,k2\n")
+    status, data = sql.ask(query, format="arrow")
+    assert status == 200
+    table = pyarrow.ipc.open_stream(io.BytesIO(data)).read_all()
+    assert table.to_pydict() == {"n": [0, 1, 2], "key": [b"k0", b"k1", b"k2"]}
+
+
+def test_an_explanation_says_what_was_read(sql: Sql) -> None:
+    query = 'SELECT key FROM a.orders WHERE "$tablet_index" = 1 AND "$row_index" >= 4'
+    status, data = sql.ask(query, explain=True)
+    found = json.loads(data)
+    assert status == 200
+    assert ROUTES[0].answer is not None
+    Draft202012Validator(dict(ROUTES[0].answer)).validate(found)
+    assert found["plan"]
+    assert (found["blobs_read"], found["rows_read"]) == (1, 6)
+    assert found["scans"] == [{"topic": "a.orders", "tablets": [1], "columns": ["$tablet_index", "$row_index", "key"]}]
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "code", "named"),
+    [
+        ("SELECT * FROM nobody", 404, "UNKNOWN_TOPIC_OR_PARTITION", "'nobody'"),
+        ("SELECT * FROM peple", 404, "UNKNOWN_TOPIC_OR_PARTITION", "did you mean 'people'?"),
+        ("SELECT nothing FROM people", 400, "QUERY_FAILED", "no column 'nothing'"),
+        ("SELECT p.nothing FROM people AS p", 400, "QUERY_FAILED", "no column 'nothing'"),
+        ("SELECT * FROM read_csv('/etc/passwd')", 400, "NOT_A_QUERY", "function read_csv"),
+        ("SELEC * FROM people", 400, "INVALID_QUERY", ""),
+        ("SELECT", 400, "QUERY_FAILED", ""),
+        ("DROP TABLE people", 400, "NOT_A_QUERY", "DROP"),
+        ("SELECT * FROM read_text('/etc/passwd')", 400, "NOT_A_QUERY", "read_text"),
+        ("SELECT * FROM '/etc/passwd'", 404, "UNKNOWN_TOPIC_OR_PARTITION", ""),
+        ("SELECT decode(value)::INT FROM people", 400, "QUERY_FAILED", ""),
+    ],
+)
+def test_what_cannot_be_answered_is_refused(sql: Sql, query: str, status: int, code: str, named: str) -> None:
+    answered, data = sql.ask(query)
+    error = json.loads(data)["error"]
+    assert (answered, error["code"]) == (status, code)
+    assert named in error["message"]
+    assert error["cure"]
+
+
+def test_a_column_that_was_meant_is_named(sql: Sql) -> None:
+    assert json.loads(sql.ask("SELECT valu FROM people")[1])["error"]["cure"] == "Did you mean 'value'?"
+
+
+def test_an_error_in_the_middle_is_the_last_line(sql: Sql) -> None:
+    query = "SELECT CASE WHEN n = 150000 THEN error('too far') ELSE n END AS n FROM range(200000) AS r(n)"
+    status, data = sql.ask(query)
+    lines = data.splitlines()
+    if status == 200:
+        assert json.loads(lines[0]) == {"n": 0}
+    error = json.loads(lines[-1])["error"]
+    assert error["code"] == "QUERY_FAILED"
+    assert "too far" in error["message"]
+
+
+def test_without_the_libraries_they_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "duckdb.py").write_text("raise ModuleNotFoundError('none', name='duckdb')\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
+    with memory_broker({}) as running:
+        status, data = Sql(running).ask("SELECT 1")
+    error = json.loads(data)["error"]
+    assert (status, error["code"]) == (501, "TABLES_NOT_INSTALLED")
+    assert "pip install duckdb sqlglot pyarrow" in error["cure"]

@@ -1,0 +1,129 @@
+"""Tables, topics and the system by path."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from tests.broker.http.conftest import Web
+
+SCHEMA = [{"name": "id", "type": "int64", "required": True}, {"name": "note", "type": "utf8"}]
+TABLE = "/v1/tree//shop/orders"
+
+
+@pytest.fixture
+async def shop(web: Web) -> Web:
+    body = {"path": "//shop/orders", "schema": SCHEMA, "tablet_count": 2, "attributes": {"max_data_ttl": 5}}
+    assert (await web.ask("POST", "/v1/tables", body))[0] == 201
+    await web.node.create_topic("shop.bills.old", 3)
+    await web.node.create_topic("plain")
+    return web
+
+
+async def value(web: Web, path: str) -> Any:
+    status, found = await web.ask("GET", path)
+    assert status == 200, found
+    return found
+
+
+@pytest.mark.parametrize("slashes", ["", "/", "//"])
+async def test_directories_are_their_names(shop: Web, slashes: str) -> None:
+    tree = f"/v1/tree/{slashes}"
+    assert await value(shop, tree) == {"plain": None, "shop": None, "sys": None}
+    assert await value(shop, f"{tree}shop") == {"bills": None, "orders": None}
+    assert await value(shop, f"{tree}shop/bills/") == {"old": None}
+    assert await value(shop, f"{tree}shop?children=true") == ["bills", "orders"]
+    assert await value(shop, f"{tree}shop?children=true&limit=1&after=bills") == ["orders"]
+    assert await value(shop, f"{tree}sys") == {"tablet_cells": None, "tablet_cell_bundles": None, "tablets": None}
+
+
+async def test_a_table_and_its_attributes(shop: Web) -> None:
+    assert (await value(shop, TABLE))["path"] == "//shop/orders"
+    attributes = await value(shop, f"{TABLE}/@")
+    assert (attributes["type"], attributes["dynamic"], attributes["tablet_state"]) == ("table", True, "mounted")
+    assert (attributes["max_data_ttl"], attributes["tablet_cell_bundle"]) == (5, "default")
+    assert "tablets" not in attributes
+    assert await value(shop, f"{TABLE}/@schema/0/name") == "id"
+    assert [tablet["index"] for tablet in await value(shop, f"{TABLE}/@tablets")] == [0, 1]
+    assert await value(shop, f"{TABLE}/@tablets/1/state") == "mounted"
+
+
+async def test_a_topic_and_its_attributes(shop: Web) -> None:
+    attributes = await value(shop, "/v1/tree//shop/bills/old/@")
+    assert (attributes["type"], attributes["partition_count"], attributes["path"]) == ("topic", 3, "//shop/bills/old")
+
+
+async def test_what_is_set_acts_after_a_remount(shop: Web) -> None:
+    tablet = await value(shop, f"{TABLE}/@tablets/0/tablet_id")
+    config = f"/v1/tree//sys/tablets/{tablet}/orchid/config"
+    assert await shop.ask("PUT", f"{TABLE}/@max_data_ttl", 86_400_000) == (200, 86_400_000)
+    assert (await value(shop, config))["max_data_ttl"] == 5
+    await shop.ask("POST", "/v1/tables/shop.orders/remount", {})
+    assert (await value(shop, config))["max_data_ttl"] == 86_400_000
+
+
+async def test_a_tablet_says_whose_it_is(shop: Web) -> None:
+    tablets = await value(shop, "/v1/tree//sys/tablets?children=true")
+    assert len(tablets) == 4
+    of_table = await value(shop, f"{TABLE}/@tablets/1/tablet_id")
+    found = await value(shop, f"/v1/tree//sys/tablets/{of_table}/@")
+    assert (found["table_path"], found["index"], found["state"]) == ("//shop/orders", 1, "mounted")
+    assert found["statistics"]["tablet_count"] == 1
+    paths = {await value(shop, f"/v1/tree//sys/tablets/{tablet}/@table_path") for tablet in tablets}
+    assert paths == {"//shop/orders", "//shop/bills/old", "//plain"}
+
+
+async def test_cells_and_bundles(shop: Web) -> None:
+    cell = await value(shop, "/v1/tree//sys/tablet_cells/0/@")
+    assert (cell["id"], cell["tablet_cell_bundle"], cell["status"]["health"]) == (0, "default", "good")
+    assert await value(shop, "/v1/tree//sys/tablet_cells/0") != {}
+    logs = await value(shop, "/v1/tree//sys/tablet_cells/0/changelogs?children=true")
+    assert logs
+    assert await value(shop, "/v1/tree//sys/tablet_cells/0/snapshots") is not None
+    await shop.ask("POST", "/v1/bundles", {"name": "fast"})
+    bundle = "/v1/tree//sys/tablet_cell_bundles/fast"
+    assert await shop.ask("PUT", f"{bundle}/@node_tag_filter", "ssd & !old") == (200, "ssd & !old")
+    assert await shop.ask("PUT", f"{bundle}/@options/clock_cluster_tag", 7) == (200, 7)
+    found = await value(shop, f"{bundle}/@")
+    assert (found["name"], found["tablet_cell_count"], found["options"]["clock_cluster_tag"]) == ("fast", 0, 7)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "code"),
+    [
+        ("GET", "/v1/tree//nowhere", "NO_NODE"),
+        ("GET", "/v1/tree//sys/other", "NO_NODE"),
+        ("GET", "/v1/tree//sys/tablets/5", "NO_NODE"),
+        ("GET", "/v1/tree//sys/tablets/x/@id", "NO_NODE"),
+        ("GET", "/v1/tree//sys/tablet_cells/9", "NO_NODE"),
+        ("GET", "/v1/tree//sys/tablet_cells/0/elsewhere", "NO_NODE"),
+        ("GET", "/v1/tree//sys/tablet_cell_bundles/none/@", "NO_NODE"),
+        ("GET", f"{TABLE}/@color", "NO_ATTRIBUTE"),
+        ("GET", f"{TABLE}/@schema/9/name", "NO_ATTRIBUTE"),
+        ("GET", f"{TABLE}/@schema/name", "NO_ATTRIBUTE"),
+        ("GET", "/v1/tree//shop//orders", "INVALID_PATH"),
+        ("GET", f"{TABLE}/@schema//name", "INVALID_PATH"),
+        ("PUT", TABLE, "NOT_SETTABLE"),
+        ("PUT", f"{TABLE}/@", "NOT_SETTABLE"),
+        ("PUT", f"{TABLE}/@schema", "NOT_SETTABLE"),
+        ("PUT", f"{TABLE}/@max_data_ttl", "INVALID_ATTRIBUTE"),
+        ("PUT", f"{TABLE}/@max_data_ttl/deeper", "NO_ATTRIBUTE"),
+        ("PUT", "/v1/tree//plain/@type", "NOT_SETTABLE"),
+    ],
+)
+async def test_what_cannot_be_is_refused(shop: Web, method: str, path: str, code: str) -> None:
+    status, found, _ = await shop.refusal(method, path, "text" if method == "PUT" else None)
+    assert found == code
+    assert status in (400, 404)
+
+
+async def test_more_names_than_an_answer_may_list_are_paged(serve: Callable[..., Awaitable[Web]]) -> None:
+    web = await serve(http_items_max=2)
+    for name in ("a", "b", "c"):
+        await web.node.create_topic(name)
+    status, code, message = await web.refusal("GET", "/v1/tree//")
+    assert (status, code) == (400, "INVALID_REQUEST")
+    assert "4 names" in message
+    assert await value(web, "/v1/tree//?limit=2&after=b&children=true") == ["c", "sys"]
+    await web.ask("POST", "/v1/tables", {"path": "//wide", "schema": SCHEMA, "tablet_count": 3})
+    assert "more than 2 tablets" in (await web.refusal("GET", "/v1/tree//wide/@tablets"))[2]

@@ -1,0 +1,78 @@
+"""Where a node listens and keeps its records: an option, the environment, a server.properties; and its log."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from pqbroker import __version__
+from pqbroker.broker.net.listeners import AddressError, parse_address, parse_listeners
+from pqbroker.broker.node.places import Options, Places, choose_places
+from pqbroker.conf.declare import ConfigError
+from pqbroker.conf.load import read_texts
+
+NOTHING = Options(None, None, None)
+ENVIRONMENT = {
+    "PQBROKER_LISTEN_KAFKA": "127.0.0.1:1", "PQBROKER_LISTEN_HTTP": "127.0.0.1:2", "PQBROKER_DATA_DIR": "/e",
+}  # fmt: skip
+TEXTS = {"listeners": "PLAINTEXT://127.0.0.1:3", "log.dirs": "/l"}
+
+
+def places(options: Options, environment: Mapping[str, str], texts: Mapping[str, str]) -> tuple[str, str, str]:
+    found = choose_places(options, environment, texts)
+    return ",".join(map(str, found.kafka)), str(found.http), found.data
+
+
+def test_an_option_wins_over_the_environment_and_that_over_settings() -> None:
+    typed = Options("127.0.0.1:4", "127.0.0.1:5", "/o")
+    assert places(typed, ENVIRONMENT, TEXTS) == ("127.0.0.1:4", "127.0.0.1:5", "/o")
+    assert places(NOTHING, ENVIRONMENT, TEXTS) == ("127.0.0.1:1", "127.0.0.1:2", "/e")
+    assert places(NOTHING, {}, TEXTS) == ("127.0.0.1:3", "127.0.0.1:8092", "/l")
+    assert places(NOTHING, dict.fromkeys(ENVIRONMENT, ""), {}) == ("127.0.0.1:9092", "127.0.0.1:8092", "./data")
+
+
+def test_a_server_properties_of_kafka_takes_effect(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text(
+        "process.roles=broker,controller\nlisteners=PLAINTEXT://:9092,CONTROLLER://:9093\n"
+        "controller.listener.names=CONTROLLER\nlog.dirs=/tmp/logs\n"
+    )
+    found = choose_places(NOTHING, {}, read_texts(file, ENVIRONMENT))
+    assert found == Places(parse_listeners("0.0.0.0:9092"), parse_address("127.0.0.1:8092"), "/tmp/logs")
+
+
+def test_what_is_wrong_is_named_by_its_place(tmp_path: Path) -> None:
+    with pytest.raises(AddressError, match="PQBROKER_LISTEN_KAFKA: 'x'"):
+        choose_places(NOTHING, {"PQBROKER_LISTEN_KAFKA": "x"}, {})
+    with pytest.raises(AddressError, match="PQBROKER_LISTEN_HTTP: 'x'"):
+        choose_places(NOTHING, {"PQBROKER_LISTEN_HTTP": "x"}, {})
+    with pytest.raises(AddressError, match="listeners: 'x'"):
+        choose_places(NOTHING, {}, {"listeners": "x"})
+    with pytest.raises(ConfigError, match=r"log\.dirs is '/a,/b'; give one directory"):
+        choose_places(NOTHING, {}, {"log.dirs": "/a,/b"})
+    (tmp_path / "meta.properties").write_text("version=1\n")
+    with pytest.raises(ConfigError, match="holds logs of Apache Kafka"):
+        choose_places(NOTHING, {}, {"log.dirs": str(tmp_path)})
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_the_environment_starts_a_node_whose_first_line_says_what_it_found(tmp_path: Path, form: str) -> None:
+    told = {
+        "PQBROKER_LISTEN_KAFKA": "127.0.0.1:0", "PQBROKER_LISTEN_HTTP": "127.0.0.1:0",
+        "PQBROKER_DATA_DIR": str(tmp_path / "data"), "PQBROKER_LOG_FORMAT": form,
+    }  # fmt: skip
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", "pqbroker", "serve"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | told,
+    )  # fmt: skip
+    assert process.stdout is not None
+    assert process.stdout.readline().endswith(f"data={tmp_path / 'data'}\n")
+    process.terminate()
+    _, errors = process.communicate(timeout=30)
+    lines = errors.splitlines()
+    said = [json.loads(line)["message"] for line in lines] if form == "json" else lines
+    assert any(f"pqbroker {__version__} on Python " in line and "0 topics, 0 partitions" in line for line in said)

@@ -1,0 +1,98 @@
+"""What lives is set aside from the collector's full passes; a cycle among it goes with a deep pass."""
+
+import asyncio
+import gc
+import weakref
+from collections.abc import Iterator
+
+import pytest
+
+from pqbroker.broker.node import python_gc
+from pqbroker.broker.node.python_gc import CycleCollector
+
+
+class Node:
+    """Something that can hold itself."""
+
+    def __init__(self) -> None:
+        self.other: Node | None = self
+
+
+@pytest.fixture
+def collector() -> Iterator[CycleCollector]:
+    """As in a broker; this process gets its own collector back."""
+    thresholds, callbacks = gc.get_threshold(), list(gc.callbacks)
+    begun = CycleCollector()
+    begun.begin()
+    yield begun
+    gc.set_threshold(*thresholds)
+    gc.callbacks[:] = callbacks
+    gc.unfreeze()
+
+
+def test_a_full_pass_sets_aside_what_lives(collector: CycleCollector) -> None:
+    before = gc.get_freeze_count()
+    living = [Node() for _ in range(python_gc.SET_ASIDE_MIN)]
+    gc.collect()
+    assert gc.get_freeze_count() >= before + len(living)
+    assert len(gc.get_objects()) < len(living)
+    assert collector.growth == gc.get_freeze_count() - before
+
+
+@pytest.mark.usefixtures("collector")
+def test_a_cycle_that_lives_through_a_full_pass_goes_with_the_next_while_little_lives() -> None:
+    node = Node()
+    gone = weakref.ref(node)
+    gc.collect()
+    del node
+    gc.collect()
+    assert gone() is None
+
+
+def test_a_cycle_set_aside_goes_with_a_deep_pass(collector: CycleCollector) -> None:
+    known = collector.known
+    living = [Node() for _ in range(python_gc.SET_ASIDE_MIN)]
+    gone = weakref.ref(living[0])
+    gc.collect()
+    living.clear()
+    gc.collect()
+    assert gone() is not None
+    assert collector.collect_deeply() > 0
+    assert gone() is None
+    assert collector.growth == 0
+    assert abs(collector.known - known) < len(living) + python_gc.SET_ASIDE_MIN // 10
+
+
+def test_a_deep_pass_waits_for_a_quiet_second_until_a_hundred_megabytes_are_set_aside() -> None:
+    busy, idle = python_gc.QUIET_BYTES, python_gc.QUIET_BYTES - 1
+    collector, forced = CycleCollector(), python_gc.FORCED_GROWTH
+    collector.known = collector.growth = 750_000
+    assert collector.is_time(idle)
+    assert not collector.is_time(busy)
+    collector.growth = forced - 1
+    assert not collector.is_time(busy)
+    collector.growth = forced
+    assert collector.is_time(busy)
+    collector.known = 2 * forced  # it grows as its share
+    assert not collector.is_time(busy)
+
+
+async def test_how_much_is_set_aside_is_not_asked_of_python(
+    collector: CycleCollector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It walks through all of it, 0.2 s for ten thousand partitions."""
+    monkeypatch.setattr(gc, "get_freeze_count", lambda: pytest.fail("asked"))
+    monkeypatch.setattr(python_gc, "LOOK_S", 0)
+    monkeypatch.setattr(python_gc, "QUIET_S", 0)
+    collector.growth = collector.known + python_gc.FORCED_GROWTH
+    seconds: list[float] = []
+    done = asyncio.Event()
+
+    def observe(took_s: float) -> None:
+        seconds.append(took_s)
+        done.set()
+
+    task = asyncio.create_task(collector.collect_at_quiet_moments(lambda: 0, observe))
+    await done.wait()
+    task.cancel()
+    assert seconds

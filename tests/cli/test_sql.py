@@ -1,0 +1,90 @@
+"""`pqbroker sql`, at a broker whose workers do what a query names; what SQL answers is tested over HTTP."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pqbroker.tables.work import process
+from pqbroker.testing import Broker, memory_broker
+from tests.cli.shell import Said, Shell
+
+
+class SqlShell(Shell):
+    """Commands at a broker's HTTP address."""
+
+    def __init__(self, running: Broker, capsys: pytest.CaptureFixture[str]) -> None:
+        super().__init__(running.kafka, capsys)
+        self.http = running.http
+
+    def __call__(self, *arguments: str) -> Said:
+        return self.raw("sql", *arguments, "--http", self.http)
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[Broker]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(process, "COMMAND", (sys.executable, "-m", "tests.support.scripted_worker"))
+        with memory_broker() as one:
+            yield one
+
+
+@pytest.fixture
+def shell(running: Broker, capsys: pytest.CaptureFixture[str]) -> SqlShell:
+    return SqlShell(running, capsys)
+
+
+def test_rows_are_a_table(shell: SqlShell) -> None:
+    said = shell("say hello")
+    assert said.status == 0
+    head, rule, row = said.output.splitlines()
+    assert head.split() == ["said", "pid"]
+    assert set(rule) == {"─"}
+    assert row.split()[0] == "hello"
+
+
+def test_no_rows_are_said(shell: SqlShell) -> None:
+    assert shell("nothing").output == "no rows\n"
+
+
+def test_json_is_a_row_a_line(shell: SqlShell) -> None:
+    assert [row["said"] for row in shell("say hello", "--json").objects] == ["hello"]
+    assert shell("nothing", "--json").output == ""
+
+
+def test_csv_is_what_the_broker_writes(shell: SqlShell) -> None:
+    assert shell("say hello", "--csv").output.startswith('{"said": "hello"')
+
+
+def test_a_file_holds_the_stream_and_is_not_overwritten(shell: SqlShell, tmp_path: Path) -> None:
+    file = tmp_path / "rows.arrow"
+    assert shell("say hello", "--arrow", str(file)).status == 0
+    assert file.read_bytes().startswith(b'{"said": "hello"')
+    again = shell("say hello", "--arrow", str(file))
+    assert again.status == 1
+    assert "exists" in again.errors
+    broken = shell("begin-refuse X", "--arrow", str(tmp_path / "other.arrow"))
+    assert broken.status == 1
+    assert "broke off" in broken.errors
+    assert [path.name for path in tmp_path.iterdir()] == ["rows.arrow"]
+
+
+def test_an_explanation_is_printed(shell: SqlShell) -> None:
+    said = shell("explain the plan", "--explain")
+    assert said.output == "the plan\n2 rows and 3 B read from 1 blobs\n"
+
+
+def test_refusals_end_the_command(shell: SqlShell) -> None:
+    for query in ("refuse INVALID_QUERY", "begin-refuse QUERY_FAILED"):
+        for form in ((), ("--json",)):
+            said = shell(query, *form)
+            assert said.status == 1
+            assert said.errors == "pqbroker: no. none\n"
+    said = shell("wait", "--timeout", "1")
+    assert said.status == 1
+    assert "1000 ms" in said.errors
+
+
+def test_two_forms_at_once_are_wrong(shell: SqlShell) -> None:
+    assert shell("say x", "--json", "--csv").status == 2

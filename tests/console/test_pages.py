@@ -1,0 +1,167 @@
+"""Every page in a real browser: it renders, complains of nothing, asks nobody else, and shows bytes as text."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+import pytest_asyncio
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+
+from pqbroker.fixture.http_calls import HttpCalls
+from pqbroker.testing import Broker, broker
+from tests.console.browser import Page
+
+HOSTILE = "<img src=x onerror=document.title='owned'>"
+TOPIC = "orders"
+GROUP = "billing"
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def node(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Broker]:
+    """A broker with a topic of hostile records that a group has read."""
+    directory = tmp_path_factory.mktemp("console") / "data"
+    starting = broker(directory)
+    running = await asyncio.to_thread(starting.__enter__)
+    await _fill(running)
+    await asyncio.to_thread(_make_tables, running)
+    yield running
+    await asyncio.to_thread(starting.__exit__, None, None, None)
+
+
+async def _fill(running: Broker) -> None:
+    async with AIOKafkaProducer(bootstrap_servers=running.kafka) as producer:
+        for value in (b"plain", HOSTILE.encode(), b"\xff\x00", b'{"id": 1}'):
+            await producer.send_and_wait(TOPIC, value, key=HOSTILE.encode(), headers=[(HOSTILE, HOSTILE.encode())])
+    consumer = AIOKafkaConsumer(TOPIC, bootstrap_servers=running.kafka, group_id=GROUP, auto_offset_reset="earliest")
+    async with consumer:
+        await consumer.getone()
+        await consumer.commit()
+
+
+def _make_tables(running: Broker) -> None:
+    """One with a hostile row, one whose tablet is frozen."""
+    calls = HttpCalls(lambda: running.http)
+    columns = [{"name": "id", "type": "int64", "required": True}, {"name": "note", "type": "utf8"}]
+    for path in ("//shop/items", "//shop/old"):
+        calls.ask("POST", "/v1/tables", {"path": path, "schema": columns})
+    calls.ask("POST", "/v1/tables/shop.items/rows", {"rows": [{"id": 2**53 + 1, "note": HOSTILE}, {"id": 2}]})
+    calls.ask("POST", "/v1/tables/shop.old/freeze", {})
+
+
+PAGES = {
+    "": ["Overview", "well", "Received a second", "Log"],
+    "#/topics": ["Topics", TOPIC],
+    f"#/topics/{TOPIC}": ["Partitions", "inside", "taken"],
+    f"#/topics/{TOPIC}/messages": ["plain", HOSTILE, "base64", '{"id": 1}'],
+    f"#/topics/{TOPIC}/produce": ["This page only reads"],
+    f"#/topics/{TOPIC}/configs": ["retention.ms"],
+    f"#/topics/{TOPIC}/partitions/0": ["Why the oldest data is still there", "retention.ms", GROUP, "Head"],
+    "#/groups": [GROUP, "Empty"],
+    f"#/groups/{GROUP}": ["Records behind", "Reset", TOPIC],
+    "#/tablets": ["scheme", "persqueue"],
+    "#/tablets/65536": ["Channels", "Keys", "Blobs"],
+    "#/tables": ["//shop/items", "mounted", "frozen"],
+    "#/tables/shop.items": ["Columns", "utf8", "required", "Attributes", "min_data_ttl", HOSTILE, "trimmed"],
+    "#/sql": ["Run", "Begin with a topic", TOPIC],
+    "#/storage": ["Storage", "main"],
+    "#/clients": ["Clients"],
+    "#/settings": ["Settings"],
+    "#/api": ["/v1/topics"],
+    "#/nowhere": ["There is no page nowhere"],
+    "#/%zz": ["There is no page %zz"],
+}
+
+
+@pytest.mark.parametrize(("address", "words"), PAGES.items(), ids=list(PAGES))
+async def test_a_page_renders_without_complaint_and_asks_nobody_else(
+    page: Page, node: Broker, address: str, words: list[str]
+) -> None:
+    home = f"http://{node.http}/"
+    await page.open(home + address)
+    await page.wait_for(*words)
+    assert page.complaints == []
+    assert [asked for asked in page.asked if not asked.startswith((home, "data:,"))] == []
+    assert await page.look("document.title") != "owned"
+    assert await page.look("document.images.length") == 0
+
+
+async def test_a_topic_that_is_not_there_is_told_with_its_cure(page: Page, node: Broker) -> None:
+    await page.open(f"http://{node.http}/#/topics/{quote('no/such', safe='')}")
+    await page.wait_for("UNKNOWN_TOPIC_OR_PARTITION", "no/such")
+
+
+async def test_a_search_begins_with_a_slash_and_pages_with_g(page: Page, node: Broker) -> None:
+    await page.open(f"http://{node.http}/")
+    await page.wait_for("Overview")
+    for key in ("g", "t"):
+        await page.send("Input.dispatchKeyEvent", type="keyDown", key=key, text=key)
+    await page.wait_for("Topics", TOPIC)
+    await page.send("Input.dispatchKeyEvent", type="keyDown", key="/", text="/")
+    assert await page.look("document.activeElement.placeholder") == "name begins with …"
+    await page.type("[data-search]", "x")
+    await page.wait_for("No topic begins so.")
+    await page.type("[data-search]", TOPIC[:3])
+    await page.wait_for("messages")
+
+
+async def test_a_reset_is_shown_before_it_is_done(page: Page, node: Broker) -> None:
+    await page.open(f"http://{node.http}/#/groups/{GROUP}")
+    await page.wait_for("Preview")
+    await page.click("Preview")
+    assert await page.look("document.querySelector('select').value") == TOPIC
+    await page.wait_for("then", f"pqbroker group reset {GROUP} {TOPIC} --to earliest")
+
+
+async def test_a_record_is_shown_whole(page: Page, node: Broker) -> None:
+    """Offset 2 is no text, offset 3 is JSON."""
+    await page.open(f"http://{node.http}/#/topics/{TOPIC}/messages")
+    await page.wait_for("plain")
+    for offset, shown in (("2", "000000  ff 00"), ("3", '"id": 1\n}')):
+        await page.click(offset)
+        text = await page.wait_for("partition, offset", shown)
+        assert HOSTILE in text
+    assert await page.look("document.title") != "owned"
+    assert page.complaints == []
+
+
+async def test_a_column_sorts_by_its_numbers(page: Page, node: Broker) -> None:
+    wide = "orders-by-size"
+    await asyncio.to_thread(node.create_topic, wide, partitions=3)
+    async with AIOKafkaProducer(bootstrap_servers=node.kafka) as producer:
+        for partition, count in ((0, 2), (1, 10), (2, 9)):
+            for _ in range(count):
+                await producer.send_and_wait(wide, b"x", partition=partition)
+    await page.open(f"http://{node.http}/#/topics/{wide}")
+    await page.wait_for("records", "10")
+    orders = []
+    for _ in range(3):
+        await page.click("records")
+        orders.append(
+            await page.look(
+                "[...document.querySelectorAll('tbody tr td:first-child')].map(one => one.innerText).join('')"
+            )
+        )
+    assert orders == ["021", "120", "012"]
+
+
+async def test_a_live_tail_survives_the_death_of_the_broker(page: Page, node: Broker, tmp_path: Path) -> None:
+    await page.open(f"http://{node.http}/#/topics/{TOPIC}/messages")
+    await page.wait_for("plain")
+    await page.click("Live")
+    await page.wait_for("Records appear as they are written")
+    await _write(node, b"before the end")
+    await page.wait_for("before the end")
+    await asyncio.to_thread(node.kill)
+    await page.wait_for("The broker does not answer")
+    await asyncio.to_thread(node.start)
+    await _write(node, b"after the end")
+    text = await page.wait_for("after the end", within_s=60)
+    assert text.count("before the end") == 1
+
+
+async def _write(node: Broker, value: bytes) -> None:
+    async with AIOKafkaProducer(bootstrap_servers=node.kafka) as producer:
+        await producer.send_and_wait(TOPIC, value)

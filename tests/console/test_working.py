@@ -1,0 +1,125 @@
+"""What a person does in the pages: queries, and changes where the broker was started with pqbroker.console.writes."""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from urllib.parse import quote
+
+import pytest
+import pytest_asyncio
+
+from pqbroker.fixture.http_calls import HttpCalls
+from pqbroker.testing import Broker, broker
+from tests.console.browser import Page
+
+TOPIC = "orders"
+TABLE = "shop.items"
+BIG = 2**53 + 1
+"""What no number of JavaScript is."""
+_CHANGE = "document.querySelector(\"button[aria-label='Change retention.ms']\").click()"
+"""Opens the editor of a config."""
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def node(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Broker]:
+    """A broker whose pages may change something, with a topic and a table."""
+    directory = tmp_path_factory.mktemp("working") / "data"
+    async with broker(directory, {"pqbroker.console.writes": "true"}) as running:
+        await asyncio.to_thread(_fill, running)
+        yield running
+
+
+def _fill(running: Broker) -> None:
+    running.create_topic(TOPIC)
+    calls = HttpCalls(lambda: running.http)
+    for begin in (0, 600):
+        records = [{"value": f'{{"id": {number}}}'} for number in range(begin, begin + 600)]
+        calls.ask("POST", f"/v1/topics/{TOPIC}/records", {"records": records})
+    calls.ask("POST", "/v1/tables", {"path": "//shop/items", "schema": [{"name": "id", "type": "int64"}]})
+    calls.ask("POST", f"/v1/tables/{TABLE}/rows", {"rows": [{"id": BIG}]})
+
+
+def _sql(node: Broker, query: str) -> str:
+    return f"http://{node.http}/#/sql/{quote(query, safe='')}"
+
+
+async def test_a_query_runs_and_is_the_address(page: Page, node: Broker) -> None:
+    await page.open(f"http://{node.http}/#/sql")
+    await page.wait_for("Begin with a topic")
+    await page.type("textarea", f"SELECT count(*) AS n, {BIG} AS big FROM {TOPIC}")
+    await page.click("Run")
+    await page.wait_for("1 row,", "1200", str(BIG))
+    first = await page.look("location.hash")
+    await page.type("textarea", f"SELECT max(\"$row_index\") AS last FROM {TOPIC}")
+    await page.click("Run")
+    await page.wait_for("1199")
+    await page.look("history.back()")
+    await page.wait_for("1200")
+    assert await page.look("location.hash") == first
+    assert page.complaints == []
+
+
+async def test_a_long_answer_is_cut(page: Page, node: Broker) -> None:
+    await page.open(_sql(node, f"SELECT decode(value) AS value FROM {TOPIC}"))
+    await page.wait_for("The first 1 000 rows", '{"id": 0}')
+
+
+async def test_what_a_query_is_refused_for_is_shown_at_its_place(page: Page, node: Broker) -> None:
+    await page.open(_sql(node, f"SELECT key,\n  nme FROM {TOPIC}"))
+    await page.wait_for("QUERY_FAILED", "In the query at line 2, column 3: nme")
+    assert await page.look("(() => { const t = document.querySelector('textarea');"
+                           "return t.value.slice(t.selectionStart, t.selectionEnd); })()") == "nme"  # fmt: skip
+
+
+async def test_a_plan_says_what_it_read(page: Page, node: Broker) -> None:
+    await page.open(_sql(node, f"SELECT key FROM {TOPIC} LIMIT 1"))
+    await page.wait_for("1 row,")
+    await page.click("Explain")
+    await page.wait_for("What it read", "blobs", "Plan", TOPIC)
+
+
+async def test_a_config_is_set_and_taken_back(page: Page, node: Broker) -> None:
+    await page.open(f"http://{node.http}/#/topics/{TOPIC}/configs")
+    await page.wait_for("retention.ms")
+    await page.look(_CHANGE)
+    await page.wait_for("the default is")
+    for value, words in (("soon", ["INVALID_CONFIG"]), ("7200000", ["7200000", "dynamic topic"])):
+        await page.type("input[aria-label='retention.ms']", value)
+        await page.click("Set")
+        await page.wait_for(*words)
+    await page.look(_CHANGE)
+    await page.wait_for("Back to the default")
+    await page.click("Back to the default")
+    calls = HttpCalls(lambda: node.http)
+
+    def is_default() -> bool:
+        configs = calls.ask("GET", f"/v1/topics/{TOPIC}/configs")["configs"]
+        return [one["source"] for one in configs if one["name"] == "retention.ms"] == ["DEFAULT"]
+
+    await asyncio.to_thread(node.wait_until, is_default, "retention.ms has its default")
+
+
+async def test_a_table_is_frozen_and_unfrozen(page: Page, node: Broker) -> None:
+    await page.open(f"http://{node.http}/#/tables/{TABLE}")
+    await page.wait_for("mounted", str(BIG))
+    await page.click("Freeze")
+    await page.wait_for("frozen")
+    await page.click("Unfreeze")
+    await page.wait_for("mounted")
+    assert page.complaints == []
+
+
+async def test_a_page_that_waits_says_so(page: Page, node: Broker) -> None:
+    await page.open(f"http://{node.http}/#/topics")
+    await page.wait_for(TOPIC)
+    os.kill(node.pid, signal.SIGSTOP)
+    try:
+        await page.look("location.hash = '#/groups'")
+        await page.wait_for("has not answered for two seconds")
+    finally:
+        os.kill(node.pid, signal.SIGCONT)
+    shown = await page.wait_for("No consumer group yet")
+    assert "has not answered" not in shown
+    assert page.complaints == []

@@ -1,0 +1,65 @@
+"""Help texts, metric HELP and descriptions of settings start with a noun or a verb and make sense alone."""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from pqbroker.broker.node.metrics import FAMILIES
+from pqbroker.cli.help_text import shown
+from pqbroker.conf.broker import BrokerSettings
+from pqbroker.conf.declare import declarations
+from pqbroker.conf.topic import TopicConfig
+from tests.support.cli_page import commands
+
+OURS = ("pq.", "pqbroker.")
+"""How settings begin that are not Kafka's, whose texts often say only why they have no effect."""
+NO_START = re.compile(
+    r"(and|as|at|both|by|for|from|how|if|in|it|its|of|on|or|so|such|that|their|there|these|they|this|those|to|what|"
+    r"whatever|when|where|whether|which|who|whoever|whose|why|with)\b",
+    re.IGNORECASE,
+)
+"""Words that begin a clause or lean on a text before."""
+PHRASES = re.compile(
+    r"\b(is told|are told|who asks|whoever|anew|made again|goes on|lives on|is there\b|to be had|so many|for so long)",
+    re.IGNORECASE,
+)
+"""Phrases of CONTRIBUTING's table."""
+
+
+def texts() -> Iterator[tuple[str, str]]:
+    """What a user reads alone, with its place."""
+    for family in FAMILIES:
+        yield f"metric {family.name}", family.help
+    for settings in (BrokerSettings, TopicConfig):
+        for name, declaration in declarations(settings).items():
+            if name.startswith(OURS):
+                yield f"setting {name}", declaration.doc
+    for name, command in commands().items():
+        yield f"pqbroker {name}", command.help
+        for parameter in shown(command):
+            yield f"pqbroker {name} {parameter.name}", parameter.spec.help
+
+
+TEXTS = list(texts())
+
+
+def test_every_text_is_read() -> None:
+    assert {"metric", "setting", "pqbroker"} == {place.split()[0] for place, _ in TEXTS}
+
+
+def test_a_text_starts_with_a_noun_or_a_verb() -> None:
+    assert [f"{place}: {text}" for place, text in TEXTS if NO_START.match(text)] == []
+
+
+def test_a_text_is_a_sentence() -> None:
+    assert [f"{place}: {text}" for place, text in TEXTS if text[:1].islower() or not text.endswith(".")] == []
+
+
+def test_no_text_has_a_phrase_that_leans_on_another() -> None:
+    assert [f"{place}: {text}" for place, text in TEXTS if PHRASES.search(text)] == []
+
+
+@pytest.mark.parametrize("text", ["Whether it is.", "What is left.", "Of each value."])
+def test_a_start_that_says_nothing_is_found(text: str) -> None:
+    assert NO_START.match(text)

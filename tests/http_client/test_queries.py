@@ -1,0 +1,45 @@
+"""SQL through either client."""
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from pqbroker.client import ClientError, Column
+from tests.http_client.conftest import done
+
+
+async def test_a_query_answers_in_rows_arrow_and_pandas(client: Any, name: str) -> None:
+    table = client.table(name)
+    await done(table.create([Column("n", "int64")]))
+    await done(table.insert([{"n": 1}, {"n": 2}]))
+    query = client.sql(f'SELECT "$row_index", value FROM "{name}"')
+    assert await done(query.rows()) == [{"$row_index": n, "value": f'{{"n":{n + 1}}}'} for n in (0, 1)]
+    assert (await done(query.arrow())).to_pylist() == [
+        {"$row_index": n, "value": b'{"n":%d}' % (n + 1)} for n in (0, 1)
+    ]
+    assert (await done(query.to_pandas()))["$row_index"].tolist() == [0, 1]
+    assert (await done(query.explain()))["rows_read"] == 2
+
+
+async def test_a_refused_query_says_why_and_what_helps(client: Any) -> None:
+    for form in ("rows", "arrow", "explain"):
+        with pytest.raises(ClientError) as refused:
+            await done(getattr(client.sql("DROP TABLE orders"), form)())
+        assert (refused.value.code, refused.value.status) == ("NOT_A_QUERY", 400)
+
+
+async def test_a_query_has_the_time_that_it_is_given(client: Any) -> None:
+    with pytest.raises(ClientError) as refused:
+        await done(client.sql("SELECT count(*) FROM range(100000000000)", timeout_ms=1).rows())
+    assert (refused.value.code, refused.value.status) == ("QUERY_TOO_LONG", 504)
+
+
+def test_the_synchronous_client_needs_nothing_but_python() -> None:
+    script = (
+        "import sys\nfrom pqbroker.client import Client\nClient('127.0.0.1:1')\n"
+        "print(sorted({'aiohttp', 'pyarrow', 'pandas', 'aiokafka', 'asyncio'} & sys.modules.keys()))"
+    )
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert ran.stdout == "[]\n"

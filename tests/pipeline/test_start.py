@@ -1,0 +1,101 @@
+"""`pqbroker-pipeline` before Spark: help without PySpark and Java, a first line at once, the broker's address."""
+
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pqbroker.pipeline.__main__ import COMMANDS, main
+from tests.support.serving import served
+
+FIRST_LINE_WITHIN_CPU_S = 2.0
+"""CPU time of the whole job, which fails right after its first line: a busy machine does not lengthen it."""
+JOBS = {
+    "land": ["events", "--to", "DIR"],
+    "snapshot": ["events", "--to", "DIR"],
+    "copy": ["events", "others", "--state", "DIR"],
+    "replay": ["DIR/lines.jsonl", "events", "--state", "DIR"],
+    "redrive": ["events", "--state", "DIR"],
+    "infer": ["events"],
+}
+WITHOUT_PYSPARK = """
+import sys
+sys.modules["pyspark"] = sys.modules["py4j"] = None
+from pqbroker.pipeline.__main__ import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def run_without_pyspark(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """A command in an interpreter that finds no PySpark."""
+    command = [sys.executable, "-c", WITHOUT_PYSPARK, *arguments]
+    return subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["land", "--help"]])
+def test_help_needs_neither_pyspark_nor_java(arguments: list[str]) -> None:
+    done = run_without_pyspark(*arguments, JAVA_HOME="/nowhere")
+    assert done.returncode == 0, done.stderr
+    assert "usage: pqbroker-pipeline" in done.stdout
+
+
+def test_missing_pyspark_is_named_with_its_cure_in_three_lines(tmp_path: Path) -> None:
+    with served() as broker:
+        done = run_without_pyspark("land", "events", "--to", str(tmp_path), PQBROKER_BROKER=broker.kafka)
+    assert done.returncode == 1
+    first, missing, cure, then = done.stderr.splitlines()
+    assert first == f"land topic events into {tmp_path}: looking for the broker, Java and Spark's jars"
+    assert missing.startswith("pqbroker-pipeline: PySpark is missing")
+    assert cure == f"install it: {sys.executable} -m pip install pyspark==4.2.0"
+    assert then.startswith("then run the command again")
+
+
+def test_every_job_is_tried() -> None:
+    assert set(JOBS) | {"status"} == set(COMMANDS)
+
+
+@pytest.mark.parametrize("job", COMMANDS)
+def test_wrong_usage_of_a_job_shows_its_own_example(
+    job: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main([job, "--none"])
+    program, _, example = capsys.readouterr().err.splitlines()[-2].partition(": ")[2].partition(" ")
+    assert (program, example.split()[0]) == ("pqbroker-pipeline", job)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PQBROKER_BROKER", "127.0.0.1:1")
+    main(example.split())  # anything wrong in it would exit
+
+
+def test_the_broker_of_the_target_is_looked_for_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with served() as broker:
+        places = ["--broker", broker.kafka, "--to-broker", "127.0.0.1:1"]
+        assert main(["copy", "events", "others", "--state", str(tmp_path), *places]) == 1
+    assert "no broker at 127.0.0.1:1: Connection refused" in capsys.readouterr().err
+
+
+def test_the_broker_comes_from_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PQBROKER_BROKER", "127.0.0.1:2")
+    assert main(["land", "events", "--to", str(tmp_path)]) == 1
+    assert "no broker at 127.0.0.1:2: Connection refused" in capsys.readouterr().err
+    assert main(["land", "events", "--to", str(tmp_path), "--broker", "127.0.0.1:1"]) == 1
+    assert "no broker at 127.0.0.1:1: Connection refused" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_the_first_line_comes_before_anything_slow(job: str, tmp_path: Path) -> None:
+    (tmp_path / "lines.jsonl").touch()
+    arguments = [each.replace("DIR", str(tmp_path)) for each in JOBS[job]]
+    command = [sys.executable, "-P", "-m", "pqbroker.pipeline", job, *arguments]
+    begun = resource.getrusage(resource.RUSAGE_CHILDREN)
+    process = subprocess.Popen([*command, "--broker", "127.0.0.1:1"], stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    assert process.stderr.readline().startswith(f"{job} ")
+    assert "no broker at" in process.communicate()[1]
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert ended.ru_utime - begun.ru_utime + ended.ru_stime - begun.ru_stime < FIRST_LINE_WITHIN_CPU_S

@@ -1,0 +1,52 @@
+"""Sessions of inserted rows: what is stored of them, and when they are forgotten."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pqbroker.pq.log.keys import foreign_ranges, parse_session_key, renumbered, session_key, session_range
+from pqbroker.pq.log.sessions import SessionBatch, Sessions
+
+NUMBERS = st.integers(0, (1 << 62) - 1)
+
+
+@given(NUMBERS, NUMBERS, NUMBERS, st.integers(1, 1 << 31))
+def test_a_session_reads_back(sequence: int, written_ms: int, offset: int, count: int) -> None:
+    session = SessionBatch(sequence, written_ms, offset, count)
+    assert SessionBatch.decode(session.encode()) == session
+
+
+@given(st.text(min_size=1), st.integers(0, 10**10 - 2))
+def test_a_session_key_reads_back_and_moves_with_its_partition(name: str, partition: int) -> None:
+    if name.encode(errors="replace").decode() != name:
+        return
+    key = session_key(partition, name)
+    lo, hi = session_range(partition)
+    assert lo <= key < hi
+    assert parse_session_key(key) == name
+    assert any(low <= key < high for low, high in foreign_ranges(partition + 1))
+    assert renumbered(key, partition + 1) == session_key(partition + 1, name)
+
+
+STORED = SessionBatch(1, 1, 1, 1).encode()
+
+
+@pytest.mark.parametrize("stored", [b"", b"\2" + STORED[1:], STORED[:-1], SessionBatch(1, 1, 1, 0).encode()])
+def test_what_is_no_session_is_refused(stored: bytes) -> None:
+    with pytest.raises(ValueError, match=r"it (has|is)|version"):
+        SessionBatch.decode(stored)
+
+
+def test_sessions_are_forgotten_when_idle_without_rows_and_over_the_limit_the_oldest() -> None:
+    sessions = Sessions([("b", SessionBatch(7, 200, 10, 5)), ("a", SessionBatch(1, 100, 0, 5))])
+    assert sessions.expired(5, 1099, 1000) == []
+    assert sessions.expired(4, 1100, 1000) == []
+    assert sessions.expired(5, 1100, 1000) == ["a"]
+    assert sessions.expired(15, 5000, 1000) == ["a", "b"]
+    assert sessions.displaced("c", 2) == ["a"]
+    assert sessions.displaced("a", 2) == []
+    sessions.take({"a": SessionBatch(2, 300, 15, 1)})
+    assert sessions.displaced("c", 2) == ["b"]
+    sessions.forget(["b"])
+    assert list(sessions) == [("a", SessionBatch(2, 300, 15, 1))]
+    assert sessions.get("b") is None

@@ -1,0 +1,248 @@
+"""The scheme: topics by name and id through creation, growth, deletion, restarts and refusals."""
+
+import asyncio
+from contextlib import suppress
+from dataclasses import replace
+
+import pytest
+
+from pqbroker.storage.engine import CommitRefused, ShardLost
+from pqbroker.storage.ids import new_uuid, uuid_text
+from pqbroker.storage.memory import MemoryEngine
+from pqbroker.storage.tablets.cell import Cell
+from pqbroker.storage.tablets.hosting import TabletHost
+from pqbroker.storage.tablets.scheme import (
+    FIRST_TABLET_ID,
+    PARTITIONS_MAX,
+    PARTITIONS_PER_TABLET_MAX,
+    PRODUCER_IDS_PER_BLOCK,
+    PartitionsNotGrown,
+    PartitionsRefused,
+    Scheme,
+    SchemeError,
+    TopicExists,
+    TopicUnknown,
+    tablet_count,
+)
+from pqbroker.storage.tablets.scheme_state import FIRST_FORMAT, TableRecord
+from pqbroker.storage.unreadable import StoredUnreadable
+
+NOW_MS = 1_700_000_000_000
+
+
+@pytest.fixture
+def engine() -> MemoryEngine:
+    return MemoryEngine(1 << 26)
+
+
+async def _open(engine: MemoryEngine) -> Scheme:
+    return await Scheme.open(TabletHost(await Cell.open(engine)), lambda: NOW_MS)
+
+
+async def test_a_new_scheme_has_a_cluster_id_that_stays(engine: MemoryEngine) -> None:
+    first = await _open(engine)
+    assert len(first.cluster_id) == 22
+    assert (await _open(engine)).cluster_id == first.cluster_id
+
+
+async def test_a_topic_is_there_after_each_step_and_a_restart(engine: MemoryEngine) -> None:
+    scheme = await _open(engine)
+    created = await scheme.create_topic("t", 5, {"retention.ms": "1"}, 4)
+    assert created.tablets == (FIRST_TABLET_ID, FIRST_TABLET_ID + 1)
+    assert (created.partitions, created.created_ms) == (5, NOW_MS)
+    for seen in (scheme, scheme := await _open(engine)):
+        assert seen.topics == {"t": created}
+    grown = await scheme.grow_topic("t", 9)
+    assert grown.tablets == (*created.tablets, FIRST_TABLET_ID + 2)
+    configured = await scheme.change_topic("t", lambda topic: replace(topic, config={"a": "b"}))
+    for seen in (scheme, scheme := await _open(engine)):
+        assert seen.topics == {"t": configured}
+        assert (configured.partitions, configured.config, configured.topic_id) == (9, {"a": "b"}, created.topic_id)
+    assert await scheme.delete_topic("t") == configured
+    for seen in (scheme, scheme := await _open(engine)):
+        assert seen.topics == {}
+        assert [stone.tablets for stone in seen.tombstones.values()] == [configured.tablets]
+    await scheme.forget_tombstone(created.topic_id)
+    for seen in (scheme, scheme := await _open(engine)):
+        assert seen.tombstones == {}
+
+
+async def test_versions_before_tables_read_a_scheme_until_its_first_table(
+    engine: MemoryEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scheme = await _open(engine)
+    topic = await scheme.create_topic("t", 1, {}, 1)
+    with monkeypatch.context() as before:
+        before.setattr("pqbroker.storage.tablets.scheme_state.SCHEME_FORMAT", FIRST_FORMAT)
+        await _open(engine)
+    table = TableRecord(({"name": "a", "type": "any"},), {"x": 1}, {}, ("mounted", "frozen"), (0, 7))
+    scheme = await _open(engine)
+    made = await scheme.create_topic("u", 2, {}, 1, table)
+    with monkeypatch.context() as before:
+        before.setattr("pqbroker.storage.tablets.scheme_state.SCHEME_FORMAT", FIRST_FORMAT)
+        with pytest.raises(StoredUnreadable, match="newer version"):
+            await _open(engine)
+    scheme = await _open(engine)
+    assert scheme.topics == {"t": topic, "u": made}
+    grown = await scheme.grow_topic("u", 3)
+    assert grown.table == replace(table, states=("mounted", "frozen", "mounted"), first_rows=(0, 7, 0))
+    assert (await _open(engine)).topics["u"] == grown
+
+
+async def test_growth_fills_the_last_tablet_before_it_adds_one(engine: MemoryEngine) -> None:
+    scheme = await _open(engine)
+    before = await scheme.create_topic("t", 5, {}, 4)
+    full = await scheme.grow_topic("t", 8)
+    assert full.tablets == before.tablets
+    grown = await scheme.grow_topic("t", 9)
+    assert [grown.tablet_of(partition) for partition in range(8)] == [full.tablet_of(number) for number in range(8)]
+    assert grown.tablet_of(8) not in full.tablets
+
+
+async def test_tablet_ids_and_topic_ids_are_never_used_again(engine: MemoryEngine) -> None:
+    tablets: set[int] = set()
+    ids: set[bytes] = set()
+    for _ in range(4):
+        scheme = await _open(engine)
+        for _ in range(3):
+            topic = await scheme.create_topic("t", 3, {}, 1)
+            assert not tablets & set(topic.tablets)
+            tablets.update(topic.tablets)
+            ids.add(topic.topic_id)
+            await scheme.delete_topic("t")
+            await scheme.forget_tombstone(topic.topic_id)
+    assert len(ids) == 12
+
+
+async def test_ids_go_on_behind_a_snapshot_and_its_garbage(engine: MemoryEngine) -> None:
+    scheme = await _open(engine)
+    cluster_id = scheme.cluster_id
+    topic = await scheme.create_topic("t", 1, {}, 1)
+    for _ in range(600):
+        await scheme.producer_id_block()
+    await scheme.stop()
+    scheme = await _open(engine)
+    assert (await scheme.producer_id_block()).start == 600 * PRODUCER_IDS_PER_BLOCK
+    assert (scheme.cluster_id, scheme.topics) == (cluster_id, {"t": topic})
+
+
+async def test_a_name_is_taken_once_even_by_two_at_the_same_time(engine: MemoryEngine) -> None:
+    scheme = await _open(engine)
+    outcomes = await asyncio.gather(
+        *(scheme.create_topic("t", 1, {}, 1) for _ in range(3)), return_exceptions=True
+    )
+    assert [type(outcome) for outcome in outcomes[1:]] == [TopicExists, TopicExists]
+    assert scheme.topics == {"t": outcomes[0]}
+
+
+async def test_what_is_not_there_cannot_be_changed(engine: MemoryEngine) -> None:
+    scheme = await _open(engine)
+    for change in (scheme.grow_topic("t", 2), scheme.change_topic("t", lambda topic: topic), scheme.delete_topic("t")):
+        with pytest.raises(TopicUnknown):
+            await change
+
+
+@pytest.mark.parametrize("count", [1, 3])
+async def test_partitions_never_shrink(engine: MemoryEngine, count: int) -> None:
+    scheme = await _open(engine)
+    topic = await scheme.create_topic("t", 3, {}, 1)
+    with pytest.raises(PartitionsNotGrown):
+        await scheme.grow_topic("t", count)
+    assert scheme.topics == {"t": topic}
+
+
+@pytest.mark.parametrize(
+    ("partitions", "per_tablet"),
+    [(0, 1), (PARTITIONS_MAX + 1, 4), (1, 0), (1, PARTITIONS_PER_TABLET_MAX + 1), (10_001, 1)],
+)
+async def test_limits_of_partitions_and_tablets(engine: MemoryEngine, partitions: int, per_tablet: int) -> None:
+    scheme = await _open(engine)
+    with pytest.raises(PartitionsRefused):
+        await scheme.create_topic("t", partitions, {}, per_tablet)
+    assert scheme.topics == {}
+    assert tablet_count(PARTITIONS_MAX, 2) == 10_000
+
+
+async def test_a_refused_commit_changes_nothing_and_can_be_tried_again(engine: MemoryEngine) -> None:
+    scheme = await _open(engine)
+    engine.faults.refuse_next()
+    with pytest.raises(CommitRefused):
+        await scheme.create_topic("t", 1, {}, 1)
+    assert scheme.topics == {}
+    topic = await scheme.create_topic("t", 1, {}, 1)
+    assert scheme.topics == {"t": topic}
+
+
+@pytest.mark.parametrize("commits", range(6))
+async def test_a_crash_at_any_step_leaves_a_state_between_two_steps(engine: MemoryEngine, commits: int) -> None:
+    scheme = await _open(engine)
+    engine.faults.lose_next(after=commits)
+    seen = (dict(scheme.topics), dict(scheme.tombstones))
+    done = 0
+    with suppress(ShardLost):
+        for change in (
+            lambda: scheme.create_topic("t", 1, {}, 1),
+            lambda: scheme.grow_topic("t", 2),
+            lambda: scheme.change_topic("t", lambda topic: replace(topic, config={"a": "b"})),
+            lambda: scheme.delete_topic("t"),
+            lambda: scheme.forget_tombstone(next(iter(scheme.tombstones))),
+            scheme.producer_id_block,
+            scheme.producer_id_block,
+        ):
+            await change()
+            done += 1
+            seen = (dict(scheme.topics), dict(scheme.tombstones))
+    assert done == commits
+    again = await _open(engine)
+    assert (dict(again.topics), dict(again.tombstones)) == seen
+
+
+async def test_producer_ids_are_given_out_once(engine: MemoryEngine) -> None:
+    scheme = await _open(engine)
+    first, second = await asyncio.gather(scheme.producer_id_block(), scheme.producer_id_block())
+    third = await (await _open(engine)).producer_id_block()
+    assert (first.start, second.start, third.start) == (0, first.stop, second.stop)
+    assert len(first) == PRODUCER_IDS_PER_BLOCK
+
+
+def test_ids_are_kafkas() -> None:
+    texts = {uuid_text(new_uuid()) for _ in range(2000)}
+    assert len(texts) == 2000
+    assert all(len(text) == 22 and text[0] != "-" for text in texts)
+
+
+def test_every_refusal_is_a_scheme_error() -> None:
+    for kind in (TopicExists, TopicUnknown, PartitionsNotGrown, PartitionsRefused):
+        assert issubclass(kind, SchemeError)
+
+
+async def test_what_nodes_are_set_to_is_there_after_each_step_and_a_restart(engine: MemoryEngine) -> None:
+    scheme = await _open(engine)
+    assert scheme.settings == {}
+    await scheme.configure_node("1", {"a": "x", "b": "y"})
+    await scheme.configure_node("", {"a": "z"})
+    for seen in (scheme, scheme := await _open(engine)):
+        assert seen.settings == {"1": {"a": "x", "b": "y"}, "": {"a": "z"}}
+    await scheme.configure_node("1", {"b": "w"})
+    await scheme.configure_node("", {})
+    for seen in (scheme, await _open(engine)):
+        assert seen.settings == {"1": {"b": "w"}, "": {}}
+
+
+async def test_a_refused_change_of_a_node_leaves_it_as_it_was(engine: MemoryEngine) -> None:
+    scheme = await _open(engine)
+    engine.faults.refuse_next()
+    with pytest.raises(CommitRefused):
+        await scheme.configure_node("1", {"a": "x"})
+    assert scheme.settings == (await _open(engine)).settings == {}
+
+
+async def test_a_scheme_from_before_nodes_could_be_set_takes_it(
+    engine: MemoryEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as before:
+        before.setattr("pqbroker.storage.tablets.scheme._lay_out_settings", lambda _: None)
+        await (await _open(engine)).create_topic("t", 1, {}, 4)
+    scheme = await _open(engine)
+    await scheme.configure_node("1", {"a": "x"})
+    assert (scheme.settings, list(scheme.topics)) == ({"1": {"a": "x"}}, ["t"])

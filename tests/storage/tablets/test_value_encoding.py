@@ -1,0 +1,69 @@
+"""The encoding of values."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pqbroker.storage.tablets.value_encoding import decode, decode_items, encode, encode_list_head
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+
+
+@given(values)
+def test_a_value_comes_back(value: object) -> None:
+    found = decode(memoryview(encode(value)))
+    assert found == value
+    assert type(found) is type(value)
+
+
+@given(values, st.data())
+def test_a_cut_value_is_refused(value: object, data: st.DataObject) -> None:
+    whole = encode(value)
+    end = data.draw(st.integers(0, len(whole) - 1))
+    with pytest.raises(ValueError, match=r"cut or damaged|no value|texts"):
+        decode(whole[:end])
+
+
+@given(st.binary())
+def test_any_bytes_are_a_value_or_a_value_error(data: bytes) -> None:
+    try:
+        decode(data)
+    except ValueError:
+        return
+
+
+def test_bytes_behind_a_value_are_refused() -> None:
+    with pytest.raises(ValueError, match="behind"):
+        decode(encode(1) + b"x")
+
+
+@pytest.mark.parametrize("value", [object(), {1: 2}, {3}])
+def test_what_is_no_value_is_refused(value: object) -> None:
+    with pytest.raises(TypeError):
+        encode(value)
+
+
+def test_a_tuple_becomes_a_list() -> None:
+    assert decode(encode((1, (2,)))) == [1, [2]]
+
+
+@settings(max_examples=50)
+@given(st.lists(st.integers() | st.text() | st.lists(st.binary())), st.data())
+def test_a_list_comes_item_by_item_and_can_be_written_so(items: list[object], data: st.DataObject) -> None:
+    whole = encode_list_head(len(items)) + b"".join(map(encode, items))
+    assert whole == encode(items)
+    found = list(decode_items(whole))
+    assert [item for item, _ in found] == items
+    assert [end for _, end in found][-1:] in ([], [len(whole)])
+    with pytest.raises(ValueError, match=r"cut or damaged|no value|texts"):
+        list(decode_items(whole[: data.draw(st.integers(0, len(whole) - 1))]))
+    with pytest.raises(ValueError, match="behind"):
+        list(decode_items(whole + b"x"))
+
+
+def test_what_is_no_list_has_no_items() -> None:
+    with pytest.raises(ValueError, match="a list was expected"):
+        list(decode_items(encode({})))

@@ -1,0 +1,168 @@
+"""Schemas, their refusals, which may follow which; paths and attributes."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pqbroker.tables.attributes import check_attributes, retention_ms, with_retention
+from pqbroker.tables.paths import table_path, topic_name
+from pqbroker.tables.refusals import TableError
+from pqbroker.tables.schema import check_alteration, read_schema
+from pqbroker.tables.types import TYPES
+
+A = {"name": "a", "type": "int32"}
+
+
+def test_a_schema_is_stored_as_it_is_read() -> None:
+    given = [{"name": name, "type": name, "required": name == "any", "from": "key"} for name in TYPES]
+    schema = read_schema(given, 100)
+    assert list(schema.documents()) == given
+    assert read_schema(schema.documents(), 100) == schema
+
+
+@pytest.mark.parametrize(
+    ("items", "word"),
+    [
+        ([], "0 columns"),
+        ([A, A], "twice"),
+        ([A, {"name": "b", "type": "any"}, {"name": "c", "type": "any"}], "1 to 2"),
+        ([{**A, "sort_order": "ascending"}], "sort_order"),
+        ([{**A, "requierd": True}], "requierd"),
+        ([{**A, "required": 1}], "required"),
+        ([{**A, "from": "header"}], "header"),
+        ([{"name": "a", "type": "int33"}], "int33"),
+        ([{"name": "a", "type": 1}], "type"),
+        ([{"name": "$tablet_index", "type": "int64"}], "tablet_index"),
+        ([A, {"name": "$timestamp", "type": "int64"}], "$timestamp"),
+        ([A, {"name": "$cumulative_data_weight", "type": "int64", "required": True}], "$cumulative_data_weight"),
+        ([{"name": "$timestamp", "type": "uint64"}], "of your own"),
+        ([{"name": "", "type": "any"}], "name"),
+        ([{"name": "x" * 257, "type": "any"}], "name"),
+        ([{"name": "\ud800", "type": "any"}], "surrogate"),
+        ([{"type": "any"}], "name"),
+        (["a"], "no object"),
+    ],
+)
+def test_what_is_no_schema_is_refused_by_name(items: list[Any], word: str) -> None:
+    with pytest.raises(TableError) as refused:
+        read_schema(items, 2)
+    assert refused.value.code == "INVALID_SCHEMA"
+    assert word in refused.value.message
+    assert refused.value.cure
+
+
+def test_a_schema_may_ask_for_columns_that_the_table_fills() -> None:
+    items = [{"name": "$timestamp", "type": "uint64"}, A, {"name": "$cumulative_data_weight", "type": "int64"}]
+    schema = read_schema(items, 3)
+    assert list(schema.columns) == ["a"]
+    assert list(schema.shown) == ["$timestamp", "a", "$cumulative_data_weight"]
+    assert (schema.filled, schema.filled_weight) == (("$timestamp", "$cumulative_data_weight"), 16)
+    assert read_schema(schema.documents(), 3) == schema
+    check_alteration(read_schema([A], 9), schema)
+    with pytest.raises(TableError):
+        check_alteration(schema, read_schema([A], 9))
+
+
+def test_a_wrong_type_is_answered_with_the_nearest() -> None:
+    with pytest.raises(TableError) as refused:
+        read_schema([{"name": "a", "type": "int33"}], 2)
+    assert "int32" in refused.value.cure
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        [A],
+        [{**A, "type": "int64"}],
+        [A, {"name": "b", "type": "any"}],
+        [{"name": "b", "type": "any"}, A],
+    ],
+)
+def test_compatible_schemas_may_follow(later: list[Any]) -> None:
+    check_alteration(read_schema([A], 9), read_schema(later, 9))
+
+
+def test_a_column_may_become_optional_and_an_unsigned_one_wider_and_signed() -> None:
+    check_alteration(read_schema([{**A, "required": True}], 9), read_schema([A], 9))
+    check_alteration(read_schema([{**A, "type": "uint32"}], 9), read_schema([{**A, "type": "int64"}], 9))
+
+
+@pytest.mark.parametrize(
+    ("later", "word"),
+    [
+        ([{"name": "b", "type": "any"}], "'a' is missing"),
+        ([{**A, "type": "int16"}], "int16"),
+        ([{**A, "type": "uint64"}], "uint64"),
+        ([{**A, "type": "string"}], "string"),
+        ([{**A, "required": True}], "required"),
+        ([{**A, "from": "key"}], "key"),
+        ([A, {"name": "b", "type": "any", "required": True}], "'b' is required"),
+    ],
+)
+def test_incompatible_schemas_are_refused(later: list[Any], word: str) -> None:
+    with pytest.raises(TableError) as refused:
+        check_alteration(read_schema([A], 9), read_schema(later, 9))
+    assert refused.value.code == "INCOMPATIBLE_SCHEMA"
+    assert word in refused.value.message
+
+
+def test_a_path_is_a_topic_and_back() -> None:
+    assert topic_name("//a/b/c") == "a.b.c"
+    assert table_path("a.b.c") == "//a/b/c"
+
+
+@pytest.mark.parametrize("path", ["a/b", "/a", "//", "//a//b", "//a/", "//a.b/c", ""])
+def test_what_is_no_path_is_refused(path: str) -> None:
+    with pytest.raises(TableError):
+        topic_name(path)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "kept_ms"),
+    [
+        ({}, -1),
+        ({"min_data_versions": 1, "max_data_versions": 0, "min_data_ttl": 5}, -1),
+        ({"min_data_versions": 0, "max_data_versions": 0, "min_data_ttl": 5, "max_data_ttl": 9}, 5),
+        ({"min_data_versions": 0, "max_data_versions": 1, "min_data_ttl": 5, "max_data_ttl": 9}, 9),
+        ({"min_data_versions": 0, "max_data_versions": 1, "min_data_ttl": 9, "max_data_ttl": 5}, 9),
+    ],
+)
+def test_rows_go_by_the_four_combinations_of_versions_and_ages(attributes: dict[str, int], kept_ms: int) -> None:
+    check_attributes(attributes)
+    assert retention_ms(attributes) == kept_ms
+
+
+@given(
+    st.dictionaries(st.sampled_from(["min_data_versions", "max_data_versions"]), st.integers(0, 2)),
+    st.dictionaries(st.sampled_from(["min_data_ttl", "max_data_ttl"]), st.integers(0, 20)),
+    st.integers(-1, 20),
+)
+def test_an_age_in_kafkas_words_is_attributes(versions: dict[str, int], ages: dict[str, int], kept_ms: int) -> None:
+    before = {**versions, **ages, "commit_ordering": "strong"}
+    after = with_retention(before, kept_ms)
+    check_attributes(after)
+    assert retention_ms(after) == kept_ms
+    assert after["commit_ordering"] == "strong"
+    if kept_ms >= 0:
+        assert (after["max_data_ttl"], after["min_data_versions"]) == (kept_ms, 0)
+        assert after["min_data_ttl"] <= kept_ms
+        assert with_retention(after, -1)["max_data_ttl"] == kept_ms, "ages are kept while they do not act"
+
+
+@pytest.mark.parametrize(
+    ("attributes", "word"),
+    [
+        ({"min_data_tll": 1}, "min_data_tll"),
+        ({"min_data_ttl": -1}, "min_data_ttl"),
+        ({"min_data_ttl": True}, "min_data_ttl"),
+        ({"min_data_ttl": "1"}, "min_data_ttl"),
+        ({"commit_ordering": "strange"}, "commit_ordering"),
+    ],
+)
+def test_attributes_that_no_table_has_are_refused(attributes: dict[str, Any], word: str) -> None:
+    with pytest.raises(TableError) as refused:
+        check_attributes(attributes)
+    assert refused.value.code == "INVALID_ATTRIBUTE"
+    assert word in refused.value.message

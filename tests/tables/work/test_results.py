@@ -1,0 +1,81 @@
+"""Answers as JSON lines, CSV and Arrow."""
+
+import csv
+import io
+import json
+from collections.abc import Collection
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+import pyarrow
+import pyarrow.ipc
+
+from pqbroker.tables.work.results import ROWS_AT_ONCE, WRITERS
+
+
+def written(format_: str, table: Any, documents: Collection[int] = ()) -> bytes:
+    return b"".join(WRITERS[format_](table.schema, table.to_batches(), documents))
+
+
+def json_rows(table: Any, documents: Collection[int] = ()) -> list[Any]:
+    return [json.loads(line) for line in written("json", table, documents).splitlines()]
+
+
+def test_json_has_numbers_text_and_base64_for_bytes_that_are_none() -> None:
+    columns: dict[str, list[Any]] = {
+        "large": [2**63 - 1, None], "unsigned": [2**64 - 1, 0], "text": ["ü\n", ""], "bytes": [b"\xff", "ü".encode()],
+        "real": [1.5, float("nan")], "yes": [True, None], "sum": [Decimal(10) ** 30, Decimal("0.5")],
+        "nested": [[{"key": "h", "value": b"\x80"}], []], "day": [date(2024, 1, 2), None],
+        "at": [datetime(2024, 1, 2, 3, 4, 5, tzinfo=UTC), None],
+    }  # fmt: skip
+    types = {"unsigned": pyarrow.uint64(), "sum": pyarrow.decimal128(38, 1)}
+    table = pyarrow.table({name: pyarrow.array(values, types.get(name)) for name, values in columns.items()})
+    assert json_rows(table) == [
+        {
+            "large": 2**63 - 1, "unsigned": 2**64 - 1, "text": "ü\n", "bytes": {"base64": "/w=="}, "real": 1.5,
+            "yes": True, "sum": 10**30, "nested": [{"key": "h", "value": {"base64": "gA=="}}], "day": "2024-01-02",
+            "at": "2024-01-02T03:04:05+00:00",
+        },
+        {
+            "large": None, "unsigned": 0, "text": "", "bytes": "ü", "real": None, "yes": None, "sum": 0.5,
+            "nested": [], "day": None, "at": None,
+        },
+    ]  # fmt: skip
+
+
+def test_documents_are_what_they_hold_in_json_and_text_in_csv() -> None:
+    table = pyarrow.table({"a": ['{"x":[1]}', None, "broken"], "b": ["1", "2", "3"]})
+    assert [row["a"] for row in json_rows(table, {0})] == [{"x": [1]}, None, "broken"]
+    assert [row["b"] for row in json_rows(table, {0})] == ["1", "2", "3"]
+    assert b'"{""x"":[1]}",1\n' in written("csv", table, {0})
+
+
+def test_columns_of_one_name_stay_apart_in_json() -> None:
+    table = pyarrow.Table.from_arrays([pyarrow.array([n]) for n in range(4)], names=["a", "a", "a_1", "a"])
+    assert json_rows(table) == [{"a": 0, "a_1": 1, "a_1_1": 2, "a_2": 3}]
+
+
+def test_many_rows_leave_in_pieces_and_none_is_lost() -> None:
+    table = pyarrow.table({"n": list(range(2 * ROWS_AT_ONCE + 1))})
+    assert len(list(WRITERS["json"](table.schema, table.to_batches(), ()))) == 3
+    assert [row["n"] for row in json_rows(table)] == list(range(2 * ROWS_AT_ONCE + 1))
+
+
+def test_csv_has_a_head_and_quotes_what_needs_it() -> None:
+    table = pyarrow.table({"n": [1, None], "text": ['a "b",\nc', ""], "yes": [True, False], "list": [[1, 2], None]})
+    text = written("csv", table).decode()
+    assert list(csv.reader(io.StringIO(text))) == [
+        ["n", "text", "yes", "list"], ["1", 'a "b",\nc', "true", "[1,2]"], ["", "", "false", ""],
+    ]  # fmt: skip
+
+
+def test_csv_without_rows_is_its_head() -> None:
+    assert written("csv", pyarrow.table({"n": pyarrow.array([], pyarrow.int64())})) == b"n\n"
+
+
+def test_arrow_is_a_stream_that_is_read_back_as_it_was() -> None:
+    table = pyarrow.table({"n": [1, 2], "value": [b"\xff", None]})
+    assert pyarrow.ipc.open_stream(written("arrow", table)).read_all() == table
+    empty = table.slice(0, 0)
+    assert pyarrow.ipc.open_stream(written("arrow", empty)).read_all().schema == table.schema

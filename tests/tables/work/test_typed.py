@@ -1,0 +1,109 @@
+"""Typed columns: what Arrow's parser makes of documents is what the rules say, for rows and for what is none."""
+
+import json
+from base64 import b64decode
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pqbroker.tables.rows import ERROR, decode_row, encode_row
+from pqbroker.tables.schema import read_schema
+from pqbroker.tables.types import TIMESTAMP_END, TYPES
+from pqbroker.tables.work.typed import TypedColumns
+from pqbroker.tables.work.views import view_of
+
+PLAIN: list[dict[str, Any]] = [
+    {"name": "id", "type": "int8", "required": True}, {"name": "u", "type": "uint64"}, {"name": "d", "type": "double"},
+    {"name": "b", "type": "boolean"}, {"name": "s", "type": "string"}, {"name": "t", "type": "utf8"},
+    {"name": "at", "type": "timestamp"},
+]  # fmt: skip
+WITH_ANY = [*PLAIN, {"name": "any", "type": "any"}]
+WITH_KEY = [*PLAIN, {"name": "k", "type": "int64", "required": True, "from": "key"}]
+NUMBERS = st.integers(-130, 130) | st.integers(0, 1 << 64) | st.floats(width=32) | st.just(TIMESTAMP_END)
+NESTED = st.sampled_from([[], {}, {"base64": "/w=="}, [[1]]])
+VALUES = st.none() | st.booleans() | NUMBERS | st.text(max_size=3) | NESTED
+NAMES = [column["name"] for column in WITH_KEY] + ["any", "other"]
+DOCUMENTS = st.dictionaries(st.sampled_from(NAMES), VALUES, max_size=5).map(lambda each: json.dumps(each).encode())
+GOOD = st.builds(
+    lambda number, text: json.dumps({"id": number, "t": text, "u": 1 << 63, "d": 0.1, "at": 5, "k": 7}).encode(),
+    st.integers(-128, 127),
+    st.text(st.characters(exclude_categories=["Cs"]), max_size=3),
+)
+ODD = (
+    b"", b"null", b"[]", b"1", b"{}{}", b'{"id":1}{"id":1}', b'{"id":1},{"value":{"id":1}', b"{", b'{"id":', b"1}\n",
+    b'{"id":NaN}', b'{"id":1,"d":NaN}', b'{"id":1,"d":-Infinity}', b'{"id":1,"d":1e400}', b'{"id":1.0}', b'{"id":1e1}',
+    b'{"id":1,"id":2}', b'{"id":1,"t":"\xff"}', b'{"id":1,"t":"\\ud800"}', b'{"id":1,"x":"\xff"}', b' {"id":\n 1}\r\n',
+    b'{"id":-0}', b'{"id":1,"s":{"base64":"/w=="}}', b'{"id":1,"s":"\\u0000"}', '{"id":1}'.encode("utf-16"),
+    b'\xef\xbb\xbf{"id":1}', None,
+)  # fmt: skip
+"""Documents at whose edges two parsers may differ."""
+
+
+def expected(schema: list[dict[str, Any]], key: bytes | None, value: bytes | None) -> dict[str, Any]:
+    """A row as Arrow would hand it over."""
+    row = decode_row(read_schema(schema, len(schema)), key, value)
+    for column in schema:
+        stored = row[column["name"]]
+        if stored is None:
+            continue
+        if column["type"] == "string":
+            row[column["name"]] = b64decode(stored["base64"]) if isinstance(stored, dict) else stored.encode()
+        elif column["type"] == "any":
+            row[column["name"]] = json.dumps(stored, ensure_ascii=False, separators=(",", ":"))
+    return {ERROR: None, **row}
+
+
+def made(schema: list[dict[str, Any]], keys: list[bytes | None], values: list[bytes | None]) -> list[dict[str, Any]]:
+    arrays = TypedColumns(read_schema(schema, len(schema))).make(keys, values)
+    columns = {name: array.to_pylist() for name, array in arrays.items()}
+    for column in schema:
+        if column["type"] == "timestamp":
+            columns[column["name"]] = arrays[column["name"]].cast("int64").to_pylist()
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+@pytest.mark.parametrize("schema", [PLAIN, WITH_ANY, WITH_KEY], ids=["plain", "any", "key"])
+@given(st.lists(st.tuples(DOCUMENTS | GOOD, st.one_of(DOCUMENTS, GOOD, st.sampled_from(ODD))), max_size=5))
+def test_columns_are_what_the_rules_say(
+    schema: list[dict[str, Any]], records: list[tuple[bytes, bytes | None]]
+) -> None:
+    keys: list[bytes | None] = [key for key, _ in records]
+    values = [value for _, value in records]
+    assert made(schema, keys, values) == [expected(schema, *each) for each in zip(keys, values, strict=True)]
+
+
+@pytest.mark.parametrize("value", ODD)
+@pytest.mark.parametrize("beside", [b'{"id":5}', b"{}"])
+def test_an_odd_document_is_alone_in_its_row(value: bytes | None, beside: bytes) -> None:
+    values = [beside, value, beside]
+    assert made(PLAIN, [None] * 3, values) == [expected(PLAIN, None, each) for each in values]
+
+
+@given(st.lists(GOOD, min_size=1, max_size=5))
+def test_rows_that_fit_are_parsed_all_at_once(values: list[bytes]) -> None:
+    columns = TypedColumns(read_schema(WITH_KEY, len(WITH_KEY)))
+    assert columns._parse(list(values), list(values)) is not None
+
+
+def test_what_is_inserted_is_what_is_read() -> None:
+    schema = read_schema(WITH_KEY, len(WITH_KEY))
+    row = {"id": -1, "u": 2**64 - 1, "d": -0.5, "b": False, "s": {"base64": "/w=="}, "t": "ü", "at": 1, "k": 2**62}
+    encoded = encode_row(schema, row, "row")
+    (read,) = made(WITH_KEY, [encoded.key], [encoded.value])
+    assert read == {**row, "s": b"\xff", ERROR: None}
+
+
+def test_every_type_has_an_arrow_type() -> None:
+    columns = [{"name": name, "type": name} for name in TYPES]
+    assert list(TypedColumns(read_schema(columns, len(columns))).types) == [*TYPES, ERROR]
+
+
+def test_a_star_is_the_schema_and_a_column_of_the_schema_hides_the_records() -> None:
+    view = view_of([{"name": "Id", "type": "int64"}, {"name": "value", "type": "utf8"}])
+    assert view.columns((), has_star=True) == ("$tablet_index", "$row_index", "Id", "value")
+    assert view.columns(("key", "id", ERROR), has_star=False) == ("Id", "key", ERROR)
+    assert view.is_typed("value")
+    assert not view.is_typed("key")
+    assert [name for name in view.types if name == "value"] == ["value"]
