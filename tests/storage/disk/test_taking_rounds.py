@@ -15,6 +15,7 @@ from pqbroker.storage.disk.commits import commit_history
 from pqbroker.storage.disk.commits.commit_record import COMMIT_HEADER_BYTES, TAKEN
 from pqbroker.storage.disk.commits.index_changes import IndexChanges
 from pqbroker.storage.disk.directory import FORMAT, fsync_directory, sync_data
+from pqbroker.storage.disk.free_space import FLOOR_BYTES
 from pqbroker.storage.disk.rocks_index import RocksIndex
 from pqbroker.storage.engine import Fenced, Shard
 from tests.storage.cells import MIB, RocksCell, blob_key, blobs, content, copy_alive, dead, rows, until
@@ -311,13 +312,14 @@ async def test_on_a_full_disk_a_segment_waits_for_the_index_to_have_its_rows_on_
     await fill(shard, range(COUNT))
     left = killed(cell)
     await shard.close()
-    left.disk.f_bavail = (2 * MIB + 200_000) // 4096
+    left.disk.f_frsize = 1
+    left.disk.f_bavail = FLOOR_BYTES + 2_000  # enough for the round to come, but not for the index to write its rows
     shard = await left.open()
     first, *_ = left.segments()
     await shard.commit(dead(*range(COUNT)))
     again = killed(left, "again")
     assert first.exists()
-    left.disk.f_bavail = 100_000
+    left.disk.f_bavail = 100 * MIB
     await until(lambda: not first.exists())
     await shard.close()
     shard = await again.open()
