@@ -1,4 +1,4 @@
-"""Topic configs: every one of Kafka's, and ours under `pq.` and `value.`. Those without effect here say so."""
+"""Topic configs: every one of Kafka's, and ours under `pq.`, `value.` and `key.`. Those without effect here say so."""
 
 from dataclasses import dataclass
 
@@ -11,6 +11,8 @@ NO_COMPACTION = "`compact` requires a key in each record and does not compact ye
 """What this broker does not do of cleanup.policy=compact, wherever it is said."""
 KEEP, REFUSE = "keep", "refuse"
 """Values of value.invalid."""
+JSON, FORMATS = "json", ("json", "avro", "raw")
+"""Values of value.format and key.format; the first is the default."""
 FIXED_AT_CREATION = frozenset({"pq.bundle", "pq.partitions.per.tablet"})
 """Configs that can be given to a new topic only."""
 
@@ -182,6 +184,22 @@ class TopicConfig:
         "What becomes of a record that is no row of the topic's schema: `keep` stores it, `refuse` answers"
         " INVALID_RECORD.",
         choices=(KEEP, REFUSE),
+    )  # fmt: skip
+    value_format: str = setting(
+        "value.format", Kind.STRING, JSON,
+        "How values of records hold columns of a schema: `json`, an object; `avro`, a record; `raw`, the bytes of one"
+        " column.",
+        choices=FORMATS,
+    )  # fmt: skip
+    value_avro_schema: str = setting(
+        "value.avro.schema", Kind.STRING, "",
+        "With `value.format=avro`: the Avro schema of values, as JSON; empty: the columns make it.",
+    )
+    key_format: str = setting(
+        "key.format", Kind.STRING, JSON, "The same as `value.format`, of keys.", choices=FORMATS
+    )  # fmt: skip
+    key_avro_schema: str = setting(
+        "key.avro.schema", Kind.STRING, "", "The same as `value.avro.schema`, of keys."
     )  # fmt: skip
     pq_bundle: str = setting(
         "pq.bundle", Kind.STRING, "default", "Bundle of cells that the topic's tablets live in; fixed at creation."

@@ -9,8 +9,10 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
+from pqbroker.tables.columns import PARTS, Column
+from pqbroker.tables.formats import JSON
 from pqbroker.tables.rows import ERROR, decode_row, read_row
-from pqbroker.tables.schema import PARTS, Column, Schema
+from pqbroker.tables.schema import Schema
 from pqbroker.tables.types import ROW_WEIGHT, TIMESTAMP_END, TYPES
 
 Decode = Callable[[bytes], Any]
@@ -39,7 +41,10 @@ class RowCheck:
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
         columns = {part: [column for column in schema.columns.values() if column.part == part] for part in PARTS}
-        self._value, self._key = (_Part(columns[part]) if columns[part] else None for part in ("value", "key"))
+        self._value, self._key = (
+            None if not columns[part] else _Part(columns[part]) if schema.formats[part].name == JSON else _LEFT_OPEN
+            for part in ("value", "key")
+        )
 
     def errors(self, records: Iterable[tuple[Part, Part]], most: int) -> dict[int, str]:
         """Why records, each a key and a value, are no rows, by their number; the first `most` of them."""
@@ -103,6 +108,19 @@ class _Part:
             elif value is not None:
                 weight += column_type.read(value)[1]
         return weight
+
+
+class _Open:
+    """A key or a value in another format, which all is left open of."""
+
+    def row(self, stored: Part) -> Any:
+        return None
+
+    def weight(self, stored: Part) -> int:
+        raise ValueError
+
+
+_LEFT_OPEN: Final = _Open()
 
 
 def _decoder(columns: list[Column]) -> Decode:

@@ -1,14 +1,14 @@
-"""Rows of an ordered table as records: JSON documents in value and key, checked against the schema, weighed (E.8).
+"""Rows of an ordered table as records: columns in value and key, checked against the schema, weighed (E.8). In JSON:
 
     row {"id": 1, "name": "a"}   <->   value {"id":1,"name":"a"}, key null; with "from": "key" on id: key {"id":1}
 """
 
-import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from pqbroker.tables.columns import PARTS
 from pqbroker.tables.refusals import TableError, nearest
-from pqbroker.tables.schema import PARTS, Schema
+from pqbroker.tables.schema import Schema
 from pqbroker.tables.types import ROW_WEIGHT
 
 TABLET_INDEX = "$tablet_index"
@@ -25,7 +25,7 @@ class EncodedRow(NamedTuple):
 
     tablet_index: int | None
     key: bytes | None
-    value: bytes
+    value: bytes | None
     weight: int
 
 
@@ -53,9 +53,12 @@ def encode_row(schema: Schema, row: Any, where: str) -> EncodedRow:
         except ValueError as wanted:
             raise _invalid(f"{where}.{name} is no {column.type.name}", _sentence(str(wanted))) from None
         weight += size
-    has_key = any(column.part == "key" for column in columns.values())
-    key = _document(parts["key"]) if has_key else None
-    return EncodedRow(_tablet_index(row, where), key, _document(parts["value"]), weight)
+    try:
+        key = schema.formats["key"].write(parts["key"]) if "key" in schema.parts else None
+        value = schema.formats["value"].write(parts["value"])
+    except ValueError as wrong:
+        raise _invalid(f"{where}: {wrong}", "Give what the topic's configs value.format and key.format take.") from None
+    return EncodedRow(_tablet_index(row, where), key, value, weight)
 
 
 def decode_row(schema: Schema, key: bytes | None, value: bytes | None) -> dict[str, Any]:
@@ -71,7 +74,7 @@ def read_row(schema: Schema, key: bytes | None, value: bytes | None) -> tuple[di
     weight = ROW_WEIGHT + schema.filled_weight
     try:
         stored_parts = {"value": value, "key": key}
-        parts = {part: _fields(stored_parts[part], part) for part in schema.parts}
+        parts = {part: schema.formats[part].read(stored_parts[part]) for part in schema.parts}
         for name, column in schema.columns.items():
             stored = parts[column.part].get(name)
             if stored is None and column.is_required:
@@ -92,28 +95,11 @@ def _read(name: str, read: Any, stored: Any) -> tuple[Any, int]:
         raise ValueError(f"{name}: {wanted}") from None
 
 
-def _fields(content: bytes | None, part: str) -> Mapping[str, Any]:
-    """The document in a part of a record; a record of another producer may hold anything."""
-    if content is None:
-        return {}
-    try:
-        document = json.loads(content)
-    except (ValueError, RecursionError):
-        raise ValueError(f"the {part} is no JSON") from None
-    if not isinstance(document, dict):
-        raise ValueError(f"the {part} is no JSON object")
-    return document
-
-
 def _tablet_index(row: Mapping[str, Any], where: str) -> int | None:
     index = row.get(TABLET_INDEX)
     if index is not None and (isinstance(index, bool) or not isinstance(index, int)):
         raise _invalid(f"{where}.{TABLET_INDEX} is no integer", "Give the tablet's number, or leave it out.")
     return index
-
-
-def _document(fields: Mapping[str, Any]) -> bytes:
-    return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def _sentence(text: str) -> str:

@@ -1,33 +1,22 @@
 """Schemas of ordered tables: columns, each from the record's value or its key; which schema may follow (E.10)."""
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pqbroker.tables.columns import PARTS, Column
+from pqbroker.tables.formats import Formats, PartFormat, read_formats
 from pqbroker.tables.refusals import TableError, nearest
 from pqbroker.tables.types import NUMBER_WEIGHT, TYPES, ColumnType, is_text
 
 COLUMN_NAME_CHARACTERS_MAX = 256
-PARTS = ("value", "key")
 FIELDS = ("name", "type", "required", "from")
 SYSTEM = "$"
 """Names of the table's own columns begin so."""
 _FILLED: Mapping[str, str] = {"$timestamp": "uint64", "$cumulative_data_weight": "int64"}
 """Those that a schema may ask for, with their types: the table fills them (E.8)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """One column; `part`: the part of a record that its values are stored in."""
-
-    name: str
-    type: ColumnType
-    is_required: bool = False
-    part: str = "value"
-
-    def document(self) -> dict[str, Any]:
-        """As it is stored and shown."""
-        return {"name": self.name, "type": self.type.name, "required": self.is_required, "from": self.part}
+_JSON_FORMATS: Formats = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +25,10 @@ class Schema:
 
     columns: Mapping[str, Column]
     shown: Mapping[str, Column]
+    formats: Mapping[str, PartFormat] = dataclasses.field(compare=False)
+    """Of each part."""
+    format_configs: Formats
+    """What the topic's configs say of these, with what they leave to the columns; empty: JSON documents."""
 
     @property
     def filled(self) -> tuple[str, ...]:
@@ -57,8 +50,9 @@ class Schema:
         return tuple(column.document() for column in self.shown.values())
 
 
-def read_schema(items: Sequence[Any], columns_max: int) -> Schema:
-    """The schema that a client gives, or that is stored. TableError INVALID_SCHEMA names the field."""
+def read_schema(items: Sequence[Any], columns_max: int, formats: Formats = _JSON_FORMATS) -> Schema:
+    """The schema that a client gives, or that is stored; `formats` may be all configs of the topic. TableError
+    INVALID_SCHEMA names the field."""
     if not 1 <= len(items) <= columns_max:
         text = f"schema has {len(items)} columns; a table has 1 to {columns_max}"
         raise _invalid(text, "Give a column at least, and no more than pqbroker.table.columns.max.")
@@ -71,7 +65,7 @@ def read_schema(items: Sequence[Any], columns_max: int) -> Schema:
     stored = {name: column for name, column in columns.items() if name not in _FILLED}
     if not stored:
         raise _invalid("schema has no column of your own", "Give one at least that rows are to hold.")
-    return Schema(stored, columns)
+    return Schema(stored, columns, *read_formats(formats, list(stored.values())))
 
 
 def check_alteration(old: Schema, new: Schema) -> None:

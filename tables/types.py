@@ -86,6 +86,11 @@ def show_string(content: bytes) -> Any:
         return {"base64": b64encode(content).decode()}
 
 
+def bytes_of(shown: Any) -> bytes:
+    """The bytes of what `show_string` gave."""
+    return b64decode(shown["base64"]) if isinstance(shown, dict) else shown.encode()
+
+
 def is_text(text: str) -> bool:
     """Whether UTF-8 can hold it: JSON can name halves of surrogate pairs."""
     try:

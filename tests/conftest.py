@@ -26,6 +26,11 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_unconfigure() -> None:
+    """What is frozen counts as leaked at the interpreter's end, and libraries say so."""
+    gc.unfreeze()
+
+
 class Suites(LoadScopeScheduling):  # type: ignore[misc]
     """Gives a worker a file at a time, or one of the suites that stay whole."""
 

@@ -20,7 +20,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
-from pqbroker.broker.apis.topic_schemas import columns_of
+from pqbroker.broker.apis.topic_schemas import schema_of
 from pqbroker.conf.topic import COMPACT, REFUSE
 from pqbroker.pq.log.row_facts import Weighed
 from pqbroker.protocol.errors import ErrorCode, KafkaError, RecordsRefused
@@ -63,15 +63,15 @@ def weigh(topic: "Topic", records: memoryview) -> Weighed:
 
 
 def _row_check(topic: "Topic", *, refuses: bool, weighs: bool) -> RecordCheck | None:
-    columns = columns_of(topic)
-    if columns is None:
+    stored = schema_of(topic)
+    if stored is None:
         return None
     made = _made.get(topic)
-    if made is None or made[0] is not columns:
+    if made is None or made[0] != stored:
         from pqbroker.tables.row_checks import RowCheck  # loaded with the first batch for such a topic
         from pqbroker.tables.schema import read_schema
 
-        made = _made[topic] = columns, RowCheck(read_schema(columns, len(columns)))
+        made = _made[topic] = stored, RowCheck(read_schema(stored.columns, len(stored.columns), stored.formats))
     return partial(_check_rows, made[1], topic.record.name if refuses else None, weighs)
 
 
@@ -96,7 +96,7 @@ def _check_both(rows: RecordCheck, records: memoryview) -> Weighed:
 
 
 _made: "WeakKeyDictionary[Topic, tuple[object, RowCheck]]" = WeakKeyDictionary()
-"""With the columns that each is for."""
+"""With the schema that each is for."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,63 +1,101 @@
-"""The schema of a topic: its table's, or the one that pq.schema gives it, by which its records are read as rows. And
-what a table's attributes have to do with its configs.
+"""The schema of a topic: its table's, or the one that pq.schema gives it, by which its records are read as rows, and
+the formats that they are stored in. And what a table's attributes have to do with its configs.
 
 What knows of schemas is loaded with the first topic that has one.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.declare import ConfigError
 from pqbroker.conf.defaults import topic_config
+from pqbroker.conf.topic import FIXED_AT_CREATION, JSON
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.tablets.scheme_state import TopicRecord
 
 if TYPE_CHECKING:
     from pqbroker.pq.serving.topic import Topic
 
-SCHEMA = "pq.schema"
+SCHEMA: Final = "pq.schema"
+FORMATS: Final = {
+    "value.format": "value_format",
+    "value.avro.schema": "value_avro_schema",
+    "key.format": "key_format",
+    "key.avro.schema": "key_avro_schema",
+}
+"""Configs that say how records hold columns, with their attributes."""
 _RETENTION = "retention.ms"
 Columns = Sequence[Mapping[str, Any]]
 """Documents of columns, as `tables.schema.read_schema` takes them."""
 _TEXTS_KEPT = 64
+_ALL_JSON: Mapping[str, str] = {}
+_AVRO_SCHEMAS = ("value.avro.schema", "key.avro.schema")
 
 
-def columns_of(topic: "Topic") -> Columns | None:
-    """The columns of a topic's schema, the same object as long as that is the same; None: it has none."""
+class TopicSchema(NamedTuple):
+    """What `tables.schema.read_schema` takes."""
+
+    columns: Columns
+    formats: Mapping[str, str]
+    """By config, those that are not the default."""
+
+
+def schema_of(topic: "Topic") -> TopicSchema | None:
+    """The schema of a topic; None: it has none."""
     table = topic.record.table
+    formats = formats_of(topic)
     if table is not None:
-        return table.columns
+        return TopicSchema(table.columns, formats)
     text = topic.config.pq_schema
-    return _stored(text) if text else None
+    columns = _stored(text, tuple(formats.items())) if text else None
+    return None if columns is None else TopicSchema(columns, formats)
+
+
+def formats_of(topic: "Topic") -> Mapping[str, str]:
+    """By config, those that are not the default."""
+    config = topic.config
+    if config.value_format == config.key_format == JSON:
+        return _ALL_JSON
+    return {name: text for name, attribute in FORMATS.items() if (text := getattr(config, attribute)) not in ("", JSON)}
+
+
+def fixed_configs(topic: "Topic") -> Collection[str]:
+    """Those that a topic got when it was made, and keeps: rows of a table are stored in its formats."""
+    return FIXED_AT_CREATION if topic.record.table is None else FIXED_AT_CREATION.union(FORMATS)
 
 
 def check_schema(config: Mapping[str, str], columns_max: int) -> None:
     """ConfigError where the configs that a topic is to have give it a schema that cannot be."""
+    from pqbroker.tables.avro_schema import read_avro_schema
     from pqbroker.tables.refusals import TableError
 
     text = config.get(SCHEMA)
-    if not text:
-        return
     try:
-        _read(text, columns_max)
+        if text:
+            _read(text, columns_max, config)
+        for name in _AVRO_SCHEMAS:
+            if config.get(name):
+                read_avro_schema(config[name], name)
     except TableError as refusal:
-        raise ConfigError(f"{SCHEMA}: {refusal.message}. {refusal.cure}") from None
+        place = f"{SCHEMA}: " if text else ""
+        raise ConfigError(f"{place}{refusal.message}. {refusal.cure}") from None
     except (ValueError, RecursionError):
         example = '[{"name": "id", "type": "int64"}]'
         raise ConfigError(f"{SCHEMA} is no JSON array of columns; give one, such as {example}") from None
 
 
-def check_new_schema(topic: "Topic", text: str, settings: BrokerSettings) -> None:
-    """As `check_schema`, of a topic that is there. KafkaError POLICY_VIOLATION for one that was made as a table: its
-    schema is altered as its rows allow."""
-    if topic.record.table is not None:
+def check_new_schema(topic: "Topic", config: Mapping[str, str], settings: BrokerSettings) -> None:
+    """As `check_schema`, of a topic that is there and the configs that it is to have. KafkaError POLICY_VIOLATION for
+    one that was made as a table: its schema is altered as its rows allow."""
+    if topic.record.table is None:
+        check_schema(config, settings.table_columns_max)
+    elif config.get(SCHEMA):
         why = f"{topic.record.name} is a table; alter its schema by `pqbroker table alter`, or POST …/alter"
         raise KafkaError(ErrorCode.POLICY_VIOLATION, why)
-    check_schema({SCHEMA: text}, settings.table_columns_max)
 
 
 def follow_retention(settings: BrokerSettings, record: TopicRecord) -> TopicRecord:
@@ -77,24 +115,24 @@ def follow_retention(settings: BrokerSettings, record: TopicRecord) -> TopicReco
 
 
 @lru_cache(maxsize=_TEXTS_KEPT)
-def _stored(text: str) -> Columns | None:
+def _stored(text: str, formats: tuple[tuple[str, str], ...]) -> Columns | None:
     """None too for what another version of this broker took, and this one does not."""
     from pqbroker.tables.refusals import TableError
 
     try:
-        return _read(text, len(text))
+        return _read(text, len(text), dict(formats))
     except (TableError, ValueError, RecursionError):
         return None
 
 
-def _read(text: str, columns_max: int) -> Columns:
+def _read(text: str, columns_max: int, formats: Mapping[str, str]) -> Columns:
     from pqbroker.tables.refusals import TableError
     from pqbroker.tables.schema import read_schema
 
     items = json.loads(text)
     if not isinstance(items, list):
         raise ValueError
-    schema = read_schema(items, columns_max)
+    schema = read_schema(items, columns_max, formats)
     if schema.filled:
         text = f"the column {schema.filled[0]} is of tables: a topic that was not made as one does not fill it"
         raise TableError("INVALID_SCHEMA", text, "Leave it out, or make a table by POST /v1/tables.")

@@ -1,7 +1,7 @@
 """Changing what topics and brokers are set to, one resource of a request at a time (AlterConfigs and its successor)."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from enum import IntEnum
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -11,13 +11,13 @@ from pqbroker.broker.apis.entries import each
 from pqbroker.broker.apis.partitions import needs_keys
 from pqbroker.broker.apis.refusals import REFUSED, translate
 from pqbroker.broker.apis.topic_names import check_topic_name
-from pqbroker.broker.apis.topic_schemas import SCHEMA, check_new_schema, follow_retention
+from pqbroker.broker.apis.topic_schemas import FORMATS, SCHEMA, check_new_schema, fixed_configs, follow_retention
 from pqbroker.broker.apis.topics import tell_no_compaction
 from pqbroker.broker.configs.location_configs import check_locations
 from pqbroker.broker.configs.operations import Change, Operation, Texts, apply_change, by_stored_names, taken_changes
 from pqbroker.conf.declare import ConfigError, declared
 from pqbroker.conf.defaults import check_changed, topic_defaults, wrong_texts
-from pqbroker.conf.topic import FIXED_AT_CREATION, TopicConfig
+from pqbroker.conf.topic import TopicConfig
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -138,12 +138,11 @@ async def _alter_topic(
     check_topic_name(name)
     node, topic = caller.node, find_topic(caller, AclOperation.ALTER_CONFIGS, name)
     defaults = topic_defaults(node.settings)
-    change = _changing(changes, defaults, replaces=replaces)
-    for one in changes:
-        if one.name == SCHEMA and one.value:
-            check_new_schema(topic, one.value, node.settings)
+    change = _changing(changes, defaults, fixed_configs(topic), replaces=replaces)
+    stored = topic.record.config
+    if replaces or not {SCHEMA, *FORMATS}.isdisjoint(one.name for one in changes):
+        check_new_schema(topic, change(stored), node.settings)
     if validate_only:
-        stored = topic.record.config
         check_changed(change(stored), stored, node.settings)
         return
     was_compacted = needs_keys(topic)
@@ -152,17 +151,18 @@ async def _alter_topic(
         tell_no_compaction(name)
 
 
-def _changing(changes: list[Change], defaults: Texts, *, replaces: bool) -> Callable[[Texts], Texts]:
+def _changing(
+    changes: list[Change], defaults: Texts, fixed: Collection[str], *, replaces: bool
+) -> Callable[[Texts], Texts]:
     """A function from what a topic is set to now to what it is to be set to; it raises ConfigError."""
 
     def change_all(stored: Texts) -> Texts:
-        fixed = {name: text for name, text in stored.items() if name in FIXED_AT_CREATION}
-        texts = dict(fixed if replaces else stored)
+        texts = {name: text for name, text in stored.items() if not replaces or name in fixed}
         for change in changes:
             _apply(texts, change, defaults)
         wrong = wrong_texts(stored)
         sound = {name: text for name, text in stored.items() if name not in wrong}
-        for name in FIXED_AT_CREATION:
+        for name in fixed:
             if texts.get(name) != stored.get(name) and _value(name, texts, defaults) != _value(name, sound, defaults):
                 raise ConfigError(f"{name} is fixed when a topic is created; create another topic with it")
         return texts

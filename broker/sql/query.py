@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from pqbroker.broker.apis.partitions import unknown_topic
-from pqbroker.broker.apis.topic_schemas import columns_of
+from pqbroker.broker.apis.topic_schemas import schema_of
 from pqbroker.broker.sql.workers import Workers
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.pq.reading.query import READ_UNCOMMITTED, visible_end
@@ -133,7 +133,10 @@ class Query:
             for partition in topic.partitions:
                 partition.check_readable()
             bounds = [(each.start_offset, visible_end(each.state, READ_UNCOMMITTED)) for each in topic.partitions]
-            found[name] = {"id": topic.record.topic_id.hex(), "bounds": bounds, "columns": columns_of(topic)}
+            columns, formats = schema_of(topic) or (None, {})
+            found[name] = {
+                "id": topic.record.topic_id.hex(), "bounds": bounds, "columns": columns, "formats": formats
+            }  # fmt: skip
         return found
 
     async def _hand_over(self, worker: WorkerProcess, wanted: dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pqbroker.cli.command import Family, declare
 from pqbroker.cli.commands.table_mount import add_mount, add_reshard
 from pqbroker.cli.confirmation import confirm
-from pqbroker.cli.options import INT32_MAX, Http, Json, Table, Yes, table_path
+from pqbroker.cli.options import INT32_MAX, Http, Json, Table, Yes, assignments, table_path
 from pqbroker.cli.output import say, show_json, show_table
 from pqbroker.cli.parsing import Argument, option
 from pqbroker.cli.refusals import CommandError, WrongInput
@@ -39,6 +39,10 @@ def create(
     bundle: Annotated[
         str, option("--bundle", metavar="NAME", help="Bundle whose cells the tablets live in.")
     ] = "default",
+    config: Annotated[
+        list[str] | None,
+        option("--config", "-c", metavar="NAME=VALUE", help="Topic config, such as value.format=avro; repeatable."),
+    ] = None,
     unmounted: Annotated[bool, option("--unmounted", help="Leave the tablets unmounted.")] = False,
     http: Http = DEFAULT_HTTP,
     json: Json = False,
@@ -46,6 +50,8 @@ def create(
     """Create an ordered table, which is a topic for Kafka clients."""
     schema = [_column(text) for text in column or []]
     body = {"path": path, "schema": schema, "tablet_count": tablets, "bundle": bundle, "mount": not unmounted}
+    if config:
+        body["config"] = assignments("--config", config, "value.format=avro")
     with Web(http) as web:
         made = web.post("/v1/tables", body, "schema")
     if json:
@@ -80,6 +86,8 @@ def describe(table: Table, http: Http = DEFAULT_HTTP, json: Json = False) -> Non
         show_json({**found, "tablets": tablets})
         return
     say(f"table {found['path']}, topic {found['name']}, {_tablets(found)}, {found['state']}")
+    for name, value in found["formats"].items():
+        say(f"  {name}={value}")
     for name, value in found["attributes"].items():
         mounted = found["mounted_attributes"][name]
         say(f"  {name}={value}" + ("" if mounted == value else f", {mounted} until the table is remounted"))

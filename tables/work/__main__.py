@@ -66,7 +66,7 @@ def _encode(line: Line, message: Message) -> None:
     from pqbroker.tables.work.arrow_rows import encode_stream
 
     asked = message.document
-    schema = read_schema(asked["schema"], len(asked["schema"]))
+    schema = read_schema(asked["schema"], len(asked["schema"]), asked["formats"])
     encoded = encode_stream(schema, message.payload, asked["now_ms"], asked["batch_bytes_max"])
     tablets = [(one.tablet_index, one.row_count, len(one.batch)) for one in encoded.batches]
     document = {"tablets": tablets, "weight": encoded.weight, "resident_bytes": resident_bytes()}

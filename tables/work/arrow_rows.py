@@ -8,10 +8,13 @@ import pyarrow
 import pyarrow.compute as compute
 import pyarrow.ipc
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
+from pyarrow import types
 
+from pqbroker.tables.columns import PARTS
+from pqbroker.tables.formats import JSON, PartFormat
 from pqbroker.tables.refusals import TableError, nearest
 from pqbroker.tables.rows import TABLET_INDEX, TABLETS_MAX
-from pqbroker.tables.schema import PARTS, Schema
+from pqbroker.tables.schema import Schema
 from pqbroker.tables.types import ROW_WEIGHT
 from pqbroker.tables.work.column_texts import column_texts, text_bytes
 
@@ -84,7 +87,7 @@ def _check_columns(schema: Schema, given: Any) -> None:
 
 
 def _documents(schema: Schema, rows: Any, batch_bytes_max: int) -> tuple[Any, Any, int]:
-    """JSON documents for the keys (None: the schema has none) and for the values, and the weight of all rows."""
+    """The keys and the values of records, and the weight of all rows."""
     weight = ROW_WEIGHT * rows.num_rows
     size = RECORD_BYTES_MIN * rows.num_rows
     fields: dict[str, list[Any]] = {part: [] for part in PARTS}
@@ -102,8 +105,22 @@ def _documents(schema: Schema, rows: Any, batch_bytes_max: int) -> tuple[Any, An
         weight += column_weight
         fields[column.part].append(compute.binary_join_element_wise(prefix, texts, ""))
     keys = _joined(fields["key"]) if fields["key"] else pyarrow.nulls(rows.num_rows)
-    values = _joined(fields["value"]) if fields["value"] else pyarrow.array(["{}"] * rows.num_rows)
-    return keys, values, weight
+    values = _joined(fields["value"]) if fields["value"] else pyarrow.array([b"{}"] * rows.num_rows)
+    return _formatted(schema.formats["key"], keys), _formatted(schema.formats["value"], values), weight
+
+
+def _formatted(part_format: PartFormat, documents: Any) -> Any:
+    """What a part's format makes of JSON documents."""
+    if part_format.name == JSON or types.is_null(documents.type):
+        return documents
+    formatted = []
+    for row, document in enumerate(documents.to_pylist()):
+        try:
+            formatted.append(part_format.write(json.loads(document)))
+        except ValueError as wrong:
+            cure = "Give what the topic's configs value.format and key.format take."
+            raise TableError("INVALID_ROW", f"rows[{row}]: {wrong}", cure) from None
+    return pyarrow.array(formatted, pyarrow.binary())
 
 
 def _joined(fields: Sequence[Any]) -> Any:
@@ -118,7 +135,7 @@ def _tablets(rows: Any) -> Sequence[tuple[int | None, Any]]:
     if TABLET_INDEX not in rows.schema.names:
         return [(None, None)]
     indexes = rows.column(TABLET_INDEX)
-    if not pyarrow.types.is_integer(indexes.type):
+    if not types.is_integer(indexes.type):
         text = f"column {TABLET_INDEX!r} has the Arrow type {str(indexes.type)[:100]}"
         raise TableError("INVALID_ROW", text, "Give integers: the numbers of tablets.")
     named = compute.unique(indexes).to_pylist()

@@ -10,8 +10,8 @@ import pyarrow
 import pyarrow.compute as compute
 from pyarrow import types
 
+from pqbroker.tables.columns import Column
 from pqbroker.tables.refusals import TableError
-from pqbroker.tables.schema import Column
 from pqbroker.tables.types import BOOLEAN_WEIGHT, NUMBER_WEIGHT, TIMESTAMP_END, show_string
 
 JSON_EXTENSION = "arrow.json"

@@ -80,7 +80,7 @@ def _wanted(named: Named, found: Found) -> Wanted:
         rows = Range(start, end - 1).within(named.rows)
         if named.tablets.least <= tablet <= named.tablets.most and rows.least <= rows.most:
             spans.append(Span(tablet, rows.least, rows.most + 1))
-    view = view_of(found["columns"])
+    view = view_of(found["columns"], found["formats"])
     times = Range() if view.is_typed("timestamp_ms") else named.times
     columns = view.columns(named.used, has_star=named.has_star)
     return Wanted(named.topic, spans, columns, times.least, view, found["id"])

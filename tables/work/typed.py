@@ -1,10 +1,10 @@
-"""Rows of a table as typed Arrow columns: JSON documents parsed by the thousand, or one by one where one is no row.
+"""Rows of a table as typed Arrow columns: JSON documents parsed by the thousand, or one by one where one is no row,
+and what is not in JSON too.
 
 The rules are `rows.decode_row`'s: what Arrow's parser takes, it takes as they do, and what it refuses they decide.
 """
 
 import json
-from base64 import b64decode
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -12,9 +12,11 @@ import pyarrow
 import pyarrow.compute
 import pyarrow.json
 
+from pqbroker.tables.columns import PARTS
+from pqbroker.tables.formats import JSON
 from pqbroker.tables.rows import ERROR, decode_row
-from pqbroker.tables.schema import PARTS, Schema
-from pqbroker.tables.types import TIMESTAMP_END, ColumnType
+from pqbroker.tables.schema import Schema
+from pqbroker.tables.types import TIMESTAMP_END, ColumnType, bytes_of
 
 JSON_TYPE: Final = pyarrow.json_(pyarrow.string())
 ARROW_TYPES: Final[Mapping[str, Any]] = {
@@ -41,7 +43,8 @@ class TypedColumns:
         columns = schema.columns.values()
         self._schema = schema
         self._has_key = any(column.part == "key" for column in columns)
-        self._is_plain = all(column.type.name != "any" for column in columns)
+        is_json = all(schema.formats[part].name == JSON for part in schema.parts)
+        self._is_plain = is_json and all(column.type.name != "any" for column in columns)
         """Whether Arrow's parser can make every column."""
         fields = {
             part: [(column.name, _PARSED[column.type.name]) for column in columns if column.part == part]
@@ -124,9 +127,5 @@ def _array(values: Sequence[Any], kind: str) -> Any:
     return pyarrow.array(stored, ARROW_TYPES[kind])
 
 
-def _bytes(value: Any) -> bytes:
-    return b64decode(value["base64"]) if isinstance(value, dict) else value.encode()
-
-
 _dump = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-_STORED: Final[Mapping[str, Callable[[Any], Any]]] = {"string": _bytes, "any": _dump}
+_STORED: Final[Mapping[str, Callable[[Any], Any]]] = {"string": bytes_of, "any": _dump}

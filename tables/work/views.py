@@ -8,6 +8,7 @@ from typing import Any, Final
 import pyarrow
 
 from pqbroker.pq.log.row_facts import CUMULATIVE_WEIGHT, TIMESTAMP
+from pqbroker.tables.formats import Formats
 from pqbroker.tables.rows import ERROR, ROW_INDEX, TABLET_INDEX
 from pqbroker.tables.schema import read_schema
 from pqbroker.tables.work.typed import TypedColumns
@@ -66,13 +67,14 @@ class View:
 RAW_VIEW: Final = View(RAW, len(RAW))
 
 
-def view_of(columns: Sequence[Mapping[str, Any]] | None) -> View:
-    """The view of a topic whose schema has these columns, as stored; None: it has no schema."""
+def view_of(columns: Sequence[Mapping[str, Any]] | None, formats: Formats) -> View:
+    """The view of a topic whose schema has these columns, as stored, in these formats; None: it has no schema."""
     if columns is None:
         return RAW_VIEW
-    schema = read_schema(columns, len(columns))
+    schema = read_schema(columns, len(columns), formats)
     typed = TypedColumns(schema)
     known = {**typed.types, **_FILLED}
     types = {name: RAW[name] for name in (TABLET_INDEX, ROW_INDEX)} | {name: known[name] for name in schema.shown}
     hidden = {name: kind for name, kind in RAW.items() if name not in types}
-    return View({**types, **hidden, ERROR: known[ERROR]}, len(types), typed, json.dumps(columns), schema.filled)
+    text = json.dumps([columns, formats])
+    return View({**types, **hidden, ERROR: known[ERROR]}, len(types), typed, text, schema.filled)

@@ -116,7 +116,7 @@ def test_settings_without_effect_that_were_changed_are_named() -> None:
 
 
 def test_every_topic_config_of_kafka_is_declared() -> None:
-    kafkas = {name for name in declarations(TopicConfig) if not name.startswith(("pq.", "value."))}
+    kafkas = {name for name in declarations(TopicConfig) if not name.startswith(("pq.", "value.", "key."))}
     assert kafkas == {
         "cleanup.policy", "compression.gzip.level", "compression.lz4.level", "compression.type",
         "compression.zstd.level", "delete.retention.ms", "file.delete.delay.ms", "flush.messages", "flush.ms",

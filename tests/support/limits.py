@@ -137,6 +137,14 @@ LIMITS = (
         "broker/http/test_tables.py::test_a_table_has_a_limit_of_columns",
     ),
     Limit(
+        "types within one another of an Avro schema", ("tables/avro_schema.py:AVRO_DEPTH_MAX",), "INVALID_SCHEMA",
+        "tables/test_formats.py::test_a_schema_is_not_deep_however_it_names_its_types",
+    ),
+    Limit(
+        "types of an Avro schema", ("tables/avro_schema.py:AVRO_TYPES_MAX",), "INVALID_SCHEMA",
+        "tables/test_formats.py::test_a_small_schema_does_not_make_a_large_datum",
+    ),
+    Limit(
         "characters of a column's name", ("tables/schema.py:COLUMN_NAME_CHARACTERS_MAX",), "INVALID_SCHEMA",
         "tables/test_schema.py::test_what_is_no_schema_is_refused_by_name",
     ),

@@ -1,5 +1,6 @@
 """A topic's configs: each with its value, where that comes from and what it means; changed by a merge patch."""
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,7 +14,7 @@ from pqbroker.broker.http.schemas import TEXT, Schema, array_of, object_of
 from pqbroker.protocol.errors import ErrorCode
 
 _BOOLEAN: Schema = {"type": "boolean"}
-_VALUE: Schema = {"type": ["string", "integer", "number", "boolean"]}
+_VALUE: Schema = {"type": ["string", "integer", "number", "boolean", "object"]}
 CHANGES: Schema = {"type": "object", "additionalProperties": _VALUE}
 PATCH: Schema = {"type": "object", "additionalProperties": {**_VALUE, "type": [*_VALUE["type"], "null"]}}
 _CONFIGS = object_of(
@@ -61,12 +62,12 @@ async def change(call: Call) -> Any:
 
 
 def config_texts(values: Mapping[str, Any]) -> dict[str, str]:
-    """Config values as Kafka has them, in text."""
+    """Config values as Kafka has them, in text; objects become JSON."""
     return {name: _text(name, value) for name, value in values.items()}
 
 
 def _text(name: str, value: Any) -> str:
-    text = str(value).lower() if isinstance(value, bool) else str(value)
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     if not text.isascii() and not _is_utf8(text):
         raise of_kafka(ErrorCode.INVALID_CONFIG, f"the value of {name} is no text")
     return text

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from pqbroker.broker.http.problems import Problem
+from pqbroker.broker.http.resources.configs import CHANGES
 from pqbroker.broker.http.routes import AFTER_NAME, LIMIT, Call, Parameter, Route
 from pqbroker.broker.http.schemas import COUNT, OFFSET, TEXT, Schema, array_of, nullable, object_of
 from pqbroker.broker.http.stream_forms import ARROW_STREAM
@@ -78,7 +79,9 @@ _COLUMN: Schema = {
     "properties": {"name": TEXT, "type": TEXT, "required": {"type": "boolean"}, "from": TEXT},
 }
 _FACTS = {"name": TEXT, "path": TEXT, "tablet_count": COUNT, "state": TEXT, "bundle": TEXT}
-_TABLE = object_of({**_FACTS, "schema": array_of(_COLUMN), "attributes": _ANY, "mounted_attributes": _ANY})
+_TABLE = object_of(
+    {**_FACTS, "schema": array_of(_COLUMN), "formats": _ANY, "attributes": _ANY, "mounted_attributes": _ANY}
+)
 _TABLET = object_of(
     {
         "index": COUNT, "tablet_id": COUNT, "state": TEXT, "trimmed_row_count": COUNT, "flushed_row_count": COUNT,
@@ -93,6 +96,7 @@ _NEW = object_of(
     {
         "tablet_count": _TABLET_COUNT,
         "trimmed_row_counts": array_of(_ROW_INDEX), "attributes": _ANY, "bundle": TEXT, "mount": {"type": "boolean"},
+        "config": CHANGES,
     },
 )  # fmt: skip
 

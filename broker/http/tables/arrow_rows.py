@@ -17,7 +17,8 @@ async def encode_arrow(call: Call, schema: Schema, batch_bytes_max: int) -> Enco
     """TableError. As many at once as may decode records; each in a worker of its own."""
     settings, workers = call.node.settings, call.node.workers
     document = {
-        "schema": schema.documents(), "now_ms": call.node.clock(), "batch_bytes_max": batch_bytes_max,
+        "schema": schema.documents(), "formats": schema.format_configs, "now_ms": call.node.clock(),
+        "batch_bytes_max": batch_bytes_max,
         "memory_bytes_max": settings.sql_memory_bytes_max,
     }  # fmt: skip
     async with call.looks:

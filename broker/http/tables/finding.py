@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from pqbroker.broker.apis import topic_schemas
 from pqbroker.broker.apis.access import AclOperation
-from pqbroker.broker.apis.topic_schemas import columns_of
 from pqbroker.broker.http.routes import Call
 from pqbroker.pq.serving.topic import Topic
 from pqbroker.storage.tablets.scheme_state import TableRecord
@@ -35,8 +35,8 @@ def find_typed(call: Call, operation: AclOperation) -> tuple[Topic, Schema]:
 
 def schema_of(topic: Topic) -> Schema | None:
     """As it was given, whatever the limit of columns is now."""
-    columns = columns_of(topic)
-    return None if columns is None else read_schema(columns, len(columns))
+    stored = topic_schemas.schema_of(topic)
+    return None if stored is None else read_schema(stored.columns, len(stored.columns), stored.formats)
 
 
 def check_tablet(topic: Topic, index: int, name: str = "tablet_index") -> int:
@@ -68,9 +68,11 @@ def facts(topic: Topic) -> dict[str, Any]:
 def shown(topic: Topic, table: TableRecord | None = None) -> dict[str, Any]:
     """`table`: what it was made as, where the topic is not; a topic has no attributes, but configs."""
     table = table or topic.record.table
+    stored = topic_schemas.schema_of(topic)
     return {
         **facts(topic),
-        "schema": list((table.columns if table else columns_of(topic)) or ()),
+        "schema": list(table.columns if table else stored.columns if stored else ()),
+        "formats": topic_schemas.formats_of(topic),
         "attributes": in_force(table.attributes) if table else {},
         "mounted_attributes": in_force(table.mounted) if table else {},
     }

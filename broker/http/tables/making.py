@@ -7,11 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 from pqbroker.broker.apis.access import AclOperation, check_creation, every_topic
-from pqbroker.broker.apis.topic_schemas import SCHEMA, columns_of
+from pqbroker.broker.apis.topic_schemas import SCHEMA, schema_of
 from pqbroker.broker.apis.topics import check_new_topic, create_topic, delete_topic
 from pqbroker.broker.configs.changes import Resource
 from pqbroker.broker.configs.changes import alter as change_configs
 from pqbroker.broker.configs.operations import Change, Operation
+from pqbroker.broker.http.resources.configs import config_texts
 from pqbroker.broker.http.routes import Call
 from pqbroker.broker.http.tables.finding import (
     check_tablet,
@@ -30,18 +31,28 @@ from pqbroker.tables.attributes import check_attributes, retention_ms
 from pqbroker.tables.mount import MountState
 from pqbroker.tables.paths import topic_name
 from pqbroker.tables.refusals import TableError
-from pqbroker.tables.schema import check_alteration, read_schema
+from pqbroker.tables.schema import Schema, check_alteration, read_schema
 
 _CONFIG = {"pq.partitions.per.tablet": "1", "retention.bytes": "-1", "value.invalid": "refuse"}
 """Of every table's topic, besides retention.ms: tablets are mounted one by one, rows go by attributes (E.6), what is no
 row is refused."""
 
 
+_OWN_CONFIG = {
+    SCHEMA: "Give the columns as schema.",
+    "pq.bundle": "Give the bundle as bundle.",
+    "pq.partitions.per.tablet": "Leave it out: each partition of a table is a tablet.",
+    "retention.ms": "Give max_data_ttl among the attributes.",
+}
+"""Configs that are not given as such, with what is given instead."""
+
+
 async def create(call: Call) -> Any:
     body = call.body
     name = topic_name(body["path"])
     check_creation(call, name)
-    schema = read_schema(body["schema"], call.node.settings.table_columns_max)
+    given = _given_config(body)
+    schema = read_schema(body["schema"], call.node.settings.table_columns_max, given)
     attributes = body.get("attributes", {})
     check_attributes(attributes)
     bundle, known = body.get("bundle", DEFAULT_BUNDLE), call.owner.current.hive.bundles
@@ -53,13 +64,13 @@ async def create(call: Call) -> Any:
     count = body.get("tablet_count", 1)
     table = TableRecord(schema.documents(), attributes, attributes, (state.value,) * count, tuple(first_rows))
     in_bundle = {} if bundle == DEFAULT_BUNDLE else {"pq.bundle": bundle}
-    config = _with_retention({**_CONFIG, **in_bundle}, attributes)
+    config = _with_retention({**_CONFIG, **given, **schema.format_configs, **in_bundle}, attributes)
     check_new_topic(call.node, name, count, config)
     return shown(await create_topic(call.node, name, count, config, table), table)
 
 
 async def list_tables(call: Call) -> Any:
-    topics = {topic.record.name: topic for topic in every_topic(call, AclOperation.DESCRIBE) if columns_of(topic)}
+    topics = {topic.record.name: topic for topic in every_topic(call, AclOperation.DESCRIBE) if schema_of(topic)}
     names = sorted(topics)
     page, has_more = call.page(names[bisect_right(names, call.query.get("after", "")) :])
     return {"tables": [facts(topics[name]) for name in page], "next": page[-1] if has_more else None}
@@ -100,25 +111,31 @@ async def alter(call: Call) -> Any:
     it is a view of records that are there; no columns take it away."""
     topic = call.topic(AclOperation.ALTER)
     if topic.record.table is None:
-        return await _set_schema(call, topic.record.name)
-    schema = read_schema(call.body["schema"], call.node.settings.table_columns_max)
+        return await _set_schema(call, topic)
+    schema = _new_schema(call, topic)
 
     def altered(record: TopicRecord) -> TopicRecord:
         assert record.table is not None
         _check_unmounted(topic)
-        check_alteration(read_schema(record.table.columns, len(record.table.columns)), schema)
+        columns = record.table.columns
+        check_alteration(read_schema(columns, len(columns), record.config), schema)
         return replace(record, table=replace(record.table, columns=schema.documents()))
 
     return await _changed(call, topic, altered)
 
 
-async def _set_schema(call: Call, name: str) -> Any:
+async def _set_schema(call: Call, topic: Topic) -> Any:
     change = Change(SCHEMA, Operation.DELETE, None)
     if call.body["schema"]:
-        schema = read_schema(call.body["schema"], call.node.settings.table_columns_max)
-        change = Change(SCHEMA, Operation.SET, json.dumps(schema.documents(), ensure_ascii=False))
-    await change_configs(call, (Resource.TOPIC, name), [change], replaces=False, validate_only=False)
+        columns = _new_schema(call, topic).documents()
+        change = Change(SCHEMA, Operation.SET, json.dumps(columns, ensure_ascii=False))
+    resource = (Resource.TOPIC, topic.record.name)
+    await change_configs(call, resource, [change], replaces=False, validate_only=False)
     return shown(call.topic(AclOperation.DESCRIBE))
+
+
+def _new_schema(call: Call, topic: Topic) -> Schema:
+    return read_schema(call.body["schema"], call.node.settings.table_columns_max, topic.record.config)
 
 
 async def set_attributes(call: Call) -> Any:
@@ -164,6 +181,14 @@ def _check_unmounted(topic: Topic) -> None:
 
 def _with_retention(config: Mapping[str, str], attributes: Mapping[str, Any]) -> dict[str, str]:
     return {**config, "retention.ms": str(retention_ms(attributes))}
+
+
+def _given_config(body: Mapping[str, Any]) -> Mapping[str, str]:
+    given = config_texts(body.get("config", {}))
+    for name, cure in _OWN_CONFIG.items():
+        if name in given:
+            raise TableError("INVALID_TABLE", f"config has {name}, which a table has by another name", cure)
+    return given
 
 
 def _first_rows(body: Mapping[str, Any]) -> Sequence[int]:

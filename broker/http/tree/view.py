@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from pqbroker.broker.apis.access import AclOperation, every_topic
-from pqbroker.broker.apis.topic_schemas import columns_of
+from pqbroker.broker.apis.topic_schemas import schema_of
 from pqbroker.broker.http.problems import Problem, bad_request
 from pqbroker.broker.http.resources import topics
 from pqbroker.broker.http.routes import Call
@@ -59,7 +59,7 @@ async def _find(call: Call, path: TreePath) -> TreeNode:
         raise no_node(path) from None
     if topic.record.table is None:
         described = await topics.describe(of_topic)
-        schema = {"schema": list(columns)} if (columns := columns_of(topic)) else {}
+        schema = {"schema": list(stored.columns)} if (stored := schema_of(topic)) else {}
         shown = {**described, "type": "topic", "path": table_path(topic.record.name), **schema}
         return TreeNode(below, shown, described)
     return _table(of_topic, below, await making.describe(of_topic), topic.record.topic_id.hex())

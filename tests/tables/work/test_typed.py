@@ -101,9 +101,16 @@ def test_every_type_has_an_arrow_type() -> None:
 
 
 def test_a_star_is_the_schema_and_a_column_of_the_schema_hides_the_records() -> None:
-    view = view_of([{"name": "Id", "type": "int64"}, {"name": "value", "type": "utf8"}])
+    view = view_of([{"name": "Id", "type": "int64"}, {"name": "value", "type": "utf8"}], {})
     assert view.columns((), has_star=True) == ("$tablet_index", "$row_index", "Id", "value")
     assert view.columns(("key", "id", ERROR), has_star=False) == ("Id", "key", ERROR)
     assert view.is_typed("value")
     assert not view.is_typed("key")
     assert [name for name in view.types if name == "value"] == ["value"]
+
+
+def test_a_raw_value_that_is_json_is_no_document() -> None:
+    columns = TypedColumns(read_schema([{"name": "all", "type": "utf8"}], 1, {"value.format": "raw"}))
+    for values in ([b'{"all":"x"}'], [b"{}", None]):
+        made = columns.make([None] * len(values), values)
+        assert made["all"].to_pylist() == [None if value is None else value.decode() for value in values]
