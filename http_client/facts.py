@@ -24,18 +24,21 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class TableSummary:
-    """What a list says of a table. `state`: of all its tablets, else `mixed`, or `transient` while one changes."""
+    """What a list says of a table. `state`: of all its tablets, else `mixed`, or `transient` while one changes; a
+    static table has none."""
 
     name: str
     path: str
     tablet_count: int
     state: str
     bundle: str
+    is_dynamic: bool = True
 
     @classmethod
     def read(cls, document: Mapping[str, Any]) -> Self:
         return cls(
-            document["name"], document["path"], document["tablet_count"], document["state"], document["bundle"]
+            document["name"], document["path"], document["tablet_count"], document["state"], document["bundle"],
+            document["dynamic"],
         )  # fmt: skip
 
 

@@ -130,6 +130,9 @@ class TableCalls:
         body = {"schema": [column.document() for column in schema]}
         return TableDescription.read((yield from post(f"{self._path}/alter", body)))
 
+    def convert(self, *, is_dynamic: bool) -> Steps[TableDescription]:
+        return TableDescription.read((yield from post(f"{self._path}/alter", {"dynamic": is_dynamic})))
+
     def set_attributes(self, attributes: Mapping[str, Any]) -> Steps[TableDescription]:
         body = json.dumps({"attributes": attributes}).encode()
         request = Request("PATCH", self._path, body, is_repeatable=True)

@@ -108,15 +108,21 @@ def check_creation(caller: Caller, topic: str) -> None:
 
 
 def find_topic(
-    caller: Caller, operation: AclOperation | None, name: str | None, topic_id: bytes | None = None
+    caller: Caller,
+    operation: AclOperation | None,
+    name: str | None,
+    topic_id: bytes | None = None,
+    *,
+    or_static: bool = False,
 ) -> "Topic":
     """The topic of an id, where one is given, or of a name. `operation` None: the cluster was asked already.
+    `or_static`: a static table has the name too.
 
     KafkaError UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, TOPIC_AUTHORIZATION_FAILED; the last of a name that no
     topic has too, so that the answer does not give away which names there are.
     """
-    node = caller.node
-    topic = node.cell.current.topics.get(name or "") if topic_id is None else node.cell.current.topics.by_id(topic_id)
+    node, topics = caller.node, caller.node.cell.current.topics
+    topic = topics.get(name or "", or_static=or_static) if topic_id is None else topics.by_id(topic_id)
     if node.access is not None and operation is not None and (topic is not None or topic_id is None):
         found = name or "" if topic is None else topic.record.name
         check_access(caller, operation, AclResource(AclKind.TOPIC, found))
@@ -126,16 +132,16 @@ def find_topic(
 
 
 def every_topic(
-    caller: Caller, operation: AclOperation | None, names: Iterable[str] | None = None
+    caller: Caller, operation: AclOperation | None, names: Iterable[str] | None = None, *, or_static: bool = False
 ) -> "list[Topic]":
     """Every topic that the caller may use so; those of some names alone, where they are given.
 
-    `operation` None: the cluster was asked already.
+    `operation` None: the cluster was asked already. `or_static`: static tables too.
     """
     topics = caller.node.cell.current.topics
     return [
         topic
-        for name in (topics.names() if names is None else names)
-        if (topic := topics.get(name)) is not None
+        for name in (topics.names(or_static=or_static) if names is None else names)
+        if (topic := topics.get(name, or_static=or_static)) is not None
         and (operation is None or is_allowed(caller, operation, AclResource(AclKind.TOPIC, name)))
     ]

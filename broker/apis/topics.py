@@ -37,9 +37,11 @@ def check_new_name(node: "Node", name: str) -> None:
     check_topic_name(name)
     if name == CLUSTER_METADATA:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} is Kafka's own topic; choose another name")
-    if node.cell.current.topics.get(name) is not None:
-        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name} exists")
-    other = colliding_name(name, node.cell.current.topics.names())
+    known = node.cell.current.topics.get(name, or_static=True)
+    if known is not None:
+        kind = "static table" if known.record.is_static else "topic"
+        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"{kind} {name} exists")
+    other = colliding_name(name, node.cell.current.topics.names(or_static=True))
     if other is not None:
         raise KafkaError(
             ErrorCode.INVALID_TOPIC_EXCEPTION,
@@ -72,10 +74,10 @@ def tell_no_compaction(name: str) -> None:
 
 async def find_or_create_topic(node: "Node", name: str) -> "Topic":
     """What Metadata names is created once, however many connections ask at the same time."""
-    topic = node.cell.current.topics.get(name)
-    if topic is not None:
+    topic = node.cell.current.topics.get(name, or_static=True)
+    if topic is not None and not topic.record.is_static:
         return topic
-    if name == CLUSTER_METADATA:
+    if name == CLUSTER_METADATA or topic is not None:
         raise unknown_topic()
     creation = node.creations.get(name)
     if creation is None:

@@ -178,7 +178,8 @@ class DataCells:
 
     async def _evacuate(self, cell: CellId) -> None:
         bundle = self._hive.cells[cell].bundle
-        for topic in [topic for name in list(self._topics.names()) if (topic := self._topics.get(name)) is not None]:
+        names = list(self._topics.names(or_static=True))
+        for topic in [topic for name in names if (topic := self._topics.get(name, or_static=True)) is not None]:
             for tablet_id, home, _ in list(topic.record.spans()):
                 if home == cell:
                     (other,) = self._cells.place(bundle, 1)

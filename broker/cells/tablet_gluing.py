@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from pqbroker.conf.topic import TopicConfig
 from pqbroker.pq.log.batch_run import Batches
+from pqbroker.pq.log.head import first_kept
 from pqbroker.pq.log.keys import OFFSET_MAX, session_key
 from pqbroker.pq.log.partition_settings import PartitionSettings
 from pqbroker.pq.log.row_facts import RowFacts
@@ -34,7 +35,7 @@ from pqbroker.storage.kv.tablet_copy import TabletCopy
 from pqbroker.storage.tablets.hosting import TabletHost
 from pqbroker.storage.tablets.scheme import Scheme
 from pqbroker.storage.tablets.scheme_state import Resharded, TopicRecord
-from pqbroker.storage.tablets.tablet import TabletType
+from pqbroker.storage.tablets.tablet import TabletStorage, TabletType
 
 GLUED_BYTES = 1 << 20
 """Of rows in one commit, about."""
@@ -50,6 +51,8 @@ class Glue(NamedTuple):
 
     survivor: int
     removed: Sequence[int]
+    topic_id: bytes | None = None
+    """Of a topic that is to have all rows alone, numbered from 0: those that were trimmed inside a blob, too."""
 
 
 class TabletGluing:
@@ -85,22 +88,20 @@ class TabletGluing:
         """The new tablet, whole and closed."""
         first = topic.record.tablets[glue.survivor]
         generation = home.cell.tablets()[first].generation + 1
-        owner = topic.record.topic_id.hex()
-        await home.cell.create_tablets([(tablet_id, TabletType.PERSQUEUE, owner)], generation)
+        owner = glue.topic_id or topic.record.topic_id
+        await home.cell.create_tablets([(tablet_id, TabletType.PERSQUEUE, owner.hex())], generation)
         storage = home.cell.storage(tablet_id)
-        copy = TabletCopy(topic.tablets[first].kv, storage)
-        for _ in range(_FOLLOWS_MAX):
-            if await copy.follow():
-                break
-        else:
-            raise BlobMissing("a blob is not there")
-        made = PqTablet(topic.record.name, [glue.survivor], _settings(topic), self._topics.share, _nothing_changes)
+        if glue.topic_id is None:
+            await _copy(topic.tablets[first], storage)
+        settings = _settings(topic, glue)
+        made = PqTablet(topic.record.name, [glue.survivor], settings, self._topics.share, _nothing_changes)
         await made.start(storage)
         try:
             server = made.partitions[glue.survivor]
             server.check_readable()
-            for index in glue.removed:
-                await _append(topic.partitions[index], server, self._topics.share.clock)
+            is_whole = glue.topic_id is not None
+            for index in (glue.survivor, *glue.removed) if is_whole else glue.removed:
+                await _append(topic.partitions[index], server, self._topics.share.clock, with_trimmed=is_whole)
             await server.flush()
         finally:
             await made.stop()
@@ -113,12 +114,27 @@ class TabletGluing:
         return host
 
 
-async def _append(rows: PartitionServer, server: PartitionServer, clock: Callable[[], int]) -> None:
+async def _copy(tablet: PqTablet, storage: TabletStorage) -> None:
+    """All of a tablet."""
+    copy = TabletCopy(tablet.kv, storage)
+    for _ in range(_FOLLOWS_MAX):
+        if await copy.follow():
+            return
+    raise BlobMissing("a blob is not there")
+
+
+async def _append(
+    rows: PartitionServer, server: PartitionServer, clock: Callable[[], int], *, with_trimmed: bool
+) -> None:
     """All rows of a partition, and its sessions."""
     rows.check_readable()
-    offset, shift = rows.start_offset, server.end_offset - rows.start_offset
+    log = rows.state
+    offset = rows.start_offset
+    if with_trimmed:
+        offset = min(first_kept(log.bodies, log.head, 0), rows.end_offset)
+    shift = server.end_offset - offset
     while offset < rows.end_offset:
-        read = rows.read_stored(ReadQuery(offset, rows.end_offset, GLUED_BYTES))
+        read = rows.read_stored(ReadQuery(offset, rows.end_offset, GLUED_BYTES, with_trimmed=with_trimmed))
         found = read if isinstance(read, Batches) else await read
         some = _batches(found, offset)
         if some:
@@ -170,14 +186,16 @@ def _is_later(batch: SessionBatch, known: SessionBatch | None) -> bool:
     return known is None or batch.sequence > known.sequence
 
 
-def _settings(topic: Topic) -> PartitionSettings:
+def _settings(topic: Topic, glue: Glue) -> PartitionSettings:
     """Rows that were taken once are taken whatever limits there are."""
+    of_topic = topic.settings()
+    first_offsets = of_topic.first_offsets if glue.topic_id is None else {}
     limits: TopicConfig = replace(
         topic.config, message_timestamp_type="CreateTime", message_timestamp_after_max_ms=OFFSET_MAX,
         message_timestamp_before_max_ms=OFFSET_MAX, pq_max_count_in_partition=-1, pq_max_size_in_partition=-1,
         pq_inactive_partitions=(),
     )  # fmt: skip
-    return replace(topic.settings(), topic=limits, closed={}, weight_max=None)
+    return replace(of_topic, topic=limits, closed={}, first_offsets=first_offsets, weight_max=None)
 
 
 def _nothing_changes() -> None: ...

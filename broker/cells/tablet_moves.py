@@ -46,7 +46,7 @@ class TabletMoves:
         BundleRefused: one of the cells is not open, or the tablet cannot be read; CommitRefused, ShardLost.
         """
         for _ in range(MOVE_ATTEMPTS_MAX):
-            is_gone = self._topics.get(topic.record.name) is not topic or tablet_id not in topic.tablets
+            is_gone = self._topics.get(topic.record.name, or_static=True) is not topic or tablet_id not in topic.tablets
             if is_gone or _home_of(topic.record, tablet_id) == cell:
                 return
             try:

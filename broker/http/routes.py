@@ -59,9 +59,9 @@ class Call:
         """All open cells, the system cell first."""
         return [host.cell for _, host in self.owner.current.cells.hosts()]
 
-    def topic(self, operation: AclOperation = AclOperation.DESCRIBE) -> Topic:
-        """The topic the path names; KafkaError as `find_topic`."""
-        return find_topic(self, operation, self.path["name"])
+    def topic(self, operation: AclOperation = AclOperation.DESCRIBE, *, or_static: bool = False) -> Topic:
+        """The topic the path names, or with `or_static` a static table; KafkaError as `find_topic`."""
+        return find_topic(self, operation, self.path["name"], or_static=or_static)
 
     def check_test_broker(self, what: str) -> None:
         """Problem unless the node is one for tests."""

@@ -85,7 +85,10 @@ def describe(table: Table, http: Http = DEFAULT_HTTP, json: Json = False) -> Non
     if json:
         show_json({**found, "tablets": tablets})
         return
-    say(f"table {found['path']}, topic {found['name']}, {_tablets(found)}, {found['state']}")
+    if found["dynamic"]:
+        say(f"table {found['path']}, topic {found['name']}, {_tablets(found)}, {found['state']}")
+    else:
+        say(f"static table {found['path']}, {found['name']} in SQL")
     for name, value in found["formats"].items():
         say(f"  {name}={value}")
     for name, value in found["attributes"].items():
@@ -95,7 +98,8 @@ def describe(table: Table, http: Http = DEFAULT_HTTP, json: Json = False) -> Non
     show_table(columns, ([_cell(column[name]) for name in columns] for column in found["schema"]))
     counts = ("index", "state", "trimmed_row_count", "flushed_row_count", "total_row_count")
     header = ("tablet", "state", "trimmed", "flushed", "rows_end")
-    show_table(header, ([tablet[name] for name in counts] for tablet in tablets))
+    if tablets:
+        show_table(header, ([tablet[name] for name in counts] for tablet in tablets))
 
 
 @declare(app, "insert", """pqbroker table insert shop.orders --row '{"id": 1, "note": "first"}'""")
@@ -156,16 +160,24 @@ def alter(
     table: Table,
     column: Columns = None,
     no_schema: Annotated[bool, option("--no-schema", help="Take a topic's schema away; its records stay.")] = False,
+    static: Annotated[bool, option("--static", help="Have an unmounted table be for SQL alone, no topic.")] = False,
+    dynamic: Annotated[bool, option("--dynamic", help="Have a static table be a topic again, unmounted.")] = False,
     http: Http = DEFAULT_HTTP,
     json: Json = False,
 ) -> None:
-    """Set all columns of an unmounted table, or of any topic, whose records are then rows too."""
-    if bool(column) == no_schema:
-        raise WrongInput(f"give every column, as in --column {COLUMN_EXAMPLE}, or --no-schema for a topic")
+    """Set all columns of an unmounted table, or of any topic, whose records are then rows too; or make a table static
+    or dynamic."""
+    if [bool(column), no_schema, static, dynamic].count(True) != 1:
+        cure = f"give every column, as in --column {COLUMN_EXAMPLE}, or --no-schema for a topic"
+        raise WrongInput(f"{cure}; or one of --static and --dynamic")
+    is_conversion = static or dynamic
+    change = {"dynamic": dynamic} if is_conversion else {"schema": list(map(_column, column or []))}
     with Web(http) as web:
-        altered = web.post(f"{table_path(table)}/alter", {"schema": list(map(_column, column or []))}, "schema")
+        altered = web.post(f"{table_path(table)}/alter", change, "schema")
     if json:
         show_json(altered)
+    elif is_conversion:
+        say(f"{altered['path']} is static now" if static else f"{altered['path']} is dynamic now, and unmounted")
     else:
         count = len(altered["schema"])
         say(f"{altered['path']} has {count} column{'s' * (count != 1)}" if count else f"{table} has no schema now")

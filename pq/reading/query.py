@@ -19,6 +19,8 @@ class ReadQuery(NamedTuple):
     bytes_max: int
     one_at_least: bool = True
     in_files: bool = False
+    with_trimmed: bool = False
+    """Rows before the partition's start, too, as far as their blobs are there."""
 
 
 class Isolation(Enum):

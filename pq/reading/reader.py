@@ -48,7 +48,7 @@ class Reader:
     def read(self, query: ReadQuery) -> Batches | Awaitable[Batches]:
         """Whole batches, at once when they are in memory; empty at the end. KafkaError OFFSET_OUT_OF_RANGE,
         CORRUPT_MESSAGE when the first batch is damaged, NOT_LEADER_OR_FOLLOWER."""
-        self._check_range(query.offset)
+        self._check_range(query)
         is_sent = query.in_files and query.bytes_max >= SENT_BYTES_MIN
         batches = self._ahead.verified(query) if is_sent else None
         if batches is None:
@@ -80,9 +80,10 @@ class Reader:
         """Look into batches, off the loop; few looks of a node at once, in their order (pqbroker.decode.threads)."""
         return asyncio.get_running_loop().run_in_executor(self._decoding, look)
 
-    def _check_range(self, offset: int) -> None:
-        partition = self._partition
-        if not partition.start_offset <= offset <= partition.end_offset:
+    def _check_range(self, query: ReadQuery) -> None:
+        partition, offset = self._partition, query.offset
+        is_kept = partition.start_offset <= offset or query.with_trimmed
+        if not is_kept or offset > partition.end_offset:
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"offset {offset} is outside [{partition.start_offset}, {partition.end_offset}]",
@@ -90,7 +91,7 @@ class Reader:
 
     def _gather(self, query: ReadQuery, held: dict[PageKey, Run]) -> Batches | None:
         """Whole batches out of memory; None when the first is not there. `held` are pages just read."""
-        offset, end_offset, bytes_max, one_at_least, _ = query
+        offset, end_offset, bytes_max, one_at_least, *_ = query
         found = None
         size, following = 0, offset
         while following < end_offset and (size < bytes_max or not size):
@@ -128,7 +129,7 @@ class Reader:
         """Whole batches, loaded where need be."""
         held: dict[PageKey, Run] = {}
         for _ in range(ATTEMPTS_MAX):
-            self._check_range(query.offset)
+            self._check_range(query)
             batches = self._gather(query, held)
             if batches is not None:
                 return batches
@@ -150,7 +151,7 @@ class Reader:
         partition = self._partition
         _log.error("partition %d: %s", partition.index, damage)
         number = partition.bodies.find(query.offset)
-        self._check_range(query.offset)
+        self._check_range(query)
         if number == len(partition.bodies):
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(damage))
         name = partition.bodies.key(partition.index, number)

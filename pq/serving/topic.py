@@ -103,6 +103,35 @@ class Topic:
         return len(self.partitions) == record.partitions and len(self.tablets) == len(record.tablets)
 
 
+class TopicNames:
+    """The topics of a node, by name and by id, and its static tables, which Kafka's clients do not see."""
+
+    __slots__ = ("by_id", "served", "static")
+
+    def __init__(self) -> None:
+        self.served: dict[str, Topic] = {}
+        self.by_id: dict[bytes, Topic] = {}
+        self.static: dict[str, Topic] = {}
+
+    def find(self, name: str) -> Topic | None:
+        """Static or not."""
+        return self.served.get(name) or self.static.get(name)
+
+    def everything(self) -> list[Topic]:
+        return [*self.served.values(), *self.static.values()]
+
+    def put(self, topic: Topic) -> None:
+        if topic.record.is_static:
+            self.static[topic.record.name] = topic
+        else:
+            self.served[topic.record.name] = self.by_id[topic.record.topic_id] = topic
+
+    def remove(self, record: TopicRecord) -> Topic | None:
+        """`record`: the topic's as it was put."""
+        self.by_id.pop(record.topic_id, None)
+        return self.served.pop(record.name, None) or self.static.pop(record.name, None)
+
+
 def config_of(topic: TopicRecord, settings: BrokerSettings) -> TopicConfig:
     """The config in force; what the topic is set to and cannot be is logged with its cure."""
     for cause in wrong_texts(topic.config).values():

@@ -21,7 +21,7 @@ from pqbroker.pq.serving.offsets import GroupOffsets
 from pqbroker.pq.serving.partition_limit import PartitionCount
 from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.pq.serving.tablet import NodeShare
-from pqbroker.pq.serving.topic import Topic, config_of
+from pqbroker.pq.serving.topic import Topic, TopicNames, config_of
 from pqbroker.pq.serving.topic_tablets import TopicTablets
 from pqbroker.protocol.errors import KafkaError
 from pqbroker.storage.bundles.open_cells import OpenCells
@@ -62,8 +62,8 @@ class Topics:
         self.memory = NodeMemory(
             settings.cache_bytes, settings.head_bytes, settings.sent_files_max, settings.decode_threads
         )
-        self._topics: dict[str, Topic] = {}
-        self._by_id: dict[bytes, Topic] = {}
+        self._known = TopicNames()
+        self._topics = self._known.served
         self._count = PartitionCount()
         self.offsets = GroupOffsets(self._partition)
         """Of consumer groups, in all topics."""
@@ -92,7 +92,7 @@ class Topics:
         async with self.changes:
             self._cells.add(cell, host)
             try:
-                await self._tablets.start_in(cell, host, list(self._topics.values()))
+                await self._tablets.start_in(cell, host, self._known.everything())
                 async for name in _in_turns(list(self._scheme.topics)):
                     await self._complete(name)
             except BaseException:
@@ -104,19 +104,20 @@ class Topics:
         """End every topic's tablets, after the changes under way."""
         async with self.changes:
             self.offsets.stop()
-        for topic in self._topics.values():
+        for topic in self._known.everything():
             await self._tablets.stop(topic)
-        self._topics.clear()
-        self._by_id.clear()
+        self._known = TopicNames()
+        self._topics = self._known.served
 
-    def get(self, name: str) -> Topic | None:
-        return self._topics.get(name)
+    def get(self, name: str, *, or_static: bool = False) -> Topic | None:
+        """`or_static`: a static table too, which no client of Kafka's may see."""
+        return self._known.find(name) if or_static else self._topics.get(name)
 
     def by_id(self, topic_id: bytes) -> Topic | None:
-        return self._by_id.get(topic_id)
+        return self._known.by_id.get(topic_id)
 
-    def names(self) -> Iterable[str]:
-        return self._topics.keys()
+    def names(self, *, or_static: bool = False) -> Iterable[str]:
+        return (*self._topics, *self._known.static) if or_static else self._topics.keys()
 
     def check_room(self, count: int) -> None:
         """Whether `count` partitions more may be created: TooManyPartitions."""
@@ -135,18 +136,14 @@ class Topics:
         """Add partitions: the last tablet's room first, then new tablets. Raises TopicUnknown, PartitionsNotGrown…"""
         return await uninterrupted(self._grow(name, count))
 
-    async def configure(self, name: str, config: Mapping[str, str]) -> Topic:
-        """Replace what is set for the topic; it holds from the next write cycle on. TopicUnknown, ConfigError."""
-        return await self.reconfigure(name, lambda _: config)
-
     async def reconfigure(
         self,
         name: str,
         change: Callable[[Mapping[str, str]], Mapping[str, str]],
         follow: Callable[[TopicRecord], TopicRecord] | None = None,
     ) -> Topic:
-        """Replace what is set for the topic by what `change` makes of it: no change of another is lost between.
-        `follow`: what else changes with it."""
+        """Replace what is set for the topic by what `change` makes of it: no change of another is lost between. It
+        holds from the next write cycle on. `follow`: what else changes with it. TopicUnknown, ConfigError."""
 
         def configured(record: TopicRecord) -> TopicRecord:
             config = change(record.config)
@@ -210,7 +207,7 @@ class Topics:
 
         None: there was nothing to complete.
         """
-        record, topic = self._scheme.topics.get(name), self._topics.get(name)
+        record, topic = self._scheme.topics.get(name), self._known.find(name)
         if record is None or (topic is not None and topic.is_whole(record)):
             return None
         await self._tablets.create([record])
@@ -218,7 +215,8 @@ class Topics:
 
     async def _take_over(self, record: TopicRecord) -> Topic:
         """A topic that is served has more partitions now."""
-        topic = self._topics[record.name]
+        topic = self._known.find(record.name)
+        assert topic is not None
         topic.record = record
         await self._tablets.start(topic)
         return topic
@@ -227,9 +225,13 @@ class Topics:
         async with self.changes:
             await self._complete(name)
             record = await self._scheme.change_topic(name, change)
-            topic = self._topics[name]
-            topic.record = record
+            topic = self._known.find(name)
+            assert topic is not None
+            was_static, topic.record = topic.record.is_static, record
             topic.use(config_of(record, self._settings), self._settings)
+            if was_static and not record.is_static:
+                self._known.remove(record)
+                self._show(topic)
             return topic
 
     async def reshard(self, name: str, change: Callable[[TopicRecord], Resharded]) -> Topic:
@@ -248,13 +250,16 @@ class Topics:
                 await self._scheme.change_topic(name, lambda _: before)
                 raise
             self._count.known += record.partitions - before.partitions
-            topic = self._topics[name]
+            topic = self._known.find(name)
+            assert topic is not None
             self.offsets.forget(name, topic.partitions)
             await topic.hold()
             await self._tablets.stop(topic)
             topic.tablets.clear()
             await self._take_over(record)
-            self.offsets.learn(name, topic.partitions, awaits_cell=topic.awaits_cell)
+            if record.topic_id != before.topic_id:
+                self._known.remove(before)
+            self._show(topic)
             if tombstone is not None:
                 forget = partial(self._scheme.forget_tombstone, tombstone.topic_id)
                 self._tablets.reclaim(before, tombstone.tablets, forget)
@@ -268,15 +273,14 @@ class Topics:
         async with self.changes:
             await self._scheme.configure_node(node, texts)
             self._settings = settings
-            async for topic in _in_turns(list(self._topics.values())):
+            async for topic in _in_turns(self._known.everything()):
                 topic.use(config_of(topic.record, settings), settings)
 
     async def _delete(self, name: str) -> None:
         async with self.changes:
             record = await self._scheme.delete_topic(name)
             self._count.known -= record.partitions
-            topic = self._topics.pop(name, None)
-            self._by_id.pop(record.topic_id, None)
+            topic = self._known.remove(record)
             if topic is not None:
                 self.offsets.forget(name, topic.partitions)
                 await self._tablets.stop(topic)
@@ -307,10 +311,14 @@ class Topics:
     async def _serve(self, record: TopicRecord) -> Topic:
         topic = Topic(record, config_of(record, self._settings), self._settings)
         await self._tablets.start(topic)
-        self._topics[record.name] = topic
-        self._by_id[record.topic_id] = topic
-        self.offsets.learn(record.name, topic.partitions, awaits_cell=topic.awaits_cell)
+        self._show(topic)
         return topic
+
+    def _show(self, topic: Topic) -> None:
+        """To Kafka's clients, unless it is static."""
+        self._known.put(topic)
+        if not topic.record.is_static:
+            self.offsets.learn(topic.record.name, topic.partitions, awaits_cell=topic.awaits_cell)
 
 
 async def _in_turns(items: Iterable[T]) -> AsyncIterator[T]:
@@ -325,4 +333,5 @@ def _renew(offsets: GroupOffsets, topic: Topic) -> None:
     """Other partitions of the topic run, with what is durable of their offsets."""
     offsets.forget(topic.record.name, topic.partitions)
     topic.line_up()
-    offsets.learn(topic.record.name, topic.partitions, awaits_cell=topic.awaits_cell)
+    if not topic.record.is_static:
+        offsets.learn(topic.record.name, topic.partitions, awaits_cell=topic.awaits_cell)

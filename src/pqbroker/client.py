@@ -160,6 +160,14 @@ class Table:
         """Change the schema of an unmounted table, or of a topic, whose records are then rows; none takes it away."""
         return self._perform(self._calls.alter(schema))
 
+    def make_static(self) -> TableDescription:
+        """Have an unmounted table be for SQL alone: no topic, and all its rows together."""
+        return self._perform(self._calls.convert(is_dynamic=False))
+
+    def make_dynamic(self) -> TableDescription:
+        """Have a static table be dynamic again: a new topic with one tablet, unmounted."""
+        return self._perform(self._calls.convert(is_dynamic=True))
+
     def set_attributes(self, attributes: Mapping[str, Any]) -> TableDescription:
         """They act from the next remount on."""
         return self._perform(self._calls.set_attributes(attributes))
@@ -288,6 +296,12 @@ class AsyncTable:
 
     async def alter(self, schema: Iterable[Column]) -> TableDescription:
         return await self._perform(self._calls.alter(schema))
+
+    async def make_static(self) -> TableDescription:
+        return await self._perform(self._calls.convert(is_dynamic=False))
+
+    async def make_dynamic(self) -> TableDescription:
+        return await self._perform(self._calls.convert(is_dynamic=True))
 
     async def set_attributes(self, attributes: Mapping[str, Any]) -> TableDescription:
         return await self._perform(self._calls.set_attributes(attributes))

@@ -244,7 +244,8 @@ class Scheme:
             tablets = after.tablets(topic.tablets, _new_tablets(self._state, changes, added))
             cells = _stored_cells([next(homes) if origin is None else topic.cell_of(origin) for origin in origins])
             record = replace(record, partitions=len(tablets), tablets=tablets, cells=cells)
-            put_topic(changes, record)
+            changes.put(NAMES, (name,), {"kind": TOPIC, "id": record.topic_id})
+            put_topic(changes, record, topic.topic_id)
             removed = tuple(known for known in topic.tablets if known not in set(tablets))
             tombstone = Tombstone(name, new_uuid(), removed) if removed else None
             if tombstone is not None:

@@ -43,6 +43,8 @@ class TableRecord:
     """The first row index of each tablet, as it was created."""
     epoch_base: int = 0
     """Added to the generation of a tablet, it is the leader epoch: a reshard raises it above all epochs before."""
+    is_static: bool = False
+    """It takes no rows, and is no topic for Kafka's clients (E.10); all its rows are in one tablet."""
 
     def grown(self, count: int) -> "TableRecord":
         """With `count` tablets: the new ones are mounted and begin at 0."""
@@ -82,6 +84,10 @@ class TopicRecord:
             yield tablet_id, self.cell_of(number), range(first, stop)
 
     @property
+    def is_static(self) -> bool:
+        return self.table is not None and self.table.is_static
+
+    @property
     def epoch_base(self) -> int:
         return self.table.epoch_base if self.table is not None else 0
 
@@ -97,7 +103,7 @@ class Tombstone:
 
 class Resharded(NamedTuple):
     """What a table becomes: its record but for the tablets, and the number that each tablet had; None: a new one.
-    `replaced`: by such a number, the tablet that stands for it from now on."""
+    `replaced`: by such a number, the tablet that stands for it from now on. The record may have another topic id."""
 
     record: TopicRecord
     origins: Sequence[int | None]
@@ -166,7 +172,10 @@ def tablets_in(cell: CellId, topics: Iterable[TopicRecord]) -> int:
     return sum(topic.cells.count(cell) for topic in topics)
 
 
-def put_topic(changes: RowChanges, topic: TopicRecord) -> None:
+def put_topic(changes: RowChanges, topic: TopicRecord, id_before: bytes = b"") -> None:
+    """`id_before`: the topic's id, which may be another one now."""
+    if id_before and id_before != topic.topic_id:
+        changes.delete(TOPICS, (id_before,))
     row: dict[str, Any] = {
         "name": topic.name,
         "partitions": topic.partitions,
@@ -196,6 +205,7 @@ def _read_topic(topic_id: bytes, row: Row) -> TopicRecord:
     if table is not None:
         lists = {name: tuple(table[name]) for name in ("columns", "states", "first_rows")}
         stored[TABLE_COLUMN] = TableRecord(
-            attributes=table["attributes"], mounted=table["mounted"], epoch_base=table.get("epoch_base", 0), **lists
+            attributes=table["attributes"], mounted=table["mounted"], epoch_base=table.get("epoch_base", 0),
+            is_static=table.get("is_static", False), **lists,
         )
     return TopicRecord(topic_id=topic_id, **stored)

@@ -91,6 +91,27 @@ def test_a_topic_becomes_a_table_and_none_again(
         assert "give every column" in shell("alter", topic, *wrong).errors
 
 
+def test_a_table_is_static_and_dynamic_again(shell: TableShell, table: str) -> None:
+    assert shell("insert", table, "--row", '{"id": 1}').status == 0
+    assert "Unmount the whole table first" in shell("alter", table, "--static").errors
+    shell("unmount", table)
+    assert shell("alter", table, "--static").output == f"{table} is static now\n"
+    name = table[2:].replace("/", ".")
+    assert shell("describe", table).output.splitlines()[0] == f"static table {table}, {name} in SQL"
+    assert "is a static table" in shell("mount", table).errors
+    assert shell("alter", table, "--dynamic").output == f"{table} is dynamic now, and unmounted\n"
+    assert "give every column" in shell("alter", table, "--static", "--dynamic").errors
+
+
+def test_a_table_has_formats(shell: TableShell, fresh_name: Callable[[], str]) -> None:
+    name = fresh_name()
+    arguments = ("--column", "id:int64", "--config", "value.format=avro")
+    assert shell("create", f"//{name}", *arguments).status == 0
+    assert shell("insert", name, "--row", '{"id": 1}').status == 0
+    assert "  value.format=avro" in shell("describe", name).output
+    assert "value.format=avro" in shell("create", f"//{name}", *arguments[:3], "no").errors
+
+
 def test_rows_are_trimmed(shell: TableShell, table: str) -> None:
     assert shell("insert", table, *['--row={"id": 1, "$tablet_index": 0}'] * 3).errors == ""
     said = shell("trim", table, "--to", "2", "--yes")

@@ -250,3 +250,17 @@ async def test_a_topic_gets_a_schema_and_its_records_are_rows(client: Any, runni
     await done(table.insert([{"n": 2}]))
     assert [row["n"] for row in await done(table.select())] == [1, 2]
     assert await done(client.sql(f'SELECT sum(n) AS n FROM "{name}"').rows()) == [{"n": 3}]
+
+
+async def test_a_table_is_static_and_dynamic_again(client: Any, name: str) -> None:
+    table = client.table(name)
+    await done(table.create([Column("n", "int64")], tablet_count=2))
+    await done(table.insert([{"n": 1}], tablet_index=1))
+    await done(table.unmount())
+    static = await done(table.make_static())
+    assert (static.summary.is_dynamic, static.summary.tablet_count, static.summary.state) == (False, 0, "none")
+    assert await done(client.sql(f'SELECT n FROM "{name}"').rows()) == [{"n": 1}]
+    with pytest.raises(ClientError, match="is a static table"):
+        await done(table.insert([{"n": 2}]))
+    dynamic = await done(table.make_dynamic())
+    assert (dynamic.summary.is_dynamic, dynamic.summary.tablet_count, dynamic.summary.state) == (True, 1, "unmounted")

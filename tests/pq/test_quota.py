@@ -81,16 +81,16 @@ async def test_a_topic_without_a_quota_pauses_nobody_and_gets_one_by_its_config(
     node = await Node().start()
     partition = await node.topic()
     assert partition.throttle_ms(100 * MIB, 10**9) == 0
-    await node.topics.configure("t", {"pq.write.speed.bytes": "1000", "pq.write.burst.bytes": "4000"})
+    await node.topics.reconfigure("t", lambda _: {"pq.write.speed.bytes": "1000", "pq.write.burst.bytes": "4000"})
     assert partition.throttle_ms(4000, 1) == 0
     assert partition.throttle_ms(1000, 1) == 1001
-    await node.topics.configure("t", {"pq.write.speed.bytes": "1000"})
+    await node.topics.reconfigure("t", lambda _: {"pq.write.speed.bytes": "1000"})
     assert partition.throttle_ms(1000, 1) == 0
     assert partition.throttle_ms(2000, 1) == 2001
-    await node.topics.configure("t", {"pq.write.speed.messages": "10"})
+    await node.topics.reconfigure("t", lambda _: {"pq.write.speed.messages": "10"})
     assert partition.throttle_ms(100 * MIB, 10) == 0
     assert partition.throttle_ms(100 * MIB, 1) == 101
-    await node.topics.configure("t", {})
+    await node.topics.reconfigure("t", lambda _: {})
     assert partition.throttle_ms(100 * MIB, 10**9) == 0
 
 

@@ -122,7 +122,8 @@ class SimulatedAdmin:
 
     async def _configure(self, topic: Topic, book: TopicBook) -> None:
         try:
-            await self._world.node.node.cell.current.topics.configure(book.name, self._config())
+            config = self._config()
+            await self._world.node.node.cell.current.topics.reconfigure(book.name, lambda _: config)
         except (CommitRefused, ShardLost, TopicUnknown):
             return
         self._world.note(f"{book.name} is configured")

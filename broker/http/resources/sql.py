@@ -48,7 +48,7 @@ async def query(call: Call) -> Stream:
 def _find(call: Call, name: str) -> Topic:
     """The topic that a query names; KafkaError with a name that is near, among those that the caller may see."""
     try:
-        return find_topic(call, AclOperation.READ, name)
+        return find_topic(call, AclOperation.READ, name, or_static=True)
     except KafkaError as refusal:
         if refusal.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise

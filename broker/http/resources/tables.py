@@ -14,7 +14,7 @@ _STATUSES: Mapping[str, int] = {
     "NO_TABLE": 404, "NO_TABLET": 404, "NO_BUNDLE": 404, "NO_CELL": 404,
     "ROWS_TOO_LARGE": 413, "WORKER_LOST": 503, "TABLES_NOT_INSTALLED": 501,
     "CANNOT_MOVE": 409, "CANNOT_GLUE": 409, "NO_MOUNTED_TABLETS": 409, "NOT_MOUNTED": 409, "WRONG_STATE": 409,
-    "INCOMPATIBLE_SCHEMA": 409,
+    "INCOMPATIBLE_SCHEMA": 409, "STATIC_TABLE": 409,
 }  # fmt: skip
 """Of refusals that have another than 400."""
 
@@ -78,7 +78,9 @@ _COLUMN: Schema = {
     "type": "object",
     "properties": {"name": TEXT, "type": TEXT, "required": {"type": "boolean"}, "from": TEXT},
 }
-_FACTS = {"name": TEXT, "path": TEXT, "tablet_count": COUNT, "state": TEXT, "bundle": TEXT}
+_FACTS = {
+    "name": TEXT, "path": TEXT, "dynamic": {"type": "boolean"}, "tablet_count": COUNT, "state": TEXT, "bundle": TEXT,
+}  # fmt: skip
 _TABLE = object_of(
     {**_FACTS, "schema": array_of(_COLUMN), "formats": _ANY, "attributes": _ANY, "mounted_attributes": _ANY}
 )
@@ -161,8 +163,10 @@ ROUTES = (
         body=object_of({"tablet_index": COUNT, "trimmed_row_count": {"type": "integer"}}),
     ),
     Route(
-        "POST", "/v1/tables/{name}/alter", "Change the schema of an unmounted table", _served("alter", _making),
-        _TABLE, body=object_of({"schema": array_of(_COLUMN)}),
+        "POST", "/v1/tables/{name}/alter", "Change the schema of an unmounted table, or make it static or dynamic",
+        _served("alter", _making),
+        _TABLE, body=object_of({}, {"schema": array_of(_COLUMN), "dynamic": {"type": "boolean"}}),
+        body_example={"schema": [{"name": "id", "type": "int64"}]},
     ),
     Route(
         "POST", "/v1/tables/{name}/remount", "Have the attributes that were set act", _served("remount", _making),

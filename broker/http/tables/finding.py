@@ -13,19 +13,32 @@ from pqbroker.tables.paths import table_path
 from pqbroker.tables.refusals import TableError
 from pqbroker.tables.schema import Schema, read_schema
 
+NO_TABLETS = "none"
+"""The state of a static table."""
 
-def find_table(call: Call, operation: AclOperation) -> tuple[Topic, TableRecord]:
-    """KafkaError as `find_topic`; TableError NO_TABLE for a topic that is none."""
-    topic = call.topic(operation)
+
+def find_table(call: Call, operation: AclOperation, *, or_static: bool = False) -> tuple[Topic, TableRecord]:
+    """KafkaError as `find_topic`; TableError NO_TABLE for a topic that is none, STATIC_TABLE."""
+    topic = find_rows(call, operation, or_static=or_static)
     if topic.record.table is None:
         text = f"{topic.record.name} is a topic that was not made as a table"
         raise TableError("NO_TABLE", text, "Create a table by POST /v1/tables; GET /v1/tables lists them.")
     return topic, topic.record.table
 
 
-def find_typed(call: Call, operation: AclOperation) -> tuple[Topic, Schema]:
-    """A topic that has a schema, be it a table or not. TableError NO_TABLE."""
-    topic = call.topic(operation)
+def find_rows(call: Call, operation: AclOperation, *, or_static: bool = False) -> Topic:
+    """Any topic. KafkaError as `find_topic`; TableError STATIC_TABLE for a static table, unless `or_static`."""
+    topic = call.topic(operation, or_static=True)
+    if topic.record.is_static and not or_static:
+        path = table_path(topic.record.name)
+        cure = f'Read it by SQL, or make it dynamic by POST /v1/tables/{topic.record.name}/alter {{"dynamic": true}}.'
+        raise TableError("STATIC_TABLE", f"{path} is a static table", cure)
+    return topic
+
+
+def find_typed(call: Call, operation: AclOperation, *, or_static: bool = False) -> tuple[Topic, Schema]:
+    """A topic that has a schema, be it a table or not. TableError NO_TABLE, STATIC_TABLE."""
+    topic = find_rows(call, operation, or_static=or_static)
     schema = schema_of(topic)
     if schema is None:
         cure = f"Give it one by POST /v1/tables/{topic.record.name}/alter, or `pqbroker table alter`."
@@ -59,8 +72,9 @@ def facts(topic: Topic) -> dict[str, Any]:
     return {
         "name": topic.record.name,
         "path": table_path(topic.record.name),
-        "tablet_count": len(topic.partitions),
-        "state": table_state(states(topic)),
+        "dynamic": not topic.record.is_static,
+        "tablet_count": 0 if topic.record.is_static else len(topic.partitions),
+        "state": NO_TABLETS if topic.record.is_static else table_state(states(topic)),
         "bundle": topic.config.pq_bundle,
     }
 

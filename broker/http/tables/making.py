@@ -12,16 +12,11 @@ from pqbroker.broker.apis.topics import check_new_topic, create_topic, delete_to
 from pqbroker.broker.configs.changes import Resource
 from pqbroker.broker.configs.changes import alter as change_configs
 from pqbroker.broker.configs.operations import Change, Operation
+from pqbroker.broker.http.problems import bad_request
 from pqbroker.broker.http.resources.configs import config_texts
 from pqbroker.broker.http.routes import Call
-from pqbroker.broker.http.tables.finding import (
-    check_tablet,
-    facts,
-    find_table,
-    find_typed,
-    shown,
-    states,
-)
+from pqbroker.broker.http.tables.conversion import check_unmounted, convert
+from pqbroker.broker.http.tables.finding import check_tablet, facts, find_table, find_typed, shown, states
 from pqbroker.pq.log.partition import Partition
 from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.pq.serving.topic import Topic
@@ -70,24 +65,26 @@ async def create(call: Call) -> Any:
 
 
 async def list_tables(call: Call) -> Any:
-    topics = {topic.record.name: topic for topic in every_topic(call, AclOperation.DESCRIBE) if schema_of(topic)}
+    known = every_topic(call, AclOperation.DESCRIBE, or_static=True)
+    topics = {topic.record.name: topic for topic in known if schema_of(topic)}
     names = sorted(topics)
     page, has_more = call.page(names[bisect_right(names, call.query.get("after", "")) :])
     return {"tables": [facts(topics[name]) for name in page], "next": page[-1] if has_more else None}
 
 
 async def describe(call: Call) -> Any:
-    return shown(find_typed(call, AclOperation.DESCRIBE)[0])
+    return shown(find_typed(call, AclOperation.DESCRIBE, or_static=True)[0])
 
 
 async def delete(call: Call) -> None:
-    topic, _ = find_table(call, AclOperation.DELETE)
+    topic, _ = find_table(call, AclOperation.DELETE, or_static=True)
     await delete_topic(call.node, topic.record.name)
 
 
 async def list_tablets(call: Call) -> Any:
-    topic, _ = find_typed(call, AclOperation.DESCRIBE)
-    page, has_more = call.page(topic.partitions[call.query.get("after", -1) + 1 :])
+    topic, _ = find_typed(call, AclOperation.DESCRIBE, or_static=True)
+    tablets = [] if topic.record.is_static else topic.partitions
+    page, has_more = call.page(tablets[call.query.get("after", -1) + 1 :])
     return {
         "tablets": [_tablet(call, topic, partition) for partition in page],
         "next": page[-1].index if has_more else None,
@@ -109,14 +106,19 @@ async def trim(call: Call) -> Any:
 async def alter(call: Call) -> Any:
     """Another schema, of a table that is unmounted as a whole (E.10). Any other topic takes one while it is served, for
     it is a view of records that are there; no columns take it away."""
-    topic = call.topic(AclOperation.ALTER)
+    topic = call.topic(AclOperation.ALTER, or_static=True)
+    if ("schema" in call.body) == ("dynamic" in call.body):
+        raise bad_request("give one of schema and dynamic")
+    if "dynamic" in call.body:
+        table, _ = find_table(call, AclOperation.ALTER, or_static=True)
+        return shown(await convert(call, table, is_static=not call.body["dynamic"]))
     if topic.record.table is None:
         return await _set_schema(call, topic)
     schema = _new_schema(call, topic)
 
     def altered(record: TopicRecord) -> TopicRecord:
         assert record.table is not None
-        _check_unmounted(topic)
+        check_unmounted(topic)
         columns = record.table.columns
         check_alteration(read_schema(columns, len(columns), record.config), schema)
         return replace(record, table=replace(record.table, columns=schema.documents()))
@@ -147,7 +149,7 @@ async def set_attributes(call: Call) -> Any:
     def changed(record: TopicRecord) -> TopicRecord:
         assert record.table is not None
         if "commit_ordering" in given:
-            _check_unmounted(topic)
+            check_unmounted(topic)
         return replace(record, table=replace(record.table, attributes={**record.table.attributes, **given}))
 
     return await _changed(call, topic, changed)
@@ -170,13 +172,6 @@ def remounted(record: TopicRecord) -> TopicRecord:
 async def _changed(call: Call, topic: Topic, change: Any) -> Any:
     changed = await call.node.cell.current.topics.change(topic.record.name, change)
     return shown(changed)
-
-
-def _check_unmounted(topic: Topic) -> None:
-    mounted = [index for index, state in enumerate(states(topic)) if state is not MountState.UNMOUNTED]
-    if mounted:
-        text = f"tablet {mounted[0]} is {topic.states[mounted[0]]}"
-        raise TableError("WRONG_STATE", text, "Unmount the whole table first.")
 
 
 def _with_retention(config: Mapping[str, str], attributes: Mapping[str, Any]) -> dict[str, str]:

@@ -48,11 +48,11 @@ async def _find(call: Call, path: TreePath) -> TreeNode:
     if path.names[:1] == (SYSTEM,):
         return await find_system(call, path)
     name, below = ".".join(path.names), _below(call, path.names)
-    if not path.names or (below and call.owner.current.topics.get(name) is None):
+    if not path.names or (below and call.owner.current.topics.get(name, or_static=True) is None):
         return directory(below)
     of_topic = replace(call, path={"name": name}, query={})
     try:
-        topic = of_topic.topic()
+        topic = of_topic.topic(or_static=True)
     except KafkaError as refusal:
         if refusal.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             raise
@@ -68,7 +68,7 @@ async def _find(call: Call, path: TreePath) -> TreeNode:
 def _below(call: Call, names: tuple[str, ...]) -> list[str]:
     """The names of directories, topics and tables below a directory, in order."""
     prefix = ".".join((*names, ""))
-    known = (topic.record.name for topic in every_topic(call, AclOperation.DESCRIBE))
+    known = (topic.record.name for topic in every_topic(call, AclOperation.DESCRIBE, or_static=True))
     found = {name[len(prefix) :].partition(".")[0] for name in known if name.startswith(prefix)}
     return sorted(found if names else found | {SYSTEM})
 
@@ -77,7 +77,7 @@ def _table(call: Call, below: Sequence[str], described: dict[str, Any], table_id
     attributes = {
         "type": "table",
         "id": table_id,
-        "dynamic": True,
+        "dynamic": described["dynamic"],
         "name": described["name"],
         "path": described["path"],
         "schema": described["schema"],

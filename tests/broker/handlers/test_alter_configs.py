@@ -219,7 +219,7 @@ async def store(node: Node, monkeypatch: pytest.MonkeyPatch, texts: dict[str, st
     """Have a topic be set to what this version does not take, as another one may leave it."""
     with monkeypatch.context() as unchecked:
         unchecked.setattr("pqbroker.pq.serving.topics.check_changed", lambda *_: None)
-        await node.server.node.cell.current.topics.configure("t", texts)
+        await node.server.node.cell.current.topics.reconfigure("t", lambda _: texts)
 
 
 async def test_stored_configs_that_cannot_be_are_shown_as_they_are(

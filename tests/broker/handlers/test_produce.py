@@ -181,7 +181,7 @@ async def test_a_compacted_topic_refuses_a_batch_and_names_its_records_without_k
 async def test_a_topic_that_begins_to_compact_refuses_records_without_key(node: Node) -> None:
     await node.create_topic("t")
     assert (await node.produce("t", b"a")).error_code == 0
-    await node.server.node.cell.current.topics.configure("t", {"cleanup.policy": "compact"})
+    await node.server.node.cell.current.topics.reconfigure("t", lambda _: {"cleanup.policy": "compact"})
     assert (await node.produce("t", b"a")).error_code == ErrorCode.INVALID_RECORD
 
 

@@ -56,6 +56,9 @@ CASES = {
     ),
     "shrink": Case(post("reshard", tablet_count=2), (MADE, ROWS, UNMOUNTED)),
     "glue": Case(post("reshard", tablet_count=1), (MADE, ROWS, UNMOUNTED)),
+    "static": Case(post("alter", dynamic=False), (MADE, ROWS, UNMOUNTED)),
+    "dynamic": Case(post("alter", dynamic=True), (MADE, ROWS, UNMOUNTED, post("alter", dynamic=False))),
+    "drop a static one": Case(("DELETE", TABLE, None), (MADE, ROWS, UNMOUNTED, post("alter", dynamic=False))),
     "drop": Case(("DELETE", TABLE, None), (MADE, ROWS)),
     "create a bundle": Case(BUNDLE, is_of_cells=True),
     "change a bundle": Case(

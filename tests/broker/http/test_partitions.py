@@ -135,10 +135,10 @@ async def test_a_partition_that_refuses_writes_says_why(web: Web) -> None:
     assert (await inside(web))["writes"] == {"are_taken": False, "refused_by": "disk", "reason": DISK_FULL}
     node.engine.tell_colour(None)
     groups = node.server.node.cell.current.topics
-    await groups.configure("t", {"pq.inactive.partitions": "1"})
+    await groups.reconfigure("t", lambda _: {"pq.inactive.partitions": "1"})
     assert (await inside(web))["writes"] == taken
     assert (await inside(web, 1))["writes"]["refused_by"] == "inactive"
-    await groups.configure("t", {"pq.max.count.in.partition": "1"})
+    await groups.reconfigure("t", lambda _: {"pq.max.count.in.partition": "1"})
     await node.produce("t", b"a")
     found = (await inside(web))["writes"]
     assert (found["refused_by"], found["reason"]) == ("full", "the partition holds pq.max.count.in.partition=1")

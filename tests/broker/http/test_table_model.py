@@ -1,6 +1,7 @@
 """One tablet of a table through both doors, with refusals, lost cells, reshards, moves and age, against a list of rows.
 
-It is the table's last one; the others are empty and unmounted, and reshards before it change its number.
+It is the table's last one; the others are empty and unmounted, and reshards before it change its number. Once the table
+was static it has no other.
 """
 
 from dataclasses import dataclass, field
@@ -143,6 +144,8 @@ class Driven:
 
     async def reshard(self) -> None:
         """Other tablets come or go before ours."""
+        if self.model.index == 0:
+            return
         count = self.random.randint(1, 4)
         body = {"first_tablet_index": 0, "last_tablet_index": self.model.index - 1, "tablet_count": count}
         is_refused = self.model.state == "unmounted" and count != self.model.index and self.random.random() < 0.3
@@ -176,12 +179,38 @@ class Driven:
         if self.model.state != "unmounted":
             assert status == 409
         elif status == 200:
-            first = self.model.first
-            self.model.ids, self.model.written_ms = self.model.ids[first:], self.model.written_ms[first:]
-            self.model.first, self.model.index = 0, self.model.index - 1
+            self.copied(self.model.first)
+            self.model.index -= 1
         else:
             assert answer["error"]["code"] == "CANNOT_GLUE"
             assert 0 < self.model.first < len(self.model.ids)
+
+    async def convert(self) -> None:
+        """The table is static, then dynamic again: rows that were trimmed inside a chunk are back."""
+        model, is_refused = self.model, self.random.random() < 0.3
+        if is_refused:
+            self.web.node.engine.faults.refuse_next()
+        statuses = []
+        for dynamic in (False, True, True):
+            status, _ = await self.web.ask("POST", f"/v1/tables/{NAME}/alter", {"dynamic": dynamic})
+            statuses.append(status)
+        self.web.node.engine.faults.clear()
+        if model.state != "unmounted":
+            assert statuses == [409, 200, 200]
+            return
+        assert statuses == [503 if is_refused else 200, 200, 200]
+        if is_refused:
+            return
+        model.index = 0
+        gone = len(model.ids) - (await tablets(self.web, "total_row_count"))[0]
+        assert 0 <= gone <= model.first
+        self.copied(gone)
+
+    def copied(self, gone: int) -> None:
+        """Rows from an index on were written again: their age begins anew."""
+        model = self.model
+        model.ids, model.first = model.ids[gone:], 0
+        model.written_ms = [self.web.node.clock.now_ms] * len(model.ids)
 
     async def age(self) -> None:
         """Rows go when they are old, whole blobs from the front; those that were just written stay a while."""
@@ -220,7 +249,7 @@ async def test_a_table_is_what_a_list_of_its_rows_is(web: Web, seed: int) -> Non
     assert (await web.ask("POST", f"/v1/tables/{NAME}/mount", driven.range()))[0] == 200
     steps = [driven.insert] * 4 + [driven.produce] * 3 + [driven.change] * 4
     steps += [driven.trim, driven.insert_and_be_refused, driven.change_and_be_refused, driven.reopen]
-    steps += [driven.reshard] * 2 + [driven.insert_batch] * 3 + [driven.move, driven.glue, driven.age]
+    steps += [driven.reshard] * 2 + [driven.insert_batch] * 3 + [driven.move, driven.glue, driven.age, driven.convert]
     for _ in range(STEPS):
         await driven.random.choice(steps)()
         await driven.check()

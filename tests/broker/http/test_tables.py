@@ -50,7 +50,8 @@ async def tablets(web: Web, *names: str) -> Any:
 async def test_a_table_is_created_described_listed_and_deleted(web: Web) -> None:
     created = await create(web, tablet_count=3)
     facts = {
-        "name": NAME, "path": "//shop/orders", "tablet_count": 3, "state": "mounted", "bundle": "default",
+        "name": NAME, "path": "//shop/orders", "dynamic": True, "tablet_count": 3, "state": "mounted",
+        "bundle": "default",
     }  # fmt: skip
     assert {key: created[key] for key in facts} == facts
     assert created["schema"] == SHOWN

@@ -234,7 +234,7 @@ def test_another_config_leaves_the_lane_once(both: Roads, change: str, version: 
     topic = both.begin()
     parts = [(1, "many records"), (0, "one record")]
     both.send(topic, produce(topic, version, parts))
-    both.run(lambda road: road.topics.configure(topic, CONFIGS[change]))
+    both.run(lambda road: road.topics.reconfigure(topic, lambda _: CONFIGS[change]))
     for _ in range(3):
         both.send(topic, produce(topic, version, parts))
         both.send(topic, produce(topic, version, [(0, "no key")]))
@@ -383,6 +383,6 @@ def tell(both: Roads, data: st.DataObject) -> None:
             both.send(topic, *pieces, number=data.draw(st.integers(0, 1)))
         elif event == "configure":
             config = CONFIGS[data.draw(st.sampled_from(sorted(CONFIGS)))]
-            both.run(lambda road, config=config: road.topics.configure(topic, config))  # type: ignore[misc]
+            both.run(lambda road, config=config: road.topics.reconfigure(topic, lambda _: config))  # type: ignore[misc]
         else:
             both.clock.now_ms += 500

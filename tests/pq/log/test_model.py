@@ -294,7 +294,7 @@ class PartitionMachine(RuleBasedStateMachine):
         self.sequences = {producer: item for producer, item in self.sequences.items() if producer in known}
 
     def configure(self, **more: str) -> None:
-        self.run(self.node.topics.configure("t", {**self.config, **more}))
+        self.run(self.node.topics.reconfigure("t", lambda _: {**self.config, **more}))
 
     @rule(days=st.integers(0, 12))
     def time_passes(self, days: int) -> None:

@@ -89,7 +89,7 @@ async def test_a_wrong_config_creates_nothing() -> None:
 async def test_a_config_holds_from_the_next_write_on_and_after_a_restart() -> None:
     node = await Node().start()
     partition = await node.topic()
-    topic = await node.topics.configure("t", {"message.timestamp.type": "LogAppendTime"})
+    topic = await node.topics.reconfigure("t", lambda _: {"message.timestamp.type": "LogAppendTime"})
     assert topic.config.message_timestamp_type == "LogAppendTime"
     assert (await partition.write(*batch(b"a"))).log_append_time_ms == node.now_ms
     await node.restart()
@@ -238,7 +238,7 @@ async def test_growing_a_topic_that_is_half_grown_completes_it(count: int) -> No
 async def test_configuring_a_topic_that_is_half_grown_completes_it() -> None:
     node = await Node().start()
     await half_grown(node)
-    topic = await node.topics.configure("t", {"retention.ms": "1"})
+    topic = await node.topics.reconfigure("t", lambda _: {"retention.ms": "1"})
     assert (len(topic.partitions), topic.config.retention_ms) == (6, 1)
     assert await write(node.partition(index=5), batch(b"a"))
 
@@ -262,7 +262,7 @@ async def test_growing_a_topic_that_is_half_created_completes_it() -> None:
 async def test_configuring_a_topic_that_is_half_created_completes_it() -> None:
     node = await Node().start()
     await half_created(node)
-    assert (await node.topics.configure("t", {"retention.ms": "1"})).config.retention_ms == 1
+    assert (await node.topics.reconfigure("t", lambda _: {"retention.ms": "1"})).config.retention_ms == 1
     assert await write(node.partition(), batch(b"a"))
 
 
@@ -322,14 +322,14 @@ async def test_of_two_stored_configs_that_cannot_be_each_can_be_mended_alone() -
     node = await Node().start()
     await node.scheme.create_topic("bad", 1, {"retention.ms": "-7", "retention.bytes": "x"}, 1)
     await node.restart()
-    await node.topics.configure("bad", {"retention.ms": "5", "retention.bytes": "x"})
+    await node.topics.reconfigure("bad", lambda _: {"retention.ms": "5", "retention.bytes": "x"})
     with pytest.raises(ConfigError, match=r"retention.bytes is 'y'"):
-        await node.topics.configure("bad", {"retention.ms": "5", "retention.bytes": "y"})
+        await node.topics.reconfigure("bad", lambda _: {"retention.ms": "5", "retention.bytes": "y"})
     await write(node.partition("bad"), batch(b"b"))
     node.now_ms += DAY_MS
     await node.topics.retain()
     assert node.partition("bad").start_offset == 0
-    await node.topics.configure("bad", {"retention.ms": "5"})
+    await node.topics.reconfigure("bad", lambda _: {"retention.ms": "5"})
     await node.topics.retain()
     assert node.partition("bad").start_offset == 1
 

@@ -24,7 +24,7 @@ from pqbroker.storage.tablets.scheme import (
     TopicUnknown,
     tablet_count,
 )
-from pqbroker.storage.tablets.scheme_state import FIRST_FORMAT, TableRecord
+from pqbroker.storage.tablets.scheme_state import FIRST_FORMAT, Resharded, TableRecord
 from pqbroker.storage.unreadable import StoredUnreadable
 
 NOW_MS = 1_700_000_000_000
@@ -112,6 +112,23 @@ async def test_tablet_ids_and_topic_ids_are_never_used_again(engine: MemoryEngin
             await scheme.delete_topic("t")
             await scheme.forget_tombstone(topic.topic_id)
     assert len(ids) == 12
+
+
+async def test_another_topic_id_leaves_nothing_of_the_one_before(engine: MemoryEngine) -> None:
+    scheme = await _open(engine)
+    table = TableRecord((), {}, {}, ("unmounted",), (0,))
+    created = await scheme.create_topic("t", 1, {}, 1, table)
+    after = replace(created, topic_id=new_uuid())
+    changed, tombstone = await scheme.reshard_topic("t", lambda _: Resharded(after, [0]))
+    assert (changed, tombstone) == (after, None)
+    for _ in range(600):  # a snapshot has rows, no changes
+        await scheme.producer_id_block()
+    scheme = await _open(engine)
+    assert scheme.topics == {"t": after}
+    await scheme.delete_topic("t")
+    for _ in range(600):
+        await scheme.producer_id_block()
+    assert (await _open(engine)).topics == {}
 
 
 async def test_ids_go_on_behind_a_snapshot_and_its_garbage(engine: MemoryEngine) -> None:
