@@ -35,7 +35,7 @@ class SimulatedFollower:
             return []
         groups = self._world.node.node.cell.current.topics
         found = [group for name in sorted(groups.names()) if (group := groups.get(name)) is not None]
-        servers = [server for group in found for server in group.partitions]
+        servers = [server for group in found for server in group.partitions if not server.is_unmounted]
         return self._chance.sample(servers, min(len(servers), PARTITIONS_MAX))
 
     def _wanted(self, servers: list[PartitionServer]) -> list[Wanted]:

@@ -53,6 +53,8 @@ class PartitionBook:
     acknowledged: dict[int, int] = field(default_factory=dict)
     """The last record of each producer that was acknowledged."""
     records_sent: dict[int, int] = field(default_factory=dict)
+    gone: bool = False
+    """Its rows stand elsewhere."""
 
     def sent(self, values: Sequence[Value]) -> None:
         producer, number = values[-1]

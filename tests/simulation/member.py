@@ -14,7 +14,7 @@ from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.tablets.coordinator_rows import MemberProtocol
 from tests.pq.rig import read, values_of
 from tests.simulation.ledger import Value, expect
-from tests.simulation.world import World
+from tests.simulation.world import TABLE, World
 
 A = TypeVar("A")
 SESSION_MS = 6_000
@@ -95,7 +95,8 @@ class SimulatedMember:
     def _share(self, joined: Joined) -> dict[str, bytes]:
         """Everything that there is, dealt out."""
         groups = self._world.node.node.cell.current.topics
-        found = [(name, server.index) for name in sorted(groups.names()) for server in _servers(groups.get(name))]
+        names = sorted(name for name in groups.names() if name != TABLE)
+        found = [(name, server.index) for name in names for server in _servers(groups.get(name))]
         members = sorted(member.member_id for member in joined.members)
         return {
             member: json.dumps(found[number :: len(members)]).encode() for number, member in enumerate(members)

@@ -117,8 +117,12 @@ class SimulatedNode:
             await self.stop()
 
     def group(self, topic_id: bytes) -> Topic | None:
-        """The topic, None when there is none now."""
-        return self.node.cell.current.topics.by_id(topic_id) if self.is_up else None
+        """The topic or static table, None when there is none now."""
+        if not self.is_up:
+            return None
+        topics = self.node.cell.current.topics
+        known = (topics.get(name, or_static=True) for name in topics.names(or_static=True))
+        return next((topic for topic in known if topic is not None and topic.record.topic_id == topic_id), None)
 
     def partition(self, topic_id: bytes, index: int) -> PartitionServer | None:
         group = self.group(topic_id)

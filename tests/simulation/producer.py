@@ -15,7 +15,7 @@ from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.outcome import Outcome
 from tests.pq.rig import batch
 from tests.simulation.ledger import Value, expect
-from tests.simulation.world import World
+from tests.simulation.world import TABLE, World
 
 IN_FLIGHT = 5
 PATIENCE_S = 1.5
@@ -29,6 +29,8 @@ RETRIABLE = {
     ErrorCode.KAFKA_STORAGE_ERROR,
     ErrorCode.REQUEST_TIMED_OUT,
 }
+UNMOUNTED = {ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.POLICY_VIOLATION}
+"""What a table's tablets say besides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +64,10 @@ class SimulatedProducer:
     async def run(self) -> None:
         self._world.writing += 1
         self._id = await self._world.producer_id()
-        while (not self._world.is_ending or self._waiting) and not self._topic.gone:
+        while (not self._world.is_ending or self._waiting) and not (self._topic.gone or self._book.gone):
             await asyncio.sleep(self._chance.expovariate(4) if not self._world.is_ending else 0.01)
             server = self._world.node.partition(self._topic.topic_id, self._index)
-            if server is None:
+            if server is None or self._book.gone:
                 await asyncio.sleep(BACK_OFF_S)
                 continue
             if self._old and self._chance.random() < REPEATS_OLD:
@@ -86,8 +88,10 @@ class SimulatedProducer:
 
     async def _send(self, server: PartitionServer) -> bool:
         """Send all that waits, in order, and take the answers in order up to the first failure; False after one."""
-        answers = []
+        answers: list[asyncio.Future[Written]] = []
         for one in list(self._waiting):
+            if self._topic.name == TABLE and any(answer.done() and answer.exception() for answer in answers):
+                break  # its tablet may be mounted by now: it would take this one first, as Kafka does
             self._book.sent(one.values)
             answers.append(self._write(server, one))
             if self._chance.random() < 0.3:
@@ -132,7 +136,8 @@ class SimulatedProducer:
     def _check_refusal(self, error: KafkaError, position: int) -> None:
         """A sequence is out of order only behind one that failed."""
         out_of_order = error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and position > 0
-        expect(error.code in RETRIABLE or out_of_order, f"{self._book.name} refuses producer {self._id}: {error!r}")
+        codes = RETRIABLE | UNMOUNTED if self._topic.name == TABLE else RETRIABLE
+        expect(error.code in codes or out_of_order, f"{self._book.name} refuses producer {self._id}: {error!r}")
         self._world.note(f"{self._book.name} producer {self._id}: {error.code.name}")
 
     def _write(self, server: PartitionServer, one: Sent) -> "asyncio.Future[Written]":

@@ -15,6 +15,7 @@ from tests.simulation.follower import SimulatedFollower
 from tests.simulation.ledger import Violation, expect
 from tests.simulation.loop import Stuck, VirtualLoop
 from tests.simulation.member import SimulatedMember
+from tests.simulation.table import SimulatedTable
 from tests.simulation.verify import verify, verify_nothing_left, verify_prefix
 from tests.simulation.world import GROUPS, World
 
@@ -92,6 +93,8 @@ async def _live(world: World, chaos: Chaos) -> None:
             observer = Observer(world, admin)
             clients.create_task(observer.run())
             clients.create_task(SimulatedFollower(world).run())
+            if world.has_table:
+                clients.create_task(SimulatedTable(world).run())
             for group in GROUPS:
                 for number in range(MEMBERS):
                     clients.create_task(SimulatedMember(world, group, number).run())

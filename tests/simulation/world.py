@@ -14,7 +14,9 @@ from tests.simulation.ledger import GroupBook, TopicBook, expect
 from tests.simulation.node import SimulatedNode
 
 GROUPS = ("g", "h")
+TABLE = "table"
 CELLS_SHARE = 0.4
+TABLE_SHARE = 0.4
 LINES_TOLD = 40
 BACK_OFF_S = 0.2
 
@@ -27,6 +29,7 @@ class World:
         self.node = SimulatedNode(_settings(self.chance("settings")), forgettable=forgettable)
         self.has_cells = not forgettable and self.chance("cells").random() < CELLS_SHARE
         """Whether there is a second cell, and tablets move."""
+        self.has_table = not forgettable and self.chance("has table").random() < TABLE_SHARE
         self.topics: dict[bytes, TopicBook] = {}
         self.groups = {name: GroupBook(name) for name in GROUPS}
         self.is_ending = False

@@ -39,7 +39,10 @@ async def topic_id(web: Web) -> str:
 async def test_a_static_table_is_for_sql_and_no_topic(web: Web) -> None:
     await filled(web, 3)
     first = await topic_id(web)
+    topics = web.node.server.node.cell.current.topics
+    id_before = topics.get(NAME).record.topic_id  # type: ignore[union-attr]
     table = await converted(web, dynamic=False)
+    assert topics.by_id(id_before) is None
     assert (table["tablet_count"], table["state"]) == (0, "none")
     assert table["attributes"]["commit_ordering"] == "weak"
     for _ in range(2):

@@ -1,0 +1,229 @@
+"""Who has a table: mounts, freezes, unmounts and moves its tablets, reshards it, makes it static and dynamic again.
+
+The changes are those of HTTP, without the library. What a change gives the rows of another tablet, or another table, is
+told to the books once it is seen to have happened: the answer may be lost.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pqbroker.broker.http.problems import Problem
+from pqbroker.broker.http.routes import Call
+from pqbroker.broker.http.tables import making, mounting, resharding
+from pqbroker.pq.log.head import first_kept
+from pqbroker.pq.serving.topic import Topic
+from pqbroker.protocol.errors import KafkaError
+from pqbroker.storage.bundles.bundle import BundleRefused
+from pqbroker.storage.engine import CommitRefused, ShardLost
+from pqbroker.storage.ids import SYSTEM_CELL
+from pqbroker.storage.tablets.scheme import SchemeError
+from pqbroker.tables.refusals import TableError
+from tests.simulation.ledger import PartitionBook, TopicBook, expect
+from tests.simulation.producer import SimulatedProducer
+from tests.simulation.world import TABLE, World
+
+TABLETS = 2
+TABLETS_MAX = 4
+ACTIONS_A_SECOND = 5.0
+BACK_OFF_S = 0.2
+LOOKS_AT_ONCE = 2
+_REFUSED = (BundleRefused, CommitRefused, KafkaError, Problem, SchemeError, ShardLost, TableError)
+_NEW = {
+    "path": f"//{TABLE}",
+    "schema": [{"name": "all", "type": "string"}],
+    "tablet_count": TABLETS,
+    "config": {"value.format": "raw"},
+}
+Change = Callable[[Call], Coroutine[Any, Any, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows that are to stand elsewhere: those of a partition from `start` to before `end`."""
+
+    book: PartitionBook
+    start: int
+    end: int
+
+    def stand(self, there: PartitionBook, base: int) -> int:
+        """They do, from `base` on; the offset behind them."""
+        there.records_sent |= self.book.records_sent
+        there.acknowledged |= self.book.acknowledged
+        for offset, value in sorted(self.book.log.items()):
+            if self.start <= offset < self.end:
+                there.stored(base + offset - self.start, [value])
+        self.book.gone = True
+        there.end = max(there.end, base + self.end - self.start)
+        return base + self.end - self.start
+
+
+class SimulatedTable:
+    """Changes its table at random, and leaves it dynamic and mounted at the end."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._chance = world.chance("table")
+        self._produced: set[tuple[bytes, int]] = set()
+        self._book: TopicBook | None = None
+        self._glued: tuple[Rows, Rows] | None = None
+        """Rows of the last tablet but one, and those of the last that may stand behind them."""
+        self._converted: list[Rows] = []
+        """Rows that the table may have alone, in this order, under another id."""
+
+    async def run(self) -> None:
+        actions = [self._change_states] * 5 + [self._mount] * 3
+        actions += [self._grow] * 3 + [self._shrink] * 2 + [self._convert]
+        while not self._world.is_ending:
+            await asyncio.sleep(self._chance.expovariate(ACTIONS_A_SECOND))
+            topic = self._found()
+            if topic is not None:
+                action = self._convert if topic.record.is_static else self._chance.choice(actions)
+                await action(topic)
+            elif self._world.node.is_up:
+                await self._do(making.create, _NEW)
+        is_at_rest = False
+        while not is_at_rest:
+            is_at_rest = await self._is_at_rest()
+            await asyncio.sleep(BACK_OFF_S)
+
+    async def _is_at_rest(self) -> bool:
+        topic = self._found()
+        if topic is None:
+            return self._book is None
+        if topic.record.is_static:
+            await self._do(making.alter, {"dynamic": True})
+        elif set(topic.states) != {"mounted"}:
+            await self._mount(topic)
+        topic = self._found()
+        return topic is not None and not topic.record.is_static and set(topic.states) == {"mounted"}
+
+    def _found(self) -> Topic | None:
+        """The table, with the books as it stands."""
+        if not self._world.node.is_up:
+            return None
+        topic = self._world.node.node.cell.current.topics.get(TABLE, or_static=True)
+        if topic is None:
+            return None
+        book = self._look_up(topic)
+        self._settle_glued(topic, book)
+        book.count = len(topic.partitions)
+        for server in topic.partitions if not topic.record.is_static else ():
+            key = (book.topic_id, server.index)
+            if key not in self._produced:
+                self._produced.add(key)
+                producer = SimulatedProducer(self._world, book.topic_id, server.index)
+                self._world.clients.create_task(producer.run())
+        return topic
+
+    def _look_up(self, topic: Topic) -> TopicBook:
+        before = self._book
+        if before is not None and before.topic_id == topic.record.topic_id:
+            if self._converted and not topic.record.is_static:
+                self._converted = []
+                before.deleting = False
+            return before
+        book = self._book = self._world.book(topic.record)
+        if before is not None:
+            expect(bool(self._converted), "the table has another id though nobody has made it static")
+            before.gone = True
+            base = 0
+            for rows in self._converted:
+                base = rows.stand(book.partition(0), base)
+            self._converted = []
+        return book
+
+    def _settle_glued(self, topic: Topic, book: TopicBook) -> None:
+        if self._glued is None:
+            return
+        (there, rows), self._glued = self._glued, None
+        index = len(book.partitions) - 1
+        if len(topic.partitions) == index:
+            rows.stand(there.book, there.end)
+            del book.partitions[index]
+            self._produced.discard((book.topic_id, index))
+            self._world.note(f"tablet {index} is glued")
+
+    async def _do(self, change: Change, body: dict[str, Any]) -> bool:
+        """Whether it was done; not, where it was refused or nobody knows."""
+        node = self._world.node
+        if not node.is_up:
+            return False
+        call = Call(node.node, node.owner, {"name": TABLE}, {}, body, asyncio.Semaphore(LOOKS_AT_ONCE))
+        told = f"{change.__name__} {body if change is not making.create else ''}"
+        try:
+            await change(call)
+        except _REFUSED as refusal:
+            code = getattr(refusal, "code", "")
+            self._world.note(f"table: no {told}: {type(refusal).__name__} {code}")
+            return False
+        self._world.note(f"table: {told}")
+        return True
+
+    def _range(self, topic: Topic) -> dict[str, int]:
+        first = self._chance.randrange(len(topic.partitions))
+        return {"first_tablet_index": first, "last_tablet_index": self._chance.randrange(first, len(topic.partitions))}
+
+    async def _change_states(self, topic: Topic) -> None:
+        verb = self._chance.choice((mounting.mount, mounting.unmount, mounting.freeze, mounting.unfreeze))
+        body: dict[str, Any] = self._range(topic)
+        if verb is mounting.unmount and self._chance.random() < 0.3:
+            body["force"] = True
+        if verb is mounting.mount and self._world.has_cells and self._chance.random() < 0.5:
+            cells = [SYSTEM_CELL, *sorted(self._world.node.owner.current.hive.cells)]
+            body["cell_id"] = str(self._chance.choice(cells))
+        await self._do(verb, body)
+
+    async def _mount(self, topic: Topic) -> None:
+        """All, so that rows come again."""
+        verbs: dict[str, Change] = {"frozen": mounting.unfreeze, "unmounted": mounting.mount}
+        for index, state in enumerate(topic.states):
+            if state in verbs:
+                await self._do(verbs[state], {"first_tablet_index": index, "last_tablet_index": index})
+
+    async def _grow(self, topic: Topic) -> None:
+        last = len(topic.partitions) - 1
+        if len(topic.partitions) == TABLETS_MAX or not await self._unmounted(topic, [last]):
+            return
+        body: dict[str, Any] = {"first_tablet_index": last, "last_tablet_index": last, "tablet_count": 2}
+        if self._chance.random() < 0.5:
+            body["trimmed_row_counts"] = [self._chance.randrange(20)]
+        await self._do(resharding.reshard, body)
+
+    async def _shrink(self, topic: Topic) -> None:
+        last = len(topic.partitions) - 1
+        if last < 1 or not await self._unmounted(topic, [last - 1, last]):
+            return
+        topic_or_none = self._found()
+        if topic_or_none is None or len(topic_or_none.partitions) != last + 1:
+            return
+        there, rows = (self._rows(topic_or_none, index) for index in (last - 1, last))
+        self._glued = there, rows
+        body = {"first_tablet_index": last - 1, "last_tablet_index": last, "tablet_count": 1}
+        await self._do(resharding.reshard, body)
+
+    async def _convert(self, topic: Topic) -> None:
+        if topic.record.is_static:
+            await self._do(making.alter, {"dynamic": True})
+            return
+        if not await self._unmounted(topic, range(len(topic.partitions))):
+            return
+        found = self._found()
+        if found is None or found.record.is_static or self._book is None:
+            return
+        self._converted = [self._rows(found, index, by_chunk=True) for index in range(len(found.partitions))]
+        self._book.deleting = True
+        await self._do(making.alter, {"dynamic": False})
+
+    async def _unmounted(self, topic: Topic, indexes: Sequence[int]) -> bool:
+        body = {"first_tablet_index": indexes[0], "last_tablet_index": indexes[-1]}
+        return all([await self._do(verb, body) for verb in (mounting.unfreeze, mounting.unmount)][1:])
+
+    def _rows(self, topic: Topic, index: int, *, by_chunk: bool = False) -> Rows:
+        """Of a tablet as it stands, or all that its chunks have."""
+        assert self._book is not None
+        server = topic.partitions[index]
+        log = server.state
+        start = min(first_kept(log.bodies, log.head, 0), server.end_offset) if by_chunk else server.start_offset
+        return Rows(self._book.partition(index), start, server.end_offset)
