@@ -49,12 +49,14 @@ class _Field(NamedTuple):
 class AvroFormat:
     """One record of a checked schema for each part."""
 
-    __slots__ = ("_fields", "_lacking", "_parsed", "_part")
+    __slots__ = ("_fields", "_lacking", "_part", "_read", "_written")
     name = "avro"
 
-    def __init__(self, part: str, parsed: Any, fields: Mapping[str, _Field], lacking: Sequence[str]) -> None:
+    def __init__(self, part: str, record: AvroRecord, fields: Mapping[str, _Field], lacking: Sequence[str]) -> None:
         self._part = part
-        self._parsed = parsed
+        self._written = fastavro.parse_schema(record.document)
+        self._read = fastavro.parse_schema(record.narrowed(fields))
+        """Arrays and maps of other fields are skipped."""
         self._fields = fields
         self._lacking = lacking
         """Columns that the schema has no field of."""
@@ -78,7 +80,7 @@ class AvroFormat:
         encoded = io.BytesIO()
         try:
             datum = {name: self._fields[name].write(value) for name, value in fields.items()}
-            fastavro.schemaless_writer(encoded, self._parsed, datum)
+            fastavro.schemaless_writer(encoded, self._written, datum)
         except _UNENCODABLE as error:
             raise ValueError(f"it does not fit {self._part}.avro.schema: {str(error)[:200]}") from None
         return encoded.getvalue()
@@ -87,16 +89,17 @@ class AvroFormat:
         """The whole content as one record; None where it is none."""
         stream = io.BytesIO(content)
         try:
-            datum = fastavro.schemaless_reader(stream, self._parsed, None)
+            datum = fastavro.schemaless_reader(stream, self._written, self._read)
         except _UNDECODABLE:
             return None
         return datum if stream.tell() == len(content) else None
 
 
-def avro_format(part: str, columns: Sequence[Column], text: str) -> AvroFormat:
+@lru_cache(maxsize=_SCHEMAS_KEPT)
+def avro_format(part: str, columns: tuple[Column, ...], text: str) -> AvroFormat:
     """`text`: the Avro schema. TableError INVALID_SCHEMA."""
     config = f"{part}.avro.schema"
-    record, parsed = _parsed(text, config)
+    record = read_avro_schema(text, config)
     fields = {}
     for column in columns:
         branches = [branch for branch in record.branches.get(column.name, ()) if branch.kind != "null"]
@@ -105,14 +108,9 @@ def avro_format(part: str, columns: Sequence[Column], text: str) -> AvroFormat:
         elif column.is_required:
             text = f"{config} has no field {column.name!r}, and the column is required"
             raise TableError("INVALID_SCHEMA", text, "Add the field, or make the column optional.")
-    return AvroFormat(part, parsed, fields, [column.name for column in columns if column.name not in fields])
-
-
-@lru_cache(maxsize=_SCHEMAS_KEPT)
-def _parsed(text: str, config: str) -> tuple[AvroRecord, Any]:
-    record = read_avro_schema(text, config)
+    lacking = [column.name for column in columns if column.name not in fields]
     try:
-        return record, fastavro.parse_schema(record.document)
+        return AvroFormat(part, record, fields, lacking)
     except (SchemaParseException, UnknownType, *_UNENCODABLE) as error:
         cure = "Give an Avro schema as the specification of Avro has it."
         raise TableError("INVALID_SCHEMA", f"{config}: {str(error)[:200]}", cure) from None
@@ -181,13 +179,15 @@ def _string_writer(branch: Branch) -> Callable[[Any], Any]:
 
 
 def _plain(value: Any) -> Any:
-    """What a decoded value is in JSON."""
+    """What a decoded value is in JSON; in its place, for there may be many."""
     if isinstance(value, bytes):
         return show_string(value)
     if isinstance(value, dict):
-        return {name: _plain(each) for name, each in value.items()}
-    if isinstance(value, list):
-        return [_plain(each) for each in value]
+        for name, each in value.items():
+            value[name] = _plain(each)
+    elif isinstance(value, list):
+        for number, each in enumerate(value):
+            value[number] = _plain(each)
     return value
 
 

@@ -1,27 +1,36 @@
 """Avro schemas of records' parts: one that a client gives, checked before anything is decoded by it, or the one that
 columns make.
 
-What decodes Avro has no limits of its own, so a schema has to be such that a datum takes no more than a fixed multiple
-of its bytes: not recursive, not deep, and no items without bytes.
+What decodes Avro has no limits of its own, so a schema has to be such that a datum takes no more memory than a fixed
+multiple of its bytes: not recursive, not deep, and no items that are small and decode to much.
 """
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from pqbroker.tables.columns import Column
 from pqbroker.tables.refusals import TableError, nearest
 
+AVRO_CHARACTERS_MAX: Final = 32_768
+"""Of a schema's text: what that takes to read stays below 20 ms."""
 AVRO_DEPTH_MAX: Final = 32
 """Types within one another."""
 AVRO_TYPES_MAX: Final = 10_000
 """Types of a datum; a named one counts wherever it is used."""
-_OBJECTS_PER_BYTE_MAX = 16
-"""What items of arrays and maps may decode to."""
+_MEMORY_PER_BYTE_MAX: Final = 256
+"""What items of arrays and maps may take once they are decoded."""
 PRIMITIVES: Final = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 _LEAST_BYTES = {"null": 0, "float": 4, "double": 8}
+_MEMORY = {"null": 0, "boolean": 0, "int": 32, "long": 32, "float": 24, "double": 24}
+_TEXT_MEMORY = 64
+_RECORD_MEMORY = 200
+_FIELD_MEMORY = 16
+_LIST_MEMORY = 64
+_ITEM_MEMORY = 8
+"""In CPython, about."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _FULL_NAME = re.compile(rf"{_NAME.pattern}(\.{_NAME.pattern})*")
 _FIXED_BYTES_MAX = 1 << 20
@@ -54,6 +63,30 @@ class AvroRecord(NamedTuple):
 
     document: Any
     branches: Mapping[str, Sequence[Branch]]
+    definitions: Mapping[str, Any]
+    """Documents of the types that have names, by these."""
+    unbounded: Collection[str]
+    """Fields with arrays or maps in them."""
+
+    def narrowed(self, names: Collection[str]) -> Any:
+        """A document without the fields that may hold much, but for those of some names. Others are read: what reads
+        Avro does not see that a text which it skips is cut off."""
+        left_out = set(self.unbounded).difference(names)
+        fields = [field for field in self.document["fields"] if field["name"] not in left_out]
+        return self._defined({**self.document, "fields": fields}, set())
+
+    def _defined(self, document: Any, seen: set[str]) -> Any:
+        """With each type defined where it is used first."""
+        if isinstance(document, str):
+            return document if document in PRIMITIVES or document in seen else self._defined(
+                self.definitions[document], seen
+            )  # fmt: skip
+        if isinstance(document, list):
+            return [self._defined(each, seen) for each in document]
+        seen |= {document["name"]} if "name" in document else set()
+        inner = {name: self._defined(document[name], seen) for name in ("items", "values") if name in document}
+        fields = [{**each, "type": self._defined(each["type"], seen)} for each in document.get("fields", ())]
+        return {**document, **inner, **({"fields": fields} if "fields" in document else {})}
 
 
 def derive(columns: Sequence[Column]) -> str:
@@ -71,6 +104,9 @@ def derive(columns: Sequence[Column]) -> str:
 
 def read_avro_schema(text: str, name: str) -> AvroRecord:
     """Check the schema that the config `name` holds. TableError INVALID_SCHEMA."""
+    if len(text) > AVRO_CHARACTERS_MAX:
+        cause = f"{name} has {len(text)} characters, and {AVRO_CHARACTERS_MAX} are the most"
+        raise TableError("INVALID_SCHEMA", cause, "Leave out spaces and docs, or fields that no column needs.")
     try:
         given = json.loads(text)
     except (ValueError, RecursionError):
@@ -78,21 +114,25 @@ def read_avro_schema(text: str, name: str) -> AvroRecord:
     if not isinstance(given, dict) or given.get("type") != "record":
         text = f"{name} is no record"
         raise TableError("INVALID_SCHEMA", text, 'Give {"type": "record", "name": …, "fields": […]}.')
-    top = _Walk(name).read(given, "", "the schema", 1)
-    return AvroRecord(top.document, top.fields)
+    walk = _Walk(name)
+    top = walk.read(given, "", "the schema", 1)
+    return AvroRecord(top.document, top.fields, walk.definitions, top.unbounded)
 
 
 class _Type(NamedTuple):
-    """A checked type. `objects` and `least_bytes` are those of the datum that decodes to most objects a byte."""
+    """A checked type. `excess`: by how many bytes its worst datum, once decoded, goes over what its own bytes allow;
+    items do not count, for theirs is never above 0."""
 
     document: Any
     branches: tuple[Branch, ...]
     types: int = 1
     height: int = 1
-    objects: int = 1
-    least_bytes: int = 1
+    excess: int = 0
     fields: Mapping[str, Sequence[Branch]] = MappingProxyType({})
     """Of a record."""
+    unbounded: frozenset[str] = frozenset()
+    """Of a record, the fields with arrays or maps in them."""
+    has_items: bool = False
 
 
 class _Walk:
@@ -102,6 +142,7 @@ class _Walk:
         self._config = config
         self._named: dict[str, _Type | None] = {}
         """None: it is being read, so what names it now is within it."""
+        self.definitions: dict[str, Any] = {}
 
     def read(self, given: Any, namespace: str, where: str, depth: int) -> _Type:
         if depth > AVRO_DEPTH_MAX:
@@ -124,29 +165,28 @@ class _Walk:
         return self._use(kind, namespace, where)
 
     def _primitive(self, given: Mapping[str, Any], kind: str) -> _Type:
-        least = _LEAST_BYTES.get(kind, 1)
-        return _Type(kind, (_branch(given, kind),), objects=int(kind != "null"), least_bytes=least)
+        excess = _MEMORY.get(kind, _TEXT_MEMORY) - _LEAST_BYTES.get(kind, 1) * _MEMORY_PER_BYTE_MAX
+        return _Type(kind, (_branch(given, kind),), excess=excess)
 
     def _union(self, given: Sequence[Any], namespace: str, where: str, depth: int) -> _Type:
         parts = [self.read(each, namespace, f"{where}[{at}]", depth + 1) for at, each in enumerate(given)]
         if not parts:
             raise self._wrong(where, "is a union of nothing", "Give a type at least.")
-        densest = max(parts, key=lambda part: part.objects / (1 + part.least_bytes))
         branches = tuple(branch for part in parts for branch in part.branches)
-        made = _Type([part.document for part in parts], branches, objects=densest.objects)
-        return self._around(made._replace(least_bytes=1 + densest.least_bytes), parts, where)
+        excess = max(part.excess for part in parts) - _MEMORY_PER_BYTE_MAX
+        return self._around(_Type([part.document for part in parts], branches, excess=excess), parts, where)
 
     def _block(self, given: Mapping[str, Any], kind: str, namespace: str, where: str, depth: int) -> _Type:
         inner = "items" if kind == "array" else "values"
         item = self.read(given.get(inner), namespace, f"{where}.{inner}", depth + 1)
-        own = int(kind == "map")  # an item of a map has a name besides
-        objects, least_bytes = item.objects + own, item.least_bytes + own
-        if objects > _OBJECTS_PER_BYTE_MAX * least_bytes:
-            cure = f"Have items that decode to no more than {_OBJECTS_PER_BYTE_MAX} values a byte."
-            raise self._wrong(f"{where}.{inner}", "takes too few bytes for all its fields", cure)
-        if not least_bytes:
-            raise self._wrong(f"{where}.{inner}", "takes no bytes", "Have items that have some, or no such field.")
-        return self._around(_Type({"type": kind, inner: item.document}, (Branch(kind),)), [item], where)
+        of_name = _TEXT_MEMORY - _MEMORY_PER_BYTE_MAX if kind == "map" else 0
+        if item.excess + _ITEM_MEMORY + of_name > 0:
+            cure = f"Have items that take no more than {_MEMORY_PER_BYTE_MAX} bytes of memory for each of their own."
+            raise self._wrong(f"{where}.{inner}", "takes too few bytes for all that it decodes to", cure)
+        memory = _LIST_MEMORY if kind == "array" else _RECORD_MEMORY
+        document = {"type": kind, inner: item.document}
+        made = _Type(document, (Branch(kind),), excess=memory - _MEMORY_PER_BYTE_MAX, has_items=True)
+        return self._around(made, [item], where)
 
     def _define(self, given: Mapping[str, Any], kind: str, namespace: str, where: str, depth: int) -> _Type:
         name, spaces = given.get("name"), given.get("namespace", namespace)
@@ -162,6 +202,7 @@ class _Walk:
         else:
             made = self._sized(document, given, kind, where)
         self._named[full] = made._replace(document=document["name"])
+        self.definitions[document["name"]] = made.document
         return made
 
     def _record(
@@ -183,19 +224,21 @@ class _Walk:
         parts = list(read.values())
         branches = {name: part.branches for name, part in read.items()}
         made = _Type({**document, "fields": documents}, (Branch("record"),), fields=branches)
-        objects, least_bytes = sum(part.objects for part in parts), sum(part.least_bytes for part in parts)
-        return self._around(made._replace(objects=1 + objects, least_bytes=least_bytes), parts, where)
+        excess = _RECORD_MEMORY + _FIELD_MEMORY * len(parts) + sum(part.excess for part in parts)
+        unbounded = frozenset(name for name, part in read.items() if part.has_items)
+        return self._around(made._replace(excess=excess, unbounded=unbounded), parts, where)
 
     def _sized(self, document: dict[str, Any], given: Mapping[str, Any], kind: str, where: str) -> _Type:
         if kind == "fixed":
             size = given.get("size")
             if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= _FIXED_BYTES_MAX:
                 raise self._wrong(f"{where}.size", "is no size", f"Give 1 to {_FIXED_BYTES_MAX} bytes.")
-            return _Type({**document, "size": size}, (_branch(given, kind)._replace(size=size),), least_bytes=size)
+            excess = _TEXT_MEMORY - size * _MEMORY_PER_BYTE_MAX
+            return _Type({**document, "size": size}, (_branch(given, kind)._replace(size=size),), excess=excess)
         symbols = given.get("symbols")
         if not isinstance(symbols, list) or not symbols or not all(isinstance(each, str) for each in symbols):
             raise self._wrong(f"{where}.symbols", "is no array of names", "Give one at least.")
-        return _Type({**document, "symbols": symbols}, (Branch(kind),))
+        return _Type({**document, "symbols": symbols}, (Branch(kind),), excess=-_MEMORY_PER_BYTE_MAX)
 
     def _use(self, name: str, namespace: str, where: str) -> _Type:
         full = name if "." in name or not namespace else f"{namespace}.{name}"
@@ -213,7 +256,8 @@ class _Walk:
             raise self._wrong(where, f"has more than {AVRO_TYPES_MAX} types", "Have fewer fields.")
         if height > AVRO_DEPTH_MAX:
             raise self._wrong(where, f"is nested deeper than {AVRO_DEPTH_MAX} types", "Nest less.")
-        return made._replace(types=types, height=height)
+        has_items = made.has_items or any(part.has_items for part in parts)
+        return made._replace(types=types, height=height, has_items=has_items)
 
     def _wrong(self, where: str, what: str, cure: str) -> TableError:
         return TableError("INVALID_SCHEMA", f"{self._config}: {where} {what}", cure)

@@ -118,7 +118,7 @@ def _read_format(name: str, part: str, columns: Sequence[Column], avro_schema: s
     if name == AVRO:
         from pqbroker.tables.avro_format import avro_format  # loaded with the first topic that needs it
 
-        return avro_format(part, columns, avro_schema)
+        return avro_format(part, tuple(columns), avro_schema)
     return JsonFormat(part)
 
 

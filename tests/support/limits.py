@@ -137,6 +137,10 @@ LIMITS = (
         "broker/http/test_tables.py::test_a_table_has_a_limit_of_columns",
     ),
     Limit(
+        "characters of an Avro schema", ("tables/avro_schema.py:AVRO_CHARACTERS_MAX",), "INVALID_SCHEMA",
+        "tables/test_formats.py::test_a_schema_has_a_limit_of_characters",
+    ),
+    Limit(
         "types within one another of an Avro schema", ("tables/avro_schema.py:AVRO_DEPTH_MAX",), "INVALID_SCHEMA",
         "tables/test_formats.py::test_a_schema_is_not_deep_however_it_names_its_types",
     ),
