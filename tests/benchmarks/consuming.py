@@ -51,7 +51,7 @@ def consume_raw(target: Target, scale: Scale) -> Outcome:
 
 
 def _reading_s(target: Target, count: int) -> float:
-    consumer = Consumer(LIBRDKAFKA | {"bootstrap.servers": target.address})
+    consumer = Consumer(LIBRDKAFKA | {"bootstrap.servers": target.address, "log_level": 0})
     try:
         consumer.list_topics(target.topic, timeout=10)  # connects, so that the clock does not see it
         started = time.perf_counter()

@@ -94,7 +94,7 @@ def query(running: Broker, text: str) -> bytes:
 
 def _write(running: Broker, rows: int) -> None:
     _post(running, "/v1/tables", {"path": "//scanned", "schema": SCHEMA})
-    producer = Producer({"bootstrap.servers": running.kafka, "linger.ms": 20, "batch.size": 900_000})
+    producer = Producer({"bootstrap.servers": running.kafka, "log_level": 0, "linger.ms": 20, "batch.size": 900_000})
     for number in range(rows):
         row = {"id": number, "name": f"name-{number % 1000}", "price": number / 7}
         while True:

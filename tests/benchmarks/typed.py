@@ -49,7 +49,7 @@ def measure(directory: Path, rows: int, note_bytes: int, rounds: int = ROUNDS) -
 
 
 def _seconds(running: Broker, topic: str, values: Sequence[bytes]) -> float:
-    settings = {"bootstrap.servers": running.kafka, "linger.ms": 20, "batch.size": 900_000}
+    settings = {"bootstrap.servers": running.kafka, "log_level": 0, "linger.ms": 20, "batch.size": 900_000}
     producer = Producer({**settings, "queue.buffering.max.messages": len(values) + 1})
     started = time.perf_counter()
     for number, value in enumerate(values):

@@ -54,7 +54,7 @@ def test_what_is_no_record_is_refused(records: list[Record], data: st.DataObject
 
 
 def write(kafka: str, topic: str, contents: list[tuple[int, bytes | None, bytes | None, list[Any]]]) -> None:
-    producer = Producer({"bootstrap.servers": kafka})
+    producer = Producer({"bootstrap.servers": kafka, "log_level": 0})
     for partition, key, value, headers in contents:
         producer.produce(topic, value, key, partition=partition, headers=headers)
     assert producer.flush(DEADLINE_S) == 0

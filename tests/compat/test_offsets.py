@@ -68,7 +68,7 @@ def read_by_kafka_python(address: str, group_id: str) -> dict[int, int]:
 
 
 def librdkafka_consumer(address: str, group_id: str) -> Consumer:
-    return Consumer({"bootstrap.servers": address, "group.id": group_id, "enable.auto.commit": False})
+    return Consumer({"bootstrap.servers": address, "log_level": 0, "group.id": group_id, "enable.auto.commit": False})
 
 
 def store_by_librdkafka(address: str, group_id: str, offsets: dict[int, int]) -> None:

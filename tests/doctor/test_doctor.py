@@ -56,7 +56,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with broker(directory, SETTINGS) as node:
         asyncio.run(load(node.kafka, Book(), random.Random(3), 25))
         node.restart()
-        producer = Producer({"bootstrap.servers": node.kafka, "enable.idempotence": True})
+        producer = Producer({"bootstrap.servers": node.kafka, "log_level": 0, "enable.idempotence": True})
         for partition in range(PARTITIONS):
             producer.produce(TOPIC, b"small", partition=partition)
         assert producer.flush(30) == 0

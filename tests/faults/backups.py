@@ -54,7 +54,7 @@ class Chain:
     _stopping: threading.Event = field(default_factory=threading.Event)
 
     def run(self, address: str) -> None:
-        producer = Producer({"bootstrap.servers": address, "enable.idempotence": True, "linger.ms": 0})
+        producer = Producer({"bootstrap.servers": address, "log_level": 0, "enable.idempotence": True, "linger.ms": 0})
         for number in itertools.count():
             if self._stopping.is_set():
                 return
@@ -64,7 +64,7 @@ class Chain:
 
     def pass_by(self, address: str) -> None:
         """Write what retention removes soon, so that segments empty while backups are made."""
-        producer = Producer({"bootstrap.servers": address, "linger.ms": 5})
+        producer = Producer({"bootstrap.servers": address, "log_level": 0, "linger.ms": 5})
         while not self._stopping.is_set():
             producer.produce(_PASSING, random.randbytes(50_000), partition=0)
             producer.flush(30)

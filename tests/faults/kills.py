@@ -63,7 +63,8 @@ def run(directory: Path, *, kills: int, seed: int, bulk_bytes: int = 0) -> Outco
 def _fill(client: LibrdkafkaDriver, address: str, size: int) -> dict[int, int]:
     """Write `size` bytes over many partitions of a topic of their own; the end of each."""
     client.create_topic(_BULK, partitions=BULK_PARTITIONS)
-    producer = Producer({"bootstrap.servers": address, "linger.ms": 20, "queue.buffering.max.kbytes": 1 << 17})
+    settings = {"bootstrap.servers": address, "log_level": 0, "linger.ms": 20, "queue.buffering.max.kbytes": 1 << 17}
+    producer = Producer(settings)
     value = random.Random(size).randbytes(_BULK_VALUE_BYTES)
     for number in range(size // _BULK_VALUE_BYTES):
         while len(producer) > 500:

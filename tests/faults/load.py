@@ -85,7 +85,7 @@ def read_all(address: str, topic: str, partition: int) -> Iterator[tuple[int, by
     with Wire(address) as wire:
         error_code, end = wire.offset(topic, partition, LATEST)
     assert error_code == 0, error_code
-    settings = {"bootstrap.servers": address, "group.id": "unused", "enable.auto.commit": False}
+    settings = {"bootstrap.servers": address, "group.id": "unused", "enable.auto.commit": False, "log_level": 0}
     with Consumer(settings | {"auto.offset.reset": "error"}) as consumer:
         consumer.assign([TopicPartition(topic, partition, 0)])
         position = 0

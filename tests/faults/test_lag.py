@@ -42,7 +42,7 @@ def lag_under_load() -> float:
 
 
 def produce(address: str) -> None:
-    producer = Producer({"bootstrap.servers": address, "batch.size": 131_072, "linger.ms": 5})
+    producer = Producer({"bootstrap.servers": address, "log_level": 0, "batch.size": 131_072, "linger.ms": 5})
     for number in range(RECORDS):
         producer.produce(TOPIC, VALUE, partition=number % PARTITIONS)
         if number % 1000 == 0:
@@ -51,7 +51,7 @@ def produce(address: str) -> None:
 
 
 def consume(address: str) -> None:
-    consumer = Consumer({"bootstrap.servers": address, "group.id": "lag", "enable.auto.commit": False})
+    consumer = Consumer({"bootstrap.servers": address, "log_level": 0, "group.id": "lag", "enable.auto.commit": False})
     consumer.assign([TopicPartition(TOPIC, partition, 0) for partition in range(PARTITIONS)])
     left = RECORDS
     while left:

@@ -126,7 +126,7 @@ async def _fill_sparsely(directory: Path, monkeypatch: pytest.MonkeyPatch) -> No
 def test_two_thousand_partitions_are_served_soon_after_a_kill_and_cost_little(node: BrokerProcess) -> None:
     node.start()
     LibrdkafkaDriver(node.kafka).create_topic(TOPIC, partitions=PARTITIONS)
-    producer = Producer({"bootstrap.servers": node.kafka, "enable.idempotence": True})
+    producer = Producer({"bootstrap.servers": node.kafka, "log_level": 0, "enable.idempotence": True})
     for partition in range(PARTITIONS):
         producer.produce(TOPIC, b"value %d" % partition, partition=partition)
     assert producer.flush(60) == 0

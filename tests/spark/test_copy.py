@@ -49,7 +49,7 @@ def repeat_last_batch(copier: Copier, ends: dict[str, int]) -> None:
 
 def test_records_are_copied_whole_and_once(topics: Topics, copier: Copier) -> None:
     topic = copier.copying.topic
-    client = Producer({"bootstrap.servers": topics.address})
+    client = Producer({"bootstrap.servers": topics.address, "log_level": 0})
     client.produce(topic, b"value", b"key", 1, timestamp=RECENT_MS, headers=[("h", b"\xff"), ("n", None)])
     client.produce(topic, None, None, 1, timestamp=RECENT_MS + 5)
     client.produce(topic, b"", b"", 0, timestamp=RECENT_MS + 6)

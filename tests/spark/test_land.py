@@ -174,7 +174,7 @@ def test_a_dead_letter_may_be_as_large_as_its_topic_allows(
     name = fresh_name()
     topics.client.create_topic(name, config={"max.message.bytes": str(batch_bytes_max)})
     value = random.Random(0).randbytes(batch_bytes_max - 80)  # less the batch's own bytes
-    client = Producer({"bootstrap.servers": topics.address, "message.max.bytes": 2 * batch_bytes_max})
+    client = Producer({"bootstrap.servers": topics.address, "log_level": 0, "message.max.bytes": 2 * batch_bytes_max})
     client.produce(name, value)
     client.flush()
     zipped = Producer({"bootstrap.servers": topics.address, "message.max.bytes": 64 << 20, "compression.type": "gzip"})
@@ -187,7 +187,7 @@ def test_a_dead_letter_may_be_as_large_as_its_topic_allows(
 
 def test_rows_lie_by_date(topics: Topics, lander: Lander) -> None:
     days = {"2026-01-31": 1_769_903_999_999, "2026-02-01": 1_769_904_000_000}
-    client = Producer({"bootstrap.servers": topics.address})
+    client = Producer({"bootstrap.servers": topics.address, "log_level": 0})
     for timestamp in days.values():
         client.produce(lander.landing.topic, b"value", partition=0, timestamp=timestamp)
     client.flush()

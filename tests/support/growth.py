@@ -52,8 +52,8 @@ class Load:
     def write_by_librdkafka(self) -> None:
         """Write until told to stop."""
         settings: dict[str, Any] = {
-            "bootstrap.servers": self._address, "topic.metadata.refresh.interval.ms": METADATA_MS, "linger.ms": 0,
-            "sticky.partitioning.linger.ms": 0,
+            "bootstrap.servers": self._address, "log_level": 0, "linger.ms": 0,
+            "topic.metadata.refresh.interval.ms": METADATA_MS, "sticky.partitioning.linger.ms": 0,
         }  # fmt: skip
         producer = Producer(settings)
         for number in itertools.takewhile(lambda _: not self.stopping.wait(PACE_S), itertools.count()):

@@ -96,7 +96,7 @@ def test_more_clients_than_files_leave_the_broker_working(address: tuple[str, in
         if error is not None:
             refused.append(str(error))
 
-    producer = Producer({"bootstrap.servers": f"{address[0]}:{address[1]}"})
+    producer = Producer({"bootstrap.servers": f"{address[0]}:{address[1]}", "log_level": 0})
     producer.produce("t", b"connected to the leader", on_delivery=told)
     assert producer.flush(20) == 0
     with ExitStack() as stack, DefaultSelector() as selector:

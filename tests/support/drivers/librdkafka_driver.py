@@ -36,7 +36,7 @@ class LibrdkafkaDriver:
 
     def __init__(self, address: str) -> None:
         self._address = address
-        self._admin = AdminClient({"bootstrap.servers": address})
+        self._admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
 
     def __enter__(self) -> Self:
         return self
@@ -53,7 +53,7 @@ class LibrdkafkaDriver:
         delivered: list[Any] = [None] * len(messages)
         producer = Producer(
             {
-                "bootstrap.servers": self._address, "acks": acks, "enable.idempotence": idempotent,
+                "bootstrap.servers": self._address, "log_level": 0, "acks": acks, "enable.idempotence": idempotent,
                 "compression.type": codec, "linger.ms": 20, "message.max.bytes": 1 << 21,
                 "delivery.timeout.ms": int(REQUEST_TIMEOUT_S * 1000),
             }
@@ -153,7 +153,7 @@ class LibrdkafkaDriver:
     def _consumer(self) -> Any:
         return Consumer(
             {
-                "bootstrap.servers": self._address, "group.id": "unused", "enable.auto.commit": False,
+                "bootstrap.servers": self._address, "log_level": 0, "group.id": "unused", "enable.auto.commit": False,
                 "auto.offset.reset": "error", "fetch.message.max.bytes": 1 << 21,
             }
         )  # fmt: skip
@@ -165,7 +165,7 @@ class LibrdkafkaConsumer:
     def __init__(self, address: str, topic: str, group: str, instance_id: str | None) -> None:
         self.assignments: list[frozenset[int]] = []
         settings = {
-            "bootstrap.servers": address, "group.id": group, "enable.auto.commit": False,
+            "bootstrap.servers": address, "log_level": 0, "group.id": group, "enable.auto.commit": False,
             "auto.offset.reset": "earliest", "session.timeout.ms": SESSION_MS, "heartbeat.interval.ms": HEARTBEAT_MS,
             "topic.metadata.refresh.interval.ms": METADATA_MS,
         }  # fmt: skip
