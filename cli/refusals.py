@@ -19,6 +19,9 @@ _WORDS = {
     ErrorCode.GROUP_ID_NOT_FOUND: "there is no such group",
     ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "the group's members read this topic; stop them first",
     ErrorCode.OFFSET_OUT_OF_RANGE: "the offset is outside the partition's records",
+    ErrorCode.INVALID_RECORD: "the topic does not take such a record: one without a key where it is compacted, or one"
+    " that is no row of its schema, which `pqbroker table describe` shows",
+    ErrorCode.POLICY_VIOLATION: "a rule of the topic refuses it: it is frozen, full, or closed by a setting",
     ErrorCode.TOPIC_DELETION_DISABLED: "the broker has delete.topic.enable=false",
 }
 

@@ -25,6 +25,8 @@ _CURES = {
     "LEADER_NOT_AVAILABLE": "`pqbroker table mount` mounts the tablets of a table.",
     "NO_TABLE": "`pqbroker table create` makes a table; `pqbroker table list` lists them.",
     "NO_MOUNTED_TABLETS": "`pqbroker table mount` mounts tablets; `pqbroker table describe` shows their states.",
+    "STATIC_TABLE": "`pqbroker sql` reads it; `pqbroker table alter --dynamic` makes it a topic again.",
+    "INVALID_CONFIG": "`pqbroker topic configs TOPIC --all` shows names and values of a topic that is there.",
     "NO_CELL": "`pqbroker cell list` lists the cells.",
     "NO_BUNDLE": "`pqbroker bundle list` lists the bundles.",
     "BUNDLE_REFUSED": "`pqbroker bundle list` and `pqbroker cell list` show them.",

@@ -125,4 +125,5 @@ def _read_format(name: str, part: str, columns: Sequence[Column], avro_schema: s
 def _listed(columns: Sequence[Column]) -> str:
     if not columns:
         return "no column comes"
-    return ", ".join(f"{column.name!r} ({column.type.name})" for column in columns[:10]) + " come"
+    named = ", ".join(f"{column.name!r} ({column.type.name})" for column in columns[:10])
+    return f"{named} {'come' if columns[1:] else 'comes'}"

@@ -93,7 +93,8 @@ def describe(table: Table, http: Http = DEFAULT_HTTP, json: Json = False) -> Non
         say(f"  {name}={value}")
     for name, value in found["attributes"].items():
         mounted = found["mounted_attributes"][name]
-        say(f"  {name}={value}" + ("" if mounted == value else f", {mounted} until the table is remounted"))
+        later = "" if mounted == value else f", {_set(mounted)} until the table is remounted"
+        say(f"  {name}={_set(value)}{later}")
     columns = ("name", "type", "required", "from")
     show_table(columns, ([_cell(column[name]) for name in columns] for column in found["schema"]))
     counts = ("index", "state", "trimmed_row_count", "flushed_row_count", "total_row_count")
@@ -245,6 +246,11 @@ def _rows(lines: Iterable[str]) -> Iterator[Any]:
 
 def _tablets(table: dict[str, Any]) -> str:
     return f"{table['tablet_count']} tablet{'s' * (table['tablet_count'] != 1)}"
+
+
+def _set(value: object) -> object:
+    """What an attribute is set to; null: nothing."""
+    return "none" if value is None else value
 
 
 def _cell(value: object) -> object:

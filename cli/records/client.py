@@ -45,6 +45,7 @@ async def producer(
     from aiokafka import AIOKafkaProducer
     from aiokafka.errors import KafkaError
 
+    _name_errors()
     client = AIOKafkaProducer(
         bootstrap_servers=broker,
         client_id="pqbroker-cli",
@@ -67,6 +68,15 @@ async def producer(
             await client.stop()
     except KafkaError as error:
         raise refusal(error, f"the broker at {broker} does not go along") from None
+
+
+def _name_errors() -> None:
+    """Have aiokafka know every error code: what it does not know it tells as UnknownError."""
+    from aiokafka import errors
+
+    for code in ErrorCode:
+        if code > ErrorCode.NONE and code not in errors.kafka_errors:
+            errors.kafka_errors[int(code)] = type(code.name, (errors.BrokerResponseError,), {"errno": int(code)})
 
 
 def refusal(error: BaseException, what: str) -> CommandError:

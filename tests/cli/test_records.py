@@ -88,6 +88,19 @@ def test_a_line_without_end_is_refused(our_shell: Shell, fresh_name: Callable[[]
     assert refused.errors == "pqbroker: line 1 is over 134217728 bytes long\n"
 
 
+def test_what_a_topic_refuses_is_said_in_words(
+    our_shell: Shell, fresh_name: Callable[[], str], tmp_path: Path
+) -> None:
+    """aiokafka knows no INVALID_RECORD."""
+    topic, file = fresh_name(), tmp_path / "lines"
+    configs = ('pq.schema=[{"name":"id","type":"int64"}]', "value.invalid=refuse")
+    assert our_shell("topic", "create", topic, "--config", configs[0], "--config", configs[1]).status == 0
+    file.write_text("hello\n")
+    refused = our_shell("produce", topic, "--file", str(file))
+    assert refused.status == 1
+    assert refused.errors.startswith("pqbroker: line 1 was not written: the topic does not take such a record: ")
+
+
 def test_a_record_that_is_too_large_is_named(shell: Shell, topic: str, tmp_path: Path) -> None:
     file = tmp_path / "lines"
     file.write_bytes(b"x" * 2_000_000)
