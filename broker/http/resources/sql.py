@@ -52,7 +52,7 @@ def _find(call: Call, name: str) -> Topic:
     except KafkaError as refusal:
         if refusal.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise
-        known = [each.record.name for each in every_topic(call, AclOperation.DESCRIBE)]
+        known = [each.record.name for each in every_topic(call, AclOperation.DESCRIBE, or_static=True)]
         near = get_close_matches(name, known[:_NEAR_AMONG], 1)
         raise unknown_topic(name, f"; did you mean {near[0]!r}?" if near else "") from None
 
