@@ -35,7 +35,7 @@ _KINDS: Final[Mapping[str, Sequence[str]]] = {
     "utf8": ("string", "enum"),
 }
 """What a column's type is made of; integers: int, long, and decimals without a fraction."""
-_INT_BITS = 32
+_INT_END = 1 << 31
 _SCHEMAS_KEPT = 64
 
 
@@ -142,7 +142,7 @@ def _same(value: Any) -> Any:
 
 
 def _write_int(value: int) -> int:
-    if value.bit_length() >= _INT_BITS:
+    if not -_INT_END <= value < _INT_END:
         raise ValueError(f"{value} is no int of Avro's, which has 32 bits")
     return value
 

@@ -67,6 +67,12 @@ def test_a_row_is_read_as_it_was_written_in_avro(row: dict[str, Any]) -> None:
     assert decode_row(ALL, None, b"\0\0\0\1\2" + encoded.value) == shown
 
 
+@pytest.mark.parametrize("end", [0, 1])
+def test_the_least_and_the_greatest_integers_are_written(end: int) -> None:
+    row = {f"c_{name}": each.bounds[end] for name, each in TYPES.items() if each.bounds}
+    assert decode_row(ALL, None, written(ALL, row)) == {**dict.fromkeys(ALL.shown), **row}
+
+
 def test_only_a_registrys_bytes_may_stand_before_a_datum() -> None:
     value = written(ALL, {"c_int64": 7}) or b""
     assert decode_row(ALL, None, b"\0\0\0\1\2" + value)["c_int64"] == 7
