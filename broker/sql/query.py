@@ -14,7 +14,7 @@ from pqbroker.broker.apis.topic_schemas import schema_of
 from pqbroker.broker.sql.workers import Workers
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.pq.reading.query import READ_UNCOMMITTED, visible_end
-from pqbroker.pq.serving.stretches import StretchQuery
+from pqbroker.pq.serving.stretches import Stretch, StretchQuery
 from pqbroker.pq.serving.topic import Topic
 from pqbroker.storage.engine import Buffer, FileRange
 from pqbroker.tables.work.messages import Message
@@ -22,7 +22,9 @@ from pqbroker.tables.work.process import MEMORY_EXIT, WorkerGone, WorkerProcess
 from pqbroker.tables.work.refusal import QueryRefused
 
 STRETCH_BYTES = 8 << 20
-"""Stored bytes that a worker is shown at once, about."""
+"""Stored bytes of a stretch that a worker is shown, about."""
+STRETCHES_MAX = 4
+"""Shown at once: each turn of question and answer takes the broker as long as a few stretches."""
 
 _T = TypeVar("_T")
 
@@ -140,7 +142,7 @@ class Query:
         return found
 
     async def _hand_over(self, worker: WorkerProcess, wanted: dict[str, Any]) -> None:
-        """The next stretch of a partition, of the topic as it is served now: its cell may have been opened again."""
+        """The next stretches of a partition, of the topic as it is served now: its cell may have been opened again."""
         name, index = wanted["topic"], wanted["partition"]
         topic = self._find(name)
         if topic.record.topic_id != self._topics[name].record.topic_id or index >= len(topic.partitions):
@@ -148,21 +150,17 @@ class Query:
         names = ("offset", "end_offset", "timestamp_min", "is_verified")
         offset, end_offset, timestamp_min, is_verified = (wanted[each] for each in names)
         query = StretchQuery(offset, end_offset, STRETCH_BYTES, timestamp_min, is_verified)
-        stretch = await topic.partitions[index].stretches.read(query)
-        pieces: list[int | FileRange] = []
+        stretches = await topic.partitions[index].stretches.read(query, 1 if is_verified else STRETCHES_MAX)
+        shown: list[dict[str, Any]] = []
         payload: list[Buffer] = []
-        for piece in stretch.pieces:
-            if isinstance(piece, FileRange):
-                pieces.append(piece)
-            else:
-                pieces.append(len(piece))
-                payload.append(piece)
-        where: dict[str, Any] = {"next_offset": stretch.next_offset, "blob": stretch.blob, "bounds": stretch.bounds}
-        if wanted.get("facts"):
-            facts = await topic.partitions[index].facts.read(query.offset, stretch.next_offset)
-            where["weight_before"] = facts.weight_before
-            payload.append(facts.encode())
-        await worker.send("stretch", {"pieces": pieces, **where}, payload)
+        for stretch in stretches:
+            shown.append(_show(stretch, payload))
+            if wanted["facts"]:
+                facts = await topic.partitions[index].facts.read(offset, stretch.next_offset)
+                payload.append(facts.encode())
+                shown[-1] |= {"weight_before": facts.weight_before, "facts_bytes": len(payload[-1])}
+            offset = stretch.next_offset
+        await worker.send("stretches", {"stretches": shown}, payload)
 
     async def _within(self, step: Awaitable[_T]) -> _T:
         """Do a step in the time that is left."""
@@ -197,3 +195,15 @@ class Query:
             "WORKER_LOST", f"the process that ran the query ended with status {status}",
             "Try again; the log of the broker may say why it ended.",
         )  # fmt: skip
+
+
+def _show(stretch: Stretch, payload: list[Buffer]) -> dict[str, Any]:
+    """Where a stretch lies, and in `payload` what is in no file."""
+    pieces: list[int | FileRange] = []
+    for piece in stretch.pieces:
+        if isinstance(piece, FileRange):
+            pieces.append(piece)
+        else:
+            pieces.append(len(piece))
+            payload.append(piece)
+    return {"pieces": pieces, "next_offset": stretch.next_offset, "blob": stretch.blob, "bounds": stretch.bounds}

@@ -125,7 +125,7 @@ class ReadAhead:
         if position is None:
             return None
         begun, size, end = index.span(*index.page_entries(last))
-        pieces = await self._kv.verify((key, position, begun + size - position))
+        (pieces,) = await self._kv.verify([(key, position, begun + size - position)])
         if pieces is None:
             return None
         verified_s = asyncio.get_running_loop().time()

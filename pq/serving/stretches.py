@@ -54,6 +54,14 @@ class Stretch(NamedTuple):
     whole."""
 
 
+class _InBody(NamedTuple):
+    """Where a stretch lies in a body: the value's key, position and size, and what is known of its batches."""
+
+    where: tuple[bytes, int, int]
+    bounds: tuple[int, int]
+    body_offset: int
+
+
 class StretchReader:
     """Of one partition. KafkaError CORRUPT_MESSAGE where a batch is damaged, NOT_LEADER_OR_FOLLOWER."""
 
@@ -67,12 +75,13 @@ class StretchReader:
         self._reader = reader
         self._check_served = check_served
 
-    async def read(self, query: StretchQuery) -> Stretch:
-        """The next batches; what was deleted since the query began is passed over."""
+    async def read(self, query: StretchQuery, most: int = 1) -> list[Stretch]:
+        """The next batches: one stretch at least, and up to `most` that follow one another and lie in files. What was
+        deleted since the query began is passed over."""
         for _ in range(ATTEMPTS_MAX):
             self._check_served()
             try:
-                return await self._read(query)
+                return await self._read(query, most)
             except BlobCorrupt as damage:
                 raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(damage)) from damage
             except (KeyMissing, BlobMissing):
@@ -81,32 +90,43 @@ class StretchReader:
                 raise not_leader() from lost
         raise not_leader()
 
-    async def _read(self, query: StretchQuery) -> Stretch:
+    async def _read(self, query: StretchQuery, most: int) -> list[Stretch]:
         bodies = self._partition.bodies
         offset = max(query.offset, self._partition.start_offset)
-        while offset < query.end_offset:
+        found: list[_InBody] = []
+        while offset < query.end_offset and len(found) < most:
             number = bodies.find(offset)
             if number == len(bodies):
-                return await self._read_head(query, offset)
+                if found:
+                    break
+                return [await self._read_head(query, offset)]
             body_offset = bodies.offsets[number]
             if body_offset >= query.end_offset:
                 break
             index = await self._reader.runs.index(number)
             first = _first_entry(index, offset, query.timestamp_min)
             if first < len(index.positions):
-                return await self._read_body(query, body_offset, index, first)
-            offset = index.end_offset
-        return Stretch((), query.end_offset, HEAD)
+                position, size, offset = index.span(first, _last_entry(index, first, query))
+                where = (self._reader.runs.key_of(body_offset), position, size)
+                found.append(_InBody(where, (index.offsets[first], offset), body_offset))
+            else:
+                offset = index.end_offset
+        return await self._read_bodies(query, found) if found else [Stretch((), query.end_offset, HEAD)]
 
-    async def _read_body(self, query: StretchQuery, body_offset: int, index: BodyIndex, first: int) -> Stretch:
-        last = _last_entry(index, first, query)
-        position, size, next_offset = index.span(first, last)
-        where = (self._reader.runs.key_of(body_offset), position, size)
-        pieces: Sequence[Buffer | FileRange] | None = await self._kv.verify(where, by_reader=not query.is_verified)
-        if pieces is None:
-            (pieces,) = await self._kv.read([where])
-        bounds = index.offsets[first], next_offset
-        return Stretch(pieces, min(next_offset, query.end_offset), body_offset, bounds)
+    async def _read_bodies(self, query: StretchQuery, asked: Sequence[_InBody]) -> list[Stretch]:
+        """Those that lie in files; or the first one, whose bytes are in memory then."""
+        located = await self._kv.verify([each.where for each in asked], by_reader=not query.is_verified)
+        found: list[Stretch] = []
+        for (where, bounds, body_offset), at in zip(asked, located, strict=True):
+            pieces: Sequence[Buffer | FileRange] | None = at
+            if pieces is None or not all(isinstance(piece, FileRange) for piece in pieces):
+                if found:
+                    break
+                if pieces is None:
+                    (pieces,) = await self._kv.read([where])
+                return [Stretch(pieces, min(bounds[1], query.end_offset), body_offset, bounds)]
+            found.append(Stretch(pieces, min(bounds[1], query.end_offset), body_offset, bounds))
+        return found
 
     async def _read_head(self, query: StretchQuery, offset: int) -> Stretch:
         """A reader's view never ends within a batch, and this one's may: what lies behind it comes along."""

@@ -71,16 +71,23 @@ class ValueReader:
         data = iter(await self._storage.read(stored) if stored else ())
         return [[next(data) if isinstance(part, tuple) else part for part in found] for found in parts]
 
-    async def verify(self, item: Range, *, by_reader: bool = False) -> list[Buffer | FileRange] | None:
-        """As `read` of one range, for bytes that are only to be sent; None when their pieces are too small for that.
+    async def verify(
+        self, ranges: Sequence[Range], *, by_reader: bool = False
+    ) -> list[list[Buffer | FileRange] | None]:
+        """As `read`, for bytes that are only to be sent; None for a range whose pieces are too small for that.
         `by_reader` as `Shard.verify` has it."""
-        parts = self._locate(*item)
-        stored = [part for part in parts if isinstance(part, tuple)]
-        if len(parts) * SENT_PIECE_BYTES > item[2]:
-            return None
-        self._counters.reads += 1
+        located: list[list[Part] | None] = []
+        for item in ranges:
+            parts = self._locate(*item)
+            located.append(None if len(parts) * SENT_PIECE_BYTES > item[2] else parts)
+        asked = [parts for parts in located if parts is not None]
+        self._counters.reads += len(asked)
+        stored = [part for parts in asked for part in parts if isinstance(part, tuple)]
         data = iter(await self._storage.verify(stored, by_reader=by_reader) if stored else ())
-        return [next(data) if isinstance(part, tuple) else part for part in parts]
+        return [
+            None if parts is None else [next(data) if isinstance(part, tuple) else part for part in parts]
+            for parts in located
+        ]
 
     def _locate(self, key: bytes, offset: int, size: int) -> list[Part]:
         entry = self._entries.get(key)

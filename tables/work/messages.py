@@ -8,9 +8,9 @@ Once it has a query the worker leads; the kinds of messages:
     broker  found     {topics: {name: {id, bounds: [[start, end] of each partition], columns: its schema's, or null}}}
     worker  read      {topic, partition, offset, end_offset, timestamp_min, facts: whether they are wanted,
                       is_verified: whether files are to be read first}; answered by
-    broker  stretch   {pieces: [[path, position, size] or size], next_offset, blob, bounds: [first offset, end] of the
-                      batches, or null, weight_before: of the facts}; its payload: the pieces without a path, and the
-                      facts of the rows
+    broker  stretches {stretches, which follow one another: [{pieces: [[path, position, size] or size], next_offset,
+                      blob, bounds: [first offset, end] of the batches, or null, weight_before and facts_bytes: of the
+                      facts}]}; its payload, stretch by stretch: the pieces without a path, and the facts of the rows
     worker  result    its payload is a piece of the answer
     worker  refused   {code, message, cure}: the query is over
     worker  done      {resident_bytes, explanation}: the query is over

@@ -5,13 +5,14 @@ Nobody keeps a file that was named: where it is gone, or holds something else by
 """
 
 import os
+from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from pqbroker.pq.log.row_facts import RowFacts
 from pqbroker.tables.work.batches import NO_ORDER, BatchDamaged, Order, Span, decode
 from pqbroker.tables.work.kept_columns import KeptColumns, Stretch
-from pqbroker.tables.work.messages import Line, Message
+from pqbroker.tables.work.messages import Line
 from pqbroker.tables.work.refusal import QueryRefused
 from pqbroker.tables.work.views import RAW_VIEW, View
 
@@ -44,12 +45,52 @@ class Tally:
         self.stored_bytes = 0
 
 
+class _Shown(NamedTuple):
+    """A stretch as the broker shows it. `payload`: what follows is not its own."""
+
+    tablet: int
+    start: int
+    document: dict[str, Any]
+    payload: memoryview
+
+
+class _Stretches:
+    """Of one topic, as the broker shows them: a few at a time."""
+
+    def __init__(self, line: Line, wanted: Wanted) -> None:
+        self._line = line
+        self._wanted = wanted
+        self._shown: deque[_Shown] = deque()
+
+    def next(self, span: Span, *, is_verified: bool) -> _Shown:
+        """The one that begins with a span. What was shown before it is none of this reader's any more."""
+        while self._shown and not is_verified:
+            shown = self._shown.popleft()
+            if (shown.tablet, shown.start) == (span.tablet, span.start):
+                return shown
+        wanted = self._wanted
+        asked = {
+            "topic": wanted.topic, "partition": span.tablet, "offset": span.start, "end_offset": span.end,
+            "timestamp_min": wanted.timestamp_min, "facts": wanted.view.wants_facts(wanted.columns),
+            "is_verified": is_verified,
+        }  # fmt: skip
+        answer = self._line.ask("read", asked)
+        start, payload = span.start, memoryview(answer.payload)
+        self._shown.clear()
+        for document in answer.document["stretches"]:
+            self._shown.append(_Shown(span.tablet, start, document, payload))
+            start = document["next_offset"]
+            payload = payload[_payload_bytes(document) :]
+        return self._shown.popleft()
+
+
 def scan(line: Line, wanted: Wanted, tally: Tally, kept: KeptColumns) -> Iterator[Any]:
     """Batches of Arrow, tablet by tablet in the order of rows."""
+    stretches = _Stretches(line, wanted)
     for span in wanted.spans:
         row = span.start
         while row < span.end:
-            stretch = _stretch(line, wanted, span._replace(start=row), tally, kept)
+            stretch = _stretch(stretches, wanted, span._replace(start=row), tally, kept)
             found = stretch.rows(row, span.end, wanted.columns)
             row = stretch.end
             if found.num_rows:
@@ -58,37 +99,36 @@ def scan(line: Line, wanted: Wanted, tally: Tally, kept: KeptColumns) -> Iterato
                 yield found
 
 
-def _stretch(line: Line, wanted: Wanted, span: Span, tally: Tally, kept: KeptColumns) -> Stretch:
+def _stretch(stretches: _Stretches, wanted: Wanted, span: Span, tally: Tally, kept: KeptColumns) -> Stretch:
     """Rows from the beginning of a span on: what is kept of them, or what is read, and kept if all rows are wanted."""
     place = (wanted.topic_id, wanted.view.text, span.tablet)
     stretch = kept.find(place, span.start, wanted.columns)
     if stretch is None:
-        stretch = _read_stretch(line, wanted, span, tally)
+        stretch = _read_stretch(stretches, wanted, span, tally)
         if wanted.timestamp_min == ALL_TIMES:
             kept.keep(place, stretch)
     return stretch
 
 
-def _read_stretch(line: Line, wanted: Wanted, span: Span, tally: Tally) -> Stretch:
-    """The first rows of a span, none perhaps, as many as the broker hands over at once."""
+def _read_stretch(stretches: _Stretches, wanted: Wanted, span: Span, tally: Tally) -> Stretch:
+    """The first rows of a span, none perhaps, as many as the broker shows as one stretch."""
     damage: Exception | None = None
-    asked = {
-        "topic": wanted.topic, "partition": span.tablet, "offset": span.start, "end_offset": span.end,
-        "timestamp_min": wanted.timestamp_min, "facts": wanted.view.wants_facts(wanted.columns),
-    }  # fmt: skip
     for _ in range(ATTEMPTS_MAX):
-        answer = line.ask("read", {**asked, "is_verified": isinstance(damage, BatchDamaged)})
-        end = min(answer.document["next_offset"], span.end)
+        shown = stretches.next(span, is_verified=isinstance(damage, BatchDamaged))
+        document = shown.document
+        end = min(document["next_offset"], span.end)
         try:
-            data, rest = _bytes_of(answer)
-            facts = RowFacts.decode(answer.document["weight_before"], bytes(rest)) if asked["facts"] else None
-            order = Order(*answer.document["bounds"] or NO_ORDER)
+            data, rest = _bytes_of(shown)
+            facts = None
+            if "facts_bytes" in document:
+                facts = RowFacts.decode(document["weight_before"], bytes(rest[: document["facts_bytes"]]))
+            order = Order(*document["bounds"] or NO_ORDER)
             batch = decode(memoryview(data), span._replace(end=end), wanted.columns, wanted.view, facts, order)
         except (OSError, BatchDamaged) as error:
             damage = error
             continue
         tally.stored_bytes += len(data)
-        return Stretch(span.start, end, answer.document["blob"], batch)
+        return Stretch(span.start, end, document["blob"], batch)
     where = f"{wanted.topic} from tablet {span.tablet}, row {span.start} on"
     tally.refusal = QueryRefused(
         "CORRUPT_MESSAGE", f"the rows of {where} are damaged: {damage}",
@@ -97,11 +137,17 @@ def _read_stretch(line: Line, wanted: Wanted, span: Span, tally: Tally) -> Stret
     raise tally.refusal
 
 
-def _bytes_of(stretch: Message) -> tuple[bytes, memoryview]:
+def _payload_bytes(document: dict[str, Any]) -> int:
+    """Of one stretch."""
+    pieces: int = sum(piece for piece in document["pieces"] if isinstance(piece, int))
+    return pieces + int(document.get("facts_bytes", 0))
+
+
+def _bytes_of(shown: _Shown) -> tuple[bytes, memoryview]:
     """The pieces end to end, and what follows them in the payload. OSError for a file that is gone or ends early."""
     parts: list[bytes | memoryview] = []
-    payload, taken = memoryview(stretch.payload), 0
-    for piece in stretch.document["pieces"]:
+    payload, taken = shown.payload, 0
+    for piece in shown.document["pieces"]:
         if isinstance(piece, int):
             parts.append(payload[taken : taken + piece])
             taken += piece

@@ -1,6 +1,7 @@
 """Batches as they are handed to another process: where they lie, between two offsets, without what is too old."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
@@ -8,7 +9,8 @@ from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.pq.serving.stretches import HEAD, Stretch, StretchQuery
 from pqbroker.protocol import records
 from pqbroker.protocol.errors import ErrorCode, KafkaError
-from pqbroker.storage.engine import FileRange
+from pqbroker.storage.disk.rocks import RocksEngine
+from pqbroker.storage.engine import Buffer, FileRange
 from tests.pq.rig import KIB, MIB, START_MS, Node, batch, write
 
 BATCH_BYTES = 40 * KIB
@@ -31,12 +33,17 @@ def offsets(stretch: Stretch) -> list[int]:
     return [header.base_offset for _, header in records.batches(data)]
 
 
+def _stored(piece: Buffer | FileRange) -> bytes:
+    assert isinstance(piece, FileRange)
+    return Path(piece.path).read_bytes()[piece.position : piece.position + piece.size]
+
+
 async def read_all(partition: PartitionServer, query: StretchQuery) -> tuple[list[int], set[int]]:
     """Offsets and blobs."""
     found: list[int] = []
     blobs: set[int] = set()
     while query.offset < query.end_offset:
-        stretch = await partition.stretches.read(query)
+        (stretch,) = await partition.stretches.read(query)
         assert stretch.next_offset > query.offset
         found += offsets(stretch)
         blobs |= {stretch.blob} if stretch.pieces else set()
@@ -78,9 +85,9 @@ async def test_a_range_within_one_batch_has_that_batch() -> None:
 
 async def test_a_stretch_has_about_the_bytes_asked_for_and_one_entry_at_least() -> None:
     _, partition = await filled(400)
-    one = await partition.stretches.read(StretchQuery(0, 400, 1))
+    (one,) = await partition.stretches.read(StretchQuery(0, 400, 1))
     assert len(offsets(one)) == 1
-    some = await partition.stretches.read(StretchQuery(0, 400, 10 * (BATCH_BYTES + 200)))
+    (some,) = await partition.stretches.read(StretchQuery(0, 400, 10 * (BATCH_BYTES + 200)))
     assert 9 <= len(offsets(some)) <= 10
 
 
@@ -100,9 +107,34 @@ async def test_what_was_deleted_meanwhile_is_passed_over() -> None:
     assert min(found) >= 248
 
 
+async def test_stretches_that_lie_in_files_are_told_several_at_once(tmp_path: Path) -> None:
+    node = Node()
+    node.engine = RocksEngine(tmp_path / "data")  # type: ignore[assignment]
+    await node.start()
+    partition = await node.topic(config={"retention.ms": "-1"})
+    for number in range(400):
+        await write(partition, batch(b"%06d" % number + bytes(BATCH_BYTES)))
+    bodies = list(partition.state.bodies.offsets)
+    found = await partition.stretches.read(StretchQuery(0, 400, 8 * MIB, is_verified=False), len(bodies) + 1)
+    assert [stretch.blob for stretch in found] == bodies
+    for stretch in found:
+        data = b"".join(map(_stored, stretch.pieces))
+        assert stretch.bounds == (stretch.blob, stretch.next_offset)
+        assert [each.base_offset for _, each in records.batches(data)] == list(range(*stretch.bounds))
+    assert len(await partition.stretches.read(StretchQuery(0, 400, 8 * MIB, is_verified=False), 1)) == 1
+    assert (await partition.stretches.read(StretchQuery(found[-1].next_offset, 400, MIB), 4))[0].blob == HEAD
+    await node.stop()
+    await node.cell.close()
+
+
+async def test_bytes_in_memory_are_told_one_stretch_at_once() -> None:
+    _, partition = await filled(400)
+    assert len(await partition.stretches.read(StretchQuery(0, 400, MIB), 4)) == 1
+
+
 async def test_an_empty_range_has_no_pieces() -> None:
     _, partition = await filled(400)
-    assert await partition.stretches.read(StretchQuery(400, 400, MIB)) == Stretch((), 400, HEAD)
+    assert await partition.stretches.read(StretchQuery(400, 400, MIB)) == [Stretch((), 400, HEAD)]
 
 
 async def test_a_lost_partition_refuses() -> None:
