@@ -4,7 +4,7 @@ Limits are kept here, where the worker cannot get round them: it is killed at ea
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -13,6 +13,7 @@ from pqbroker.broker.apis.partitions import unknown_topic
 from pqbroker.broker.apis.topic_schemas import schema_of
 from pqbroker.broker.sql.workers import Workers
 from pqbroker.conf.broker import BrokerSettings
+from pqbroker.pq.log.row_facts import RowFacts
 from pqbroker.pq.reading.query import READ_UNCOMMITTED, visible_end
 from pqbroker.pq.serving.stretches import Stretch, StretchQuery
 from pqbroker.pq.serving.topic import Topic
@@ -154,9 +155,13 @@ class Query:
         shown: list[dict[str, Any]] = []
         payload: list[Buffer] = []
         for stretch in stretches:
-            shown.append(_show(stretch, payload))
+            facts = None
             if wanted["facts"]:
                 facts = await topic.partitions[index].facts.read(offset, stretch.next_offset)
+                if _is_left_out(facts, stretch.next_offset - offset, wanted["commits"]):
+                    stretch = stretch._replace(pieces=())
+            shown.append(_show(stretch, payload))
+            if facts is not None:
                 payload.append(facts.encode())
                 shown[-1] |= {"weight_before": facts.weight_before, "facts_bytes": len(payload[-1])}
             offset = stretch.next_offset
@@ -207,3 +212,8 @@ def _show(stretch: Stretch, payload: list[Buffer]) -> dict[str, Any]:
             pieces.append(len(piece))
             payload.append(piece)
     return {"pieces": pieces, "next_offset": stretch.next_offset, "blob": stretch.blob, "bounds": stretch.bounds}
+
+
+def _is_left_out(facts: RowFacts, rows: int, commits: Sequence[int] | None) -> bool:
+    """Whether all these rows are known, and none was committed at such a time."""
+    return commits is not None and len(facts) == rows and not facts.may_have_timestamp(*commits)

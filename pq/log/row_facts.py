@@ -70,6 +70,11 @@ class RowFacts:
         """0 without rows."""
         return self._timestamps[-1] if self._timestamps else 0
 
+    def may_have_timestamp(self, least: int, most: int) -> bool:
+        """Whether one from `least` to `most` is between those of the commits."""
+        timestamps = self._timestamps
+        return bool(timestamps) and min(timestamps) <= most and max(timestamps) >= least
+
     def append(self, first_row: int, timestamp: int, weights: RowWeights) -> None:
         """The rows of one commit, behind the others."""
         self._firsts.append(first_row)
@@ -101,7 +106,7 @@ class RowFacts:
             low += 1
         at = sum(counts[:low])
         found = RowFacts(self.weight_before)
-        if low >= high:
+        if low >= high or start >= end:
             return found
         found._firsts, found._timestamps = firsts[low:high], self._timestamps[low:high]
         found._counts = counts[low:high]
@@ -284,6 +289,11 @@ def timestamp_of(milliseconds: int) -> int:
     """A time since 1970 as a timestamp of tables: 34 bits of seconds, 10 of milliseconds, 20 of a counter."""
     seconds, rest = divmod(min(max(milliseconds, 0), _MILLISECONDS_MAX), 1000)
     return seconds << 30 | rest << 20
+
+
+def milliseconds_of(timestamp: int) -> int:
+    """The time of such a timestamp, rounded down."""
+    return (timestamp >> 30) * 1000 + min(timestamp >> 20 & 1023, 1000)
 
 
 def row_weights(given: Weighed, count: int, size_bytes: int) -> "RowWeights | RowFacts":

@@ -59,7 +59,7 @@ def _read(stream: Any, batch_bytes_max: int) -> Any:
         if not table.num_rows:
             raise TableError("INVALID_ROW", "the stream has no rows", "Give at least one.")
         return table.unify_dictionaries().combine_chunks().to_batches()[0]
-    except (pyarrow.ArrowException, OSError) as error:
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:  # the last: a column's name
         text = f"the body is no Arrow IPC stream: {str(error)[:200]}"
         raise TableError("INVALID_STREAM", text, "Write it with an Arrow library, as a stream, not a file.") from None
 

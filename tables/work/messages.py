@@ -7,7 +7,8 @@ Once it has a query the worker leads; the kinds of messages:
     worker  find      {topics: [name]}; answered by
     broker  found     {topics: {name: {id, bounds: [[start, end] of each partition], columns: its schema's, or null}}}
     worker  read      {topic, partition, offset, end_offset, timestamp_min, facts: whether they are wanted,
-                      is_verified: whether files are to be read first}; answered by
+                      commits: [least, greatest] timestamp of rows' commits, or null; is_verified: whether files are to
+                      be read first}; answered by
     broker  stretches {stretches, which follow one another: [{pieces: [[path, position, size] or size], next_offset,
                       blob, bounds: [first offset, end] of the batches, or null, weight_before and facts_bytes: of the
                       facts}]}; its payload, stretch by stretch: the pieces without a path, and the facts of the rows

@@ -13,6 +13,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from pqbroker.pq.log.row_facts import TIMESTAMP
 from pqbroker.tables.work.refusal import QueryRefused
 from pqbroker.tables.work.spelling import spell, topic_of
 
@@ -47,6 +48,8 @@ class Named:
     tablets: Range = Range()
     rows: Range = Range()
     times: Range = Range()
+    commits: Range = Range()
+    """Of `$timestamp`."""
     is_read_once: bool = False
     """Whether the rows may pass by: nothing in the query can ask for them again. DuckDB refuses where that is wrong."""
 
@@ -166,6 +169,8 @@ def _narrowed(named: Named, table: Any) -> Named:
             named = replace(named, rows=named.rows.within(found))
         elif column == "timestamp_ms":
             named = replace(named, times=named.times.within(found))
+        elif column == TIMESTAMP:
+            named = replace(named, commits=named.commits.within(found))
     return named
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import duckdb
 import pyarrow
 
+from pqbroker.pq.log.row_facts import TIMESTAMP, milliseconds_of
 from pqbroker.tables.refusals import nearest
 from pqbroker.tables.work.batches import Span
 from pqbroker.tables.work.kept_columns import KeptColumns
@@ -82,8 +83,13 @@ def _wanted(named: Named, found: Found) -> Wanted:
             spans.append(Span(tablet, rows.least, rows.most + 1))
     view = view_of(found["columns"], found["formats"])
     times = Range() if view.is_typed("timestamp_ms") else named.times
+    commits = None
+    if TIMESTAMP in view.filled:
+        commits = None if named.commits == Range() else (named.commits.least, named.commits.most)
+    elif named.commits.least > 0 and not view.is_typed(TIMESTAMP):  # it is the greatest time that the batch names
+        times = times.within(Range(milliseconds_of(named.commits.least)))
     columns = view.columns(named.used, has_star=named.has_star)
-    return Wanted(named.topic, spans, columns, times.least, view, found["id"])
+    return Wanted(named.topic, spans, columns, times.least, view, found["id"], commits)
 
 
 def _rows(named: Named, wanted: Wanted, rows: Iterator[Any]) -> Any:

@@ -9,7 +9,9 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from pqbroker.pq.log.row_facts import RowFacts
+import pyarrow.compute as compute
+
+from pqbroker.pq.log.row_facts import TIMESTAMP, RowFacts
 from pqbroker.tables.work.batches import NO_ORDER, BatchDamaged, Order, Span, decode
 from pqbroker.tables.work.kept_columns import KeptColumns, Stretch
 from pqbroker.tables.work.messages import Line
@@ -22,7 +24,8 @@ ALL_TIMES = -(1 << 63)
 
 
 class Wanted(NamedTuple):
-    """What a query reads of a topic. `timestamp_min`: rows before it may be left out."""
+    """What a query reads of a topic. `timestamp_min`: rows before it may be left out. `commits`: so may those whose
+    `$timestamp` is none of these, from least to greatest."""
 
     topic: str
     spans: Sequence[Span]
@@ -30,6 +33,7 @@ class Wanted(NamedTuple):
     timestamp_min: int
     view: View = RAW_VIEW
     topic_id: str = ""
+    commits: tuple[int, int] | None = None
 
 
 class Tally:
@@ -72,7 +76,7 @@ class _Stretches:
         asked = {
             "topic": wanted.topic, "partition": span.tablet, "offset": span.start, "end_offset": span.end,
             "timestamp_min": wanted.timestamp_min, "facts": wanted.view.wants_facts(wanted.columns),
-            "is_verified": is_verified,
+            "commits": wanted.commits, "is_verified": is_verified,
         }  # fmt: skip
         answer = self._line.ask("read", asked)
         start, payload = span.start, memoryview(answer.payload)
@@ -93,10 +97,18 @@ def scan(line: Line, wanted: Wanted, tally: Tally, kept: KeptColumns) -> Iterato
             stretch = _stretch(stretches, wanted, span._replace(start=row), tally, kept)
             found = stretch.rows(row, span.end, wanted.columns)
             row = stretch.end
-            if found.num_rows:
+            if found.num_rows and not _is_left_out(found, wanted.commits):
                 tally.blobs.add((wanted.topic, span.tablet, stretch.blob))
                 tally.rows += found.num_rows
                 yield found
+
+
+def _is_left_out(found: Any, commits: tuple[int, int] | None) -> bool:
+    """Whether none of these rows, which may be kept ones, was committed at such a time."""
+    if commits is None:
+        return False
+    least, most = compute.min_max(found.column(TIMESTAMP)).as_py().values()
+    return least is not None and (most < commits[0] or least > commits[1])
 
 
 def _stretch(stretches: _Stretches, wanted: Wanted, span: Span, tally: Tally, kept: KeptColumns) -> Stretch:

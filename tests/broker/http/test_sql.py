@@ -13,6 +13,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from pqbroker.broker.http.resources.sql import ROUTES
+from pqbroker.pq.log.row_facts import timestamp_of
 from pqbroker.testing import Broker, memory_broker
 
 NOW_MS = 1_700_000_000_000
@@ -31,6 +32,11 @@ class Sql:
         status, data = self.ask(query)
         assert status == 200, data
         return [json.loads(line) for line in data.splitlines()]
+
+    def explained(self, query: str) -> Any:
+        status, data = self.ask(query, explain=True)
+        assert status == 200, data
+        return json.loads(data)
 
     def produce(self, topic: str, *records: Any) -> None:
         status, data = self.post(f"/v1/topics/{topic}/records", {"records": records})
@@ -138,6 +144,36 @@ def test_columns_that_the_table_fills_are_columns_of_sql(sql: Sql) -> None:
     assert sql.rows("SELECT * FROM weighed") == rows
     stamps = sql.rows('SELECT "$timestamp" AS t FROM weighed')
     assert [each["t"] for each in stamps] == sorted({row["$timestamp"] for row in rows})
+
+
+def test_ranges_of_commit_times_read_only_bodies_that_have_them(sql: Sql) -> None:
+    """Three bodies of ten rows, a commit each."""
+    schema = [{"name": "$timestamp", "type": "uint64"}, {"name": "n", "type": "int64"}]
+    assert sql.post("/v1/tables", {"path": "//timed", "schema": schema})[0] == 201
+    stamps = []
+    for body in range(3):
+        for n in range(10 * body, 10 * body + 10):
+            assert sql.post("/v1/tables/timed/rows", {"rows": [{"n": n}]})[0] == 200
+        assert sql.post("/v1/tables/timed/freeze", {})[0] == 200
+        assert sql.post("/v1/tables/timed/unfreeze", {})[0] == 200
+        stamps = [row["t"] for row in sql.rows("SELECT [$timestamp] AS t FROM timed ORDER BY n")]
+    for least, most in ((0, 9), (12, 17), (8, 11), (25, 29)):
+        where = f"WHERE [$timestamp] BETWEEN {stamps[least]} AND {stamps[most]}"
+        assert sql.rows(f"SELECT n FROM timed {where}") == [{"n": n} for n in range(least, most + 1)]
+        explained, bodies = sql.explained(f"SELECT n FROM timed {where}"), most // 10 - least // 10 + 1
+        assert (explained["blobs_read"], explained["rows_read"]) == (bodies, 10 * bodies)
+    assert sql.explained(f"SELECT n FROM timed WHERE [$timestamp] > {stamps[-1]}")["blobs_read"] == 0
+
+
+def test_the_least_commit_time_leaves_out_bodies_of_any_topic(sql: Sql) -> None:
+    assert sql.post("/v1/tables", {"path": "//plain", "schema": [{"name": "n", "type": "int64"}]})[0] == 201
+    for n in range(3):
+        sql.produce("plain", {"partition": 0, "timestamp": NOW_MS + n, "value": json.dumps({"n": n})})
+        assert sql.post("/v1/tables/plain/freeze", {})[0] == 200
+        assert sql.post("/v1/tables/plain/unfreeze", {})[0] == 200
+    query = f"SELECT n FROM plain WHERE [$timestamp] >= {timestamp_of(NOW_MS + 1)}"
+    assert sql.rows(query) == [{"n": 1}, {"n": 2}]
+    assert sql.explained(query)["rows_read"] == 2
 
 
 def test_topics_are_joined_and_summed(sql: Sql) -> None:

@@ -1,11 +1,11 @@
 """Facts of rows: stored and read back, cut into ranges; the partition's follow its blobs."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pqbroker.pq.log.keys import facts_key, foreign_ranges, parse_facts_key, renumbered
-from pqbroker.pq.log.row_facts import RowFacts, row_weights, timestamp_of
+from pqbroker.pq.log.row_facts import RowFacts, milliseconds_of, row_weights, timestamp_of
 
 commits = st.lists(st.tuples(st.integers(0, 3), st.lists(st.integers(1, 1 << 31), min_size=1, max_size=5)), max_size=8)
 
@@ -30,6 +30,7 @@ def test_facts_are_read_as_they_were_stored(commits: list[tuple[int, list[int]]]
     assert facts.weight_after == 100 + sum(sum(weights) for _, weights in commits)
 
 
+@example([(1, [1, 1, 1])], 10, 9)
 @given(commits, st.integers(0, 60), st.integers(0, 60))
 def test_a_range_has_the_facts_of_its_rows(commits: list[tuple[int, list[int]]], start: int, end: int) -> None:
     facts = facts_of(commits)
@@ -78,3 +79,26 @@ def test_a_timestamp_has_seconds_milliseconds_and_room_for_a_counter() -> None:
     assert timestamp_of(1_700_000_000_123) == 1_700_000_000 << 30 | 123 << 20
     assert timestamp_of(-1) == 0
     assert timestamp_of(1 << 60) < 1 << 64
+
+
+@given(st.integers(0, 1 << 43), st.integers(0, (1 << 20) - 1))
+def test_a_timestamp_gives_its_milliseconds_back(now_ms: int, counter: int) -> None:
+    assert milliseconds_of(timestamp_of(now_ms) + counter) == now_ms
+
+
+@given(st.integers(1, 1 << 62), st.integers(0, 1 << 43))
+def test_no_time_before_a_timestamps_milliseconds_has_one_as_late(timestamp: int, now_ms: int) -> None:
+    if now_ms < milliseconds_of(timestamp):
+        assert timestamp_of(now_ms) < timestamp
+
+
+def test_facts_say_which_timestamps_may_be_among_them() -> None:
+    facts = RowFacts(0)
+    assert not facts.may_have_timestamp(0, 1 << 62)
+    for first, timestamp in enumerate((20, 30, 10)):
+        facts.append(first, timestamp, [1])
+    assert facts.may_have_timestamp(0, 10)
+    assert facts.may_have_timestamp(12, 13)
+    assert facts.may_have_timestamp(30, 99)
+    assert not facts.may_have_timestamp(0, 9)
+    assert not facts.may_have_timestamp(31, 99)

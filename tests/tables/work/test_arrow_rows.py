@@ -230,5 +230,12 @@ def test_a_damaged_stream_is_refused_or_read(data: st.DataObject) -> None:
         encode_stream(one("utf8"), bytes(whole), NOW_MS, MIB)
 
 
+def test_a_columns_name_that_is_no_utf8_is_refused() -> None:
+    whole = stream(pa.table({"columns_name": ["a"]})).replace(b"columns_name", b"columns_nam\xe3")
+    with pytest.raises(TableError) as refused:
+        encode_stream(one("utf8"), whole, NOW_MS, MIB)
+    assert refused.value.code == "INVALID_STREAM"
+
+
 def test_no_rows_are_refused() -> None:
     assert refusal(one("int8"), c=pa.array([], pa.int8()))[:2] == ("INVALID_ROW", "the stream has no rows")

@@ -102,6 +102,7 @@ def test_a_range_of_rows_is_what_the_where_leaves(where: str, rows: Range) -> No
 def test_every_indexed_column_has_its_range() -> None:
     named = only('SELECT * FROM t WHERE "$tablet_index" = 1 AND timestamp_ms >= 7 AND "$row_index" < 3')
     assert (named.tablets, named.rows, named.times) == (Range(1, 1), Range(LEAST, 2), Range(7, MOST))
+    assert only("* from [//t] where [$timestamp] between 3 and 5 and timestamp_ms < 2").commits == Range(3, 5)
 
 
 def test_a_range_belongs_to_the_topic_that_its_column_is_of() -> None:
