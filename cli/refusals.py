@@ -38,6 +38,11 @@ class OutputClosed(Exception):
     """Whoever read what we print, as `head` does, has enough: nothing went wrong."""
 
 
+def with_cure(message: str, cure: str) -> str:
+    """Both as one text; a message may end with a question."""
+    return f"{message}{'' if message.endswith('?') else '.'} {cure}"
+
+
 def words(code: ErrorCode, message: str | None = None) -> str:
     """What a Kafka error code means: the broker's own message if it sent one."""
     return message or _WORDS.get(code) or code.name.lower().replace("_", " ")

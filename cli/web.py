@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 from pqbroker.cli.kafka.link import CONNECT_TIMEOUT_S, connect, parse_host
 from pqbroker.cli.notices import announce_wait
-from pqbroker.cli.refusals import CommandError
+from pqbroker.cli.refusals import CommandError, with_cure
 
 TIMEOUT_S = 60.0
 NO_CONTENT = 204
@@ -148,7 +148,7 @@ class Web:
         error = document.get("error") if isinstance(document, dict) else None
         if not isinstance(error, dict) or not {"message", "cure"} <= error.keys():
             raise self._foreign(f"{response.status} {response.reason}")
-        raise CommandError(f"{error['message']}. {_CURES.get(str(error.get('code')), error['cure'])}")
+        raise CommandError(with_cure(error["message"], _CURES.get(str(error.get("code"))) or error["cure"]))
 
     def _nobody(self, why: str) -> CommandError:
         at = "" if str(self._address) == DEFAULT_HTTP else f" --http {self._address}"

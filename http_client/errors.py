@@ -21,7 +21,8 @@ class ClientError(Exception):
         self, code: str, message: str, cure: str, *, status: int | None = None, rows_inserted: int = 0
     ) -> None:
         before = f" ({rows_inserted} rows were inserted before)" if rows_inserted else ""
-        super().__init__(f"{code}: {message}{before}. {cure}")
+        told = f"{code}: {message}{before}"
+        super().__init__(f"{told}{'' if told.endswith('?') else '.'} {cure}")
         self.code = code
         self.message = message
         self.cure = cure

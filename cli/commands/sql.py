@@ -10,7 +10,7 @@ from pqbroker.cli.command import Family, declare
 from pqbroker.cli.options import INT32_MAX, Http, Json
 from pqbroker.cli.output import say, show_bytes, show_table, write
 from pqbroker.cli.parsing import Argument, option
-from pqbroker.cli.refusals import CommandError, WrongInput
+from pqbroker.cli.refusals import CommandError, WrongInput, with_cure
 from pqbroker.cli.web import DEFAULT_HTTP, Web
 
 _TIMEOUT_S = 3600.0
@@ -110,7 +110,7 @@ def _check(line: bytes) -> None:
         return
     error = encoding.loads(line)["error"]
     if isinstance(error, dict) and error.keys() == _ERROR:
-        raise CommandError(f"{error['message']}. {error['cure']}")
+        raise CommandError(with_cure(error["message"], error["cure"]))
 
 
 def _cell(value: Any) -> object:

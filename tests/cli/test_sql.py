@@ -88,3 +88,8 @@ def test_refusals_end_the_command(shell: SqlShell) -> None:
 
 def test_two_forms_at_once_are_wrong(shell: SqlShell) -> None:
     assert shell("say x", "--json", "--csv").status == 2
+
+
+def test_no_full_stop_follows_a_question(running: Broker, shell: SqlShell) -> None:
+    assert shell.raw("topic", "create", "people", "--broker", running.kafka).status == 0
+    assert "did you mean 'people'? `pqbroker topic list`" in shell("read peple").errors
