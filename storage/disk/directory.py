@@ -24,7 +24,7 @@ from pathlib import Path
 from pqbroker.conf.storage import MAIN_POOL
 from pqbroker.storage.engine import DirectoryGone, EngineError, Fenced, ShardLost
 
-FORMAT = 2
+FORMAT = 3
 """1: the index's own log had the last rows. 2: a commit log has."""
 DURABILITIES = ("fsync", "interval", "none")
 CELLS = "cells"
@@ -122,6 +122,11 @@ class CellDirectory:
         facts = replace(self.facts, format=FORMAT, durability=durability, ready=True)
         if facts != self.facts:
             self._write_facts(facts)
+
+    def raise_format(self) -> None:
+        """Record, durably, that the cell is of this version's form, and nothing else."""
+        if self.facts.format < FORMAT:
+            self._write_facts(replace(self.facts, format=FORMAT))
 
     def release(self) -> None:
         """Give the lock back. What is in the directory stays as it is."""

@@ -148,6 +148,7 @@ class RocksEngine:
             directory.generation,
             is_synced=is_synced,
             has_room=partial(self._has_room, INDEX_RESERVE_BYTES),
+            raise_format=directory.raise_format,
         )
         log = started.log
         limits = PoolLimits(self.segment_bytes, self.emptying.dead_percent, self.statvfs)

@@ -13,7 +13,7 @@ LEVELS_MAX = 3
 
 OPTIONS_OF_COMMANDS = ("cli/commands/",)
 """A command's parameters are its options."""
-ENCODERS = {"protocol/records.py encode_batch"}
+ENCODERS = {"protocol/records.py encode_batch", "storage/disk/commits/commit_record.py encode_commit"}
 """Fields of a header."""
 
 _BLOCKS = (ast.AsyncFor, ast.AsyncWith, ast.For, ast.If, ast.Match, ast.Try, ast.While, ast.With)
