@@ -309,6 +309,10 @@ class BrokerSettings:
 
     # What a new topic is set to, where the topic itself does not say
     message_max_bytes: int = topic_defaults.MESSAGE_MAX_BYTES
+    compression_type: str = topic_defaults.COMPRESSION_TYPE
+    compression_gzip_level: int = topic_defaults.COMPRESSION_GZIP_LEVEL
+    compression_lz4_level: int = topic_defaults.COMPRESSION_LZ4_LEVEL
+    compression_zstd_level: int = topic_defaults.COMPRESSION_ZSTD_LEVEL
     log_cleanup_policy: tuple[str, ...] = topic_defaults.LOG_CLEANUP_POLICY
     log_message_timestamp_type: str = topic_defaults.LOG_MESSAGE_TIMESTAMP_TYPE
     log_message_timestamp_before_max_ms: int = topic_defaults.LOG_MESSAGE_TIMESTAMP_BEFORE_MAX_MS

@@ -27,12 +27,6 @@ leader.replication.throttled.rate | long | 9223372036854775807 | 0..
 follower.replication.throttled.rate | long | 9223372036854775807 | 0..
 # There is one replica, synced before it acknowledges.
 min.insync.replicas | int | 1 | 1..
-# Batches are stored as the producer compressed them.
-compression.type | string | producer | producer uncompressed gzip snappy lz4 zstd
-# Nothing is recompressed.
-compression.gzip.level | int | -1
-compression.lz4.level | int | 9
-compression.zstd.level | int | 3
 # `node.id` is the node's id.
 broker.id | int | -1 | -1..
 # A node is in no rack.
