@@ -55,6 +55,12 @@ class BrokerSettings:
         "pqbroker.config.bytes.max", Kind.INT, 32_768,
         "Bytes of all configs set on a topic or a node, names and values, at most; above: INVALID_CONFIG.", low=1024,
     )  # fmt: skip
+    config_resources_max: int = setting(
+        "pqbroker.config.resources.max", Kind.INT, 10_000,
+        "Consumer groups with configs of their own, and client metrics subscriptions likewise, at most; one more is"
+        " refused.",
+        low=1,
+    )  # fmt: skip
     partitions_max: int = setting(
         "pqbroker.partitions.max", Kind.INT, 10_000,
         "Partitions of all topics together at most; above: POLICY_VIOLATION. A directory that has more is served.",

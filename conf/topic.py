@@ -59,13 +59,15 @@ class TopicConfig:
         "flush.ms", Kind.LONG, _LONG_MAX, "`pqbroker.durability` decides when records are synced.", low=0
     )
     follower_replication_throttled_replicas: tuple[str, ...] = without_effect(
-        "follower.replication.throttled.replicas", Kind.LIST, (), "There are no followers."
+        "follower.replication.throttled.replicas", Kind.LIST, (), "There are no followers.",
+        pattern=r"\*|[0-9]+:[0-9]+",
     )
     index_interval_bytes: int = without_effect(
         "index.interval.bytes", Kind.INT, 4096, "A blob carries its own index, about every 32 KiB.", low=0
     )
     leader_replication_throttled_replicas: tuple[str, ...] = without_effect(
-        "leader.replication.throttled.replicas", Kind.LIST, (), "There are no followers."
+        "leader.replication.throttled.replicas", Kind.LIST, (), "There are no followers.",
+        pattern=r"\*|[0-9]+:[0-9]+",
     )
     local_retention_bytes: int = without_effect("local.retention.bytes", Kind.LONG, -2, "Nothing is tiered.", low=-2)
     local_retention_ms: int = without_effect("local.retention.ms", Kind.LONG, -2, "Nothing is tiered.", low=-2)
@@ -189,9 +191,9 @@ class TopicConfig:
     )  # fmt: skip
     pq_batch_check: str = setting(
         "pq.batch.check", Kind.STRING, AUTO,
-        "How far a batch is read before it is stored: `header` reads its header and first record; `full` reads each"
-        " record and refuses a batch that does not hold what it counts; `auto` is `full` for topics with a schema or"
-        " `cleanup.policy=compact`, else `header`.",
+        "Depth to which a batch is read before it is stored: `header` reads its header and first record; `full` reads"
+        " each record and refuses a batch that does not hold what it counts; `auto` is `full` for topics with a schema"
+        " or `cleanup.policy=compact`, else `header`.",
         choices=(AUTO, HEADER, FULL),
     )  # fmt: skip
     pq_schema: str = setting(

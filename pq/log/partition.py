@@ -291,7 +291,7 @@ class Partition:
         if topic.message_timestamp_type == "LogAppendTime":
             max_timestamp = append_time = cycle.now_ms
         elif max_timestamp != NO_TIMESTAMP:
-            self.settings.check_timestamps(header, cycle.now_ms)
+            self.settings.check_timestamps(batch, header, cycle.now_ms)
         has_limits = topic.pq_max_count_in_partition >= 0 or topic.pq_max_size_in_partition >= 0
         if has_limits or topic.pq_inactive_partitions or self.settings.is_special:
             self._check_open(cycle)

@@ -13,6 +13,7 @@ TOPICS = "topics"
 TOMBSTONES = "tombstones"
 FACTS = "facts"
 SETTINGS = "settings"
+NAMED_SETTINGS = "named_settings"
 """Row sets of the scheme."""
 
 FIRST_FORMAT = 1
@@ -120,7 +121,7 @@ class Resharded(NamedTuple):
 class SchemeState:
     """Everything that the rows of a scheme say. Only `follow` changes it."""
 
-    __slots__ = ("facts", "settings", "tombstones", "topics", "topics_by_id")
+    __slots__ = ("facts", "named_settings", "settings", "tombstones", "topics", "topics_by_id")
 
     def __init__(self) -> None:
         self.topics: dict[str, TopicRecord] = {}
@@ -128,6 +129,8 @@ class SchemeState:
         self.tombstones: dict[bytes, Tombstone] = {}
         self.facts: dict[str, Any] = {}
         self.settings: dict[str, Mapping[str, str]] = {}
+        self.named_settings: dict[str, dict[str, Mapping[str, str]]] = {}
+        """By kind and name, what a resource is set to that is no topic and no node."""
 
     def check(self) -> None:
         """What was replayed is a scheme of this version. Raises StoredUnreadable."""
@@ -150,6 +153,8 @@ class SchemeState:
             if row is not None:
                 stored: Any = row
                 self.tombstones[item] = Tombstone(stored["name"], item, tuple(stored["tablets"]))
+        elif row_set == NAMED_SETTINGS:
+            self._follow_named(str(item), str(key[1]), row)
         elif row_set in (FACTS, SETTINGS):
             if row is None:
                 raise ValueError(f"{row_set}: {item!r} is deleted, which no version does")
@@ -158,6 +163,13 @@ class SchemeState:
             else:
                 texts: Any = row["texts"]
                 self.settings[item] = texts
+
+    def _follow_named(self, kind: str, name: str, row: Row | None) -> None:
+        of_kind = self.named_settings.setdefault(kind, {})
+        of_kind.pop(name, None)
+        if row is not None:
+            texts: Any = row["texts"]
+            of_kind[name] = texts
 
     def _follow_topic(self, topic_id: bytes, row: Row | None) -> None:
         if row is None:

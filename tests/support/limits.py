@@ -161,6 +161,11 @@ LIMITS = (
         "broker/net/test_limits.py::test_configs_of_a_node",
     ),
     Limit(
+        "groups, and client metrics subscriptions, with configs of their own", ("pqbroker.config.resources.max",),
+        "POLICY_VIOLATION",
+        "broker/handlers/test_named_configs.py::test_more_resources_than_the_limit_are_refused_and_set_ones_still_change",
+    ),
+    Limit(
         "name of a topic", ("broker/apis/topic_names.py:NAME_CHARACTERS_MAX",), "INVALID_TOPIC_EXCEPTION",
         "broker/apis/test_topic_names.py::test_other_names_are_refused",
     ),

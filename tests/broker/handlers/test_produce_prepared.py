@@ -133,3 +133,20 @@ async def test_an_uncompressed_batch_is_read_to_its_end_too(node: Node, client: 
     await node.create_topic("t", pq_batch_check="full")
     damaged = reseal(keyed_batch(b"a", b"b")[:-9] + b"\xff" * 9)
     assert (await produced(client, "t", bytearray(damaged))).error_code == ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize("codec", range(5))
+async def test_a_refused_batch_names_the_records_whose_timestamps_are_out_of_range(
+    node: Node, client: Client, codec: int
+) -> None:
+    await node.create_topic("t", message_timestamp_before_max_ms="1000", message_timestamp_after_max_ms="1000")
+    now_ms = node.clock.now_ms
+    times = [now_ms, now_ms - 1001, now_ms + 1001, now_ms - 1000, now_ms + 1000]
+    batch = encode_batch([Record(value=b"v", timestamp=time) for time in times], codec=codec)
+    answer = await produced(client, "t", batch)
+    assert (answer.error_code, answer.base_offset) == (ErrorCode.INVALID_TIMESTAMP, -1)
+    assert [error.batch_index for error in answer.record_errors] == [1, 2]
+    assert all(error.batch_index_error_message for error in answer.record_errors)
+    long = encode_batch([Record(value=b"v", timestamp=now_ms - 1001)] * 201, codec=codec)
+    answer = await produced(client, "t", long)
+    assert (answer.error_code, answer.record_errors) == (ErrorCode.INVALID_TIMESTAMP, [])

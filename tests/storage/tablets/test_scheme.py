@@ -12,7 +12,6 @@ from pqbroker.storage.memory import MemoryEngine
 from pqbroker.storage.tablets.cell import Cell
 from pqbroker.storage.tablets.hosting import TabletHost
 from pqbroker.storage.tablets.scheme import (
-    FIRST_TABLET_ID,
     PARTITIONS_MAX,
     PARTITIONS_PER_TABLET_MAX,
     PRODUCER_IDS_PER_BLOCK,
@@ -24,6 +23,7 @@ from pqbroker.storage.tablets.scheme import (
     TopicUnknown,
     tablet_count,
 )
+from pqbroker.storage.tablets.scheme_layout import FIRST_TABLET_ID
 from pqbroker.storage.tablets.scheme_state import FIRST_FORMAT, Resharded, TableRecord
 from pqbroker.storage.unreadable import StoredUnreadable
 
@@ -258,7 +258,8 @@ async def test_a_scheme_from_before_nodes_could_be_set_takes_it(
     engine: MemoryEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as before:
-        before.setattr("pqbroker.storage.tablets.scheme._lay_out_settings", lambda _: None)
+        for module in ("scheme", "scheme_layout"):
+            before.setattr(f"pqbroker.storage.tablets.{module}.lay_out_settings", lambda _: None)
         await (await _open(engine)).create_topic("t", 1, {}, 4)
     scheme = await _open(engine)
     await scheme.configure_node("1", {"a": "x"})
