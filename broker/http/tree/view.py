@@ -9,7 +9,7 @@ from pqbroker.broker.apis.topic_schemas import schema_of
 from pqbroker.broker.http.problems import Problem, bad_request
 from pqbroker.broker.http.resources import topics
 from pqbroker.broker.http.routes import Call
-from pqbroker.broker.http.tables import making
+from pqbroker.broker.http.tables import attributes, making
 from pqbroker.broker.http.tree.node import TreeNode, directory
 from pqbroker.broker.http.tree.paths import TreePath, no_attribute, no_node, parse_path, value_at, with_value
 from pqbroker.broker.http.tree.system import SYSTEM, find_system
@@ -92,7 +92,7 @@ def _table(call: Call, below: Sequence[str], described: dict[str, Any], table_id
 
 
 def _setting(call: Call, name: str) -> Callable[[Any], Awaitable[Any]]:
-    return lambda value: making.set_attributes(replace(call, body={"attributes": {name: value}}))
+    return lambda value: attributes.set_attributes(replace(call, body={"attributes": {name: value}}))
 
 
 async def _tablets(call: Call) -> Any:
