@@ -1,11 +1,13 @@
 """Attributes of a table act by tablet: each tablet takes what is set at its own mount or remount, and no other does."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from pqbroker.protocol.errors import ErrorCode
+from pqbroker.storage.tablets.scheme_state import TopicRecord
 from tests.broker.http.conftest import Web
 from tests.broker.http.test_cells import opened
 from tests.broker.http.test_tables import NAME, create, insert, reopened, tablets
@@ -97,14 +99,14 @@ async def test_a_remount_of_a_range_reaches_its_tablets_alone(web: Web) -> None:
 
 async def test_the_limit_of_weight_is_each_tablets(web: Web) -> None:
     await create(web, tablet_count=2)
-    await set_to(web, max_ordered_tablet_data_weight=1)
+    await set_to(web, max_ordered_tablet_data_weight=20)
     await post(web, "remount", 1)
-    for _ in range(2):
-        await insert(web, {"id": 1, "$tablet_index": 0})
-        assert (await web.node.produce(NAME, b'{"id":1}', partition=0)).error_code == ErrorCode.NONE
-    await insert(web, {"id": 1, "$tablet_index": 1})
+    for _ in range(3):  # rows weigh 9 each
+        for index in range(2):
+            await insert(web, {"id": 1, "$tablet_index": index})
+    assert (await web.node.produce(NAME, b'{"id":1}', partition=0)).error_code == ErrorCode.NONE
     refused = await web.refusal("POST", f"{TABLE}/rows", {"rows": [{"id": 1, "$tablet_index": 1}]})
-    assert "max_ordered_tablet_data_weight=1" in refused[2]
+    assert "max_ordered_tablet_data_weight=20" in refused[2]
     await reopened(web)
     assert (await web.node.produce(NAME, b'{"id":1}', partition=1)).error_code == ErrorCode.POLICY_VIOLATION
     assert (await web.node.produce(NAME, b'{"id":1}', partition=0)).error_code == ErrorCode.NONE
@@ -175,6 +177,20 @@ async def test_another_config_leaves_each_tablet_its_age(web: Web) -> None:
     assert (await web.ask("PATCH", CONFIGS, {"configs": {"pq.low.watermark.bytes": 4096}}))[0] == 200
     assert await acting(web, "min_data_versions") == [1, 1, 0]
     assert await aged(web) == [0, 0, 2]
+
+
+async def test_a_config_that_is_partly_wrong_keeps_the_rows_of_all_tablets(web: Web) -> None:
+    await filled(web)
+    await set_to(web, **SOON)
+    await post(web, "remount", 0)
+
+    def of_another_version(record: TopicRecord) -> TopicRecord:
+        return replace(record, config={**record.config, "flush.ms": "x"})
+
+    await opened(web).topics.change(NAME, of_another_version)
+    assert await aged(web) == [0, 0, 0]
+    await opened(web).topics.change(NAME, lambda record: replace(record, config={**record.config, "flush.ms": "9"}))
+    assert await aged(web) == [2, 0, 0]
 
 
 async def test_the_longest_age_of_a_tablet_is_the_topics_retention_ms(web: Web) -> None:
