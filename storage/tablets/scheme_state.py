@@ -1,12 +1,13 @@
 """What a scheme knows, by name and by id: it follows the row sets of the tablet, in memory alone."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from pqbroker.conf.table_attributes import longest_retention_ms
 from pqbroker.storage.ids import SYSTEM_CELL, CellId, TabletId
+from pqbroker.storage.tablets.mounted_attributes import MountedAttributes
 from pqbroker.storage.tablets.row_sets import Key, Row, RowChanges
 from pqbroker.storage.unreadable import StoredUnreadable
 
@@ -29,48 +30,6 @@ TABLE_COLUMN = "table"
 """Joins the columns of topics with the first table."""
 CELLS_COLUMN = "cells"
 """Joins them with the first tablet in another cell."""
-_OTHER_SETS, _NUMBERS = "mounted_others", "mounted_numbers"
-"""Fields of a table's row beside `mounted`, where its tablets differ: the sets behind the first, and all numbers."""
-
-
-@dataclass(frozen=True, slots=True)
-class MountedAttributes:
-    """The attributes that act in each tablet of a table: distinct sets of them, and for each tablet the number of its
-    set. Every set is some tablet's; the first tablet's is the first."""
-
-    sets: tuple[Mapping[str, Any], ...]
-    numbers: tuple[int, ...]
-
-    @classmethod
-    def collect(cls, of_tablets: Iterable[Mapping[str, Any]]) -> "MountedAttributes":
-        """Number the attributes of tablets, which come in the tablets' order."""
-        sets: list[Mapping[str, Any]] = []
-        by_object: dict[int, int] = {}  # few objects stand for thousands of tablets
-        numbers, known = [], list(of_tablets)
-        for attributes in known:
-            number = by_object.get(id(attributes))
-            if number is None:
-                if attributes not in sets:
-                    sets.append(attributes)
-                number = by_object[id(attributes)] = sets.index(attributes)
-            numbers.append(number)
-        return cls(tuple(sets), tuple(numbers))
-
-    def __iter__(self) -> Iterator[Mapping[str, Any]]:
-        """Those of each tablet."""
-        return (self.sets[number] for number in self.numbers)
-
-    def of_tablet(self, index: int) -> Mapping[str, Any]:
-        return self.sets[self.numbers[index]]
-
-    def taken(self, tablets: Collection[int], attributes: Mapping[str, Any]) -> "MountedAttributes":
-        """Return those that act once these tablets have taken `attributes`; the others keep theirs."""
-        return self.collect(attributes if index in tablets else own for index, own in enumerate(self))
-
-    def changed(self, change: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> "MountedAttributes":
-        """Return those that act once each set is what `change` makes of it."""
-        sets = [change(each) for each in self.sets]
-        return self.collect(sets[number] for number in self.numbers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,17 +59,15 @@ class TableRecord:
         return replace(self, mounted=mounted, states=states, first_rows=first_rows)
 
     def fields(self) -> dict[str, Any]:
-        """Return what is stored. Versions before attributes by tablet read it while the tablets agree."""
-        first, *others = self.mounted.sets
-        stored = {**{field.name: getattr(self, field.name) for field in fields(self)}, "mounted": first}
-        return {**stored, _OTHER_SETS: others, _NUMBERS: self.mounted.numbers} if others else stored
+        """Return what is stored."""
+        return {**{field.name: getattr(self, field.name) for field in fields(self)}, **self.mounted.fields()}
 
     @classmethod
     def read(cls, stored: Mapping[str, Any]) -> "TableRecord":
         """Read what `fields` returned. ValueError, LookupError."""
         lists = {name: tuple(stored[name]) for name in ("columns", "states", "first_rows")}
         return cls(
-            attributes=stored["attributes"], mounted=_read_mounted(stored, len(lists["states"])),
+            attributes=stored["attributes"], mounted=MountedAttributes.read(stored, len(lists["states"])),
             epoch_base=stored.get("epoch_base", 0), is_static=stored.get("is_static", False), **lists,
         )  # fmt: skip
 
@@ -273,7 +230,7 @@ def put_topic(changes: RowChanges, topic: TopicRecord, id_before: bytes = b"") -
 
 def _format_of(topic: TopicRecord) -> int:
     """The first format of a scheme that such a topic can be stored in."""
-    if topic.table is not None and len(topic.table.mounted.sets) > 1:
+    if topic.table is not None and topic.table.mounted.differ:
         return ATTRIBUTES_FORMAT
     if topic.cells:
         return CELLS_FORMAT
@@ -288,13 +245,3 @@ def _read_topic(topic_id: bytes, row: Row) -> TopicRecord:
     if table is not None:
         stored[TABLE_COLUMN] = TableRecord.read(table)
     return TopicRecord(topic_id=topic_id, **stored)
-
-
-def _read_mounted(stored: Mapping[str, Any], tablets: int) -> MountedAttributes:
-    others = stored.get(_OTHER_SETS)
-    if others is None:
-        return MountedAttributes.collect([stored["mounted"]] * tablets)
-    sets, numbers = (stored["mounted"], *others), tuple(stored[_NUMBERS])
-    if len(numbers) != tablets or {*numbers} != {*range(len(sets))}:
-        raise ValueError(f"attributes of {tablets} tablets are given as {len(sets)} sets and {len(numbers)} numbers")
-    return MountedAttributes(sets, numbers)

@@ -9,7 +9,8 @@ from pqbroker.conf.broker import BrokerSettings
 from pqbroker.doctor.checkup import examine
 from pqbroker.doctor.findings import Finding, Findings, Weight
 from pqbroker.storage.disk.rocks import RocksEngine
-from pqbroker.storage.tablets.scheme_state import MountedAttributes, Resharded, TableRecord, TopicRecord
+from pqbroker.storage.tablets.mounted_attributes import MountedAttributes
+from pqbroker.storage.tablets.scheme_state import Resharded, TableRecord, TopicRecord
 from tests.pq.rig import batch, read_all, write
 
 COLUMN = {"name": "id", "type": "int64", "required": True, "from": "value"}

@@ -30,8 +30,9 @@ from pqbroker.storage.kv.rows import Entry
 from pqbroker.storage.memory import MemoryEngine
 from pqbroker.storage.tablets.cell import Cell
 from pqbroker.storage.tablets.hosting import TabletHost
+from pqbroker.storage.tablets.mounted_attributes import MountedAttributes
 from pqbroker.storage.tablets.scheme import Scheme
-from pqbroker.storage.tablets.scheme_state import MountedAttributes, TableRecord
+from pqbroker.storage.tablets.scheme_state import TableRecord
 
 KIB = 1 << 10
 MIB = 1 << 20

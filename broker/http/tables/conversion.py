@@ -15,7 +15,8 @@ from pqbroker.broker.http.tables.finding import states
 from pqbroker.pq.serving.topic import Topic
 from pqbroker.storage.bundles.bundle import BundleRefused
 from pqbroker.storage.ids import TabletId, new_uuid
-from pqbroker.storage.tablets.scheme_state import MountedAttributes, Resharded, TableRecord, TopicRecord
+from pqbroker.storage.tablets.mounted_attributes import MountedAttributes
+from pqbroker.storage.tablets.scheme_state import Resharded, TableRecord, TopicRecord
 from pqbroker.tables.mount import MountState
 from pqbroker.tables.refusals import TableError
 

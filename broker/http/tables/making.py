@@ -22,7 +22,8 @@ from pqbroker.pq.log.partition import Partition
 from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.pq.serving.topic import Topic
 from pqbroker.storage.bundles.bundle import DEFAULT_BUNDLE
-from pqbroker.storage.tablets.scheme_state import MountedAttributes, TableRecord, TopicRecord
+from pqbroker.storage.tablets.mounted_attributes import MountedAttributes
+from pqbroker.storage.tablets.scheme_state import TableRecord, TopicRecord
 from pqbroker.tables.attributes import check_attributes
 from pqbroker.tables.mount import MountState
 from pqbroker.tables.paths import topic_name

@@ -13,7 +13,7 @@ from pqbroker.pq.log.head import first_kept
 from pqbroker.pq.serving.topic import Topic
 from pqbroker.storage.bundles.bundle import BundleRefused
 from pqbroker.storage.ids import TabletId
-from pqbroker.storage.tablets.scheme_state import MountedAttributes, Resharded, TableRecord, TopicRecord
+from pqbroker.storage.tablets.scheme_state import Resharded, TableRecord, TopicRecord
 from pqbroker.storage.uninterrupted import uninterrupted
 from pqbroker.tables.mount import MountState
 from pqbroker.tables.refusals import TableError
@@ -67,9 +67,7 @@ def _table(table: TableRecord, plan: Reshard, epoch: int) -> TableRecord:
     first_rows = tuple(next(new) if origin is None else table.first_rows[origin] for origin in plan.origins)
     unmounted = MountState.UNMOUNTED.value
     present = tuple(unmounted if origin is None else table.states[origin] for origin in plan.origins)
-    mounted = MountedAttributes.collect(
-        table.attributes if origin is None else table.mounted.of_tablet(origin) for origin in plan.origins
-    )
+    mounted = table.mounted.rearranged(plan.origins, table.attributes)
     return replace(table, mounted=mounted, states=present, first_rows=first_rows, epoch_base=epoch)
 
 

@@ -11,6 +11,7 @@ from pqbroker.storage.ids import CellId, new_uuid, uuid_text
 from pqbroker.storage.memory import MemoryEngine
 from pqbroker.storage.tablets.cell import Cell
 from pqbroker.storage.tablets.hosting import TabletHost
+from pqbroker.storage.tablets.mounted_attributes import MountedAttributes
 from pqbroker.storage.tablets.scheme import (
     FIRST_TABLET_ID,
     PARTITIONS_MAX,
@@ -24,7 +25,7 @@ from pqbroker.storage.tablets.scheme import (
     TopicUnknown,
     tablet_count,
 )
-from pqbroker.storage.tablets.scheme_state import CELLS_FORMAT, FIRST_FORMAT, MountedAttributes, Resharded, TableRecord
+from pqbroker.storage.tablets.scheme_state import CELLS_FORMAT, FIRST_FORMAT, Resharded, TableRecord
 from pqbroker.storage.unreadable import StoredUnreadable
 
 NOW_MS = 1_700_000_000_000
