@@ -45,18 +45,26 @@ def create(
         option("--config", "-c", metavar="NAME=VALUE", help="Topic config, such as value.format=avro; repeatable."),
     ] = None,
     unmounted: Annotated[bool, option("--unmounted", help="Leave the tablets unmounted.")] = False,
+    static: Annotated[
+        bool, option("--static", help="Make a table for SQL alone: no topic, no tablets, no rows yet.")
+    ] = False,
     http: Http = DEFAULT_HTTP,
     json: Json = False,
 ) -> None:
     """Create an ordered table, which is a topic for Kafka clients."""
     schema = [_column(text) for text in column or []]
-    body = {"path": path, "schema": schema, "tablet_count": tablets, "bundle": bundle, "mount": not unmounted}
+    if static and (unmounted or tablets > 1):
+        raise WrongInput("--static makes a table without tablets: leave --tablets and --unmounted out")
+    of_tablets = {"dynamic": False} if static else {"tablet_count": tablets, "mount": not unmounted}
+    body: dict[str, Any] = {"path": path, "schema": schema, "bundle": bundle, **of_tablets}
     if config:
         body["config"] = assignments("--config", config, "value.format=avro")
     with Web(http) as web:
         made = web.post("/v1/tables", body, "schema")
     if json:
         show_json(made)
+    elif static:
+        say(f"created static table {made['path']}, {made['name']} in SQL")
     else:
         say(f"created table {made['path']}, topic {made['name']}, {_tablets(made)}, {made['state']}")
 

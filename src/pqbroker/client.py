@@ -83,7 +83,8 @@ class Table:
         return self._calls.name
 
     def create(self, schema: Iterable[Column], **options: Any) -> TableDescription:
-        """`options`: tablet_count, trimmed_row_counts, attributes, bundle, mount, config, as in POST /v1/tables."""
+        """`options`: tablet_count, trimmed_row_counts, attributes, bundle, mount, config, dynamic, as in POST
+        /v1/tables."""
         return self._perform(self._calls.create(schema, options))
 
     def describe(self) -> TableDescription:

@@ -104,6 +104,13 @@ def test_a_table_is_static_and_dynamic_again(shell: TableShell, table: str) -> N
     assert "give every column" in shell("alter", table, "--static", "--dynamic").errors
 
 
+def test_a_table_is_created_static(shell: TableShell, fresh_name: Callable[[], str]) -> None:
+    name = fresh_name()
+    said = shell("create", f"//{name}", "--column", "id:int64", "--static")
+    assert said.output == f"created static table //{name}, {name} in SQL\n"
+    assert "without tablets" in shell("create", f"//{name}2", "--column", "id:int64", "--static", "--unmounted").errors
+
+
 def test_a_table_has_formats(shell: TableShell, fresh_name: Callable[[], str]) -> None:
     name = fresh_name()
     arguments = ("--column", "id:int64", "--config", "value.format=avro")

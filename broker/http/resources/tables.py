@@ -105,7 +105,7 @@ _NEW = object_of(
     {
         "tablet_count": _TABLET_COUNT,
         "trimmed_row_counts": array_of(_ROW_INDEX), "attributes": _ANY, "bundle": TEXT, "mount": {"type": "boolean"},
-        "config": CHANGES,
+        "config": CHANGES, "dynamic": {"type": "boolean"},
     },
 )  # fmt: skip
 

@@ -43,6 +43,8 @@ _OWN_CONFIG = {
 }
 """Configs that are not given as such, with what is given instead."""
 
+_OF_TABLETS = ("tablet_count", "trimmed_row_counts", "mount")
+
 
 async def create(call: Call) -> Any:
     body = call.body
@@ -56,11 +58,17 @@ async def create(call: Call) -> Any:
     if bundle not in known:
         text = f"bundle is {bundle[:100]!r}, and there is no such bundle"
         raise TableError("NO_BUNDLE", text, f"Give one of {', '.join(sorted(known))}.")
-    first_rows = _first_rows(body)
+    first_rows, is_static = _first_rows(body), not body.get("dynamic", True)
     state = MountState.MOUNTED if body.get("mount", True) else MountState.UNMOUNTED
+    if is_static:
+        _check_static(body, attributes)
+        state = MountState.FROZEN
     count = body.get("tablet_count", 1)
     mounted = MountedAttributes.collect([attributes] * count)
-    table = TableRecord(schema.documents(), attributes, mounted, (state.value,) * count, tuple(first_rows))
+    states_at_first = (state.value,) * count
+    table = TableRecord(
+        schema.documents(), attributes, mounted, states_at_first, tuple(first_rows), is_static=is_static
+    )
     in_bundle = {} if bundle == DEFAULT_BUNDLE else {"pq.bundle": bundle}
     age = {"retention.ms": str(retention_ms(attributes))}
     config = {**_CONFIG, **given, **schema.format_configs, **in_bundle, **age}
@@ -155,6 +163,17 @@ def _given_config(body: Mapping[str, Any]) -> Mapping[str, str]:
         if name in given:
             raise TableError("INVALID_TABLE", f"config has {name}, which a table has by another name", cure)
     return given
+
+
+def _check_static(body: Mapping[str, Any], attributes: Mapping[str, Any]) -> None:
+    """A static table has no tablets to speak of, and its commit_ordering is weak (E.10)."""
+    for name in _OF_TABLETS:
+        if name in body:
+            text = f"{name} is given, and dynamic is false: a static table has no tablets"
+            raise TableError("INVALID_TABLE", text, f"Leave {name} out, or make the table dynamic.")
+    if attributes.get("commit_ordering", "weak") != "weak":
+        text = "attributes.commit_ordering is 'strong', and dynamic is false"
+        raise TableError("INVALID_ATTRIBUTE", text, "Leave it out: a static table's is weak.")
 
 
 def _first_rows(body: Mapping[str, Any]) -> Sequence[int]:

@@ -40,6 +40,7 @@ SOME_REMOUNTED = post("remount", first_tablet_index=1, last_tablet_index=1)
 WIDER = [*SCHEMA, {"name": "size", "type": "double"}]
 CASES = {
     "create": Case(MADE),
+    "create static": Case(("POST", "/v1/tables", {"path": "//shop/orders", "schema": SCHEMA, "dynamic": False})),
     "rows": Case(post("rows", rows=SEVERAL, session="s", sequence=1), (MADE, ROWS)),
     "trim": Case(post("trim", tablet_index=0, trimmed_row_count=1), (MADE, ROWS)),
     "unmount": Case(UNMOUNTED, (MADE, ROWS)),
