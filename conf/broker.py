@@ -287,6 +287,7 @@ class BrokerSettings:
 
     # Tables
     table_columns_max: int = tables.COLUMNS_MAX
+    table_attribute_sets_max: int = tables.ATTRIBUTE_SETS_MAX
     sql_queries_max: int = sql.QUERIES_MAX
     sql_time_ms_max: int = sql.TIME_MS_MAX
     sql_memory_bytes_max: int = sql.MEMORY_BYTES_MAX

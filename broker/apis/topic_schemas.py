@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.declare import ConfigError
 from pqbroker.conf.defaults import topic_config
+from pqbroker.conf.table_attributes import retention_ms, with_retention
 from pqbroker.conf.topic import FIXED_AT_CREATION, JSON
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.tablets.scheme_state import TopicRecord
@@ -28,7 +29,7 @@ FORMATS: Final = {
     "key.avro.schema": "key_avro_schema",
 }
 """Configs that say how records hold columns, with their attributes."""
-_RETENTION = "retention.ms"
+RETENTION: Final = "retention.ms"
 Columns = Sequence[Mapping[str, Any]]
 """Documents of columns, as `tables.schema.read_schema` takes them."""
 _TEXTS_KEPT = 64
@@ -98,20 +99,19 @@ def check_new_schema(topic: "Topic", config: Mapping[str, str], settings: Broker
         raise KafkaError(ErrorCode.POLICY_VIOLATION, why)
 
 
-def follow_retention(settings: BrokerSettings, record: TopicRecord) -> TopicRecord:
-    """The record with a table's attributes as its retention.ms is, which holds at once: they are two names of one age
-    (E.6)."""
-    table = record.table
-    if table is None:
+def follow_retention(
+    settings: BrokerSettings, before: TopicRecord, record: TopicRecord, *, is_given: bool
+) -> TopicRecord:
+    """The record with attributes as its retention.ms is: two names of one age (E.6). It holds at once in all tablets
+    if it was given (`is_given`) or is another one than before; else each tablet keeps its own."""
+    table, text = record.table, record.config.get(RETENTION)
+    if table is None or not (is_given or text != before.config.get(RETENTION)):
         return record
-    from pqbroker.tables.attributes import retention_ms, with_retention
-
-    text = record.config.get(_RETENTION)
     kept_ms = topic_config({}, settings).retention_ms if text is None else int(text)
-    if kept_ms == retention_ms(table.mounted):
+    if all(retention_ms(attributes) == kept_ms for attributes in table.mounted.sets):
         return record
-    attributes, mounted = (with_retention(each, kept_ms) for each in (table.attributes, table.mounted))
-    return replace(record, table=replace(table, attributes=attributes, mounted=mounted))
+    mounted = table.mounted.changed(lambda attributes: with_retention(attributes, kept_ms))
+    return replace(record, table=replace(table, attributes=with_retention(table.attributes, kept_ms), mounted=mounted))
 
 
 @lru_cache(maxsize=_TEXTS_KEPT)

@@ -12,7 +12,14 @@ from pqbroker.broker.apis.entries import each
 from pqbroker.broker.apis.partitions import needs_keys
 from pqbroker.broker.apis.refusals import REFUSED, translate
 from pqbroker.broker.apis.topic_names import check_topic_name
-from pqbroker.broker.apis.topic_schemas import FORMATS, SCHEMA, check_new_schema, fixed_configs, follow_retention
+from pqbroker.broker.apis.topic_schemas import (
+    FORMATS,
+    RETENTION,
+    SCHEMA,
+    check_new_schema,
+    fixed_configs,
+    follow_retention,
+)
 from pqbroker.broker.apis.topics import tell_no_compaction
 from pqbroker.broker.configs.location_configs import check_locations
 from pqbroker.broker.configs.logger_levels import alter_loggers, check_logger_node
@@ -180,7 +187,9 @@ async def _alter_topic(
         check_changed(change(stored), stored, node.settings)
         return
     was_compacted = needs_keys(topic)
-    changed = await node.cell.current.topics.reconfigure(name, change, partial(follow_retention, node.settings))
+    is_given = not replaces and any(one.name == RETENTION for one in changes)
+    follow = partial(follow_retention, node.settings, is_given=is_given)
+    changed = await node.cell.current.topics.reconfigure(name, change, follow)
     if needs_keys(changed) and not was_compacted:
         tell_no_compaction(name)
 

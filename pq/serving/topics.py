@@ -140,16 +140,17 @@ class Topics:
         self,
         name: str,
         change: Callable[[Mapping[str, str]], Mapping[str, str]],
-        follow: Callable[[TopicRecord], TopicRecord] | None = None,
+        follow: Callable[[TopicRecord, TopicRecord], TopicRecord] | None = None,
     ) -> Topic:
         """Replace what is set for the topic by what `change` makes of it: no change of another is lost between. It
-        holds from the next write cycle on. `follow`: what else changes with it. TopicUnknown, ConfigError."""
+        holds from the next write cycle on. `follow`: what else changes with it, of the records before and after.
+        TopicUnknown, ConfigError."""
 
         def configured(record: TopicRecord) -> TopicRecord:
             config = change(record.config)
             check_changed(config, record.config, self._settings)
             after = replace(record, config=dict(config))
-            return after if follow is None else follow(after)
+            return after if follow is None else follow(record, after)
 
         return await self.change(name, configured)
 
@@ -218,6 +219,7 @@ class Topics:
         topic = self._known.find(record.name)
         assert topic is not None
         topic.record = record
+        topic.use(config_of(record, self._settings), self._settings)
         await self._tablets.start(topic)
         return topic
 

@@ -217,8 +217,7 @@ class Scheme:
             homes = [topic.cell_of(number) for number in range(len(topic.tablets))]
             cells = _stored_cells([*homes, *(self._place(bundle_of(topic.config), added) if added else ())])
             tablets = topic.tablets + _new_tablets(self._state, changes, added)
-            table = None if topic.table is None else topic.table.grown(count)
-            grown = replace(topic, partitions=count, tablets=tablets, table=table, cells=cells)
+            grown = replace(topic.grown(count), tablets=tablets, cells=cells)
             put_topic(changes, grown)
             return grown
 

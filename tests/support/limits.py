@@ -137,6 +137,10 @@ LIMITS = (
         "broker/http/test_tables.py::test_a_table_has_a_limit_of_columns",
     ),
     Limit(
+        "sets of attributes that act in a table", ("pqbroker.table.attribute.sets.max",), "TOO_MANY_ATTRIBUTE_SETS",
+        "broker/http/test_tablet_attributes.py::test_a_table_has_a_limit_of_sets_of_attributes",
+    ),
+    Limit(
         "characters of an Avro schema", ("tables/avro_schema.py:AVRO_CHARACTERS_MAX",), "INVALID_SCHEMA",
         "tables/test_formats.py::test_a_schema_has_a_limit_of_characters",
     ),

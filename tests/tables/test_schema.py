@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pqbroker.tables.attributes import check_attributes, retention_ms, with_retention
+from pqbroker.conf.table_attributes import retention_ms, with_retention
+from pqbroker.tables.attributes import check_attributes
 from pqbroker.tables.paths import table_path, topic_name
 from pqbroker.tables.refusals import TableError
 from pqbroker.tables.schema import check_alteration, read_schema
