@@ -24,6 +24,7 @@ from pqbroker.pq.serving.partition_consumers import PartitionConsumers
 from pqbroker.pq.serving.partition_times import PartitionTimes
 from pqbroker.pq.serving.store_refusals import DISK_FULL, not_leader, unreadable
 from pqbroker.pq.serving.stretches import StretchReader
+from pqbroker.pq.serving.timestamps import NodeTimestamps
 from pqbroker.pq.serving.watchers import Watchers
 from pqbroker.pq.serving.write_queue import Answered
 from pqbroker.pq.serving.writer import Writer
@@ -70,6 +71,7 @@ class PartitionServer:
         kv: KeyValueTablet,
         memory: NodeMemory,
         clock: Callable[[], int],
+        timestamps: NodeTimestamps,
     ) -> None:
         self.state = partition
         self.index = partition.index
@@ -78,7 +80,7 @@ class PartitionServer:
         self._kv = kv
         self._clock = clock
         self.watchers = Watchers()
-        self._writer = Writer(partition, kv, memory, clock, self.watchers.notify)
+        self._writer = Writer(partition, kv, memory, clock, self.watchers.notify, timestamps)
         runs = RunLoader(partition, kv, memory.cache, self._writer.number, self._writer.load_head)
         self._reader = Reader(partition, kv, runs, memory, partition.settings.node.partition_reads_max)
         self._quota = write_quota(partition.settings.topic, clock())

@@ -21,6 +21,7 @@ from pqbroker.pq.serving.offsets import GroupOffsets
 from pqbroker.pq.serving.partition_limit import PartitionCount
 from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.pq.serving.tablet import NodeShare
+from pqbroker.pq.serving.timestamps import NodeTimestamps
 from pqbroker.pq.serving.topic import Topic, TopicNames, config_of
 from pqbroker.pq.serving.topic_tablets import TopicTablets
 from pqbroker.protocol.errors import KafkaError
@@ -70,7 +71,8 @@ class Topics:
         self.changes = asyncio.Lock()
         """Held while a topic is created, changed or deleted, and a cell is taken."""
         self._cells = cells
-        self.share = NodeShare(self.memory, clock, by_reference)
+        timestamps = NodeTimestamps(scheme.reserve_timestamps, scheme.timestamps_reserved)
+        self.share = NodeShare(self.memory, clock, timestamps, by_reference)
         self._tablets = TopicTablets(cells, self.share, self.changes, partial(_renew, self.offsets))
 
     async def start(self) -> None:

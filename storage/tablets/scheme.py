@@ -45,6 +45,8 @@ PARTITIONS_MAX = 20_000
 PARTITIONS_PER_TABLET_MAX = 1_000
 TABLETS_PER_TOPIC_MAX = 10_000
 PRODUCER_IDS_PER_BLOCK = 1_000
+TIMESTAMPS_RESERVED = "timestamps_reserved"
+"""A fact from the first commit on that has a timestamp."""
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
@@ -303,6 +305,18 @@ class Scheme:
             return block
 
         return await self._change(plan)
+
+    @property
+    def timestamps_reserved(self) -> int:
+        """All timestamps of commits that any node may have given lie below; 0 before the first."""
+        found: int = self._state.facts.get(TIMESTAMPS_RESERVED, 0)
+        return found
+
+    async def reserve_timestamps(self, reserved: int) -> None:
+        """Let timestamps below `reserved` be given; a reservation never shrinks."""
+        await self._change(
+            lambda changes: _put_fact(changes, TIMESTAMPS_RESERVED, max(reserved, self.timestamps_reserved))
+        )
 
     async def _change(self, plan: Callable[[RowChanges], T]) -> T:
         while self._held is not None:

@@ -10,7 +10,8 @@ from typing import Any
 import duckdb
 import pyarrow
 
-from pqbroker.pq.log.row_facts import TIMESTAMP, milliseconds_of
+from pqbroker.pq.log.commit_timestamps import milliseconds_of
+from pqbroker.pq.log.row_facts import TIMESTAMP
 from pqbroker.tables.refusals import nearest
 from pqbroker.tables.work.batches import Span
 from pqbroker.tables.work.kept_columns import KeptColumns

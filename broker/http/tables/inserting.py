@@ -87,7 +87,7 @@ def _fence(call: Call) -> Fence | None:
 def _taken_before(taken: Mapping[int, SessionBatch], sequence: int) -> Any:
     """Where the rows are is known of a session's last batch alone."""
     same = {index: batch for index, batch in sorted(taken.items()) if batch.sequence == sequence}
-    tablets = [_shown(index, batch.base_offset, batch.row_count) for index, batch in same.items()]
+    tablets = [_shown(index, batch.base_offset, batch.row_count) for index, batch in same.items() if batch.row_count]
     return {"tablets": tablets, "data_weight": 0, "duplicate": True}
 
 

@@ -9,6 +9,7 @@ from pqbroker.broker.apis.access import AclOperation
 from pqbroker.broker.cells.tablet_gluing import Glue
 from pqbroker.broker.http.routes import Call
 from pqbroker.broker.http.tables.finding import facts, find_table, states, tablet_range
+from pqbroker.broker.http.tables.session_room import check_sessions_fit
 from pqbroker.pq.log.head import first_kept
 from pqbroker.pq.serving.topic import Topic
 from pqbroker.storage.bundles.bundle import BundleRefused
@@ -34,6 +35,7 @@ async def reshard(call: Call) -> Any:
         assert record.table is not None
         return Resharded(record.with_table(_table(record.table, plan, epoch)), plan.origins)
 
+    await check_sessions_fit(topic, (plan.survivor, *plan.removed) if plan.removed else (), call.node.clock())
     if all(_is_empty(topic, index) for index in plan.removed):
         return facts(await uninterrupted(topics.reshard(topic.record.name, resharded)))
     ends = _ends(topic, plan)
@@ -89,8 +91,9 @@ def _check_whole_chunks(topic: Topic, removed: Sequence[int]) -> None:
 
 
 def _is_empty(topic: Topic, index: int) -> bool:
+    """A tablet that remembers sessions is not empty: their batches may be sent again after their rows are trimmed."""
     partition = topic.partitions[index]
-    return partition.start_offset == partition.end_offset
+    return partition.start_offset == partition.end_offset and not len(partition.state.sessions)
 
 
 def _ends(topic: Topic, plan: Reshard) -> Sequence[tuple[int, int, int]]:

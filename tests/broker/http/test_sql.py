@@ -13,7 +13,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from pqbroker.broker.http.resources.sql import ROUTES
-from pqbroker.pq.log.row_facts import timestamp_of
+from pqbroker.pq.log.commit_timestamps import timestamp_of
 from pqbroker.testing import Broker, memory_broker
 
 NOW_MS = 1_700_000_000_000
