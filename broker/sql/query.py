@@ -111,6 +111,7 @@ class Query:
     async def _ask(self, worker: WorkerProcess) -> Message:
         question = self._question
         document: dict[str, Any] = {"query": question.text, "format": question.format, "explain": question.explain}
+        document["depth_max"] = self._settings.sql_depth_max
         document["memory_bytes_max"] = self._settings.sql_memory_bytes_max
         document["columns_bytes_max"] = self._settings.sql_columns_bytes_max
         await worker.send("query", document)

@@ -16,6 +16,8 @@ from pqbroker.tables.work.watching import Watch, resident_bytes
 
 NICENESS = 5
 """The broker goes first where processors are few."""
+RECURSION_MAX = 20_000
+"""Calls of Python within one another: the parser of SQL takes about 50 for each level of a query."""
 LIBRARIES = frozenset(("duckdb", "numpy", "pyarrow", "sqlglot"))
 NO_LIBRARIES = {
     "code": "TABLES_NOT_INSTALLED",
@@ -28,6 +30,7 @@ def main(number: int) -> None:
     """Serve queries one after another. Records are many small objects without cycles: collecting waits for the end."""
     os.nice(NICENESS)
     gc.disable()
+    sys.setrecursionlimit(RECURSION_MAX)
     connection = socket.socket(fileno=number)
     watch = Watch(connection)
     watch.start()

@@ -3,7 +3,7 @@ length before it.
 
 Once it has a query the worker leads; the kinds of messages:
 
-    broker  query     {query, format, explain, memory_bytes_max, columns_bytes_max}
+    broker  query     {query, format, explain, depth_max, memory_bytes_max, columns_bytes_max}
     worker  find      {topics: [name]}; answered by
     broker  found     {topics: {name: {id, bounds: [[start, end] of each partition], columns: its schema's, or null}}}
     worker  read      {topic, partition, offset, end_offset, timestamp_min, facts: whether they are wanted,

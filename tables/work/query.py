@@ -15,7 +15,8 @@ from pqbroker.tables.refusals import nearest
 from pqbroker.tables.work.batches import Span
 from pqbroker.tables.work.kept_columns import KeptColumns
 from pqbroker.tables.work.messages import Line
-from pqbroker.tables.work.parsing import Named, Parsed, Range, parse
+from pqbroker.tables.work.parsing import Named, Parsed, parse
+from pqbroker.tables.work.ranges import Range
 from pqbroker.tables.work.refusal import QueryRefused
 from pqbroker.tables.work.results import WRITERS
 from pqbroker.tables.work.scanning import Tally, Wanted, scan
@@ -43,7 +44,7 @@ Found = Mapping[str, Any]
 
 def answer(line: Line, document: Mapping[str, Any], kept: KeptColumns) -> Any:
     """Send the answer, unless it is to be explained: the explanation. QueryRefused."""
-    parsed = parse(document["query"])
+    parsed = parse(document["query"], document["depth_max"])
     names = sorted({named.topic for named in parsed.topics})
     found: Mapping[str, Found] = line.ask("find", {"topics": names}).document["topics"]
     wanted = {named.relation: _wanted(named, found[named.topic]) for named in parsed.topics}
@@ -128,6 +129,9 @@ def _refusal(error: Any, wanted: Iterable[Wanted]) -> QueryRefused:
     if no_column := _NO_COLUMN.search(text):
         known = list(dict.fromkeys(name for each in wanted for name in each.view.types))
         return QueryRefused("QUERY_FAILED", f"there is no column {no_column[1]!r}", nearest(no_column[1], known))
+    if "Max expression depth" in text:
+        text = "the query has an expression of more than 1000 operators within one another, or as many joins or WITHs"
+        return QueryRefused("INVALID_QUERY", text, "Split it: AND, OR, IN and UNION ALL may be of any length.")
     if isinstance(error, duckdb.OutOfMemoryException):
         return QueryRefused(
             "QUERY_TOO_LARGE", f"the query needs more memory than pqbroker.sql.memory.bytes.max leaves it: {text}",
