@@ -16,7 +16,7 @@ DEPTH_MAX = setting(
 TIME_MS_MAX = setting(
     "pqbroker.sql.time.ms.max", Kind.INT, 60_000,
     "Time that an SQL query may take, the client's reading included, or encoding rows that came in Arrow; then the "
-    "worker is killed.", low=1,
+    "query is stopped.", low=1,
 )  # fmt: skip
 MEMORY_BYTES_MAX = setting(
     "pqbroker.sql.memory.bytes.max", Kind.LONG, 1024 * MIB,

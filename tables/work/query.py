@@ -4,6 +4,7 @@ DuckDB sees Arrow and nothing else: no file, no extension, no setting, none of t
 """
 
 import re
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -14,13 +15,14 @@ from pqbroker.pq.log.row_facts import TIMESTAMP, milliseconds_of
 from pqbroker.tables.refusals import nearest
 from pqbroker.tables.work.batches import Span
 from pqbroker.tables.work.kept_columns import KeptColumns
-from pqbroker.tables.work.messages import Line
+from pqbroker.tables.work.messages import Line, Stopped
 from pqbroker.tables.work.parsing import Named, Parsed, parse
 from pqbroker.tables.work.ranges import Range
 from pqbroker.tables.work.refusal import QueryRefused
 from pqbroker.tables.work.results import WRITERS
 from pqbroker.tables.work.scanning import Tally, Wanted, scan
 from pqbroker.tables.work.views import view_of
+from pqbroker.tables.work.watching import Watch
 
 PIECE_BYTES = 256 << 10
 """Of the answer, sent at once at most."""
@@ -42,8 +44,8 @@ Found = Mapping[str, Any]
 """What the broker says of a topic: its `id`, `bounds` of its partitions, `columns` of its schema."""
 
 
-def answer(line: Line, document: Mapping[str, Any], kept: KeptColumns) -> Any:
-    """Send the answer, unless it is to be explained: the explanation. QueryRefused."""
+def answer(line: Line, document: Mapping[str, Any], kept: KeptColumns, watch: Watch) -> Any:
+    """Send the answer, unless it is to be explained: the explanation. QueryRefused, Stopped."""
     parsed = parse(document["query"], document["depth_max"])
     names = sorted({named.topic for named in parsed.topics})
     found: Mapping[str, Found] = line.ask("find", {"topics": names}).document["topics"]
@@ -53,6 +55,8 @@ def answer(line: Line, document: Mapping[str, Any], kept: KeptColumns) -> Any:
     kept.begin(kept_bytes)
     memory_bytes = (document["memory_bytes_max"] - kept_bytes) // 4 * 3
     with connect(memory_bytes) as connection:
+        stopping = Stopping(line, connection)
+        watch.look = stopping.look
         try:
             for named in parsed.topics:
                 reads = wanted[named.relation]
@@ -66,8 +70,36 @@ def answer(line: Line, document: Mapping[str, Any], kept: KeptColumns) -> Any:
             for piece in WRITERS[document["format"]](reader.schema, reader, documents):
                 _send(line, piece)
         except (duckdb.Error, pyarrow.ArrowException, OSError) as error:  # the latter two: met by the reader of rows
+            if stopping.has_stopped or line.is_stopped:
+                raise Stopped from None
             raise tally.refusal or _refusal(error, wanted.values()) from None
+        finally:
+            watch.look = None
+            stopping.end()
     return None
+
+
+class Stopping:
+    """What stops DuckDB in the middle of a query, from another thread."""
+
+    def __init__(self, line: Line, connection: Any) -> None:
+        self._line = line
+        self._connection = connection
+        self._lock = threading.Lock()
+        self._has_ended = False
+        self.has_stopped = False
+
+    def look(self) -> None:
+        """Interrupt the query if the broker has said to stop."""
+        with self._lock:
+            if not self._has_ended and self._line.has_unasked():
+                self.has_stopped = True
+                self._connection.interrupt()
+
+    def end(self) -> None:
+        """The connection is closed next."""
+        with self._lock:
+            self._has_ended = True
 
 
 def connect(memory_bytes: int) -> Any:

@@ -2,6 +2,7 @@
 
 import io
 import json
+import time
 from collections.abc import Iterator
 from http.client import HTTPConnection
 from pathlib import Path
@@ -327,6 +328,49 @@ def test_a_query_that_is_nested_too_deeply_is_refused_and_costs_no_worker(
     assert before
     assert worker_pids() == before
     assert "Traceback" not in capfd.readouterr().err
+
+
+SLOW = "SELECT count(*) FROM range(100000000) AS a(n), range(1000) AS b(m) WHERE hash(n) % 7 = hash(m) % 5"
+
+
+def test_an_unknown_topic_costs_no_worker(sql: Sql, capfd: pytest.CaptureFixture[str]) -> None:
+    sql.ask("SELECT 1")
+    before = worker_pids()
+    assert len(before) == 1
+    for _ in range(3):
+        assert sql.ask("SELECT * FROM nobody")[0] == 404
+        assert sql.rows("SELECT count(*) AS n FROM people") == [{"n": 3}]
+    assert worker_pids() == before
+    assert "Traceback" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("query", [SLOW, "SELECT n, repeat('x', 1000) AS x FROM range(100000000) AS r(n)"])
+def test_a_query_whose_client_goes_costs_no_worker(sql: Sql, query: str, capfd: pytest.CaptureFixture[str]) -> None:
+    sql.ask("SELECT 1")
+    before = worker_pids()
+    assert len(before) == 1
+    for _ in range(3):
+        connection = HTTPConnection(sql.http, timeout=60)
+        connection.request("POST", "/v1/sql", json.dumps({"query": query}), {"Content-Type": "application/json"})
+        assert connection.sock is not None
+        if query != SLOW:
+            connection.sock.recv(100)
+        connection.close()
+        assert sql.rows("SELECT count(*) AS n FROM people") == [{"n": 3}]
+    deadline = time.monotonic() + 30
+    while len(idle := worker_pids()) > 2 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert before <= idle
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_a_query_over_its_time_or_bytes_costs_no_worker(sql: Sql) -> None:
+    sql.ask("SELECT 1")
+    before = worker_pids()
+    status, data = sql.ask(SLOW, timeout_ms=300)
+    assert (status, json.loads(data)["error"]["code"]) == (504, "QUERY_TOO_LONG")
+    assert sql.rows("SELECT count(*) AS n FROM people") == [{"n": 3}]
+    assert worker_pids() == before
 
 
 def test_a_column_that_was_meant_is_named(sql: Sql) -> None:

@@ -3,6 +3,7 @@ clashing and hostile names, and what may be left out is left out as far as it ma
 
 import random
 from collections.abc import Iterator, Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import duckdb
@@ -102,11 +103,12 @@ def _scan(_: Any, wanted: Wanted, *__: Any) -> Iterator[Any]:
 def answered(query: str) -> Any:
     """As a table of Arrow."""
     line: Any = FakeLine()
+    watch: Any = SimpleNamespace(look=None)
     document = {
         "query": query, "format": "arrow", "explain": False, "depth_max": 100, "columns_bytes_max": 0,
         "memory_bytes_max": 1 << 30,
     }  # fmt: skip
-    answer(line, document, KeptColumns())
+    answer(line, document, KeptColumns(), watch)
     return pyarrow.ipc.open_stream(line.sent).read_all()
 
 
