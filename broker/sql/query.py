@@ -145,9 +145,11 @@ class Query:
             for partition in topic.partitions:
                 partition.check_readable()
             bounds = [(each.start_offset, visible_end(each.state, READ_UNCOMMITTED)) for each in topic.partitions]
+            unmounted = [partition.index for partition in topic.partitions if partition.is_unmounted]
             columns, formats = schema_of(topic) or (None, {})
             found[name] = {
-                "id": topic.record.topic_id.hex(), "bounds": bounds, "columns": columns, "formats": formats
+                "id": topic.record.topic_id.hex(), "bounds": bounds, "columns": columns, "formats": formats,
+                "unmounted": unmounted,
             }  # fmt: skip
         return found
 

@@ -27,6 +27,8 @@ from pqbroker.tables.work.watching import Watch
 PIECE_BYTES = 256 << 10
 """Of the answer, sent at once at most."""
 _ROWS_AT_ONCE = 16_384
+_NAMED_MAX = 20
+"""Tablets that one refusal names."""
 _SETTINGS: Mapping[str, Any] = {
     "autoinstall_known_extensions": False,
     "autoload_known_extensions": False,
@@ -114,6 +116,12 @@ def _wanted(named: Named, found: Found) -> Wanted:
         rows = Range(start, end - 1).within(named.rows)
         if named.tablets.least <= tablet <= named.tablets.most and rows.least <= rows.most:
             spans.append(Span(tablet, rows.least, rows.most + 1))
+    closed = sorted({span.tablet for span in spans}.intersection(found["unmounted"]))
+    if closed:
+        raise QueryRefused(
+            "WRONG_STATE", f"of {named.topic} tablets are unmounted: {', '.join(map(str, closed[:_NAMED_MAX]))}",
+            f"`pqbroker table mount {named.topic}` mounts them; or leave them out by \"$tablet_index\".",
+        )  # fmt: skip
     view = view_of(found["columns"], found["formats"])
     times = Range() if view.is_typed("timestamp_ms") else named.times
     commits = None

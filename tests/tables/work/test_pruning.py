@@ -68,7 +68,7 @@ class FakeLine:
     def ask(self, kind: str, document: Mapping[str, Any]) -> Message:
         assert kind == "find"
         found = {
-            name: {"id": name, "bounds": [[0, ROWS]] * 2, "columns": VIEWS[name][0], "formats": {}}
+            name: {"id": name, "bounds": [[0, ROWS]] * 2, "columns": VIEWS[name][0], "formats": {}, "unmounted": []}
             for name in document["topics"]
         }
         return Message("found", {"topics": found}, b"")
