@@ -18,7 +18,7 @@ MEMORY_EXIT = 75
 """How a worker ends that took more memory than it may."""
 ENDING_S = 1.0
 """Time that a process has to end once it has closed its socket."""
-STOP_S = 0.5
+STOP_S = 2.0
 """Time that a process has to leave a query; one that takes longer is killed."""
 _BUFFER_BYTES = 256 << 10
 COMMAND: tuple[str, ...] = (sys.executable, "-P", "-m", "pqbroker.tables.work")
