@@ -289,6 +289,7 @@ class BrokerSettings:
     table_columns_max: int = tables.COLUMNS_MAX
     table_attribute_sets_max: int = tables.ATTRIBUTE_SETS_MAX
     sql_queries_max: int = sql.QUERIES_MAX
+    sql_depth_max: int = sql.DEPTH_MAX
     sql_time_ms_max: int = sql.TIME_MS_MAX
     sql_memory_bytes_max: int = sql.MEMORY_BYTES_MAX
     sql_columns_bytes_max: int = sql.COLUMNS_BYTES_MAX

@@ -20,6 +20,7 @@ from pqbroker.storage.tablets.scheme_state import TopicRecord
 
 if TYPE_CHECKING:
     from pqbroker.pq.serving.topic import Topic
+    from pqbroker.tables.schema import Schema
 
 SCHEMA: Final = "pq.schema"
 FORMATS: Final = {
@@ -69,15 +70,17 @@ def fixed_configs(topic: "Topic") -> Collection[str]:
     return FIXED_AT_CREATION if topic.record.table is None else FIXED_AT_CREATION.union(FORMATS)
 
 
-def check_schema(config: Mapping[str, str], columns_max: int) -> None:
-    """ConfigError where the configs that a topic is to have give it a schema that cannot be."""
+def check_schema(config: Mapping[str, str], columns_max: int, old: TopicSchema | None = None) -> None:
+    """ConfigError where the configs that a topic is to have give it a schema that cannot be. `old`: its schema now."""
     from pqbroker.tables.avro_schema import read_avro_schema
     from pqbroker.tables.refusals import TableError
+    from pqbroker.tables.schema import check_names, read_schema
 
     text = config.get(SCHEMA)
     try:
         if text:
-            _read(text, columns_max, config)
+            known = None if old is None else read_schema(old.columns, len(old.columns), old.formats)
+            check_names(_read(text, columns_max, config), known)
         for name in _AVRO_SCHEMAS:
             if config.get(name):
                 read_avro_schema(config[name], name)
@@ -93,7 +96,7 @@ def check_new_schema(topic: "Topic", config: Mapping[str, str], settings: Broker
     """As `check_schema`, of a topic that is there and the configs that it is to have. KafkaError POLICY_VIOLATION for
     one that was made as a table: its schema is altered as its rows allow."""
     if topic.record.table is None:
-        check_schema(config, settings.table_columns_max)
+        check_schema(config, settings.table_columns_max, schema_of(topic))
     elif config.get(SCHEMA):
         why = f"{topic.record.name} is a table; alter its schema by `pqbroker table alter`, or POST …/alter"
         raise KafkaError(ErrorCode.POLICY_VIOLATION, why)
@@ -120,12 +123,12 @@ def _stored(text: str, formats: tuple[tuple[str, str], ...]) -> Columns | None:
     from pqbroker.tables.refusals import TableError
 
     try:
-        return _read(text, len(text), dict(formats))
+        return _read(text, len(text), dict(formats)).documents()
     except (TableError, ValueError, RecursionError):
         return None
 
 
-def _read(text: str, columns_max: int, formats: Mapping[str, str]) -> Columns:
+def _read(text: str, columns_max: int, formats: Mapping[str, str]) -> "Schema":
     from pqbroker.tables.refusals import TableError
     from pqbroker.tables.schema import read_schema
 
@@ -136,4 +139,4 @@ def _read(text: str, columns_max: int, formats: Mapping[str, str]) -> Columns:
     if schema.filled:
         text = f"the column {schema.filled[0]} is of tables: a topic that was not made as one does not fill it"
         raise TableError("INVALID_SCHEMA", text, "Leave it out, or make a table by POST /v1/tables.")
-    return schema.documents()
+    return schema

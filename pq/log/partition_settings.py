@@ -21,6 +21,17 @@ class Closed(Enum):
     EVERYTHING = "unmounted"
 
 
+class TabletClosed(KafkaError):
+    """The tablet of a table is unmounted or frozen, so its partition refuses this. `cure` is for people; `message` has
+    it too, for clients that get no more."""
+
+    def __init__(self, code: ErrorCode, index: int, closed: Closed) -> None:
+        self.is_frozen = closed is Closed.WRITES
+        verb = "unfreeze" if self.is_frozen else "mount"
+        super().__init__(code, f"tablet {index} of the table is {closed.value}: {verb} it first")
+        self.cure = f"`pqbroker table {verb} TABLE` or POST /v1/tables/NAME/{verb} does it."
+
+
 _CLOSED = {
     "frozen": Closed.WRITES, "freezing": Closed.WRITES, "unfreezing": Closed.WRITES, "unmounting": Closed.WRITES,
     "unmounted": Closed.EVERYTHING, "mounting": Closed.EVERYTHING, "frozen_mounting": Closed.EVERYTHING,
@@ -65,7 +76,7 @@ class PartitionSettings:
         closed = self.closed.get(index)
         if closed is not None:
             code = ErrorCode.POLICY_VIOLATION if closed is Closed.WRITES else ErrorCode.LEADER_NOT_AVAILABLE
-            raise KafkaError(code, f"tablet {index} of the table is {closed.value}: mount or unfreeze it first")
+            raise TabletClosed(code, index, closed)
 
     @property
     def producers_kept_ms(self) -> int:

@@ -10,7 +10,7 @@ from typing import Protocol
 from pqbroker.pq.log.batch_run import Batches
 from pqbroker.pq.log.consumers import Consumers
 from pqbroker.pq.log.partition import Partition
-from pqbroker.pq.log.partition_settings import Closed, PartitionSettings
+from pqbroker.pq.log.partition_settings import Closed, PartitionSettings, TabletClosed
 from pqbroker.pq.log.retention import FirstUnread, Held, why_held
 from pqbroker.pq.log.row_facts import Weighed
 from pqbroker.pq.log.write_cycle import Cycle, Written
@@ -189,7 +189,7 @@ class PartitionServer:
             return "unreadable", str(self.state.unreadable)
         closed = self.state.settings.closed.get(self.index)
         if closed is not None:
-            return closed.value, f"its tablet is {closed.value}; mount or unfreeze it"
+            return closed.value, TabletClosed(ErrorCode.NONE, self.index, closed).message
         if self.is_lost:
             return "lost", not_leader().message
         if self._writer.is_disk_full:
@@ -243,6 +243,8 @@ class PartitionServer:
     def _check_served(self) -> None:
         """KafkaError CORRUPT_MESSAGE or NOT_LEADER_OR_FOLLOWER when every call fails."""
         self.check_readable()
+        if self.is_unmounted:
+            raise TabletClosed(ErrorCode.NOT_LEADER_OR_FOLLOWER, self.index, Closed.EVERYTHING)
         if self.is_lost:
             raise not_leader()
 

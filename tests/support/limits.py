@@ -317,7 +317,11 @@ LIMITS = (
         "broker/http/test_sql_limits.py::test_one_query_too_many_is_refused",
     ),
     Limit(
-        "time of an SQL query", ("pqbroker.sql.time.ms.max",), "504, the worker is killed",
+        "levels of an SQL query", ("pqbroker.sql.depth.max",), "400, INVALID_QUERY",
+        "broker/http/test_sql.py::test_a_query_that_is_nested_too_deeply_is_refused_and_costs_no_worker",
+    ),
+    Limit(
+        "time of an SQL query", ("pqbroker.sql.time.ms.max",), "504, the query is stopped",
         "broker/http/test_sql_limits.py::test_a_query_over_its_time_is_killed_and_a_new_worker_serves",
     ),
     Limit(

@@ -9,8 +9,7 @@ from typing import Any
 from pqbroker.broker.apis.access import AclOperation
 from pqbroker.broker.apis.partitions import check_batch, find_partition, unknown_topic
 from pqbroker.broker.apis.record_checks import Preparation, preparation_of
-from pqbroker.broker.apis.refusals import translate
-from pqbroker.broker.http.problems import bad_request, of_kafka
+from pqbroker.broker.http.problems import Problem, bad_request, of_error
 from pqbroker.broker.http.resources.contents import CONTENT, HEADERS, TIMESTAMP, read, read_text
 from pqbroker.broker.http.resources.partitioner import partition_of
 from pqbroker.broker.http.routes import Call, Route
@@ -94,9 +93,10 @@ def _all_written(outcomes: Mapping[int, Written | BaseException]) -> dict[int, W
     written = {index: outcome for index, outcome in outcomes.items() if isinstance(outcome, Written)}
     for index, outcome in outcomes.items():
         if isinstance(outcome, BaseException):
-            code, message = translate(outcome)
+            problem = of_error(outcome)
             others = f"; written at partitions {', '.join(map(str, sorted(written)))}" if written else ""
-            raise of_kafka(code, f"partition {index}: {message}{others}")
+            text = f"partition {index}: {problem}{others}"
+            raise Problem(problem.status, problem.code, text, problem.cure)
     return written
 
 

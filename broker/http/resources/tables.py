@@ -13,7 +13,7 @@ from pqbroker.broker.http.stream_forms import ARROW_STREAM
 _STATUSES: Mapping[str, int] = {
     "NO_TABLE": 404, "NO_TABLET": 404, "NO_BUNDLE": 404, "NO_CELL": 404,
     "ROWS_TOO_LARGE": 413, "WORKER_LOST": 503, "TABLES_NOT_INSTALLED": 501,
-    "CANNOT_MOVE": 409, "CANNOT_GLUE": 409, "NO_MOUNTED_TABLETS": 409, "NOT_MOUNTED": 409, "WRONG_STATE": 409,
+    "CANNOT_MOVE": 409, "CANNOT_GLUE": 409, "NO_MOUNTED_TABLETS": 409, "WRONG_STATE": 409,
     "INCOMPATIBLE_SCHEMA": 409, "STATIC_TABLE": 409, "TOO_MANY_ATTRIBUTE_SETS": 409,
 }  # fmt: skip
 """Of refusals that have another than 400."""

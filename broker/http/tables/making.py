@@ -28,7 +28,7 @@ from pqbroker.tables.attributes import check_attributes
 from pqbroker.tables.mount import MountState
 from pqbroker.tables.paths import topic_name
 from pqbroker.tables.refusals import TableError
-from pqbroker.tables.schema import Schema, check_alteration, read_schema
+from pqbroker.tables.schema import Schema, check_alteration, check_names, read_schema
 
 _CONFIG = {"pq.partitions.per.tablet": "1", "retention.bytes": "-1", "value.invalid": "refuse"}
 """Of every table's topic, besides retention.ms: tablets are mounted one by one, rows go by attributes (E.6), what is no
@@ -52,6 +52,7 @@ async def create(call: Call) -> Any:
     check_creation(call, name)
     given = _given_config(body)
     schema = read_schema(body["schema"], call.node.settings.table_columns_max, given)
+    check_names(schema)
     attributes = body.get("attributes", {})
     check_attributes(attributes)
     bundle, known = body.get("bundle", DEFAULT_BUNDLE), call.owner.current.hive.bundles
@@ -132,7 +133,9 @@ async def alter(call: Call) -> Any:
         assert record.table is not None
         check_unmounted(topic)
         columns = record.table.columns
-        check_alteration(read_schema(columns, len(columns), record.config), schema)
+        old = read_schema(columns, len(columns), record.config)
+        check_alteration(old, schema)
+        check_names(schema, old)
         return replace(record, table=replace(record.table, columns=schema.documents()))
 
     return await _changed(call, topic, altered)
