@@ -315,7 +315,7 @@ class Scheme:
     async def reserve_timestamps(self, reserved: int) -> None:
         """Let timestamps below `reserved` be given; a reservation never shrinks."""
         await self._change(
-            lambda changes: _put_fact(changes, TIMESTAMPS_RESERVED, max(reserved, self.timestamps_reserved))
+            lambda changes: put_fact(changes, TIMESTAMPS_RESERVED, max(reserved, self.timestamps_reserved))
         )
 
     async def _change(self, plan: Callable[[RowChanges], T]) -> T:

@@ -5,13 +5,15 @@ from pathlib import Path
 
 from pqbroker.doctor.findings import Weight
 from pqbroker.pq.log.commit_timestamps import RESERVED_AHEAD, timestamp_of
+from pqbroker.storage.tablets.mounted_attributes import MountedAttributes
 from pqbroker.storage.tablets.scheme import TIMESTAMPS_RESERVED, Scheme
 from pqbroker.storage.tablets.scheme_state import FACTS, TableRecord
 from tests.doctor.test_resharded import COLUMN, closed, look, opened
 from tests.pq.rig import batch, write
 
 NOW_MS = 1_700_000_000_000
-TABLE = TableRecord((COLUMN, {"name": "$timestamp", "type": "uint64"}), {}, {}, ("mounted", "mounted"), (0, 0))
+COLUMNS = (COLUMN, {"name": "$timestamp", "type": "uint64"})
+TABLE = TableRecord(COLUMNS, {}, MountedAttributes(({},), (0, 0)), ("mounted", "mounted"), (0, 0))
 
 
 async def fill(data: Path) -> None:

@@ -11,7 +11,7 @@ import pyarrow
 import pyarrow.compute as compute
 import pytest
 
-from pqbroker.pq.log.row_facts import timestamp_of
+from pqbroker.pq.log.commit_timestamps import timestamp_of
 from pqbroker.tables.work import query as querying
 from pqbroker.tables.work.kept_columns import KeptColumns
 from pqbroker.tables.work.messages import Message
