@@ -10,6 +10,7 @@ Between plan and its end nothing else may change the partition: the flag `is_wri
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 from pqbroker.pq.log import producers
 from pqbroker.pq.log.blob_layout import BlobLayout
@@ -34,8 +35,16 @@ NO_TIMESTAMP = -1
 PlannedBatch = tuple[memoryview, BatchHeader]
 
 
+class OfNode(NamedTuple):
+    """What all partitions of a node share; `by_reference` as in `BlobLayout`."""
+
+    by_reference: bool = True
+    timestamps: CommitTimestamps | None = None
+    """None: a partition alone gives its own."""
+
+
 class Partition:
-    """State of one partition (A.2); `by_reference` as in `BlobLayout`."""
+    """State of one partition (A.2)."""
 
     __slots__ = (
         "_layout", "bodies", "end_offset", "epochs", "facts", "generation", "has_leftovers", "head", "index",
@@ -48,11 +57,8 @@ class Partition:
         generation: int,
         settings: PartitionSettings,
         stored: StoredPartition,
-        *,
-        by_reference: bool = True,
-        timestamps: CommitTimestamps | None = None,
+        of_node: OfNode,
     ) -> None:
-        """`timestamps`: those of the node; None: the partition stands alone."""
         start_state = stored.start_state
         self.index = index
         self.generation = generation
@@ -65,13 +71,13 @@ class Partition:
         self.epochs.trim(start_state.start_offset)
         self.producers = Producers(stored.producers)
         self.sessions = Sessions(stored.sessions)
-        self.facts = PartitionFacts(index, stored.facts, timestamps or unreserved())
+        self.facts = PartitionFacts(index, stored.facts, of_node.timestamps or unreserved())
         self.is_writing = False
         self.has_leftovers = False
         """Whether parts of a batch that was then refused are stored; the next writer wipes them."""
         self.unreadable: StoredUnreadable | None = None
         """Why the partition is refused: its rows are damaged. It takes and gives nothing; its offsets mean nothing."""
-        self._layout = BlobLayout(index, self.head, by_reference=by_reference)
+        self._layout = BlobLayout(index, self.head, by_reference=of_node.by_reference)
 
     @property
     def is_active(self) -> bool:

@@ -3,7 +3,7 @@
 Writing is in writer.py, reading in reader.py; partition.py decides.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from functools import partial
 from typing import Protocol
 
@@ -24,7 +24,7 @@ from pqbroker.pq.serving.partition_consumers import PartitionConsumers
 from pqbroker.pq.serving.partition_times import PartitionTimes
 from pqbroker.pq.serving.store_refusals import DISK_FULL, not_leader, unreadable
 from pqbroker.pq.serving.stretches import StretchReader
-from pqbroker.pq.serving.timestamps import NodeTimestamps
+from pqbroker.pq.serving.timestamps import NodeTime
 from pqbroker.pq.serving.watchers import Watchers
 from pqbroker.pq.serving.write_queue import Answered
 from pqbroker.pq.serving.writer import Writer
@@ -70,9 +70,9 @@ class PartitionServer:
         consumers: Consumers,
         kv: KeyValueTablet,
         memory: NodeMemory,
-        clock: Callable[[], int],
-        timestamps: NodeTimestamps,
+        time: NodeTime,
     ) -> None:
+        clock = time.clock
         self.state = partition
         self.index = partition.index
         self.leader_epoch = partition.generation
@@ -80,7 +80,7 @@ class PartitionServer:
         self._kv = kv
         self._clock = clock
         self.watchers = Watchers()
-        self._writer = Writer(partition, kv, memory, clock, self.watchers.notify, timestamps)
+        self._writer = Writer(partition, kv, memory, time, self.watchers.notify)
         runs = RunLoader(partition, kv, memory.cache, self._writer.number, self._writer.load_head)
         self._reader = Reader(partition, kv, runs, memory, partition.settings.node.partition_reads_max)
         self._quota = write_quota(partition.settings.topic, clock())

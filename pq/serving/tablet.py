@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from pqbroker.pq.log.consumers import Consumers
-from pqbroker.pq.log.partition import Partition
+from pqbroker.pq.log.partition import OfNode, Partition
 from pqbroker.pq.log.partition_settings import PartitionSettings
 from pqbroker.pq.log.start_state import StoredPartition
 from pqbroker.pq.reading.cache import NodeMemory
 from pqbroker.pq.serving.loading import load, nothing_stored, renumber
 from pqbroker.pq.serving.partition_server import PartitionServer
-from pqbroker.pq.serving.timestamps import NodeTimestamps, without_scheme
+from pqbroker.pq.serving.timestamps import NodeTime, NodeTimestamps, without_scheme
 from pqbroker.storage.kv.tablet import KeyValueTablet
 from pqbroker.storage.tablets.hosting import TabletPage, TabletSample
 from pqbroker.storage.tablets.tablet import TabletStorage
@@ -181,9 +181,8 @@ class PqTablet:
     def _server(self, index: int, stored: StoredPartition) -> PartitionServer:
         settings, share = self._settings, self._share
         timestamps = share.timestamps
-        partition = Partition(
-            index, self._epoch, settings, stored, by_reference=share.by_reference, timestamps=timestamps.rule
-        )
+        of_node = OfNode(share.by_reference, timestamps.rule)
+        partition = Partition(index, self._epoch, settings, stored, of_node)
         node = settings.node
         consumers = Consumers(index, node.partition_consumers_max, node.offset_metadata_max_bytes, stored.consumers)
-        return PartitionServer(partition, consumers, self.kv, share.memory, share.clock, timestamps)
+        return PartitionServer(partition, consumers, self.kv, share.memory, NodeTime(share.clock, timestamps))

@@ -7,6 +7,7 @@ next one is made behind the commits. Only the first commit after a pause, or aft
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from typing import NamedTuple
 
 from pqbroker.pq.log.commit_timestamps import CommitTimestamps, unreserved
 from pqbroker.storage.engine import CommitRefused, ShardLost
@@ -51,6 +52,13 @@ class NodeTimestamps:
             _log.warning("commit timestamps are not reserved: %s; commits go on while earlier ones are left", cause)
         finally:
             self._task = None
+
+
+class NodeTime(NamedTuple):
+    """A node's clock, milliseconds since 1970, and its commit timestamps."""
+
+    clock: Callable[[], int]
+    timestamps: NodeTimestamps
 
 
 def without_scheme() -> NodeTimestamps:

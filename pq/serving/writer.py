@@ -20,7 +20,7 @@ from pqbroker.pq.reading.cache import NodeMemory
 from pqbroker.pq.reading.head_loading import HeadLoader
 from pqbroker.pq.serving import writer_states as states
 from pqbroker.pq.serving.store_refusals import DISK_FULL, RECORDS, not_leader, store_refusal, unreadable
-from pqbroker.pq.serving.timestamps import NodeTimestamps
+from pqbroker.pq.serving.timestamps import NodeTime
 from pqbroker.pq.serving.write_queue import Answered, Job, Write, WriteQueue
 from pqbroker.pq.serving.writer_states import AT_REST, IDLE, LOSING, WRITING
 from pqbroker.protocol.errors import ErrorCode, KafkaError
@@ -49,9 +49,8 @@ class Writer:
         partition: Partition,
         kv: KeyValueTablet,
         memory: NodeMemory,
-        clock: Callable[[], int],
+        time: NodeTime,
         notify: Callable[[], None],
-        timestamps: NodeTimestamps,
     ) -> None:
         self._partition = partition
         self._kv = kv
@@ -59,9 +58,8 @@ class Writer:
         self._memory = memory
         self.number = memory.new_partition()
         """The partition's in the node's cache."""
-        self._clock = clock
+        self._clock, self._timestamps = time
         self._notify = notify
-        self._timestamps = timestamps
         self._loop = asyncio.get_running_loop()
         self.counters = WriteCounters()
         self.queue = WriteQueue(partition.producers, self.counters)

@@ -12,7 +12,7 @@ from pqbroker.conf.topic import TopicConfig
 from pqbroker.pq.log.batch_run import Batches
 from pqbroker.pq.log.keys import data_range
 from pqbroker.pq.log.levels import check_levels
-from pqbroker.pq.log.partition import Partition
+from pqbroker.pq.log.partition import OfNode, Partition
 from pqbroker.pq.log.partition_settings import PartitionSettings
 from pqbroker.pq.log.row_facts import TIMESTAMP
 from pqbroker.pq.log.start_state import NO_META, StoredPartition, build_start_state
@@ -79,7 +79,7 @@ def _varint_bytes(number: int) -> int:
 def new_partition(config: TopicConfig | None = None, *, by_reference: bool = True) -> Partition:
     """An empty partition 0 of generation 1, without a store."""
     stored = StoredPartition(build_start_state([], NO_META), NO_META)
-    return Partition(0, 1, partition_settings(config or TopicConfig()), stored, by_reference=by_reference)
+    return Partition(0, 1, partition_settings(config or TopicConfig()), stored, OfNode(by_reference))
 
 
 def partition_settings(config: TopicConfig, **node: int) -> PartitionSettings:

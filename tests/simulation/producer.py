@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from pqbroker.pq.log.producers import BATCHES_KEPT
 from pqbroker.pq.log.write_cycle import Written
 from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.protocol.errors import ErrorCode, KafkaError
@@ -123,15 +124,19 @@ class SimulatedProducer:
         return True
 
     async def _repeat(self, server: PartitionServer, one: Sent, offset: int) -> None:
-        """What was acknowledged is never stored again."""
+        """What was acknowledged is never stored again: it is a duplicate, or older than what is remembered."""
         try:
             written = await self._write(server, one)
         except KafkaError as error:
-            self._check_refusal(error, 0)
+            is_older = error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and self._is_older(one)
+            self._check_refusal(error, int(is_older))
             return
-        expect(
-            written.base_offset in (offset, -1), f"{self._book.name}: {one} was at {offset}, it is at {written}"
-        )
+        expect(written.base_offset == offset, f"{self._book.name}: {one} was at {offset}, it is at {written}")
+
+    def _is_older(self, one: Sent) -> bool:
+        """Return True if as many batches as are remembered may have been stored behind this one."""
+        behind = [old for old, _ in self._old if old.sequence > one.sequence]
+        return len(behind) + len(self._waiting) >= BATCHES_KEPT
 
     def _check_refusal(self, error: KafkaError, position: int) -> None:
         """A sequence is out of order only behind one that failed."""
