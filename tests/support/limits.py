@@ -86,8 +86,13 @@ LIMITS = (
     ),
     # Connections
     Limit(
-        "connections", ("max.connections",), "closed at once",
-        "broker/net/test_connection.py::test_a_connection_above_the_limit_is_closed_at_once",
+        "connections", ("max.connections",), "the address with most gives way, its idle ones first; else refused",
+        "attacks/test_shares.py::test_idle_connections_of_one_address_leave_room_for_another",
+    ),
+    Limit(
+        "connections of an address", ("max.connections.per.ip", "max.connections.per.ip.overrides"), "closed at once",
+        "broker/net/test_connection_limits.py::"
+        "test_max_connections_per_ip_is_a_limit_of_each_address_and_has_overrides",
     ),
     Limit(
         "connections that ask nothing", ("connections.max.idle.ms",), "closed",
