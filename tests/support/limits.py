@@ -329,6 +329,11 @@ LIMITS = (
         "broker/http/test_sql_limits.py::test_an_answer_over_its_bytes_breaks_off",
     ),
     Limit(
+        "rows of a request in JSON", ("max.message.bytes", "broker/http/tables/inserting.py:MANY_ROWS"),
+        "413; more than MANY_ROWS wait for a turn",
+        "broker/http/test_inserting.py::test_rows_that_fill_more_than_a_batch_are_refused_before_the_rest_is_encoded",
+    ),
+    Limit(
         "rows of a request in Arrow", ("max.message.bytes", "tables/rows.py:TABLETS_MAX"), "413, 400",
         "tables/work/test_arrow_rows.py::test_more_than_a_record_batch_may_hold_is_refused",
     ),
