@@ -36,6 +36,11 @@ def holder_of(host: str, port: int) -> str:
     return f"{IPv6Address(network)}/64"
 
 
+def address_of(holder: str) -> str:
+    """The address of a holder, without the connection: for what outlives that."""
+    return holder.partition("#")[0]
+
+
 def reserve_of(size: int) -> int:
     """The part of a pool that only holders of little may take."""
     return size // RESERVE_PART

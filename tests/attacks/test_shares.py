@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from pqbroker.protocol.messages.metadata import MetadataRequest
 from pqbroker.protocol.messages.offset_commit import (
@@ -105,3 +106,19 @@ def test_idle_connections_of_one_address_leave_room_for_another() -> None:
         finally:
             for one in held:
                 one.close()
+
+
+def test_groups_invented_by_one_address_leave_room_for_another() -> None:
+    with attacked({"pqbroker.partition.consumers.max": "640"}, turn_s_max=TURN_EVER_S_MAX) as node:
+        honest = prepare(node)
+        with Caller(node.broker.kafka, source=ATTACKER) as attacker:
+            codes = {commit(attacker, f"invented-{number}") for number in range(640)}
+            assert codes == {0, ErrorCode.POLICY_VIOLATION}
+            for _ in range(5):
+                honest.check()
+        node.witness.stop()
+        node.broker.kill()
+        node.broker.start()
+        with Caller(node.broker.kafka, source=ATTACKER) as attacker:
+            assert commit(attacker, "another") == ErrorCode.POLICY_VIOLATION
+            assert commit(attacker, "invented-0") == 0
