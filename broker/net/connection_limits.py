@@ -82,13 +82,21 @@ class ConnectionLimits:
         """The connection among `others` that gives way to one that is not counted yet."""
         own = self._holders.of(connection.peer.holder)
         now = self._clock()
-        if now - self._ordered_s >= _ORDER_S or not self._order:
-            self._sort(others, now)
+        if self._order and now - self._ordered_s < _ORDER_S:
+            found = self._first_that_may(own, now)
+            if found is not None or self._order:
+                return found
+            # All of them have closed or asked since, so the order says nothing any more.
+        self._sort(others, now)
+        return self._first_that_may(own, now)
+
+    def _first_that_may(self, own: int, now: float) -> "Connection | None":
+        """The first connection in order that may give way to a holder of `own`; those that moved since leave it."""
         order = self._order
-        for _ in range(len(order)):
+        while order:
             active_at, one = order.popleft()
             if not one.is_open or one.active_at != active_at:
-                continue  # it has closed, or asked since
+                continue
             if self._holders.of(one.peer.holder) > own + 1 or (one.is_idle and now - active_at >= IDLE_S):
                 return one
             order.appendleft((active_at, one))

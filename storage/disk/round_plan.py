@@ -112,7 +112,7 @@ class RoundPlanner:
                     changes.put(key, index_rows.segment_row(segment.end, segment.live))
         changes.put(*index_rows.number_row(plan.number))
         if behind is not None:
-            plan.behind = _rows_behind(behind, changes, at)
+            plan.behind = rows_behind(behind, changes, at)
 
     def _only_segment(self) -> Segment | None:
         """The segment that has the round's payload, if only one has, and it is not emptied by the same round."""
@@ -245,7 +245,7 @@ class RoundPlanner:
             self._pools[at.pool].forget(at)
 
 
-def _rows_behind(segment: Segment, changes: IndexChanges, at: int) -> RowsBehind:
+def rows_behind(segment: Segment, changes: IndexChanges, at: int) -> RowsBehind:
     """Make room for the rows behind the payload. One of them, the change at `at`, says where the segment ends then.
 
     So the size of the map of zero sectors is chosen before the rows are final, with bytes to spare for what that row
@@ -257,7 +257,7 @@ def _rows_behind(segment: Segment, changes: IndexChanges, at: int) -> RowsBehind
     content = changes.encoded()
     if not may_have_zero_sectors(content, segment.buffers):
         return RowsBehind(segment, payload_bytes, content, b"")
-    begin, rows_at = segment.durable_end, segment.durable_end + payload_bytes + COMMIT_HEADER_BYTES
+    begin, rows_at = segment.durable_end, segment.durable_end + payload_bytes
     in_payload = find_zero_sectors([*segment.buffers, HEADER_STAND_IN], begin)
     size = len(encode_runs([*in_payload, *_in_rows(content, rows_at, begin)])) + _MAP_BYTES_TO_SPARE
     segment.end += size
@@ -269,9 +269,10 @@ def _rows_behind(segment: Segment, changes: IndexChanges, at: int) -> RowsBehind
 
 
 def _in_rows(content: bytes, position: int, begin: int) -> list[Run]:
-    """The zero sectors of the rows at a position of a round that begins at `begin`."""
+    """The zero sectors of the rows whose record is at a position of a round that begins at `begin`; the sector that the
+    rows share with their header is none."""
     behind = position // SECTOR_BYTES - begin // SECTOR_BYTES
-    return [(first + behind, count) for first, count in find_zero_sectors([content], position)]
+    return [(first + behind, count) for first, count in find_zero_sectors([HEADER_STAND_IN, content], position)]
 
 
 def _named(batch: Batch) -> list[BlobKey]:

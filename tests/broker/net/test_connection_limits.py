@@ -138,3 +138,16 @@ def test_max_connections_per_ip_is_a_limit_of_each_address_and_has_overrides() -
 def test_overrides_without_an_address_or_a_count_are_refused(text: str) -> None:
     with pytest.raises(ConfigError, match=r"max\.connections\.per\.ip\.overrides is .* ADDRESS:COUNT"):
         parse(BrokerSettings, {"max.connections.per.ip.overrides": text})
+
+
+def test_connections_that_all_asked_since_the_order_was_made_are_ordered_again() -> None:
+    node = Node()
+    held = node.fill("192.0.2.1", SIZE)
+    for number in range(SIZE // 8):
+        assert node.come(f"192.0.2.{number + 10}") is not None
+    assert node.come("192.0.2.30") is not None
+    node.now += 0.5
+    for connection in held:
+        connection.active_at = node.now
+    assert node.come("192.0.2.31") is not None
+    assert node.metrics.connections_gave_way == 2
