@@ -9,6 +9,7 @@ from typing import Any
 
 from pqbroker.conf import consumer_groups, cues, http, sql, storage, tables, topic_defaults
 from pqbroker.conf.access_control import ACCESS_CONTROL
+from pqbroker.conf.addresses import address_counts
 from pqbroker.conf.declare import Kind, rows, setting
 from pqbroker.conf.without_effect import WITHOUT_EFFECT
 
@@ -79,8 +80,19 @@ class BrokerSettings:
         "Bytes of a request at most; a larger one closes the connection.", low=1024,
     )  # fmt: skip
     max_connections: int = setting(
-        "max.connections", Kind.INT, 10_000, "Open connections at most; one more is closed at once.", low=1
-    )
+        "max.connections", Kind.INT, 10_000,
+        "Open connections at most. Above, and above all but an eighth for an address that has many, one of the address "
+        "with most connections closes, those without a request for longest first.", low=1,
+    )  # fmt: skip
+    connections_per_ip_max: int = setting(
+        "max.connections.per.ip", Kind.INT, 2_147_483_647,
+        "Open connections of one address at most; one more is closed at once.", low=0,
+    )  # fmt: skip
+    connections_per_ip_overrides: str = setting(
+        "max.connections.per.ip.overrides", Kind.STRING, "",
+        "Addresses with a limit of their own in place of max.connections.per.ip: ADDRESS:COUNT, with commas.",
+        read=address_counts,
+    )  # fmt: skip
     connections_max_idle_ms: int = setting(
         "connections.max.idle.ms", Kind.LONG, 600_000,
         "Time without a request after which a connection is closed; -1: never.", low=-1,

@@ -6,7 +6,7 @@ Nothing is loaded here; `conf.load` reads files, environment and flags.
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from enum import Enum
 from functools import cache
@@ -65,6 +65,8 @@ class Declaration:
     """The attribute holds the rows of a table that were given, not this value alone."""
     earlier: str = ""
     """Its name in the version before, still accepted. Where settings are stored, it stays the name in the store."""
+    read: Callable[[str], object] | None = None
+    """Reads a text that has a form of its own; ValueError when it has not."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -101,6 +103,11 @@ class Declaration:
             raise ConfigError(f"{self.name} is {value}; the least allowed is {self.low}")
         if self.high is not None and value > self.high:
             raise ConfigError(f"{self.name} is {value}; the most allowed is {self.high}")
+        if self.read is not None:
+            try:
+                self.read(value)
+            except ValueError as wrong:
+                raise ConfigError(f"{self.name} is {value!r}: {wrong}") from None
         values = value if isinstance(value, tuple) else (value,)
         if self.choices and not all(item in self.choices for item in values):
             raise ConfigError(f"{self.name} is {self.format(value)!r}; choose from {', '.join(self.choices)}")
@@ -142,6 +149,7 @@ class Limits(TypedDict, total=False):
     pattern: str
     effect: Effect
     earlier: str
+    read: Callable[[str], object] | None
 
 
 def setting(name: str, kind: Kind, default: Any, doc: str, **limits: Unpack[Limits]) -> Any:

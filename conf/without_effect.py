@@ -87,8 +87,6 @@ socket.listen.backlog.size | int | 50 | 1..
 socket.receive.buffer.bytes | int | 102400 | -1..
 socket.send.buffer.bytes | int | 102400 | -1..
 # `max.connections` is the limit.
-max.connections.per.ip | int | 2147483647 | 0..
-max.connections.per.ip.overrides | string |
 max.connection.creation.rate | int | 2147483647 | 0..
 # `pqbroker.durability` decides when records are synced.
 log.flush.interval.messages | long | 9223372036854775807 | 1..

@@ -119,7 +119,8 @@ class _Commit:
             slot.error_code = self._unknown.code
             return
         place = (self._name, asked.partition_index)
-        self._offsets[place] = _state(asked, self._now_ms, self._request.retention_time_ms)
+        holder = self._context.peer.holder
+        self._offsets[place] = _state(asked, self._now_ms, self._request.retention_time_ms, holder)
         self._slots.append((place, slot))
 
     def enqueue(self) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
@@ -155,13 +156,14 @@ class _Commit:
         return self._response
 
 
-def _state(asked: OffsetCommitRequestPartition, now_ms: int, retention_ms: int) -> ConsumerOffset:
+def _state(asked: OffsetCommitRequestPartition, now_ms: int, retention_ms: int, holder: str) -> ConsumerOffset:
     return ConsumerOffset(
         asked.committed_offset,
         asked.committed_leader_epoch,
         asked.committed_metadata or "",
         now_ms,
         min(now_ms + retention_ms, NEVER_MS) if retention_ms >= 0 else -1,
+        creator=holder,
     )
 
 

@@ -36,6 +36,7 @@ from pqbroker.broker.net.listeners import Address, ConnectionFacts, Listener
 from pqbroker.broker.net.outbox import Outbox
 from pqbroker.broker.net.receiving import Receiving
 from pqbroker.broker.net.seldom_log import SeldomLog
+from pqbroker.conf.shares import holder_of
 from pqbroker.protocol.errors import ForeignProtocol, ProtocolError
 from pqbroker.protocol.frames import HELD_STEP_BYTES
 from pqbroker.storage.file_regions import SENDS_FILES
@@ -97,6 +98,7 @@ class Connection(asyncio.BufferedProtocol):
             address=self._listener.advertised or Address(address[0], address[1]),
             host=peer[0] if peer else "",
             port=peer[1] if peer else 0,
+            holder=holder_of(peer[0], peer[1]) if peer else "",
             takes_files=SENDS_FILES and self._listener.takes_files and bool(transport.get_extra_info("socket")),
         )
         self._outbox = Outbox(
@@ -167,6 +169,18 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def is_idle(self) -> bool:
         return not self._in_flight and not self._unserved
+
+    @property
+    def is_open(self) -> bool:
+        return self._life is Life.OPEN
+
+    def give_way(self) -> None:
+        """Close for the sake of a connection that comes: this one's address has most of them."""
+        seldom.info(
+            "connection from %s cut: its address has the most, and others come; see max.connections and "
+            "max.connections.per.ip", self.peer.host,
+        )  # fmt: skip
+        self.abort()
 
     def close_if_idle_since(self, time: float) -> None:
         """Close when no request came since `time` (loop time) and none is in work.

@@ -8,15 +8,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from pqbroker.broker.net.connection_limits import ConnectionLimits
+from pqbroker.broker.net.seldom_log import SeldomLog
 from pqbroker.broker.node.metrics import Metrics
 from pqbroker.conf.addresses import Address as Address
 from pqbroker.conf.addresses import AddressError as AddressError
 from pqbroker.conf.addresses import parse_address as parse_address
+from pqbroker.conf.broker import BrokerSettings
 
 if TYPE_CHECKING:
     from pqbroker.broker.net.connection import Connection
 
 log = logging.getLogger(__name__)
+seldom = SeldomLog(log)
 
 BACKLOG = 1024
 PORT_ATTEMPTS = 10
@@ -183,10 +187,17 @@ class ConnectionFacts(NamedTuple):
 class Connections:
     """The open connections of a node."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, metrics: Metrics, connections_max: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        metrics: Metrics,
+        connections_max: Callable[[], int],
+        settings: Callable[[], BrokerSettings] | None = None,
+    ) -> None:
+        """`settings`: those in force now, for the limits of each address; None: there are no such limits."""
         self._loop = loop
         self._metrics = metrics
-        self._connections_max = connections_max
+        self._limits = ConnectionLimits(connections_max, settings, loop.time)
         self._open: dict[Connection, int] = {}
         """With their numbers, which rise and are not used again."""
         self._count = 0
@@ -204,17 +215,30 @@ class Connections:
         return [(own, connection) for connection, own in self._open.items() if own > number]
 
     def add(self, connection: "Connection") -> bool:
-        """False above the limit: the connection must close."""
+        """False above a limit: the connection must close. Another one may close for its sake."""
+        limits = self._limits
+        refusal = limits.refusal(connection)
+        if refusal is None and not limits.has_room(connection):
+            gives_way = limits.gives_way(connection, self._open)
+            if gives_way is None:
+                refusal = limits.full(connection)
+            else:
+                self._metrics.connections_gave_way += 1
+                self.remove(gives_way)
+                gives_way.give_way()
+        if refusal is not None:
+            self._metrics.connections_refused += 1
+            seldom.warning("connection from %s refused: %s", connection.peer.host, refusal)
+            return False
         self._count += 1
         self._open[connection] = self._count
-        if len(self._open) > self._connections_max():
-            self._metrics.connections_refused += 1
-            return False
+        limits.count(connection)
         self._metrics.connections = len(self._open)
         return True
 
     def remove(self, connection: "Connection") -> None:
-        self._open.pop(connection, None)
+        if self._open.pop(connection, None) is not None:
+            self._limits.forget(connection)
         self._metrics.connections = len(self._open)
         if not self._open and self._emptied is not None and not self._emptied.done():
             self._emptied.set_result(None)

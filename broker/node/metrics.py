@@ -29,9 +29,9 @@ class Metrics:
     """The server's counters; seconds and bytes."""
 
     __slots__ = (
-        "bytes_in", "bytes_out", "cell_openings", "connections", "connections_refused", "deep_pass_worst_s", "errors",
-        "http_requests", "loop_lag", "loop_lag_worst_s", "loop_turn_worst_s", "overstay", "overstay_worst_s",
-        "protocol_errors", "routes", "sampler", "unfinished_closed",
+        "bytes_in", "bytes_out", "cell_openings", "connections", "connections_gave_way", "connections_refused",
+        "deep_pass_worst_s", "errors", "http_requests", "loop_lag", "loop_lag_worst_s", "loop_turn_worst_s",
+        "overstay", "overstay_worst_s", "protocol_errors", "routes", "sampler", "unfinished_closed",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -42,6 +42,7 @@ class Metrics:
         self.bytes_out = 0
         self.connections = 0
         self.connections_refused = 0
+        self.connections_gave_way = 0
         self.protocol_errors = 0
         self.unfinished_closed = 0
         self.overstay = Histogram()
@@ -127,7 +128,8 @@ _FAMILIES = (
     Family("fetch_sessions", "gauge", "Incremental fetch sessions kept."),
     Family("fetch_session_partitions", "gauge", "Partitions in all incremental fetch sessions."),
     Family("connections", "gauge", "Open connections of Kafka clients."),
-    Family("connections_refused", "counter", "Connections closed at once because of max.connections."),
+    Family("connections_refused", "counter", "Connections closed at once: over max.connections, or one address's."),
+    Family("connections_gave_way", "counter", "Connections closed for others: their address had most of them."),
     Family("http_requests", "counter", "HTTP requests, by documented path.", ("method", "path", "status")),
     Family("bytes_in", "counter", "Bytes read from clients."),
     Family("bytes_out", "counter", "Bytes sent to clients."),
@@ -239,6 +241,7 @@ def samples(metrics: Metrics) -> Sampling:
         Sample("unfinished_requests_closed", metrics.unfinished_closed),
         Sample("connections", metrics.connections),
         Sample("connections_refused", metrics.connections_refused),
+        Sample("connections_gave_way", metrics.connections_gave_way),
         Sample("bytes_in", metrics.bytes_in),
         Sample("bytes_out", metrics.bytes_out),
         Sample("parked_fetch_overstay_seconds", histogram=metrics.overstay),

@@ -193,7 +193,9 @@ class Server:
             cluster_id=self._cell.current.scheme.cluster_id,
             turns=Turns(loop),
             answers=AnswerBudget(settings.unsent_bytes_max),
-            connections=Connections(loop, metrics, lambda: connections_max(self.node.settings)),
+            connections=Connections(
+                loop, metrics, lambda: connections_max(self.node.settings), lambda: self.node.settings
+            ),
             pools=lambda: self._cell.current.cell.stats().pools,
             listeners=self.listeners,
             cues=self._cues,

@@ -11,6 +11,7 @@ from struct import Struct
 from types import MappingProxyType
 from typing import NamedTuple
 
+from pqbroker.conf.shares import Shares, address_of, first_of, reserve_of
 from pqbroker.pq.log.keys import consumer_key
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.engine import Buffer
@@ -18,7 +19,10 @@ from pqbroker.storage.kv.commands import INLINE, KEY_BYTES_MAX, Command, DeleteR
 from pqbroker.storage.unreadable import check_version
 
 _STATE = Struct(">BqiqqqqH")
+_CREATOR = Struct(">H")
 _VERSION = 1
+_VERSION_WITH_CREATOR = 2
+"""Behind the numbers it has the bytes of the creator, which stands between session and metadata."""
 
 
 class Session(NamedTuple):
@@ -46,6 +50,8 @@ class ConsumerOffset(NamedTuple):
     """-1: the broker's retention decides."""
     session: Session = NO_SESSION
     """That of the last native commit."""
+    creator: str = ""
+    """The holder whose first commit made the consumer (`holder_of`); empty: unknown. Only its address is stored."""
 
     def lag(self, end_offset: int) -> int:
         """Records of the partition that are not read; 0 where the offset lies beyond the end."""
@@ -54,26 +60,33 @@ class ConsumerOffset(NamedTuple):
 
 def encode(state: ConsumerOffset) -> bytes:
     generation, step, session = state.session
-    name = session.encode()
+    name, creator = session.encode(), address_of(state.creator).encode()
+    version = _VERSION_WITH_CREATOR if creator else _VERSION
     head = _STATE.pack(
-        _VERSION, state.offset, state.leader_epoch, state.commit_ms, state.expire_ms, generation, step, len(name)
+        version, state.offset, state.leader_epoch, state.commit_ms, state.expire_ms, generation, step, len(name)
     )
-    return head + name + state.metadata.encode()
+    if creator:
+        head += _CREATOR.pack(len(creator))
+    return head + name + creator + state.metadata.encode()
 
 
 def decode(stored: Buffer) -> ConsumerOffset:
     """What `encode` made; ValueError for what it cannot have made."""
     row = bytes(stored)
-    check_version(row, _VERSION)
-    if len(row) < _STATE.size:
+    has_creator = row[:1] != bytes((_VERSION,))
+    check_version(row, _VERSION_WITH_CREATOR if has_creator else _VERSION)
+    head_bytes = _STATE.size + (_CREATOR.size if has_creator else 0)
+    if len(row) < head_bytes:
         raise ValueError(f"it has {len(row)} bytes")
     _, offset, leader_epoch, commit_ms, expire_ms, generation, step, name_bytes = _STATE.unpack_from(row)
-    texts = row[_STATE.size :]
-    if name_bytes > len(texts):
-        raise ValueError(f"it has {len(row)} bytes and a session's name of {name_bytes}")
+    creator_bytes = _CREATOR.unpack_from(row, _STATE.size)[0] if has_creator else 0
+    texts = row[head_bytes:]
+    if name_bytes + creator_bytes > len(texts):
+        raise ValueError(f"it has {len(row)} bytes, a session's name of {name_bytes} and a creator of {creator_bytes}")
     session = Session(generation, step, texts[:name_bytes].decode()) if name_bytes or generation or step else NO_SESSION
-    metadata = texts[name_bytes:].decode()
-    return ConsumerOffset(offset, leader_epoch, metadata, commit_ms, expire_ms, session)
+    creator = texts[name_bytes : name_bytes + creator_bytes].decode()
+    metadata = texts[name_bytes + creator_bytes :].decode()
+    return ConsumerOffset(offset, leader_epoch, metadata, commit_ms, expire_ms, session, creator)
 
 
 def committed_in(
@@ -105,9 +118,12 @@ def recreated(stored: ConsumerOffset | None) -> ConsumerOffset:
 
 
 class Consumers:
-    """The consumers of one partition; at most `count_max`, each with at most `metadata_max` characters of metadata."""
+    """The consumers of one partition; at most `count_max`, each with at most `metadata_max` characters of metadata.
 
-    __slots__ = ("_coming", "_count_max", "_index", "_metadata_max", "_states")
+    They are shared among the holders that created them (conf/shares.py); none is ever displaced.
+    """
+
+    __slots__ = ("_coming", "_count_max", "_creators", "_index", "_metadata_max", "_shares", "_states")
 
     def __init__(
         self, index: int, count_max: int, metadata_max: int, stored: Iterable[tuple[str, ConsumerOffset]] = ()
@@ -118,6 +134,11 @@ class Consumers:
         self._states = dict(stored)
         self._coming: Counter[str] = Counter()
         """New groups whose first commits are on their way: how many of each."""
+        self._creators = {group_id: state.creator for group_id, state in self._states.items()}
+        """Those of new groups too."""
+        self._shares = Shares[str]()
+        for creator in self._creators.values():
+            self._shares.take(creator)
 
     def get(self, group_id: str) -> ConsumerOffset | None:
         return self._states.get(group_id)
@@ -145,11 +166,11 @@ class Consumers:
         if len(key) > KEY_BYTES_MAX:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, f"a group id that makes a key of {len(key)} bytes")
         if group_id not in self._states:
-            if group_id not in self._coming and len(self._states) + len(self._coming) >= self._count_max:
-                text = f"the partition has pqbroker.partition.consumers.max = {self._count_max} consumers"
-                raise KafkaError(ErrorCode.POLICY_VIOLATION, text)
+            if group_id not in self._coming:
+                self._check_share(state.creator)
+                self._create(group_id, state.creator)
             self._coming[group_id] += 1
-        row = encode(state)
+        row = encode(self._created(group_id, state))
         return Write(key, (row,), len(row), INLINE)
 
     def settle(self, group_id: str, state: ConsumerOffset | None, *, is_durable: bool) -> None:
@@ -158,9 +179,32 @@ class Consumers:
             self._coming[group_id] -= 1
             if is_durable or not self._coming[group_id]:
                 del self._coming[group_id]
-        if not is_durable:
-            return
-        if state is None:
+        if is_durable and state is None:
             self._states.pop(group_id, None)
-        else:
-            self._states[group_id] = state
+        elif is_durable and state is not None:
+            if group_id not in self._creators:  # deleted while this was on its way
+                self._create(group_id, state.creator)
+            self._states[group_id] = self._created(group_id, state)
+        if group_id in self._creators and group_id not in self._states and group_id not in self._coming:
+            self._shares.give_back(self._creators.pop(group_id))
+
+    def _check_share(self, creator: str) -> None:
+        """KafkaError POLICY_VIOLATION when the creator may have no consumer more."""
+        size, shares = self._count_max, self._shares
+        if shares.may_take(size, creator):
+            return
+        text = (
+            f"the partition has {shares.total} of pqbroker.partition.consumers.max = {size} consumers, and "
+            f"{shares.of(creator)} were created from here: the last {reserve_of(size)} are for addresses that created "
+            f"fewer than {first_of(size)}; delete groups that nobody needs, or raise the setting"
+        )
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, text)
+
+    def _create(self, group_id: str, creator: str) -> None:
+        self._creators[group_id] = creator
+        self._shares.take(creator)
+
+    def _created(self, group_id: str, state: ConsumerOffset) -> ConsumerOffset:
+        """The state with the consumer's own creator, whoever commits."""
+        creator = self._creators.get(group_id, state.creator)
+        return state if creator == state.creator else state._replace(creator=creator)

@@ -46,9 +46,11 @@ _SAMPLE = re.compile(r"^pqbroker_(\w+)(?:\{[^}]*\})? (\S+)$", re.MULTILINE)
 class Caller:
     """One blocking connection. ConnectionError, TimeoutError (both OSError) when the broker does not answer."""
 
-    def __init__(self, address: str, timeout_s: float = 60.0) -> None:
+    def __init__(self, address: str, timeout_s: float = 60.0, source: str | None = None) -> None:
+        """`source`: the address to come from."""
         host, _, port = address.rpartition(":")
-        self.socket = socket.create_connection((host, int(port)), timeout=timeout_s)
+        come_from = (source, 0) if source else None
+        self.socket = socket.create_connection((host, int(port)), timeout=timeout_s, source_address=come_from)
 
     def __enter__(self) -> Self:
         return self

@@ -86,8 +86,13 @@ LIMITS = (
     ),
     # Connections
     Limit(
-        "connections", ("max.connections",), "closed at once",
-        "broker/net/test_connection.py::test_a_connection_above_the_limit_is_closed_at_once",
+        "connections", ("max.connections",), "the address with most gives way, its idle ones first; else refused",
+        "attacks/test_shares.py::test_idle_connections_of_one_address_leave_room_for_another",
+    ),
+    Limit(
+        "connections of an address", ("max.connections.per.ip", "max.connections.per.ip.overrides"), "closed at once",
+        "broker/net/test_connection_limits.py::"
+        "test_max_connections_per_ip_is_a_limit_of_each_address_and_has_overrides",
     ),
     Limit(
         "connections that ask nothing", ("connections.max.idle.ms",), "closed",
@@ -256,8 +261,9 @@ LIMITS = (
         "broker/net/test_limits.py::test_groups_of_a_node",
     ),
     Limit(
-        "groups with an offset in a partition", ("pqbroker.partition.consumers.max",), "POLICY_VIOLATION",
-        "broker/net/test_limits.py::test_the_metadata_of_a_commit_and_the_consumers_of_a_partition",
+        "groups with an offset in a partition", ("pqbroker.partition.consumers.max",),
+        "POLICY_VIOLATION, for an address that created many when all but an eighth is taken",
+        "attacks/test_shares.py::test_groups_invented_by_one_address_leave_room_for_another",
     ),
     Limit(
         "text committed with an offset", ("offset.metadata.max.bytes",), "OFFSET_METADATA_TOO_LARGE",
@@ -335,6 +341,11 @@ LIMITS = (
     Limit(
         "bytes of the answer to an SQL query", ("pqbroker.sql.result.bytes.max",), "the answer breaks off",
         "broker/http/test_sql_limits.py::test_an_answer_over_its_bytes_breaks_off",
+    ),
+    Limit(
+        "rows of a request in JSON", ("max.message.bytes", "broker/http/tables/inserting.py:MANY_ROWS"),
+        "413; more than MANY_ROWS wait for a turn",
+        "broker/http/test_inserting.py::test_rows_that_fill_more_than_a_batch_are_refused_before_the_rest_is_encoded",
     ),
     Limit(
         "rows of a request in Arrow", ("max.message.bytes", "tables/rows.py:TABLETS_MAX"), "413, 400",

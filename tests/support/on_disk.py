@@ -191,14 +191,18 @@ def _pq_row(k: Fields, v: Fields) -> str:
 def _producer_or_consumer(k: Fields, v: Fields) -> str:
     mark = k.text(1, "mark")
     _entry_head(v, {1: "value"})
-    form = v.number(1, "format", {1: ""} if mark == "c" else {1: "", 2: ""})
+    form = v.number(1, "format", {1: "", 2: ""})
     if mark == "c":
         k.text(k.left, "group")
         for size, name in ((8, "offset"), (4, "leader epoch"), (8, "commit_ms"), (8, "expire_ms")):
             v.number(size, name, signed=True)
         for name in ("session generation", "session step"):
             v.number(8, name, signed=True)
-        v.text(v.number(2, "session bytes"), "session")
+        session_bytes = v.number(2, "session bytes")
+        creator_bytes = v.number(2, "creator bytes") if form > 1 else 0
+        v.text(session_bytes, "session")
+        if form > 1:
+            v.text(creator_bytes, "creator")
         v.text(v.left, "metadata")
         return "consumer"
     assert mark == "p", k.data

@@ -4,7 +4,8 @@ import asyncio
 import random
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
 from pqbroker.broker.apis.access import AclOperation
 from pqbroker.broker.apis.partitions import check_batch
@@ -18,12 +19,16 @@ from pqbroker.pq.log.sessions import NAME_BYTES_MAX, Fence, SessionBatch
 from pqbroker.pq.log.write_cycle import Written
 from pqbroker.pq.serving.joint_write import Share, batches_taken, write_together
 from pqbroker.pq.serving.topic import Topic
+from pqbroker.protocol.produced_batches import RECORD_BYTES_MIN
 from pqbroker.protocol.records import Record, encode_batch
 from pqbroker.tables.mount import MountState, closed
 from pqbroker.tables.paths import table_path
 from pqbroker.tables.refusals import TableError
 from pqbroker.tables.rows import TABLET_INDEX, TABLETS_MAX, encode_row
 from pqbroker.tables.schema import Schema
+
+MANY_ROWS: Final = 10_000
+"""More rows of a request wait for a turn to be encoded (`pqbroker.http.looks.max`), for they take memory."""
 
 
 async def insert(call: Call) -> Any:
@@ -100,17 +105,29 @@ async def _encoded(call: Call, schema: Schema, batch_bytes_max: int) -> EncodedR
         return await encode_arrow(call, schema, batch_bytes_max)
     if not call.body["rows"]:
         raise bad_request("body.rows is empty; give at least one row")
-    return await asyncio.to_thread(_encode, schema, call.body["rows"], call.node.clock())
+    encode = partial(_encode, schema, call.body["rows"], call.node.clock(), batch_bytes_max)
+    if len(call.body["rows"]) <= MANY_ROWS:
+        return await asyncio.to_thread(encode)
+    async with call.looks:
+        return await asyncio.to_thread(encode)
 
 
-def _encode(schema: Schema, rows: Sequence[Any], now_ms: int) -> EncodedRows:
-    """Runs in a thread, for there may be many."""
-    encoded = [encode_row(schema, row, f"body.rows[{number}]") for number, row in enumerate(rows)]
+def _encode(schema: Schema, rows: Sequence[Any], now_ms: int, batch_bytes_max: int) -> EncodedRows:
+    """Runs in a thread, for there may be many. TableError ROWS_TOO_LARGE as soon as a tablet's rows are too many."""
     by_tablet: defaultdict[int | None, list[Record]] = defaultdict(list)
-    for row in encoded:
+    sizes: defaultdict[int | None, int] = defaultdict(int)
+    weight = 0
+    for number, given in enumerate(rows):
+        row = encode_row(schema, given, f"body.rows[{number}]")
+        sizes[row.tablet_index] += RECORD_BYTES_MIN + len(row.key or b"") + len(row.value or b"")
+        if sizes[row.tablet_index] > batch_bytes_max:
+            text = f"the rows are larger as records than max.message.bytes = {batch_bytes_max}"
+            cure = "Send fewer rows at once, or raise max.message.bytes of the topic."
+            raise TableError("ROWS_TOO_LARGE", text, cure)
         by_tablet[row.tablet_index].append(Record(0, now_ms, row.key, row.value, ()))
+        weight += row.weight
     tablets = [TabletRows(index, len(some), memoryview(encode_batch(some))) for index, some in by_tablet.items()]
-    return EncodedRows(tablets, sum(row.weight for row in encoded))
+    return EncodedRows(tablets, weight)
 
 
 def _placed(topic: Topic, rows: Sequence[TabletRows], last: int | None) -> Mapping[int, Sequence[memoryview]]:

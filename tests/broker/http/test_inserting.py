@@ -123,6 +123,23 @@ async def test_of_batches_sent_at_once_each_is_taken_once(web: Web) -> None:
     assert len(topic.session_locks) == 0
 
 
+async def test_rows_that_fill_more_than_a_batch_are_refused_before_the_rest_is_encoded(web: Web) -> None:
+    await create(web, tablet_count=2)
+    many = b'{"id":1}\n' * 100_000 + b'{"unknown":1}\n'
+    status, code, message = await web.refusal("POST", ROWS, many, Content_Type=LINES)
+    assert (status, code) == (413, "ROWS_TOO_LARGE")
+    assert message == "the rows are larger as records than max.message.bytes = 1048588"
+    assert await ids(web, 2) == [[], []]
+
+
+async def test_rows_of_two_tablets_may_fill_a_batch_each(web: Web) -> None:
+    await create(web, tablet_count=2)
+    rows = b"".join(b'{"id":%d,"$tablet_index":%d}\n' % (number, number % 2) for number in range(60_000))
+    status, answer = await web.ask("POST", ROWS, rows, Content_Type=LINES)
+    assert status == 200, answer
+    assert places(answer) == [(0, 0, 30_000), (1, 0, 30_000)]
+
+
 @pytest.mark.parametrize("kind", [LINES, ARROW_STREAM])
 async def test_rows_in_other_forms_have_their_session_in_the_query(web: Web, kind: str) -> None:
     await create(web, tablet_count=2)

@@ -4,6 +4,7 @@ import asyncio
 import struct
 from collections.abc import Awaitable, Callable
 
+from pqbroker.broker.net.connection_limits import IDLE_S
 from pqbroker.broker.node.metrics import FAMILIES
 from pqbroker.protocol.messages.metadata import MetadataRequest
 from pqbroker.storage.pool_status import Colour
@@ -120,7 +121,12 @@ class Hour:
         assert (await client.ask(request, 12)).session_id
 
     async def connect_too_often(self) -> None:
-        while not self.web.node.server.node.metrics.connections_refused:
+        metrics = self.web.node.server.node.metrics
+        while not metrics.connections_refused:
+            await self.web.node.connect()
+            await asyncio.sleep(0)
+        await asyncio.sleep(IDLE_S)  # from here on those that ask nothing give way
+        while not metrics.connections_gave_way:
             await self.web.node.connect()
             await asyncio.sleep(0)
 

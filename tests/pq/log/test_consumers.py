@@ -12,7 +12,9 @@ from pqbroker.storage.kv.commands import INLINE, KEY_BYTES_MAX, DeleteRange, Wri
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
 TEXT = st.text(st.characters(codec="utf-8"), max_size=50)
 SESSIONS = st.builds(Session, INT64, INT64, TEXT)
-STATES = st.builds(ConsumerOffset, INT64, st.integers(-(1 << 31), (1 << 31) - 1), TEXT, INT64, INT64, SESSIONS)
+CREATORS = TEXT.filter(lambda text: "#" not in text)
+EPOCHS = st.integers(-(1 << 31), (1 << 31) - 1)
+STATES = st.builds(ConsumerOffset, INT64, EPOCHS, TEXT, INT64, INT64, SESSIONS, CREATORS)
 
 
 def consumers(count_max: int = 2, metadata_max: int = 4) -> Consumers:
@@ -152,3 +154,58 @@ def test_a_re_created_consumer_reads_from_zero_and_ends_earlier_sessions() -> No
     with pytest.raises(KafkaError):
         native(13, again, session=Session(3, 6, "s"))
     assert recreated(None) == ConsumerOffset(0)
+
+
+def test_a_row_of_before_creators_were_kept_is_read() -> None:
+    state = ConsumerOffset(5, 2, "here", 7, -1, Session(1, 2, "s"))
+    assert encode(state)[0] == 1
+    assert decode(encode(state)) == state
+    assert encode(state._replace(creator="192.0.2.1"))[0] == 2
+
+
+def test_a_row_whose_texts_are_longer_than_it_is_refused() -> None:
+    row = encode(ConsumerOffset(5, creator="192.0.2.1"))
+    for size in range(len(row)):
+        with pytest.raises(ValueError, match=r"it has|it is empty"):
+            decode(row[:size])
+
+
+def commit(found: Consumers, group_id: str, creator: str, *, is_durable: bool = True) -> ErrorCode:
+    state = ConsumerOffset(1, creator=creator)
+    try:
+        found.plan(group_id, state)
+    except KafkaError as refused:
+        return refused.code
+    found.settle(group_id, state, is_durable=is_durable)
+    return ErrorCode.NONE
+
+
+def test_invented_groups_of_one_address_leave_room_for_groups_of_others_and_displace_none() -> None:
+    found = consumers(count_max=64)
+    codes = [commit(found, f"invented-{number}", "192.0.2.1") for number in range(64)]
+    assert codes == [ErrorCode.NONE] * 56 + [ErrorCode.POLICY_VIOLATION] * 8
+    assert commit(found, "honest", "192.0.2.2") == ErrorCode.NONE
+    assert commit(found, "invented-0", "192.0.2.1") == ErrorCode.NONE
+    assert commit(found, "invented-64", "192.0.2.1") == ErrorCode.POLICY_VIOLATION
+    assert len(found.all()) == 57
+
+
+def test_a_group_counts_for_who_created_it_whoever_commits_after_a_start_too() -> None:
+    found = consumers(count_max=64)
+    for number in range(56):
+        assert commit(found, f"g{number}", "192.0.2.1") == ErrorCode.NONE
+        assert commit(found, f"g{number}", "192.0.2.2") == ErrorCode.NONE
+    again = Consumers(7, 64, 4, [(group_id, decode(encode(state))) for group_id, state in found.all().items()])
+    assert commit(again, "more", "192.0.2.1") == ErrorCode.POLICY_VIOLATION
+    assert commit(again, "more", "192.0.2.2") == ErrorCode.NONE
+
+
+def test_what_came_to_nothing_or_was_deleted_is_held_by_nobody() -> None:
+    found = consumers(count_max=64)
+    for number in range(56):
+        commit(found, f"g{number}", "192.0.2.1", is_durable=number > 0)
+    assert commit(found, "g0", "192.0.2.1") == ErrorCode.NONE
+    found.plan("g1", None)
+    found.settle("g1", None, is_durable=True)
+    assert commit(found, "g56", "192.0.2.1") == ErrorCode.NONE
+    assert commit(found, "g57", "192.0.2.1") == ErrorCode.POLICY_VIOLATION

@@ -322,7 +322,7 @@ async def test_an_offset_does_not_expire_under_a_commit_on_its_way() -> None:
 PLACES = st.sampled_from([("t", 0), ("t", 1), ("t", 2), ("t", 4), ("u", 0)])
 TIMES = st.integers(-1, 9)
 METADATA = st.text("ab", max_size=3)
-STATES = st.none() | st.builds(ConsumerOffset, TIMES, TIMES, METADATA, TIMES, TIMES, st.just(NO_SESSION))
+STATES = st.none() | st.builds(ConsumerOffset, TIMES, TIMES, METADATA, TIMES, TIMES, st.just(NO_SESSION), st.just(""))
 
 
 class OffsetsMachine(RuleBasedStateMachine):

@@ -1,0 +1,124 @@
+"""One address fills a budget, and another client is served all the same: fair shares (conf/shares.py)."""
+
+import socket
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from pqbroker.protocol.errors import ErrorCode
+from pqbroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from pqbroker.protocol.messages.metadata import MetadataRequest
+from pqbroker.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from tests.broker.conftest import make_batch, produce_request
+from tests.support.attacked import TURN_EVER_S_MAX, Attacked, Caller, attacked
+
+pytestmark = pytest.mark.alone
+
+TOPIC = "shared"
+ATTACKER = "127.0.0.2"
+HONEST = "127.0.0.3"
+ANSWER_S_MAX = 1.0
+MIB = 1 << 20
+CONNECTIONS = 400
+LARGE_BYTES = 900_000
+"""One record: two of them are more than 1 MiB."""
+
+
+class Honest:
+    """A client at an address of its own; each of its calls takes at most a second, the first one too."""
+
+    def __init__(self, node: Attacked) -> None:
+        self._node = node
+        self._commits = 0
+
+    def check(self) -> None:
+        with Caller(self._node.broker.kafka, source=HONEST) as caller:
+            with self._timed("Metadata"):
+                assert caller.ask(MetadataRequest(topics=[]), 12) is not None
+            with self._timed("Produce"):
+                answer = caller.ask(produce_request(TOPIC, make_batch(b"v" * 1024)), 9)
+                assert answer.responses[0].partition_responses[0].error_code == 0
+            with self._timed("Fetch"):
+                assert _fetched_bytes(caller.ask(fetch_request(), 12)) >= LARGE_BYTES
+            self._commits += 1
+            with self._timed("OffsetCommit"):
+                assert commit(caller, f"honest-{self._commits}") == 0
+        health = f"http://{self._node.broker.http}/health"
+        with self._timed("/health"), urllib.request.urlopen(health, timeout=60) as answer:
+            assert answer.status == 200
+
+    @contextmanager
+    def _timed(self, what: str) -> Iterator[None]:
+        started = time.perf_counter()
+        yield
+        took_s = time.perf_counter() - started
+        assert took_s < ANSWER_S_MAX, f"{what} took {took_s:.2f} s"
+
+
+def fetch_request() -> FetchRequest:
+    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=MIB)
+    return FetchRequest(max_wait_ms=0, max_bytes=MIB, topics=[FetchTopic(topic=TOPIC, partitions=[partition])])
+
+
+def commit(caller: Caller, group_id: str) -> int:
+    """The error code."""
+    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=1)
+    topics = [OffsetCommitRequestTopic(name=TOPIC, partitions=[partition])]
+    answer = caller.ask(OffsetCommitRequest(group_id=group_id, topics=topics), 8)
+    return int(answer.topics[0].partitions[0].error_code)
+
+
+def prepare(node: Attacked) -> Honest:
+    """The topic, with a record of nearly 1 MiB in it."""
+    node.create(TOPIC, 1)
+    with node.connect() as caller:
+        answer = caller.ask(produce_request(TOPIC, make_batch(b"\0" * LARGE_BYTES)), 9)
+        assert answer.responses[0].partition_responses[0].error_code == 0
+    honest = Honest(node)
+    honest.check()
+    return honest
+
+
+def _fetched_bytes(answer: object) -> int:
+    partition = answer.responses[0].partitions[0]  # type: ignore[attr-defined]
+    assert partition.error_code == 0
+    return len(partition.records or b"")
+
+
+def test_idle_connections_of_one_address_leave_room_for_another() -> None:
+    with attacked({"max.connections": str(CONNECTIONS)}, turn_s_max=TURN_EVER_S_MAX) as node:
+        honest = prepare(node)
+        host, _, port = node.broker.kafka.rpartition(":")
+        held = [
+            socket.create_connection((host, int(port)), timeout=60, source_address=(ATTACKER, 0))
+            for _ in range(CONNECTIONS + 50)
+        ]
+        try:
+            for _ in range(5):
+                honest.check()
+        finally:
+            for one in held:
+                one.close()
+
+
+def test_groups_invented_by_one_address_leave_room_for_another() -> None:
+    with attacked({"pqbroker.partition.consumers.max": "640"}, turn_s_max=TURN_EVER_S_MAX) as node:
+        honest = prepare(node)
+        with Caller(node.broker.kafka, source=ATTACKER) as attacker:
+            codes = {commit(attacker, f"invented-{number}") for number in range(640)}
+            assert codes == {0, ErrorCode.POLICY_VIOLATION}
+            for _ in range(5):
+                honest.check()
+        node.witness.stop()
+        node.broker.kill()
+        node.broker.start()
+        with Caller(node.broker.kafka, source=ATTACKER) as attacker:
+            assert commit(attacker, "another") == ErrorCode.POLICY_VIOLATION
+            assert commit(attacker, "invented-0") == 0
