@@ -23,6 +23,7 @@ _CURES = {
     "UNKNOWN_TOPIC_OR_PARTITION": "`pqbroker topic list` lists the topics.",
     "OFFSET_OUT_OF_RANGE": "`pqbroker topic describe` shows where each partition starts and ends.",
     "LEADER_NOT_AVAILABLE": "`pqbroker table mount` mounts the tablets of a table.",
+    "NOT_LEADER_OR_FOLLOWER": "Try again in a moment; `pqbroker cell list` shows the cause where a cell is not open.",
     "NO_TABLE": "`pqbroker table create` makes a table; `pqbroker table list` lists them.",
     "NO_MOUNTED_TABLETS": "`pqbroker table mount` mounts tablets; `pqbroker table describe` shows their states.",
     "STATIC_TABLE": "`pqbroker sql` reads it; `pqbroker table alter --dynamic` makes it a topic again.",

@@ -26,9 +26,9 @@ ssl.secure.random.implementation | string | null
 ssl.trustmanager.algorithm | string | PKIX
 ! This broker has no access control: its listeners are plain and everyone may do everything.
 authorizer.class.name | string |
-delegation.token.expiry.check.interval.ms | long | 3600000
-delegation.token.expiry.time.ms | long | 86400000
-delegation.token.max.lifetime.ms | long | 604800000
+delegation.token.expiry.check.interval.ms | long | 3600000 | 1..
+delegation.token.expiry.time.ms | long | 86400000 | 1..
+delegation.token.max.lifetime.ms | long | 604800000 | 1..
 delegation.token.secret.key | password | null
 principal.builder.class | class | org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder
 sasl.client.callback.handler.class | class | null
@@ -44,10 +44,10 @@ sasl.mechanism.controller.protocol | string | GSSAPI
 sasl.mechanism.inter.broker.protocol | string | GSSAPI
 sasl.oauthbearer.assertion.algorithm | string | RS256
 sasl.oauthbearer.assertion.claim.aud | string | null
-sasl.oauthbearer.assertion.claim.exp.seconds | int | 300
+sasl.oauthbearer.assertion.claim.exp.seconds | int | 300 | 0..86400
 sasl.oauthbearer.assertion.claim.iss | string | null
 sasl.oauthbearer.assertion.claim.jti.include | boolean | false
-sasl.oauthbearer.assertion.claim.nbf.seconds | int | 60
+sasl.oauthbearer.assertion.claim.nbf.seconds | int | 60 | 0..3600
 sasl.oauthbearer.assertion.claim.sub | string | null
 sasl.oauthbearer.assertion.file | string | null
 sasl.oauthbearer.assertion.private.key.file | string | null
@@ -73,7 +73,7 @@ sasl.server.max.receive.size | int | 524288
 security.providers | string | null
 ssl.allow.dn.changes | boolean | false
 ssl.allow.san.changes | boolean | false
-ssl.client.auth | string | none
+ssl.client.auth | string | none | none requested required
 ssl.engine.factory.class | class | null
 ssl.key.password | password | null
 ssl.keystore.certificate.chain | password | null

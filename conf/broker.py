@@ -55,6 +55,12 @@ class BrokerSettings:
         "pqbroker.config.bytes.max", Kind.INT, 32_768,
         "Bytes of all configs set on a topic or a node, names and values, at most; above: INVALID_CONFIG.", low=1024,
     )  # fmt: skip
+    config_resources_max: int = setting(
+        "pqbroker.config.resources.max", Kind.INT, 10_000,
+        "Consumer groups with configs of their own, and client metrics subscriptions likewise, at most; one more is"
+        " refused.",
+        low=1,
+    )  # fmt: skip
     partitions_max: int = setting(
         "pqbroker.partitions.max", Kind.INT, 10_000,
         "Partitions of all topics together at most; above: POLICY_VIOLATION. A directory that has more is served.",
@@ -281,7 +287,9 @@ class BrokerSettings:
 
     # Tables
     table_columns_max: int = tables.COLUMNS_MAX
+    table_attribute_sets_max: int = tables.ATTRIBUTE_SETS_MAX
     sql_queries_max: int = sql.QUERIES_MAX
+    sql_depth_max: int = sql.DEPTH_MAX
     sql_time_ms_max: int = sql.TIME_MS_MAX
     sql_memory_bytes_max: int = sql.MEMORY_BYTES_MAX
     sql_columns_bytes_max: int = sql.COLUMNS_BYTES_MAX
@@ -309,6 +317,10 @@ class BrokerSettings:
 
     # What a new topic is set to, where the topic itself does not say
     message_max_bytes: int = topic_defaults.MESSAGE_MAX_BYTES
+    compression_type: str = topic_defaults.COMPRESSION_TYPE
+    compression_gzip_level: int = topic_defaults.COMPRESSION_GZIP_LEVEL
+    compression_lz4_level: int = topic_defaults.COMPRESSION_LZ4_LEVEL
+    compression_zstd_level: int = topic_defaults.COMPRESSION_ZSTD_LEVEL
     log_cleanup_policy: tuple[str, ...] = topic_defaults.LOG_CLEANUP_POLICY
     log_message_timestamp_type: str = topic_defaults.LOG_MESSAGE_TIMESTAMP_TYPE
     log_message_timestamp_before_max_ms: int = topic_defaults.LOG_MESSAGE_TIMESTAMP_BEFORE_MAX_MS

@@ -5,6 +5,7 @@ Nothing is loaded here; `conf.load` reads files, environment and flags.
 """
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from enum import Enum
@@ -58,6 +59,8 @@ class Declaration:
     high: float | None = None
     choices: tuple[str, ...] = ()
     effect: Effect = Effect.FULL
+    pattern: str = ""
+    """A regular expression that the value, or each item of a list, matches as a whole."""
     is_row: bool = False
     """The attribute holds the rows of a table that were given, not this value alone."""
     earlier: str = ""
@@ -101,6 +104,8 @@ class Declaration:
         values = value if isinstance(value, tuple) else (value,)
         if self.choices and not all(item in self.choices for item in values):
             raise ConfigError(f"{self.name} is {self.format(value)!r}; choose from {', '.join(self.choices)}")
+        if self.pattern and not all(re.fullmatch(self.pattern, item) for item in values):
+            raise ConfigError(f"{self.name} is {self.format(value)!r}; it must have the form {self.pattern}")
 
     def _check_numbers(self, items: Iterable[str]) -> None:
         """Items are compared as texts, so a number has one form: no sign, no zero before it."""
@@ -134,6 +139,7 @@ class Limits(TypedDict, total=False):
     low: float | None
     high: float | None
     choices: tuple[str, ...]
+    pattern: str
     effect: Effect
     earlier: str
 

@@ -8,10 +8,15 @@ QUERIES_MAX = setting(
     "pqbroker.sql.queries.max", Kind.INT, 2,
     "SQL queries at once, each in a worker process of its own; one more is answered 503. 0: no SQL.", low=0, high=64,
 )  # fmt: skip
+DEPTH_MAX = setting(
+    "pqbroker.sql.depth.max", Kind.INT, 100,
+    "Levels of brackets, subqueries and CASE within one another in an SQL query; a deeper one is refused.",
+    low=10, high=200,
+)  # fmt: skip
 TIME_MS_MAX = setting(
     "pqbroker.sql.time.ms.max", Kind.INT, 60_000,
     "Time that an SQL query may take, the client's reading included, or encoding rows that came in Arrow; then the "
-    "worker is killed.", low=1,
+    "query is stopped.", low=1,
 )  # fmt: skip
 MEMORY_BYTES_MAX = setting(
     "pqbroker.sql.memory.bytes.max", Kind.LONG, 1024 * MIB,

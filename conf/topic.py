@@ -9,6 +9,10 @@ _LONG_MAX = (1 << 63) - 1
 COMPACT = "compact"
 NO_COMPACTION = "`compact` requires a key in each record and does not compact yet: without `delete` every record stays"
 """What this broker does not do of cleanup.policy=compact, wherever it is said."""
+PRODUCER = "producer"
+"""The compression.type that leaves batches as they come."""
+AUTO, HEADER, FULL = "auto", "header", "full"
+"""Values of pq.batch.check."""
 KEEP, REFUSE = "keep", "refuse"
 """Values of value.invalid."""
 JSON, FORMATS = "json", ("json", "avro", "raw")
@@ -26,13 +30,22 @@ class TopicConfig:
         f"Removal of old records: `delete` by age or size; {NO_COMPACTION}.",
         choices=("delete", "compact"),
     )  # fmt: skip
-    compression_type: str = without_effect(
-        "compression.type", Kind.STRING, "producer", "Batches are stored as the producer compressed them.",
-        choices=("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
+    compression_type: str = setting(
+        "compression.type", Kind.STRING, PRODUCER,
+        "Codec of stored batches: `producer` stores them as they come; any other recompresses those that come under"
+        " another codec, in a thread.",
+        choices=(PRODUCER, "uncompressed", "gzip", "snappy", "lz4", "zstd"),
     )  # fmt: skip
-    compression_gzip_level: int = without_effect("compression.gzip.level", Kind.INT, -1, "Nothing is recompressed.")
-    compression_lz4_level: int = without_effect("compression.lz4.level", Kind.INT, 9, "Nothing is recompressed.")
-    compression_zstd_level: int = without_effect("compression.zstd.level", Kind.INT, 3, "Nothing is recompressed.")
+    compression_gzip_level: int = setting(
+        "compression.gzip.level", Kind.INT, -1, "Level of `compression.type=gzip`; -1: the codec's default.",
+        low=-1, high=9,
+    )  # fmt: skip
+    compression_lz4_level: int = setting(
+        "compression.lz4.level", Kind.INT, 9, "Level of `compression.type=lz4`.", low=1, high=17
+    )
+    compression_zstd_level: int = setting(
+        "compression.zstd.level", Kind.INT, 3, "Level of `compression.type=zstd`.", low=-131_072, high=22
+    )
     delete_retention_ms: int = without_effect(
         "delete.retention.ms", Kind.LONG, 86_400_000, "Time that compaction keeps tombstones.", low=0
     )
@@ -46,13 +59,15 @@ class TopicConfig:
         "flush.ms", Kind.LONG, _LONG_MAX, "`pqbroker.durability` decides when records are synced.", low=0
     )
     follower_replication_throttled_replicas: tuple[str, ...] = without_effect(
-        "follower.replication.throttled.replicas", Kind.LIST, (), "There are no followers."
+        "follower.replication.throttled.replicas", Kind.LIST, (), "There are no followers.",
+        pattern=r"\*|[0-9]+:[0-9]+",
     )
     index_interval_bytes: int = without_effect(
         "index.interval.bytes", Kind.INT, 4096, "A blob carries its own index, about every 32 KiB.", low=0
     )
     leader_replication_throttled_replicas: tuple[str, ...] = without_effect(
-        "leader.replication.throttled.replicas", Kind.LIST, (), "There are no followers."
+        "leader.replication.throttled.replicas", Kind.LIST, (), "There are no followers.",
+        pattern=r"\*|[0-9]+:[0-9]+",
     )
     local_retention_bytes: int = without_effect("local.retention.bytes", Kind.LONG, -2, "Nothing is tiered.", low=-2)
     local_retention_ms: int = without_effect("local.retention.ms", Kind.LONG, -2, "Nothing is tiered.", low=-2)
@@ -93,7 +108,7 @@ class TopicConfig:
         "remote.storage.enable", Kind.BOOLEAN, False, "Nothing is tiered: `true` is refused."
     )
     retention_bytes: int = setting(
-        "retention.bytes", Kind.LONG, -1, "Bytes of a partition to keep; -1: no limit.", low=-1
+        "retention.bytes", Kind.LONG, -1, "Bytes of a partition to keep; below 0: no limit."
     )
     retention_ms: int = setting(
         "retention.ms", Kind.LONG, 604_800_000, "Time to keep records; -1: for ever.", low=-1
@@ -174,6 +189,13 @@ class TopicConfig:
         "pq.sessions.max", Kind.INT, 100_000,
         "Sessions of inserted rows remembered per partition; the oldest are forgotten first.", low=1,
     )  # fmt: skip
+    pq_batch_check: str = setting(
+        "pq.batch.check", Kind.STRING, AUTO,
+        "Depth to which a batch is read before it is stored: `header` reads its header and first record; `full` reads"
+        " each record and refuses a batch that does not hold what it counts; `auto` is `full` for topics with a schema"
+        " or `cleanup.policy=compact`, else `header`.",
+        choices=(AUTO, HEADER, FULL),
+    )  # fmt: skip
     pq_schema: str = setting(
         "pq.schema", Kind.STRING, "",
         'Columns by which records are rows, as a JSON array: `[{"name": "id", "type": "int64"}]`; empty: none.'
@@ -208,3 +230,15 @@ class TopicConfig:
         "pq.partitions.per.tablet", Kind.INT, 4, "Partitions that share one PQ tablet; fixed at creation.",
         low=1, high=1000,
     )  # fmt: skip
+
+    @property
+    def compression_level(self) -> int | None:
+        """The level of `compression.type`; None: the codec's own default."""
+        match self.compression_type:
+            case "gzip":
+                return None if self.compression_gzip_level == -1 else self.compression_gzip_level
+            case "lz4":
+                return self.compression_lz4_level
+            case "zstd":
+                return self.compression_zstd_level
+        return None

@@ -7,6 +7,20 @@ _LONG_MAX = (1 << 63) - 1
 MESSAGE_MAX_BYTES = setting(
     "message.max.bytes", Kind.INT, 1_048_588, "Default of `max.message.bytes`.", low=0, high=125_829_120
 )
+COMPRESSION_TYPE = setting(
+    "compression.type", Kind.STRING, "producer", "Default of the topic config `compression.type`.",
+    choices=("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
+)  # fmt: skip
+COMPRESSION_GZIP_LEVEL = setting(
+    "compression.gzip.level", Kind.INT, -1, "Default of the topic config `compression.gzip.level`.", low=-1, high=9
+)
+COMPRESSION_LZ4_LEVEL = setting(
+    "compression.lz4.level", Kind.INT, 9, "Default of the topic config `compression.lz4.level`.", low=1, high=17
+)
+COMPRESSION_ZSTD_LEVEL = setting(
+    "compression.zstd.level", Kind.INT, 3, "Default of the topic config `compression.zstd.level`.",
+    low=-131_072, high=22,
+)  # fmt: skip
 LOG_CLEANUP_POLICY = setting(
     "log.cleanup.policy", Kind.LIST, ("delete",), "Default of `cleanup.policy`; `compact` does not compact yet.",
     choices=("delete", "compact"),
@@ -34,4 +48,4 @@ LOG_RETENTION_MINUTES = setting(
 LOG_RETENTION_HOURS = setting(
     "log.retention.hours", Kind.INT, 168, "Default of `retention.ms` in hours.", low=-1
 )
-LOG_RETENTION_BYTES = setting("log.retention.bytes", Kind.LONG, -1, "Default of `retention.bytes`.", low=-1)
+LOG_RETENTION_BYTES = setting("log.retention.bytes", Kind.LONG, -1, "Default of `retention.bytes`.")

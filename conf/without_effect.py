@@ -7,15 +7,15 @@ WITHOUT_EFFECT = """\
 # There is one replica.
 default.replication.factor | int | 1 | 1..
 auto.leader.rebalance.enable | boolean | true
-leader.imbalance.check.interval.seconds | long | 300
+leader.imbalance.check.interval.seconds | long | 300 | 1..
 leader.imbalance.per.broker.percentage | int | 10
 unclean.leader.election.enable | boolean | false
-unclean.leader.election.interval.ms | long | 300000
-num.replica.fetchers | int | 1
-replica.fetch.backoff.ms | int | 1000
-replica.fetch.max.bytes | int | 1048576
+unclean.leader.election.interval.ms | long | 300000 | 1..
+num.replica.fetchers | int | 1 | 1..
+replica.fetch.backoff.ms | int | 1000 | 0..
+replica.fetch.max.bytes | int | 1048576 | 0..
 replica.fetch.min.bytes | int | 1
-replica.fetch.response.max.bytes | int | 10485760
+replica.fetch.response.max.bytes | int | 10485760 | 0..
 replica.fetch.wait.max.ms | int | 500
 replica.high.watermark.checkpoint.interval.ms | long | 5000
 replica.lag.time.max.ms | long | 30000
@@ -27,12 +27,6 @@ leader.replication.throttled.rate | long | 9223372036854775807 | 0..
 follower.replication.throttled.rate | long | 9223372036854775807 | 0..
 # There is one replica, synced before it acknowledges.
 min.insync.replicas | int | 1 | 1..
-# Batches are stored as the producer compressed them.
-compression.type | string | producer | producer uncompressed gzip snappy lz4 zstd
-# Nothing is recompressed.
-compression.gzip.level | int | -1
-compression.lz4.level | int | 9
-compression.zstd.level | int | 3
 # `node.id` is the node's id.
 broker.id | int | -1 | -1..
 # A node is in no rack.
@@ -43,31 +37,31 @@ connection.failed.authentication.delay.ms | int | 100 | 0..
 connections.max.reauth.ms | long | 0 | 0..
 # A node is its own controller.
 inter.broker.listener.name | string | null
-security.inter.broker.protocol | string | PLAINTEXT
+security.inter.broker.protocol | string | PLAINTEXT | PLAINTEXT SASL_PLAINTEXT SASL_SSL SSL
 request.timeout.ms | int | 30000 | 1..
 process.roles | list |
 controller.listener.names | list |
 controller.quorum.voters | list |
 controller.quorum.bootstrap.servers | list |
-controller.quorum.append.linger.ms | int | 25
-controller.quorum.election.backoff.max.ms | int | 1000
-controller.quorum.election.timeout.ms | int | 1000
-controller.quorum.fetch.timeout.ms | int | 2000
-controller.quorum.request.timeout.ms | int | 2000
-controller.quorum.retry.backoff.ms | int | 20
+controller.quorum.append.linger.ms | int | 25 | 0..
+controller.quorum.election.backoff.max.ms | int | 1000 | 0..
+controller.quorum.election.timeout.ms | int | 1000 | 0..
+controller.quorum.fetch.timeout.ms | int | 2000 | 0..
+controller.quorum.request.timeout.ms | int | 2000 | 0..
+controller.quorum.retry.backoff.ms | int | 20 | 0..
 broker.heartbeat.interval.ms | int | 2000
 broker.session.timeout.ms | int | 9000
 initial.broker.registration.timeout.ms | int | 60000
 metadata.log.dir | string | null
-metadata.log.segment.bytes | int | 1073741824
+metadata.log.segment.bytes | int | 1073741824 | 8388608..
 metadata.log.segment.ms | long | 604800000
-metadata.log.max.record.bytes.between.snapshots | long | 20971520
-metadata.log.max.snapshot.interval.ms | long | 3600000
+metadata.log.max.record.bytes.between.snapshots | long | 20971520 | 1..
+metadata.log.max.snapshot.interval.ms | long | 3600000 | 0..
 metadata.max.retention.bytes | long | 104857600
 metadata.max.retention.ms | long | 604800000
-metadata.max.idle.interval.ms | int | 500
+metadata.max.idle.interval.ms | int | 500 | 0..
 controlled.shutdown.enable | boolean | true
-server.max.startup.time.ms | long | 9223372036854775807
+server.max.startup.time.ms | long | 9223372036854775807 | 0..
 socket.connection.setup.timeout.ms | long | 10000
 socket.connection.setup.timeout.max.ms | long | 30000
 early.start.listeners | list | null
@@ -128,7 +122,7 @@ log.cleaner.dedupe.buffer.size | long | 134217728
 log.cleaner.io.buffer.size | int | 524288 | 0..
 log.cleaner.io.buffer.load.factor | double | 0.9
 log.cleaner.backoff.ms | long | 15000 | 0..
-log.cleaner.min.cleanable.ratio | double | 0.5 | 0..
+log.cleaner.min.cleanable.ratio | double | 0.5 | 0..1
 log.cleaner.delete.retention.ms | long | 86400000 | 0..
 log.cleaner.min.compaction.lag.ms | long | 0 | 0..
 log.cleaner.max.compaction.lag.ms | long | 9223372036854775807 | 1..
@@ -138,29 +132,29 @@ producer.purgatory.purge.interval.requests | int | 1000
 delete.records.purgatory.purge.interval.requests | int | 1
 # For consumer groups.
 group.coordinator.append.linger.ms | int | -1 | -1..
-group.coordinator.rebalance.protocols | list | classic,consumer,streams
-group.coordinator.threads | int | 4 | 0..
+group.coordinator.rebalance.protocols | list | classic,consumer,streams | classic consumer share streams
+group.coordinator.threads | int | 4 | 1..
 group.consumer.assignors | list | uniform,range
-group.consumer.heartbeat.interval.ms | int | 5000 | 0..
-group.consumer.min.heartbeat.interval.ms | int | 5000 | 0..
-group.consumer.max.heartbeat.interval.ms | int | 15000 | 0..
-group.consumer.session.timeout.ms | int | 45000 | 0..
-group.consumer.min.session.timeout.ms | int | 45000 | 0..
-group.consumer.max.session.timeout.ms | int | 60000 | 0..
-group.consumer.max.size | int | 2147483647 | 0..
+group.consumer.heartbeat.interval.ms | int | 5000 | 1..
+group.consumer.min.heartbeat.interval.ms | int | 5000 | 1..
+group.consumer.max.heartbeat.interval.ms | int | 15000 | 1..
+group.consumer.session.timeout.ms | int | 45000 | 1..
+group.consumer.min.session.timeout.ms | int | 45000 | 1..
+group.consumer.max.session.timeout.ms | int | 60000 | 1..
+group.consumer.max.size | int | 2147483647 | 1..
 group.consumer.migration.policy | string | bidirectional
-group.consumer.regex.refresh.interval.ms | int | 600000 | 0..
+group.consumer.regex.refresh.interval.ms | int | 600000 | 10000..
 # A commit is done when its store has synced it.
-offsets.commit.timeout.ms | int | 5000 | 0..
+offsets.commit.timeout.ms | int | 5000 | 1..
 # Offsets are rows of their partitions.
-offsets.load.buffer.size | int | 5242880 | 0..
+offsets.load.buffer.size | int | 5242880 | 1..
 # Looked at with the records, every `log.retention.check.interval.ms`.
-offsets.retention.check.interval.ms | long | 600000 | 0..
+offsets.retention.check.interval.ms | long | 600000 | 1..
 # There is no topic of offsets.
 offsets.topic.compression.codec | int | 0 | 0..
-offsets.topic.num.partitions | int | 50 | 0..
-offsets.topic.replication.factor | short | 3 | 0..
-offsets.topic.segment.bytes | int | 104857600 | 0..
+offsets.topic.num.partitions | int | 50 | 1..
+offsets.topic.replication.factor | short | 3 | 1..
+offsets.topic.segment.bytes | int | 104857600 | 1..
 # Share groups are not served.
 share.coordinator.state.topic.min.isr | short | 2 | 1..
 share.coordinator.state.topic.replication.factor | short | 3 | 1..
@@ -211,14 +205,14 @@ producer.id.expiration.check.interval.ms | int | 600000 | 1..
 add.partitions.to.txn.retry.backoff.max.ms | int | 100 | 0..
 add.partitions.to.txn.retry.backoff.ms | int | 20 | 1..
 # For quotas.
-quota.window.num | int | 11
-quota.window.size.seconds | int | 1
-controller.quota.window.num | int | 11
-controller.quota.window.size.seconds | int | 1
-replication.quota.window.num | int | 11
-replication.quota.window.size.seconds | int | 1
-alter.log.dirs.replication.quota.window.num | int | 11
-alter.log.dirs.replication.quota.window.size.seconds | int | 1
+quota.window.num | int | 11 | 1..
+quota.window.size.seconds | int | 1 | 1..
+controller.quota.window.num | int | 11 | 1..
+controller.quota.window.size.seconds | int | 1 | 1..
+replication.quota.window.num | int | 11 | 1..
+replication.quota.window.size.seconds | int | 1 | 1..
+alter.log.dirs.replication.quota.window.num | int | 11 | 1..
+alter.log.dirs.replication.quota.window.size.seconds | int | 1 | 1..
 client.quota.callback.class | class | null
 # There are no Java policies.
 alter.config.policy.class.name | class | null
@@ -256,13 +250,13 @@ remote.list.offsets.request.timeout.ms | long | 30000 | 1..
 replica.alter.log.dirs.io.max.bytes.per.second | long | 9223372036854775807 | 0..
 # Metrics are at /metrics of the HTTP address.
 metric.reporters | list | org.apache.kafka.common.metrics.JmxReporter
-metrics.num.samples | int | 2
+metrics.num.samples | int | 2 | 1..
 metrics.recording.level | string | INFO
-metrics.sample.window.ms | long | 30000
+metrics.sample.window.ms | long | 30000 | 1..
 kafka.metrics.reporters | list |
 kafka.metrics.polling.interval.secs | int | 10 | 1..
 # Clients do not send their metrics.
-telemetry.max.bytes | int | 1048576
+telemetry.max.bytes | int | 1048576 | 1..
 # Values are taken as they stand: nothing is looked up.
 config.providers | list |
 # Groups are coordinated on the event loop.

@@ -49,11 +49,12 @@ class Keys:
 @dataclass(frozen=True, slots=True)
 class Place:
     """Which topic a tablet serves, and which partitions of it; None when no topic has it. `epoch_base`: above 0 in a
-    table that was resharded."""
+    table that was resharded. `timestamps_reserved`: commits have timestamps below; 0: unknown."""
 
     topic: str
     partitions: range | None
     epoch_base: int = 0
+    timestamps_reserved: int = 0
 
 
 def check_tablet(
@@ -76,7 +77,8 @@ def check_tablet(
         name = f"{topic}-{index}"
         if indexes is not None and index not in indexes:
             findings.damage("kv", name, "the topic has no such partition in this tablet")
-        Partition(name, index, place.epoch_base + record.generation, keys, leaks, blobs, findings).check()
+        epoch, reserved = place.epoch_base + record.generation, place.timestamps_reserved
+        Partition(name, index, epoch, keys, leaks, blobs, findings, reserved).check()
 
 
 def _renumbered(entries: dict[bytes, Entry], index: int, name: str, findings: Findings) -> dict[bytes, Entry]:
@@ -148,6 +150,7 @@ class Partition:
     leaks: bool
     blobs: StoredBlobs
     findings: Findings
+    timestamps_reserved: int = 0
 
     def check(self) -> None:
         """The meta row, the keys' order, what they hold, and who wrote and read it."""
@@ -290,10 +293,17 @@ class Partition:
                 require(found.weight_after == blob.weight_after, f"its rows weigh up to {found.weight_after}")
                 require(before is None or before.weight_after == blob.weight_before, "rows before it are missing")
                 require(blob.offset in blobs or number == len(self.keys.facts), "its blob is gone")
+                self._check_reserved(found.greatest_timestamp)
             except (BlobMissing, BlobCorrupt, *_UNREADABLE) as bad:
                 self._damage("facts", f"facts of rows from {blob.offset} on: {bad}")
             before = blob
         self.findings.count("facts", len(self.keys.facts))
+
+    def _check_reserved(self, timestamp: int) -> None:
+        """Timestamps that are given later are above the reservation, and above what a start finds in each tablet."""
+        if timestamp >= self.timestamps_reserved > 0:
+            text = f"a commit has the timestamp {timestamp}, not below {self.timestamps_reserved} as reserved"
+            self.findings.harmless("facts", self.name, text, "nothing: the next start gives greater ones")
 
     def _damage(self, check: str, what: str, cure: str = RESTORE) -> None:
         self.findings.damage(check, self.name, what, cure)

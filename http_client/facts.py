@@ -44,7 +44,8 @@ class TableSummary:
 
 @dataclass(frozen=True, slots=True)
 class TableDescription:
-    """A table. `mounted_attributes` act; `attributes` do from the next remount on."""
+    """A table. `attributes` are set, and act in a tablet from its next mount or remount on; `mounted_attributes` act in
+    all tablets. Where tablets differ in one, only their descriptions have it."""
 
     summary: TableSummary
     columns: tuple[Column, ...]
@@ -60,7 +61,7 @@ class TableDescription:
 @dataclass(frozen=True, slots=True)
 class TabletDescription:
     """A tablet. Rows from `trimmed_row_count` to below `total_row_count` exist; those before `flushed_row_count` lie in
-    the body. `cell_id` None: it is unmounted."""
+    the body. `cell_id` None: it is unmounted. `mounted_attributes` act in it."""
 
     index: int
     state: str
@@ -69,6 +70,7 @@ class TabletDescription:
     total_row_count: int
     cell_id: str | None
     home_cell_id: str
+    mounted_attributes: Mapping[str, Any]
     statistics: Mapping[str, Any]
 
     @classmethod

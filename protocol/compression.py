@@ -17,6 +17,8 @@ LZ4: Final = 3
 ZSTD: Final = 4
 
 CODECS: Final = range(ZSTD + 1)
+CODEC_NAMES: Final = ("uncompressed", "gzip", "snappy", "lz4", "zstd")
+"""Kafka's names of the codecs, as `compression.type` has them, by id."""
 
 GROWTH_MAX: Final = {NONE: 1, GZIP: 1032, SNAPPY: 22, LZ4: 255, ZSTD: 32768}
 """How many bytes one compressed byte can stand for at most, by the formats: gzip 258 bytes in two bits; snappy 64 in a
@@ -37,14 +39,15 @@ _GZIP_INPUT_BYTES: Final = 16 << 10
 _GZIP_OUTPUT_BYTES: Final = 256 << 10
 
 
-def compress(codec: int, data: Buffer) -> bytes:
-    """`data` as producers send it under a codec: snappy in Java's framing, LZ4 as frames."""
+def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
+    """`data` as producers send it under a codec: snappy in Java's framing, LZ4 as frames. `level` is the codec's own;
+    None is its default, and snappy has none."""
     if codec == NONE:
         return bytes(data)
     if codec == SNAPPY:
         return _xerial_compress(memoryview(data))
     compressor = {GZIP: cramjam.gzip, LZ4: cramjam.lz4, ZSTD: cramjam.zstd}[codec]
-    return bytes(compressor.compress(data))
+    return bytes(compressor.compress(data, level))
 
 
 def decompress(codec: int, data: Buffer, bytes_max: int) -> bytes | bytearray:

@@ -43,9 +43,7 @@ def check_produced(records: memoryview, bytes_max: int) -> BatchHeader:
     if size < len(records):
         raise KafkaError(ErrorCode.INVALID_RECORD, "a partition was sent more than one record batch")
     if size > bytes_max:
-        raise KafkaError(
-            ErrorCode.MESSAGE_TOO_LARGE, f"the record batch has {size} bytes; the most allowed is {bytes_max}"
-        )
+        raise _too_large(size, bytes_max)
     if crc32c(records[CRC_END:], 0, size > _LOCK_KEPT_BYTES) != header.crc:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "the record batch does not match its checksum")
     count = header.record_count
@@ -61,6 +59,17 @@ def check_produced(records: memoryview, bytes_max: int) -> BatchHeader:
     else:
         _check_first_record(records, count)
     return header
+
+
+def check_size(batch: memoryview, bytes_max: int) -> None:
+    """Check the size of a batch that the broker recompressed; MESSAGE_TOO_LARGE."""
+    if len(batch) > bytes_max:
+        raise _too_large(len(batch), bytes_max)
+
+
+def _too_large(size: int, bytes_max: int) -> KafkaError:
+    text = f"the record batch has {size} bytes; the most allowed is {bytes_max}"
+    return KafkaError(ErrorCode.MESSAGE_TOO_LARGE, text)
 
 
 def check_keys(records: memoryview, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> None:

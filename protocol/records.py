@@ -23,6 +23,7 @@ DECOMPRESSED_BYTES_MAX: Final = 128 << 20
 
 _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 LENGTH_END: Final = 12
+_BATCH_LENGTH_AT: Final = 8
 _LEADER_EPOCH_AT: Final = 12
 _CRC_AT: Final = 17
 _MAX_TIMESTAMP_AT: Final = 35
@@ -185,6 +186,23 @@ def encode_batch(
     batch += body
     _UINT32.pack_into(batch, _CRC_AT, crc32c(memoryview(batch)[CRC_END:]))
     return batch
+
+
+def recompressed(
+    batch: memoryview, codec: int, level: int | None, bytes_max: int = DECOMPRESSED_BYTES_MAX
+) -> bytearray:
+    """The batch with its records, of at most `bytes_max` bytes, under another codec; all else that it says stays.
+
+    KafkaError INVALID_RECORD where its records do not decompress.
+    """
+    header = read_header(batch)
+    records = decompress(header.codec, batch[BATCH_HEADER_BYTES : header.size_bytes], bytes_max)
+    changed = bytearray(batch[:BATCH_HEADER_BYTES])
+    changed += compress(codec, records, level)
+    _INT32.pack_into(changed, _BATCH_LENGTH_AT, len(changed) - LENGTH_END)
+    _ATTRIBUTES.pack_into(changed, CRC_END, header.attributes & ~CODEC_MASK | codec)
+    _UINT32.pack_into(changed, _CRC_AT, crc32c(memoryview(changed)[CRC_END:]))
+    return changed
 
 
 def _decode_place(data: Buffer, position: int, header: BatchHeader) -> tuple[int, int, int, int]:

@@ -8,6 +8,12 @@ from pqbroker.tables.types import ColumnType
 PARTS = ("value", "key")
 
 
+def folded(name: str) -> str:
+    """A name as it is compared with others: two columns whose names differ by case alone are one, as in SQL and Spark.
+    In Arrow, which carries names to DuckDB, a name ends at a NUL."""
+    return name.partition("\0")[0].casefold()
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """One column; `part`: the part of a record that its values are stored in."""

@@ -60,6 +60,8 @@ ENDS: Mapping[MountState, MountState] = {
     _S.UNFREEZING: _S.MOUNTED,
 }
 """Where states on their way end."""
+_HELPS: Mapping[MountState, str] = {_S.FROZEN: "unfreeze", _S.UNMOUNTED: "mount"}
+"""The command that opens a tablet in such a state."""
 FLUSHING = frozenset({_S.UNMOUNTING, _S.FREEZING})
 """All rows lie in the body before these end."""
 
@@ -72,6 +74,13 @@ def next_state(index: int, state: MountState, command: MountCommand) -> MountSta
         cure = f"Its state allows {', '.join(allowed)}."
         raise TableError("WRONG_STATE", f"tablet {index} is {state.value}, which does not allow {command.value}", cure)
     return found
+
+
+def closed(path: str, index: int, state: MountState) -> TableError:
+    """TableError WRONG_STATE of a tablet that is not mounted as it has to be, with the verb that helps."""
+    verb = _HELPS.get(state)
+    cure = "It is on its way: try again." if verb is None else f"`pqbroker table {verb}` {verb}s it."
+    return TableError("WRONG_STATE", f"tablet {index} of {path} is {state.value}", cure)
 
 
 def table_state(states: Iterable[MountState]) -> str:

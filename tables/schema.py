@@ -1,11 +1,11 @@
 """Schemas of ordered tables: columns, each from the record's value or its key; which schema may follow (E.10)."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pqbroker.tables.columns import PARTS, Column
+from pqbroker.tables.columns import PARTS, Column, folded
 from pqbroker.tables.formats import Formats, PartFormat, read_formats
 from pqbroker.tables.refusals import TableError, nearest
 from pqbroker.tables.types import NUMBER_WEIGHT, TYPES, ColumnType, is_text
@@ -66,6 +66,30 @@ def read_schema(items: Sequence[Any], columns_max: int, formats: Formats = _JSON
     if not stored:
         raise _invalid("schema has no column of your own", "Give one at least that rows are to hold.")
     return Schema(stored, columns, *read_formats(formats, list(stored.values())))
+
+
+def clashing(names: Iterable[str]) -> tuple[str, str] | None:
+    """Two names that are one when case is folded; None: there are none."""
+    known: dict[str, str] = {}
+    for name in names:
+        first = known.setdefault(folded(name), name)
+        if first != name:
+            return first, name
+    return None
+
+
+def check_names(schema: Schema, old: Schema | None = None) -> None:
+    """TableError INVALID_SCHEMA where two columns of a schema that is to be set have names that differ by case alone,
+    which SQL and Spark cannot tell apart, or one has a NUL. Columns that the old schema has already may stay."""
+    kept = {} if old is None else old.shown
+    known = {folded(name): name for name in kept if name in schema.shown}
+    for name in schema.shown:
+        if "\0" in name and name not in kept:
+            raise _invalid(f"the column {name!r} has a NUL in its name", "Leave it out: names in SQL end there.")
+        first = name if name in kept else known.setdefault(folded(name), name)
+        if first != name:
+            text = f"the columns {first!r} and {name!r} differ by upper and lower case alone"
+            raise _invalid(text, "Rename one of them: in SQL they are one name.")
 
 
 def check_alteration(old: Schema, new: Schema) -> None:

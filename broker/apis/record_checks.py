@@ -1,13 +1,15 @@
-"""Batches that are looked into before they are written: records of a compacted topic need a key, and those of a topic
-with a schema and `value.invalid=refuse` are rows of it. Rows of tables that keep their weights are weighed.
+"""Batches that are prepared before they are written: their records are checked, rows of tables that keep their weights
+are weighed, and batches of a topic with a `compression.type` of its own are recompressed. Records of a compacted topic
+need a key, those of a topic with a schema and `value.invalid=refuse` are rows of it, and `pq.batch.check=full` reads
+them all.
 
-A long batch is looked into by a thread, and what comes after it for its partition waits, so that order stays.
+A thread prepares long batches and recompresses; what comes after one for its partition waits, so that order stays.
 
 partition  event                        next
-idle       a long batch                 waiting: a thread looks into it
+idle       a batch that takes long      waiting: a thread prepares it
 idle       any other                    written or refused in the same call
 waiting    any batch                    waits behind the others
-waiting    the first is looked into     written or refused, and those behind it up to the next long one; idle after all
+waiting    the first is prepared        written or refused, and those behind it up to the next long one; idle after all
 
 What waits is bounded by what connections may have in work (pqbroker.inflight.bytes.max).
 """
@@ -17,16 +19,17 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 from weakref import WeakKeyDictionary
 
 from pqbroker.broker.apis.topic_schemas import schema_of
-from pqbroker.conf.topic import COMPACT, REFUSE
+from pqbroker.conf.topic import AUTO, COMPACT, FULL, PRODUCER, REFUSE, TopicConfig
 from pqbroker.pq.log.row_facts import Weighed
+from pqbroker.protocol.compression import CODEC_NAMES, NONE
 from pqbroker.protocol.errors import ErrorCode, KafkaError, RecordsRefused
-from pqbroker.protocol.produced_batches import check_keys
+from pqbroker.protocol.produced_batches import check_keys, check_size
 from pqbroker.protocol.record_parts import decode_parts
-from pqbroker.protocol.records import BatchHeader
+from pqbroker.protocol.records import BatchHeader, read_header, recompressed
 
 if TYPE_CHECKING:
     from pqbroker.pq.serving.partition_server import PartitionServer
@@ -46,14 +49,77 @@ NAMED_MAX: Final = 100
 """Records of a batch whose faults an answer names."""
 
 
-def check_of(topic: "Topic") -> RecordCheck | None:
-    """What looks into the batches for a topic; None: nothing has to."""
+class Prepared(NamedTuple):
+    """A batch to write: as it came, or recompressed."""
+
+    records: memoryview
+    header: BatchHeader
+    weights: Weighed
+
+
+class Preparation(NamedTuple):
+    """What is done with each batch for a topic before it is written."""
+
+    check: RecordCheck | None
+    recompression: "Recompression | None"
+
+    def apply(self, records: memoryview, header: BatchHeader) -> Prepared:
+        """The batch to write; KafkaError INVALID_RECORD, MESSAGE_TOO_LARGE."""
+        weights = None if self.check is None else self.check(records)
+        if self.recompression is not None and self.recompression.codec != header.codec:
+            records = self.recompression.apply(records)
+            header = read_header(records)
+        return Prepared(records, header, weights)
+
+    def is_long(self, header: BatchHeader) -> bool:
+        """Return True if a thread has to do it."""
+        if self.recompression is not None and self.recompression.codec != header.codec:
+            return True
+        most = LONG_COMPRESSED_BYTES if header.codec else LONG_BYTES
+        return self.check is not None and (header.record_count > LONG_RECORDS or header.size_bytes > most)
+
+
+@dataclass(frozen=True, slots=True)
+class Recompression:
+    """The codec of a topic whose `compression.type` is not `producer`; `bytes_max`: its max.message.bytes."""
+
+    codec: int
+    level: int | None
+    bytes_max: int
+
+    def apply(self, records: memoryview) -> memoryview:
+        batch = memoryview(recompressed(records, self.codec, self.level))
+        check_size(batch, self.bytes_max)
+        return batch
+
+
+def preparation_of(topic: "Topic") -> Preparation | None:
+    """What is done with each batch for a topic before it is written; None: nothing."""
+    check = _check_of(topic)
+    recompression = None if topic.config.compression_type == PRODUCER else _recompression(topic.config)
+    return None if check is None and recompression is None else Preparation(check, recompression)
+
+
+def _recompression(config: TopicConfig) -> Recompression:
+    codec = CODEC_NAMES.index(config.compression_type) if config.compression_type in CODEC_NAMES else NONE
+    return Recompression(codec, config.compression_level, config.max_message_bytes)
+
+
+def _check_of(topic: "Topic") -> RecordCheck | None:
     config = topic.config
     refuses, weighs = config.value_invalid == REFUSE, topic.keeps_facts
     rows = _row_check(topic, refuses=refuses, weighs=weighs) if refuses or weighs else None
-    if COMPACT not in config.cleanup_policy:
+    if COMPACT in config.cleanup_policy:
+        return _check_keys if rows is None else partial(_check_both, rows)
+    if rows is not None:
         return rows
-    return _check_keys if rows is None else partial(_check_both, rows)
+    is_full = config.pq_batch_check == FULL or (config.pq_batch_check == AUTO and schema_of(topic) is not None)
+    return _check_all if is_full else None
+
+
+def _check_all(records: memoryview) -> None:
+    """Read every record of the batch: INVALID_RECORD where its bytes are not the records that it counts."""
+    deque(decode_parts(records), maxlen=0)
 
 
 def weigh(topic: "Topic", records: memoryview) -> Weighed:
@@ -105,16 +171,25 @@ class _Waiting:
 
     records: memoryview
     header: BatchHeader
-    check: RecordCheck | None
+    preparation: Preparation | None
     answered: "Answered"
+
+    @property
+    def is_long(self) -> bool:
+        return self.preparation is not None and self.preparation.is_long(self.header)
+
+    def prepare(self) -> Prepared:
+        if self.preparation is None:
+            return Prepared(self.records, self.header, None)
+        return self.preparation.apply(self.records, self.header)
 
 
 class RecordChecks:
-    """The batches that wait, by partition; empty but for long batches of topics whose records are checked."""
+    """The batches that wait, by partition; empty but for long batches of topics whose batches are prepared."""
 
     def __init__(self) -> None:
         self.waiting: dict[PartitionServer, deque[_Waiting]] = {}
-        """Where it holds something, a batch may have to wait that needs no check itself; only to be looked at."""
+        """Where it holds something, a batch may have to wait that needs no preparation; only to be looked at."""
 
     def write(
         self,
@@ -123,55 +198,50 @@ class RecordChecks:
         header: BatchHeader,
         answered: "Answered",
         *,
-        check: RecordCheck | None,
+        preparation: Preparation | None,
     ) -> None:
         """Write a batch that is checked but for its records, in its turn. KafkaError, now or as the answer."""
+        waiting = _Waiting(records, header, preparation, answered)
         if partition not in self.waiting:
-            if check is None or not _is_long(header):
-                partition.append(records, header, answered, None if check is None else check(records))
+            if not waiting.is_long:
+                _append(partition, waiting.prepare(), answered)
                 return
             self.waiting[partition] = deque()
-        waiting = _Waiting(records, header, check, answered)
         queue = self.waiting[partition]
         queue.append(waiting)
         if len(queue) == 1:
-            self._look(partition, waiting)
+            self._begin(partition, waiting)
 
-    def _look(self, partition: "PartitionServer", first: _Waiting) -> None:
-        looked = partition.decode(partial(_check, first))
-        looked.add_done_callback(partial(self._looked, partition))
+    def _begin(self, partition: "PartitionServer", first: _Waiting) -> None:
+        prepared = partition.decode(first.prepare)
+        prepared.add_done_callback(partial(self._end, partition))
 
-    def _looked(self, partition: "PartitionServer", looked: "asyncio.Future[Weighed]") -> None:
+    def _end(self, partition: "PartitionServer", prepared: "asyncio.Future[Prepared]") -> None:
         """Write what waits up to the next long batch."""
         queue = self.waiting[partition]
-        _settle(partition, queue.popleft(), looked.exception() or looked.result())
+        _settle(partition, queue.popleft(), prepared.exception() or prepared.result())
         while queue:
             first = queue[0]
-            if first.check is not None and _is_long(first.header):
-                self._look(partition, first)
+            if first.is_long:
+                self._begin(partition, first)
                 return
-            _settle(partition, queue.popleft(), _checked(first))
+            _settle(partition, queue.popleft(), _prepared(first))
         del self.waiting[partition]
 
 
-def _settle(partition: "PartitionServer", waiting: _Waiting, found: Weighed | BaseException) -> None:
+def _settle(partition: "PartitionServer", waiting: _Waiting, found: Prepared | BaseException) -> None:
     if isinstance(found, BaseException):
         waiting.answered(found)
     else:
-        partition.append(waiting.records, waiting.header, waiting.answered, found)
+        _append(partition, found, waiting.answered)
 
 
-def _check(waiting: _Waiting) -> Weighed:
-    return None if waiting.check is None else waiting.check(waiting.records)
+def _append(partition: "PartitionServer", prepared: Prepared, answered: "Answered") -> None:
+    partition.append(prepared.records, prepared.header, answered, prepared.weights)
 
 
-def _checked(waiting: _Waiting) -> Weighed | KafkaError:
+def _prepared(waiting: _Waiting) -> Prepared | KafkaError:
     try:
-        return _check(waiting)
+        return waiting.prepare()
     except KafkaError as error:
         return error
-
-
-def _is_long(header: BatchHeader) -> bool:
-    most = LONG_COMPRESSED_BYTES if header.codec else LONG_BYTES
-    return header.record_count > LONG_RECORDS or header.size_bytes > most

@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.declare import ConfigError
 from pqbroker.conf.defaults import topic_config
+from pqbroker.conf.table_attributes import retention_ms, with_retention
 from pqbroker.conf.topic import FIXED_AT_CREATION, JSON
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.tablets.scheme_state import TopicRecord
 
 if TYPE_CHECKING:
     from pqbroker.pq.serving.topic import Topic
+    from pqbroker.tables.schema import Schema
 
 SCHEMA: Final = "pq.schema"
 FORMATS: Final = {
@@ -28,7 +30,7 @@ FORMATS: Final = {
     "key.avro.schema": "key_avro_schema",
 }
 """Configs that say how records hold columns, with their attributes."""
-_RETENTION = "retention.ms"
+RETENTION: Final = "retention.ms"
 Columns = Sequence[Mapping[str, Any]]
 """Documents of columns, as `tables.schema.read_schema` takes them."""
 _TEXTS_KEPT = 64
@@ -68,15 +70,17 @@ def fixed_configs(topic: "Topic") -> Collection[str]:
     return FIXED_AT_CREATION if topic.record.table is None else FIXED_AT_CREATION.union(FORMATS)
 
 
-def check_schema(config: Mapping[str, str], columns_max: int) -> None:
-    """ConfigError where the configs that a topic is to have give it a schema that cannot be."""
+def check_schema(config: Mapping[str, str], columns_max: int, old: TopicSchema | None = None) -> None:
+    """ConfigError where the configs that a topic is to have give it a schema that cannot be. `old`: its schema now."""
     from pqbroker.tables.avro_schema import read_avro_schema
     from pqbroker.tables.refusals import TableError
+    from pqbroker.tables.schema import check_names, read_schema
 
     text = config.get(SCHEMA)
     try:
         if text:
-            _read(text, columns_max, config)
+            known = None if old is None else read_schema(old.columns, len(old.columns), old.formats)
+            check_names(_read(text, columns_max, config), known)
         for name in _AVRO_SCHEMAS:
             if config.get(name):
                 read_avro_schema(config[name], name)
@@ -92,26 +96,25 @@ def check_new_schema(topic: "Topic", config: Mapping[str, str], settings: Broker
     """As `check_schema`, of a topic that is there and the configs that it is to have. KafkaError POLICY_VIOLATION for
     one that was made as a table: its schema is altered as its rows allow."""
     if topic.record.table is None:
-        check_schema(config, settings.table_columns_max)
+        check_schema(config, settings.table_columns_max, schema_of(topic))
     elif config.get(SCHEMA):
         why = f"{topic.record.name} is a table; alter its schema by `pqbroker table alter`, or POST …/alter"
         raise KafkaError(ErrorCode.POLICY_VIOLATION, why)
 
 
-def follow_retention(settings: BrokerSettings, record: TopicRecord) -> TopicRecord:
-    """The record with a table's attributes as its retention.ms is, which holds at once: they are two names of one age
-    (E.6)."""
-    table = record.table
-    if table is None:
+def follow_retention(
+    settings: BrokerSettings, before: TopicRecord, record: TopicRecord, *, is_given: bool
+) -> TopicRecord:
+    """The record with attributes as its retention.ms is: two names of one age (E.6). It holds at once in all tablets
+    if it was given (`is_given`) or is another one than before; else each tablet keeps its own."""
+    table, text = record.table, record.config.get(RETENTION)
+    if table is None or not (is_given or text != before.config.get(RETENTION)):
         return record
-    from pqbroker.tables.attributes import retention_ms, with_retention
-
-    text = record.config.get(_RETENTION)
     kept_ms = topic_config({}, settings).retention_ms if text is None else int(text)
-    if kept_ms == retention_ms(table.mounted):
+    if all(retention_ms(attributes) == kept_ms for attributes in table.mounted.sets):
         return record
-    attributes, mounted = (with_retention(each, kept_ms) for each in (table.attributes, table.mounted))
-    return replace(record, table=replace(table, attributes=attributes, mounted=mounted))
+    mounted = table.mounted.changed(lambda attributes: with_retention(attributes, kept_ms))
+    return replace(record, table=replace(table, attributes=with_retention(table.attributes, kept_ms), mounted=mounted))
 
 
 @lru_cache(maxsize=_TEXTS_KEPT)
@@ -120,12 +123,12 @@ def _stored(text: str, formats: tuple[tuple[str, str], ...]) -> Columns | None:
     from pqbroker.tables.refusals import TableError
 
     try:
-        return _read(text, len(text), dict(formats))
+        return _read(text, len(text), dict(formats)).documents()
     except (TableError, ValueError, RecursionError):
         return None
 
 
-def _read(text: str, columns_max: int, formats: Mapping[str, str]) -> Columns:
+def _read(text: str, columns_max: int, formats: Mapping[str, str]) -> "Schema":
     from pqbroker.tables.refusals import TableError
     from pqbroker.tables.schema import read_schema
 
@@ -136,4 +139,4 @@ def _read(text: str, columns_max: int, formats: Mapping[str, str]) -> Columns:
     if schema.filled:
         text = f"the column {schema.filled[0]} is of tables: a topic that was not made as one does not fill it"
         raise TableError("INVALID_SCHEMA", text, "Leave it out, or make a table by POST /v1/tables.")
-    return schema.documents()
+    return schema

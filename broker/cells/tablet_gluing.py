@@ -18,7 +18,7 @@ from pqbroker.pq.log.head import first_kept
 from pqbroker.pq.log.keys import OFFSET_MAX, session_key
 from pqbroker.pq.log.partition_settings import PartitionSettings
 from pqbroker.pq.log.row_facts import RowFacts
-from pqbroker.pq.log.sessions import SessionBatch
+from pqbroker.pq.log.sessions import SessionBatch, glued
 from pqbroker.pq.log.write_cycle import Cycle
 from pqbroker.pq.reading.query import ReadQuery
 from pqbroker.pq.serving.partition_server import PartitionServer
@@ -41,6 +41,8 @@ GLUED_BYTES = 1 << 20
 """Of rows in one commit, about."""
 _NO_PRODUCER = -1
 _FOLLOWS_MAX = 3
+_SESSIONS_AT_ONCE = 1000
+"""In one commit."""
 
 Reshard = Callable[[TopicRecord, TabletId], Resharded]
 """What the table becomes, with the id of the tablet that stands for the first one."""
@@ -132,7 +134,7 @@ async def _append(
     offset = rows.start_offset
     if with_trimmed:
         offset = min(first_kept(log.bodies, log.head, 0), rows.end_offset)
-    shift = server.end_offset - offset
+    first, shift = offset, server.end_offset - offset
     while offset < rows.end_offset:
         read = rows.read_stored(ReadQuery(offset, rows.end_offset, GLUED_BYTES, with_trimmed=with_trimmed))
         found = read if isinstance(read, Batches) else await read
@@ -142,9 +144,11 @@ async def _append(
             await server.perform(partial(_plan, server, some, facts, clock()), GLUED_BYTES)
         offset = found.next_offset
     known = server.state.sessions
-    sessions = [(name, batch) for name, batch in rows.state.sessions if _is_later(batch, known.get(name))]
-    if sessions:
-        await server.perform(partial(_plan_sessions, server, sessions, shift, clock()))
+    moved = ((name, glued(batch.moved(shift, first), known.get(name))) for name, batch in rows.state.sessions)
+    sessions = [(name, batch) for name, batch in moved if batch is not None]
+    for number in range(0, len(sessions), _SESSIONS_AT_ONCE):
+        part = sessions[number : number + _SESSIONS_AT_ONCE]
+        await server.perform(partial(_plan_sessions, server, part, clock()))
 
 
 def _batches(found: Batches, offset: int) -> list[tuple[memoryview, BatchHeader]]:
@@ -170,20 +174,13 @@ def _plan(
     return cycle
 
 
-def _plan_sessions(
-    server: PartitionServer, sessions: Sequence[tuple[str, SessionBatch]], shift: int, now_ms: int
-) -> Cycle:
+def _plan_sessions(server: PartitionServer, sessions: Sequence[tuple[str, SessionBatch]], now_ms: int) -> Cycle:
     cycle = server.state.no_change(now_ms)
     for name, batch in sessions:
-        moved = batch._replace(base_offset=max(batch.base_offset + shift, 0))  # rows that were trimmed stand nowhere
-        cycle.sessions[name] = moved
-        cycle.store(session_key(server.index, name), moved.encode())
+        cycle.sessions[name] = batch
+        cycle.store(session_key(server.index, name), batch.encode())
     server.state.is_writing = True
     return cycle
-
-
-def _is_later(batch: SessionBatch, known: SessionBatch | None) -> bool:
-    return known is None or batch.sequence > known.sequence
 
 
 def _settings(topic: Topic, glue: Glue) -> PartitionSettings:

@@ -1,4 +1,5 @@
-"""Changing what topics and brokers are set to, one resource of a request at a time (AlterConfigs and its successor)."""
+"""Changing what topics, brokers, loggers, groups and client metrics subscriptions are set to, one resource of a request
+at a time (AlterConfigs and its successor)."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -11,9 +12,18 @@ from pqbroker.broker.apis.entries import each
 from pqbroker.broker.apis.partitions import needs_keys
 from pqbroker.broker.apis.refusals import REFUSED, translate
 from pqbroker.broker.apis.topic_names import check_topic_name
-from pqbroker.broker.apis.topic_schemas import FORMATS, SCHEMA, check_new_schema, fixed_configs, follow_retention
+from pqbroker.broker.apis.topic_schemas import (
+    FORMATS,
+    RETENTION,
+    SCHEMA,
+    check_new_schema,
+    fixed_configs,
+    follow_retention,
+)
 from pqbroker.broker.apis.topics import tell_no_compaction
 from pqbroker.broker.configs.location_configs import check_locations
+from pqbroker.broker.configs.logger_levels import alter_loggers, check_logger_node
+from pqbroker.broker.configs.named_resources import GROUPS, SUBSCRIPTIONS, NamedKind, alter_named
 from pqbroker.broker.configs.operations import Change, Operation, Texts, apply_change, by_stored_names, taken_changes
 from pqbroker.conf.declare import ConfigError, declared
 from pqbroker.conf.defaults import check_changed, topic_defaults, wrong_texts
@@ -22,6 +32,7 @@ from pqbroker.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from pqbroker.broker.apis.context import Node
+    from pqbroker.storage.tablets.scheme import Scheme
 
 
 class Resource(IntEnum):
@@ -34,11 +45,14 @@ class Resource(IntEnum):
     GROUP = 32
 
 
-def no_configs(kind: int) -> str:
-    """Why a resource that is no topic and no broker is refused."""
-    if kind not in tuple(Resource):
-        return f"resource type {kind} is unknown; topics (2) and brokers (4) have configs here"
-    return f"resource type {Resource(kind).name} ({kind}) has no configs here; topics (2) and brokers (4) have"
+NAMED_KINDS = {Resource.GROUP: GROUPS, Resource.CLIENT_METRICS: SUBSCRIPTIONS}
+"""The kinds of resources that exist by being set."""
+
+
+def unknown_kind(kind: int) -> KafkaError:
+    """The refusal of a resource type that Kafka does not have."""
+    known = ", ".join(f"{resource.name} ({resource.value})" for resource in Resource)
+    return KafkaError(ErrorCode.INVALID_REQUEST, f"resource type {kind} is unknown; the types are {known}")
 
 
 class NamedResource(Protocol):
@@ -121,15 +135,42 @@ async def alter(
     """
     wanted = taken_changes(changes)
     kind, name = resource
+    current = caller.node.cell.current
     if kind == Resource.TOPIC:
         wanted = by_stored_names(TopicConfig, wanted)
         await _alter_topic(caller, name, wanted, replaces=replaces, validate_only=validate_only)
     elif kind == Resource.BROKER:
         check_access(caller, AclOperation.ALTER_CONFIGS)
         changes = check_locations(caller.node, wanted)
-        await caller.node.cell.current.settings.alter(name, changes, replaces=replaces, validate_only=validate_only)
+        await current.settings.alter(name, changes, replaces=replaces, validate_only=validate_only)
+    elif kind == Resource.BROKER_LOGGER:
+        check_access(caller, AclOperation.ALTER_CONFIGS)
+        _alter_loggers(name, wanted, str(caller.node.settings.node_id), replaces=replaces, validate_only=validate_only)
+    elif kind in NAMED_KINDS:
+        check_access(caller, AclOperation.ALTER_CONFIGS)
+        named = NAMED_KINDS[Resource(kind)]
+        if replaces:
+            wanted += _unnamed(named, current.scheme, name, wanted)
+        await alter_named(named, current.scheme, name, wanted, current.settings.in_force, validate_only=validate_only)
     else:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, no_configs(kind))
+        raise unknown_kind(kind)
+
+
+def _alter_loggers(
+    name: str, changes: list[Change], node_id: str, *, replaces: bool, validate_only: bool
+) -> None:
+    if replaces:
+        text = "AlterConfigs does not set levels of loggers; use IncrementalAlterConfigs (kafka-configs --alter)"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+    check_logger_node(name, node_id)
+    alter_loggers(changes, validate_only=validate_only)
+
+
+def _unnamed(kind: NamedKind, scheme: "Scheme", name: str, changes: list[Change]) -> list[Change]:
+    """The deletion of what is set for a resource and not named."""
+    given = {change.name for change in changes}
+    stored = scheme.named_settings(kind.name).get(name, {})
+    return [Change(each, Operation.DELETE, None) for each in stored if each not in given]
 
 
 async def _alter_topic(
@@ -146,7 +187,9 @@ async def _alter_topic(
         check_changed(change(stored), stored, node.settings)
         return
     was_compacted = needs_keys(topic)
-    changed = await node.cell.current.topics.reconfigure(name, change, partial(follow_retention, node.settings))
+    is_given = not replaces and any(one.name == RETENTION for one in changes)
+    follow = partial(follow_retention, node.settings, is_given=is_given)
+    changed = await node.cell.current.topics.reconfigure(name, change, follow)
     if needs_keys(changed) and not was_compacted:
         tell_no_compaction(name)
 

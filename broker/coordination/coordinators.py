@@ -153,14 +153,21 @@ class Coordinators:
         groups.follow(hosted)
         return results
 
-    def check_commit(self, group_id: str, member_id: str, group_instance_id: str | None, generation: int) -> None:
-        """Whether offsets may be committed so; KafkaError 16, 22, 25, 27, 82. A sign of life of the member."""
+    def check_commit(
+        self, group_id: str, member_id: str, group_instance_id: str | None, generation: int, *,
+        has_offsets: Callable[[str], bool],
+    ) -> None:
+        """Check that offsets may be committed so; KafkaError 16, 22, 25, 27, 82. It is a sign of life of the member.
+
+        `has_offsets`: whether a group has offsets; one that has is a group without members, as in Kafka.
+        """
         groups = self._groups_of(group_id)
         hosted = groups.hosted.get(group_id)
         if hosted is not None:
             heartbeats.check_commit(hosted.group, member_id, group_instance_id, generation, groups.now_ms())
         elif generation >= 0:
-            raise KafkaError(ErrorCode.ILLEGAL_GENERATION, f"group {group_id} has no members: join first")
+            code = ErrorCode.UNKNOWN_MEMBER_ID if has_offsets(group_id) else ErrorCode.ILLEGAL_GENERATION
+            raise KafkaError(code, f"group {group_id} has no members: join first")
 
     def describe(self, group_id: str) -> DescribedGroup | None:
         """None: nobody ever joined it; it may have offsets all the same."""

@@ -4,7 +4,8 @@ Behaviour: what a topic, this broker or all brokers (an empty name) are set to i
 everything else goes back to its default. Durable when the answer comes, in force from the next write on. validate_only
 checks the same and changes nothing. A config that is no topic's or broker's is INVALID_CONFIG, one that a broker cannot
 change while it runs INVALID_REQUEST, as is a config or resource named twice, each with a text.
-Left out: loggers and every other resource type: INVALID_REQUEST.
+Configs of groups and of client metrics subscriptions are kept and have no effect yet.
+Left out: loggers, as in Kafka: INVALID_REQUEST.
 """
 
 from pqbroker.broker.apis.api import Api

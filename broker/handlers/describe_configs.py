@@ -5,8 +5,10 @@ source, type, synonyms and documentation when asked for; no keys asked means all
 settings that stand for it, by their own names and values; the value of what is not set is null. Broker settings that
 are read at start only are read-only; listeners, advertised.listeners and log.dirs are what they are in fact. Of all
 brokers together (type 4, empty name) only what was set for them is shown.
-A resource named twice is described twice, as in Kafka.
-Left out: loggers and every other resource type: INVALID_REQUEST.
+A resource named twice is described twice, as in Kafka. The levels of this broker's loggers (type 8) last until it
+ends. Groups (32) and client metrics subscriptions (16) are described whether anything is set for them or not; what is
+set has no effect yet. A resource type that Kafka does not know is INVALID_REQUEST.
+Left out: nothing.
 """
 
 from collections.abc import Iterable
@@ -16,8 +18,10 @@ from pqbroker.broker.apis.api import Api
 from pqbroker.broker.apis.context import Context
 from pqbroker.broker.apis.entries import each
 from pqbroker.broker.apis.topic_names import check_topic_name
-from pqbroker.broker.configs.changes import Resource, no_configs
+from pqbroker.broker.configs.changes import NAMED_KINDS, Resource, unknown_kind
 from pqbroker.broker.configs.location_configs import with_locations
+from pqbroker.broker.configs.logger_levels import check_logger_node, logger_texts
+from pqbroker.broker.configs.named_resources import texts_of
 from pqbroker.broker.configs.node_settings import EVERY_NODE, check_node_name
 from pqbroker.broker.configs.texts import ConfigText, broker_texts, every_broker_texts, topic_texts
 from pqbroker.conf.declare import Kind
@@ -71,16 +75,24 @@ def _texts(context: Context, resource: DescribeConfigsResource) -> Iterable[Conf
         check_topic_name(name)
         topic = find_topic(context, AclOperation.DESCRIBE_CONFIGS, name).record
         return topic_texts(topic.config, layers)
-    if resource.resource_type != Resource.BROKER:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, no_configs(resource.resource_type))
+    if resource.resource_type not in tuple(Resource):
+        raise unknown_kind(resource.resource_type)
     check_access(context, AclOperation.DESCRIBE_CONFIGS)
-    check_node_name(name, str(context.node.settings.node_id))
+    if resource.resource_type in NAMED_KINDS:
+        return texts_of(NAMED_KINDS[Resource(resource.resource_type)], context.node.cell.current.scheme, name)
+    node_id = str(context.node.settings.node_id)
+    if resource.resource_type == Resource.BROKER_LOGGER:
+        check_logger_node(name, node_id)
+        return logger_texts()
+    check_node_name(name, node_id)
     return every_broker_texts(layers) if name == EVERY_NODE else with_locations(context.node, broker_texts(layers))
 
 
 def _is_read_only(resource: DescribeConfigsResource, text: ConfigText) -> bool:
     name = text.declaration.name
-    return name not in DYNAMIC if resource.resource_type == Resource.BROKER else name in FIXED_AT_CREATION
+    if resource.resource_type == Resource.BROKER:
+        return name not in DYNAMIC
+    return resource.resource_type == Resource.TOPIC and name in FIXED_AT_CREATION
 
 
 def _show(text: ConfigText, request: DescribeConfigsRequest, *, is_read_only: bool) -> DescribeConfigsResourceResult:

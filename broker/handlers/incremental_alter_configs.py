@@ -5,7 +5,9 @@ default), or a list appended to or subtracted from; durable when the answer come
 changes of one resource are made, or none. validate_only checks the same and changes nothing. A config that is no
 topic's or broker's is INVALID_CONFIG, one that a broker cannot change while it runs INVALID_REQUEST, as is a config or
 resource named twice, each with a text.
-Left out: loggers, client metrics and groups have no configs: INVALID_REQUEST.
+Levels of this broker's loggers last until it ends; configs of groups and of client metrics subscriptions are kept and
+have no effect yet.
+Left out: nothing.
 """
 
 from pqbroker.broker.apis.api import Api

@@ -1,8 +1,9 @@
 """ListConfigResources (key 74), versions 0 to 1.
 
-Behaviour: every topic and this broker, or those of the types asked for; a type that Kafka does not know is
-UNSUPPORTED_VERSION. Version 0 asks for client metrics alone, so its answer is empty.
-Left out: loggers, client metrics and groups. None of them has configs here, so none is listed.
+Behaviour: every topic, this broker and its loggers, groups and client metrics subscriptions for which something is set,
+or those of the types asked for; a type that Kafka does not know is UNSUPPORTED_VERSION. Version 0 asks for client
+metrics alone.
+Left out: groups that exist without configs of their own.
 """
 
 from collections.abc import Iterator
@@ -11,7 +12,8 @@ from pqbroker.broker.apis.access import AclOperation, check_access, every_topic
 from pqbroker.broker.apis.api import Api
 from pqbroker.broker.apis.context import Context
 from pqbroker.broker.apis.entries import each
-from pqbroker.broker.configs.changes import Resource
+from pqbroker.broker.configs.changes import NAMED_KINDS, Resource
+from pqbroker.broker.configs.named_resources import names
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.messages.list_config_resources import (
     ConfigResource,
@@ -43,8 +45,12 @@ def _resources(context: Context, asked: set[int]) -> Iterator[tuple[Resource, st
     if Resource.TOPIC in asked:
         for topic in every_topic(context, None):
             yield Resource.TOPIC, topic.record.name
-    if Resource.BROKER in asked:
-        yield Resource.BROKER, str(context.node.settings.node_id)
+    for resource in (Resource.BROKER, Resource.BROKER_LOGGER):
+        if resource in asked:
+            yield resource, str(context.node.settings.node_id)
+    for resource, kind in NAMED_KINDS.items():
+        if resource in asked:
+            yield from ((resource, name) for name in names(kind, context.node.cell.current.scheme))
 
 
 API = Api(

@@ -134,8 +134,10 @@ class _Commit:
     def _check(self) -> None:
         """KafkaError unless the group lets this client commit now; the commit is enqueued in the same call."""
         request = self._request
-        self._context.node.cell.current.coordinators.check_commit(
-            request.group_id, request.member_id, request.group_instance_id, request.generation_id_or_member_epoch
+        current = self._context.node.cell.current
+        current.coordinators.check_commit(
+            request.group_id, request.member_id, request.group_instance_id, request.generation_id_or_member_epoch,
+            has_offsets=current.topics.offsets.has,
         )
 
     def _refused(self, refusal: KafkaError) -> OffsetCommitResponse:

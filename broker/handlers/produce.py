@@ -5,8 +5,9 @@ the order in the log; the answer comes when all are durable. acks 0 gets no answ
 connection. Errors are per partition, with a text from version 8. Topics are never created here (Metadata does that).
 Of a partition named twice both batches are stored and answered; Kafka drops the first without a word.
 A batch for a compacted topic is refused whole when a record has no key, and one for a topic with value.invalid=refuse
-when a record is no row of its schema; from version 8 the answer names those records. A thread looks into long ones,
-while what follows for their partition waits.
+when a record is no row of its schema; from version 8 the answer names those records. With pq.batch.check=full every
+record is read; with a compression.type other than producer, batches under another codec are recompressed. A thread
+does what takes long, while what follows for the partition waits.
 Writers over a partition's quota, or with too much in flight there, are answered at once with a throttle time, for which
 their connection is not read either (KIP-219).
 Left out: versions 0 to 2 (the connection closes) and transactions: a transactional id or batch is refused with
@@ -22,7 +23,7 @@ from pqbroker.broker.apis.api import Api
 from pqbroker.broker.apis.context import Context
 from pqbroker.broker.apis.entries import each
 from pqbroker.broker.apis.partitions import check_batch, find_partition
-from pqbroker.broker.apis.record_checks import check_of
+from pqbroker.broker.apis.record_checks import preparation_of
 from pqbroker.broker.apis.refusals import translate
 from pqbroker.broker.lanes.produce_answers import Decided
 from pqbroker.broker.lanes.produce_lane import open_lane
@@ -148,9 +149,9 @@ class _Append:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, _NO_TRANSACTIONS)
         if self._context.version < ZSTD_FROM_VERSION and header.codec == ZSTD:
             raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 or later")
-        check, checks = check_of(topic), self._context.node.record_checks
-        if check is not None or checks.waiting:
-            checks.write(partition, records, header, answered, check=check)
+        preparation, checks = preparation_of(topic), self._context.node.record_checks
+        if preparation is not None or checks.waiting:
+            checks.write(partition, records, header, answered, preparation=preparation)
         else:
             partition.append(records, header, answered)
         pause_ms = partition.throttle_ms(len(records), header.record_count)

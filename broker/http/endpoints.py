@@ -22,7 +22,7 @@ from pqbroker.broker.http.problems import (
     Problem,
     bad_request,
     not_json,
-    of_kafka,
+    of_error,
     of_status,
     too_large,
     too_much_at_once,
@@ -282,9 +282,8 @@ def _refuser(node: Node) -> Any:
         except Problem as error:
             problem = error
         except REFUSED as error:
-            code, message = translate(error)
-            node.metrics.count_error(code)
-            problem = of_kafka(code, message)
+            node.metrics.count_error(translate(error)[0])
+            problem = of_error(error)
         return reply(problem.document(), problem.status)
 
     return refuse

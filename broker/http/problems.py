@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from pqbroker.broker.apis.refusals import translate
 from pqbroker.broker.http.schemas import TEXT, Schema, object_of
+from pqbroker.pq.log.partition_settings import TabletClosed
 from pqbroker.protocol.errors import ErrorCode
 
 ERROR: Schema = object_of({"error": object_of({"code": TEXT, "message": TEXT, "cure": TEXT})})
@@ -46,7 +48,7 @@ _MEANINGS: Mapping[ErrorCode, _Meaning] = {
     ErrorCode.INVALID_TIMESTAMP: _Meaning(400, "Give a timestamp in milliseconds within the topic's limits."),
     ErrorCode.OFFSET_OUT_OF_RANGE: _Meaning(400, "GET /v1/topics/NAME shows where each partition starts and ends."),
     ErrorCode.MESSAGE_TOO_LARGE: _Meaning(413, "Send fewer records at once, or raise max.message.bytes of the topic."),
-    ErrorCode.POLICY_VIOLATION: _Meaning(409, "Raise the limit that is named, or make room below it."),
+    ErrorCode.POLICY_VIOLATION: _Meaning(409, "Change what the message names: a limit, a setting, or the request."),
     ErrorCode.CORRUPT_MESSAGE: _Meaning(500, "The log says what is damaged; start behind the damaged offset."),
     ErrorCode.KAFKA_STORAGE_ERROR: _Meaning(503, "See to the disk's room and health, then try again."),
     ErrorCode.NOT_LEADER_OR_FOLLOWER: _Meaning(503, _RETRY),
@@ -71,6 +73,14 @@ def of_kafka(code: ErrorCode, message: str) -> Problem:
     """A Kafka error as a problem."""
     meaning = _MEANINGS.get(code, _UNFORESEEN)
     return Problem(meaning.status, code.name, message or code.name, meaning.cure)
+
+
+def of_error(error: BaseException) -> Problem:
+    """What a lower floor refused, as a problem. A tablet's state is told in one way, whatever Kafka's clients get."""
+    code, message = translate(error)
+    if isinstance(error, TabletClosed):
+        return Problem(409, "WRONG_STATE", message, error.cure)
+    return of_kafka(code, message)
 
 
 def bad_request(message: str) -> Problem:

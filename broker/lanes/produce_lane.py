@@ -5,7 +5,7 @@ A request is left to be dispatched, before anything is done, when
 
 - its words differ, or it is anything but partitions of that topic, each with one batch;
 - the topic is gone, has another config, or may not be written to by the caller;
-- batches wait for their records to be looked into: one of them may be for the same partition;
+- batches wait for their preparation: one of them may be for the same partition;
 - a partition does not exist, or a batch fails a check or is transactional.
 
 What becomes of its batches later, errors and pauses too, is answered as the handler would.
@@ -21,7 +21,7 @@ from typing import Final
 from pqbroker.broker.apis.access import AclOperation, find_topic
 from pqbroker.broker.apis.context import Context
 from pqbroker.broker.apis.partitions import find_partition
-from pqbroker.broker.apis.record_checks import check_of
+from pqbroker.broker.apis.record_checks import preparation_of
 from pqbroker.broker.lanes.lane import LaneRoad
 from pqbroker.broker.lanes.produce_answers import API_KEY, Decided, ProduceAnswers, Respond
 from pqbroker.broker.lanes.produced_parts import cut_fixed, cut_flexible
@@ -70,7 +70,7 @@ def open_lane(
         topic = find_topic(context, AclOperation.WRITE, asked.name, asked.topic_id if by_id else None)
     except KafkaError:
         return None
-    if check_of(topic) is not None:
+    if preparation_of(topic) is not None:
         return None
     return ProduceLane(context, words, topic, ProduceAnswers(context, request, name, respond), road.metrics)
 
@@ -85,7 +85,7 @@ class ProduceLane:
     def __init__(
         self, context: Context, words: Words, topic: Topic, answers: ProduceAnswers, metrics: RouteMetrics
     ) -> None:
-        """For a topic whose records are not looked into."""
+        """For a topic whose batches are written as they come."""
         self._peer = context.peer
         self.form = self._words = words
         self._cut = cut_flexible if words.is_flexible else cut_fixed

@@ -1,6 +1,7 @@
 """One query's way through a worker: what it wants to know of topics, the rows that it reads, the pieces of its answer.
 
-Limits are kept here, where the worker cannot get round them: it is killed at each of them, and when the client goes.
+Limits are kept here, where the worker cannot get round them: it is stopped at each of them, and when the client goes;
+one that does not stop is killed.
 """
 
 import asyncio
@@ -86,31 +87,39 @@ class Query:
                 if worker.is_new or status == MEMORY_EXIT:
                     raise self._gone(status) from None
             except BaseException:
-                await self._workers.end(worker)
+                await self._stop(worker)
                 raise
 
     async def _run(self, worker: WorkerProcess, message: Message) -> AsyncGenerator[bytes, None]:
-        is_usable = False
+        is_done, is_usable = False, True
         try:
             while message.kind == "result":
                 yield self._counted(bytes(message.payload))
                 message = await self._within(self._follow(worker))
-            is_usable = True
+            is_done = True
             if message.kind == "refused":
                 raise QueryRefused(**message.document)
             self.explanation = message.document["explanation"]
             is_usable = message.document["resident_bytes"] < self._settings.sql_memory_bytes_max // 2
         except WorkerGone:
-            raise self._gone(await self._workers.end(worker)) from None
+            status = await self._workers.end(worker)
+            raise self._gone(status) from None
         finally:
-            if is_usable:
+            if not is_done:
+                await self._stop(worker)
+            elif is_usable:
                 self._workers.give_back(worker, self._settings.sql_worker_idle_ms / 1000)
             else:
                 await self._workers.end(worker)
 
+    async def _stop(self, worker: WorkerProcess) -> None:
+        idle_s = self._settings.sql_worker_idle_ms / 1000
+        await self._workers.stop(worker, idle_s, self._settings.sql_memory_bytes_max // 2)
+
     async def _ask(self, worker: WorkerProcess) -> Message:
         question = self._question
         document: dict[str, Any] = {"query": question.text, "format": question.format, "explain": question.explain}
+        document["depth_max"] = self._settings.sql_depth_max
         document["memory_bytes_max"] = self._settings.sql_memory_bytes_max
         document["columns_bytes_max"] = self._settings.sql_columns_bytes_max
         await worker.send("query", document)
@@ -136,9 +145,11 @@ class Query:
             for partition in topic.partitions:
                 partition.check_readable()
             bounds = [(each.start_offset, visible_end(each.state, READ_UNCOMMITTED)) for each in topic.partitions]
+            unmounted = [partition.index for partition in topic.partitions if partition.is_unmounted]
             columns, formats = schema_of(topic) or (None, {})
             found[name] = {
-                "id": topic.record.topic_id.hex(), "bounds": bounds, "columns": columns, "formats": formats
+                "id": topic.record.topic_id.hex(), "bounds": bounds, "columns": columns, "formats": formats,
+                "unmounted": unmounted,
             }  # fmt: skip
         return found
 

@@ -3,14 +3,19 @@
     none      take      -> busy (started)
     idle      take      -> busy
     busy      give back -> idle
-    busy      end       -> none (killed: at a limit, or its client has gone)
+    busy      stop      -> idle (its client has gone, or it is at a limit of time or bytes)
+    busy      stop      -> none (killed: it does not stop)
+    busy      end       -> none (killed: it has ended by itself)
     idle      pqbroker.sql.worker.idle.ms without a query -> none
 """
 
 import asyncio
-from typing import Any
+from collections.abc import Coroutine
+from typing import Any, TypeVar
 
 from pqbroker.tables.work.process import WorkerProcess
+
+_T = TypeVar("_T")
 
 
 class Workers:
@@ -57,6 +62,11 @@ class Workers:
         self._busy.discard(worker)
         self._idle[worker] = asyncio.get_running_loop().call_later(idle_s, self._let_go, worker)
 
+    async def stop(self, worker: WorkerProcess, idle_s: float, memory_bytes_max: int) -> None:
+        """Make the worker leave its query, and keep it for the next one; kill it where it does not, or holds more than
+        that."""
+        await asyncio.shield(self._start(self._stop(worker, idle_s, memory_bytes_max)))
+
     async def end(self, worker: WorkerProcess) -> int:
         """Kill the worker, if it has not ended: how it ended."""
         self._busy.discard(worker)
@@ -78,8 +88,21 @@ class Workers:
         del self._idle[worker]
         self._end(worker)
 
+    async def _stop(self, worker: WorkerProcess, idle_s: float, memory_bytes_max: int) -> None:
+        memory_bytes = await worker.stop()
+        if worker not in self._busy:  # the node stops
+            return
+        if memory_bytes is not None and memory_bytes < memory_bytes_max:
+            self.give_back(worker, idle_s)
+        else:
+            self._busy.discard(worker)
+            await worker.end()
+
     def _end(self, worker: WorkerProcess) -> "asyncio.Task[int]":
-        task = asyncio.get_running_loop().create_task(worker.end())
+        return self._start(worker.end())
+
+    def _start(self, work: Coroutine[Any, Any, _T]) -> "asyncio.Task[_T]":
+        task = asyncio.get_running_loop().create_task(work)
         self._pending.add(task)
         task.add_done_callback(self._pending.discard)
         return task

@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from typing import Annotated, NamedTuple
 
 from pqbroker.cli.command import Family, declare
-from pqbroker.cli.kafka.cluster import Cluster, Topic
+from pqbroker.cli.kafka.cluster import Cluster, Topic, check_led, leaderless, tell_unmounted
 from pqbroker.cli.kafka.link import DEFAULT_KAFKA
 from pqbroker.cli.kafka.positions import Position, choose_partitions, parse_position, resolve
 from pqbroker.cli.kafka.topics import matching
+from pqbroker.cli.notices import tell
 from pqbroker.cli.options import INT32_MAX, Broker, Json, complete_groups, complete_topics
 from pqbroker.cli.parsing import Argument, option
 from pqbroker.cli.records.filters import Filter, grep, where
@@ -111,16 +112,30 @@ def consume(
 
     with Cluster(broker) as cluster:
         topics = matching(cluster, topic)
+        if group is not None:  # which divides all partitions of its topics
+            led = {each.name: _led(each, [*each.partitions], is_named=each.name in topic) for each in topics}
+            topics = [each for each in topics if len(led[each.name]) == len(each.partitions)]
         starts: dict[tuple[str, int], int] = {}
         ends: dict[tuple[str, int], int] = {}
         for each in topics:
-            for index, (begin, end) in _bounds(cluster, each, choose_partitions(each, partition or []), span).items():
+            chosen = _led(each, choose_partitions(each, partition or []), is_named=each.name in topic)
+            for index, (begin, end) in _bounds(cluster, each, chosen, span).items():
                 starts[each.name, index], ends[each.name, index] = begin, end
         reading = Reading(cluster.brokers, [each.name for each in topics], ends, follow, wanted)
     if group is None:
         read_partitions(reading, starts)
     else:
         read_group(reading, group, GROUP_STARTS[start])
+
+
+def _led(topic: Topic, partitions: list[int], *, is_named: bool) -> list[int]:
+    """The partitions that somebody leads; CommandError where another one's topic is named, not found by a pattern."""
+    missing = leaderless(topic, partitions)
+    if is_named:
+        check_led(topic, partitions)
+    elif missing:
+        tell(f"leaving out what cannot be read: {tell_unmounted(topic, missing)}")
+    return [index for index in partitions if index not in missing]
 
 
 class _Span(NamedTuple):

@@ -3,7 +3,7 @@
 from pqbroker.cli.command import Family, declare
 from pqbroker.cli.commands.group_reset import add_reset
 from pqbroker.cli.confirmation import confirm
-from pqbroker.cli.kafka.cluster import Cluster, Span
+from pqbroker.cli.kafka.cluster import Cluster, Span, leaderless
 from pqbroker.cli.kafka.groups import Group, Place, find_group, list_groups
 from pqbroker.cli.kafka.link import DEFAULT_KAFKA
 from pqbroker.cli.options import Broker, GroupName, GroupNames, Json, Yes
@@ -37,7 +37,7 @@ def describe(group: GroupName, broker: Broker = DEFAULT_KAFKA, json: Json = Fals
     """Show the members of a consumer group, and its offset and lag in each partition."""
     with Cluster(broker) as cluster:
         found = find_group(cluster, group)
-        ends = {place: span.end for place, span in _spans(cluster, found).items()}
+        ends = {place: None if span is None else span.end for place, span in _spans(cluster, found).items()}
     rows = [_offset_row(found, place, ends) for place in ends]
     members = [
         {"member": each.id, "client": each.client, "host": each.host, "partitions": len(each.partitions)}
@@ -61,24 +61,28 @@ def describe(group: GroupName, broker: Broker = DEFAULT_KAFKA, json: Json = Fals
 
 
 def _offset_row(
-    group: Group, place: Place, ends: dict[Place, int]
-) -> tuple[str, int, int | None, int, int | None, str | None, str | None, str | None]:
+    group: Group, place: Place, ends: dict[Place, int | None]
+) -> tuple[str, int, int | None, int | None, int | None, str | None, str | None, str | None]:
     offset = group.offsets.get(place)
     member = next((each for each in group.members if place in each.partitions), None)
-    lag = None if offset is None else max(0, ends[place] - offset)
+    end = ends[place]
+    lag = None if offset is None or end is None else max(0, end - offset)
     who = (member.id, member.client, member.host) if member else (None, None, None)
-    return *place, offset, ends[place], lag, *who
+    return *place, offset, end, lag, *who
 
 
-def _spans(cluster: Cluster, group: Group) -> dict[Place, Span]:
-    """Where the partitions end that the group reads or has read; those of deleted topics are left out."""
+def _spans(cluster: Cluster, group: Group) -> dict[Place, Span | None]:
+    """Where the partitions end that the group reads or has read, None where nobody leads them; those of deleted topics
+    are left out."""
     places = sorted({*group.offsets, *(place for member in group.members for place in member.partitions)})
     topics = cluster.topics() if places else {}
-    spans: dict[Place, Span] = {}
+    spans: dict[Place, Span | None] = {}
     for name in dict.fromkeys(name for name, _ in places):
         if name in topics:
             indices = [index for each, index in places if each == name and index in topics[name].partitions]
-            spans |= {(name, index): span for index, span in cluster.spans(topics[name], indices).items()}
+            unled = leaderless(topics[name], indices)
+            found = cluster.spans(topics[name], [index for index in indices if index not in unled])
+            spans |= {(name, index): found.get(index) for index in indices}
     return spans
 
 

@@ -7,7 +7,7 @@ from json import dumps, loads
 from typing import Annotated, Any
 
 from pqbroker.cli.command import Family, declare
-from pqbroker.cli.commands.table_mount import add_mount, add_reshard
+from pqbroker.cli.commands.table_mount import add_mount, add_remount, add_reshard
 from pqbroker.cli.confirmation import confirm
 from pqbroker.cli.options import INT32_MAX, Http, Json, Table, Yes, assignments, table_path
 from pqbroker.cli.output import say, show_json, show_table
@@ -17,6 +17,7 @@ from pqbroker.cli.web import DEFAULT_HTTP, Web
 
 app = Family("Create, list, fill, read, alter, mount and drop tables of a pqbroker.")
 ROWS_PER_REQUEST = 1000
+RANGES_SHOWN = 10
 COLUMN_EXAMPLE = "id:int64:required"
 Columns = Annotated[
     list[str] | None,
@@ -44,18 +45,26 @@ def create(
         option("--config", "-c", metavar="NAME=VALUE", help="Topic config, such as value.format=avro; repeatable."),
     ] = None,
     unmounted: Annotated[bool, option("--unmounted", help="Leave the tablets unmounted.")] = False,
+    static: Annotated[
+        bool, option("--static", help="Make a table for SQL alone: no topic, no tablets, no rows yet.")
+    ] = False,
     http: Http = DEFAULT_HTTP,
     json: Json = False,
 ) -> None:
     """Create an ordered table, which is a topic for Kafka clients."""
     schema = [_column(text) for text in column or []]
-    body = {"path": path, "schema": schema, "tablet_count": tablets, "bundle": bundle, "mount": not unmounted}
+    if static and (unmounted or tablets > 1):
+        raise WrongInput("--static makes a table without tablets: leave --tablets and --unmounted out")
+    of_tablets = {"dynamic": False} if static else {"tablet_count": tablets, "mount": not unmounted}
+    body: dict[str, Any] = {"path": path, "schema": schema, "bundle": bundle, **of_tablets}
     if config:
         body["config"] = assignments("--config", config, "value.format=avro")
     with Web(http) as web:
         made = web.post("/v1/tables", body, "schema")
     if json:
         show_json(made)
+    elif static:
+        say(f"created static table {made['path']}, {made['name']} in SQL")
     else:
         say(f"created table {made['path']}, topic {made['name']}, {_tablets(made)}, {made['state']}")
 
@@ -92,9 +101,7 @@ def describe(table: Table, http: Http = DEFAULT_HTTP, json: Json = False) -> Non
     for name, value in found["formats"].items():
         say(f"  {name}={value}")
     for name, value in found["attributes"].items():
-        mounted = found["mounted_attributes"][name]
-        later = "" if mounted == value else f", {_set(mounted)} until the table is remounted"
-        say(f"  {name}={_set(value)}{later}")
+        say(f"  {name}={_set(value)}{_acting(name, value, found, tablets)}")
     columns = ("name", "type", "required", "from")
     show_table(columns, ([_cell(column[name]) for name in columns] for column in found["schema"]))
     counts = ("index", "state", "trimmed_row_count", "flushed_row_count", "total_row_count")
@@ -218,7 +225,29 @@ def drop(table: Table, yes: Yes = False, http: Http = DEFAULT_HTTP, json: Json =
 
 
 add_mount(app)
+add_remount(app)
 add_reshard(app)
+
+
+def _acting(name: str, value: Any, table: dict[str, Any], tablets: list[dict[str, Any]]) -> str:
+    """Which other values of an attribute act, and where."""
+    agreed = table["mounted_attributes"]
+    if name in agreed:
+        return "" if agreed[name] == value else f", {_set(agreed[name])} until the table is remounted"
+    indexes: dict[Any, list[int]] = {}
+    for tablet in tablets:
+        if (acting := tablet["mounted_attributes"][name]) != value:
+            indexes.setdefault(acting, []).append(tablet["index"])
+    return "".join(f", {_set(other)} in tablets {_ranges(which)} until remounted" for other, which in indexes.items())
+
+
+def _ranges(indexes: list[int]) -> str:
+    """Rising numbers such as 0-2,5; the first ones of many."""
+    present = set(indexes)
+    starts = [index for index in indexes if index - 1 not in present]
+    ends = [index for index in indexes if index + 1 not in present]
+    pairs = [f"{start}-{end}" if end > start else str(start) for start, end in zip(starts, ends, strict=True)]
+    return ",".join(pairs[:RANGES_SHOWN]) + ",…" * (len(pairs) > RANGES_SHOWN)
 
 
 def _column(text: str) -> dict[str, Any]:

@@ -61,10 +61,16 @@ def add_mount(app: Family) -> None:
         """Unfreeze tablets: their rows are written again."""
         _change(http, table, "unfreeze", _range(first, last), json)
 
-    @declare(app, "remount", "pqbroker table remount shop.orders")
-    def remount(table: Table, http: Http = DEFAULT_HTTP, json: Json = False) -> None:
-        """Have the attributes act that were set since the last mount."""
-        _change(http, table, "remount", {}, json)
+
+def add_remount(app: Family) -> None:
+    """Add the command that has attributes act."""
+
+    @declare(app, "remount", "pqbroker table remount shop.orders --first 1 --last 2")
+    def remount(
+        table: Table, first: First = None, last: Last = None, http: Http = DEFAULT_HTTP, json: Json = False
+    ) -> None:
+        """Have the attributes that were set act in tablets, which stay mounted."""
+        _change(http, table, "remount", _range(first, last), json)
 
 
 

@@ -8,7 +8,7 @@ from pqbroker.cli.commands.topic_configs import add_configs, is_own, tell_no_com
 from pqbroker.cli.commands.topic_export import add_export
 from pqbroker.cli.commands.topic_trim import add_trim
 from pqbroker.cli.confirmation import confirm
-from pqbroker.cli.kafka.cluster import Cluster, Topic
+from pqbroker.cli.kafka.cluster import Cluster, Span, Topic, leaderless, tell_unmounted
 from pqbroker.cli.kafka.configs import TOPIC, describe_configs
 from pqbroker.cli.kafka.link import DEFAULT_KAFKA
 from pqbroker.cli.kafka.topics import DECIDED_BY_BROKER, TIMEOUT_MS, create_topic, delete_topic
@@ -97,13 +97,13 @@ def describe(topic: TopicName, broker: Broker = DEFAULT_KAFKA, json: Json = Fals
     """Show the partitions of a topic and the configs set on it."""
     with Cluster(broker) as cluster:
         found = cluster.topic(topic)
-        spans = cluster.spans(found)
+        unled = leaderless(found, found.partitions)
+        spans = cluster.spans(found, [index for index in found.partitions if index not in unled])
         configs = {each.name: each.value for each in describe_configs(cluster, TOPIC, topic) if is_own(each)}
     partitions = [
         {
             "partition": index, "leader": one.leader, "leader_epoch": one.leader_epoch, "replicas": one.replicas,
-            "in_sync": one.isr, "start": spans[index].start, "end": spans[index].end,
-            "records": spans[index].end - spans[index].start,
+            "in_sync": one.isr, **_figures(spans.get(index)),
         }
         for index, one in found.partitions.items()
     ]  # fmt: skip
@@ -115,6 +115,8 @@ def describe(topic: TopicName, broker: Broker = DEFAULT_KAFKA, json: Json = Fals
         say(f"  {name}={value}")
     columns = ("partition", "leader", "replicas", "in_sync", "start", "end", "records")
     show_table(columns, ([_cell(one[column]) for column in columns] for one in partitions))
+    if unled:
+        say(tell_unmounted(found, unled))
 
 
 @declare(app, "grow", "pqbroker topic grow orders 8")
@@ -163,6 +165,13 @@ add_trim(app)
 
 def _partitions(count: int) -> str:
     return f"{count} partition{'s' * (count != 1)}"
+
+
+def _figures(span: Span | None) -> dict[str, int | None]:
+    """None of a partition that nobody leads: what it holds is not known here."""
+    if span is None:
+        return {"start": None, "end": None, "records": None}
+    return {"start": span.start, "end": span.end, "records": span.end - span.start}
 
 
 def _replicas(topic: Topic) -> int:

@@ -78,11 +78,11 @@ def _export(cluster: Cluster, topic: Topic, starts: Offsets, ends: Offsets, draf
 
     writer = writer_for(draft, Path(draft.stem).suffix, topic.name)
     count = 0
-    with Progress("records exported", sum(ends[each] - starts[each] for each in starts)) as shown:
+    total = sum(ends[each] - starts[each] for each in starts)
+    with contextlib.closing(writer), Progress("records exported", total) as shown:
         for index in starts:
             for columns in read_columns(cluster, topic, index, starts[index], ends[index]):
                 writer.add(index, columns)
                 count += len(columns.offsets)
                 shown.reach(count)
-    writer.close()
     return count

@@ -46,7 +46,7 @@ def set_value(
     http: Http = DEFAULT_HTTP,
     json: Json = False,
 ) -> None:
-    """Set an attribute of a table or of a bundle; a table's acts from its next remount on."""
+    """Set an attribute of a table or of a bundle; a table's acts in a tablet from its remount on."""
     with Web(http) as web:
         _show(web.value("PUT", _place(path), _parsed(value)), json)
 

@@ -2,7 +2,7 @@
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import NamedTuple, Self, TypeVar
 
@@ -11,6 +11,11 @@ from pqbroker.cli.notices import announce_wait
 from pqbroker.cli.refusals import CommandError, check, near
 from pqbroker.conf.addresses import Address
 from pqbroker.protocol.errors import ErrorCode
+from pqbroker.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
 from pqbroker.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from pqbroker.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -27,6 +32,12 @@ T = TypeVar("T")
 SETTLE_TIMEOUT_S = 10.0
 """How long an answer that says "not yet" is asked for again: a new topic's leader, a coordinator that starts."""
 SETTLE_PAUSE_S = 0.1
+
+_TOPIC = 2
+"""The kind of resource."""
+_OWN_CONFIG = "pq.partitions.per.tablet"
+"""A config that topics of a pqbroker have, and no others."""
+_NAMED_MAX = 20
 
 NOT_YET = frozenset(
     {
@@ -139,8 +150,10 @@ class Cluster:
         return {topic.name: topic for topic in self._metadata(None).values() if isinstance(topic, Topic)}
 
     def topic(self, name: str) -> Topic:
-        """One topic, its partitions led by somebody; CommandError with near names when there is none."""
-        found = settled(lambda: self._metadata([name])[name], _topic_settles)
+        """One topic, its partitions led by somebody, or unmounted; CommandError with near names when there is none."""
+        found = self._metadata([name])[name]
+        if not _topic_settles(found) and not self._has_unmounted(found):
+            found = settled(lambda: self._metadata([name])[name], _topic_settles)
         if isinstance(found, Topic):
             return found
         if found != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
@@ -169,6 +182,7 @@ class Cluster:
 
         -1 when no record is that late.
         """
+        check_led(topic, timestamps)
         found: dict[int, int] = {}
         for leader, partitions in self.by_leader(topic, timestamps).items():
             asked = [ListOffsetsPartition(partition_index=index, timestamp=timestamps[index]) for index in partitions]
@@ -210,6 +224,16 @@ class Cluster:
         check(code, f"cannot find the coordinator of group {group}", message)
         self._nodes[node] = address
         return node
+
+    def _has_unmounted(self, found: Topic | ErrorCode) -> bool:
+        """Whether partitions of a topic without a leader wait for a mount, not for an election: a pqbroker has none."""
+        if not isinstance(found, Topic):
+            return False
+        resource = DescribeConfigsResource(
+            resource_type=_TOPIC, resource_name=found.name, configuration_keys=[_OWN_CONFIG]
+        )
+        answer = self.ask(DescribeConfigsRequest(resources=[resource]), DescribeConfigsResponse)
+        return any(each.name == _OWN_CONFIG for one in answer.results for each in one.configs)
 
     def _settled_offsets(self, request: ListOffsetsRequest, leader: int) -> list[ListOffsetsPartitionResponse]:
         """What a leader says, which of partitions just made may not know yet that it is one."""
@@ -259,6 +283,23 @@ class Cluster:
         if address not in self._links:
             self._links[address] = Link(address, *self._timeouts)
         return self._links[address]
+
+
+def leaderless(topic: Topic, partitions: Iterable[int]) -> list[int]:
+    """Those of some partitions that nobody leads."""
+    return [index for index in partitions if topic.partitions[index].leader < 0]
+
+
+def check_led(topic: Topic, partitions: Iterable[int]) -> None:
+    """CommandError where nobody leads one of the partitions."""
+    if missing := leaderless(topic, partitions):
+        raise CommandError(f"{tell_unmounted(topic, missing)}; --partition, where a command has it, names others")
+
+
+def tell_unmounted(topic: Topic, partitions: Sequence[int]) -> str:
+    """What is wrong with partitions that nobody leads, and the cure."""
+    named = ", ".join(map(str, partitions[:_NAMED_MAX]))
+    return f"tablets of {topic.name} are unmounted: {named}; `pqbroker table mount {topic.name}` mounts them"
 
 
 def settled(ask: Callable[[], T], is_settled: Callable[[T], bool]) -> T:

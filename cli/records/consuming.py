@@ -14,9 +14,15 @@ from pqbroker.cli.output import write
 from pqbroker.cli.progress import Progress, prints_to_file
 from pqbroker.cli.records.client import refusal
 from pqbroker.cli.records.selection import Selection, Wanted
+from pqbroker.cli.refusals import CommandError, words
+from pqbroker.protocol.errors import ErrorCode
 
 POLL_MS = 200
 POLL_RECORDS_MAX = 1000
+_NAMED_MAX = 20
+
+STALL_S = 30.0
+"""Time without a record after which a reader that is to end gives up: nobody serves what it waits for."""
 
 Place = tuple[str, int]
 """Topic and partition."""
@@ -115,6 +121,8 @@ async def _print_records(reading: Reading, consumer: Any, watch: Watch, joined: 
     """Print until it is done; a member of a group commits what it has read, which is never more than it may print."""
     selection = Selection(reading.wanted)
     holding = reading.wanted.last is not None
+    loop = asyncio.get_running_loop()
+    moved_s = loop.time()
     with Progress("records read", None, shown=prints_to_file()) as shown:
         while not selection.is_full:
             at_ends = (holding or not reading.follow) and await _is_at_ends(reading, consumer, joined)
@@ -128,7 +136,16 @@ async def _print_records(reading: Reading, consumer: Any, watch: Watch, joined: 
             records = [record for each in found.values() for record in each]
             write(selection.take(_within(reading, records, joined), holding=holding))
             shown.advance(len(records))
+            moved_s = loop.time() if records else moved_s
+            if not reading.follow and joined is None and loop.time() - moved_s > STALL_S:
+                raise CommandError(_stalled(reading, consumer))
             await _note(consumer, watch, records, joined)
+
+
+def _stalled(reading: Reading, consumer: Any) -> str:
+    places = sorted((each.topic, each.partition) for each in consumer.assignment())
+    named = ", ".join(f"{topic}-{index}" for topic, index in places[:_NAMED_MAX])
+    return f"no record of {named} came within {STALL_S:g} s: {words(ErrorCode.NOT_LEADER_OR_FOLLOWER)}"
 
 
 def _within(reading: Reading, records: list[Any], joined: _Joined | None) -> list[Any]:

@@ -89,6 +89,11 @@ def producer_range(partition: int) -> tuple[bytes, bytes]:
     return b"m%010dp" % partition, b"m%010dq" % partition
 
 
+def is_producer_key(key: bytes) -> bool:
+    """Return True for the row of a producer, in any partition."""
+    return key[:1] == b"m" and key[11:12] == b"p"
+
+
 def parse_producer_key(key: bytes) -> int:
     """The producer id of a producer key; ValueError."""
     found = _PRODUCER_KEY(key)

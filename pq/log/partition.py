@@ -13,6 +13,7 @@ from itertools import pairwise
 
 from pqbroker.pq.log import producers
 from pqbroker.pq.log.blob_layout import BlobLayout
+from pqbroker.pq.log.commit_timestamps import CommitTimestamps, unreserved
 from pqbroker.pq.log.head import first_kept
 from pqbroker.pq.log.keys import OFFSET_MAX, data_range, data_start, meta_key, producer_key, session_keys
 from pqbroker.pq.log.leader_epochs import Epochs
@@ -49,7 +50,9 @@ class Partition:
         stored: StoredPartition,
         *,
         by_reference: bool = True,
+        timestamps: CommitTimestamps | None = None,
     ) -> None:
+        """`timestamps`: those of the node; None: the partition stands alone."""
         start_state = stored.start_state
         self.index = index
         self.generation = generation
@@ -62,7 +65,7 @@ class Partition:
         self.epochs.trim(start_state.start_offset)
         self.producers = Producers(stored.producers)
         self.sessions = Sessions(stored.sessions)
-        self.facts = PartitionFacts(index, stored.facts)
+        self.facts = PartitionFacts(index, stored.facts, timestamps or unreserved())
         self.is_writing = False
         self.has_leftovers = False
         """Whether parts of a batch that was then refused are stored; the next writer wipes them."""
@@ -207,6 +210,15 @@ class Partition:
             self.has_leftovers = False
         self.is_writing = False
 
+    def stamp(self, cycle: Cycle, timestamp: int) -> None:
+        """Give all rows of a plan, which nobody has seen yet, the timestamp of the commit that they share in."""
+        if cycle.facts is not None:
+            stored = self.facts.stamp(cycle.facts, cycle.first_offset, timestamp)
+            cycle.puts = [
+                (key, (stored[key],), len(stored[key]), is_row) if key in stored else (key, data, size, is_row)
+                for key, data, size, is_row in cycle.puts
+            ]
+
     def rollback(self, cycle: Cycle) -> None:
         """The plan was refused: nothing of it is stored."""
         assert self.is_writing
@@ -291,7 +303,7 @@ class Partition:
         if topic.message_timestamp_type == "LogAppendTime":
             max_timestamp = append_time = cycle.now_ms
         elif max_timestamp != NO_TIMESTAMP:
-            self.settings.check_timestamps(header, cycle.now_ms)
+            self.settings.check_timestamps(batch, header, cycle.now_ms)
         has_limits = topic.pq_max_count_in_partition >= 0 or topic.pq_max_size_in_partition >= 0
         if has_limits or topic.pq_inactive_partitions or self.settings.is_special:
             self._check_open(cycle)

@@ -6,8 +6,12 @@ from enum import Enum
 
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.topic import TopicConfig
-from pqbroker.protocol.errors import ErrorCode, KafkaError
-from pqbroker.protocol.records import BatchHeader
+from pqbroker.protocol.errors import ErrorCode, KafkaError, RecordsRefused
+from pqbroker.protocol.records import BatchHeader, decode_times
+
+NAMED_BATCH_BYTES_MAX = 32_768
+NAMED_RECORDS_MAX = 200
+"""A refused batch of at most these bytes, compressed or not, and records has its wrong records named."""
 
 
 class Closed(Enum):
@@ -15,6 +19,17 @@ class Closed(Enum):
 
     WRITES = "frozen"
     EVERYTHING = "unmounted"
+
+
+class TabletClosed(KafkaError):
+    """The tablet of a table is unmounted or frozen, so its partition refuses this. `cure` is for people; `message` has
+    it too, for clients that get no more."""
+
+    def __init__(self, code: ErrorCode, index: int, closed: Closed) -> None:
+        self.is_frozen = closed is Closed.WRITES
+        verb = "unfreeze" if self.is_frozen else "mount"
+        super().__init__(code, f"tablet {index} of the table is {closed.value}: {verb} it first")
+        self.cure = f"`pqbroker table {verb} TABLE` or POST /v1/tables/NAME/{verb} does it."
 
 
 _CLOSED = {
@@ -61,27 +76,43 @@ class PartitionSettings:
         closed = self.closed.get(index)
         if closed is not None:
             code = ErrorCode.POLICY_VIOLATION if closed is Closed.WRITES else ErrorCode.LEADER_NOT_AVAILABLE
-            raise KafkaError(code, f"tablet {index} of the table is {closed.value}: mount or unfreeze it first")
+            raise TabletClosed(code, index, closed)
 
     @property
     def producers_kept_ms(self) -> int:
         """How long an idle producer or session is remembered, though nothing of it remains."""
         return max(self.node.producer_id_expiration_ms, self.topic.pq_producer_id_lifetime_ms)
 
-    def check_timestamps(self, header: BatchHeader, now_ms: int) -> None:
-        """INVALID_TIMESTAMP (clients 4.16) by what the batch header says of its records."""
+    def check_timestamps(self, batch: memoryview, header: BatchHeader, now_ms: int) -> None:
+        """INVALID_TIMESTAMP (clients 4.16) by what the batch header says of its records; a short batch has the records
+        named that are wrong."""
         topic = self.topic
-        if header.max_timestamp - now_ms > topic.message_timestamp_after_max_ms:
-            raise KafkaError(
-                ErrorCode.INVALID_TIMESTAMP,
-                f"timestamp {header.max_timestamp} is over message.timestamp.after.max.ms ahead of {now_ms}",
-            )
-        if now_ms - header.base_timestamp > topic.message_timestamp_before_max_ms:
-            raise KafkaError(
-                ErrorCode.INVALID_TIMESTAMP,
-                f"timestamp {header.base_timestamp} is over message.timestamp.before.max.ms behind {now_ms}",
-            )
+        earliest = now_ms - topic.message_timestamp_before_max_ms
+        latest = now_ms + topic.message_timestamp_after_max_ms
+        if header.max_timestamp > latest:
+            text = f"timestamp {header.max_timestamp} is over message.timestamp.after.max.ms ahead of {now_ms}"
+        elif header.base_timestamp < earliest:
+            text = f"timestamp {header.base_timestamp} is over message.timestamp.before.max.ms behind {now_ms}"
+        else:
+            return
+        raise RecordsRefused(ErrorCode.INVALID_TIMESTAMP, text, _outside(batch, header, earliest, latest))
 
     def full(self, limit: str) -> KafkaError:
         """PARTITION_IS_FULL (A.12.1), as the topic wants it told."""
         return KafkaError(ErrorCode[self.topic.pq_partition_full_error], f"the partition holds {limit}")
+
+
+def _outside(batch: memoryview, header: BatchHeader, earliest: int, latest: int) -> dict[int, str]:
+    """The records of a batch whose timestamps are before or after these, each with a text; none of a long batch, which
+    would hold up others, and none where the records cannot be read."""
+    if header.size_bytes > NAMED_BATCH_BYTES_MAX or header.record_count > NAMED_RECORDS_MAX:
+        return {}
+    allowed = f"within range [{earliest}, {latest}]"
+    try:
+        return {
+            offset - header.base_offset: f"Timestamp {timestamp} of the record is out of range; it should be {allowed}"
+            for offset, timestamp in decode_times(batch, NAMED_BATCH_BYTES_MAX)
+            if not earliest <= timestamp <= latest
+        }
+    except KafkaError:
+        return {}

@@ -9,9 +9,7 @@ clients 4.18, 4.19).
     any                 newer epoch, sequence 0                 append, the earlier epoch is forgotten
     any                 newer epoch, other sequence             OUT_OF_ORDER_SEQUENCE_NUMBER
     last sequence s     s + 1 (0 after 2^31 - 1)                append
-                        one of the last five batches            duplicate, with its offset
-                        wholly at or below s, not before the    duplicate, offset -1
-                        first sequence ever taken
+                        exactly one of the last five batches    duplicate, with its offset
                         anything else                           OUT_OF_ORDER_SEQUENCE_NUMBER
 
 Sequences are kept unwrapped in 64 bits (H36). States are immutable: a write cycle keeps its changes apart until it is
@@ -72,7 +70,7 @@ class Producer(NamedTuple):
 
 
 class Duplicate(NamedTuple):
-    """A batch that is stored already: acknowledged with these, offset -1 when it is older than what is remembered."""
+    """A batch that is stored already; its acknowledgement gives the offset and the time of the original."""
 
     base_offset: int
     log_append_time_ms: int
@@ -111,7 +109,7 @@ def _find(state: Producer, first: int, last: int) -> Duplicate | None:
     for batch in reversed(state.batches):
         if batch.first == first and batch.last == last:
             return Duplicate(batch.base_offset, batch.log_append_time_ms)
-    return Duplicate(-1, -1) if state.first <= first and last <= state.last else None
+    return None
 
 
 def taken(state: Producer | None, epoch: int, batch: StoredBatch, timestamp_ms: int, now_ms: int) -> Producer:

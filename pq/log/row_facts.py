@@ -14,6 +14,7 @@ from struct import Struct
 from typing import NamedTuple, Union
 
 from pqbroker.pq.log.body import Bodies
+from pqbroker.pq.log.commit_timestamps import CommitTimestamps
 from pqbroker.pq.log.head import Head, HeadBlob, first_kept
 from pqbroker.pq.log.keys import OFFSET_MAX, facts_key, facts_range, facts_start
 from pqbroker.storage.kv.commands import DeleteRange
@@ -30,8 +31,6 @@ Weighed = Union[RowWeights, "RowFacts", None]
 """None: nobody has weighed them. Facts: they are known already."""
 _VERSION = 1
 _HEADER = Struct(">BII")
-_MILLISECONDS_MAX = (1000 << 34) - 1
-"""The year 2514."""
 
 
 class RowFact(NamedTuple):
@@ -66,9 +65,16 @@ class RowFacts:
                 yield RowFact(row_index, timestamp, next(weights))
 
     @property
-    def last_timestamp(self) -> int:
-        """0 without rows."""
-        return self._timestamps[-1] if self._timestamps else 0
+    def greatest_timestamp(self) -> int:
+        """That of the commits; 0 without rows. Rows that were glued may have lesser ones than rows before them."""
+        return max(self._timestamps, default=0)
+
+    def stamp(self, first_row: int, timestamp: int) -> bool:
+        """Give the commits of the rows from `first_row` on another timestamp; False if there are none."""
+        first = bisect_left(self._firsts, first_row)
+        for number in range(first, len(self._firsts)):
+            self._timestamps[number] = timestamp
+        return first < len(self._firsts)
 
     def may_have_timestamp(self, least: int, most: int) -> bool:
         """Whether one from `least` to `most` is between those of the commits."""
@@ -175,21 +181,24 @@ class FactsChange(NamedTuple):
 class PartitionFacts:
     """The facts of one partition: of its head in memory, of its bodies where they are."""
 
-    __slots__ = ("_head", "_index", "_last_timestamp", "blobs")
+    __slots__ = ("_head", "_index", "_timestamps", "blobs")
 
-    def __init__(self, index: int, stored: Iterable[tuple[BlobFacts, RowFacts | None]]) -> None:
-        """`stored`: of each blob in order, with the facts of those of the head; of the last one always."""
+    def __init__(
+        self, index: int, stored: Iterable[tuple[BlobFacts, RowFacts | None]], timestamps: CommitTimestamps
+    ) -> None:
+        """`stored`: of each blob in order, with the facts of those of the head; of the last one always. `timestamps`
+        gives commits theirs."""
         self._index = index
+        self._timestamps = timestamps
         self._head: dict[int, RowFacts] = {}
         """By first offset."""
         self.blobs: list[BlobFacts] = []
         """Of bodies and head blobs, oldest first."""
-        self._last_timestamp = 0
         for blob, facts in stored:
             self.blobs.append(blob)
             if facts is not None:
                 self._head[blob.offset] = facts
-                self._last_timestamp = facts.last_timestamp
+                timestamps.saw(facts.greatest_timestamp)
 
     @property
     def weight(self) -> int:
@@ -206,13 +215,11 @@ class PartitionFacts:
         return found if found is not None and found.weight_after == blob.weight_after else None
 
     def take(self, rows: RowFacts, end_offset: int, weights: RowWeights | RowFacts, now_ms: int) -> None:
-        """Add the commit of the rows before `end_offset`. Its timestamp is greater than any before, whatever the clock
-        does."""
+        """Add the commit of the rows before `end_offset`."""
         if isinstance(weights, RowFacts):
             rows.take_over(weights, end_offset)
             return
-        timestamp = max(timestamp_of(now_ms), (rows.last_timestamp or self._last_timestamp) + 1)
-        rows.append(end_offset - len(weights), timestamp, weights)
+        rows.append(end_offset - len(weights), self._timestamps.give(now_ms), weights)
 
     def kept_weight(self, bodies: Bodies, head: Head) -> int:
         """Of the rows that are stored; stored bytes of those that nothing is known of."""
@@ -252,6 +259,12 @@ class PartitionFacts:
         change.gone.extend(gone)
         return change
 
+    def stamp(self, change: FactsChange, first_row: int, timestamp: int) -> dict[bytes, bytes]:
+        """Give the rows from `first_row` on, of a change that is not stored yet, another timestamp: what is stored
+        then, by key."""
+        changed = ((blob, facts) for blob, facts in change.made if facts.stamp(first_row, timestamp))
+        return {blob.key(self._index): facts.encode() for blob, facts in changed}
+
     def apply(self, change: FactsChange, head_offset: int | None) -> None:
         """The change is durable. `head_offset`: where the newest head blob begins."""
         del self.blobs[len(self.blobs) - len(change.replaced) :]
@@ -261,7 +274,6 @@ class PartitionFacts:
             self.blobs.append(blob)
             if blob.offset == head_offset:
                 self._head[blob.offset] = facts
-            self._last_timestamp = facts.last_timestamp
 
     def trim(self, offset: int) -> DeleteRange | None:
         """The command that deletes what lies before the blob at `offset`, the first that stays; None: nothing does.
@@ -283,17 +295,6 @@ class PartitionFacts:
 
 def _offset(blob: BlobFacts) -> int:
     return blob.offset
-
-
-def timestamp_of(milliseconds: int) -> int:
-    """A time since 1970 as a timestamp of tables: 34 bits of seconds, 10 of milliseconds, 20 of a counter."""
-    seconds, rest = divmod(min(max(milliseconds, 0), _MILLISECONDS_MAX), 1000)
-    return seconds << 30 | rest << 20
-
-
-def milliseconds_of(timestamp: int) -> int:
-    """The time of such a timestamp, rounded down."""
-    return (timestamp >> 30) * 1000 + min(timestamp >> 20 & 1023, 1000)
 
 
 def row_weights(given: Weighed, count: int, size_bytes: int) -> "RowWeights | RowFacts":

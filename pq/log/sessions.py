@@ -20,6 +20,8 @@ NAME_BYTES_MAX = 255
 """Of a name in UTF-8."""
 _STATE = Struct(">Bqqqq")
 _VERSION = 1
+_VERSION_WITHOUT_PLACE = 2
+"""Of a batch without a place; versions before refuse it."""
 
 
 class Fence(NamedTuple):
@@ -30,7 +32,10 @@ class Fence(NamedTuple):
 
 
 class SessionBatch(NamedTuple):
-    """The last batch of a session in one partition: its sequence, when it came, where its rows are."""
+    """The last batch of a session in one partition: its sequence, when it came, where its rows are.
+
+    `row_count` is 0 where gluing tablets left the rows no single place: they were trimmed, or stand in two stretches.
+    """
 
     sequence: int
     written_ms: int
@@ -38,18 +43,46 @@ class SessionBatch(NamedTuple):
     row_count: int
 
     def encode(self) -> bytes:
-        return _STATE.pack(_VERSION, *self)
+        return _STATE.pack(_VERSION if self.row_count else _VERSION_WITHOUT_PLACE, *self)
 
     @classmethod
     def decode(cls, stored: bytes) -> "SessionBatch":
         """ValueError for what no `encode` of this version writes."""
-        check_version(stored, _VERSION)
+        has_place = stored[:1] != bytes((_VERSION_WITHOUT_PLACE,))
+        check_version(stored, _VERSION if has_place else _VERSION_WITHOUT_PLACE)
         if len(stored) != _STATE.size:
             raise ValueError(f"it has {len(stored)} bytes")
         session = cls(*_STATE.unpack(stored)[1:])
-        if session.sequence < 0 or session.base_offset < 0 or session.row_count < 1:
+        if min(session.sequence, session.base_offset, session.row_count) < 0 or has_place != bool(session.row_count):
             raise ValueError(f"it is {session}")
         return session
+
+    def is_over(self, start_offset: int, now_ms: int, kept_ms: int) -> bool:
+        """Return True if the session may be forgotten: no row of the batch remains, and it was idle for `kept_ms`."""
+        return self.base_offset + self.row_count <= start_offset and self.written_ms + kept_ms <= now_ms
+
+    def moved(self, shift: int, first_offset: int) -> "SessionBatch":
+        """The batch where its rows from `first_offset` on stand `shift` further; rows before that were trimmed."""
+        end = self.base_offset + self.row_count
+        first = max(self.base_offset, first_offset)
+        if first >= end:
+            return self._replace(base_offset=0, row_count=0)
+        return self._replace(base_offset=first + shift, row_count=end - first)
+
+
+def glued(batch: SessionBatch, known: SessionBatch | None) -> SessionBatch | None:
+    """What is remembered of a session where `batch` joins what a partition knows of it; None: that stays.
+
+    One batch in two stretches has no single place: it is remembered without one, until the later rows are gone too.
+    """
+    if known is None or batch.sequence > known.sequence:
+        return batch
+    if batch.sequence < known.sequence or not batch.row_count:
+        return None
+    if not known.row_count:
+        return batch
+    end = max(batch.base_offset + batch.row_count, known.base_offset + known.row_count)
+    return known._replace(written_ms=max(batch.written_ms, known.written_ms), base_offset=end, row_count=0)
 
 
 class Sessions:
@@ -58,7 +91,7 @@ class Sessions:
     __slots__ = ("_by_name",)
 
     def __init__(self, sessions: Iterable[tuple[str, SessionBatch]] = ()) -> None:
-        self._by_name: dict[str, SessionBatch] = dict(sorted(sessions, key=lambda item: item[1].base_offset))
+        self._by_name: dict[str, SessionBatch] = dict(sorted(sessions, key=_age))
 
     def __len__(self) -> int:
         return len(self._by_name)
@@ -79,7 +112,7 @@ class Sessions:
         """Sessions to forget: no row of their last batch remains, and they were idle for `kept_ms`."""
         found = []
         for name, session in self._by_name.items():
-            if session.base_offset + session.row_count > start_offset or session.written_ms + kept_ms > now_ms:
+            if not session.is_over(start_offset, now_ms, kept_ms):
                 break
             found.append(name)
             if len(found) == DELETIONS_MAX:
@@ -95,3 +128,8 @@ class Sessions:
     def forget(self, names: Iterable[str]) -> None:
         for name in names:
             del self._by_name[name]
+
+
+def _age(session: tuple[str, SessionBatch]) -> tuple[int, int]:
+    """The order of writing; gluing tablets gives earlier batches later offsets."""
+    return session[1].written_ms, session[1].base_offset

@@ -3,7 +3,6 @@
 The usual request is keys to put and keys that go; one that also moves or cuts blobs has commands besides.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -43,8 +42,8 @@ class ClosedBody:
 class JointCommit(Protocol):
     """One request of the cycles of several partitions: all of them are durable, or none."""
 
-    def commit(self, kv: KeyValueTablet, commands: Sequence[Command], told: Told) -> None:
-        """A cycle is ready; `told` what became of it, never within this call."""
+    def commit(self, kv: KeyValueTablet, cycle: "Cycle", told: Told) -> None:
+        """A cycle is ready, its parts are durable; `told` what became of it, never within this call."""
 
     def give_up(self, why: KafkaError) -> None:
         """A cycle that is not durable yet cannot wait for the others."""

@@ -75,19 +75,20 @@ class _Ready(NamedTuple):
     """A cycle that waits for the others."""
 
     kv: KeyValueTablet
-    commands: Sequence[Command]
+    cycle: Cycle
     told: Told
 
 
 class _JointWrite:
     """One call."""
 
-    __slots__ = ("_clock", "_fence", "_is_sent", "_ready", "_refusal", "_shares", "_written")
+    __slots__ = ("_clock", "_fence", "_is_sent", "_planned", "_ready", "_refusal", "_shares", "_written")
 
     def __init__(self, shares: Sequence[Share], fence: Fence | None, clock: Callable[[], int]) -> None:
         self._shares = shares
         self._fence = fence
         self._clock = clock
+        self._planned: list[tuple[Partition, Cycle]] = []
         self._ready: list[_Ready] = []
         self._written: list[Sequence[Written]] = [()] * len(shares)
         self._refusal: KafkaError | None = None
@@ -108,16 +109,17 @@ class _JointWrite:
             job.result()
         return self._written
 
-    def commit(self, kv: KeyValueTablet, commands: Sequence[Command], told: Told) -> None:
+    def commit(self, kv: KeyValueTablet, cycle: Cycle, told: Told) -> None:
         """As `JointCommit`."""
-        self._ready.append(_Ready(kv, commands, told))
+        self._ready.append(_Ready(kv, cycle, told))
         if self._refusal is not None:
             self._roll_back()
         elif len(self._ready) == len(self._shares):
             self._is_sent = True
+            self._stamp()
             parts: dict[KeyValueTablet, list[Command]] = defaultdict(list)
             for one in self._ready:
-                parts[one.kv] += one.commands
+                parts[one.kv] += one.cycle.as_commands()
             execute_together(list(parts.items())).add_done_callback(self._settle)
 
     def give_up(self, why: KafkaError) -> None:
@@ -126,6 +128,13 @@ class _JointWrite:
             return
         self._refusal = why
         self._roll_back()
+
+    def _stamp(self) -> None:
+        """Give all rows one timestamp, the last one that was given for any of them: that is above those of all rows
+        before, in each partition, since none of them has planned another cycle meanwhile."""
+        timestamp = max(0 if cycle.rows is None else cycle.rows.greatest_timestamp for _, cycle in self._planned)
+        for partition, cycle in self._planned:
+            partition.stamp(cycle, timestamp)
 
     def _plan(self, number: int) -> Cycle:
         partition, batches, weights = self._shares[number]
@@ -143,6 +152,7 @@ class _JointWrite:
         if self._fence is not None:
             _remember(partition.state, cycle, self._fence)
         self._written[number] = written
+        self._planned.append((partition.state, cycle))
         cycle.joint = self
         return cycle
 

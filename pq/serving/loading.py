@@ -16,6 +16,7 @@ from pqbroker.pq.log.keys import (
     data_range,
     facts_range,
     foreign_ranges,
+    is_producer_key,
     meta_key,
     parse_consumer_key,
     parse_facts_key,
@@ -32,7 +33,7 @@ from pqbroker.pq.log.row_facts import BlobFacts, RowFacts
 from pqbroker.pq.log.sessions import SessionBatch
 from pqbroker.pq.log.start_state import NO_META, Meta, StartState, StoredBlob, StoredPartition, build_start_state
 from pqbroker.storage.engine import Buffer
-from pqbroker.storage.kv.commands import DeleteRange, KeyRange, Rename
+from pqbroker.storage.kv.commands import Command, DeleteRange, KeyRange, Rename
 from pqbroker.storage.kv.reads import read_pairs
 from pqbroker.storage.kv.rows import Entry
 from pqbroker.storage.kv.tablet import KeyValueTablet
@@ -64,11 +65,16 @@ async def load(kv: KeyValueTablet, index: int, generation: int, first_offset: in
 
 
 async def renumber(kv: KeyValueTablet, index: int) -> None:
-    """Give the keys of a tablet's one partition its number: a reshard may have changed it. No value is copied; what a
-    crash interrupts, the next start continues."""
+    """Give the keys of a tablet's one partition its number: a reshard may have changed it. Kafka's idempotent
+    producers are forgotten then. No value is copied; what a crash interrupts, the next start continues."""
     for lo, hi in foreign_ranges(index):
         while foreign := [key for key, _ in islice(kv.keys(lo, hi), _RENAMES_AT_ONCE)]:
-            await kv.execute([Rename(key, renumbered(key, index)) for key in foreign])
+            await kv.execute([_in_its_place(key, index) for key in foreign])
+
+
+def _in_its_place(key: bytes, index: int) -> Command:
+    """Producers count their batches by a partition's number: those of another number make new ones seem duplicates."""
+    return DeleteRange(key, True, key, True) if is_producer_key(key) else Rename(key, renumbered(key, index))
 
 
 def nothing_stored() -> StoredPartition:

@@ -94,7 +94,7 @@ class GroupOffsets:
             raise _lost()
         found = {}
         for place in sorted(self._places.get(group_id, ())):
-            state = self._served(place).consumers.get(group_id)
+            state = self._known(place).consumers.get(group_id)
             assert state is not None, (group_id, place)
             found[place] = state
         return found
@@ -103,9 +103,9 @@ class GroupOffsets:
         """The group's durable offset in one partition. KafkaError NOT_COORDINATOR, as in `of`."""
         if place not in self._places.get(group_id, ()):
             if place[0] in self._awaited:
-                self._served(place)
+                self._known(place)
             return None
-        return self._served(place).consumers.get(group_id)
+        return self._known(place).consumers.get(group_id)
 
     def groups(self) -> list[str]:
         return list(self._places)
@@ -116,7 +116,7 @@ class GroupOffsets:
 
     def lag(self, group_id: str) -> dict[Place, int]:
         """Records that the group has not read in each of its partitions. KafkaError NOT_COORDINATOR."""
-        return {place: state.lag(self._served(place).end_offset) for place, state in self.of(group_id).items()}
+        return {place: state.lag(self._known(place).end_offset) for place, state in self.of(group_id).items()}
 
     @property
     def are_known(self) -> bool:
@@ -198,8 +198,16 @@ class GroupOffsets:
         answer.cell_is_done(error)
 
     def _served(self, place: Place) -> PartitionServer:
+        """The partition, for a commit."""
+        server = self._known(place)
+        if server.is_lost:
+            raise _lost()
+        return server
+
+    def _known(self, place: Place) -> PartitionServer:
+        """The partition, for a look at its offsets: an unmounted tablet knows them, as it did before."""
         server = self._find(*place)
-        if self._stopped or (server is not None and server.is_lost and server.state.unreadable is None):
+        if self._stopped or (server is not None and not server.is_loaded and server.state.unreadable is None):
             raise _lost()
         if server is None:
             raise _unknown()

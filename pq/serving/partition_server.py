@@ -10,7 +10,7 @@ from typing import Protocol
 from pqbroker.pq.log.batch_run import Batches
 from pqbroker.pq.log.consumers import Consumers
 from pqbroker.pq.log.partition import Partition
-from pqbroker.pq.log.partition_settings import Closed, PartitionSettings
+from pqbroker.pq.log.partition_settings import Closed, PartitionSettings, TabletClosed
 from pqbroker.pq.log.retention import FirstUnread, Held, why_held
 from pqbroker.pq.log.row_facts import Weighed
 from pqbroker.pq.log.write_cycle import Cycle, Written
@@ -24,6 +24,7 @@ from pqbroker.pq.serving.partition_consumers import PartitionConsumers
 from pqbroker.pq.serving.partition_times import PartitionTimes
 from pqbroker.pq.serving.store_refusals import DISK_FULL, not_leader, unreadable
 from pqbroker.pq.serving.stretches import StretchReader
+from pqbroker.pq.serving.timestamps import NodeTimestamps
 from pqbroker.pq.serving.watchers import Watchers
 from pqbroker.pq.serving.write_queue import Answered
 from pqbroker.pq.serving.writer import Writer
@@ -70,6 +71,7 @@ class PartitionServer:
         kv: KeyValueTablet,
         memory: NodeMemory,
         clock: Callable[[], int],
+        timestamps: NodeTimestamps,
     ) -> None:
         self.state = partition
         self.index = partition.index
@@ -78,7 +80,7 @@ class PartitionServer:
         self._kv = kv
         self._clock = clock
         self.watchers = Watchers()
-        self._writer = Writer(partition, kv, memory, clock, self.watchers.notify)
+        self._writer = Writer(partition, kv, memory, clock, self.watchers.notify, timestamps)
         runs = RunLoader(partition, kv, memory.cache, self._writer.number, self._writer.load_head)
         self._reader = Reader(partition, kv, runs, memory, partition.settings.node.partition_reads_max)
         self._quota = write_quota(partition.settings.topic, clock())
@@ -187,7 +189,7 @@ class PartitionServer:
             return "unreadable", str(self.state.unreadable)
         closed = self.state.settings.closed.get(self.index)
         if closed is not None:
-            return closed.value, f"its tablet is {closed.value}; mount or unfreeze it"
+            return closed.value, TabletClosed(ErrorCode.NONE, self.index, closed).message
         if self.is_lost:
             return "lost", not_leader().message
         if self._writer.is_disk_full:
@@ -241,6 +243,8 @@ class PartitionServer:
     def _check_served(self) -> None:
         """KafkaError CORRUPT_MESSAGE or NOT_LEADER_OR_FOLLOWER when every call fails."""
         self.check_readable()
+        if self.is_unmounted:
+            raise TabletClosed(ErrorCode.NOT_LEADER_OR_FOLLOWER, self.index, Closed.EVERYTHING)
         if self.is_lost:
             raise not_leader()
 

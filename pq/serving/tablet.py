@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pqbroker.pq.log.consumers import Consumers
 from pqbroker.pq.log.partition import Partition
@@ -12,6 +12,7 @@ from pqbroker.pq.log.start_state import StoredPartition
 from pqbroker.pq.reading.cache import NodeMemory
 from pqbroker.pq.serving.loading import load, nothing_stored, renumber
 from pqbroker.pq.serving.partition_server import PartitionServer
+from pqbroker.pq.serving.timestamps import NodeTimestamps, without_scheme
 from pqbroker.storage.kv.tablet import KeyValueTablet
 from pqbroker.storage.tablets.hosting import TabletPage, TabletSample
 from pqbroker.storage.tablets.tablet import TabletStorage
@@ -26,6 +27,7 @@ class NodeShare:
 
     memory: NodeMemory
     clock: Callable[[], int]
+    timestamps: NodeTimestamps = field(default_factory=without_scheme)
     by_reference: bool = True
     """False: blobs are merged by copying only, the oracle of semantics A.6."""
 
@@ -178,7 +180,10 @@ class PqTablet:
 
     def _server(self, index: int, stored: StoredPartition) -> PartitionServer:
         settings, share = self._settings, self._share
-        partition = Partition(index, self._epoch, settings, stored, by_reference=share.by_reference)
+        timestamps = share.timestamps
+        partition = Partition(
+            index, self._epoch, settings, stored, by_reference=share.by_reference, timestamps=timestamps.rule
+        )
         node = settings.node
         consumers = Consumers(index, node.partition_consumers_max, node.offset_metadata_max_bytes, stored.consumers)
-        return PartitionServer(partition, consumers, self.kv, share.memory, share.clock)
+        return PartitionServer(partition, consumers, self.kv, share.memory, share.clock, timestamps)

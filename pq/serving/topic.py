@@ -2,22 +2,23 @@
 
 import asyncio
 import logging
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 from weakref import WeakValueDictionary
 
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.defaults import stored_config, wrong_texts
+from pqbroker.conf.table_attributes import WEIGHT_MAX, retention_ms
 from pqbroker.conf.topic import TopicConfig
 from pqbroker.pq.log.partition_settings import PartitionSettings, closed_partitions
 from pqbroker.pq.log.row_facts import FACTS
 from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.pq.serving.tablet import PqTablet
 from pqbroker.storage.ids import TabletId
-from pqbroker.storage.tablets.scheme_state import TopicRecord
+from pqbroker.storage.tablets.scheme_state import TableRecord, TopicRecord
 
-WEIGHT_MAX = "max_ordered_tablet_data_weight"
-"""The attribute of a table that limits its tablets."""
 _CONFIGS_KEPT = 64
 
 _log = logging.getLogger(__name__)
@@ -33,7 +34,9 @@ class Moving(NamedTuple):
 class Topic:
     """One topic in service; `partitions` by index."""
 
-    __slots__ = ("__weakref__", "_node", "config", "moving", "partitions", "record", "session_locks", "tablets")
+    __slots__ = (
+        "__weakref__", "_node", "_settings", "config", "moving", "partitions", "record", "session_locks", "tablets",
+    )  # fmt: skip
 
     def __init__(self, record: TopicRecord, config: TopicConfig, node: BrokerSettings) -> None:
         self.record = record
@@ -46,6 +49,7 @@ class Topic:
         self.session_locks = WeakValueDictionary[str, asyncio.Lock]()
         """Of the sessions that insert rows now, by name: of one session one batch at a time is looked up and written.
         """
+        self._settings = self._settings_by_set()
 
     @property
     def states(self) -> list[str]:
@@ -60,18 +64,37 @@ class Topic:
         table = self.record.table
         if table is None:
             return False
-        return table.mounted.get(WEIGHT_MAX) is not None or any(column["name"] in FACTS for column in table.columns)
+        has_limit = any(attributes.get(WEIGHT_MAX) is not None for attributes in table.mounted.sets)
+        return has_limit or any(column["name"] in FACTS for column in table.columns)
 
-    def settings(self) -> PartitionSettings:
-        """What partitions are set to."""
+    def settings(self, tablet: int = 0) -> PartitionSettings:
+        """What partitions of the topic's tablet of this number are set to, as of the last `renew`."""
+        table = self.record.table
+        return self._settings[0 if table is None else table.mounted.numbers[tablet]]
+
+    def _settings_by_set(self) -> Sequence[PartitionSettings]:
+        """What tablets are set to, by the number of their set of attributes; of a topic that is no table the one."""
         table = self.record.table
         if table is None:
-            return PartitionSettings(self.config, self._node)
+            return [PartitionSettings(self.config, self._node)]
         first_offsets = {index: row for index, row in enumerate(table.first_rows) if row}
-        return PartitionSettings(
+        common = PartitionSettings(
             self.config, self._node, closed_partitions(self.states), first_offsets, keeps_open_head=True,
-            keeps_facts=self.keeps_facts, weight_max=table.mounted.get(WEIGHT_MAX), epoch_base=table.epoch_base,
+            keeps_facts=self.keeps_facts, epoch_base=table.epoch_base,
         )  # fmt: skip
+        limits = (attributes.get(WEIGHT_MAX) for attributes in table.mounted.sets)
+        return [
+            replace(common, topic=config, weight_max=weight_max)
+            for config, weight_max in zip(self._configs_by_set(table), limits, strict=True)
+        ]
+
+    def _configs_by_set(self, table: TableRecord) -> Sequence[TopicConfig]:
+        """The config in force for each set of attributes: rows go by the age that it gives. A config that is partly
+        wrong keeps the rows of all."""
+        ages = [retention_ms(attributes) for attributes in table.mounted.sets]
+        if len({*ages}) == 1 or wrong_texts(self.record.config):
+            return [self.config] * len(ages)
+        return [replace(self.config, retention_ms=age) for age in ages]
 
     def use(self, config: TopicConfig, node: BrokerSettings) -> None:
         """The config and the node's settings in force, from the next write cycle on."""
@@ -80,9 +103,10 @@ class Topic:
 
     def renew(self) -> None:
         """Have the partitions follow the record, the config and the tablets on their way."""
-        settings = self.settings()
-        for tablet in self.tablets.values():
-            tablet.configure(settings)
+        self._settings = self._settings_by_set()
+        for number, tablet_id in enumerate(self.record.tablets):
+            if tablet_id in self.tablets:
+                self.tablets[tablet_id].configure(self.settings(number))
 
     def line_up(self) -> None:
         """List the partitions of all tablets by index."""

@@ -45,11 +45,11 @@ class TopicTablets:
     async def start(self, topic: Topic) -> None:
         """Start the tablets and partitions of the topic that do not run yet."""
         record = topic.record
-        for tablet_id, cell, indexes in record.spans():
+        for number, (tablet_id, cell, indexes) in enumerate(record.spans()):
             tablet = topic.tablets.get(tablet_id)
             if tablet is None:
                 renewed = partial(self._renewed, topic)
-                tablet = PqTablet(record.name, indexes, topic.settings(), self._share, renewed)
+                tablet = PqTablet(record.name, indexes, topic.settings(number), self._share, renewed)
                 host = self._cells.host(cell)
                 if host is None:
                     tablet.await_cell(self._cells.absent_storage(tablet_id))

@@ -21,6 +21,7 @@ from pqbroker.pq.serving.offsets import GroupOffsets
 from pqbroker.pq.serving.partition_limit import PartitionCount
 from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.pq.serving.tablet import NodeShare
+from pqbroker.pq.serving.timestamps import NodeTimestamps
 from pqbroker.pq.serving.topic import Topic, TopicNames, config_of
 from pqbroker.pq.serving.topic_tablets import TopicTablets
 from pqbroker.protocol.errors import KafkaError
@@ -70,7 +71,8 @@ class Topics:
         self.changes = asyncio.Lock()
         """Held while a topic is created, changed or deleted, and a cell is taken."""
         self._cells = cells
-        self.share = NodeShare(self.memory, clock, by_reference)
+        timestamps = NodeTimestamps(scheme.reserve_timestamps, scheme.timestamps_reserved)
+        self.share = NodeShare(self.memory, clock, timestamps, by_reference)
         self._tablets = TopicTablets(cells, self.share, self.changes, partial(_renew, self.offsets))
 
     async def start(self) -> None:
@@ -140,16 +142,17 @@ class Topics:
         self,
         name: str,
         change: Callable[[Mapping[str, str]], Mapping[str, str]],
-        follow: Callable[[TopicRecord], TopicRecord] | None = None,
+        follow: Callable[[TopicRecord, TopicRecord], TopicRecord] | None = None,
     ) -> Topic:
         """Replace what is set for the topic by what `change` makes of it: no change of another is lost between. It
-        holds from the next write cycle on. `follow`: what else changes with it. TopicUnknown, ConfigError."""
+        holds from the next write cycle on. `follow`: what else changes with it, of the records before and after.
+        TopicUnknown, ConfigError."""
 
         def configured(record: TopicRecord) -> TopicRecord:
             config = change(record.config)
             check_changed(config, record.config, self._settings)
             after = replace(record, config=dict(config))
-            return after if follow is None else follow(after)
+            return after if follow is None else follow(record, after)
 
         return await self.change(name, configured)
 
@@ -218,6 +221,7 @@ class Topics:
         topic = self._known.find(record.name)
         assert topic is not None
         topic.record = record
+        topic.use(config_of(record, self._settings), self._settings)
         await self._tablets.start(topic)
         return topic
 

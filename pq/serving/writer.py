@@ -20,6 +20,7 @@ from pqbroker.pq.reading.cache import NodeMemory
 from pqbroker.pq.reading.head_loading import HeadLoader
 from pqbroker.pq.serving import writer_states as states
 from pqbroker.pq.serving.store_refusals import DISK_FULL, RECORDS, not_leader, store_refusal, unreadable
+from pqbroker.pq.serving.timestamps import NodeTimestamps
 from pqbroker.pq.serving.write_queue import Answered, Job, Write, WriteQueue
 from pqbroker.pq.serving.writer_states import AT_REST, IDLE, LOSING, WRITING
 from pqbroker.protocol.errors import ErrorCode, KafkaError
@@ -39,7 +40,8 @@ class Writer:
 
     __slots__ = (
         "_at_rest", "_clock", "_cycle", "_cycle_seconds", "_head", "_job", "_kv", "_loop", "_memory",
-        "_notify", "_partition", "_started_s", "_storage", "_writes", "counters", "number", "queue", "state",
+        "_notify", "_partition", "_started_s", "_storage", "_timestamps", "_writes", "counters", "number", "queue",
+        "state",
     )  # fmt: skip
 
     def __init__(
@@ -49,6 +51,7 @@ class Writer:
         memory: NodeMemory,
         clock: Callable[[], int],
         notify: Callable[[], None],
+        timestamps: NodeTimestamps,
     ) -> None:
         self._partition = partition
         self._kv = kv
@@ -58,6 +61,7 @@ class Writer:
         """The partition's in the node's cache."""
         self._clock = clock
         self._notify = notify
+        self._timestamps = timestamps
         self._loop = asyncio.get_running_loop()
         self.counters = WriteCounters()
         self.queue = WriteQueue(partition.producers, self.counters)
@@ -207,6 +211,8 @@ class Writer:
                 counters.waiting.start(self._loop.time())
                 self._head.load().add_done_callback(self._loaded)
                 return True
+            elif size and self._partition.settings.keeps_facts and self._awaits_timestamps():
+                return True
             elif jobs:
                 plan, _, self._job = jobs.pop(0)
                 if self._perform(plan()):
@@ -249,7 +255,7 @@ class Writer:
             self.counters.blob_bytes += blob_bytes((part,))
             self._kv.submit((part,), self._store_parts)
         elif cycle.joint is not None:
-            cycle.joint.commit(self._kv, cycle.as_commands(), self._settle)
+            cycle.joint.commit(self._kv, cycle, self._settle)
         else:
             self._kv.submit(cycle.as_commands(), self._settle)
 
@@ -334,6 +340,24 @@ class Writer:
         """A head that cannot be loaded becomes a body as it is, since damage in a body can be read around."""
         _log.error("partition %d: the head is closed: %s", self._partition.index, damage)
         return lambda: self._partition.plan_close(self._clock())
+
+    def _awaits_timestamps(self) -> bool:
+        """Whether the next cycle waits until timestamps are reserved for its commits."""
+        reservation = self._timestamps.prepare(self._clock())
+        if reservation is None:
+            return False
+        self.state = states.ON_COLD_HEAD[self.state]
+        self.counters.waiting.start(self._loop.time())
+        reservation.add_done_callback(self._reserved)
+        return True
+
+    def _reserved(self, reservation: "asyncio.Task[None]") -> None:
+        """A cycle waited for timestamps; without any, nothing is stored."""
+        self.state = states.ON_LOADED[self.state]
+        if self.state == WRITING and not self._timestamps.rule.can_give:
+            text = "no commit timestamp is reserved: the system cell takes no writes; retry"
+            self.queue.refuse_all(ErrorCode.KAFKA_STORAGE_ERROR, text, self._loop.time())
+        self._run()
 
     def _loaded(self, load: "asyncio.Task[None]") -> None:
         """A cycle waited for the head's content."""

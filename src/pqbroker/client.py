@@ -83,7 +83,8 @@ class Table:
         return self._calls.name
 
     def create(self, schema: Iterable[Column], **options: Any) -> TableDescription:
-        """`options`: tablet_count, trimmed_row_counts, attributes, bundle, mount, config, as in POST /v1/tables."""
+        """`options`: tablet_count, trimmed_row_counts, attributes, bundle, mount, config, dynamic, as in POST
+        /v1/tables."""
         return self._perform(self._calls.create(schema, options))
 
     def describe(self) -> TableDescription:
@@ -152,9 +153,9 @@ class Table:
     def unfreeze(self, first: int | None = None, last: int | None = None) -> TableSummary:
         return self._perform(self._calls.change("unfreeze", _tablets(first, last)))
 
-    def remount(self) -> TableSummary:
-        """Have the attributes that were set act."""
-        return self._perform(self._calls.change("remount", {}))
+    def remount(self, first: int | None = None, last: int | None = None) -> TableSummary:
+        """Have the attributes that were set act in these tablets."""
+        return self._perform(self._calls.change("remount", _tablets(first, last)))
 
     def alter(self, schema: Iterable[Column]) -> TableDescription:
         """Change the schema of an unmounted table, or of a topic, whose records are then rows; none takes it away."""
@@ -169,7 +170,7 @@ class Table:
         return self._perform(self._calls.convert(is_dynamic=True))
 
     def set_attributes(self, attributes: Mapping[str, Any]) -> TableDescription:
-        """They act from the next remount on."""
+        """They act in a tablet from its next mount or remount on."""
         return self._perform(self._calls.set_attributes(attributes))
 
 
@@ -291,8 +292,8 @@ class AsyncTable:
     async def unfreeze(self, first: int | None = None, last: int | None = None) -> TableSummary:
         return await self._perform(self._calls.change("unfreeze", _tablets(first, last)))
 
-    async def remount(self) -> TableSummary:
-        return await self._perform(self._calls.change("remount", {}))
+    async def remount(self, first: int | None = None, last: int | None = None) -> TableSummary:
+        return await self._perform(self._calls.change("remount", _tablets(first, last)))
 
     async def alter(self, schema: Iterable[Column]) -> TableDescription:
         return await self._perform(self._calls.alter(schema))

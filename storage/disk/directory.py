@@ -28,8 +28,8 @@ from pqbroker.storage.disk.mending.facts_copy import FACTS, FACTS_COPY, choose_f
 from pqbroker.storage.engine import DirectoryGone, EngineError, Fenced, ShardLost
 
 _log = logging.getLogger(__name__)
-FORMAT = 2
-"""1: the index's own log had the last rows. 2: a commit log has."""
+FORMAT = 3
+"""1: the index's own log had the last rows. 2: a commit log has. 3: its records name their zero sectors."""
 DURABILITIES = ("fsync", "interval", "none")
 CELLS = "cells"
 _INDEX = "index-"
@@ -126,6 +126,11 @@ class CellDirectory:
         facts = replace(self.facts, format=FORMAT, durability=durability, ready=True)
         if facts != self.facts:
             self._write_facts(facts)
+
+    def raise_format(self) -> None:
+        """Record, durably, that the cell is of this version's form, and nothing else."""
+        if self.facts.format < FORMAT:
+            self._write_facts(replace(self.facts, format=FORMAT))
 
     def release(self) -> None:
         """Give the lock back. What is in the directory stays as it is."""

@@ -16,10 +16,11 @@ from pqbroker.conf.storage import MAIN_POOL
 from pqbroker.storage.disk import index_rows
 from pqbroker.storage.disk.backups.backup import BackupRoom
 from pqbroker.storage.disk.blob_reading import BlobReader
+from pqbroker.storage.disk.commits.commit_log import log_files
 from pqbroker.storage.disk.commits.log_start import LogStart, start_log
 from pqbroker.storage.disk.commits.round_writer import RoundWriter
 from pqbroker.storage.disk.committer import OpenCell, Pace
-from pqbroker.storage.disk.directory import CELLS, DURABILITIES, CellDirectory, remove_cell
+from pqbroker.storage.disk.directory import CELLS, DURABILITIES, CellDirectory, index_path, list_indexes, remove_cell
 from pqbroker.storage.disk.free_space import (
     FLOOR_BYTES,
     INDEX_RESERVE_BYTES,
@@ -39,6 +40,7 @@ from pqbroker.storage.disk.segment_check import NO_LEFTOVERS, load_segments
 from pqbroker.storage.disk.segment_emptying import DEFAULT_PACE, EmptyingPace
 from pqbroker.storage.disk.segments import UNSYNCED
 from pqbroker.storage.disk.shard import DiskShard, ShardOptions
+from pqbroker.storage.disk.spare_room import give_back, spare_bytes
 from pqbroker.storage.engine import BLOB_BYTES_MAX, Caps
 from pqbroker.storage.faults import Faults
 from pqbroker.storage.pool_status import DEFAULT_THRESHOLDS, Colour, Thresholds
@@ -148,6 +150,7 @@ class RocksEngine:
             directory.generation,
             is_synced=is_synced,
             has_room=partial(self._has_room, INDEX_RESERVE_BYTES),
+            raise_format=directory.raise_format,
         )
         log = started.log
         limits = PoolLimits(self.segment_bytes, self.emptying.dead_percent, self.statvfs)
@@ -179,6 +182,9 @@ class RocksEngine:
     def _take(self, directory: CellDirectory) -> None:
         with TellsFullDisk(self.directory):
             directory.take(must_exist=self._was_open)
+            if self._free_bytes() < INDEX_RESERVE_BYTES:
+                # Not before the index is renamed: an owner that lost its lock may acknowledge rounds until then.
+                give_back(_owned_files(directory))
 
     def _make_room(self, directory: CellDirectory) -> None:
         """Before a start writes anything, with the directory locked: a full disk gives the ballast up. EngineError."""
@@ -186,6 +192,8 @@ class RocksEngine:
         if free >= INDEX_RESERVE_BYTES:
             return
         free += Ballast(directory.ballast, self.ballast_bytes).release()
+        if free < START_BYTES:
+            free += spare_bytes(_owned_files(directory))
         if free < START_BYTES:
             raise full_disk(self.directory, START_BYTES - free, f"{free} bytes are free")
         _log.warning("the disk of %s is full: %d bytes are left to start and to delete with", self.directory, free)
@@ -197,3 +205,11 @@ class RocksEngine:
     def _free_bytes(self) -> int:
         space = self.statvfs(self.directory)
         return space.f_bavail * space.f_frsize
+
+
+def _owned_files(directory: CellDirectory) -> list[Path]:
+    """Files for which owners take room beforehand, on the disk of the index: the log's, and segments of its pools."""
+    logs = [file for at in list_indexes(directory.path) for file in log_files(index_path(directory.path, at))]
+    device = directory.path.stat().st_dev
+    pools = [path for path in directory.pools.values() if path.exists() and path.stat().st_dev == device]
+    return logs + [file for path in pools for file in path.glob("*.segment")]

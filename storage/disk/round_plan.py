@@ -4,8 +4,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pqbroker.storage.disk import index_rows
+from pqbroker.storage.disk.commits.commit_log import HEADER_STAND_IN
 from pqbroker.storage.disk.commits.commit_record import COMMIT_HEADER_BYTES
 from pqbroker.storage.disk.commits.index_changes import IndexChanges
+from pqbroker.storage.disk.commits.zero_sectors import (
+    SECTOR_BYTES,
+    Run,
+    encode_runs,
+    find_zero_sectors,
+    may_have_zero_sectors,
+)
 from pqbroker.storage.disk.pools import Pool, Segment
 from pqbroker.storage.disk.segments import encode_record
 from pqbroker.storage.engine import (
@@ -21,6 +29,9 @@ from pqbroker.storage.engine import (
 )
 from pqbroker.storage.turn import Queued
 
+_MAP_BYTES_TO_SPARE = 32
+"""A row of 16 bytes lies in two sectors at most, and their being zeros changes two runs and the number of them."""
+
 
 @dataclass(slots=True)
 class RoundPlan:
@@ -34,10 +45,18 @@ class RoundPlan:
     """Positions of the commits that have a payload in a segment."""
     fresh: dict[BlobKey, Sequence[Buffer]] = field(default_factory=dict)
     """Blobs that this round stores."""
-    behind: Segment | None = None
-    """Has room for the round's rows behind its payload, since all of that is in this segment."""
-    payload_bytes: int = 0
-    """Of the payload in `behind`."""
+    behind: "RowsBehind | None" = None
+    """The round's rows, where they stand behind its payload, since all of that is in one segment."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowsBehind:
+    """A round's encoded rows, and the map of the zero sectors of payload and rows, empty where none is zeros."""
+
+    segment: Segment
+    payload_bytes: int
+    content: bytes
+    zeros: bytes
 
 
 class RoundPlanner:
@@ -93,10 +112,7 @@ class RoundPlanner:
                     changes.put(key, index_rows.segment_row(segment.end, segment.live))
         changes.put(*index_rows.number_row(plan.number))
         if behind is not None:
-            plan.behind = behind
-            plan.payload_bytes = behind.end - behind.durable_end
-            behind.end += COMMIT_HEADER_BYTES + changes.encoded_bytes()
-            changes.replace_value(at, index_rows.segment_row(behind.end, behind.live))
+            plan.behind = rows_behind(behind, changes, at)
 
     def _only_segment(self) -> Segment | None:
         """The segment that has the round's payload, if only one has, and it is not emptied by the same round."""
@@ -227,6 +243,36 @@ class RoundPlanner:
         at = index_rows.location(row)
         if at is not None:
             self._pools[at.pool].forget(at)
+
+
+def rows_behind(segment: Segment, changes: IndexChanges, at: int) -> RowsBehind:
+    """Make room for the rows behind the payload. One of them, the change at `at`, says where the segment ends then.
+
+    So the size of the map of zero sectors is chosen before the rows are final, with bytes to spare for what that row
+    changes in it.
+    """
+    payload_bytes = segment.end - segment.durable_end
+    segment.end += COMMIT_HEADER_BYTES + changes.encoded_bytes()
+    changes.replace_value(at, index_rows.segment_row(segment.end, segment.live))
+    content = changes.encoded()
+    if not may_have_zero_sectors(content, segment.buffers):
+        return RowsBehind(segment, payload_bytes, content, b"")
+    begin, rows_at = segment.durable_end, segment.durable_end + payload_bytes
+    in_payload = find_zero_sectors([*segment.buffers, HEADER_STAND_IN], begin)
+    size = len(encode_runs([*in_payload, *_in_rows(content, rows_at, begin)])) + _MAP_BYTES_TO_SPARE
+    segment.end += size
+    changes.replace_value(at, index_rows.segment_row(segment.end, segment.live))
+    content = changes.encoded()
+    zeros = encode_runs([*in_payload, *_in_rows(content, rows_at, begin)], size)
+    assert len(zeros) == size
+    return RowsBehind(segment, payload_bytes, content, zeros)
+
+
+def _in_rows(content: bytes, position: int, begin: int) -> list[Run]:
+    """The zero sectors of the rows whose record is at a position of a round that begins at `begin`; the sector that the
+    rows share with their header is none."""
+    behind = position // SECTOR_BYTES - begin // SECTOR_BYTES
+    return [(first + behind, count) for first, count in find_zero_sectors([HEADER_STAND_IN, content], position)]
 
 
 def _named(batch: Batch) -> list[BlobKey]:

@@ -15,17 +15,20 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from pqbroker.storage.bundles.bundle import DEFAULT_BUNDLE
-from pqbroker.storage.ids import SYSTEM_CELL, CellId, TabletId, new_uuid, uuid_text
+from pqbroker.storage.ids import SYSTEM_CELL, CellId, TabletId, new_uuid
 from pqbroker.storage.tablets.base_tablet import BaseTablet
 from pqbroker.storage.tablets.hosting import TabletHost, TabletPage, TabletSample
 from pqbroker.storage.tablets.row_sets import RowChanges
+from pqbroker.storage.tablets.scheme_layout import (
+    lay_out,
+    lay_out_settings,
+    put_fact,
+    put_named_settings,
+)
 from pqbroker.storage.tablets.scheme_objects import NAMES, TOPIC, Unowned, has_object_tablets, unowned_tablets
 from pqbroker.storage.tablets.scheme_state import (
-    FACTS,
-    FIRST_FORMAT,
     SETTINGS,
     TOMBSTONES,
-    TOPIC_COLUMNS,
     TOPICS,
     Resharded,
     SchemeState,
@@ -38,12 +41,12 @@ from pqbroker.storage.tablets.tablet import TabletRecord, TabletStorage, TabletT
 from pqbroker.storage.unreadable import StoredUnreadable
 
 SCHEME_TABLET_ID = TabletId(1)
-FIRST_TABLET_ID = TabletId(1 << 16)
-"""Ids below are for the broker's own tablets."""
 PARTITIONS_MAX = 20_000
 PARTITIONS_PER_TABLET_MAX = 1_000
 TABLETS_PER_TOPIC_MAX = 10_000
 PRODUCER_IDS_PER_BLOCK = 1_000
+TIMESTAMPS_RESERVED = "timestamps_reserved"
+"""A fact from the first commit on that has a timestamp."""
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
@@ -123,9 +126,9 @@ class Scheme:
         elif not self._may_be_new:
             raise StoredUnreadable("the scheme", "its log is empty, though there are tablets of topics")
         else:
-            await tablet.change(_lay_out)
+            await tablet.change(lay_out)
         if SETTINGS not in tablet.row_sets:  # laid out before nodes could be set
-            await tablet.change(_lay_out_settings)
+            await tablet.change(lay_out_settings)
 
     async def hold(self) -> None:
         """Changes that are asked for from now on wait until the next start."""
@@ -160,6 +163,10 @@ class Scheme:
     def settings(self) -> Mapping[str, Mapping[str, str]]:
         """What nodes were set to while they ran, as texts, by the node's name; "" is every node."""
         return MappingProxyType(self._state.settings)
+
+    def named_settings(self, kind: str) -> Mapping[str, Mapping[str, str]]:
+        """What resources of a kind are set to, as texts, by name."""
+        return MappingProxyType(self._state.named_settings.get(kind, {}))
 
     def unowned(self, tablets: Iterable[TabletRecord], cell: CellId = SYSTEM_CELL) -> Unowned:
         """Which of a cell's tablets no object owns."""
@@ -212,8 +219,7 @@ class Scheme:
             homes = [topic.cell_of(number) for number in range(len(topic.tablets))]
             cells = _stored_cells([*homes, *(self._place(bundle_of(topic.config), added) if added else ())])
             tablets = topic.tablets + _new_tablets(self._state, changes, added)
-            table = None if topic.table is None else topic.table.grown(count)
-            grown = replace(topic, partitions=count, tablets=tablets, table=table, cells=cells)
+            grown = replace(topic.grown(count), tablets=tablets, cells=cells)
             put_topic(changes, grown)
             return grown
 
@@ -262,6 +268,17 @@ class Scheme:
         """Replace all that is set for a node; "" is every node."""
         await self._change(lambda changes: changes.put(SETTINGS, (node,), {"texts": dict(settings)}))
 
+    async def change_named_settings(
+        self, kind: str, name: str, change: Callable[[Mapping[str, str]], Mapping[str, str]]
+    ) -> None:
+        """Replace what is set for a named resource by what `change` makes of it; with nothing set it is removed."""
+
+        def plan(changes: RowChanges) -> None:
+            texts = change(self.named_settings(kind).get(name, {}))
+            put_named_settings(changes, self._tablet.row_sets, (kind, name), texts)
+
+        await self._change(plan)
+
     async def delete_topic(self, name: str) -> TopicRecord:
         """Free the name, leave a tombstone. Raises TopicUnknown."""
 
@@ -284,10 +301,22 @@ class Scheme:
         def plan(changes: RowChanges) -> range:
             start: int = self._state.facts["next_producer_id"]
             block = range(start, start + PRODUCER_IDS_PER_BLOCK)
-            _put_fact(changes, "next_producer_id", block.stop)
+            put_fact(changes, "next_producer_id", block.stop)
             return block
 
         return await self._change(plan)
+
+    @property
+    def timestamps_reserved(self) -> int:
+        """All timestamps of commits that any node may have given lie below; 0 before the first."""
+        found: int = self._state.facts.get(TIMESTAMPS_RESERVED, 0)
+        return found
+
+    async def reserve_timestamps(self, reserved: int) -> None:
+        """Let timestamps below `reserved` be given; a reservation never shrinks."""
+        await self._change(
+            lambda changes: put_fact(changes, TIMESTAMPS_RESERVED, max(reserved, self.timestamps_reserved))
+        )
 
     async def _change(self, plan: Callable[[RowChanges], T]) -> T:
         while self._held is not None:
@@ -304,7 +333,7 @@ class Scheme:
 def _new_tablets(state: SchemeState, changes: RowChanges, count: int) -> tuple[TabletId, ...]:
     start: int = state.facts["next_tablet_id"]
     if count:
-        _put_fact(changes, "next_tablet_id", start + count)
+        put_fact(changes, "next_tablet_id", start + count)
     return tuple(map(TabletId, range(start, start + count)))
 
 
@@ -328,23 +357,3 @@ def bundle_of(config: Mapping[str, str]) -> str:
 def _stored_cells(cells: Sequence[CellId]) -> tuple[CellId, ...]:
     """As a record has them: none where all are the system cell."""
     return tuple(cells) if any(cell != SYSTEM_CELL for cell in cells) else ()
-
-
-def _lay_out(changes: RowChanges) -> None:
-    changes.create_row_set(FACTS, [("name", "str")], ["value"])
-    changes.create_row_set(NAMES, [("name", "str")], ["kind", "id"])
-    changes.create_row_set(TOPICS, [("id", "bytes")], TOPIC_COLUMNS)
-    changes.create_row_set(TOMBSTONES, [("id", "bytes")], ["name", "tablets"])
-    _lay_out_settings(changes)
-    _put_fact(changes, "format", FIRST_FORMAT)
-    _put_fact(changes, "cluster_id", uuid_text(new_uuid()))
-    _put_fact(changes, "next_tablet_id", FIRST_TABLET_ID)
-    _put_fact(changes, "next_producer_id", 0)
-
-
-def _lay_out_settings(changes: RowChanges) -> None:
-    changes.create_row_set(SETTINGS, [("node", "str")], ["texts"])
-
-
-def _put_fact(changes: RowChanges, name: str, value: int | str) -> None:
-    changes.put(FACTS, (name,), {"value": value})

@@ -5,7 +5,9 @@ from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from pqbroker.conf.table_attributes import longest_retention_ms
 from pqbroker.storage.ids import SYSTEM_CELL, CellId, TabletId
+from pqbroker.storage.tablets.mounted_attributes import MountedAttributes
 from pqbroker.storage.tablets.row_sets import Key, Row, RowChanges
 from pqbroker.storage.unreadable import StoredUnreadable
 
@@ -13,13 +15,17 @@ TOPICS = "topics"
 TOMBSTONES = "tombstones"
 FACTS = "facts"
 SETTINGS = "settings"
+NAMED_SETTINGS = "named_settings"
 """Row sets of the scheme."""
 
 FIRST_FORMAT = 1
 """Of a scheme until its first table is created: versions before tables read it."""
 TABLES_FORMAT = 2
-SCHEME_FORMAT = 3
+CELLS_FORMAT = 3
 """Once tablets of a topic live in other cells than the system cell."""
+ATTRIBUTES_FORMAT = 4
+"""Once attributes act in some tablets of a table that do not act in others."""
+SCHEME_FORMAT = ATTRIBUTES_FORMAT
 TOPIC_COLUMNS = ("name", "partitions", "partitions_per_tablet", "tablets", "config", "created_ms")
 TABLE_COLUMN = "table"
 """Joins the columns of topics with the first table."""
@@ -31,13 +37,13 @@ CELLS_COLUMN = "cells"
 class TableRecord:
     """What makes a topic a table, as stored: the rules for it are those of the tables' floor.
 
-    `columns`: the schema's, each with its fields. `attributes` were set, `mounted`
-    act since the last mount or remount. `states`: a mount state for each tablet, never one on its way.
+    `columns`: the schema's, each with its fields. `attributes` were set, `mounted` act: a tablet takes what is set at
+    its own mount or remount. `states`: a mount state for each tablet, never one on its way.
     """
 
     columns: tuple[Mapping[str, Any], ...]
     attributes: Mapping[str, Any]
-    mounted: Mapping[str, Any]
+    mounted: MountedAttributes
     states: tuple[str, ...]
     first_rows: tuple[int, ...]
     """The first row index of each tablet, as it was created."""
@@ -47,9 +53,24 @@ class TableRecord:
     """It takes no rows, and is no topic for Kafka's clients (E.10); all its rows are in one tablet."""
 
     def grown(self, count: int) -> "TableRecord":
-        """With `count` tablets: the new ones are mounted and begin at 0."""
+        """With `count` tablets: the new ones are mounted, by the attributes that are set, and begin at 0."""
         added = count - len(self.states)
-        return replace(self, states=(*self.states, *["mounted"] * added), first_rows=(*self.first_rows, *[0] * added))
+        mounted = MountedAttributes.collect([*self.mounted, *[self.attributes] * added])
+        states, first_rows = (*self.states, *["mounted"] * added), (*self.first_rows, *[0] * added)
+        return replace(self, mounted=mounted, states=states, first_rows=first_rows)
+
+    def fields(self) -> dict[str, Any]:
+        """Return what is stored."""
+        return {**{field.name: getattr(self, field.name) for field in fields(self)}, **self.mounted.fields()}
+
+    @classmethod
+    def read(cls, stored: Mapping[str, Any]) -> "TableRecord":
+        """Read what `fields` returned. ValueError, LookupError."""
+        lists = {name: tuple(stored[name]) for name in ("columns", "states", "first_rows")}
+        return cls(
+            attributes=stored["attributes"], mounted=MountedAttributes.read(stored, len(lists["states"])),
+            epoch_base=stored.get("epoch_base", 0), is_static=stored.get("is_static", False), **lists,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +103,16 @@ class TopicRecord:
             first = number * self.partitions_per_tablet
             stop = min(first + self.partitions_per_tablet, self.partitions)
             yield tablet_id, self.cell_of(number), range(first, stop)
+
+    def with_table(self, table: TableRecord) -> "TopicRecord":
+        """Return the record with this table, which other attributes may act in: retention.ms follows them."""
+        kept_ms = longest_retention_ms(table.mounted.sets)
+        return replace(self, table=table, config={**self.config, "retention.ms": str(kept_ms)})
+
+    def grown(self, count: int) -> "TopicRecord":
+        """Return the record with `count` partitions, in the tablets that it has."""
+        after = replace(self, partitions=count)
+        return after if self.table is None else after.with_table(self.table.grown(count))
 
     @property
     def is_static(self) -> bool:
@@ -120,7 +151,7 @@ class Resharded(NamedTuple):
 class SchemeState:
     """Everything that the rows of a scheme say. Only `follow` changes it."""
 
-    __slots__ = ("facts", "settings", "tombstones", "topics", "topics_by_id")
+    __slots__ = ("facts", "named_settings", "settings", "tombstones", "topics", "topics_by_id")
 
     def __init__(self) -> None:
         self.topics: dict[str, TopicRecord] = {}
@@ -128,6 +159,8 @@ class SchemeState:
         self.tombstones: dict[bytes, Tombstone] = {}
         self.facts: dict[str, Any] = {}
         self.settings: dict[str, Mapping[str, str]] = {}
+        self.named_settings: dict[str, dict[str, Mapping[str, str]]] = {}
+        """By kind and name, what a resource is set to that is no topic and no node."""
 
     def check(self) -> None:
         """What was replayed is a scheme of this version. Raises StoredUnreadable."""
@@ -150,6 +183,8 @@ class SchemeState:
             if row is not None:
                 stored: Any = row
                 self.tombstones[item] = Tombstone(stored["name"], item, tuple(stored["tablets"]))
+        elif row_set == NAMED_SETTINGS:
+            self._follow_named(str(item), str(key[1]), row)
         elif row_set in (FACTS, SETTINGS):
             if row is None:
                 raise ValueError(f"{row_set}: {item!r} is deleted, which no version does")
@@ -158,6 +193,13 @@ class SchemeState:
             else:
                 texts: Any = row["texts"]
                 self.settings[item] = texts
+
+    def _follow_named(self, kind: str, name: str, row: Row | None) -> None:
+        of_kind = self.named_settings.setdefault(kind, {})
+        of_kind.pop(name, None)
+        if row is not None:
+            texts: Any = row["texts"]
+            of_kind[name] = texts
 
     def _follow_topic(self, topic_id: bytes, row: Row | None) -> None:
         if row is None:
@@ -185,16 +227,26 @@ def put_topic(changes: RowChanges, topic: TopicRecord, id_before: bytes = b"") -
         "created_ms": topic.created_ms,
     }
     if topic.table is not None:
-        row[TABLE_COLUMN] = {field.name: getattr(topic.table, field.name) for field in fields(TableRecord)}
+        row[TABLE_COLUMN] = topic.table.fields()
     if topic.cells:
         row[CELLS_COLUMN] = topic.cells
     columns = changes.row_sets[TOPICS].schema.columns
     joining = tuple(column for column in row if column not in columns)
     if joining:
         changes.alter_row_set(TOPICS, (*columns, *joining))
-        written = SCHEME_FORMAT if CELLS_COLUMN in (*columns, *joining) else TABLES_FORMAT
-        changes.put(FACTS, ("format",), {"value": written})
+    written, needed = changes.row_sets[FACTS].rows[("format",)]["value"], _format_of(topic)
+    if written < needed:
+        changes.put(FACTS, ("format",), {"value": needed})
     changes.put(TOPICS, (topic.topic_id,), row)
+
+
+def _format_of(topic: TopicRecord) -> int:
+    """The first format of a scheme that such a topic can be stored in."""
+    if topic.table is not None and topic.table.mounted.differ:
+        return ATTRIBUTES_FORMAT
+    if topic.cells:
+        return CELLS_FORMAT
+    return FIRST_FORMAT if topic.table is None else TABLES_FORMAT
 
 
 def _read_topic(topic_id: bytes, row: Row) -> TopicRecord:
@@ -203,9 +255,5 @@ def _read_topic(topic_id: bytes, row: Row) -> TopicRecord:
     stored[CELLS_COLUMN] = tuple(stored.get(CELLS_COLUMN, ()))
     table = stored.get(TABLE_COLUMN)
     if table is not None:
-        lists = {name: tuple(table[name]) for name in ("columns", "states", "first_rows")}
-        stored[TABLE_COLUMN] = TableRecord(
-            attributes=table["attributes"], mounted=table["mounted"], epoch_base=table.get("epoch_base", 0),
-            is_static=table.get("is_static", False), **lists,
-        )
+        stored[TABLE_COLUMN] = TableRecord.read(table)
     return TopicRecord(topic_id=topic_id, **stored)

@@ -10,12 +10,14 @@ import sys
 from pqbroker.tables.refusals import TableError
 from pqbroker.tables.schema import read_schema
 from pqbroker.tables.work.kept_columns import KeptColumns
-from pqbroker.tables.work.messages import Line, Message
+from pqbroker.tables.work.messages import STOP, STOPPED, Line, Message, Stopped
 from pqbroker.tables.work.refusal import QueryRefused
 from pqbroker.tables.work.watching import Watch, resident_bytes
 
 NICENESS = 5
 """The broker goes first where processors are few."""
+RECURSION_MAX = 20_000
+"""Calls of Python within one another: the parser of SQL takes about 50 for each level of a query."""
 LIBRARIES = frozenset(("duckdb", "numpy", "pyarrow", "sqlglot"))
 NO_LIBRARIES = {
     "code": "TABLES_NOT_INSTALLED",
@@ -28,6 +30,7 @@ def main(number: int) -> None:
     """Serve queries one after another. Records are many small objects without cycles: collecting waits for the end."""
     os.nice(NICENESS)
     gc.disable()
+    sys.setrecursionlimit(RECURSION_MAX)
     connection = socket.socket(fileno=number)
     watch = Watch(connection)
     watch.start()
@@ -35,18 +38,24 @@ def main(number: int) -> None:
     kept = KeptColumns()
     with contextlib.suppress(EOFError, ConnectionError):
         while True:
-            _serve(line, watch, kept, line.receive())
+            _serve(line, watch, kept, line.begin())
             gc.collect()
             gc.freeze()  # what is left is kept, or of modules: the next collecting, 50 ms of it, need not look there
 
 
 def _serve(line: Line, watch: Watch, kept: KeptColumns, message: Message) -> None:
+    if message.kind == STOP:  # it came when the query was over
+        line.send(STOPPED, {"resident_bytes": resident_bytes()})
+        return
     watch.memory_bytes_max = message.document["memory_bytes_max"]
     try:
         if message.kind == "rows":
             _encode(line, message)
         else:
-            _answer(line, kept, message)
+            _answer(line, watch, kept, message)
+    except Stopped:
+        line.finish_stop()
+        line.send(STOPPED, {"resident_bytes": resident_bytes()})
     except (QueryRefused, TableError) as refusal:
         line.send("refused", {"code": refusal.code, "message": refusal.message, "cure": refusal.cure})
     except ModuleNotFoundError as missing:
@@ -55,10 +64,10 @@ def _serve(line: Line, watch: Watch, kept: KeptColumns, message: Message) -> Non
         line.send("refused", NO_LIBRARIES)
 
 
-def _answer(line: Line, kept: KeptColumns, message: Message) -> None:
+def _answer(line: Line, watch: Watch, kept: KeptColumns, message: Message) -> None:
     from pqbroker.tables.work.query import answer
 
-    explanation = answer(line, message.document, kept)
+    explanation = answer(line, message.document, kept, watch)
     line.send("done", {"resident_bytes": resident_bytes(), "explanation": explanation})
 
 

@@ -9,7 +9,8 @@ from aiokafka.errors import CorruptRecordException
 from aiokafka.record.default_records import DefaultRecordBatch
 from crc32c import crc32c
 
-from pqbroker.pq.log.row_facts import CUMULATIVE_WEIGHT, TIMESTAMP, RowFact, timestamp_of
+from pqbroker.pq.log.commit_timestamps import timestamp_of
+from pqbroker.pq.log.row_facts import CUMULATIVE_WEIGHT, TIMESTAMP, RowFact
 from pqbroker.protocol.compression import decompress
 from pqbroker.protocol.errors import KafkaError
 from pqbroker.protocol.records import (

@@ -3,9 +3,10 @@ length before it.
 
 Once it has a query the worker leads; the kinds of messages:
 
-    broker  query     {query, format, explain, memory_bytes_max, columns_bytes_max}
+    broker  query     {query, format, explain, depth_max, memory_bytes_max, columns_bytes_max}
     worker  find      {topics: [name]}; answered by
-    broker  found     {topics: {name: {id, bounds: [[start, end] of each partition], columns: its schema's, or null}}}
+    broker  found     {topics: {name: {id, bounds: [[start, end] of each partition], columns: its schema's, or null,
+                      unmounted: [tablet]}}}
     worker  read      {topic, partition, offset, end_offset, timestamp_min, facts: whether they are wanted,
                       commits: [least, greatest] timestamp of rows' commits, or null; is_verified: whether files are to
                       be read first}; answered by
@@ -15,6 +16,9 @@ Once it has a query the worker leads; the kinds of messages:
     worker  result    its payload is a piece of the answer
     worker  refused   {code, message, cure}: the query is over
     worker  done      {resident_bytes, explanation}: the query is over
+    broker  stop      {}: at any time, instead of an answer or not: the query is over; answered, behind all that was
+                      sent before, by
+    worker  stopped   {resident_bytes}
 
 Rows to insert take one question:
 
@@ -25,6 +29,7 @@ Rows to insert take one question:
 
 import asyncio
 import json
+import select
 import socket
 from collections.abc import Mapping, Sequence
 from struct import Struct
@@ -32,6 +37,8 @@ from typing import Any, NamedTuple
 
 Bytes = bytes | bytearray | memoryview
 _LENGTHS = Struct("<II")
+STOP = "stop"
+STOPPED = "stopped"
 
 
 class Message(NamedTuple):
@@ -56,11 +63,32 @@ async def send(
     await writer.drain()
 
 
-async def receive(reader: asyncio.StreamReader) -> Message:
-    """The next message. EOFError, ConnectionError when the other side has gone."""
-    document_bytes, payload_bytes = _LENGTHS.unpack(await reader.readexactly(_LENGTHS.size))
-    text = await reader.readexactly(document_bytes)
-    return _message(text, await reader.readexactly(payload_bytes) if payload_bytes else b"")
+class Incoming:
+    """Messages that come over a stream. A receive that is cancelled loses nothing: the next one has its message."""
+
+    __slots__ = ("_lengths", "_reader")
+
+    def __init__(self, reader: asyncio.StreamReader) -> None:
+        self._reader = reader
+        self._lengths: tuple[int, int] | None = None
+        """Of a message whose beginning was taken."""
+
+    @property
+    def has_ended(self) -> bool:
+        return self._reader.at_eof()
+
+    async def receive(self) -> Message:
+        """The next message. EOFError, ConnectionError when the other side has gone."""
+        if self._lengths is None:
+            self._lengths = _LENGTHS.unpack(await self._reader.readexactly(_LENGTHS.size))
+        document_bytes, payload_bytes = self._lengths
+        data = memoryview(await self._reader.readexactly(document_bytes + payload_bytes))
+        self._lengths = None
+        return _message(bytes(data[:document_bytes]), data[document_bytes:])
+
+
+class Stopped(Exception):
+    """The broker wants no more of the query."""
 
 
 class Line:
@@ -68,13 +96,38 @@ class Line:
 
     def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
-        self._file = connection.makefile("rb")
+        self._incoming = select.poll()
+        self._incoming.register(connection, select.POLLIN)
+        self._is_waiting = True
+        """Whether what comes in is waited for."""
+        self._asked = 0
+        self.is_stopped = False
 
     def send(self, kind: str, document: Mapping[str, Any], payload: Bytes = b"") -> None:
         """ConnectionError when the broker has gone."""
         self._socket.sendall(pack(kind, document, len(payload)))
         if payload:
             self._socket.sendall(payload)
+
+    def begin(self) -> Message:
+        """The next query or rows. EOFError when the broker has gone."""
+        self._is_waiting = True
+        message = self.receive()
+        self._is_waiting = self.is_stopped = False
+        return message
+
+    def has_unasked(self) -> bool:
+        """Whether the broker has said what nothing waits for: to stop. Any thread may look; an answer that came while
+        the thread looked is none."""
+        asked = self._asked
+        if self._is_waiting or not self._incoming.poll(0):
+            return False
+        return not self._is_waiting and self._asked == asked
+
+    def finish_stop(self) -> None:
+        """Take the message that says to stop, unless it was taken in place of an answer."""
+        while not self.is_stopped:
+            self.is_stopped = self.receive().kind == STOP
 
     def receive(self) -> Message:
         """EOFError when the broker has gone."""
@@ -83,14 +136,27 @@ class Line:
         return _message(text, self._take(payload_bytes))
 
     def ask(self, kind: str, document: Mapping[str, Any]) -> Message:
-        """Send a message and wait for its answer."""
+        """Send a message and wait for its answer. Stopped."""
+        if self.is_stopped:
+            raise Stopped
+        self._is_waiting = True
+        self._asked += 1
         self.send(kind, document)
-        return self.receive()
+        message = self.receive()
+        self._is_waiting = False
+        if message.kind == STOP:
+            self.is_stopped = True
+            raise Stopped
+        return message
 
     def _take(self, size: int) -> bytes:
-        data = self._file.read(size)
-        if len(data) < size:
-            raise EOFError
+        """No more than that: what follows is seen by who watches the socket."""
+        data = self._socket.recv(size, socket.MSG_WAITALL) if size else b""
+        while len(data) < size:
+            more = self._socket.recv(size - len(data), socket.MSG_WAITALL)
+            if not more:
+                raise EOFError
+            data += more
         return data
 
 

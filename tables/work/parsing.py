@@ -5,34 +5,31 @@ A range is taken from comparisons with numbers that stand in a WHERE alone or jo
 answer, whatever joins come in between. All else is DuckDB's to decide.
 """
 
+import itertools
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-import sqlglot
-from sqlglot import exp
+from sqlglot import TokenType, exp
+from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import SqlglotError
 
 from pqbroker.pq.log.row_facts import TIMESTAMP
+from pqbroker.tables.columns import folded
+from pqbroker.tables.work.ranges import EVERY, Range, ranges
 from pqbroker.tables.work.refusal import QueryRefused
 from pqbroker.tables.work.spelling import spell, topic_of
 
-_LEAST: Final = -(1 << 63)
-_MOST: Final = (1 << 63) - 1
 _FUNCTIONS: Final = frozenset(("generate_series", "range", "unnest"))
 """Table functions that read nothing."""
+_NO_READS: Final = exp.Into | exp.Command | exp.DDL | exp.DML | exp.Describe | exp.Summarize
+_DUCKDB: Final = Dialect.get_or_raise("duckdb")
+_OPENING: Final = frozenset((TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.CASE))
+_CLOSING: Final = frozenset((TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END))
+_RELATION: Final = re.compile(r"topic_([0-9]{1,18})", re.IGNORECASE)
+"""The names that `_relations` gives, in any spelling that means the same to DuckDB."""
 _READ: Final = "SQL only reads here: give one SELECT over topics. POST /v1/topics/NAME/records writes."
-
-
-@dataclass(frozen=True, slots=True)
-class Range:
-    """Numbers from least to most, both included."""
-
-    least: int = _LEAST
-    most: int = _MOST
-
-    def within(self, other: "Range") -> "Range":
-        return Range(max(self.least, other.least), min(self.most, other.most))
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +42,10 @@ class Named:
     """Names in the query, in lower case: columns of the topic among them."""
     has_star: bool
     """Whether all columns that are shown unasked are used."""
-    tablets: Range = Range()
-    rows: Range = Range()
-    times: Range = Range()
-    commits: Range = Range()
+    tablets: Range = EVERY
+    rows: Range = EVERY
+    times: Range = EVERY
+    commits: Range = EVERY
     """Of `$timestamp`."""
     is_read_once: bool = False
     """Whether the rows may pass by: nothing in the query can ask for them again. DuckDB refuses where that is wrong."""
@@ -62,35 +59,85 @@ class Parsed:
     topics: tuple[Named, ...]
 
 
-def parse(text: str) -> Parsed:
+def parse(text: str, depth_max: int) -> Parsed:
     """QueryRefused INVALID_QUERY, NOT_A_QUERY."""
-    tree = _tree(spell(text))
+    written = spell(text)
+    try:
+        return _parsed(written, depth_max)
+    except RecursionError:
+        raise _too_deep(depth_max) from None
+
+
+def _parsed(text: str, depth_max: int) -> Parsed:
+    tree, words = _tree(text, depth_max)
     _check(tree)
-    used = frozenset(name.name.lower() for name in tree.find_all(exp.Identifier))
+    used = words.union(folded(name.name) for name in tree.find_all(exp.Identifier))
     has_star = _has_star(tree)
     is_single = len(list(tree.find_all(exp.Select))) == 1
     is_read_once = is_single and not any(tree.find_all(exp.With, exp.Pivot, exp.Window))
     narrows = _is_row_by_row(tree)
+    relations = _relations(text)
     found: list[Named] = []
-    for number, table in enumerate(_topics(tree)):
-        named = Named(f"topic_{number}", _topic(table), used, has_star, is_read_once=is_read_once)
-        found.append(_narrowed(named, table) if narrows else named)
-        alias = table.alias or table.name
-        table.replace(exp.alias_(exp.to_table(named.relation), alias, table=True, quoted=True))
+    for table in _topics(tree):
+        named = Named(next(relations), _topic(table), used, has_star, is_read_once=is_read_once)
+        found.append(_narrowed(named, table) if narrows and not table.alias_column_names else named)
+        _rename(table, named.relation)
     return Parsed(tree.sql(dialect="duckdb"), tuple(found))
 
 
-def _tree(text: str) -> Any:
+def _relations(text: str) -> Iterator[str]:
+    """Names for the places where topics are named. None of them is anywhere in the query, so nothing in it means one.
+    """
+    said = {int(number) for number in _RELATION.findall(text)}
+    return (f"topic_{number}" for number in itertools.count() if number not in said)
+
+
+def _rename(table: Any, relation: str) -> None:
+    """Make the place name the relation, under the alias that it has. All else of it stays: names of its columns, joins,
+    pivots, samples."""
+    given = table.args.get("alias")
+    columns = None if given is None else given.args.get("columns")
+    alias = exp.TableAlias(this=exp.to_identifier(table.alias or table.name, quoted=True), columns=columns)
+    table.set("this", exp.to_identifier(relation, quoted=True))
+    table.set("db", None)
+    table.set("catalog", None)
+    table.set("alias", alias)
+
+
+def _tree(text: str, depth_max: int) -> tuple[Any, frozenset[str]]:
+    """The statement, and words in it that are a column's name where there is such a column, and else a function."""
     try:
-        trees = sqlglot.parse(text, dialect="duckdb")
-    except (SqlglotError, RecursionError) as error:
-        cause = "it is nested too deeply" if isinstance(error, RecursionError) else str(error).partition("\n")[0]
+        tokens = _DUCKDB.tokenize(text)
+        _check_depth(tokens, depth_max)
+        trees = _DUCKDB.parser().parse(tokens, text)
+    except SqlglotError as error:
+        cause = str(error).partition("\n")[0]
         told = f"the query cannot be parsed: {cause[:500].rstrip('.')}"
         raise QueryRefused("INVALID_QUERY", told, "Correct the SQL.") from None
     statements = [tree for tree in trees if tree is not None]
     if len(statements) != 1:
         raise QueryRefused("INVALID_QUERY", f"the query has {len(statements)} statements", "Give one SELECT.")
-    return statements[0]
+    functions = _DUCKDB.parser_class.NO_PAREN_FUNCTIONS
+    return statements[0], frozenset(folded(token.text) for token in tokens if token.token_type in functions)
+
+
+def _check_depth(tokens: Sequence[Any], depth_max: int) -> None:
+    """Brackets and CASE within one another: the parser calls itself for each."""
+    depth = 0
+    for token in tokens:
+        if token.token_type in _OPENING:
+            depth += 1
+            if depth > depth_max:
+                raise _too_deep(depth_max)
+        elif token.token_type in _CLOSING:
+            depth -= 1
+
+
+def _too_deep(depth_max: int) -> QueryRefused:
+    return QueryRefused(
+        "INVALID_QUERY", f"the query is nested more than pqbroker.sql.depth.max = {depth_max} levels deep",
+        "Nest less, by WITH for instance, or raise the setting.",
+    )  # fmt: skip
 
 
 def _check(tree: Any) -> None:
@@ -98,7 +145,7 @@ def _check(tree: Any) -> None:
     if not isinstance(tree, exp.Query):
         raise QueryRefused("NOT_A_QUERY", f"the statement is {tree.key.upper()}, no SELECT", _READ)
     for node in tree.walk():
-        if isinstance(node, exp.Into | exp.Command | exp.DDL | exp.DML) and not isinstance(node, exp.Query):
+        if isinstance(node, _NO_READS) and not isinstance(node, exp.Query):
             raise QueryRefused("NOT_A_QUERY", f"the query has {node.key.upper()} in it", _READ)
         if isinstance(node, exp.Table | exp.Lateral) and isinstance(node.this, exp.Func):
             name = node.this.name if isinstance(node.this, exp.Anonymous) else node.this.sql_name().lower()
@@ -140,11 +187,17 @@ def _topic(table: Any) -> str:
 
 
 def _has_star(tree: Any) -> bool:
-    """Whether the query has a star, or uses rows as a whole."""
+    """Whether the query has a star, or uses columns that it does not name: by their place, by a pattern, as a row."""
     if any(not isinstance(star.parent, exp.Count) for star in tree.find_all(exp.Star)):
         return True
-    whole_rows = {(table.alias or table.name).lower() for table in tree.find_all(exp.Table)}
-    return any(column.name.lower() in whole_rows for column in tree.find_all(exp.Column))
+    if any(tree.find_all(exp.Columns, exp.Pivot, exp.PositionalColumn)):
+        return True
+    if any(join.method.upper() == "NATURAL" for join in tree.find_all(exp.Join)):
+        return True
+    if any(alias.args.get("columns") for alias in tree.find_all(exp.TableAlias)):
+        return True
+    whole_rows = {folded(table.alias_or_name) for table in tree.find_all(exp.Table, exp.TableAlias)}
+    return any(folded(column.name) in whole_rows for column in tree.find_all(exp.Column))
 
 
 def _is_row_by_row(tree: Any) -> bool:
@@ -162,7 +215,7 @@ def _narrowed(named: Named, table: Any) -> Named:
         return named
     alias = table.alias or table.name
     is_alone = not select.args.get("joins") and len(list(select.find_all(exp.Table))) == 1
-    for column, found in _ranges(where.this, alias, is_alone=is_alone):
+    for column, found in ranges(where.this, alias, is_alone=is_alone):
         if column == "$tablet_index":
             named = replace(named, tablets=named.tablets.within(found))
         elif column == "$row_index":
@@ -172,63 +225,3 @@ def _narrowed(named: Named, table: Any) -> Named:
         elif column == TIMESTAMP:
             named = replace(named, commits=named.commits.within(found))
     return named
-
-
-def _ranges(condition: Any, alias: str, *, is_alone: bool) -> Iterator[tuple[str, Range]]:
-    for part in _conjuncts(condition):
-        found = _range(part)
-        if found is None:
-            continue
-        column, range_ = found
-        if column.table == alias or (not column.table and is_alone):
-            yield column.name.lower(), range_
-
-
-def _conjuncts(condition: Any) -> Sequence[Any]:
-    condition = condition.unnest()
-    if isinstance(condition, exp.And):
-        return [*_conjuncts(condition.left), *_conjuncts(condition.right)]
-    return [condition]
-
-
-def _range(part: Any) -> tuple[Any, Range] | None:
-    """A column, and the numbers that it is compared with."""
-    if isinstance(part, exp.Between) and isinstance(part.this, exp.Column):
-        least, most = _number(part.args["low"]), _number(part.args["high"])
-        return None if least is None or most is None else (part.this, Range(least, most))
-    if isinstance(part, exp.In) and isinstance(part.this, exp.Column):
-        numbers = [_number(each) for each in part.expressions]
-        known = [each for each in numbers if each is not None]
-        return (part.this, Range(min(known), max(known))) if known and len(known) == len(numbers) else None
-    if not isinstance(part, exp.EQ | exp.GT | exp.GTE | exp.LT | exp.LTE):
-        return None
-    left, right = part.left.unnest(), part.right.unnest()
-    if isinstance(left, exp.Column) and (number := _number(right)) is not None:
-        return left, _compared(part.key, number)
-    if isinstance(right, exp.Column) and (number := _number(left)) is not None:
-        return right, _compared(_MIRRORED[part.key], number)
-    return None
-
-
-_MIRRORED: Final = {"eq": "eq", "gt": "lt", "gte": "lte", "lt": "gt", "lte": "gte"}
-
-
-def _compared(operator: str, number: int) -> Range:
-    least = {"eq": number, "gt": number + 1, "gte": number}.get(operator, _LEAST)
-    most = {"eq": number, "lt": number - 1, "lte": number}.get(operator, _MOST)
-    return Range(least, most)
-
-
-def _number(node: Any) -> int | None:
-    """A literal integer that fits 64 bits."""
-    sign = 1
-    while isinstance(node, exp.Paren | exp.Neg):
-        sign = -sign if isinstance(node, exp.Neg) else sign
-        node = node.this
-    if not isinstance(node, exp.Literal) or node.is_string:
-        return None
-    try:
-        number = sign * int(node.this)
-    except ValueError:
-        return None
-    return number if _LEAST < number < _MOST else None

@@ -12,12 +12,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pqbroker.tables.work import messages
-from pqbroker.tables.work.messages import Bytes, Message
+from pqbroker.tables.work.messages import STOP, STOPPED, Bytes, Incoming, Message
 
 MEMORY_EXIT = 75
 """How a worker ends that took more memory than it may."""
 ENDING_S = 1.0
 """Time that a process has to end once it has closed its socket."""
+STOP_S = 2.0
+"""Time that a process has to leave a query; one that takes longer is killed."""
 _BUFFER_BYTES = 256 << 10
 COMMAND: tuple[str, ...] = (sys.executable, "-P", "-m", "pqbroker.tables.work")
 
@@ -29,13 +31,13 @@ class WorkerGone(Exception):
 class WorkerProcess:
     """One process; `start` makes it, `end` must be called."""
 
-    __slots__ = ("_process", "_reader", "_writer", "is_new")
+    __slots__ = ("_incoming", "_process", "_writer", "is_new")
 
     def __init__(
         self, process: "subprocess.Popen[bytes]", reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         self._process = process
-        self._reader = reader
+        self._incoming = Incoming(reader)
         self._writer = writer
         self.is_new = True
         """Whether it has not done a query yet. Its owner sets it."""
@@ -72,13 +74,24 @@ class WorkerProcess:
     async def receive(self) -> Message:
         """WorkerGone."""
         try:
-            return await messages.receive(self._reader)
+            return await self._incoming.receive()
         except (EOFError, ConnectionError) as gone:
             raise WorkerGone from gone
 
+    async def stop(self) -> int | None:
+        """Make it leave its query: the memory that it has then. None: it has not within STOP_S, or has ended."""
+        try:
+            async with asyncio.timeout(STOP_S):
+                await self.send(STOP, {})
+                while (message := await self.receive()).kind != STOPPED:
+                    pass
+        except (TimeoutError, WorkerGone):
+            return None
+        return int(message.document["resident_bytes"])
+
     async def end(self) -> int:
         """Kill it unless it is ending by itself: how it ended, as `subprocess.Popen.returncode`."""
-        is_ending = self._reader.at_eof()
+        is_ending = self._incoming.has_ended
         self._writer.close()
         return await asyncio.to_thread(self._wait, ENDING_S if is_ending else 0)
 

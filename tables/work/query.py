@@ -4,26 +4,32 @@ DuckDB sees Arrow and nothing else: no file, no extension, no setting, none of t
 """
 
 import re
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import duckdb
 import pyarrow
 
-from pqbroker.pq.log.row_facts import TIMESTAMP, milliseconds_of
+from pqbroker.pq.log.commit_timestamps import milliseconds_of
+from pqbroker.pq.log.row_facts import TIMESTAMP
 from pqbroker.tables.refusals import nearest
 from pqbroker.tables.work.batches import Span
 from pqbroker.tables.work.kept_columns import KeptColumns
-from pqbroker.tables.work.messages import Line
-from pqbroker.tables.work.parsing import Named, Parsed, Range, parse
+from pqbroker.tables.work.messages import Line, Stopped
+from pqbroker.tables.work.parsing import Named, Parsed, parse
+from pqbroker.tables.work.ranges import Range
 from pqbroker.tables.work.refusal import QueryRefused
 from pqbroker.tables.work.results import WRITERS
 from pqbroker.tables.work.scanning import Tally, Wanted, scan
 from pqbroker.tables.work.views import view_of
+from pqbroker.tables.work.watching import Watch
 
 PIECE_BYTES = 256 << 10
 """Of the answer, sent at once at most."""
 _ROWS_AT_ONCE = 16_384
+_NAMED_MAX = 20
+"""Tablets that one refusal names."""
 _SETTINGS: Mapping[str, Any] = {
     "autoinstall_known_extensions": False,
     "autoload_known_extensions": False,
@@ -41,9 +47,9 @@ Found = Mapping[str, Any]
 """What the broker says of a topic: its `id`, `bounds` of its partitions, `columns` of its schema."""
 
 
-def answer(line: Line, document: Mapping[str, Any], kept: KeptColumns) -> Any:
-    """Send the answer, unless it is to be explained: the explanation. QueryRefused."""
-    parsed = parse(document["query"])
+def answer(line: Line, document: Mapping[str, Any], kept: KeptColumns, watch: Watch) -> Any:
+    """Send the answer, unless it is to be explained: the explanation. QueryRefused, Stopped."""
+    parsed = parse(document["query"], document["depth_max"])
     names = sorted({named.topic for named in parsed.topics})
     found: Mapping[str, Found] = line.ask("find", {"topics": names}).document["topics"]
     wanted = {named.relation: _wanted(named, found[named.topic]) for named in parsed.topics}
@@ -52,6 +58,8 @@ def answer(line: Line, document: Mapping[str, Any], kept: KeptColumns) -> Any:
     kept.begin(kept_bytes)
     memory_bytes = (document["memory_bytes_max"] - kept_bytes) // 4 * 3
     with connect(memory_bytes) as connection:
+        stopping = Stopping(line, connection)
+        watch.look = stopping.look
         try:
             for named in parsed.topics:
                 reads = wanted[named.relation]
@@ -65,8 +73,36 @@ def answer(line: Line, document: Mapping[str, Any], kept: KeptColumns) -> Any:
             for piece in WRITERS[document["format"]](reader.schema, reader, documents):
                 _send(line, piece)
         except (duckdb.Error, pyarrow.ArrowException, OSError) as error:  # the latter two: met by the reader of rows
+            if stopping.has_stopped or line.is_stopped:
+                raise Stopped from None
             raise tally.refusal or _refusal(error, wanted.values()) from None
+        finally:
+            watch.look = None
+            stopping.end()
     return None
+
+
+class Stopping:
+    """What stops DuckDB in the middle of a query, from another thread."""
+
+    def __init__(self, line: Line, connection: Any) -> None:
+        self._line = line
+        self._connection = connection
+        self._lock = threading.Lock()
+        self._has_ended = False
+        self.has_stopped = False
+
+    def look(self) -> None:
+        """Interrupt the query if the broker has said to stop."""
+        with self._lock:
+            if not self._has_ended and self._line.has_unasked():
+                self.has_stopped = True
+                self._connection.interrupt()
+
+    def end(self) -> None:
+        """The connection is closed next."""
+        with self._lock:
+            self._has_ended = True
 
 
 def connect(memory_bytes: int) -> Any:
@@ -81,6 +117,12 @@ def _wanted(named: Named, found: Found) -> Wanted:
         rows = Range(start, end - 1).within(named.rows)
         if named.tablets.least <= tablet <= named.tablets.most and rows.least <= rows.most:
             spans.append(Span(tablet, rows.least, rows.most + 1))
+    closed = sorted({span.tablet for span in spans}.intersection(found["unmounted"]))
+    if closed:
+        raise QueryRefused(
+            "WRONG_STATE", f"of {named.topic} tablets are unmounted: {', '.join(map(str, closed[:_NAMED_MAX]))}",
+            f"`pqbroker table mount {named.topic}` mounts them; or leave them out by \"$tablet_index\".",
+        )  # fmt: skip
     view = view_of(found["columns"], found["formats"])
     times = Range() if view.is_typed("timestamp_ms") else named.times
     commits = None
@@ -128,6 +170,9 @@ def _refusal(error: Any, wanted: Iterable[Wanted]) -> QueryRefused:
     if no_column := _NO_COLUMN.search(text):
         known = list(dict.fromkeys(name for each in wanted for name in each.view.types))
         return QueryRefused("QUERY_FAILED", f"there is no column {no_column[1]!r}", nearest(no_column[1], known))
+    if "Max expression depth" in text:
+        text = "the query has an expression of more than 1000 operators within one another, or as many joins or WITHs"
+        return QueryRefused("INVALID_QUERY", text, "Split it: AND, OR, IN and UNION ALL may be of any length.")
     if isinstance(error, duckdb.OutOfMemoryException):
         return QueryRefused(
             "QUERY_TOO_LARGE", f"the query needs more memory than pqbroker.sql.memory.bytes.max leaves it: {text}",

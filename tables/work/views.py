@@ -8,9 +8,11 @@ from typing import Any, Final
 import pyarrow
 
 from pqbroker.pq.log.row_facts import CUMULATIVE_WEIGHT, TIMESTAMP
+from pqbroker.tables.columns import folded
 from pqbroker.tables.formats import Formats
 from pqbroker.tables.rows import ERROR, ROW_INDEX, TABLET_INDEX
-from pqbroker.tables.schema import read_schema
+from pqbroker.tables.schema import clashing, read_schema
+from pqbroker.tables.work.refusal import QueryRefused
 from pqbroker.tables.work.typed import TypedColumns
 
 HEADER_TYPE: Final = pyarrow.struct([("key", pyarrow.string()), ("value", pyarrow.binary())])
@@ -30,7 +32,7 @@ _FILLED: Final[Mapping[str, Any]] = {TIMESTAMP: pyarrow.uint64(), CUMULATIVE_WEI
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A topic's columns. A column of the schema hides the record's of the same name."""
+    """A topic's columns. A column of the schema hides the record's of the same name, in any case."""
 
     types: Mapping[str, Any]
     """By name: those that a star stands for come first."""
@@ -43,17 +45,24 @@ class View:
     """Columns of the schema that the table fills."""
 
     def columns(self, used: Collection[str], *, has_star: bool) -> tuple[str, ...]:
-        """Those that a query needs which uses these names, in lower case; one at least, for rows are counted."""
+        """Those that a query needs which uses these names, folded; one at least, for rows are counted. QueryRefused
+        where two of them have one name: schemas were once taken with such."""
         found = [
             name
             for number, name in enumerate(self.types)
-            if (has_star and number < self.starred) or name.lower() in used
+            if (has_star and number < self.starred) or folded(name) in used
         ]
+        if clash := clashing(found):
+            raise QueryRefused(
+                "INVALID_SCHEMA",
+                f"the columns {clash[0]!r} and {clash[1]!r} differ by upper and lower case alone; in SQL they are one",
+                "Set a schema that names them differently, or read the topic by a schema that has one of them.",
+            )  # fmt: skip
         return tuple(found) or (ROW_INDEX,)
 
     def is_typed(self, name: str) -> bool:
-        """Whether a column is made of the schema."""
-        return self.typed is not None and name in self.typed.types
+        """Whether a column is made of the schema; its name may be spelled in another case there."""
+        return self.typed is not None and any(folded(each) == folded(name) for each in self.typed.types)
 
     def wants_facts(self, columns: Collection[str]) -> bool:
         """Whether some of the columns are made of what the broker knows beside the records."""
@@ -75,6 +84,7 @@ def view_of(columns: Sequence[Mapping[str, Any]] | None, formats: Formats) -> Vi
     typed = TypedColumns(schema)
     known = {**typed.types, **_FILLED}
     types = {name: RAW[name] for name in (TABLET_INDEX, ROW_INDEX)} | {name: known[name] for name in schema.shown}
-    hidden = {name: kind for name, kind in RAW.items() if name not in types}
+    taken = {folded(name) for name in types}
+    hidden = {name: kind for name, kind in RAW.items() if name not in taken}
     text = json.dumps([columns, formats])
     return View({**types, **hidden, ERROR: known[ERROR]}, len(types), typed, text, schema.filled)

@@ -7,6 +7,7 @@ import select
 import socket
 import sys
 import threading
+from collections.abc import Callable
 
 from pqbroker.tables.work.process import MEMORY_EXIT
 
@@ -22,6 +23,8 @@ class Watch:
         self.memory_bytes_max = sys.maxsize
         self._poll = select.poll()
         self._poll.register(connection, _GONE)
+        self.look: Callable[[], None] | None = None
+        """Called every now and then, while there is a query that can be stopped."""
 
     def start(self) -> None:
         threading.Thread(target=self._run, name="watch", daemon=True).start()
@@ -30,6 +33,8 @@ class Watch:
         while not self._poll.poll(LOOK_MS):
             if resident_bytes() > self.memory_bytes_max:
                 os._exit(MEMORY_EXIT)
+            if look := self.look:
+                look()
         os._exit(0)
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from pqbroker.cli.commands.table import _ranges
 from pqbroker.testing import MEMORY, Broker, broker
 from tests.cli.shell import Said, Shell, run
 
@@ -103,6 +104,13 @@ def test_a_table_is_static_and_dynamic_again(shell: TableShell, table: str) -> N
     assert "give every column" in shell("alter", table, "--static", "--dynamic").errors
 
 
+def test_a_table_is_created_static(shell: TableShell, fresh_name: Callable[[], str]) -> None:
+    name = fresh_name()
+    said = shell("create", f"//{name}", "--column", "id:int64", "--static")
+    assert said.output == f"created static table //{name}, {name} in SQL\n"
+    assert "without tablets" in shell("create", f"//{name}2", "--column", "id:int64", "--static", "--unmounted").errors
+
+
 def test_a_table_has_formats(shell: TableShell, fresh_name: Callable[[], str]) -> None:
     name = fresh_name()
     arguments = ("--column", "id:int64", "--config", "value.format=avro")
@@ -129,9 +137,27 @@ def test_tablets_are_mounted_and_unmounted(shell: TableShell, table: str) -> Non
         (("unmount",), "unmounted"),
         (("mount",), "mounted"),
         (("remount",), "mounted"),
+        (("remount", "--first", "1", "--last", "1"), "mounted"),
     ):
         verb, *more = arguments
         assert shell(verb, table, *more).output == f"table {table} is {state}\n"
+
+
+def test_attributes_that_act_are_shown_by_tablet(shell: TableShell, table: str) -> None:
+    over_http = ("--http", shell.http)
+    assert shell.raw("set", f"{table}/@max_data_ttl", "5", *over_http).status == 0
+    assert "  max_data_ttl=5, 1800000 until the table is remounted" in shell("describe", table).output.splitlines()
+    assert shell.raw("remount-table", table, "--last", "0", *over_http).output == f"table {table} is mounted\n"
+    assert "  max_data_ttl=5, 1800000 in tablets 1 until remounted" in shell("describe", table).output.splitlines()
+    (shown,) = shell("describe", table, "--json").objects
+    assert [one["mounted_attributes"]["max_data_ttl"] for one in shown["tablets"]] == [5, 1_800_000]
+    shell("remount", table, "--first", "1")
+    assert "  max_data_ttl=5" in shell("describe", table).output.splitlines()
+
+
+def test_many_tablets_are_shown_as_ranges() -> None:
+    assert _ranges([0, 1, 2, 5, 7, 8]) == "0-2,5,7-8"
+    assert _ranges([*range(0, 40, 2)]) == "0,2,4,6,8,10,12,14,16,18,…"
 
 
 def test_a_table_is_resharded(shell: TableShell, table: str) -> None:

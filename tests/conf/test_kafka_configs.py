@@ -1,7 +1,7 @@
 """Every public config of Kafka 4.3 is declared, with its type and default. The table beside this file lists them.
 
 It was written from `LogConfig` and `AbstractKafkaConfig` of Kafka 4.3.1: kind, name, type, default, whether Kafka
-documents it, and whether a broker of Kafka's takes it while it runs.
+documents it, whether a broker of Kafka's takes it while it runs, and the least and most or the words it takes.
 """
 
 from pathlib import Path
@@ -39,6 +39,13 @@ DIFFERENT = {
     "controller.listener.names": (("LIST", ""), "Kafka has no default; a node is its own controller"),
 }
 
+OTHERWISE_LIMITED = {
+    "segment.bytes": "topics of before Kafka 4.2 are set to less, and it changes nothing here",
+    "log.segment.bytes": "as segment.bytes",
+    "process.roles": "a list of roles that a node of Kafka's has; any is taken",
+    "listener.security.protocol.map": "listeners are plain",
+}
+
 # Of replication, which Kafka takes while it runs and not from a file; its tools delete them.
 THROTTLES = {
     "leader.replication.throttled.rate", "follower.replication.throttled.rate",
@@ -57,6 +64,19 @@ def test_a_config_of_kafkas_is_declared_as_kafka_has_it(kind: str, name: str, ty
     assert (ours.effect is Effect.REFUSED) == (name.startswith(ACCESS_CONTROL) and not name.startswith(TUNING))
 
 
+@pytest.mark.parametrize("row", ROWS, ids=[f"{row[0]}-{row[1]}" for row in ROWS])
+def test_a_config_without_effect_takes_what_kafka_takes(row: tuple[str, ...]) -> None:
+    kind, name, *_, allowed = row
+    ours = declarations(SETTINGS[kind]).get(name)
+    if ours is None or ours.effect is not Effect.NONE or name in OTHERWISE_LIMITED:
+        return
+    if ".." in allowed:
+        least, most = ("" if limit is None else str(limit) for limit in (ours.low, ours.high))
+        assert f"{least}..{most}" == allowed
+    else:
+        assert " ".join(sorted(ours.choices)) == allowed
+
+
 def test_what_differs_is_something_of_kafkas_and_differs() -> None:
     theirs = {name: (type_name, default) for _, name, type_name, default in PUBLIC}
     assert all(theirs[name] != ours for name, (ours, _reason) in DIFFERENT.items())
@@ -71,7 +91,7 @@ def test_what_is_not_kafkas_says_so_by_its_name() -> None:
 
 
 def test_what_kafka_changes_while_it_runs_is_changed_here() -> None:
-    theirs = {row[1] for row in ROWS if row[5:] == ("dynamic",)}
+    theirs = {row[1] for row in ROWS if row[5] == "dynamic"}
     assert theirs | THROTTLES == DYNAMIC
 
 

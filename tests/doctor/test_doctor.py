@@ -242,7 +242,7 @@ def damage_the_meta_row(index: Index) -> None:
 
 def write_a_session_that_is_none(index: Index) -> None:
     key, _ = index.keys(b"m0000000000p")[0]
-    stored = SessionBatch(1, 1, 1, 0).encode()
+    stored = SessionBatch(1, 1, 1, -1).encode()
     index.put(key[:10] + b"m0000000000sno", Entry.inline(1, (stored,), len(stored)).row)
 
 

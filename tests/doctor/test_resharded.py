@@ -9,11 +9,12 @@ from pqbroker.conf.broker import BrokerSettings
 from pqbroker.doctor.checkup import examine
 from pqbroker.doctor.findings import Finding, Findings, Weight
 from pqbroker.storage.disk.rocks import RocksEngine
+from pqbroker.storage.tablets.mounted_attributes import MountedAttributes
 from pqbroker.storage.tablets.scheme_state import Resharded, TableRecord, TopicRecord
 from tests.pq.rig import batch, read_all, write
 
 COLUMN = {"name": "id", "type": "int64", "required": True, "from": "value"}
-TABLE = TableRecord((COLUMN,), {}, {}, ("mounted", "mounted"), (0, 0))
+TABLE = TableRecord((COLUMN,), {}, MountedAttributes.collect([{}] * 2), ("mounted", "mounted"), (0, 0))
 
 
 async def opened(data: Path) -> OpenCell:

@@ -94,7 +94,7 @@ async def run(disk: Path, *, rounds: int, seed: int) -> int:
     acknowledged: Acknowledged = defaultdict(list)
     count = 0
     with broker(disk / "data") as node:
-        await _create(node, KEPT, TRIMMED)
+        await create(node, KEPT, TRIMMED)
         for number in range(rounds):
             count += await _round(node, disk, acknowledged, source, kill=number % 2 == 0)
             print(f"round {number + 1}: {count} batches acknowledged so far, all there", flush=True)
@@ -105,10 +105,10 @@ async def run(disk: Path, *, rounds: int, seed: int) -> int:
 
 async def _round(node: Broker, disk: Path, acknowledged: Acknowledged, source: random.Random, *, kill: bool) -> int:
     """One full disk; batches acknowledged."""
-    await _create(node, DROPPED)
+    await create(node, DROPPED)
     count = await _fill(node, acknowledged, source)
     take_the_rest(disk)
-    assert await _produce(node, KEPT, make_batch(source.randbytes(_LARGE_BYTES))) == ErrorCode.KAFKA_STORAGE_ERROR
+    assert await produce(node, KEPT, make_batch(source.randbytes(_LARGE_BYTES))) == ErrorCode.KAFKA_STORAGE_ERROR
     if kill:
         node.kill()
     else:
@@ -119,7 +119,7 @@ async def _round(node: Broker, disk: Path, acknowledged: Acknowledged, source: r
     node.kill()
     node.start()
     for size in (_LARGE_BYTES, _SMALL_BYTES):
-        assert await _produce(node, KEPT, make_batch(source.randbytes(size))) == ErrorCode.KAFKA_STORAGE_ERROR
+        assert await produce(node, KEPT, make_batch(source.randbytes(size))) == ErrorCode.KAFKA_STORAGE_ERROR
     _expect_stored(node, acknowledged)
     await _delete(node)
     acknowledged[TRIMMED], acknowledged[DROPPED] = [], []
@@ -131,7 +131,7 @@ async def _round(node: Broker, disk: Path, acknowledged: Acknowledged, source: r
     return count + 1
 
 
-async def _create(node: Broker, *names: str) -> None:
+async def create(node: Broker, *names: str) -> None:
     topics = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in names]
     answer = await _ask(node, CreateTopicsRequest(topics=topics, timeout_ms=5000))
     assert {topic.error_code for topic in answer.topics} == {ErrorCode.NONE}
@@ -172,13 +172,13 @@ async def _trim(node: Broker, topic: str) -> None:
 async def _write_when_there_is_room(node: Broker, acknowledged: Acknowledged) -> None:
     batch = make_batch(b"again")
     async with asyncio.timeout(_ROOM_S):
-        while (code := await _produce(node, KEPT, batch)) == ErrorCode.KAFKA_STORAGE_ERROR:  # noqa: ASYNC110 - nothing tells
+        while (code := await produce(node, KEPT, batch)) == ErrorCode.KAFKA_STORAGE_ERROR:  # noqa: ASYNC110 - nothing tells
             await asyncio.sleep(0.05)
     assert code == ErrorCode.NONE
     acknowledged[KEPT].append(bytes(batch[16:]))
 
 
-async def _produce(node: Broker, topic: str, batch: bytes | bytearray) -> int:
+async def produce(node: Broker, topic: str, batch: bytes | bytearray) -> int:
     async with _connected(node) as client:
         return await _produced(client, topic, batch)
 

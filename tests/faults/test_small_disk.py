@@ -1,7 +1,9 @@
 """A disk filled to its last byte: writes stop, reads and deletes go on, the room comes back, and nothing is lost."""
 
 import asyncio
+import os
 import random
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -21,6 +23,7 @@ from pqbroker.protocol.messages.delete_topics import DeleteTopicsRequest
 from pqbroker.storage.disk.rocks import RocksEngine
 from pqbroker.storage.memory import MemoryEngine
 from pqbroker.storage.pool_status import Colour
+from pqbroker.testing import Broker, broker
 from tests.broker.conftest import Clock, Node, make_batch, produce_request
 from tests.faults import full_disk
 from tests.support.wire import Wire
@@ -65,6 +68,39 @@ async def test_a_disk_filled_to_its_last_byte_is_freed_and_lost_nothing(disk: Pa
 
 async def test_a_broker_starts_on_a_full_disk_with_all_records_and_takes_deletes(disk: Path) -> None:
     assert await full_disk.run(disk, rounds=2, seed=random.randrange(1 << 32)) > 0
+
+
+def test_a_killed_broker_starts_where_every_free_byte_and_the_ballast_are_taken(disk: Path) -> None:
+    stored_batches: list[bytes] = []
+    with broker(disk / "data") as node:
+        asyncio.run(full_disk.create(node, "kept"))
+        for number in range(5):
+            batch = make_batch(b"round %d" % number)
+            assert produce_until_taken(node, batch) == ErrorCode.NONE
+            stored_batches.append(bytes(batch[16:]))
+            node.kill()
+            (disk / "data" / "ballast").unlink(missing_ok=True)
+            full_disk.take_the_rest(disk)
+            assert os.statvfs(disk).f_bavail == 0
+            node.start()
+            assert stored(node.kafka, "kept", 0) == stored_batches
+            assert produce_once(node, make_batch(b"refused")) == ErrorCode.KAFKA_STORAGE_ERROR
+            full_disk.give_back(disk)
+        assert produce_until_taken(node, make_batch(b"last")) == ErrorCode.NONE
+
+
+def produce_once(node: Broker, batch: bytes | bytearray) -> int:
+    return asyncio.run(full_disk.produce(node, "kept", batch))
+
+
+def produce_until_taken(node: Broker, batch: bytes | bytearray) -> int:
+    """Produce until there is room; the last answer."""
+    deadline = time.monotonic() + 20
+    while True:
+        code = produce_once(node, batch)
+        if code != ErrorCode.KAFKA_STORAGE_ERROR or time.monotonic() > deadline:
+            return code
+        time.sleep(0.05)
 
 
 async def start(data: Path, stack: AsyncExitStack) -> Node:

@@ -1,48 +1,27 @@
-"""How large things may be (CONTRIBUTING.md). Each test names every place that breaks its rule."""
+"""How long and deep a function may be (CONTRIBUTING.md). Each test names every place that breaks its rule.
+
+Files, classes and rooms are not counted: counting them made people shave lines instead of finding two subjects."""
 
 import ast
-from collections import Counter
 from collections.abc import Callable
 
 from tests.house.sources import Function, product
 
-FILE_LINES_MAX = 350
 FUNCTION_LINES_MAX = 50
-METHODS_MAX = 25
 PARAMETERS_MAX = 6
 LEVELS_MAX = 3
-MODULES_MAX = 17
 
-DECLARATIONS = ("protocol/messages/",)
-"""One file per API, as long as its structs."""
 OPTIONS_OF_COMMANDS = ("cli/commands/",)
 """A command's parameters are its options."""
-ENCODERS = {"protocol/records.py encode_batch"}
+ENCODERS = {"protocol/records.py encode_batch", "storage/disk/commits/commit_record.py encode_commit"}
 """Fields of a header."""
-ONE_FILE_EACH = {"broker/handlers", "broker/http/resources", "cli/commands", "protocol/messages"}
-"""Rooms with a file per API, resource or command."""
 
 _BLOCKS = (ast.AsyncFor, ast.AsyncWith, ast.For, ast.If, ast.Match, ast.Try, ast.While, ast.With)
 _SCOPES = (ast.AsyncFunctionDef, ast.ClassDef, ast.FunctionDef, ast.Lambda)
 
 
-def test_a_file_has_one_subject() -> None:
-    found = {source.path: source.text.count("\n") for source in product() if not source.path.startswith(DECLARATIONS)}
-    assert _above(found, FILE_LINES_MAX) == []
-
-
 def test_a_function_fits_on_a_screen() -> None:
     assert _above(_of_functions(_lines), FUNCTION_LINES_MAX) == []
-
-
-def test_a_class_does_one_thing() -> None:
-    found = {
-        f"{source.path} {node.name}": sum(isinstance(each, Function) for each in node.body)
-        for source in product()
-        for node in ast.walk(source.tree)
-        if isinstance(node, ast.ClassDef)
-    }
-    assert _above(found, METHODS_MAX) == []
 
 
 def test_a_function_has_few_parameters() -> None:
@@ -56,12 +35,6 @@ def test_a_function_has_few_parameters() -> None:
 
 def test_a_function_has_few_levels() -> None:
     assert _above(_of_functions(_levels), LEVELS_MAX) == []
-
-
-def test_a_room_has_one_subject() -> None:
-    modules = Counter(source.room for source in product() if not source.is_package)
-    rooms = {room: count for room, count in modules.items() if room not in ONE_FILE_EACH}
-    assert _above(rooms, MODULES_MAX) == []
 
 
 def test_levels_are_counted_as_they_are_read() -> None:

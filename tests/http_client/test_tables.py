@@ -145,6 +145,9 @@ async def test_rows_are_trimmed_and_attributes_act_after_a_remount(client: Any, 
     assert [one["n"] for one in await done(table.rows())] == [3, 4]
     described = await done(table.set_attributes({"max_data_versions": 0}))
     assert (described.attributes["max_data_versions"], described.mounted_attributes["max_data_versions"]) == (0, 1)
+    await done(table.remount(0, 0))
+    (tablet,) = await done(table.tablets())
+    assert tablet.mounted_attributes["max_data_versions"] == 0
     await done(table.remount())
     assert (await done(table.describe())).mounted_attributes["max_data_versions"] == 0
 

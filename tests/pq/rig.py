@@ -30,6 +30,7 @@ from pqbroker.storage.kv.rows import Entry
 from pqbroker.storage.memory import MemoryEngine
 from pqbroker.storage.tablets.cell import Cell
 from pqbroker.storage.tablets.hosting import TabletHost
+from pqbroker.storage.tablets.mounted_attributes import MountedAttributes
 from pqbroker.storage.tablets.scheme import Scheme
 from pqbroker.storage.tablets.scheme_state import TableRecord
 
@@ -188,7 +189,8 @@ class Node:
 def table_that_keeps_facts(partitions: int) -> TableRecord:
     """A mounted table that asks for commit timestamps and weights."""
     columns = ({"name": "a", "type": "string"}, {"name": TIMESTAMP, "type": "uint64"})
-    return TableRecord(columns, {}, {}, ("mounted",) * partitions, (0,) * partitions)
+    mounted = MountedAttributes.collect([{}] * partitions)
+    return TableRecord(columns, {}, mounted, ("mounted",) * partitions, (0,) * partitions)
 
 
 async def check_store(node: Node, server: PartitionServer) -> None:

@@ -159,7 +159,9 @@ class SimulatedMember:
         if not node.is_up:
             return
         offsets = dict(self._states())
-        node.node.cell.current.coordinators.check_commit(self._group, self._member_id, None, self._generation)
+        current = node.node.cell.current
+        has_offsets = current.topics.offsets.has
+        current.coordinators.check_commit(self._group, self._member_id, None, self._generation, has_offsets=has_offsets)
         self._book.accepted(self._generation)
         for place, state in offsets.items():
             self._book.book(place).asked(state)

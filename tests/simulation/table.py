@@ -5,19 +5,19 @@ told to the books once it is seen to have happened: the answer may be lost.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pqbroker.broker.http.problems import Problem
 from pqbroker.broker.http.routes import Call
-from pqbroker.broker.http.tables import making, mounting, resharding
+from pqbroker.broker.http.tables import attributes, making, mounting, resharding
 from pqbroker.pq.log.head import first_kept
 from pqbroker.pq.serving.topic import Topic
 from pqbroker.protocol.errors import KafkaError
 from pqbroker.storage.bundles.bundle import BundleRefused
 from pqbroker.storage.engine import CommitRefused, ShardLost
-from pqbroker.storage.ids import SYSTEM_CELL
+from pqbroker.storage.ids import SYSTEM_CELL, TabletId
 from pqbroker.storage.tablets.scheme import SchemeError
 from pqbroker.tables.refusals import TableError
 from tests.simulation.ledger import PartitionBook, TopicBook, expect
@@ -26,6 +26,7 @@ from tests.simulation.world import TABLE, World
 
 TABLETS = 2
 TABLETS_MAX = 4
+SIMULATED_ATTRIBUTE = "max_data_ttl"
 ACTIONS_A_SECOND = 5.0
 BACK_OFF_S = 0.2
 LOOKS_AT_ONCE = 2
@@ -59,6 +60,34 @@ class Rows:
         return base + self.end - self.start
 
 
+class SimulatedAttributes:
+    """What one attribute may be in each tablet: what acted there, and what a command that named it may have brought."""
+
+    def __init__(self) -> None:
+        self._set: set[int | None] = {None}
+        self._acting: dict[TabletId, set[int | None]] = {}
+
+    def may_be_set(self, value: int) -> None:
+        self._set.add(value)
+
+    def is_set(self, value: int) -> None:
+        self._set = {value}
+
+    def may_be_taken(self, topic: Topic, body: Mapping[str, Any]) -> None:
+        """Before a mount or remount of these tablets, whatever becomes of it."""
+        for index in range(body["first_tablet_index"], body["last_tablet_index"] + 1):
+            self._acting.setdefault(topic.record.tablets[index], {None}).update(self._set)
+
+    def check(self, topic: Topic) -> None:
+        """Each tablet that was seen before has what it had, or what it was to take."""
+        table = topic.record.table
+        assert table is not None
+        for tablet, acting in zip(topic.record.tablets, table.mounted, strict=True):
+            value = acting.get(SIMULATED_ATTRIBUTE)
+            known = self._acting.setdefault(tablet, {value})
+            expect(value in known, f"{SIMULATED_ATTRIBUTE}={value} acts in tablet {tablet}, which took none of {known}")
+
+
 class SimulatedTable:
     """Changes its table at random, and leaves it dynamic and mounted at the end."""
 
@@ -71,10 +100,12 @@ class SimulatedTable:
         """Rows of the last tablet but one, and those of the last that may stand behind them."""
         self._converted: list[Rows] = []
         """Rows that the table may have alone, in this order, under another id."""
+        self._attributes = SimulatedAttributes()
 
     async def run(self) -> None:
         actions = [self._change_states] * 5 + [self._mount] * 3
         actions += [self._grow] * 3 + [self._shrink] * 2 + [self._convert]
+        actions += [self._set_attribute, self._remount] * 2
         while not self._world.is_ending:
             await asyncio.sleep(self._chance.expovariate(ACTIONS_A_SECOND))
             topic = self._found()
@@ -108,6 +139,7 @@ class SimulatedTable:
             return None
         book = self._look_up(topic)
         self._settle_glued(topic, book)
+        self._attributes.check(topic)
         book.count = len(topic.partitions)
         for server in topic.partitions if not topic.record.is_static else ():
             key = (book.topic_id, server.index)
@@ -173,14 +205,30 @@ class SimulatedTable:
         if verb is mounting.mount and self._world.has_cells and self._chance.random() < 0.5:
             cells = [SYSTEM_CELL, *sorted(self._world.node.owner.current.hive.cells)]
             body["cell_id"] = str(self._chance.choice(cells))
+        if verb is mounting.mount:
+            self._attributes.may_be_taken(topic, body)
         await self._do(verb, body)
+
+    async def _set_attribute(self, topic: Topic) -> None:
+        """Rows are kept whatever it is: min_data_versions is 1."""
+        value = self._chance.randrange(1000)
+        self._attributes.may_be_set(value)
+        if await self._do(attributes.set_attributes, {"attributes": {SIMULATED_ATTRIBUTE: value}}):
+            self._attributes.is_set(value)
+
+    async def _remount(self, topic: Topic) -> None:
+        body = self._range(topic)
+        self._attributes.may_be_taken(topic, body)
+        await self._do(attributes.remount, body)
 
     async def _mount(self, topic: Topic) -> None:
         """All, so that rows come again."""
         verbs: dict[str, Change] = {"frozen": mounting.unfreeze, "unmounted": mounting.mount}
         for index, state in enumerate(topic.states):
             if state in verbs:
-                await self._do(verbs[state], {"first_tablet_index": index, "last_tablet_index": index})
+                body = {"first_tablet_index": index, "last_tablet_index": index}
+                self._attributes.may_be_taken(topic, body)
+                await self._do(verbs[state], body)
 
     async def _grow(self, topic: Topic) -> None:
         last = len(topic.partitions) - 1

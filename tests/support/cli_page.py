@@ -90,7 +90,7 @@ KEYS = {
     "table list": "name, path, tablet_count, state, bundle",
     "table describe": (
         "those of create, tablets (index, tablet_id, state, trimmed_row_count, flushed_row_count, total_row_count, "
-        "cell_id, home_cell_id, statistics)"
+        "cell_id, home_cell_id, mounted_attributes, statistics)"
     ),
     "table insert": "rows, data_weight",
     "table alter": "those of create",

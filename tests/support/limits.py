@@ -137,6 +137,10 @@ LIMITS = (
         "broker/http/test_tables.py::test_a_table_has_a_limit_of_columns",
     ),
     Limit(
+        "sets of attributes that act in a table", ("pqbroker.table.attribute.sets.max",), "TOO_MANY_ATTRIBUTE_SETS",
+        "broker/http/test_tablet_attributes.py::test_a_table_has_a_limit_of_sets_of_attributes",
+    ),
+    Limit(
         "characters of an Avro schema", ("tables/avro_schema.py:AVRO_CHARACTERS_MAX",), "INVALID_SCHEMA",
         "tables/test_formats.py::test_a_schema_has_a_limit_of_characters",
     ),
@@ -159,6 +163,11 @@ LIMITS = (
     Limit(
         "configs of a node", ("pqbroker.config.bytes.max",), "INVALID_CONFIG",
         "broker/net/test_limits.py::test_configs_of_a_node",
+    ),
+    Limit(
+        "groups, and client metrics subscriptions, with configs of their own", ("pqbroker.config.resources.max",),
+        "POLICY_VIOLATION",
+        "broker/handlers/test_named_configs.py::test_more_resources_than_the_limit_are_refused_and_set_ones_still_change",
     ),
     Limit(
         "name of a topic", ("broker/apis/topic_names.py:NAME_CHARACTERS_MAX",), "INVALID_TOPIC_EXCEPTION",
@@ -308,7 +317,11 @@ LIMITS = (
         "broker/http/test_sql_limits.py::test_one_query_too_many_is_refused",
     ),
     Limit(
-        "time of an SQL query", ("pqbroker.sql.time.ms.max",), "504, the worker is killed",
+        "levels of an SQL query", ("pqbroker.sql.depth.max",), "400, INVALID_QUERY",
+        "broker/http/test_sql.py::test_a_query_that_is_nested_too_deeply_is_refused_and_costs_no_worker",
+    ),
+    Limit(
+        "time of an SQL query", ("pqbroker.sql.time.ms.max",), "504, the query is stopped",
         "broker/http/test_sql_limits.py::test_a_query_over_its_time_is_killed_and_a_new_worker_serves",
     ),
     Limit(

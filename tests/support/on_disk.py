@@ -240,7 +240,7 @@ def explain_segment(content: bytes, cell: str) -> list[tuple[str, Fields]]:
     position = 0
     while position < len(content):
         record = Fields(content[position:])
-        if record.data.startswith(b"PQC1"):
+        if record.data.startswith(b"PQC2"):
             _commit(record, cell)
             found.append((ROWS, record))
             position += record.position
@@ -276,14 +276,16 @@ def explain_commits(content: bytes, cell: str) -> list[Fields]:
 
 def _commit(record: Fields, cell: str) -> None:
     seed = crc32c(cell.encode())
-    record.constant(b"PQC1", "magic")
+    record.constant(b"PQC2", "magic")
     size = record.number(4, "size")
     flags = record.number(4, "flags", {0: "", 1: "not synced when acknowledged", 2: "begin"})
     record.number(8, "generation")
     record.number(8, "commit number")
     record.number(4, "payload bytes")
-    record.checksum(record.data[40 : 40 + size], "crc", seed=seed)
-    record.checksum(record.data[:36], "header crc", seed=seed)
+    record.checksum(record.data[48 : 48 + size], "crc", seed=seed)
+    map_bytes = record.number(4, "map bytes")
+    record.checksum(record.data[48 + size : 48 + size + map_bytes], "map crc", seed=seed)
+    record.checksum(record.data[:44], "header crc", seed=seed)
     if flags == 2:
         record.number(8, "taken")
         assert size == 8
@@ -292,13 +294,17 @@ def _commit(record: Fields, cell: str) -> None:
     kinds = record.cut(count, "kinds", "of each change")
     sizes = unpack(f">{2 * count}I", record.cut(8 * count, "sizes"))
     rows = Fields(record.cut(sum(sizes), "keys and values"))
-    assert record.position == 40 + size
+    assert record.position == 48 + size
     for at, kind in enumerate(kinds):
         key, value = (rows.cut(each, "") for each in sizes[2 * at : 2 * at + 2])
         if CHANGES[kind] == "put":
             explain_row(key, value)
         elif CHANGES[kind] == "delete":
             assert not value
+    if map_bytes:
+        named = record.cut(map_bytes, "map", "of the sectors that are zeros")
+        assert 0 not in named
+        assert named.endswith(b"\xff")
 
 
 def explain_batches(fields: Fields, size: int) -> None:

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 
 from pqbroker.protocol.records import Record, encode_batch
-from pqbroker.tables.work.messages import Line, Message
+from pqbroker.tables.work.messages import STOP, STOPPED, Line, Message, Stopped
 from pqbroker.tables.work.watching import Watch, resident_bytes
 
 PIECE = b"x" * (64 << 10)
@@ -24,11 +24,18 @@ def main(number: int) -> None:
     line = Line(connection)
     with contextlib.suppress(EOFError, ConnectionError):
         while True:
-            message = line.receive()
+            message = line.begin()
+            if message.kind == STOP:
+                line.send(STOPPED, {"resident_bytes": resident_bytes()})
+                continue
             watch.memory_bytes_max = message.document["memory_bytes_max"]
             text = message.document.get("query") or bytes(message.payload).decode()
             name, _, argument = text.partition(" ")
-            _ACTS[name](line, message, argument)
+            try:
+                _ACTS[name](line, message, argument)
+            except Stopped:
+                line.finish_stop()
+                line.send(STOPPED, {"resident_bytes": resident_bytes()})
 
 
 def _say(line: Line, message: Message, argument: str) -> None:

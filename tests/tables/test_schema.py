@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pqbroker.tables.attributes import check_attributes, retention_ms, with_retention
+from pqbroker.conf.table_attributes import retention_ms, with_retention
+from pqbroker.tables.attributes import check_attributes
 from pqbroker.tables.paths import table_path, topic_name
 from pqbroker.tables.refusals import TableError
-from pqbroker.tables.schema import check_alteration, read_schema
+from pqbroker.tables.schema import check_alteration, check_names, read_schema
 from pqbroker.tables.types import TYPES
 
 A = {"name": "a", "type": "int32"}
@@ -63,6 +64,36 @@ def test_a_schema_may_ask_for_columns_that_the_table_fills() -> None:
     check_alteration(read_schema([A], 9), schema)
     with pytest.raises(TableError):
         check_alteration(schema, read_schema([A], 9))
+
+
+@pytest.mark.parametrize(
+    "names", [("a", "A"), ("Timestamp_MS", "b", "timestamp_ms"), ("É", "é"), ("k", "\u212a"), ("straße", "STRASSE")]
+)
+def test_columns_that_differ_by_case_alone_are_refused_by_both_names(names: tuple[str, ...]) -> None:
+    schema = read_schema([{**A, "name": name} for name in names], 100)
+    with pytest.raises(TableError) as refusal:
+        check_names(schema)
+    assert refusal.value.code == "INVALID_SCHEMA"
+    assert f"{names[0]!r} and {names[-1]!r}" in refusal.value.message
+
+
+def test_columns_of_different_names_are_taken_one_like_the_records_own_among_them() -> None:
+    check_names(read_schema([{**A, "name": name} for name in ("a", "b", "KEY", "Timestamp_MS", "é", "e")], 9))
+
+
+def test_a_name_with_a_nul_is_refused() -> None:
+    with pytest.raises(TableError, match="NUL"):
+        check_names(read_schema([{**A, "name": "a\0b"}], 100))
+
+
+def test_a_clash_that_the_old_schema_has_may_stay_and_no_other_is_added() -> None:
+    old = read_schema([A, {**A, "name": "A"}], 100)
+    check_names(read_schema([A, {**A, "name": "A"}, {**A, "name": "b"}], 100), old)
+    check_names(read_schema([{**A, "name": "A"}], 100), read_schema([A], 100))
+    with pytest.raises(TableError, match="'b' and 'B'"):
+        check_names(read_schema([A, {**A, "name": "A"}, {**A, "name": "b"}, {**A, "name": "B"}], 100), old)
+    with pytest.raises(TableError, match="'a' and 'A'"):
+        check_names(read_schema([{**A, "name": "A"}, A], 100), read_schema([A], 100))
 
 
 def test_a_wrong_type_is_answered_with_the_nearest() -> None:

@@ -10,8 +10,8 @@ from typing import Any
 
 from pqbroker.broker.apis.access import AclOperation
 from pqbroker.broker.apis.partitions import find_partition
-from pqbroker.broker.apis.refusals import REFUSED, translate
-from pqbroker.broker.http.problems import bad_request, of_kafka
+from pqbroker.broker.apis.refusals import REFUSED
+from pqbroker.broker.http.problems import bad_request, of_error
 from pqbroker.broker.http.resources.contents import read_text
 from pqbroker.broker.http.resources.read_positions import first_position, offset_in
 from pqbroker.broker.http.resources.record_search import Search, Sought
@@ -83,7 +83,7 @@ class _Tail:
                     quiet_s = 0.0
                     yield heartbeat
         except REFUSED as error:
-            yield self._write([of_kafka(*translate(error)).document()], PROBLEM, "")
+            yield self._write([of_error(error).document()], PROBLEM, "")
         finally:
             self._unwatch()
 

@@ -5,14 +5,14 @@ from typing import Any
 
 from pqbroker.broker.apis.access import AclOperation
 from pqbroker.broker.apis.partitions import check_batch, find_partition
-from pqbroker.broker.apis.record_checks import RecordCheck, check_of
+from pqbroker.broker.apis.record_checks import Preparation, preparation_of
 from pqbroker.broker.http.problems import bad_request
 from pqbroker.broker.http.resources.contents import CONTENT
 from pqbroker.broker.http.resources.producing import RECORD_FIELDS, parse_record
 from pqbroker.broker.http.routes import Call, Route
 from pqbroker.broker.http.schemas import OFFSET, array_of, object_of
 from pqbroker.pq.log.row_facts import Weighed
-from pqbroker.protocol.records import encode_batch
+from pqbroker.protocol.records import encode_batch, read_header
 
 _OFFSET_MAX = (1 << 63) - 1
 _RECORD = object_of({"value": CONTENT}, RECORD_FIELDS)
@@ -24,16 +24,19 @@ async def write(call: Call) -> Any:
         raise bad_request("body.records is empty; give at least one record")
     topic = call.topic(AclOperation.WRITE)
     partition = find_partition(topic, call.path["partition"])
-    batch, weights = await asyncio.to_thread(_encode, asked, call.node.clock(), check_of(topic))
+    batch, weights = await asyncio.to_thread(_encode, asked, call.node.clock(), preparation_of(topic))
     written = await partition.write_at(call.body["offset"], batch, check_batch(topic, batch), weights)
     return {"offset": written.base_offset, "end_offset": written.base_offset + len(asked)}
 
 
-def _encode(asked: list[Any], now_ms: int, check: RecordCheck | None) -> tuple[memoryview, Weighed]:
+def _encode(asked: list[Any], now_ms: int, preparation: Preparation | None) -> tuple[memoryview, Weighed]:
     """Runs in a thread."""
     records = [parse_record(item, f"body.records[{number}]", now_ms) for number, item in enumerate(asked)]
     batch = memoryview(encode_batch(records))
-    return batch, None if check is None else check(batch)
+    if preparation is None:
+        return batch, None
+    prepared = preparation.apply(batch, read_header(batch))
+    return prepared.records, prepared.weights
 
 
 ROUTES = (

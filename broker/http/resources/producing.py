@@ -8,16 +8,15 @@ from typing import Any
 
 from pqbroker.broker.apis.access import AclOperation
 from pqbroker.broker.apis.partitions import check_batch, find_partition, unknown_topic
-from pqbroker.broker.apis.record_checks import RecordCheck, check_of
-from pqbroker.broker.apis.refusals import translate
-from pqbroker.broker.http.problems import bad_request, of_kafka
+from pqbroker.broker.apis.record_checks import Preparation, preparation_of
+from pqbroker.broker.http.problems import Problem, bad_request, of_error
 from pqbroker.broker.http.resources.contents import CONTENT, HEADERS, TIMESTAMP, read, read_text
 from pqbroker.broker.http.resources.partitioner import partition_of
 from pqbroker.broker.http.routes import Call, Route
 from pqbroker.broker.http.schemas import COUNT, OFFSET, TEXT, Schema, array_of, nullable, object_of
 from pqbroker.pq.log.row_facts import Weighed
 from pqbroker.pq.log.write_cycle import Written
-from pqbroker.protocol.records import Record, encode_batch
+from pqbroker.protocol.records import Record, encode_batch, read_header
 
 
 async def produce(call: Call) -> Any:
@@ -27,7 +26,7 @@ async def produce(call: Call) -> Any:
         raise bad_request("body.records is empty; give at least one record")
     topic = call.topic(AclOperation.WRITE)
     now_ms, count = call.node.clock(), len(topic.partitions)
-    numbers, batches, weights = await asyncio.to_thread(_encode, asked, now_ms, count, check_of(topic))
+    numbers, batches, weights = await asyncio.to_thread(_encode, asked, now_ms, count, preparation_of(topic))
     headers = {index: check_batch(topic, batch) for index, batch in batches.items()}
     partitions = {index: find_partition(topic, index) for index in batches}
     writes = [partitions[index].write(batch, headers[index], weights.get(index)) for index, batch in batches.items()]
@@ -54,7 +53,7 @@ def parse_record(item: Mapping[str, Any], where: str, now_ms: int) -> Record:
 
 
 def _encode(
-    asked: Sequence[Any], now_ms: int, partition_count: int, check: RecordCheck | None
+    asked: Sequence[Any], now_ms: int, partition_count: int, preparation: Preparation | None
 ) -> tuple[Mapping[int, Sequence[int]], dict[int, memoryview], Mapping[int, Weighed]]:
     """By partition: the numbers of its records, a batch of them, and their weights. Runs in a thread, for there may be
     many."""
@@ -68,8 +67,14 @@ def _encode(
             raise unknown_topic()
         numbers[index].append(number)
     batches = {index: memoryview(encode_batch([records[one] for one in chosen])) for index, chosen in numbers.items()}
-    weights = {} if check is None else {index: check(batch) for index, batch in batches.items()}
-    return numbers, batches, weights
+    if preparation is None:
+        return numbers, batches, {}
+    prepared = {index: preparation.apply(batch, read_header(batch)) for index, batch in batches.items()}
+    return (
+        numbers,
+        {index: one.records for index, one in prepared.items()},
+        {index: one.weights for index, one in prepared.items()},
+    )
 
 
 def _offsets(
@@ -88,9 +93,10 @@ def _all_written(outcomes: Mapping[int, Written | BaseException]) -> dict[int, W
     written = {index: outcome for index, outcome in outcomes.items() if isinstance(outcome, Written)}
     for index, outcome in outcomes.items():
         if isinstance(outcome, BaseException):
-            code, message = translate(outcome)
+            problem = of_error(outcome)
             others = f"; written at partitions {', '.join(map(str, sorted(written)))}" if written else ""
-            raise of_kafka(code, f"partition {index}: {message}{others}")
+            text = f"partition {index}: {problem}{others}"
+            raise Problem(problem.status, problem.code, text, problem.cure)
     return written
 
 

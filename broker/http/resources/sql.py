@@ -9,8 +9,8 @@ from typing import Any
 
 from pqbroker.broker.apis.access import AclOperation, every_topic, find_topic
 from pqbroker.broker.apis.partitions import unknown_topic
-from pqbroker.broker.apis.refusals import REFUSED, translate
-from pqbroker.broker.http.problems import Problem, bad_request, of_kafka
+from pqbroker.broker.apis.refusals import REFUSED
+from pqbroker.broker.http.problems import Problem, bad_request, of_error
 from pqbroker.broker.http.routes import Call, Route, Stream, StreamCut
 from pqbroker.broker.http.schemas import COUNT, TEXT, array_of, object_of
 from pqbroker.broker.http.stream_forms import ARROW_STREAM, LINES
@@ -26,7 +26,7 @@ _NEAR_AMONG = 300
 """Names that one of no topic is compared with: more would take the loop too long."""
 _STATUSES = {
     "TOO_MANY_QUERIES": 503, "WORKER_LOST": 503, "QUERY_TOO_LONG": 504, "QUERY_TOO_LARGE": 413, "RESULT_TOO_LARGE": 413,
-    "TABLES_NOT_INSTALLED": 501, "CORRUPT_MESSAGE": 500,
+    "TABLES_NOT_INSTALLED": 501, "CORRUPT_MESSAGE": 500, "WRONG_STATE": 409,
 }  # fmt: skip
 """Of refusals before the first byte; others are 400."""
 
@@ -80,7 +80,7 @@ async def _answered(asked: Query, format_: str) -> AsyncGenerator[bytes, None]:
     except QueryRefused as refusal:
         problem = _problem(refusal)
     except REFUSED as error:
-        problem = of_kafka(*translate(error))
+        problem = of_error(error)
     if not has_begun:
         raise problem
     if format_ != "json":

@@ -13,8 +13,8 @@ from pqbroker.broker.http.stream_forms import ARROW_STREAM
 _STATUSES: Mapping[str, int] = {
     "NO_TABLE": 404, "NO_TABLET": 404, "NO_BUNDLE": 404, "NO_CELL": 404,
     "ROWS_TOO_LARGE": 413, "WORKER_LOST": 503, "TABLES_NOT_INSTALLED": 501,
-    "CANNOT_MOVE": 409, "CANNOT_GLUE": 409, "NO_MOUNTED_TABLETS": 409, "NOT_MOUNTED": 409, "WRONG_STATE": 409,
-    "INCOMPATIBLE_SCHEMA": 409, "STATIC_TABLE": 409,
+    "CANNOT_MOVE": 409, "CANNOT_GLUE": 409, "NO_MOUNTED_TABLETS": 409, "WRONG_STATE": 409,
+    "INCOMPATIBLE_SCHEMA": 409, "STATIC_TABLE": 409, "TOO_MANY_ATTRIBUTE_SETS": 409,
 }  # fmt: skip
 """Of refusals that have another than 400."""
 
@@ -23,6 +23,12 @@ def _making(call: Call, name: str) -> Awaitable[Any]:
     from pqbroker.broker.http.tables import making
 
     return getattr(making, name)(call)  # type: ignore[no-any-return]
+
+
+def _attributes(call: Call, name: str) -> Awaitable[Any]:
+    from pqbroker.broker.http.tables import attributes
+
+    return getattr(attributes, name)(call)  # type: ignore[no-any-return]
 
 
 def _mounting(call: Call, name: str) -> Awaitable[Any]:
@@ -87,7 +93,8 @@ _TABLE = object_of(
 _TABLET = object_of(
     {
         "index": COUNT, "tablet_id": COUNT, "state": TEXT, "trimmed_row_count": COUNT, "flushed_row_count": COUNT,
-        "total_row_count": COUNT, "cell_id": nullable(TEXT), "home_cell_id": TEXT, "statistics": _ANY,
+        "total_row_count": COUNT, "cell_id": nullable(TEXT), "home_cell_id": TEXT,
+        "mounted_attributes": _ANY, "statistics": _ANY,
     }
 )  # fmt: skip
 _INSERTED = object_of({"tablet_index": COUNT, "first_row_index": OFFSET, "row_count": COUNT})
@@ -98,7 +105,7 @@ _NEW = object_of(
     {
         "tablet_count": _TABLET_COUNT,
         "trimmed_row_counts": array_of(_ROW_INDEX), "attributes": _ANY, "bundle": TEXT, "mount": {"type": "boolean"},
-        "config": CHANGES,
+        "config": CHANGES, "dynamic": {"type": "boolean"},
     },
 )  # fmt: skip
 
@@ -125,8 +132,8 @@ ROUTES = (
     ),
     Route("GET", "/v1/tables/{name}", "Describe a table", _served("describe", _making), _TABLE),
     Route(
-        "PATCH", "/v1/tables/{name}", "Set attributes of a table; they act from the next remount on",
-        _served("set_attributes", _making), _TABLE, body=object_of({"attributes": _ANY}),
+        "PATCH", "/v1/tables/{name}", "Set attributes of a table; a tablet takes them at its remount",
+        _served("set_attributes", _attributes), _TABLE, body=object_of({"attributes": _ANY}),
     ),
     Route(
         "DELETE", "/v1/tables/{name}", "Delete a table and its topic", _served("delete", _making), None, status=204
@@ -169,8 +176,8 @@ ROUTES = (
         body_example={"schema": [{"name": "id", "type": "int64"}]},
     ),
     Route(
-        "POST", "/v1/tables/{name}/remount", "Have the attributes that were set act", _served("remount", _making),
-        _TABLE, body=object_of({}),
+        "POST", "/v1/tables/{name}/remount", "Have the attributes that were set act in tablets",
+        _served("remount", _attributes), _TABLE, body=object_of({}, _RANGE),
     ),
     Route(
         "POST", "/v1/tables/{name}/reshard", "Replace a range of unmounted tablets by more or fewer",

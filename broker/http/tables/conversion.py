@@ -12,9 +12,11 @@ from dataclasses import replace
 from pqbroker.broker.cells.tablet_gluing import Glue
 from pqbroker.broker.http.routes import Call
 from pqbroker.broker.http.tables.finding import states
+from pqbroker.broker.http.tables.session_room import check_sessions_fit
 from pqbroker.pq.serving.topic import Topic
 from pqbroker.storage.bundles.bundle import BundleRefused
 from pqbroker.storage.ids import TabletId, new_uuid
+from pqbroker.storage.tablets.mounted_attributes import MountedAttributes
 from pqbroker.storage.tablets.scheme_state import Resharded, TableRecord, TopicRecord
 from pqbroker.tables.mount import MountState
 from pqbroker.tables.refusals import TableError
@@ -42,6 +44,7 @@ def check_unmounted(topic: Topic) -> None:
 
 async def _to_static(call: Call, topic: Topic) -> Topic:
     check_unmounted(topic)
+    await check_sessions_fit(topic, range(len(topic.partitions)), call.node.clock())
     stood, topic_id = _stand(topic), new_uuid()
 
     def converted(record: TopicRecord, tablet_id: TabletId) -> Resharded:
@@ -51,7 +54,7 @@ async def _to_static(call: Call, topic: Topic) -> Topic:
             text = f"rows of {record.name} were written or trimmed meanwhile"
             raise TableError("WRONG_STATE", text, "Leave its tablets unmounted, and give the command again.")
         epoch = max(partition.leader_epoch for partition in topic.partitions)
-        after = replace(record, topic_id=topic_id, table=_static(record.table, epoch))
+        after = replace(record.with_table(_static(record.table, epoch)), topic_id=topic_id)
         return Resharded(after, [0], {0: tablet_id})
 
     glue = Glue(0, range(1, len(topic.partitions)), topic_id)
@@ -62,10 +65,11 @@ async def _to_static(call: Call, topic: Topic) -> Topic:
 
 
 def _static(table: TableRecord, epoch: int) -> TableRecord:
-    """Its tablet is frozen: rows are read, and none is written or deleted."""
+    """Its tablet is frozen: rows are read, and none is written or deleted. It has the first one's attributes."""
+    mounted = MountedAttributes.collect([{**table.mounted.of_tablet(0), **_WEAK}])
     return replace(
         table, is_static=True, states=(MountState.FROZEN.value,), first_rows=(0,), epoch_base=epoch,
-        attributes={**table.attributes, **_WEAK}, mounted={**table.mounted, **_WEAK},
+        attributes={**table.attributes, **_WEAK}, mounted=mounted,
     )  # fmt: skip
 
 

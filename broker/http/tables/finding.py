@@ -1,13 +1,14 @@
 """The table a path names, and what is said of it."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from pqbroker.broker.apis import topic_schemas
 from pqbroker.broker.apis.access import AclOperation
 from pqbroker.broker.http.routes import Call
+from pqbroker.conf.table_attributes import in_force
 from pqbroker.pq.serving.topic import Topic
 from pqbroker.storage.tablets.scheme_state import TableRecord
-from pqbroker.tables.attributes import in_force
 from pqbroker.tables.mount import MountState, table_state
 from pqbroker.tables.paths import table_path
 from pqbroker.tables.refusals import TableError
@@ -60,6 +61,18 @@ def check_tablet(topic: Topic, index: int, name: str = "tablet_index") -> int:
     return index
 
 
+def tablet_range(call: Call, topic: Topic) -> Sequence[int]:
+    """The tablets that a command names, all unless it says which."""
+    first = call.body.get("first_tablet_index", 0)
+    last = call.body.get("last_tablet_index", len(topic.partitions) - 1)
+    check_tablet(topic, first, "first_tablet_index")
+    check_tablet(topic, last, "last_tablet_index")
+    if last < first:
+        text = f"last_tablet_index is {last}, before first_tablet_index = {first}"
+        raise TableError("NO_TABLET", text, "Give the first tablet, and one that is not before it.")
+    return range(first, last + 1)
+
+
 def states(topic: Topic) -> list[MountState]:
     """Of each partition; those of a topic that was not made as a table are always mounted."""
     if topic.record.table is None:
@@ -88,5 +101,11 @@ def shown(topic: Topic, table: TableRecord | None = None) -> dict[str, Any]:
         "schema": list(table.columns if table else stored.columns if stored else ()),
         "formats": topic_schemas.formats_of(topic),
         "attributes": in_force(table.attributes) if table else {},
-        "mounted_attributes": in_force(table.mounted) if table else {},
+        "mounted_attributes": _agreed(table) if table else {},
     }
+
+
+def _agreed(table: TableRecord) -> dict[str, Any]:
+    """Attributes that act alike in all tablets; the list of tablets has those of each."""
+    first, *others = map(in_force, table.mounted.sets)
+    return {name: value for name, value in first.items() if all(other[name] == value for other in others)}

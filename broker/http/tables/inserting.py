@@ -19,7 +19,7 @@ from pqbroker.pq.log.write_cycle import Written
 from pqbroker.pq.serving.joint_write import Share, batches_taken, write_together
 from pqbroker.pq.serving.topic import Topic
 from pqbroker.protocol.records import Record, encode_batch
-from pqbroker.tables.mount import MountState
+from pqbroker.tables.mount import MountState, closed
 from pqbroker.tables.paths import table_path
 from pqbroker.tables.refusals import TableError
 from pqbroker.tables.rows import TABLET_INDEX, TABLETS_MAX, encode_row
@@ -87,7 +87,7 @@ def _fence(call: Call) -> Fence | None:
 def _taken_before(taken: Mapping[int, SessionBatch], sequence: int) -> Any:
     """Where the rows are is known of a session's last batch alone."""
     same = {index: batch for index, batch in sorted(taken.items()) if batch.sequence == sequence}
-    tablets = [_shown(index, batch.base_offset, batch.row_count) for index, batch in same.items()]
+    tablets = [_shown(index, batch.base_offset, batch.row_count) for index, batch in same.items() if batch.row_count]
     return {"tablets": tablets, "data_weight": 0, "duplicate": True}
 
 
@@ -125,7 +125,7 @@ def _placed(topic: Topic, rows: Sequence[TabletRows], last: int | None) -> Mappi
         if index is not None:
             check_tablet(topic, index, TABLET_INDEX)
             if index not in mounted:
-                raise _none_mounted(f"tablet {index} of {table_path(topic.record.name)} is not mounted")
+                raise closed(table_path(topic.record.name), index, states(topic)[index])
             placed[index].append(batch)
     cells = {topic.record.cell_of(index) for index in placed}
     if len(cells) > 1:

@@ -17,16 +17,18 @@ from pqbroker.broker.http.resources.configs import config_texts
 from pqbroker.broker.http.routes import Call
 from pqbroker.broker.http.tables.conversion import check_unmounted, convert
 from pqbroker.broker.http.tables.finding import check_tablet, facts, find_table, find_typed, shown, states
+from pqbroker.conf.table_attributes import in_force, retention_ms
 from pqbroker.pq.log.partition import Partition
 from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.pq.serving.topic import Topic
 from pqbroker.storage.bundles.bundle import DEFAULT_BUNDLE
+from pqbroker.storage.tablets.mounted_attributes import MountedAttributes
 from pqbroker.storage.tablets.scheme_state import TableRecord, TopicRecord
-from pqbroker.tables.attributes import check_attributes, retention_ms
+from pqbroker.tables.attributes import check_attributes
 from pqbroker.tables.mount import MountState
 from pqbroker.tables.paths import topic_name
 from pqbroker.tables.refusals import TableError
-from pqbroker.tables.schema import Schema, check_alteration, read_schema
+from pqbroker.tables.schema import Schema, check_alteration, check_names, read_schema
 
 _CONFIG = {"pq.partitions.per.tablet": "1", "retention.bytes": "-1", "value.invalid": "refuse"}
 """Of every table's topic, besides retention.ms: tablets are mounted one by one, rows go by attributes (E.6), what is no
@@ -41,6 +43,8 @@ _OWN_CONFIG = {
 }
 """Configs that are not given as such, with what is given instead."""
 
+_OF_TABLETS = ("tablet_count", "trimmed_row_counts", "mount")
+
 
 async def create(call: Call) -> Any:
     body = call.body
@@ -48,18 +52,27 @@ async def create(call: Call) -> Any:
     check_creation(call, name)
     given = _given_config(body)
     schema = read_schema(body["schema"], call.node.settings.table_columns_max, given)
+    check_names(schema)
     attributes = body.get("attributes", {})
     check_attributes(attributes)
     bundle, known = body.get("bundle", DEFAULT_BUNDLE), call.owner.current.hive.bundles
     if bundle not in known:
         text = f"bundle is {bundle[:100]!r}, and there is no such bundle"
         raise TableError("NO_BUNDLE", text, f"Give one of {', '.join(sorted(known))}.")
-    first_rows = _first_rows(body)
+    first_rows, is_static = _first_rows(body), not body.get("dynamic", True)
     state = MountState.MOUNTED if body.get("mount", True) else MountState.UNMOUNTED
+    if is_static:
+        _check_static(body, attributes)
+        state = MountState.FROZEN
     count = body.get("tablet_count", 1)
-    table = TableRecord(schema.documents(), attributes, attributes, (state.value,) * count, tuple(first_rows))
+    mounted = MountedAttributes.collect([attributes] * count)
+    states_at_first = (state.value,) * count
+    table = TableRecord(
+        schema.documents(), attributes, mounted, states_at_first, tuple(first_rows), is_static=is_static
+    )
     in_bundle = {} if bundle == DEFAULT_BUNDLE else {"pq.bundle": bundle}
-    config = _with_retention({**_CONFIG, **given, **schema.format_configs, **in_bundle}, attributes)
+    age = {"retention.ms": str(retention_ms(attributes))}
+    config = {**_CONFIG, **given, **schema.format_configs, **in_bundle, **age}
     check_new_topic(call.node, name, count, config)
     return shown(await create_topic(call.node, name, count, config, table), table)
 
@@ -120,7 +133,9 @@ async def alter(call: Call) -> Any:
         assert record.table is not None
         check_unmounted(topic)
         columns = record.table.columns
-        check_alteration(read_schema(columns, len(columns), record.config), schema)
+        old = read_schema(columns, len(columns), record.config)
+        check_alteration(old, schema)
+        check_names(schema, old)
         return replace(record, table=replace(record.table, columns=schema.documents()))
 
     return await _changed(call, topic, altered)
@@ -140,42 +155,9 @@ def _new_schema(call: Call, topic: Topic) -> Schema:
     return read_schema(call.body["schema"], call.node.settings.table_columns_max, topic.record.config)
 
 
-async def set_attributes(call: Call) -> Any:
-    """They act from the next remount on (K.4)."""
-    topic, _ = find_table(call, AclOperation.ALTER_CONFIGS)
-    given = call.body["attributes"]
-    check_attributes(given)
-
-    def changed(record: TopicRecord) -> TopicRecord:
-        assert record.table is not None
-        if "commit_ordering" in given:
-            check_unmounted(topic)
-        return replace(record, table=replace(record.table, attributes={**record.table.attributes, **given}))
-
-    return await _changed(call, topic, changed)
-
-
-async def remount(call: Call) -> Any:
-    """What was set acts now."""
-    topic, _ = find_table(call, AclOperation.ALTER)
-    return await _changed(call, topic, remounted)
-
-
-def remounted(record: TopicRecord) -> TopicRecord:
-    """The table with its attributes in force."""
-    table = record.table
-    assert table is not None
-    config = _with_retention(record.config, table.attributes)
-    return replace(record, config=config, table=replace(table, mounted=table.attributes))
-
-
 async def _changed(call: Call, topic: Topic, change: Any) -> Any:
     changed = await call.node.cell.current.topics.change(topic.record.name, change)
     return shown(changed)
-
-
-def _with_retention(config: Mapping[str, str], attributes: Mapping[str, Any]) -> dict[str, str]:
-    return {**config, "retention.ms": str(retention_ms(attributes))}
 
 
 def _given_config(body: Mapping[str, Any]) -> Mapping[str, str]:
@@ -184,6 +166,17 @@ def _given_config(body: Mapping[str, Any]) -> Mapping[str, str]:
         if name in given:
             raise TableError("INVALID_TABLE", f"config has {name}, which a table has by another name", cure)
     return given
+
+
+def _check_static(body: Mapping[str, Any], attributes: Mapping[str, Any]) -> None:
+    """A static table has no tablets to speak of, and its commit_ordering is weak (E.10)."""
+    for name in _OF_TABLETS:
+        if name in body:
+            text = f"{name} is given, and dynamic is false: a static table has no tablets"
+            raise TableError("INVALID_TABLE", text, f"Leave {name} out, or make the table dynamic.")
+    if attributes.get("commit_ordering", "weak") != "weak":
+        text = "attributes.commit_ordering is 'strong', and dynamic is false"
+        raise TableError("INVALID_ATTRIBUTE", text, "Leave it out: a static table's is weak.")
 
 
 def _first_rows(body: Mapping[str, Any]) -> Sequence[int]:
@@ -198,7 +191,8 @@ def _first_rows(body: Mapping[str, Any]) -> Sequence[int]:
 
 
 def _tablet(call: Call, topic: Topic, partition: PartitionServer) -> dict[str, Any]:
-    state, log = states(topic)[partition.index], partition.state
+    table, log = topic.record.table, partition.state
+    state = states(topic)[partition.index]
     home = str(topic.record.cell_of(partition.index))
     flushed = log.head.blobs[0].offset if log.head.blobs else log.end_offset
     return {
@@ -210,6 +204,7 @@ def _tablet(call: Call, topic: Topic, partition: PartitionServer) -> dict[str, A
         "total_row_count": log.end_offset,
         "cell_id": None if state is MountState.UNMOUNTED else home,
         "home_cell_id": home,
+        "mounted_attributes": {} if table is None else in_force(table.mounted.of_tablet(partition.index)),
         "statistics": _statistics(log),
     }
 

@@ -9,15 +9,15 @@ it there too.
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Mapping
 from dataclasses import replace
 from typing import Any
 
 from pqbroker.broker.apis.access import AclOperation
 from pqbroker.broker.apis.refusals import REFUSED
 from pqbroker.broker.http.routes import Accepted, Call
-from pqbroker.broker.http.tables.finding import check_tablet, facts, find_table, states
-from pqbroker.broker.http.tables.making import remounted
+from pqbroker.broker.http.tables.attributes import remounted
+from pqbroker.broker.http.tables.finding import facts, find_table, states, tablet_range
 from pqbroker.pq.serving.topic import Moving, Topic
 from pqbroker.storage.bundles.bundle import DEFAULT_BUNDLE, BundleRefused
 from pqbroker.storage.ids import SYSTEM_CELL, CellId, TabletId
@@ -32,7 +32,7 @@ _MOUNTS = frozenset({MountState.MOUNTING, MountState.FROZEN_MOUNTING})
 
 
 async def mount(call: Call) -> Any:
-    """Attributes act from here on, as after a remount."""
+    """What is set acts in these tablets from here on, as after a remount."""
     return await _command(call, MountCommand.MOUNT_FROZEN if call.body.get("freeze", False) else MountCommand.MOUNT)
 
 
@@ -111,29 +111,17 @@ def _arrived(
     if record.tablets[: len(before.tablets)] != before.tablets:
         text = f"{topic.record.name} was resharded meanwhile: its tablets have other numbers"
         raise TableError("WRONG_STATE", text, "List its tablets, and give the command again.")
-    ends = {index: ENDS[state].value for index, state in begun.items() if _is_still(topic, index, state)}
+    arrived = {index: state for index, state in begun.items() if _is_still(topic, index, state)}
+    ends = {index: ENDS[state].value for index, state in arrived.items()}
     reached = tuple(ends.get(index, state) for index, state in enumerate(record.table.states))
-    if not _MOUNTS.isdisjoint(begun.values()):
-        record = remounted(record)
-    assert record.table is not None
-    return replace(record, table=replace(record.table, states=reached))
+    record = replace(record, table=replace(record.table, states=reached))
+    mounted = {index for index, state in arrived.items() if state in _MOUNTS}
+    return remounted(record, mounted) if mounted else record
 
 
 def _is_still(topic: Topic, index: int, state: MountState) -> bool:
     moving = topic.moving.get(index)
     return moving is not None and moving.state == state.value
-
-
-def tablet_range(call: Call, topic: Topic) -> Sequence[int]:
-    """The tablets that a command names, all unless it says which."""
-    first = call.body.get("first_tablet_index", 0)
-    last = call.body.get("last_tablet_index", len(topic.partitions) - 1)
-    check_tablet(topic, first, "first_tablet_index")
-    check_tablet(topic, last, "last_tablet_index")
-    if last < first:
-        text = f"last_tablet_index is {last}, before first_tablet_index = {first}"
-        raise TableError("NO_TABLET", text, "Give the first tablet, and one that is not before it.")
-    return range(first, last + 1)
 
 
 def _cell_wanted(call: Call, topic: Topic) -> CellId | None:

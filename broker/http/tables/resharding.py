@@ -8,8 +8,8 @@ from typing import Any
 from pqbroker.broker.apis.access import AclOperation
 from pqbroker.broker.cells.tablet_gluing import Glue
 from pqbroker.broker.http.routes import Call
-from pqbroker.broker.http.tables.finding import facts, find_table, states
-from pqbroker.broker.http.tables.mounting import tablet_range
+from pqbroker.broker.http.tables.finding import facts, find_table, states, tablet_range
+from pqbroker.broker.http.tables.session_room import check_sessions_fit
 from pqbroker.pq.log.head import first_kept
 from pqbroker.pq.serving.topic import Topic
 from pqbroker.storage.bundles.bundle import BundleRefused
@@ -33,8 +33,9 @@ async def reshard(call: Call) -> Any:
         topics.check_room(len(plan.origins) - record.partitions)
         epoch = max(partition.leader_epoch for partition in topic.partitions)
         assert record.table is not None
-        return Resharded(replace(record, table=_table(record.table, plan, epoch)), plan.origins)
+        return Resharded(record.with_table(_table(record.table, plan, epoch)), plan.origins)
 
+    await check_sessions_fit(topic, (plan.survivor, *plan.removed) if plan.removed else (), call.node.clock())
     if all(_is_empty(topic, index) for index in plan.removed):
         return facts(await uninterrupted(topics.reshard(topic.record.name, resharded)))
     ends = _ends(topic, plan)
@@ -62,12 +63,14 @@ def _plan(call: Call, topic: Topic) -> Reshard:
 
 
 def _table(table: TableRecord, plan: Reshard, epoch: int) -> TableRecord:
-    """The new tablets are unmounted. `epoch`: the greatest leader epoch before; every generation is above 0."""
+    """The new tablets are unmounted; until they are mounted, what is set stands for what acts. `epoch`: the greatest
+    leader epoch before; every generation is above 0."""
     new = iter(plan.first_rows)
     first_rows = tuple(next(new) if origin is None else table.first_rows[origin] for origin in plan.origins)
     unmounted = MountState.UNMOUNTED.value
     present = tuple(unmounted if origin is None else table.states[origin] for origin in plan.origins)
-    return replace(table, states=present, first_rows=first_rows, epoch_base=epoch)
+    mounted = table.mounted.rearranged(plan.origins, table.attributes)
+    return replace(table, mounted=mounted, states=present, first_rows=first_rows, epoch_base=epoch)
 
 
 def _check_unmounted(topic: Topic, indexes: Sequence[int]) -> None:
@@ -88,8 +91,9 @@ def _check_whole_chunks(topic: Topic, removed: Sequence[int]) -> None:
 
 
 def _is_empty(topic: Topic, index: int) -> bool:
+    """A tablet that remembers sessions is not empty: their batches may be sent again after their rows are trimmed."""
     partition = topic.partitions[index]
-    return partition.start_offset == partition.end_offset
+    return partition.start_offset == partition.end_offset and not len(partition.state.sessions)
 
 
 def _ends(topic: Topic, plan: Reshard) -> Sequence[tuple[int, int, int]]:

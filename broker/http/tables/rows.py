@@ -9,12 +9,13 @@ from pqbroker.broker.apis.partitions import find_readable
 from pqbroker.broker.http.problems import bad_request
 from pqbroker.broker.http.resources.record_search import Search, Sought
 from pqbroker.broker.http.routes import Call
-from pqbroker.broker.http.tables.finding import find_rows, schema_of
+from pqbroker.broker.http.tables.finding import find_rows, schema_of, states
 from pqbroker.pq.log.row_facts import FACTS
 from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.pq.serving.topic import Topic
 from pqbroker.protocol.record_json import show_content, show_headers
 from pqbroker.protocol.records import Record
+from pqbroker.tables.mount import closed
 from pqbroker.tables.paths import table_path
 from pqbroker.tables.refusals import TableError
 from pqbroker.tables.rows import ROW_INDEX, TABLET_INDEX, decode_row
@@ -31,8 +32,7 @@ async def select(call: Call) -> Any:
         return {"rows": [], "next_row_index": first}
     partition = find_readable(topic, index)
     if partition.is_unmounted:
-        text = f"tablet {index} of {table_path(topic.record.name)} is unmounted"
-        raise TableError("NOT_MOUNTED", text, "Mount it, frozen or not, to read its rows.")
+        raise closed(table_path(topic.record.name), index, states(topic)[index])
     settings = call.node.settings
     sought = Sought(
         shower, None, call.limit(), settings.http_answer_bytes_max, settings.http_look_bytes_max

@@ -9,9 +9,10 @@ from pqbroker.broker.http.routes import Call
 from pqbroker.broker.http.tables import making
 from pqbroker.broker.http.tree.node import TreeNode, directory
 from pqbroker.broker.http.tree.paths import TreePath, no_node
+from pqbroker.conf.table_attributes import in_force
 from pqbroker.pq.serving.topic import Topic
 from pqbroker.storage.blobs.blob_id import BlobId, channel_bounds
-from pqbroker.storage.ids import CellId
+from pqbroker.storage.ids import CellId, TabletId
 from pqbroker.storage.tablets.tablet import LOG_CHANNEL, SNAPSHOT_CHANNEL
 from pqbroker.storage.tablets.tablet_kinds import TABLET_KINDS
 from pqbroker.tables.paths import table_path
@@ -39,7 +40,7 @@ async def find_system(call: Call, path: TreePath) -> TreeNode:
     raise no_node(path)
 
 
-def _topics_by_tablet(call: Call) -> dict[int, Topic]:
+def _topics_by_tablet(call: Call) -> dict[TabletId, Topic]:
     return {tablet: topic for topic in every_topic(call, AclOperation.DESCRIBE) for tablet in topic.record.tablets}
 
 
@@ -49,7 +50,7 @@ async def _tablet(call: Call, path: TreePath, names: tuple[str, ...]) -> TreeNod
         raise no_node(path)
     tablet, topic = found
     if names[1:]:
-        return await _tablet_config(call, path, topic, names[1:])
+        return _tablet_config(path, topic, tablet, names[1:])
     shown = await tablets.describe(replace(call, path={"tablet": tablet}))
     if topic.record.table is not None:
         index = topic.record.tablets.index(tablet)
@@ -58,13 +59,14 @@ async def _tablet(call: Call, path: TreePath, names: tuple[str, ...]) -> TreeNod
     return TreeNode(_CONFIG[:1], {"type": "tablet", "table_path": table_path(topic.record.name), **shown}, shown)
 
 
-async def _tablet_config(call: Call, path: TreePath, topic: Topic, names: tuple[str, ...]) -> TreeNode:
+def _tablet_config(path: TreePath, topic: Topic, tablet: TabletId, names: tuple[str, ...]) -> TreeNode:
     if names == _CONFIG[:1]:
         return directory(_CONFIG[1:])
-    if names != _CONFIG or topic.record.table is None:
+    table = topic.record.table
+    if names != _CONFIG or table is None:
         raise no_node(path)
-    described = await making.describe(replace(call, path={"name": topic.record.name}))
-    return TreeNode(value=described["mounted_attributes"], attributes={"type": "document"})
+    index = topic.record.tablets.index(tablet)
+    return TreeNode(value=in_force(table.mounted.of_tablet(index)), attributes={"type": "document"})
 
 
 async def _cell(call: Call, path: TreePath, names: tuple[str, ...]) -> TreeNode:

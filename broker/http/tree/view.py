@@ -1,6 +1,6 @@
 """Reading and setting by path: `GET` and `PUT /v1/tree/{path}`."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -9,12 +9,17 @@ from pqbroker.broker.apis.topic_schemas import schema_of
 from pqbroker.broker.http.problems import Problem, bad_request
 from pqbroker.broker.http.resources import topics
 from pqbroker.broker.http.routes import Call
-from pqbroker.broker.http.tables import making
+from pqbroker.broker.http.tables import attributes, making
 from pqbroker.broker.http.tree.node import TreeNode, directory
 from pqbroker.broker.http.tree.paths import TreePath, no_attribute, no_node, parse_path, value_at, with_value
 from pqbroker.broker.http.tree.system import SYSTEM, find_system
+from pqbroker.conf.table_attributes import in_force
 from pqbroker.protocol.errors import ErrorCode, KafkaError
+from pqbroker.tables.attributes import check_attributes
 from pqbroker.tables.paths import ROOT, table_path
+
+_MOUNT_CONFIG = "mount_config"
+"""The seeds' name of all attributes that a mount takes."""
 
 
 async def get(call: Call) -> Any:
@@ -85,14 +90,25 @@ def _table(call: Call, below: Sequence[str], described: dict[str, Any], table_id
         "tablet_count": described["tablet_count"],
         "tablet_state": described["state"],
         "mounted_attributes": described["mounted_attributes"],
+        _MOUNT_CONFIG: described["attributes"],
         **described["attributes"],
     }
     settable = {name: _setting(call, name) for name in described["attributes"]}
+    settable[_MOUNT_CONFIG] = lambda value: _set_mount_config(call, described["attributes"], value)
     return TreeNode(below, attributes, described, {"tablets": lambda: _tablets(call)}, settable)
 
 
 def _setting(call: Call, name: str) -> Callable[[Any], Awaitable[Any]]:
-    return lambda value: making.set_attributes(replace(call, body={"attributes": {name: value}}))
+    return lambda value: attributes.set_attributes(replace(call, body={"attributes": {name: value}}))
+
+
+async def _set_mount_config(call: Call, before: Mapping[str, Any], value: Any) -> None:
+    """Those that are left out go back to their defaults."""
+    if not isinstance(value, dict):
+        raise bad_request(f"{_MOUNT_CONFIG} is an object of attributes")
+    check_attributes(value)
+    changed = {name: given for name, given in in_force(value).items() if given != before[name]}
+    await attributes.set_attributes(replace(call, body={"attributes": changed}))
 
 
 async def _tablets(call: Call) -> Any:

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from pqbroker.storage.disk.commits.commit_record import BEGIN, NOT_SYNCED, TAKEN, encode_commit
+from pqbroker.storage.disk.commits.commit_record import BEGIN, COMMIT_HEADER_BYTES, NOT_SYNCED, TAKEN, encode_commit
+from pqbroker.storage.disk.commits.zero_sectors import encode_runs, find_zero_sectors, may_have_zero_sectors
 from pqbroker.storage.disk.directory import fsync_directory, sync_data
-from pqbroker.storage.engine import Buffer
 
 COMMITS = "commits"
 """The directory in the index's: one rename moves both."""
@@ -24,6 +24,8 @@ FILE_BYTES = 16 << 20
 """Of records, after which the next file begins."""
 _ALLOCATE_BYTES = 4 << 20
 """Room is taken from the file system in steps: a sync of a file that does not grow writes no journal."""
+HEADER_STAND_IN = b"\1" * COMMIT_HEADER_BYTES
+"""Stands for a record's header where its zero sectors are looked for before there is one: no header is zeros."""
 _NAME = re.compile(r"([0-9a-f]{16})-([0-9a-f]{8})\.commits")
 
 
@@ -54,7 +56,7 @@ class CommitLog:
         self._owner = owner
         flags = 0 if owner.is_synced else NOT_SYNCED
         self.header = partial(encode_commit, owner.seed, generation=owner.generation, flags=flags)
-        """The header of a record that `content` follows, here or behind its payload in a segment."""
+        """The header of a record that `content` follows, and then `zeros`, here or behind its payload in a segment."""
         self._has_room = has_room
         self._closed = [(path, owner.taken) for path in earlier]
         """Files that were the newest, and the cell's last number when they ceased to be."""
@@ -64,18 +66,22 @@ class CommitLog:
         self._file = self._begin()
         self._synced_end = self._file.end
 
-    def write(self, number: int, content: Buffer) -> None:
+    def write(self, number: int, content: bytes) -> None:
         """Append a round's rows; durable after `sync`. OSError."""
-        head = self.header(content, number=number)
-        size = len(head) + len(content)
+        size = COMMIT_HEADER_BYTES + len(content)
         file = self._file
         if file.end + size > FILE_BYTES:
             file = self._next_file()
+        zeros = b""
+        if may_have_zero_sectors(content):
+            zeros = encode_runs(find_zero_sectors((HEADER_STAND_IN, content), file.end))
+            size += len(zeros)
         if file.end + size > file.allocated:
             self._allocate(file, size)
-        written = os.pwritev(file.descriptor, (head, content), file.end)
+        head = self.header(content, number=number, zeros=zeros)
+        written = os.pwritev(file.descriptor, (head, content, zeros), file.end)
         if written < size:
-            _write_rest(file.descriptor, b"".join((head, content)), file.end, written)
+            _write_rest(file.descriptor, b"".join((head, content, zeros)), file.end, written)
         file.end += size
         self.last_number = number
         self._is_synced = False

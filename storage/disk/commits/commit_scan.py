@@ -2,11 +2,13 @@
 
 A file is records end to end, behind the last one zeros or nothing. Where bytes are no record, the search continues for
 the next that is one, wherever it begins: lengths cannot be trusted there. A sector that a power cut left out holds
-zeros, since files are never used again: so bytes that are no record, and lack no sector, were damaged later.
+zeros, since files are never used again, and a round names those of its sectors that are zeros by what was written: so
+bytes that are no record, and of which no other sector is zeros, were damaged later. Records of the earlier form name
+none: any sector of theirs that is zeros counts as left out.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,10 +16,10 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from pqbroker.storage.disk.commits.commit_record import COMMIT_HEADER_BYTES, COMMIT_MAGIC, CommitHeader, parse_commit
+from pqbroker.storage.disk.commits.commit_record import COMMIT_HEADER_BYTES, COMMIT_MAGICS, CommitHeader, parse_commit
+from pqbroker.storage.disk.commits.zero_sectors import SECTOR_BYTES, Run, decode_runs
 from pqbroker.storage.disk.segments import BLOB_HEADER_BYTES, blob_header_at, blob_header_bytes_told, wrong_pages
 
-_SECTOR_BYTES = 512
 _CHUNK_BYTES = 1 << 20
 
 
@@ -35,7 +37,7 @@ class CommitAt(NamedTuple):
     def content(self) -> bytes:
         """Its content, as it was when it was found. OSError."""
         with _opened(self.path) as file:
-            return os.pread(file, self.header.size, self.position + COMMIT_HEADER_BYTES)
+            return os.pread(file, self.header.size, self.position + self.header.header_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,19 +82,28 @@ def scan_commits(path: Path, position: int, seed: int) -> Scanned:
 
 
 def payload_is_torn(record: CommitAt) -> bool:
-    """Whether the payload right before a record lacks a sector, as it does when a power cut came before its sync.
+    """Return True if the payload right before a record lacks a sector, as when a power cut came before its sync.
 
     Damage of another kind is told when the blob is read. OSError.
     """
-    position = record.position - record.header.payload_bytes
+    header = record.header
+    start = record.position - header.payload_bytes
     with _opened(record.path) as file:
-        while position < record.position:
-            header = blob_header_at(file, position)
-            if header is None:
-                return _lacks_a_sector(file, position, min(_told_end(file, position), record.position))
-            if any(_lacks_a_sector(file, *page) for page in wrong_pages(file, position, header)):
-                return True
-            position += header.record_bytes
+        if header.has_earlier_form:
+            return _earlier_payload_is_torn(file, start, record.position)
+        encoded = os.pread(file, header.map_bytes, _map_at(record.position, header))
+        named = decode_runs(encoded) if encoded else ()
+        return _lacks_a_sector(file, start, record.position, named)
+
+
+def _earlier_payload_is_torn(file: int, position: int, end: int) -> bool:
+    while position < end:
+        header = blob_header_at(file, position)
+        if header is None:
+            return _lacks_a_part(file, position, min(_told_end(file, position), end))
+        if any(_lacks_a_part(file, *page) for page in wrong_pages(file, position, header)):
+            return True
+        position += header.record_bytes
     return False
 
 
@@ -107,21 +118,34 @@ def _commit_at(file: int, path: Path, position: int, seed: int) -> CommitAt | No
     header = parse_commit(os.pread(file, COMMIT_HEADER_BYTES, position), seed)
     if header is None:
         return None
-    content = os.pread(file, header.size, position + COMMIT_HEADER_BYTES)
+    content = os.pread(file, header.size, position + header.header_bytes)
     is_whole = len(content) == header.size and crc32c(content, seed) == header.crc
-    return CommitAt(path, position, header) if is_whole else None
+    return CommitAt(path, position, header) if is_whole and _map_of(file, position, header, seed) is not None else None
+
+
+def _map_at(position: int, header: CommitHeader) -> int:
+    """Where the map of a record begins, whose header is at `position`."""
+    return position + header.header_bytes + header.size
+
+
+def _map_of(file: int, position: int, header: CommitHeader, seed: int) -> Sequence[Run] | None:
+    """The sectors that a record names as zeros; None when its map does not verify."""
+    encoded = os.pread(file, header.map_bytes, _map_at(position, header))
+    if len(encoded) < header.map_bytes or (encoded and crc32c(encoded, seed) != header.map_crc):
+        return None
+    return decode_runs(encoded) if encoded else ()
 
 
 def _next_commit(file: int, path: Path, position: int, seed: int) -> CommitAt | None:
     """The next whole record that begins at `position` or later."""
-    overlap = len(COMMIT_MAGIC) - 1
+    overlap = len(COMMIT_MAGICS) - 1
     while chunk := os.pread(file, _CHUNK_BYTES, position):
-        at = chunk.find(COMMIT_MAGIC)
+        at = chunk.find(COMMIT_MAGICS)
         while at >= 0:
             found = _commit_at(file, path, position + at, seed)
             if found is not None:
                 return found
-            at = chunk.find(COMMIT_MAGIC, at + 1)
+            at = chunk.find(COMMIT_MAGICS, at + 1)
         if len(chunk) <= overlap:
             return None
         position += len(chunk) - overlap
@@ -134,8 +158,20 @@ def _unreadable(file: int, path: Path, position: int, seed: int) -> Unreadable |
     if not any(head):
         return None
     header = parse_commit(head, seed)
-    is_torn = _lacks_a_sector(file, position, position + header.record_bytes if header else _told_end(file, position))
-    return Unreadable(path, position, is_torn, header.number if header else None)
+    if header is None:
+        return Unreadable(path, position, _lacks_a_sector(file, position, _told_end(file, position)), None)
+    return Unreadable(path, position, _record_is_torn(file, position, header, seed), header.number)
+
+
+def _record_is_torn(file: int, position: int, header: CommitHeader, seed: int) -> bool:
+    """Return True if a record with a whole header lacks a sector."""
+    end = position + header.record_bytes
+    if header.has_earlier_form:
+        return _lacks_a_part(file, position, end)
+    named = _map_of(file, position, header, seed)
+    if named is None:  # its bytes are never zeros
+        return _lacks_a_part(file, _map_at(position, header), end)
+    return _lacks_a_sector(file, position, end, named)
 
 
 def _told_end(file: int, position: int) -> int:
@@ -144,15 +180,35 @@ def _told_end(file: int, position: int) -> int:
     return position + (told or COMMIT_HEADER_BYTES)
 
 
-def _lacks_a_sector(file: int, start: int, end: int) -> bool:
-    """Whether one of the sectors' parts that make up [start, end) holds zeros alone, or is behind the file's end."""
+def _lacks_a_sector(file: int, start: int, end: int, named: Sequence[Run] = ()) -> bool:
+    """Return True if one of the sectors that [start, end) touches holds zeros alone from `start` on, whatever is behind
+    `end`, and is not named; or if the file ends before."""
+    zeros = {number for first, count in named for number in range(first, first + count)}
+    first = start // SECTOR_BYTES
     while start < end:
-        stop = min(start - start % _SECTOR_BYTES + _CHUNK_BYTES, end)
+        stop = min(start - start % SECTOR_BYTES + _CHUNK_BYTES, end + -end % SECTOR_BYTES)
+        piece = os.pread(file, stop - start, start)
+        if len(piece) < min(stop, end) - start:
+            return True
+        sector, size = start // SECTOR_BYTES - first, SECTOR_BYTES - start % SECTOR_BYTES
+        at = 0
+        while at < len(piece):
+            if sector not in zeros and not any(piece[at : at + size]):
+                return True
+            at, sector, size = at + size, sector + 1, SECTOR_BYTES
+        start = stop
+    return False
+
+
+def _lacks_a_part(file: int, start: int, end: int) -> bool:
+    """Return True if one of the sectors' parts that make up [start, end) holds zeros alone, or the file ends before."""
+    while start < end:
+        stop = min(start - start % SECTOR_BYTES + _CHUNK_BYTES, end)
         piece = os.pread(file, stop - start, start)
         if len(piece) < stop - start:
             return True
-        first = _SECTOR_BYTES - start % _SECTOR_BYTES
-        parts = (piece[:first], *(piece[at : at + _SECTOR_BYTES] for at in range(first, len(piece), _SECTOR_BYTES)))
+        first = SECTOR_BYTES - start % SECTOR_BYTES
+        parts = (piece[:first], *(piece[at : at + SECTOR_BYTES] for at in range(first, len(piece), SECTOR_BYTES)))
         if not all(map(any, parts)):
             return True
         start = stop

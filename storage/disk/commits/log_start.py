@@ -1,8 +1,9 @@
 """How a start brings the index up to the last round, and begins the commit log of its generation.
 
 Every step may be the last before a crash. Rounds that are not on disk yet are applied before anything is removed; the
-first file of the new generation, which says up to where the earlier ones count, is durable before the first commit; the
-cell is marked as of this form, for an older version to refuse it, between the two.
+first file of the new generation, which says up to where the earlier ones count, is durable before the first commit. The
+cell is marked as of this form, for an older version to refuse it: one that has a log before that file, since an older
+version would take the file's record for damage; one of before the log between the two.
 """
 
 import shutil
@@ -59,9 +60,18 @@ class StartedLog:
 
 
 def start_log(
-    start: LogStart, index: StartingIndex, generation: int, *, is_synced: bool, has_room: Callable[[], bool]
+    start: LogStart,
+    index: StartingIndex,
+    generation: int,
+    *,
+    is_synced: bool,
+    has_room: Callable[[], bool],
+    raise_format: Callable[[], None],
 ) -> StartedLog:
-    """Apply what the log has, and begin the generation's. Raises EngineError, OSError."""
+    """Apply what the log has, and begin the generation's. Raises EngineError, OSError.
+
+    `raise_format` marks a cell that has a log as of this version's form.
+    """
     flushed = index_rows.last_number(index.get(index_rows.number_keys()))
     history = take_rounds(start, index, flushed, syncs=True)
     if not index.is_frugal:
@@ -71,6 +81,8 @@ def start_log(
     if not _has_log(start.facts):
         # Of an opening that ended before the cell was marked: nothing was committed to it.
         shutil.rmtree(start.path / COMMITS, ignore_errors=True)
+    else:
+        raise_format()
     owner = LogOwner(generation, cell_seed(start.facts.cell), history.last_number, is_synced)
     log = CommitLog(make_log_directory(start.path), owner, list(history.files), has_room)
     log.forget(index.flushed())

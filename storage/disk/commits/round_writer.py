@@ -65,13 +65,14 @@ class RoundWriter:
         False when there was no room, and nothing of it is left.
         """
         self._is_writing = True
-        if plan.behind is not None:
-            content = plan.changes.encoded()
-            plan.behind.buffers += (
-                self._log.header(content, number=plan.number, payload_bytes=plan.payload_bytes),
-                content,
+        behind = plan.behind
+        if behind is not None:
+            head = self._log.header(
+                behind.content, number=plan.number, payload_bytes=behind.payload_bytes, zeros=behind.zeros
             )
-            plan.behind.last_rows = plan.number
+            rows = (head, behind.content, behind.zeros) if behind.zeros else (head, behind.content)
+            behind.segment.buffers += rows
+            behind.segment.last_rows = plan.number
         pending = [pool for pool in self._pools if pool.pending()]
         try:
             for pool in pending:

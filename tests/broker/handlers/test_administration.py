@@ -149,10 +149,10 @@ async def test_producers_are_described_with_their_last_sequence(node: Node, clie
 @pytest.mark.parametrize(
     ("types", "expected"),
     [
-        ([], [("t", TOPIC), ("u", TOPIC), ("1", BROKER)]),
+        ([], [("t", TOPIC), ("u", TOPIC), ("1", BROKER), ("1", LOGGER)]),
         ([TOPIC], [("t", TOPIC), ("u", TOPIC)]),
         ([BROKER], [("1", BROKER)]),
-        ([LOGGER, CLIENT_METRICS, GROUP], []),
+        ([LOGGER, CLIENT_METRICS, GROUP], [("1", LOGGER)]),
     ],
 )
 async def test_topics_and_the_broker_have_configs(

@@ -155,7 +155,7 @@ async def test_the_default_broker_has_no_dynamic_settings(client: Client) -> Non
         (TOPIC, "nowhere", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         (TOPIC, "a/b", ErrorCode.INVALID_TOPIC_EXCEPTION),
         (BROKER, "2", ErrorCode.INVALID_REQUEST),
-        (LOGGER, "1", ErrorCode.INVALID_REQUEST),
+        (LOGGER, "2", ErrorCode.INVALID_REQUEST),
     ],
 )
 async def test_resources_that_are_not_there_are_refused(client: Client, kind: int, name: str, code: ErrorCode) -> None:

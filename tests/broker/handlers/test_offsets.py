@@ -239,6 +239,13 @@ async def test_members_commit_in_their_generation_and_nobody_beside_them(node: N
     assert await fetch(client, {"t": [0]}) == {("t", 0): (5, -1, "", 0)}
 
 
+async def test_a_commit_with_a_generation_needs_a_member(client: Client) -> None:
+    member = ("zombie", 3)
+    assert await commit(client, {("t", 0): 5}, member=member) == {("t", 0): ErrorCode.ILLEGAL_GENERATION}
+    assert await commit(client, {("t", 0): 5}) == {("t", 0): 0}
+    assert await commit(client, {("t", 0): 6}, member=member) == {("t", 0): ErrorCode.UNKNOWN_MEMBER_ID}
+
+
 async def test_nobody_reads_offsets_that_an_earlier_commit_then_changes(node: Node, client: Client) -> None:
     await commit(client, {("t", 0): 5, ("u", 0): 5})
     zombie, owner = await node.connect(), await node.connect()

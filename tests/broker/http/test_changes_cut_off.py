@@ -35,9 +35,12 @@ BUNDLE: Ask = ("POST", "/v1/bundles", {"name": "b"})
 CELL: Ask = ("POST", "/v1/cells", {"bundle": "b"})
 SEVERAL = [{"id": 9, "$tablet_index": 0}, {"id": 9, "$tablet_index": 2}]
 UNMOUNTED = post("unmount")
+PENDING: Ask = ("PATCH", TABLE, {"attributes": {"min_data_ttl": 7}})
+SOME_REMOUNTED = post("remount", first_tablet_index=1, last_tablet_index=1)
 WIDER = [*SCHEMA, {"name": "size", "type": "double"}]
 CASES = {
     "create": Case(MADE),
+    "create static": Case(("POST", "/v1/tables", {"path": "//shop/orders", "schema": SCHEMA, "dynamic": False})),
     "rows": Case(post("rows", rows=SEVERAL, session="s", sequence=1), (MADE, ROWS)),
     "trim": Case(post("trim", tablet_index=0, trimmed_row_count=1), (MADE, ROWS)),
     "unmount": Case(UNMOUNTED, (MADE, ROWS)),
@@ -47,14 +50,29 @@ CASES = {
     "mount frozen": Case(post("mount", freeze=True), (MADE, ROWS, UNMOUNTED)),
     "freeze": Case(post("freeze"), (MADE, ROWS)),
     "unfreeze": Case(post("unfreeze"), (MADE, ROWS, post("freeze"))),
-    "remount": Case(post("remount"), (MADE, ROWS, ("PATCH", TABLE, {"attributes": {"min_data_ttl": 7}}))),
+    "remount": Case(post("remount"), (MADE, ROWS, PENDING)),
+    "remount some": Case(post("remount", first_tablet_index=1, last_tablet_index=1), (MADE, ROWS, PENDING)),
+    "mount some with what is set": Case(post("mount", first_tablet_index=2), (MADE, ROWS, PENDING, UNMOUNTED)),
+    "retention": Case(
+        ("PATCH", f"/v1/topics/{NAME}/configs", {"configs": {"retention.ms": 9}}), (MADE, ROWS, PENDING, SOME_REMOUNTED)
+    ),
     "alter": Case(post("alter", schema=WIDER), (MADE, ROWS, UNMOUNTED)),
-    "attributes": Case(("PATCH", TABLE, {"attributes": {"min_data_ttl": 7}}), (MADE, ROWS)),
+    "attributes": Case(PENDING, (MADE, ROWS)),
     "grow": Case(post("reshard", tablet_count=5, trimmed_row_counts=[10, 20]), (MADE, ROWS, UNMOUNTED)),
     "grow in the middle": Case(
         post("reshard", first_tablet_index=0, last_tablet_index=0, tablet_count=2), (MADE, ROWS, UNMOUNTED)
     ),
+    "grow with what is set": Case(
+        post("reshard", first_tablet_index=0, last_tablet_index=0, tablet_count=2),
+        (MADE, ROWS, PENDING, SOME_REMOUNTED, UNMOUNTED),
+    ),
     "shrink": Case(post("reshard", tablet_count=2), (MADE, ROWS, UNMOUNTED)),
+    "glue where tablets differ": Case(
+        post("reshard", tablet_count=1), (MADE, ROWS, PENDING, SOME_REMOUNTED, UNMOUNTED)
+    ),
+    "static where tablets differ": Case(
+        post("alter", dynamic=False), (MADE, ROWS, PENDING, SOME_REMOUNTED, UNMOUNTED)
+    ),
     "glue": Case(post("reshard", tablet_count=1), (MADE, ROWS, UNMOUNTED)),
     "static": Case(post("alter", dynamic=False), (MADE, ROWS, UNMOUNTED)),
     "dynamic": Case(post("alter", dynamic=True), (MADE, ROWS, UNMOUNTED, post("alter", dynamic=False))),
@@ -84,7 +102,7 @@ async def facts(web: Web) -> Any:
     if status == 404:
         return None
     _, listed = await web.ask("GET", f"{TABLE}/tablets")
-    counts = ("index", "state", "trimmed_row_count", "total_row_count")
+    counts = ("index", "state", "trimmed_row_count", "total_row_count", "mounted_attributes")
     tablets = [tuple(one[name] for name in counts) for one in listed["tablets"]]
     return described, tablets, [await rows(web, index) for index, *_ in tablets]
 

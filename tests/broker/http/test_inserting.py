@@ -56,7 +56,7 @@ async def test_rows_that_name_no_tablet_go_to_one_beside_those_that_do(web: Web)
 async def test_rows_for_a_tablet_that_takes_none_write_nothing(web: Web) -> None:
     await create(web, tablet_count=3)
     await web.ask("POST", f"/v1/tables/{NAME}/freeze", {"first_tablet_index": 2})
-    for index, status, code in ((2, 409, "NO_MOUNTED_TABLETS"), (3, 404, "NO_TABLET")):
+    for index, status, code in ((2, 409, "WRONG_STATE"), (3, 404, "NO_TABLET")):
         refused = await web.refusal("POST", ROWS, {"rows": [row(1, 0), row(2, index)]})
         assert refused[:2] == (status, code)
     many = {"rows": [row(number, number) for number in range(101)]}

@@ -2,6 +2,7 @@
 
 import io
 import json
+import time
 from collections.abc import Iterator
 from http.client import HTTPConnection
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from pqbroker.broker.http.resources.sql import ROUTES
-from pqbroker.pq.log.row_facts import timestamp_of
+from pqbroker.pq.log.commit_timestamps import timestamp_of
 from pqbroker.testing import Broker, memory_broker
 
 NOW_MS = 1_700_000_000_000
@@ -74,6 +75,13 @@ def sql() -> Iterator[Sql]:
             sql.produce("a.orders", *(record(n, row, partition) for n, row in enumerate(orders)))
         sql.produce("people", *(record(n, {"name": f"p{n}", "age": 30 + n}) for n in range(3)))
         yield sql
+
+
+def worker_pids() -> set[str]:
+    """Of the workers that this process has started, whose broker runs on a thread."""
+    lists = [path.read_text() for path in Path("/proc/self/task").glob("*/children")]
+    pids = {pid for text in lists for pid in text.split()}
+    return {pid for pid in pids if "pqbroker.tables.work" in Path(f"/proc/{pid}/cmdline").read_text()}
 
 
 def record(number: int, row: Any, partition: int = 0) -> Any:
@@ -279,6 +287,90 @@ def test_what_cannot_be_answered_is_refused(sql: Sql, query: str, status: int, c
     assert (answered, error["code"]) == (status, code)
     assert named in error["message"]
     assert error["cure"]
+
+
+LONG = {
+    "3 000 ANDs": ("SELECT count(*) AS n FROM people WHERE " + " AND ".join(f"key <> 'x{n}'" for n in range(3000)), 3),
+    "ranges in 3 000 ANDs": ("SELECT count(*) AS n FROM people WHERE " + ' AND "$row_index" < 9' * 3000, 3),
+    "3 000 ORs": ("SELECT count(*) AS n FROM people WHERE " + " OR ".join(f"key = 'k{n}'" for n in range(3000)), 3),
+    "3 000 UNIONs": (f"SELECT count(*) AS n FROM ({' UNION ALL '.join(['SELECT 1'] * 3000)})", 3000),
+    "100 brackets": (f"SELECT {'(' * 100}7{')' * 100} AS n", 7),
+    "90 subqueries": (f"SELECT count(*) AS n FROM {'(SELECT * FROM ' * 90}people{')' * 90}", 3),
+    "90 CASEs": (f"SELECT {'CASE WHEN true THEN ' * 90}7{' END' * 90} AS n", 7),
+}
+DEEP = {
+    "101 brackets": f"SELECT {'(' * 101}7{')' * 101}",
+    "3 000 brackets": f"SELECT {'(' * 3000}7{')' * 3000}",
+    "3 000 subqueries": f"SELECT * FROM {'(SELECT * FROM ' * 3000}people{')' * 3000}",
+    "3 000 CASEs": f"SELECT {'CASE WHEN true THEN ' * 3000}7{' END' * 3000}",
+    "3 000 NOTs": f"SELECT {'NOT ' * 3000}true",
+    "3 000 sums": f"SELECT {'1 + ' * 3000}1",
+    "2 000 joins": f"SELECT 1 FROM people{', people' * 2000}",
+}
+
+
+@pytest.mark.parametrize("case", LONG)
+def test_a_long_query_is_answered(sql: Sql, case: str) -> None:
+    query, number = LONG[case]
+    assert sql.rows(query.replace("WHERE  AND", "WHERE")) == [{"n": number}]
+
+
+@pytest.mark.parametrize("case", DEEP)
+def test_a_query_that_is_nested_too_deeply_is_refused_and_costs_no_worker(
+    sql: Sql, case: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    sql.ask("SELECT 1")
+    before = worker_pids()
+    status, data = sql.ask(DEEP[case])
+    error = json.loads(data)["error"]
+    assert (status, error["code"]) == (400, "INVALID_QUERY"), error
+    assert "pqbroker.sql.depth.max = 100" in error["message"] or "1000" in error["message"]
+    assert before
+    assert worker_pids() == before
+    assert "Traceback" not in capfd.readouterr().err
+
+
+SLOW = "SELECT count(*) FROM range(100000000) AS a(n), range(1000) AS b(m) WHERE hash(n) % 7 = hash(m) % 5"
+
+
+def test_an_unknown_topic_costs_no_worker(sql: Sql, capfd: pytest.CaptureFixture[str]) -> None:
+    sql.ask("SELECT 1")
+    before = worker_pids()
+    assert len(before) == 1
+    for _ in range(3):
+        assert sql.ask("SELECT * FROM nobody")[0] == 404
+        assert sql.rows("SELECT count(*) AS n FROM people") == [{"n": 3}]
+    assert worker_pids() == before
+    assert "Traceback" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("query", [SLOW, "SELECT n, repeat('x', 1000) AS x FROM range(100000000) AS r(n)"])
+def test_a_query_whose_client_goes_costs_no_worker(sql: Sql, query: str, capfd: pytest.CaptureFixture[str]) -> None:
+    sql.ask("SELECT 1")
+    before = worker_pids()
+    assert len(before) == 1
+    for _ in range(3):
+        connection = HTTPConnection(sql.http, timeout=60)
+        connection.request("POST", "/v1/sql", json.dumps({"query": query}), {"Content-Type": "application/json"})
+        assert connection.sock is not None
+        if query != SLOW:
+            connection.sock.recv(100)
+        connection.close()
+        assert sql.rows("SELECT count(*) AS n FROM people") == [{"n": 3}]
+    deadline = time.monotonic() + 30
+    while len(idle := worker_pids()) > 2 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert before <= idle
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_a_query_over_its_time_or_bytes_costs_no_worker(sql: Sql) -> None:
+    sql.ask("SELECT 1")
+    before = worker_pids()
+    status, data = sql.ask(SLOW, timeout_ms=300)
+    assert (status, json.loads(data)["error"]["code"]) == (504, "QUERY_TOO_LONG")
+    assert sql.rows("SELECT count(*) AS n FROM people") == [{"n": 3}]
+    assert worker_pids() == before
 
 
 def test_a_column_that_was_meant_is_named(sql: Sql) -> None:

@@ -36,6 +36,40 @@ async def topic_id(web: Web) -> str:
     return str((await web.ask("GET", f"/v1/topics/{NAME}"))[1]["id"])
 
 
+async def test_a_table_is_created_static_without_rows_and_made_dynamic(web: Web) -> None:
+    table = await create(web, dynamic=False, attributes={"max_data_ttl": 5})
+    assert (table["dynamic"], table["tablet_count"], table["state"]) == (False, 0, "none")
+    for _ in range(2):
+        assert await queried(web) is None
+        assert (await web.ask("GET", "/v1/topics"))[1]["topics"] == []
+        assert (await web.refusal("POST", f"{TABLE}/mount", {}))[:2] == (409, "STATIC_TABLE")
+        await reopened_static(web)
+    assert (await converted(web, dynamic=True))["state"] == "unmounted"
+    assert (await command(web, "mount"))[0] == 200
+    await insert(web, {"id": 7})
+    assert [row["id"] for row in await select(web)] == [7]
+    assert await tablets(web, "mounted_attributes") == [table["attributes"]]
+
+
+async def test_a_table_is_created_dynamic_by_name(web: Web) -> None:
+    assert (await create(web, dynamic=True, tablet_count=2))["tablet_count"] == 2
+
+
+@pytest.mark.parametrize(
+    ("given", "code"),
+    [
+        ({"tablet_count": 1}, "INVALID_TABLE"),
+        ({"mount": False}, "INVALID_TABLE"),
+        ({"tablet_count": 1, "trimmed_row_counts": [0]}, "INVALID_TABLE"),
+        ({"attributes": {"commit_ordering": "strong"}}, "INVALID_ATTRIBUTE"),
+    ],
+)
+async def test_what_no_static_table_has_is_refused_at_its_creation(web: Web, given: Any, code: str) -> None:
+    body = {"path": "//shop/orders", "schema": SCHEMA, "dynamic": False, **given}
+    assert (await web.refusal("POST", "/v1/tables", body))[:2] == (400, code)
+    assert (await web.ask("GET", "/v1/tables"))[1]["tables"] == []
+
+
 async def test_a_static_table_is_for_sql_and_no_topic(web: Web) -> None:
     await filled(web, 3)
     first = await topic_id(web)

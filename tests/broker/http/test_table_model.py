@@ -1,7 +1,7 @@
 """One tablet of a table through both doors, with refusals, lost cells, reshards, moves and age, against a list of rows.
 
 It is the table's last one; the others are empty and unmounted, and reshards before it change its number. Once the table
-was static it has no other.
+was static it has no other. Each tablet has the age of rows that it took at its own mount or remount.
 """
 
 from dataclasses import dataclass, field
@@ -34,6 +34,10 @@ class Model:
     first: int = 0
     state: str = "mounted"
     index: int = 1
+    ttl_ms: int = TTL_MS
+    """The age of rows that is set."""
+    acting_ms: list[int] = field(default_factory=lambda: [TTL_MS, TTL_MS])
+    """The age that acts, by tablet."""
 
 
 class Driven:
@@ -135,7 +139,30 @@ class Driven:
         is_allowed = verb in ALLOWED[self.model.state]
         assert status == (200 if is_allowed else 409), (verb, self.model.state)
         if is_allowed:
-            self.model.state = ENDS[verb]
+            self.arrive(ENDS[verb])
+
+    def arrive(self, state: str) -> None:
+        """Only a mount of the unmounted tablet takes what is set."""
+        if self.model.state == "unmounted" != state:
+            self.model.acting_ms[-1] = self.model.ttl_ms
+        self.model.state = state
+
+    async def set_age(self) -> None:
+        self.model.ttl_ms = self.random.choice((TTL_MS // 2, TTL_MS, 3 * TTL_MS))
+        body = {"attributes": {"max_data_ttl": self.model.ttl_ms}}
+        assert (await self.web.ask("PATCH", f"/v1/tables/{NAME}", body))[0] == 200
+
+    async def remount(self) -> None:
+        """Some tablets, whatever their states."""
+        first = self.random.randint(0, self.model.index)
+        last = self.random.randint(first, self.model.index)
+        body = {"first_tablet_index": first, "last_tablet_index": last}
+        if is_refused := self.random.random() < 0.3:
+            self.web.node.engine.faults.refuse_next()
+        status, _ = await self.web.ask("POST", f"/v1/tables/{NAME}/remount", body)
+        assert status == (503 if is_refused else 200)
+        for index in range(first, last + 1) if not is_refused else ():
+            self.model.acting_ms[index] = self.model.ttl_ms
 
     async def change_and_be_refused(self) -> None:
         verb = {"mounted": "freeze", "frozen": "unfreeze", "unmounted": "mount"}[self.model.state]
@@ -155,7 +182,10 @@ class Driven:
         is_allowed = self.model.state == "unmounted" or count == self.model.index
         assert status == (503 if is_refused else 200 if is_allowed else 409)
         if status == 200:
-            self.model.index = count
+            model = self.model
+            before, own = model.acting_ms[: model.index], model.acting_ms[-1]
+            model.acting_ms = [*before[:count], *[model.ttl_ms] * (count - model.index), own]
+            model.index = count
 
     async def reopen(self) -> None:
         await reopened(self.web)
@@ -168,7 +198,7 @@ class Driven:
         is_allowed = self.model.state != "frozen"
         assert status == (200 if is_allowed else 409)
         if is_allowed:
-            self.model.state = "mounted"
+            self.arrive("mounted")
 
     async def glue(self) -> None:
         """Join the empty tablet before this one: the rows that are left have new numbers there."""
@@ -181,6 +211,7 @@ class Driven:
         elif status == 200:
             self.copied(self.model.first)
             self.model.index -= 1
+            del self.model.acting_ms[-1]  # the tablet before stands, with its own
         else:
             assert answer["error"]["code"] == "CANNOT_GLUE"
             assert 0 < self.model.first < len(self.model.ids)
@@ -202,6 +233,7 @@ class Driven:
         if is_refused:
             return
         model.index = 0
+        del model.acting_ms[1:]
         gone = len(model.ids) - (await tablets(self.web, "total_row_count"))[0]
         assert 0 <= gone <= model.first
         self.copied(gone)
@@ -214,15 +246,15 @@ class Driven:
 
     async def age(self) -> None:
         """Rows go when they are old, whole blobs from the front; those that were just written stay a while."""
-        model, clock = self.model, self.web.node.clock
+        model, clock, ttl_ms = self.model, self.web.node.clock, self.model.acting_ms[-1]
         clock.now_ms += self.random.choice((TTL_MS // 2, TTL_MS, AUTO_FLUSH_MS + 1))
         await opened(self.web).topics.retain()
         first = (await tablets(self.web, "trimmed_row_count"))[model.index]
         if model.state != "mounted":
             assert first == model.first
         else:
-            assert all(written_ms <= clock.now_ms - TTL_MS for written_ms in model.written_ms[model.first : first])
-            if model.written_ms and clock.now_ms - model.written_ms[-1] > max(TTL_MS, AUTO_FLUSH_MS):
+            assert all(written_ms <= clock.now_ms - ttl_ms for written_ms in model.written_ms[model.first : first])
+            if model.written_ms and clock.now_ms - model.written_ms[-1] > max(ttl_ms, AUTO_FLUSH_MS):
                 assert first == len(model.ids)
         model.first = first
 
@@ -230,6 +262,8 @@ class Driven:
         model = self.model
         counts = [("unmounted", 0, 0)] * model.index + [(model.state, model.first, len(model.ids))]
         assert await tablets(self.web, "state", "trimmed_row_count", "total_row_count") == counts
+        acting = await tablets(self.web, "mounted_attributes")
+        assert [one["max_data_ttl"] for one in acting] == model.acting_ms
         path = f"/v1/tables/{NAME}/rows?limit=1000&tablet_index={model.index}"
         status, answer = await self.web.ask("GET", path)
         if model.state == "unmounted":
@@ -250,6 +284,7 @@ async def test_a_table_is_what_a_list_of_its_rows_is(web: Web, seed: int) -> Non
     steps = [driven.insert] * 4 + [driven.produce] * 3 + [driven.change] * 4
     steps += [driven.trim, driven.insert_and_be_refused, driven.change_and_be_refused, driven.reopen]
     steps += [driven.reshard] * 2 + [driven.insert_batch] * 3 + [driven.move, driven.glue, driven.age, driven.convert]
+    steps += [driven.set_age, driven.remount] * 2
     for _ in range(STEPS):
         await driven.random.choice(steps)()
         await driven.check()

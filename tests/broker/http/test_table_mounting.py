@@ -155,7 +155,7 @@ async def test_a_frozen_table_is_read_and_not_written(web: Web) -> None:
     assert "frozen" in (produced.error_message or "")
     assert (await fetch(web)).error_code == ErrorCode.NONE
     trim = {"tablet_index": 0, "trimmed_row_count": 1}
-    assert (await web.refusal("POST", f"/v1/tables/{NAME}/trim", trim))[:2] == (409, "POLICY_VIOLATION")
+    assert (await web.refusal("POST", f"/v1/tables/{NAME}/trim", trim))[:2] == (409, "WRONG_STATE")
     _, topic = await web.ask("GET", f"/v1/topics/{NAME}")
     assert topic["partitions"][0]["writes_refused_by"] == "frozen"
 
@@ -164,10 +164,10 @@ async def test_an_unmounted_table_is_neither_read_nor_written(web: Web) -> None:
     await create(web)
     await insert(web, {"id": 1})
     await do(web, "unmount")
-    assert (await web.refusal("GET", f"/v1/tables/{NAME}/rows"))[:2] == (409, "NOT_MOUNTED")
+    assert (await web.refusal("GET", f"/v1/tables/{NAME}/rows"))[:2] == (409, "WRONG_STATE")
     assert (await web.refusal("POST", f"/v1/tables/{NAME}/rows", {"rows": [{"id": 2}]}))[1] == "NO_MOUNTED_TABLETS"
     named = {"rows": [{"id": 2, "$tablet_index": 0}]}
-    assert (await web.refusal("POST", f"/v1/tables/{NAME}/rows", named))[1] == "NO_MOUNTED_TABLETS"
+    assert (await web.refusal("POST", f"/v1/tables/{NAME}/rows", named))[1] == "WRONG_STATE"
     assert (await web.node.produce(NAME, b'{"id":1}')).error_code == ErrorCode.LEADER_NOT_AVAILABLE
     assert (await fetch(web)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     client = await web.node.connect()

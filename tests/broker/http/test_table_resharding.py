@@ -180,6 +180,27 @@ async def test_a_session_is_known_though_its_rows_were_trimmed_before_they_could
     assert (await web.ask("POST", f"/v1/tables/{NAME}/rows", again))[1]["duplicate"] is True
 
 
+async def test_a_batch_of_a_producer_is_no_duplicate_of_one_for_the_tablet_that_had_another_number(web: Web) -> None:
+    """Its sequences are counted by partition: 1 was another tablet when it sent sequence 0."""
+    await create(web, tablet_count=3)
+    options = {"producer_id": 7, "producer_epoch": 0}
+    for sequence in range(2):
+        value = b'{"id":%d}' % (20 + sequence)
+        assert (await web.node.produce(NAME, value, partition=2, base_sequence=sequence, **options)).error_code == 0
+    assert (await web.node.produce(NAME, b'{"id":10}', partition=1, base_sequence=0, **options)).error_code == 0
+    assert (await command(web, "unmount"))[0] == 200
+    assert (await command(web, "reshard", first_tablet_index=0, last_tablet_index=1, tablet_count=1))[0] == 200
+    assert (await command(web, "mount"))[0] == 200
+    answer = await web.node.produce(NAME, b'{"id":11}', partition=1, base_sequence=1, **options)
+    assert (answer.error_code, answer.base_offset) == (0, 2)
+    assert await ids(web, 2) == [[10], [20, 21, 11]]
+    again = await web.node.produce(NAME, b'{"id":11}', partition=1, base_sequence=1, **options)
+    assert (again.error_code, again.base_offset) == (0, 2)
+    await reopened(web)
+    again = await web.node.produce(NAME, b'{"id":11}', partition=1, base_sequence=1, **options)
+    assert (again.error_code, again.base_offset) == (0, 2)
+
+
 async def test_rows_of_a_producer_with_sequences_are_glued_in_any_order(web: Web) -> None:
     await create(web, tablet_count=2)
     for index, sequence in ((0, 0), (0, 1), (1, 0), (1, 1)):

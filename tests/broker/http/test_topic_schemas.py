@@ -1,6 +1,7 @@
 """A schema on any topic: its records are rows through every door, and what they are stays as it was."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -88,6 +89,39 @@ async def test_it_is_a_config_for_kafkas_tools_too(web: Web) -> None:
         assert told in message, text
     wrong = {"name": "other", "partitions": 1, "config": {"pq.schema": "[7]"}}
     assert (await web.refusal("POST", "/v1/topics", wrong))[:2] == (400, "INVALID_CONFIG")
+
+
+TWINS = [{"name": "a", "type": "int64"}, {"name": "A", "type": "int64"}]
+
+
+async def test_columns_that_differ_by_case_alone_are_refused_wherever_a_schema_is_set(web: Web) -> None:
+    await with_topic(web, pq_schema=json.dumps(TWINS[:1]))
+    named = "'a' and 'A'"
+    body: Any = {"path": "//shop/twins", "schema": TWINS}
+    assert named in (await web.refusal("POST", "/v1/tables", body))[2]
+    body = {"name": "twins", "partitions": 1, "config": {"pq.schema": json.dumps(TWINS)}}
+    assert named in (await web.refusal("POST", "/v1/topics", body))[2]
+    body = {"configs": {"pq.schema": json.dumps(TWINS)}}
+    assert named in (await web.refusal("PATCH", "/v1/topics/clicks/configs", body))[2]
+    assert named in (await web.refusal("POST", ALTER, {"schema": TWINS}))[2]
+    await web.ask("POST", "/v1/tables", {"path": "//shop/orders", "schema": TWINS[:1], "mount": False})
+    status, code, message = await web.refusal("POST", "/v1/tables/shop.orders/alter", {"schema": TWINS})
+    assert (status, code) == (400, "INVALID_SCHEMA")
+    assert named in message
+
+
+async def test_a_topic_with_such_columns_from_before_is_served_and_takes_other_configs(
+    web: Web, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as earlier:
+        earlier.setattr("pqbroker.tables.schema.check_names", lambda *_: None)
+        await with_topic(web, pq_schema=json.dumps(TWINS))
+    await web.node.produce("clicks", b'{"a":1,"A":2}')
+    (row,) = await select(web, "clicks", tablet_index=0)
+    assert (row["a"], row["A"]) == (1, 2)
+    columns = [*TWINS, {"name": "k", "type": "int64", "from": "key"}]
+    body: Any = {"configs": {"key.format": "avro", "pq.schema": json.dumps(columns)}}
+    assert (await web.ask("PATCH", "/v1/topics/clicks/configs", body))[0] == 200
 
 
 async def test_a_tables_schema_is_no_config(web: Web) -> None:

@@ -62,6 +62,19 @@ async def test_what_is_set_acts_after_a_remount(shop: Web) -> None:
     assert (await value(shop, config))["max_data_ttl"] == 86_400_000
 
 
+async def test_the_mount_config_is_read_and_set_by_name_and_as_a_whole(shop: Web) -> None:
+    config = f"{TABLE}/@mount_config"
+    assert await value(shop, f"{config}/max_data_ttl") == 5
+    assert await value(shop, f"{config}/max_ordered_tablet_data_weight") is None
+    assert await shop.ask("PUT", f"{config}/max_ordered_tablet_data_weight", 9) == (200, 9)
+    assert await value(shop, f"{TABLE}/@max_ordered_tablet_data_weight") == 9
+    assert await value(shop, f"{TABLE}/@mounted_attributes/max_ordered_tablet_data_weight") is None
+    status, found = await shop.ask("PUT", config, {"max_data_versions": 2})
+    assert (status, found["max_data_versions"], found["max_data_ttl"]) == (200, 2, 1_800_000)
+    assert found == await value(shop, config)
+    assert await value(shop, f"{TABLE}/@max_ordered_tablet_data_weight") is None
+
+
 async def test_a_tablet_says_whose_it_is(shop: Web) -> None:
     tablets = await value(shop, "/v1/tree//sys/tablets?children=true")
     assert len(tablets) == 4
@@ -108,6 +121,11 @@ async def test_cells_and_bundles(shop: Web) -> None:
         ("PUT", f"{TABLE}/@schema", "NOT_SETTABLE"),
         ("PUT", f"{TABLE}/@max_data_ttl", "INVALID_ATTRIBUTE"),
         ("PUT", f"{TABLE}/@max_data_ttl/deeper", "NO_ATTRIBUTE"),
+        ("GET", f"{TABLE}/@mount_config/color", "NO_ATTRIBUTE"),
+        ("PUT", f"{TABLE}/@mount_config/color", "INVALID_ATTRIBUTE"),
+        ("PUT", f"{TABLE}/@mount_config/max_data_ttl", "INVALID_ATTRIBUTE"),
+        ("PUT", f"{TABLE}/@mount_config/max_data_ttl/deeper", "NO_ATTRIBUTE"),
+        ("PUT", f"{TABLE}/@mount_config", "INVALID_REQUEST"),
         ("PUT", "/v1/tree//plain/@type", "NOT_SETTABLE"),
     ],
 )

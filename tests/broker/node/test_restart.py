@@ -18,7 +18,8 @@ from pqbroker.protocol.messages.metadata import MetadataRequest, MetadataRequest
 from pqbroker.storage.engine import CommitRefused
 from pqbroker.storage.ids import TabletId
 from pqbroker.storage.tablets.cell import MoveRefused, TabletUnknown
-from pqbroker.storage.tablets.scheme import FIRST_TABLET_ID, SCHEME_TABLET_ID
+from pqbroker.storage.tablets.scheme import SCHEME_TABLET_ID
+from pqbroker.storage.tablets.scheme_layout import FIRST_TABLET_ID
 from pqbroker.storage.tablets.tablet import USER_CHANNEL
 from tests.broker.conftest import Node, make_batch, produce_request, until
 from tests.broker.coordination.classic.test_handlers import beat, describe, form, join_request

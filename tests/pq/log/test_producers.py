@@ -64,13 +64,14 @@ def test_each_of_the_last_five_batches_is_a_duplicate_with_its_offset() -> None:
         assert producers.check(state, 0, number * 10, 10) == Duplicate(100 + number * 10, -1)
 
 
-def test_an_older_duplicate_has_no_offset() -> None:
+def test_a_batch_older_than_the_last_five_is_out_of_order() -> None:
     state = after(*((number * 10, 10) for number in range(8)))
-    assert producers.check(state, 0, 0, 10) == Duplicate(-1, -1)
+    assert refused(state, 0, 0, 10) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
-def test_a_batch_inside_what_is_stored_is_a_duplicate_without_offset() -> None:
-    assert producers.check(after((0, 10)), 0, 2, 3) == Duplicate(-1, -1)
+@pytest.mark.parametrize(("sequence", "count"), [(2, 3), (0, 9), (1, 9), (0, 20), (5, 10)])
+def test_a_batch_that_matches_a_stored_one_only_in_part_is_out_of_order(sequence: int, count: int) -> None:
+    assert refused(after((0, 10), (10, 10)), 0, sequence, count) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 def test_a_batch_partly_stored_is_out_of_order() -> None:

@@ -4,8 +4,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from pqbroker.pq.log.commit_timestamps import milliseconds_of, timestamp_of
 from pqbroker.pq.log.keys import facts_key, foreign_ranges, parse_facts_key, renumbered
-from pqbroker.pq.log.row_facts import RowFacts, milliseconds_of, row_weights, timestamp_of
+from pqbroker.pq.log.row_facts import RowFacts, row_weights
 
 commits = st.lists(st.tuples(st.integers(0, 3), st.lists(st.integers(1, 1 << 31), min_size=1, max_size=5)), max_size=8)
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pqbroker.pq.log.keys import foreign_ranges, parse_session_key, renumbered, session_key, session_range
-from pqbroker.pq.log.sessions import SessionBatch, Sessions
+from pqbroker.pq.log.sessions import SessionBatch, Sessions, glued
 
 NUMBERS = st.integers(0, (1 << 62) - 1)
 
@@ -29,9 +29,14 @@ def test_a_session_key_reads_back_and_moves_with_its_partition(name: str, partit
 
 
 STORED = SessionBatch(1, 1, 1, 1).encode()
+NO_PLACE = b"\1" + SessionBatch(1, 1, 1, 0).encode()[1:]
 
 
-@pytest.mark.parametrize("stored", [b"", b"\2" + STORED[1:], STORED[:-1], SessionBatch(1, 1, 1, 0).encode()])
+@pytest.mark.parametrize(
+    "stored", [
+        b"", b"\2" + STORED[1:], b"\3" + STORED[1:], STORED[:-1], SessionBatch(1, 1, 1, -1).encode(), NO_PLACE,
+    ],
+)  # fmt: skip
 def test_what_is_no_session_is_refused(stored: bytes) -> None:
     with pytest.raises(ValueError, match=r"it (has|is)|version"):
         SessionBatch.decode(stored)
@@ -50,3 +55,30 @@ def test_sessions_are_forgotten_when_idle_without_rows_and_over_the_limit_the_ol
     sessions.forget(["b"])
     assert list(sessions) == [("a", SessionBatch(2, 300, 15, 1))]
     assert sessions.get("b") is None
+
+
+def test_a_batch_moves_with_its_rows_and_has_no_place_where_they_were_trimmed() -> None:
+    batch = SessionBatch(7, 200, 10, 5)
+    assert batch.moved(90, 10) == SessionBatch(7, 200, 100, 5)
+    assert batch.moved(90, 12) == SessionBatch(7, 200, 102, 3)
+    assert batch.moved(90, 15) == SessionBatch(7, 200, 0, 0)
+    assert SessionBatch.decode(batch.moved(90, 15).encode()) == SessionBatch(7, 200, 0, 0)
+    assert batch.moved(90, 15).encode()[0] == 2, "versions that want a place say so"
+
+
+def test_of_a_session_in_two_glued_partitions_the_later_batch_is_remembered() -> None:
+    first, second = SessionBatch(7, 200, 10, 5), SessionBatch(8, 100, 20, 1)
+    assert glued(second, None) == second
+    assert glued(second, first) == second
+    assert glued(first, second) is None
+    same = glued(SessionBatch(7, 201, 20, 2), first)
+    assert same == SessionBatch(7, 201, 22, 0), "in two stretches: no place, and remembered while rows are there"
+    assert not same.is_over(21, 9999, 0)
+    assert same.is_over(22, 9999, 0)
+    assert glued(SessionBatch(7, 300, 0, 0), first) is None
+    assert glued(first, SessionBatch(7, 300, 0, 0)) == first
+
+
+def test_the_oldest_session_is_displaced_though_gluing_gave_it_the_last_rows() -> None:
+    stored = [("late", SessionBatch(1, 300, 0, 1)), ("early", SessionBatch(1, 100, 50, 1))]
+    assert Sessions(stored).displaced("new", 2) == ["early"]

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from pqbroker.storage.engine import CommitRefused, ShardLost
-from pqbroker.storage.ids import new_uuid, uuid_text
+from pqbroker.storage.ids import CellId, new_uuid, uuid_text
 from pqbroker.storage.memory import MemoryEngine
 from pqbroker.storage.tablets.cell import Cell
 from pqbroker.storage.tablets.hosting import TabletHost
+from pqbroker.storage.tablets.mounted_attributes import MountedAttributes
 from pqbroker.storage.tablets.scheme import (
-    FIRST_TABLET_ID,
     PARTITIONS_MAX,
     PARTITIONS_PER_TABLET_MAX,
     PRODUCER_IDS_PER_BLOCK,
@@ -24,10 +24,12 @@ from pqbroker.storage.tablets.scheme import (
     TopicUnknown,
     tablet_count,
 )
-from pqbroker.storage.tablets.scheme_state import FIRST_FORMAT, Resharded, TableRecord
+from pqbroker.storage.tablets.scheme_layout import FIRST_TABLET_ID
+from pqbroker.storage.tablets.scheme_state import CELLS_FORMAT, FIRST_FORMAT, Resharded, TableRecord
 from pqbroker.storage.unreadable import StoredUnreadable
 
 NOW_MS = 1_700_000_000_000
+NONE_OF_TWO = MountedAttributes.collect([{}, {}])
 
 
 @pytest.fixture
@@ -75,7 +77,7 @@ async def test_versions_before_tables_read_a_scheme_until_its_first_table(
     with monkeypatch.context() as before:
         before.setattr("pqbroker.storage.tablets.scheme_state.SCHEME_FORMAT", FIRST_FORMAT)
         await _open(engine)
-    table = TableRecord(({"name": "a", "type": "any"},), {"x": 1}, {}, ("mounted", "frozen"), (0, 7))
+    table = TableRecord(({"name": "a", "type": "any"},), {"x": 1}, NONE_OF_TWO, ("mounted", "frozen"), (0, 7))
     scheme = await _open(engine)
     made = await scheme.create_topic("u", 2, {}, 1, table)
     with monkeypatch.context() as before:
@@ -85,8 +87,57 @@ async def test_versions_before_tables_read_a_scheme_until_its_first_table(
     scheme = await _open(engine)
     assert scheme.topics == {"t": topic, "u": made}
     grown = await scheme.grow_topic("u", 3)
-    assert grown.table == replace(table, states=("mounted", "frozen", "mounted"), first_rows=(0, 7, 0))
+    mounted = MountedAttributes(({}, {"x": 1}), (0, 0, 1))
+    states = ("mounted", "frozen", "mounted")
+    assert grown.table == replace(table, mounted=mounted, states=states, first_rows=(0, 7, 0))
     assert (await _open(engine)).topics["u"] == grown
+
+
+async def test_versions_before_attributes_by_tablet_read_a_scheme_while_tablets_agree(
+    engine: MemoryEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scheme = await _open(engine)
+    mounted = MountedAttributes.collect([{"x": 1}] * 3)
+    made = await scheme.create_topic("u", 3, {}, 1, TableRecord((), {"x": 2}, mounted, ("mounted",) * 3, (0,) * 3))
+    monkeypatch.setattr("pqbroker.storage.tablets.scheme_state.SCHEME_FORMAT", CELLS_FORMAT)
+    scheme = await _open(engine)
+    assert scheme.topics == {"u": made}
+    assert made.table is not None
+    taken = replace(made.table, mounted=mounted.taken([1], {"x": 2}))
+    await scheme.change_topic("u", lambda topic: topic.with_table(taken))
+    with pytest.raises(StoredUnreadable, match="newer version"):
+        await _open(engine)
+    monkeypatch.undo()
+    scheme = await _open(engine)
+    assert scheme.topics["u"].table == taken
+    assert list(taken.mounted) == [{"x": 1}, {"x": 2}, {"x": 1}]
+    await scheme.create_topic("in another cell", 1, {}, 1)
+    await scheme.change_topic("in another cell", lambda topic: replace(topic, cells=(CellId(1),)))
+    monkeypatch.setattr("pqbroker.storage.tablets.scheme_state.SCHEME_FORMAT", CELLS_FORMAT)
+    with pytest.raises(StoredUnreadable, match="newer version"):
+        await _open(engine)
+
+
+@pytest.mark.parametrize("numbers", [[0], [0, 2], [0, 0], [0, -1], [0, 1, 1], [0, "1"]])
+async def test_numbers_of_attributes_that_fit_no_tablets_are_refused(
+    engine: MemoryEngine, monkeypatch: pytest.MonkeyPatch, numbers: list[object]
+) -> None:
+    scheme = await _open(engine)
+    mounted = MountedAttributes(({}, {"x": 1}), tuple(numbers))  # type: ignore[arg-type]
+    with suppress(StoredUnreadable, ValueError):
+        await scheme.create_topic("u", 2, {}, 1, TableRecord((), {}, mounted, ("mounted",) * 2, (0, 0)))
+    with pytest.raises(StoredUnreadable, match="attributes of 2 tablets"):
+        await _open(engine)
+
+
+def test_attributes_of_tablets_are_kept_once_however_many_tablets_have_them() -> None:
+    first, second = {"x": 1}, {"x": 2}
+    mounted = MountedAttributes.collect([first, second, {"x": 1}, second])
+    assert mounted == MountedAttributes((first, second), (0, 1, 0, 1))
+    assert mounted.taken(range(1, 3), {"x": 3}) == MountedAttributes((first, {"x": 3}, second), (0, 1, 1, 2))
+    assert mounted.taken([0, 2], {"x": 2}) == MountedAttributes((second,), (0, 0, 0, 0))
+    assert mounted.changed(lambda each: {"x": each["x"] // 2}) == MountedAttributes(({"x": 0}, first), (0, 1, 0, 1))
+    assert mounted.changed(lambda _: {}) == MountedAttributes(({},), (0, 0, 0, 0))
 
 
 async def test_growth_fills_the_last_tablet_before_it_adds_one(engine: MemoryEngine) -> None:
@@ -116,7 +167,7 @@ async def test_tablet_ids_and_topic_ids_are_never_used_again(engine: MemoryEngin
 
 async def test_another_topic_id_leaves_nothing_of_the_one_before(engine: MemoryEngine) -> None:
     scheme = await _open(engine)
-    table = TableRecord((), {}, {}, ("unmounted",), (0,))
+    table = TableRecord((), {}, MountedAttributes.collect([{}]), ("unmounted",), (0,))
     created = await scheme.create_topic("t", 1, {}, 1, table)
     after = replace(created, topic_id=new_uuid())
     changed, tombstone = await scheme.reshard_topic("t", lambda _: Resharded(after, [0]))
@@ -258,7 +309,8 @@ async def test_a_scheme_from_before_nodes_could_be_set_takes_it(
     engine: MemoryEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as before:
-        before.setattr("pqbroker.storage.tablets.scheme._lay_out_settings", lambda _: None)
+        for module in ("scheme", "scheme_layout"):
+            before.setattr(f"pqbroker.storage.tablets.{module}.lay_out_settings", lambda _: None)
         await (await _open(engine)).create_topic("t", 1, {}, 4)
     scheme = await _open(engine)
     await scheme.configure_node("1", {"a": "x"})

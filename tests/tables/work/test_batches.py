@@ -5,7 +5,7 @@ from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pqbroker.pq.log.row_facts import timestamp_of
+from pqbroker.pq.log.commit_timestamps import timestamp_of
 from pqbroker.protocol.records import CONTROL, LOG_APPEND_TIME, Record, decode_records, encode_batch
 from pqbroker.tables.work.batches import BatchDamaged, Order, Span, decode
 from pqbroker.tables.work.views import RAW, RAW_VIEW

@@ -59,15 +59,21 @@ function Tablets({ table, tablets }) {
       ["memory", (one) => bytes(one.statistics.memory_size), "number", (one) => one.statistics.memory_size],
       ["chunks", (one) => count(one.statistics.chunk_count), "number", (one) => one.statistics.chunk_count],
       ["stores", (one) => count(one.statistics.store_count), "number", (one) => one.statistics.store_count],
+      ["acts otherwise", (one) => html`<span class="warn">${others(table.attributes, one.mounted_attributes)}</span>`, "text"],
     ]} />${tablets.next !== null && html`<p class="dim">The first ${tablets.tablets.length} are shown.</p>`}`;
 }
 
+// Attributes of a tablet that are not as they are set.
+function others(set, acting) {
+  return Object.keys(acting).filter((title) => JSON.stringify(set[title]) !== JSON.stringify(acting[title])).map((title) => `${title}=${acting[title]}`).join(" ");
+}
+
 function Attributes({ table }) {
-  const rows = Object.keys(table.attributes).map((title) => ({ title, set: table.attributes[title], acting: table.mounted_attributes[title] }));
+  const rows = Object.keys(table.attributes).map((title) => ({ title, set: table.attributes[title], acting: table.mounted_attributes[title], agrees: title in table.mounted_attributes }));
   const differs = (row) => JSON.stringify(row.set) !== JSON.stringify(row.acting);
   return html`<${Table} keyOf=${(row) => row.title} rows=${rows} empty="None." columns=${[
     ["name", (row) => html`<code>${row.title}</code>`, "name"], ["set", (row) => JSON.stringify(row.set), "text"],
-    ["acts", (row) => html`<span class=${differs(row) ? "warn" : "dim"}>${JSON.stringify(row.acting) ?? "–"}${differs(row) ? ", until the next remount" : ""}</span>`, "text"],
+    ["acts", (row) => html`<span class=${differs(row) ? "warn" : "dim"}>${row.agrees ? JSON.stringify(row.acting) : "differs by tablet"}${differs(row) ? ", until the next remount" : ""}</span>`, "text"],
   ]} />`;
 }
 

@@ -5,9 +5,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pqbroker.storage.disk.commits.commit_history import CommitHistory, LogPlaces, apply_history, read_history
-from pqbroker.storage.disk.commits.commit_log import CommitLog, LogOwner, log_files, make_log_directory
+from pqbroker.storage.disk.commits.commit_log import (
+    HEADER_STAND_IN,
+    CommitLog,
+    LogOwner,
+    log_files,
+    make_log_directory,
+)
 from pqbroker.storage.disk.commits.commit_record import cell_seed
 from pqbroker.storage.disk.commits.index_changes import IndexChanges
+from pqbroker.storage.disk.commits.zero_sectors import encode_runs, find_zero_sectors, may_have_zero_sectors
 from pqbroker.storage.disk.segments import encode_record, segment_name
 from pqbroker.storage.engine import EngineError
 from tests.storage.cells import blob_key, content
@@ -15,10 +22,10 @@ from tests.storage.cells import blob_key, content
 SEED = cell_seed("c")
 
 
-def rows_of(number: int, size: int = 100) -> bytes:
-    """The rows of the round of that number."""
+def rows_of(number: int, size: int = 100, value: bytes | None = None) -> bytes:
+    """The rows of the round of that number; `value`: that of the large one."""
     changes = IndexChanges()
-    changes.put(b"K%06d" % number, content(number, size))
+    changes.put(b"K%06d" % number, content(number, size) if value is None else value)
     changes.put(b"last", b"%d" % number)
     return changes.encoded()
 
@@ -73,17 +80,28 @@ class Written:
     def segment(self, generation: int, sequence: int = 1) -> Path:
         return self.pool / segment_name(generation, sequence)
 
-    def write_behind(self, log: CommitLog, generation: int, number: int, sizes: Sequence[int] = (5_000,)) -> int:
-        """A round with a blob of each size in the generation's segment, its rows behind; where the round begins."""
+    def write_behind(
+        self, log: CommitLog, generation: int, number: int, sizes: Sequence[int] = (5_000,),
+        blobs: Sequence[bytes] | None = None, rows: bytes | None = None,
+    ) -> int:
+        """A round with a blob of each size in the generation's segment, its rows behind; where the round begins.
+
+        `blobs` are what is in them, `rows` the round's.
+        """
+        blobs = blobs or [content(number, size) for size in sizes]
         payload = b"".join(
-            b"".join(encode_record(blob_key(100 * number + each), [content(number, size)], size, number, 0))
-            for each, size in enumerate(sizes)
+            b"".join(encode_record(blob_key(100 * number + each), [blob], len(blob), number, 0))
+            for each, blob in enumerate(blobs)
         )
-        rows = rows_of(number)
+        rows = rows or rows_of(number)
         file = self.segment(generation)
         begin = file.stat().st_size if file.exists() else 0
+        zeros = b""
+        if may_have_zero_sectors(rows, [payload]):
+            zeros = encode_runs(find_zero_sectors([payload, HEADER_STAND_IN, rows], begin))
         with open(file, "ab") as segment:
-            segment.write(payload + log.header(rows, number=number, payload_bytes=len(payload)) + rows)
+            head = log.header(rows, number=number, payload_bytes=len(payload), zeros=zeros)
+            segment.write(payload + head + rows + zeros)
         log.note(number)
         return begin
 

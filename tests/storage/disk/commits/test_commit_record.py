@@ -20,7 +20,7 @@ def header() -> bytes:
 def test_a_header_says_what_was_written() -> None:
     found = parse_commit(header() + CONTENT, SEED)
     assert found is not None
-    assert found == CommitHeader(400, 1, 3, 17, 5_000, found.crc)
+    assert found == CommitHeader(400, 1, 3, 17, 5_000, found.crc, 0, SEED)
     assert found.record_bytes == COMMIT_HEADER_BYTES + 400 == record_bytes_told(header())
 
 

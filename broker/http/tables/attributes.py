@@ -1,0 +1,60 @@
+"""Attributes of a table, and of its tablets: what is set is the table's, what acts is each tablet's own.
+
+A tablet takes what is set when it is mounted or remounted (K.4). Other tablets keep what they took.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Any
+
+from pqbroker.broker.apis.access import AclOperation
+from pqbroker.broker.http.routes import Call
+from pqbroker.broker.http.tables.conversion import check_unmounted
+from pqbroker.broker.http.tables.finding import find_table, shown, tablet_range
+from pqbroker.storage.tablets.scheme_state import TableRecord, TopicRecord
+from pqbroker.tables.attributes import check_attributes
+from pqbroker.tables.refusals import TableError
+
+
+async def set_attributes(call: Call) -> Any:
+    """They act in a tablet from its next mount or remount on. TableError INVALID_ATTRIBUTE, WRONG_STATE,
+    TOO_MANY_ATTRIBUTE_SETS."""
+    topic, _ = find_table(call, AclOperation.ALTER_CONFIGS)
+    given = call.body["attributes"]
+    check_attributes(given)
+
+    def changed(record: TopicRecord) -> TopicRecord:
+        table = record.table
+        assert table is not None
+        if "commit_ordering" in given:
+            check_unmounted(topic)
+        after = {**table.attributes, **given}
+        _check_sets(table, after, call.node.settings.table_attribute_sets_max)
+        return replace(record, table=replace(table, attributes=after))
+
+    return shown(await call.owner.current.topics.change(topic.record.name, changed))
+
+
+async def remount(call: Call) -> Any:
+    """What was set acts now, in the tablets of a range; all unless it is given."""
+    topic, _ = find_table(call, AclOperation.ALTER)
+
+    def changed(record: TopicRecord) -> TopicRecord:
+        return remounted(record, tablet_range(call, topic))
+
+    return shown(await call.owner.current.topics.change(topic.record.name, changed))
+
+
+def remounted(record: TopicRecord, tablets: Collection[int]) -> TopicRecord:
+    """Return the table with what is set acting in these tablets."""
+    table = record.table
+    assert table is not None
+    return record.with_table(replace(table, mounted=table.mounted.taken(tablets, table.attributes)))
+
+
+def _check_sets(table: TableRecord, attributes: Mapping[str, Any], sets_max: int) -> None:
+    """Whatever tablets take, those that act and those that are set are no more than the limit."""
+    if attributes not in table.mounted.sets and len(table.mounted.sets) >= sets_max:
+        text = f"{len(table.mounted.sets)} sets of attributes act in tablets of the table, and the limit is {sets_max}"
+        cure = "Remount tablets, so that several have the same, or raise pqbroker.table.attribute.sets.max."
+        raise TableError("TOO_MANY_ATTRIBUTE_SETS", text, cure)

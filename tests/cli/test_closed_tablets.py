@@ -1,0 +1,215 @@
+"""Every command that touches a topic, beside a tablet that is unmounted, frozen, or in a cell that is not open: none
+waits, none fails with a traceback, and what is refused names the state and the command that ends it."""
+
+import contextlib
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pqbroker.testing import MEMORY, Broker, broker
+from tests.cli.shell import Said, Shell, run
+
+ROWS = [f'--row={{"id": {number}, "$tablet_index": {number % 2}}}' for number in range(6)]
+QUICK_S = 8.0
+"""Less than the time for which commands wait for an election."""
+COLUMNS = ("--column", "id:int64")
+FROZEN, UNMOUNTED, OFFLINE = "frozen", "unmounted", "offline"
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[Broker]:
+    with broker(MEMORY) as one:
+        yield one
+
+
+class Commands(Shell):
+    """At a broker's two addresses."""
+
+    def __init__(self, running: Broker, capsys: pytest.CaptureFixture[str]) -> None:
+        super().__init__(running.kafka, capsys)
+        self._http = running.http
+
+    def web(self, *arguments: str) -> Said:
+        return self.raw(*arguments, "--http", self._http)
+
+
+@pytest.fixture
+def shell(running: Broker, capsys: pytest.CaptureFixture[str]) -> Commands:
+    return Commands(running, capsys)
+
+
+@pytest.fixture(scope="module")
+def tables(running: Broker) -> dict[str, str]:
+    """By state of its tablet 1 the name of a table of two; rows are in both, and the group `g` has read all."""
+    made: dict[str, str] = {}
+
+    def web(*arguments: str) -> None:
+        said = run(*arguments, "--http", running.http)
+        assert said.status == 0, said.errors
+
+    for state in (FROZEN, UNMOUNTED):
+        name = made[state] = f"closed.{state}"
+        web("table", "create", f"//closed/{state}", *COLUMNS, "--tablets", "2")
+        web("table", "insert", name, *ROWS)
+        said = run("consume", name, "--group", "g", "--broker", running.kafka)
+        assert len(said.output.splitlines()) == 6, said
+    web("table", "freeze", made[FROZEN], "--first", "1", "--last", "1")
+    web("table", "unmount", made[UNMOUNTED], "--first", "1", "--last", "1")
+    return made
+
+
+READING = {
+    "consume": ("consume", "{}"),
+    "consume a group": ("consume", "{}", "--group", "other"),
+    "consume partition 1": ("consume", "{}", "--partition", "1"),
+    "consume the last": ("consume", "{}", "--last", "2"),
+    "export": ("topic", "export", "{}", "{file}"),
+    "group reset": ("group", "reset", "g", "--topic", "{}", "--to", "earliest", "--dry-run"),
+    "group shift": ("group", "reset", "g", "--topic", "{}", "--shift=-1", "--dry-run"),
+}
+SHOWING = {
+    "consume all": ("consume", "closed.{state}*"),
+    "consume partition 0": ("consume", "{}", "--partition", "0"),
+    "describe": ("topic", "describe", "{}"), "list": ("topic", "list"), "configs": ("topic", "configs", "{}"),
+    "analyze": ("topic", "analyze", "{}"), "group describe": ("group", "describe", "g"),
+}
+
+
+def typed(command: tuple[str, ...], name: str, state: str, tmp_path: Path) -> list[str]:
+    return [each.format(name, state=state, file=tmp_path / "out.jsonl") for each in command]
+
+
+@contextlib.contextmanager
+def soon() -> Iterator[None]:
+    began_s = time.monotonic()
+    yield
+    assert time.monotonic() - began_s < QUICK_S
+
+
+@pytest.mark.parametrize("command", READING)
+def test_reading_beside_an_unmounted_tablet_names_the_state_and_the_verb(
+    shell: Commands, tables: dict[str, str], tmp_path: Path, command: str
+) -> None:
+    name = tables[UNMOUNTED]
+    with soon():
+        said = shell(*typed(READING[command], name, UNMOUNTED, tmp_path))
+    assert said.status == 1
+    assert "unmounted: 1; `pqbroker table mount closed.unmounted` mounts them" in said.errors
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("command", [*READING, *SHOWING])
+def test_reading_beside_a_frozen_tablet_is_as_ever(
+    shell: Commands, tables: dict[str, str], tmp_path: Path, command: str
+) -> None:
+    with soon():
+        said = shell(*typed((READING | SHOWING)[command], tables[FROZEN], FROZEN, tmp_path))
+    assert said.status == 0, said.errors
+
+
+@pytest.mark.parametrize("command", SHOWING)
+def test_what_does_not_need_the_unmounted_tablet_does_without_it(
+    shell: Commands, tables: dict[str, str], tmp_path: Path, command: str
+) -> None:
+    with soon():
+        said = shell(*typed(SHOWING[command], tables[UNMOUNTED], UNMOUNTED, tmp_path))
+    assert said.status == 0, said.errors
+    if command.startswith("consume"):
+        assert len(said.output.splitlines()) == 3
+
+
+def test_a_description_shows_the_tablet_and_its_cure(shell: Commands, tables: dict[str, str]) -> None:
+    said = shell("topic", "describe", tables[UNMOUNTED])
+    assert said.output.splitlines()[-1] == (
+        "tablets of closed.unmounted are unmounted: 1; `pqbroker table mount closed.unmounted` mounts them"
+    )
+    parts = shell("topic", "describe", tables[UNMOUNTED], "--json").object["partitions"]
+    assert [(one["start"], one["end"]) for one in parts] == [(0, 3), (None, None)]
+    offsets = shell("group", "describe", "g", "--json").object["offsets"]
+    assert [(one["end"], one["lag"]) for one in offsets if one["topic"] == tables[UNMOUNTED]] == [(3, 0), (None, None)]
+
+
+@pytest.mark.parametrize("state", [UNMOUNTED, FROZEN])
+def test_writing_and_trimming_name_the_verb(shell: Commands, tables: dict[str, str], state: str) -> None:
+    name, verb = tables[state], {UNMOUNTED: "mount", FROZEN: "unfreeze"}[state]
+    row = ("table", "insert", name, '--row={"id": 1, "$tablet_index": 1}')
+    trim = ("table", "trim", name, "--tablet", "1", "--to", "1", "--yes")
+    for command in (row, trim):
+        with soon():
+            said = shell.web(*command)
+        assert said.status == 1
+        assert state in said.errors
+        assert f"table {verb}" in said.errors, said.errors
+        assert "limit" not in said.errors
+    with soon():
+        said = shell("topic", "trim", name, "--before", "1", "--partition", "1", "--yes")
+    assert said.status == 1
+    assert f"table {verb}" in said.errors, said.errors
+
+
+def test_sql_over_an_unmounted_tablet_names_it_and_reads_the_others(shell: Commands, tables: dict[str, str]) -> None:
+    name = tables[UNMOUNTED]
+    said = shell.web("sql", f"SELECT count(*) AS n FROM {name}")
+    assert said.status == 1
+    assert "of closed.unmounted tablets are unmounted: 1" in said.errors
+    assert "`pqbroker table mount closed.unmounted` mounts them" in said.errors
+    assert shell.web("sql", f"SELECT count(*) AS n FROM {name} WHERE $tablet_index = 0", "--json").object == {"n": 3}
+    assert shell.web("sql", f"SELECT count(*) AS n FROM {tables[FROZEN]}", "--json").object == {"n": 6}
+
+
+def test_rows_of_an_unmounted_tablet_name_it(shell: Commands, tables: dict[str, str]) -> None:
+    said = shell.web("table", "select", tables[UNMOUNTED], "--tablet", "1")
+    assert said.status == 1
+    assert "unmounted" in said.errors
+    assert "table mount" in said.errors
+
+
+@pytest.fixture(scope="module")
+def offline() -> Iterator[Broker]:
+    """A broker with a table `closed.offline` in a cell that no longer runs there."""
+    with broker(MEMORY) as one:
+        for command in (
+            ("bundle", "create", "far"), ("cell", "create", "far"),
+            ("table", "create", "//closed/offline", *COLUMNS, "--tablets", "2", "--bundle", "far"),
+            ("table", "insert", "closed.offline", *ROWS), ("bundle", "set", "far", "--filter", "elsewhere"),
+        ):  # fmt: skip
+            said = run(*command, "--http", one.http)
+            assert said.status == 0, said.errors
+        yield one
+
+
+OFFLINE_READING = ("consume", "consume partition 1", "export")
+
+
+@pytest.mark.parametrize("command", OFFLINE_READING)
+def test_reading_beside_a_cell_that_is_not_open_names_the_cells(
+    offline: Broker, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.setattr("pqbroker.cli.records.consuming.STALL_S", 2.0)
+    said = Commands(offline, capsys)(*typed(READING[command], "closed.offline", OFFLINE, tmp_path))
+    assert said.status == 1
+    assert "pqbroker cell list" in said.errors
+
+
+@pytest.mark.parametrize("command", ["describe", "list", "configs"])
+def test_showing_beside_a_cell_that_is_not_open_is_no_defect(
+    offline: Broker, capsys: pytest.CaptureFixture[str], tmp_path: Path, command: str
+) -> None:
+    said = Commands(offline, capsys)(*typed(SHOWING[command], "closed.offline", OFFLINE, tmp_path))
+    assert said.status == 0, said.errors
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("sql", "SELECT count(*) FROM closed.offline"), ("table", "select", "closed.offline"),
+     ("table", "insert", "closed.offline", ROWS[0])],
+)  # fmt: skip
+def test_rows_beside_a_cell_that_is_not_open_are_refused(
+    offline: Broker, capsys: pytest.CaptureFixture[str], command: tuple[str, ...]
+) -> None:
+    with soon():
+        said = Commands(offline, capsys).web(*command)
+    assert said.status == 1
+    assert "pqbroker cell list" in said.errors, said.errors

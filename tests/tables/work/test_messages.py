@@ -1,0 +1,95 @@
+"""What broker and worker say to each other, and how the broker stops a query."""
+
+import asyncio
+import select
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from pqbroker.tables.work.messages import STOP, Incoming, Line, Stopped, pack
+
+Pair = tuple[Line, socket.socket]
+
+
+@pytest.fixture
+def pair() -> Iterator[Pair]:
+    """A worker's line, and the broker's end of it."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        yield Line(ours), theirs
+
+
+def test_a_receive_that_is_cancelled_loses_nothing() -> None:
+    async def run() -> None:
+        reader = asyncio.StreamReader()
+        incoming = Incoming(reader)
+        data = pack("result", {"n": 1}, 3) + b"abc"
+        for cut in range(len(data) - 1):
+            reader.feed_data(data[cut : cut + 1])
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0):
+                    await incoming.receive()
+        reader.feed_data(data[-1:] + pack("done", {}))
+        first, last = await incoming.receive(), await incoming.receive()
+        assert (first.kind, first.document, bytes(first.payload)) == ("result", {"n": 1}, b"abc")
+        assert (last.kind, bytes(last.payload)) == ("done", b"")
+
+    asyncio.run(run())
+
+
+def test_a_stop_that_comes_instead_of_an_answer_ends_the_question_and_those_behind_it(pair: Pair) -> None:
+    line, broker = pair
+    broker.sendall(pack("query", {}))
+    line.begin()
+    broker.sendall(pack(STOP, {}))
+    for _ in range(2):
+        with pytest.raises(Stopped):
+            line.ask("read", {})
+    line.finish_stop()
+    broker.sendall(pack("query", {"n": 2}))
+    assert line.begin().document == {"n": 2}
+    assert not line.is_stopped
+
+
+def test_a_stop_that_nothing_waits_for_is_seen_and_taken(pair: Pair) -> None:
+    line, broker = pair
+    assert not line.has_unasked()
+    broker.sendall(pack("query", {}))
+    assert not line.has_unasked(), "a query is waited for"
+    line.begin()
+    assert not line.has_unasked()
+    broker.sendall(pack(STOP, {}))
+    assert line.has_unasked()
+    line.finish_stop()
+    assert not line.has_unasked()
+
+
+def test_an_answer_that_comes_while_a_thread_looks_is_no_stop(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    line, broker = pair
+    broker.sendall(pack("query", {}))
+    line.begin()
+
+    class Looking:
+        """The worker asks, and has its answer, just when the thread has looked at the socket."""
+
+        def poll(self, _: int) -> bool:
+            broker.sendall(pack("found", {}))
+            line.ask("find", {})
+            return True
+
+    monkeypatch.setattr(line, "_incoming", Looking())
+    assert not line.has_unasked()
+
+
+def test_a_line_takes_no_more_than_its_message(pair: Pair) -> None:
+    """Else a stop behind an answer would be seen by nobody."""
+    line, broker = pair
+    broker.sendall(pack("query", {}, 5) + b"12345" + pack(STOP, {}))
+    assert bytes(line.begin().payload) == b"12345"
+    assert line.has_unasked()
+    broker.shutdown(socket.SHUT_WR)
+    line.finish_stop()
+    with pytest.raises(EOFError):
+        line.receive()
+    assert select.select([broker], [], [], 0) == ([], [], [])
