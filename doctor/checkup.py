@@ -59,6 +59,8 @@ async def _examine_cell(
     """Verify one cell; the scheme that it has, or that is given with its home."""
     with look_into(path, pools) as cell:
         cell.listen(DamagedBlocks(findings).found)
+        if cell.facts_damage is not None:
+            findings.damage("cell", str(path), cell.facts_damage, "nothing: the next start writes it again")
         _check_kinds(cell, findings)
         last_number = _last_number(cell, findings)
         rows = TabletRows(cell, findings)

@@ -1,6 +1,7 @@
 """The directory of a cell: its lock, its facts, the identity of its pools, and the fencing rename of the index.
 
     cell                    facts as JSON: format, cell id, pools, durability last used, whether creation was completed
+    cell.copy               the same a second time, with a checksum
     lock                    flock by the owner; holds its process id
     index-<generation>      RocksDB, and in `commits` the commit log; to open the cell is to rename it to the next
                             generation
@@ -14,6 +15,7 @@ Every step of `take` may be the last before a crash; the next `take` carries on 
 import contextlib
 import fcntl
 import json
+import logging
 import os
 import shutil
 import uuid
@@ -22,10 +24,12 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from pqbroker.conf.storage import MAIN_POOL
+from pqbroker.storage.disk.mending.facts_copy import FACTS, FACTS_COPY, choose_facts, encode_copy, has_facts
 from pqbroker.storage.engine import DirectoryGone, EngineError, Fenced, ShardLost
 
+_log = logging.getLogger(__name__)
 FORMAT = 3
-"""1: the index's own log had the last rows. 2: a commit log has."""
+"""1: the index's own log had the last rows. 2: a commit log has. 3: its records name their zero sectors."""
 DURABILITIES = ("fsync", "interval", "none")
 CELLS = "cells"
 _INDEX = "index-"
@@ -77,7 +81,7 @@ class CellDirectory:
 
         `must_exist`: it was open before in this process, so that a new one would hide that it is gone.
         """
-        if must_exist and not (self.path / "cell").exists():
+        if must_exist and not has_facts(self.path):
             raise EngineError(self.told_gone())
         try:
             missing = [path for path in self.path.parents if not path.exists()]
@@ -156,15 +160,20 @@ class CellDirectory:
             os.ftruncate(self._lock, len(note))
 
     def _read_facts(self) -> None:
-        file = self.path / "cell"
-        if file.exists():
-            self.facts = read_facts(file)
-        else:
+        if not has_facts(self.path):
             check_new(self.path)
+            self._write_facts(self.facts)
+            return
+        self.facts, damage = read_both(self.path)
+        if damage is not None:
+            _log.warning("%s: it is written again from the other one", damage)
+        if damage is not None or not (self.path / FACTS_COPY).exists():  # an earlier version kept none
             self._write_facts(self.facts)
 
     def _write_facts(self, facts: CellFacts) -> None:
-        write_durably(self.path / "cell", json.dumps(asdict(facts), indent=1).encode() + b"\n")
+        text = json.dumps(asdict(facts), indent=1).encode() + b"\n"
+        write_durably(self.path / FACTS_COPY, encode_copy(text))
+        write_durably(self.path / FACTS, text)
         self.facts = facts
 
     def _check_pools(self) -> None:
@@ -218,10 +227,15 @@ def check_new(path: Path) -> None:
         raise EngineError(f"{path / 'cell'} is missing beside an index; restore it from a copy of the directory")
 
 
-def read_facts(file: Path) -> CellFacts:
-    """What the file `cell` says. Raises EngineError."""
+def read_both(path: Path) -> tuple[CellFacts, str | None]:
+    """The facts of a directory by `cell` or its copy, and what is wrong with the other one. Raises EngineError."""
+    stored = choose_facts(path)
+    return _parse_facts(stored.file, stored.text), stored.damage
+
+
+def _parse_facts(file: Path, text: bytes) -> CellFacts:
     try:
-        told = json.loads(file.read_bytes())
+        told = json.loads(text)
         written = told["format"]
         if not isinstance(written, int) or written <= FORMAT:
             facts = CellFacts(**told)

@@ -22,8 +22,9 @@ from pqbroker.storage.disk.directory import (
     check_new,
     index_generation,
     index_path,
-    read_facts,
+    read_both,
 )
+from pqbroker.storage.disk.mending.facts_copy import has_facts
 from pqbroker.storage.disk.rocks_index import RocksIndex
 from pqbroker.storage.engine import Batch, BlobKey, BlobMissing, Buffer, CommitRefused, EngineError, FileRange, Shard
 from pqbroker.storage.outcome import Outcome, Told
@@ -40,6 +41,8 @@ class OfflineCell:
     def __init__(self, path: Path, facts: CellFacts, generation: int, pools: Mapping[str, Path]) -> None:
         self.path = path
         self.facts = facts
+        self.facts_damage: str | None = None
+        """What is wrong with `cell` or its copy, of which the other one is whole."""
         self.generation = generation
         self.pools = pools
         self._index = RocksIndex(index_path(path, generation))
@@ -85,12 +88,12 @@ def look_into(path: Path, pools: Mapping[str, Path]) -> Iterator[OfflineCell]:
     `pools` says where blobs are kept that are not in the directory itself.
     """
     with ExitStack() as stack:
-        if not (path / "cell").is_file():
+        if not has_facts(path):
             if path.is_dir():
                 check_new(path)
             raise EngineError(f"{path} is no data directory: there is no file `cell`; check the path")
         stack.enter_context(held(path))
-        facts = read_facts(path / "cell")
+        facts, damage = read_both(path)
         if not facts.ready:
             raise EngineError(f"{path} was never opened whole, so nothing is in it; start a broker on it")
         places = {MAIN_POOL: path / "blobs", **pools}
@@ -104,6 +107,7 @@ def look_into(path: Path, pools: Mapping[str, Path]) -> Iterator[OfflineCell]:
         for name, place in found.items():
             check_identity(place, name, facts)
         cell = OfflineCell(path, facts, index_generation(path), found)
+        cell.facts_damage = damage
         staging = stack.enter_context(tempfile.TemporaryDirectory(prefix="pqbroker-index-"))
         cell.open(Path(staging))
         stack.callback(cell.close)

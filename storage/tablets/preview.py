@@ -15,9 +15,9 @@ from pathlib import Path
 from pqbroker.storage.blobs.blob_storage import BlobStorage
 from pqbroker.storage.disk import index_rows
 from pqbroker.storage.disk.commits.commit_log import COMMITS
-from pqbroker.storage.disk.directory import check_identity, index_generation, index_path
-from pqbroker.storage.disk.directory import read_facts as read_cell_file
+from pqbroker.storage.disk.directory import check_identity, index_generation, index_path, read_both
 from pqbroker.storage.disk.index_log import is_damaged
+from pqbroker.storage.disk.mending.facts_copy import has_facts
 from pqbroker.storage.disk.offline import InUse, OfflineCell, held, reading_shard
 from pqbroker.storage.disk.pools import Pool, PoolLimits
 from pqbroker.storage.disk.segment_check import load_segments
@@ -41,7 +41,7 @@ async def preview(path: Path, pools: Mapping[str, Path], *, name: str = "0") -> 
     `pools`: directories of all pools. Changes nothing. What a start says better is left to it: that the directory is
     new, in use, or lacks a pool; and where nothing can be looked at, as on a full disk, it starts without.
     """
-    if not (path / "cell").is_file():
+    if not has_facts(path):
         return
     try:
         with held(path), tempfile.TemporaryDirectory(prefix="pqbroker-index-") as staging:
@@ -58,7 +58,7 @@ async def preview(path: Path, pools: Mapping[str, Path], *, name: str = "0") -> 
 
 def _stopped_cell(path: Path, pools: Mapping[str, Path]) -> OfflineCell | None:
     """None for a directory of which the start has to say what it is."""
-    facts = read_cell_file(path / "cell")
+    facts, _ = read_both(path)
     if not facts.ready or not pools.keys() >= set(facts.pools):
         return None
     for pool in facts.pools:

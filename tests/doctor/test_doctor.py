@@ -30,6 +30,7 @@ from pqbroker.storage.blobs.blob_id import BlobId
 from pqbroker.storage.disk import index_rows
 from pqbroker.storage.disk.commits.index_changes import IndexChanges
 from pqbroker.storage.disk.directory import index_generation, index_path
+from pqbroker.storage.disk.mending.facts_copy import FACTS, FACTS_COPY
 from pqbroker.storage.disk.offline import look_into
 from pqbroker.storage.disk.rocks import RocksEngine
 from pqbroker.storage.disk.rocks_index import RocksIndex
@@ -424,6 +425,13 @@ def test_a_directory_that_a_broker_has_is_refused(tmp_path: Path) -> None:
         assert node.running
 
 
+def test_a_damaged_fact_file_beside_a_whole_one_is_named(data: Path) -> None:
+    (data / FACTS).write_bytes(b"{")
+    assert [finding.what for finding in look(data)] == [
+        f"{data / FACTS} is damaged, missing or older than {FACTS_COPY}"
+    ]
+
+
 def test_no_broker_starts_while_the_doctor_looks(data: Path) -> None:
     with look_into(data, {}), pytest.raises(BrokerFailedError, match="in use"), broker(data):
         pass
@@ -440,6 +448,8 @@ def test_no_broker_starts_while_the_doctor_looks(data: Path) -> None:
     ],
 )
 def test_a_directory_that_is_not_whole_is_refused(data: Path, name: str, content: bytes | None, told: str) -> None:
+    if name == FACTS:
+        (data / FACTS_COPY).unlink()
     if content is None:
         (data / name).unlink()
     else:

@@ -13,6 +13,7 @@ import pytest
 from crc32c import crc32c
 
 from pqbroker.storage.disk.commits.index_changes import IndexChanges
+from pqbroker.storage.disk.mending.facts_copy import FACTS_COPY, encode_copy
 from pqbroker.storage.disk.rocks_index import RocksIndex
 from tests.faults.flipped_index import Verdict, Written, build, judge
 from tests.support.on_disk import explain_row
@@ -135,8 +136,9 @@ def expect_in_part(verdict: Verdict, whose: str) -> None:
 
 
 def _another_format(path: Path) -> None:
-    facts = json.loads((path / "cell").read_text())
-    (path / "cell").write_text(json.dumps({**facts, "format": NEWER}))
+    text = json.dumps({**json.loads((path / "cell").read_text()), "format": NEWER}).encode()
+    (path / FACTS_COPY).write_bytes(encode_copy(text))
+    (path / "cell").write_bytes(text)
 
 
 def _another_identity(path: Path) -> None:

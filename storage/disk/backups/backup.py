@@ -29,6 +29,7 @@ from pqbroker.storage.disk.backups.moment import Moment, hold, let_go, pool_plac
 from pqbroker.storage.disk.commits.commit_log import COMMITS
 from pqbroker.storage.disk.committer import OpenCell
 from pqbroker.storage.disk.directory import CELLS, CellDirectory, fsync_directory
+from pqbroker.storage.disk.mending.facts_copy import FACTS, FACTS_COPY
 from pqbroker.storage.disk.segments import parse_segment_name
 from pqbroker.storage.engine import BackupFacts, BackupRefused
 
@@ -158,8 +159,9 @@ class CellCopy:
                 self._copier.copy(file.origin, file.target, file.size)
         for pool, path in self._directory.pools.items():
             self._take_pool(path, self._places.pools[pool])
-        cell = self._directory.path / "cell"
-        self._copier.copy(cell, self._places.directory / cell.name, cell.stat().st_size)
+        for name in (FACTS_COPY, FACTS):
+            facts = self._directory.path / name
+            self._copier.copy(facts, self._places.directory / name, facts.stat().st_size)
         if not self._directory.is_ours():
             raise self._directory.loss()
 

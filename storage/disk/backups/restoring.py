@@ -7,26 +7,26 @@ from pathlib import Path
 
 from pqbroker.conf.storage import MAIN_POOL
 from pqbroker.storage.disk.backups.moment import pool_place
-from pqbroker.storage.disk.directory import CELLS, fsync_directory, index_generation, index_path, read_facts, sync_data
+from pqbroker.storage.disk.directory import CELLS, fsync_directory, index_generation, index_path, read_both, sync_data
+from pqbroker.storage.disk.mending.facts_copy import FACTS, FACTS_COPY, has_facts
 from pqbroker.storage.engine import EngineError
 
 _CHUNK_BYTES = 1 << 20
-_CELL = "cell"
 _MAIN = pool_place(MAIN_POOL)
 
 
 def backup_pools(backup: Path) -> dict[str, Path]:
     """Where the pools of a backup are, by name. Raises EngineError when the directory is no backup."""
-    if not (backup / _CELL).is_file():
+    if not has_facts(backup):
         raise EngineError(f"{backup} is no backup: there is no file `cell`; check the path")
-    return {name: backup / pool_place(name) for name in read_facts(backup / _CELL).pools}
+    return {name: backup / pool_place(name) for name in read_both(backup)[0].pools}
 
 
 def restore(backup: Path, directory: Path, pools: Mapping[str, Path], advance: Callable[[int], None]) -> None:
     """Copy a backup to a directory that is new or empty. `pools`: where those go that are not in the directory.
 
-    `advance` is called with the number of bytes of each piece. The file `cell` comes last: without it no broker starts,
-    so that a copy which ended early is not served. Raises EngineError, OSError.
+    `advance` is called with the number of bytes of each piece. The files `cell.copy` and `cell` come last: without them
+    no broker starts, so that a copy which ended early is not served. Raises EngineError, OSError.
     """
     origins = backup_pools(backup)
     places = _places(origins, directory, pools)
@@ -38,18 +38,18 @@ def restore(backup: Path, directory: Path, pools: Mapping[str, Path], advance: C
         _copy_tree(index, directory / index.relative_to(backup), advance)
     for place in _cells(backup)[1:]:
         _copy_tree(place / _MAIN, directory / (place / _MAIN).relative_to(backup), advance)
-        _copy(place / _CELL, directory / (place / _CELL).relative_to(backup), advance)
+        _copy_facts(place, directory / place.relative_to(backup), advance)
         fsync_directory(directory / place.relative_to(backup))
     for name, origin in origins.items():
         _copy_tree(origin, places[name], advance)
-    _copy(backup / _CELL, directory / _CELL, advance)
+    _copy_facts(backup, directory, advance)
     fsync_directory(directory)
     fsync_directory(directory.absolute().parent)
 
 
 def _cells(backup: Path) -> list[Path]:
     """The directories of the cells in a backup, the system cell's first. Their parts of other pools are in these."""
-    return [backup, *sorted(place.parent for place in backup.glob(f"{CELLS}/*/{_CELL}"))]
+    return [backup, *sorted(place.parent for place in backup.glob(f"{CELLS}/*/{FACTS}"))]
 
 
 def _places(origins: Mapping[str, Path], directory: Path, pools: Mapping[str, Path]) -> dict[str, Path]:
@@ -60,6 +60,12 @@ def _places(origins: Mapping[str, Path], directory: Path, pools: Mapping[str, Pa
     if missing:
         raise EngineError(f"the backup has pool {missing[0]}: say where it goes, with --pool {missing[0]}=DIR")
     return {name: pools.get(name, directory / pool_place(name)) for name in origins}
+
+
+def _copy_facts(place: Path, target: Path, advance: Callable[[int], None]) -> None:
+    for name in (FACTS_COPY, FACTS):
+        if (place / name).exists():
+            _copy(place / name, target / name, advance)
 
 
 def _copy_tree(origin: Path, target: Path, advance: Callable[[int], None]) -> None:

@@ -8,6 +8,7 @@ from rocksdict import Options, Rdict, WriteBatch
 
 from pqbroker.storage.disk.index_rows import ROW, last_number, located_row, number_keys, number_row, segment_key
 from pqbroker.storage.disk.index_rows import segment_row as row_of_segment
+from pqbroker.storage.disk.mending.facts_copy import FACTS_COPY
 from pqbroker.storage.disk.segments import Location, encode_record, record_bytes, segment_name
 from tests.storage.cells import RocksCell, blob_key, content
 
@@ -21,6 +22,7 @@ async def make_earlier(living: RocksCell, cell: RocksCell, values: Sequence[byte
     """
     await (await living.open()).close()
     shutil.rmtree(living.index() / "commits")
+    (living.path / FACTS_COPY).unlink()
     facts = living.path / "cell"
     facts.write_text(json.dumps({**json.loads(facts.read_text()), "format": 1}))
     rows = Rdict(str(living.index()), Options(raw_mode=True))

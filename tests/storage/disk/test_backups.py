@@ -269,6 +269,7 @@ async def test_what_a_restore_left_half_way_is_not_served(tmp_path: Path, monkey
     backup = tmp_path / "cell" / "backups" / "one"
     restore(backup, tmp_path / "restored", {}, lambda size: None)
     (tmp_path / "restored" / "cell").unlink()
+    (tmp_path / "restored" / "cell.copy").unlink()
     with pytest.raises(EngineError, match="cell is missing"):
         await RocksCell(tmp_path / "restored").open()
     with pytest.raises(EngineError, match="not empty"):

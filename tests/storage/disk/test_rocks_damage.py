@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from pqbroker.storage.disk.directory import read_both
+from pqbroker.storage.disk.mending.facts_copy import FACTS, FACTS_COPY, encode_copy
 from pqbroker.storage.disk.segments import encode_record, segment_name
 from pqbroker.storage.engine import BlobCorrupt, EngineError
 from tests.storage.cells import RocksCell, blob_key, blobs, content, copy_alive, dead, rows
@@ -153,18 +155,58 @@ async def test_a_flipped_byte_amid_the_log_of_the_index_is_refused(cell: RocksCe
 
 async def test_a_directory_of_a_newer_version_is_refused_and_left_alone(cell: RocksCell) -> None:
     await (await cell.open()).close()
-    facts = cell.path / "cell"
-    facts.write_text(json.dumps({**json.loads(facts.read_text()), "format": 99, "new": "field"}))
+    facts = cell.path / FACTS
+    text = json.dumps({**json.loads(facts.read_text()), "format": 99, "new": "field"}).encode()
+    facts.write_bytes(text)
+    (cell.path / FACTS_COPY).write_bytes(encode_copy(text))
     before = cell.index()
     with pytest.raises(EngineError, match="newer version"):
         await cell.open()
     assert cell.index() == before
 
 
+@pytest.mark.parametrize("name", [FACTS, FACTS_COPY])
+async def test_each_flipped_bit_of_one_fact_file_is_named_and_repaired_by_the_other(
+    cell: RocksCell, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    await (await cell.open()).close()
+    file = cell.path / name
+    before = file.read_bytes()
+    facts = read_both(cell.path)
+    for bit in range(0, 8 * len(before), 7):
+        damaged = bytearray(before)
+        damaged[bit // 8] ^= 1 << bit % 8
+        file.write_bytes(damaged)
+        found, told = read_both(cell.path)
+        assert found == facts[0], bit
+        assert str(file) in (told or ""), bit
+    await (await cell.open()).close()
+    assert file.read_bytes() == before
+    assert f"{file} is damaged" in caplog.text
+
+
+@pytest.mark.parametrize("name", [FACTS, FACTS_COPY])
+async def test_a_missing_fact_file_is_written_again_from_the_other(cell: RocksCell, name: str) -> None:
+    await (await cell.open()).close()
+    before = (cell.path / name).read_bytes()
+    (cell.path / name).unlink()
+    await (await cell.open()).close()
+    assert (cell.path / name).read_bytes() == before
+
+
+async def test_facts_written_between_copy_and_file_are_taken_from_the_copy(cell: RocksCell) -> None:
+    await (await cell.open()).close()
+    older = (cell.path / FACTS).read_bytes()
+    newer = older.replace(b'"fsync"', b'"interval"')
+    (cell.path / FACTS_COPY).write_bytes(encode_copy(newer))
+    assert read_both(cell.path)[0].durability == "interval"
+
+
 @pytest.mark.parametrize("damage", ["", "{", "[]", '{"format": 1}'])
 async def test_facts_that_cannot_be_read_are_refused(cell: RocksCell, damage: str) -> None:
     await (await cell.open()).close()
-    (cell.path / "cell").write_text(damage)
+    (cell.path / FACTS).write_text(damage)
+    (cell.path / FACTS_COPY).write_text(damage)
     with pytest.raises(EngineError, match="cannot be read"):
         await cell.open()
 
@@ -186,7 +228,8 @@ async def test_facts_that_cannot_be_read_are_refused(cell: RocksCell, damage: st
 )
 async def test_a_fact_that_was_never_written_is_refused(cell: RocksCell, fact: str, value: object) -> None:
     await (await cell.open()).close()
-    facts = cell.path / "cell"
+    (cell.path / FACTS_COPY).unlink()
+    facts = cell.path / FACTS
     facts.write_text(json.dumps({**json.loads(facts.read_text()), fact: value}))
     with pytest.raises(EngineError, match=f"cell cannot be read .*{fact}.*restore it from a copy"):
         await cell.open()
@@ -201,7 +244,8 @@ async def test_a_cell_without_its_index_is_refused_rather_than_started_empty(cel
 
 async def test_an_index_without_its_facts_is_refused(cell: RocksCell) -> None:
     await (await cell.open()).close()
-    (cell.path / "cell").unlink()
+    (cell.path / FACTS).unlink()
+    (cell.path / FACTS_COPY).unlink()
     with pytest.raises(EngineError, match="missing"):
         await cell.open()
 
