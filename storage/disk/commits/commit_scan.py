@@ -8,7 +8,7 @@ none: any sector of theirs that is zeros counts as left out.
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -93,7 +93,7 @@ def payload_is_torn(record: CommitAt) -> bool:
             return _earlier_payload_is_torn(file, start, record.position)
         encoded = os.pread(file, header.map_bytes, _map_at(record.position, header))
         named = decode_runs(encoded) if encoded else ()
-        return _lacks_a_sector(file, start, record.position, named)
+        return _lacks_a_sector(file, start, record.position, _sectors_of(named, start))
 
 
 def _earlier_payload_is_torn(file: int, position: int, end: int) -> bool:
@@ -171,7 +171,7 @@ def _record_is_torn(file: int, position: int, header: CommitHeader, seed: int) -
     named = _map_of(file, position, header, seed)
     if named is None:  # its bytes are never zeros
         return _lacks_a_part(file, _map_at(position, header), end)
-    return _lacks_a_sector(file, position, end, named)
+    return _lacks_a_sector(file, position, end, _sectors_of(named, position - header.payload_bytes))
 
 
 def _told_end(file: int, position: int) -> int:
@@ -180,17 +180,21 @@ def _told_end(file: int, position: int) -> int:
     return position + (told or COMMIT_HEADER_BYTES)
 
 
-def _lacks_a_sector(file: int, start: int, end: int, named: Sequence[Run] = ()) -> bool:
+def _sectors_of(named: Sequence[Run], begin: int) -> set[int]:
+    """The sectors of the file that a round names as zeros, which begins at `begin`, payload and all."""
+    of_round = begin // SECTOR_BYTES
+    return {of_round + number for first, count in named for number in range(first, first + count)}
+
+
+def _lacks_a_sector(file: int, start: int, end: int, zeros: Container[int] = ()) -> bool:
     """Return True if one of the sectors that [start, end) touches holds zeros alone from `start` on, whatever is behind
-    `end`, and is not named; or if the file ends before."""
-    zeros = {number for first, count in named for number in range(first, first + count)}
-    first = start // SECTOR_BYTES
+    `end`, and is not one of the file's sectors `zeros`; or if the file ends before."""
     while start < end:
         stop = min(start - start % SECTOR_BYTES + _CHUNK_BYTES, end + -end % SECTOR_BYTES)
         piece = os.pread(file, stop - start, start)
         if len(piece) < min(stop, end) - start:
             return True
-        sector, size = start // SECTOR_BYTES - first, SECTOR_BYTES - start % SECTOR_BYTES
+        sector, size = start // SECTOR_BYTES, SECTOR_BYTES - start % SECTOR_BYTES
         at = 0
         while at < len(piece):
             if sector not in zeros and not any(piece[at : at + size]):

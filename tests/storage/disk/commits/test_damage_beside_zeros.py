@@ -98,6 +98,42 @@ def test_a_sector_that_a_power_cut_left_out_of_a_segment_is_torn(written: Writte
     log.close()
 
 
+LONG_ROWS = {"zeros": bytes(5_000), "other bytes": b"\xaa" * 5_000, "images": ZEROS["images"]}
+
+
+@pytest.mark.parametrize("blob", [bytes(9_000), b"\xaa" * 9_000, ZEROS["images"]], ids=["zeros", "others", "images"])
+@pytest.mark.parametrize("value", LONG_ROWS.values(), ids=LONG_ROWS)
+def test_a_flipped_bit_in_long_rows_behind_a_payload_is_damage(written: Written, value: bytes, blob: bytes) -> None:
+    log = written.begin(1)
+    written.write_behind(log, 1, 1)
+    written.write_behind(log, 1, 2, blobs=[blob], rows=rows_of(2, value=value))
+    path = written.segment(1)
+    for position in range(scan_commits(path, 0, SEED).records[-1].position, path.stat().st_size, 97):
+        flip(path, position)
+        with pytest.raises(IndexDamaged, match="commit log is damaged at byte"):
+            written.history()
+        flip(path, position)
+    log.close()
+
+
+@pytest.mark.parametrize("blob", [bytes(9_000), b"\xaa" * 9_000, ZEROS["images"]], ids=["zeros", "others", "images"])
+@pytest.mark.parametrize("value", LONG_ROWS.values(), ids=LONG_ROWS)
+def test_a_sector_left_out_of_long_rows_behind_a_payload_is_torn(written: Written, value: bytes, blob: bytes) -> None:
+    log = written.begin(1)
+    written.write_behind(log, 1, 1)
+    written.write_behind(log, 1, 2, blobs=[blob], rows=rows_of(2, value=value))
+    path = written.segment(1)
+    whole = path.read_bytes()
+    rows_at = scan_commits(path, 0, SEED).records[-1].position
+    for piece in units(rows_at, len(whole), SECTOR_BYTES):
+        if is_zeros(path, *piece):
+            continue
+        without(path, piece)
+        assert [each.header.number for each in written.history().rounds] == [1], piece
+        path.write_bytes(whole)
+    log.close()
+
+
 def earlier_record(rows: bytes, generation: int, number: int) -> bytes:
     fields = struct.pack(">4sIIQQII", b"PQC1", len(rows), 0, generation, number, 0, crc32c(rows, SEED))
     return fields + crc32c(fields, SEED).to_bytes(4, "big") + rows
