@@ -103,7 +103,7 @@ async def test_an_error_says_how_many_rows_were_inserted_before_it(client: Any, 
     await done(table.create([Column("text", "utf8")]))
     with pytest.raises(ClientError) as refused:
         await done(table.insert({"text": "x" * size} for size in (300_000, 300_000, 1_100_000)))
-    assert (refused.value.code, refused.value.status, refused.value.rows_inserted) == ("MESSAGE_TOO_LARGE", 413, 2)
+    assert (refused.value.code, refused.value.status, refused.value.rows_inserted) == ("ROWS_TOO_LARGE", 413, 2)
     assert "(2 rows were inserted before)" in str(refused.value)
     assert len(await done(table.select())) == 2
 
