@@ -75,7 +75,7 @@ def test_a_broker_in_memory_has_no_backup(capsys: pytest.CaptureFixture[str]) ->
 
 def test_a_damaged_backup_is_told_when_it_is_restored(shell: Shell, running: Broker, tmp_path: Path) -> None:
     backup = Path(shell.raw("backup", "damaged", "--http", running.http, "--json").object["directory"])
-    log = max(backup.glob("index-*/commits/*"))
+    log = max(backup.glob("index-*/commits/*.commits"))
     content = bytearray(log.read_bytes())
     content[len(content) // 2] ^= 1
     log.write_bytes(content)

@@ -411,7 +411,7 @@ def test_a_damaged_log_of_the_index_is_told(tmp_path: Path) -> None:
     with broker(data, SETTINGS) as node:
         asyncio.run(load(node.kafka, Book(), random.Random(4), 25))
         node.kill()
-    log = max(index_path(data, index_generation(data)).glob("commits/*"))
+    log = max(index_path(data, index_generation(data)).glob("commits/*.commits"))
     assert not damages(data)
     flip(log, len(log.read_bytes().rstrip(b"\0")) * 2 // 3)
     with pytest.raises(EngineError, match=r"acknowledged rows are lost; restore a copy"):

@@ -1,6 +1,7 @@
 """Cells for engine tests: the same handle on every engine, so that one suite runs on all of them."""
 
 import asyncio
+import json
 import shutil
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -8,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from pqbroker.storage.disk.commits.commit_record import cell_seed
 from pqbroker.storage.disk.rocks import RocksEngine
 from pqbroker.storage.disk.segment_emptying import EmptyingPace
 from pqbroker.storage.engine import Batch, BlobKey, Shard
@@ -100,6 +102,11 @@ class RocksCell:
     def index(self) -> Path:
         (found,) = self.path.glob("index-*")
         return found
+
+
+def seed_of(path: Path) -> int:
+    """Where the checksums of the cell's commit log begin."""
+    return cell_seed(json.loads((path / "cell").read_text())["cell"])
 
 
 def copy_alive(source: Path, copy: Path) -> None:

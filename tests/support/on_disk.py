@@ -278,6 +278,20 @@ def explain_commits(content: bytes, cell: str) -> list[Fields]:
     return found
 
 
+def explain_end(content: bytes, cell: str) -> list[Fields]:
+    """The slots of a file that says where the commit log ends."""
+    assert len(content) == 1024
+    slots = [Fields(content[:512]), Fields(content[512:])]
+    for slot in slots:
+        slot.constant(b"PQE1", "magic")
+        slot.number(8, "generation")
+        slot.number(8, "commit number")
+        slot.checksum(slot.data[:20], "crc", seed=crc32c(cell.encode()))
+        slot.constant(bytes(488), "zeros")
+        slot.end()
+    return slots
+
+
 def _commit(record: Fields, cell: str) -> None:
     seed = crc32c(cell.encode())
     record.constant(b"PQC2", "magic")

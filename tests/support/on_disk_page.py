@@ -102,7 +102,7 @@ def example_page(path: Path) -> str:
 def _example(path: Path) -> Iterator[str]:
     rows = [(key, explain_row(key, value)) for key, value in index_rows(path)]
     segments = sorted((path / "blobs").glob("*.segment"))
-    logs = sorted(path.glob("index-*/commits/*"))
+    logs = sorted(path.glob("index-*/commits/*.commits"))
     cell = json.loads((path / "cell").read_text())["cell"]
     yield "\nThe files:\n"
     yield "```"

@@ -4,7 +4,8 @@ Numbers are dense over all log files and segments. What is not whole is a torn e
 number is anywhere, and if it lacks a sector; else acknowledged rows are damaged, and the cell does not open.
 
 An earlier owner that was stopped amid a round, and woke after a takeover, may have written more than the later one
-took. Each generation's files say up to which number it took from those before; what they have behind that never counts.
+took. Each generation's files say up to which number it took from those before; what they have behind that never counts,
+and neither does what such an owner says of the log's end (`log_end`).
 """
 
 import logging
@@ -13,10 +14,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pqbroker.storage.disk.commits.commit_log import file_generation, log_files
+from pqbroker.storage.disk.commits.commit_log import COMMITS, file_generation, log_files
 from pqbroker.storage.disk.commits.commit_record import BEGIN, NOT_SYNCED, TAKEN
 from pqbroker.storage.disk.commits.commit_scan import CommitAt, Scanned, Unreadable, payload_is_torn, scan_commits
 from pqbroker.storage.disk.commits.index_changes import decode_changes
+from pqbroker.storage.disk.commits.log_end import KnownEnd, known_ends
 from pqbroker.storage.disk.directory import fsync_directory, sync_data
 from pqbroker.storage.disk.index import Index
 from pqbroker.storage.engine import IndexDamaged
@@ -49,6 +51,7 @@ class CommitHistory:
 
 def read_history(places: LogPlaces, flushed: int) -> CommitHistory:
     """Find the rounds behind number `flushed`, which the index has on disk. Changes nothing. Raises IndexDamaged."""
+    ends = known_ends(places.index / COMMITS, places.seed)  # first: an owner that lost the cell may still write
     files = log_files(places.index)
     scanned = [_scan(path, 0, places.seed) for path in files]
     bounds = _Bounds(record for each in scanned for record in each.records if record.header.flags & BEGIN)
@@ -70,6 +73,7 @@ def read_history(places: LogPlaces, flushed: int) -> CommitHistory:
     if last > flushed and by_number[last].header.payload_bytes and payload_is_torn(by_number[last]):
         left_out.append(by_number[last].place)
         last -= 1
+    _check_end(ends, bounds, last, left_out)
     rounds = tuple(by_number[number] for number in range(flushed + 1, last + 1))
     return CommitHistory(last, rounds, tuple(files), tuple(left_out))
 
@@ -176,3 +180,15 @@ def _check_torn(unreadable: Sequence[Unreadable], number: int) -> None:
     for rest in unreadable:
         if not rest.is_torn or (rest.number or 0) > number:
             raise IndexDamaged(f"the commit log is damaged at {rest.place}: acknowledged rows are lost")
+
+
+def _check_end(ends: Iterable[KnownEnd], bounds: _Bounds, last: int, left_out: Sequence[str]) -> None:
+    """IndexDamaged when a round is missing at the end that was synced."""
+    for path, generation, number in ends:
+        counted = bounds.last_of(generation)
+        if last < (number if counted is None else min(number, counted)):
+            torn = "".join(f", and what is at {place} cannot be read" for place in left_out)
+            raise IndexDamaged(
+                f"the commit log ends at commit {last}, but {path} says that commit {number} was synced{torn}:"
+                " acknowledged rows are lost"
+            )

@@ -1,6 +1,7 @@
 """The files of the commit log as the commit thread writes them: one record a round, into room taken beforehand.
 
     <generation>-<sequence>.commits    16 and 8 hexadecimal digits; records end to end, the first of them BEGIN
+    <generation>.end                   up to which round all is synced; see `log_end`
 
 A file of an earlier generation is never written to. One goes when the index has on disk all that was committed while it
 was the newest, so that every generation of which records may be needed has a file that says where it began.
@@ -15,6 +16,7 @@ from functools import partial
 from pathlib import Path
 
 from pqbroker.storage.disk.commits.commit_record import BEGIN, COMMIT_HEADER_BYTES, NOT_SYNCED, TAKEN, encode_commit
+from pqbroker.storage.disk.commits.log_end import LogEnd, forget_ends
 from pqbroker.storage.disk.commits.zero_sectors import encode_runs, find_zero_sectors, may_have_zero_sectors
 from pqbroker.storage.disk.directory import fsync_directory, sync_data
 
@@ -63,6 +65,8 @@ class CommitLog:
         self._sequence = 0
         self.last_number = owner.taken
         self._is_synced = True
+        self.end = LogEnd(directory, owner.generation, owner.seed, owner.taken)
+        """Says a second time up to which round all is synced."""
         self._file = self._begin()
         self._synced_end = self._file.end
 
@@ -107,21 +111,26 @@ class CommitLog:
 
     def forget(self, flushed: int) -> None:
         """Remove the files of which the index has all on disk: everything up to number `flushed`."""
+        kept = [item for item in self._closed if item[1] > flushed]
+        if len(kept) == len(self._closed):
+            return
         for path, last in self._closed:
             if last <= flushed:
                 path.unlink(missing_ok=True)
-        self._closed = [item for item in self._closed if item[1] > flushed]
+        self._closed = kept
+        forget_ends(self._directory, {self._owner.generation, *(file_generation(path) for path, _ in kept)})
 
     def close(self) -> None:
         """Close the newest file, giving back the room that was taken for more."""
-        self.sync()
-        _seal(self._file)
+        self._seal()
+        self.end.close()
 
     def let_go(self, *, takes_back: bool) -> None:
         """Close the newest file as it is, or without what was not synced of it."""
         if takes_back and not self._is_synced:
             os.ftruncate(self._file.descriptor, self._synced_end)
         os.close(self._file.descriptor)
+        self.end.close()
 
     def begin_again(self) -> None:
         """Have the newest file hold no round, if there is room for another: the index has them all on disk."""
@@ -129,11 +138,17 @@ class CommitLog:
             self._next_file()
 
     def _next_file(self) -> _LogFile:
-        self.close()
+        self._seal()
         self._closed.append((self._file.path, self.last_number))
         self._file = self._begin()
         self._synced_end = self._file.end
         return self._file
+
+    def _seal(self) -> None:
+        self.sync()
+        if self._file.allocated > self._file.end:
+            os.ftruncate(self._file.descriptor, self._file.end)
+        os.close(self._file.descriptor)
 
     def _begin(self) -> _LogFile:
         self._sequence += 1
@@ -189,12 +204,6 @@ def commit_file_name(generation: int, sequence: int) -> str:
 def file_generation(path: Path) -> int:
     """The generation of a log file or segment, by its name."""
     return int(path.name.partition("-")[0], 16)
-
-
-def _seal(file: _LogFile) -> None:
-    if file.allocated > file.end:
-        os.ftruncate(file.descriptor, file.end)
-    os.close(file.descriptor)
 
 
 def _write_rest(descriptor: int, data: bytes, position: int, written: int) -> None:

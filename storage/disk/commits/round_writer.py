@@ -19,6 +19,8 @@ from pqbroker.storage.disk.round_plan import RoundPlan
 from pqbroker.storage.engine import EngineError
 
 _log = logging.getLogger(__name__)
+_IDLE_SECONDS = 0.05
+"""Without a commit, after which the log's end is written a second time."""
 _FLUSH_SECONDS = 1.0
 """Between flushes of the index that are only made to give back segments."""
 
@@ -57,6 +59,8 @@ class RoundWriter:
         """Seconds until `tend` has something to do; None when it has nothing."""
         if self._synced_number < self.number and self._sync_seconds is not None:
             return max(0.0, self._sync_due - time.monotonic())
+        if self._log.end.number < self._synced_number:
+            return _IDLE_SECONDS
         return _FLUSH_SECONDS / 20 if self._index.is_flushing or self._has_emptied() else None
 
     def write_payload(self, plan: RoundPlan) -> bool:
@@ -125,6 +129,7 @@ class RoundWriter:
             self.sync()
         else:
             self._give_back()
+        self._log.end.tell(self._synced_number)
 
     def sync(self) -> None:
         """Make everything written so far durable."""
@@ -142,6 +147,7 @@ class RoundWriter:
         """
         if self.is_unsynced:
             self.sync()
+        self._log.end.tell(self._synced_number)
         with suppress(EngineError), TellsDamage(self._index.tell):
             self._index.flush(wait=True)
         if self._index.flushed() >= self.number:

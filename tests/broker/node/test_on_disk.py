@@ -31,6 +31,7 @@ from tests.support.on_disk import (
     blob_id_text,
     explain_body,
     explain_commits,
+    explain_end,
     explain_log,
     explain_row,
     explain_segment,
@@ -188,7 +189,8 @@ def cell_of(path: Path) -> str:
 
 def commits(busy: Path) -> list[Fields]:
     cell = cell_of(busy)
-    return [record for file in busy.glob("index-*/commits/*") for record in explain_commits(file.read_bytes(), cell)]
+    logs = busy.glob("index-*/commits/*.commits")
+    return [record for file in logs for record in explain_commits(file.read_bytes(), cell)]
 
 
 def test_every_byte_of_the_commit_log_has_a_meaning(busy: Path) -> None:
@@ -199,6 +201,14 @@ def test_every_byte_of_the_commit_log_has_a_meaning(busy: Path) -> None:
     assert len(found) > 1
     numbers = [int.from_bytes(record.found[4][1], "big") for record in (*found[1:], *behind)]
     assert len(set(numbers)) == len(numbers)
+
+
+def test_every_byte_of_the_end_kept_a_second_time_has_a_meaning(busy: Path) -> None:
+    last = max(int.from_bytes(record.found[4][1], "big") for record in commits(busy))
+    files = {file.suffix: file for file in busy.glob("index-*/commits/*")}
+    assert files.keys() == {".commits", ".end"}
+    slots = explain_end(files[".end"].read_bytes(), cell_of(busy))
+    assert max(int.from_bytes(slot.found[2][1], "big") for slot in slots) == last
 
 
 def chain(row: Row) -> list[bytes]:

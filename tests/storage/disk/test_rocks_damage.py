@@ -145,7 +145,7 @@ async def test_a_flipped_byte_amid_the_log_of_the_index_is_refused(cell: RocksCe
     copy = RocksCell(tmp_path / "copy")
     copy_alive(cell.path, copy.path)
     await shard.close()
-    (log,) = copy.index().glob("commits/*")
+    (log,) = copy.index().glob("commits/*.commits")
     data = bytearray(log.read_bytes())
     data[70_000] ^= 1
     log.write_bytes(data)

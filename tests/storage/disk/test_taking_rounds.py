@@ -104,7 +104,7 @@ async def test_a_clean_end_leaves_a_log_without_rounds(tmp_path: Path, durabilit
         shard = await cell.open()
         await fill(shard, numbers)
         await shard.close()
-        (log,) = cell.index().glob("commits/*")
+        (log,) = cell.index().glob("commits/*.commits")
         assert log.stat().st_size == COMMIT_HEADER_BYTES + TAKEN.size
     shard = await cell.open()
     await expect(shard, range(2 * COUNT))
@@ -116,7 +116,7 @@ async def test_an_end_without_room_leaves_the_rounds_in_the_log(cell: RocksCell)
     await fill(shard, range(COUNT))
     cell.disk.f_bavail = 100
     await shard.close()
-    assert sum(log.stat().st_size for log in cell.index().glob("commits/*")) > COUNT * 40
+    assert sum(log.stat().st_size for log in cell.index().glob("commits/*.commits")) > COUNT * 40
     cell.disk.f_bavail = 100_000
     shard = await cell.open()
     await expect(shard, range(COUNT))
@@ -136,7 +136,7 @@ async def test_log_files_and_segments_go_when_the_index_has_on_disk_what_stands_
         shard = await copy.open()
         assert await shard.scan_blobs(b"", b"\xff" * 24, 100) == []
         assert len(await shard.scan(b"K", b"L", 100)) == COUNT
-        assert len(list(copy.index().glob("commits/*"))) == 1
+        assert len(list(copy.index().glob("commits/*.commits"))) == 1
         await shard.close()
 
 
@@ -295,9 +295,9 @@ async def test_on_a_full_disk_rounds_stay_in_the_log_and_nothing_is_taken_before
     await expect(shard, range(COUNT))
     await shard.commit(rows((b"L", b"v")))
     assert not list(left.index().glob("*.sst"))
-    newest = max(left.index().glob("commits/*"))
+    newest = max(left.index().glob("commits/*.commits"))
     assert newest.stat().st_size < 1_000
-    assert len(list(left.index().glob("commits/*"))) == 2
+    assert len(list(left.index().glob("commits/*.commits"))) == 2
     again = killed(left, "again")
     await shard.close()
     again.disk.f_bavail = 4 * MIB // 4096
