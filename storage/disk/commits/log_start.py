@@ -17,6 +17,7 @@ from pqbroker.storage.disk.commits.commit_history import (
     CommitHistory,
     LogPlaces,
     apply_history,
+    check_unmarked,
     read_history,
     sync_history,
 )
@@ -97,6 +98,7 @@ def take_rounds(start: LogStart, index: StartingIndex, flushed: int, *, syncs: b
     """
     index.begin(flushed)
     if not _has_log(start.facts):
+        check_unmarked(start.path, cell_seed(start.facts.cell))
         return CommitHistory(flushed, (), (), ())
     tails = segment_tails(start.pools, index.rows(*index_rows.SEGMENT_ROWS))
     is_synced = start.facts.durability == "fsync"

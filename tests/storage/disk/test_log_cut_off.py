@@ -1,6 +1,7 @@
-"""Cells whose log was cut off behind a whole record: a start refuses them, and so does whoever looks."""
+"""Cells whose log was cut off behind a whole record, or that hide it: a start refuses them, and so does the doctor."""
 
 import asyncio
+import json
 import os
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from pqbroker.storage.engine import EngineError, Shard
 from tests.storage.cells import MIB, RocksCell, blob_key, blobs, content, copy_alive, rows, seed_of, until
 
 COUNT = 6
+HIDDEN = "a format without a commit log, but commit 1 is at"
 CUT_OFF = "the commit log ends at commit .* was synced: acknowledged rows are lost; restore a copy"
 
 
@@ -137,3 +139,19 @@ async def test_an_owner_that_lost_the_cell_and_says_more_does_not_stop_the_next(
         await shard.close()
     await second.close()
     await first.close()
+
+
+async def test_a_format_number_that_hides_the_log_is_damage(cell: RocksCell) -> None:
+    """One flipped bit makes a 3 a 1."""
+    shard = await cell.open()
+    await fill(shard, 50)
+    left = killed(cell)
+    await shard.close()
+    facts = left.path / "cell"
+    facts.write_text(json.dumps({**json.loads(facts.read_text()), "format": 1}))
+    (left.path / "cell.copy").unlink()
+    with pytest.raises(EngineError, match=HIDDEN), look_into(left.path, {}):
+        pass
+    with pytest.raises(EngineError, match=HIDDEN):
+        await left.open()
+    assert list((left.index() / "commits").glob("*.commits"))
