@@ -23,6 +23,7 @@ from pqbroker.protocol.messages.offset_commit import (
 from pqbroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from pqbroker.protocol.records import Record, encode_batch
 from tests.broker.wire import BY_REQUEST, read_response, request_frame
+from tests.faults.hostile import payload
 
 TOPIC, GROUP = "power", "readers"
 PARTITIONS = 3
@@ -153,7 +154,7 @@ async def _produce(book: Book, producer: int, source: random.Random, requests: i
 def _batch_for(book: Book, producer: int, partition: int, source: random.Random) -> Asked:
     """A Produce request of one batch of a few records; each names the request it came in."""
     number = len(book.asked) + 1
-    filling = source.randbytes(source.choice(_SIZES))
+    filling = payload(source, source.choice(_SIZES))
     values = [_NUMBER.pack(number) + filling, *(_NUMBER.pack(number) for _ in range(source.randrange(3)))]
     batch = bytes(encode_batch([Record(0, 0, None, value) for value in values]))
     data = PartitionProduceData(index=partition, records=memoryview(batch))
