@@ -16,11 +16,15 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
+from pqbroker.storage.engine import IndexDamaged
+
 _BLOCK_BYTES = 32_768
 _SECTOR_BYTES = 512
 _HEADER = Struct("<IHB")
 _CHECKED_FROM = 6
 _ALL, _FIRST, _MIDDLE, _LAST = range(1, 5)
+_RECYCLED = frozenset((*range(5, 9), 11))
+"""Kinds of fragments in files that are written over again, which RocksDB does with none of ours."""
 _MAY_BEGIN = re.compile(b"[\x01\x02]")
 _MASK = 0xA282EAD8
 
@@ -52,6 +56,23 @@ def is_damaged(log: bytes) -> bool:
         return False
     is_in_last_block = position - position % _BLOCK_BYTES + _BLOCK_BYTES >= len(log)
     return not is_in_last_block or _begins_behind(log, position) or _is_whole(log, position, len(log))
+
+
+def check_manifest(index: Path) -> None:
+    """IndexDamaged for a manifest at which RocksDB would read for ever: before it opens the index.
+
+    RocksDB 9 never ends where a fragment is of a kind that only a file which is written over again has.
+    """
+    try:
+        manifest = index / (index / "CURRENT").read_text("ascii").strip()
+        log = manifest.read_bytes()
+    except (OSError, ValueError):  # RocksDB says what is wrong
+        return
+    position = _first_unreadable(log)
+    if position is None or position + _HEADER.size > len(log):
+        return
+    if log[position + _CHECKED_FROM] in _RECYCLED:
+        raise IndexDamaged(f"the index is damaged: {manifest} has an entry of a wrong kind at byte {position}")
 
 
 def _first_unreadable(log: bytes) -> int | None:

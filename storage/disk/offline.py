@@ -24,6 +24,7 @@ from pqbroker.storage.disk.directory import (
     index_path,
     read_both,
 )
+from pqbroker.storage.disk.index_log import check_manifest
 from pqbroker.storage.disk.mending.facts_copy import has_facts
 from pqbroker.storage.disk.rocks_index import RocksIndex
 from pqbroker.storage.engine import Batch, BlobKey, BlobMissing, Buffer, CommitRefused, EngineError, FileRange, Shard
@@ -52,6 +53,7 @@ class OfflineCell:
 
     def open(self, staging: Path) -> None:
         """Open the index through links in an empty directory, with all that the commit log has."""
+        check_manifest(index_path(self.path, self.generation))
         self._index.open_unchanged(staging, synced=self.facts.durability == "fsync")
         newest = index_rows.newest_number(self.get(index_rows.number_keys()))
         self.history = take_rounds(

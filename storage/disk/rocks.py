@@ -33,6 +33,7 @@ from pqbroker.storage.disk.free_space import (
     TellsFullDisk,
     full_disk,
 )
+from pqbroker.storage.disk.index_log import check_manifest
 from pqbroker.storage.disk.pools import Pool, PoolLimits
 from pqbroker.storage.disk.rocks_index import RocksIndex
 from pqbroker.storage.disk.round_plan import RoundPlanner
@@ -142,6 +143,7 @@ class RocksEngine:
     ) -> OpenCell:
         """In the commit thread: open the index, see that it is whole, and load what the thread works on."""
         facts = directory.facts
+        check_manifest(directory.index)
         index.open(create=not facts.ready, synced=facts.durability == "fsync")
         is_synced = self.durability == "fsync"
         started = start_log(

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pqbroker.storage.disk.directory import read_both
+from pqbroker.storage.disk.index_log import check_manifest
 from pqbroker.storage.disk.mending.facts_copy import FACTS, FACTS_COPY, encode_copy
 from pqbroker.storage.disk.segments import encode_record, segment_name
 from pqbroker.storage.engine import BlobCorrupt, EngineError
@@ -151,6 +152,28 @@ async def test_a_flipped_byte_amid_the_log_of_the_index_is_refused(cell: RocksCe
     log.write_bytes(data)
     with pytest.raises(EngineError, match="restore"):
         await copy.open()
+
+
+@pytest.mark.timeout(60)  # RocksDB would read for ever
+async def test_an_entry_of_a_wrong_kind_in_the_manifest_is_refused(cell: RocksCell) -> None:
+    await (await cell.open()).close()
+    (manifest,) = cell.index().glob("MANIFEST-*")
+    whole = manifest.read_bytes()
+    position = entries = 0
+    while position < len(whole):
+        damaged = bytearray(whole)
+        damaged[position + 6] ^= 4
+        manifest.write_bytes(damaged)
+        with pytest.raises(EngineError, match=f"entry of a wrong kind at byte {position}; restore"):
+            check_manifest(cell.index())
+        with pytest.raises(EngineError, match=f"entry of a wrong kind at byte {position}; restore"):
+            await cell.open()
+        manifest = cell.index() / manifest.name  # each opening has renamed the index
+        position += 7 + int.from_bytes(whole[position + 4 : position + 6], "little")
+        entries += 1
+    assert entries > 2
+    manifest.write_bytes(whole)
+    await (await cell.open()).close()
 
 
 async def test_a_directory_of_a_newer_version_is_refused_and_left_alone(cell: RocksCell) -> None:
