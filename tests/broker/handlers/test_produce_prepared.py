@@ -1,14 +1,21 @@
 """Produce to topics whose batches are recompressed, or read to the end, before they are stored."""
 
 import threading
+from collections.abc import Iterator
 
 import pytest
 from crc32c import crc32c
 
+from pqbroker.protocol import record_parts
 from pqbroker.protocol.compression import CODEC_NAMES, GZIP, LZ4, NONE, ZSTD, compress
 from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from pqbroker.protocol.messages.produce import PartitionProduceResponse
+from pqbroker.protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    TopicProduceData,
+)
 from pqbroker.protocol.records import Record, decode_records, encode_batch, read_header, recompressed
 from tests.broker.conftest import Node, make_batch, produce_request
 from tests.broker.handlers.test_produce import keyed_batch, reseal
@@ -150,3 +157,25 @@ async def test_a_refused_batch_names_the_records_whose_timestamps_are_out_of_ran
     long = encode_batch([Record(value=b"v", timestamp=now_ms - 1001)] * 201, codec=codec)
     answer = await produced(client, "t", long)
     assert (answer.error_code, answer.record_errors) == (ErrorCode.INVALID_TIMESTAMP, [])
+
+
+async def test_a_short_compressed_batch_is_never_unpacked_in_the_loop(
+    node: Node, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hundreds of bytes may stand for 16 MiB, and a request has many of them: each would take 7 ms."""
+    await node.create_topic("t", partitions=8, pq_batch_check="full")
+    in_loop, threads = threading.get_ident(), list[int]()
+    decode = record_parts.decode_parts
+
+    def follow(batch: memoryview) -> Iterator[tuple[bytes | None, bytes | None]]:
+        threads.append(threading.get_ident())
+        return decode(batch)
+
+    monkeypatch.setattr("pqbroker.broker.apis.record_checks.decode_parts", follow)
+    bomb = encode_batch([Record(key=b"k", value=bytes(16 << 20))], codec=ZSTD)
+    assert len(bomb) < 1024
+    asked = [PartitionProduceData(index=index, records=memoryview(bytearray(bomb))) for index in range(8)]
+    request = ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[TopicProduceData(name="t", partition_data=asked)])
+    answers = (await client.ask(request, 12)).responses[0].partition_responses
+    assert [(one.error_code, one.base_offset) for one in answers] == [(0, 0)] * 8
+    assert (len(threads), in_loop in threads) == (8, False)
