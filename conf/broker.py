@@ -57,7 +57,7 @@ class BrokerSettings:
         "Bytes of all configs set on a topic or a node, names and values, at most; above: INVALID_CONFIG.", low=1024,
     )  # fmt: skip
     config_resources_max: int = setting(
-        "pqbroker.config.resources.max", Kind.INT, 10_000,
+        "pqbroker.config.resources.max", Kind.INT, 1000,
         "Consumer groups with configs of their own, and client metrics subscriptions likewise, at most; one more is"
         " refused.",
         low=1,

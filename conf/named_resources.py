@@ -16,7 +16,7 @@ _NO_TELEMETRY = "Clients push no metrics to this broker."
 
 @dataclass(frozen=True, slots=True)
 class GroupConfig:
-    """What one consumer group is set to."""
+    """Configs of one consumer group."""
 
     consumer_assignment_interval_ms: int = without_effect(
         "consumer.assignment.interval.ms", Kind.INT, 1000, _OF_CONSUMERS, low=0
@@ -75,7 +75,7 @@ class GroupConfig:
 
 @dataclass(frozen=True, slots=True)
 class ClientMetricsConfig:
-    """What one subscription to the metrics of clients is set to."""
+    """Configs of one subscription to the metrics of clients."""
 
     interval_ms: int = without_effect("interval.ms", Kind.INT, 300_000, _NO_TELEMETRY, low=100, high=3_600_000)
     match: tuple[str, ...] = without_effect(

@@ -12,9 +12,9 @@ from typing import Final, Generic, TypeVar
 Key = TypeVar("Key", bound=Hashable)
 
 RESERVE_PART: Final = 8
-"""The reserve is one part in so many of a pool."""
+"""The reserve is one RESERVE_PART-th of a pool."""
 FIRST_PART: Final = 64
-"""A holder's first part, if a pool says nothing else, is one in so many of the pool."""
+"""A holder's first part is one FIRST_PART-th of a pool that gives no other."""
 _BY_CONNECTION: Final = ("127.0.0.1", "::1")
 """Addresses that all clients of one machine have together: each of their connections is a holder."""
 _MAPPED: Final = "::ffff:"
@@ -60,7 +60,7 @@ def may_take(size: int, total: int, held: int, wanted: int = 1, *, first: int = 
 
 
 class Shares(Generic[Key]):
-    """What each key holds of one pool. Keys that hold nothing are not kept."""
+    """The holdings of each key in one pool. Keys that hold nothing are not kept."""
 
     __slots__ = ("held", "total")
 
