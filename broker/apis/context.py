@@ -79,7 +79,7 @@ class Peer:
     """Where the other end is; empty when it has gone already."""
     port: int = 0
     holder: str = ""
-    """What its shares of the node's limits count under (`holder_of`)."""
+    """The key under which its shares of the node's limits count (`holder_of`)."""
     principal: Principal = ANONYMOUS
     takes_files: bool = False
     """Whether answers may hold parts of files (`FileRegion`)."""

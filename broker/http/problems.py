@@ -76,7 +76,7 @@ def of_kafka(code: ErrorCode, message: str) -> Problem:
 
 
 def of_error(error: BaseException) -> Problem:
-    """What a lower floor refused, as a problem. A tablet's state is told in one way, whatever Kafka's clients get."""
+    """Make a problem of a lower floor's refusal. A tablet's state has one code here, also where Kafka has several."""
     code, message = translate(error)
     if isinstance(error, TabletClosed):
         return Problem(409, "WRONG_STATE", message, error.cure)

@@ -85,7 +85,7 @@ class ProduceLane:
     def __init__(
         self, context: Context, words: Words, topic: Topic, answers: ProduceAnswers, metrics: RouteMetrics
     ) -> None:
-        """For a topic whose batches are written as they come."""
+        """The topic's batches are written as they come."""
         self._peer = context.peer
         self.form = self._words = words
         self._cut = cut_flexible if words.is_flexible else cut_fixed

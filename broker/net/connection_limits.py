@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from pqbroker.broker.net.connection import Connection
 
 IDLE_S: Final = 1.0
-"""A connection without a request for so long gives way to one whose holder has as many."""
+"""Seconds without a request after which a connection gives way to one whose holder has equally many."""
 _ORDER_S: Final = 1.0
-"""How long the order in which connections give way is gone by: to sort ten thousand takes milliseconds."""
+"""Seconds for which the order in which connections give way is kept: sorting ten thousand takes milliseconds."""
 
 
 class ConnectionLimits:
@@ -52,7 +52,7 @@ class ConnectionLimits:
         self._holders.give_back(connection.peer.holder)
 
     def refusal(self, connection: "Connection") -> str | None:
-        """Why a connection must not stay, whoever gives way; it is not counted yet."""
+        """Return why a connection that is not counted yet must not stay, even if another gave way; None if it may."""
         host = connection.peer.host
         if self._settings is None:
             return None
@@ -70,7 +70,7 @@ class ConnectionLimits:
         return self._holders.may_take(self._connections_max(), connection.peer.holder)
 
     def full(self, connection: "Connection") -> str:
-        """Why a connection that found no room is refused."""
+        """Return why a connection that found no room is refused."""
         size = self._connections_max()
         held = self._holders.of(connection.peer.holder)
         return (

@@ -72,8 +72,8 @@ def _offset_row(
 
 
 def _spans(cluster: Cluster, group: Group) -> dict[Place, Span | None]:
-    """Where the partitions end that the group reads or has read, None where nobody leads them; those of deleted topics
-    are left out."""
+    """Return the end of each partition that the group reads or has read, None where it has no leader. Partitions of
+    deleted topics are left out."""
     places = sorted({*group.offsets, *(place for member in group.members for place in member.partitions)})
     topics = cluster.topics() if places else {}
     spans: dict[Place, Span | None] = {}

@@ -226,7 +226,7 @@ class Cluster:
         return node
 
     def _has_unmounted(self, found: Topic | ErrorCode) -> bool:
-        """Whether partitions of a topic without a leader wait for a mount, not for an election: a pqbroker has none."""
+        """Return True if partitions of a topic without a leader wait for a mount: a pqbroker has no elections."""
         if not isinstance(found, Topic):
             return False
         resource = DescribeConfigsResource(
@@ -297,7 +297,7 @@ def check_led(topic: Topic, partitions: Iterable[int]) -> None:
 
 
 def tell_unmounted(topic: Topic, partitions: Sequence[int]) -> str:
-    """What is wrong with partitions that nobody leads, and the cure."""
+    """Return the cause of partitions without a leader, and the cure."""
     named = ", ".join(map(str, partitions[:_NAMED_MAX]))
     return f"tablets of {topic.name} are unmounted: {named}; `pqbroker table mount {topic.name}` mounts them"
 

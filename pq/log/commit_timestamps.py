@@ -14,7 +14,7 @@ reservation that it finds, so no value is given twice.
 _MILLISECONDS_MAX = (1000 << 34) - 1
 """The year 2514."""
 COUNTER_VALUES = 1 << 20
-"""Of one millisecond; one write cycle has fewer commits."""
+"""Timestamps of one millisecond; one write cycle has fewer commits."""
 RESERVED_AHEAD = 10 << 30
 """Ten seconds: what a restart may be ahead of the clock, and how long a node that writes needs no other reservation."""
 RESERVED_VALUES = 1 << 24

@@ -205,6 +205,6 @@ class Consumers:
         self._shares.take(creator)
 
     def _created(self, group_id: str, state: ConsumerOffset) -> ConsumerOffset:
-        """The state with the consumer's own creator, whoever commits."""
+        """Return the state with the consumer's own creator, also where another address commits."""
         creator = self._creators.get(group_id, state.creator)
         return state if creator == state.creator else state._replace(creator=creator)

@@ -36,7 +36,7 @@ PlannedBatch = tuple[memoryview, BatchHeader]
 
 
 class OfNode(NamedTuple):
-    """What all partitions of a node share; `by_reference` as in `BlobLayout`."""
+    """The things that all partitions of a node share; `by_reference` as in `BlobLayout`."""
 
     by_reference: bool = True
     timestamps: CommitTimestamps | None = None

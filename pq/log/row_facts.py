@@ -66,7 +66,7 @@ class RowFacts:
 
     @property
     def greatest_timestamp(self) -> int:
-        """That of the commits; 0 without rows. Rows that were glued may have lesser ones than rows before them."""
+        """The greatest timestamp of a commit; 0 without rows. Glued rows may have lesser ones than the rows before."""
         return max(self._timestamps, default=0)
 
     def stamp(self, first_row: int, timestamp: int) -> bool:

@@ -21,7 +21,7 @@ NAME_BYTES_MAX = 255
 _STATE = Struct(">Bqqqq")
 _VERSION = 1
 _VERSION_WITHOUT_PLACE = 2
-"""Of a batch without a place; versions before refuse it."""
+"""The stored form of a batch without a place; earlier versions refuse it."""
 
 
 class Fence(NamedTuple):
@@ -71,7 +71,7 @@ class SessionBatch(NamedTuple):
 
 
 def glued(batch: SessionBatch, known: SessionBatch | None) -> SessionBatch | None:
-    """What is remembered of a session where `batch` joins what a partition knows of it; None: that stays.
+    """Return what to remember of a session after `batch` joins what a partition knows of it; None if that stays.
 
     One batch in two stretches has no single place: it is remembered without one, until the later rows are gone too.
     """

@@ -68,12 +68,12 @@ class Topic:
         return has_limit or any(column["name"] in FACTS for column in table.columns)
 
     def settings(self, tablet: int = 0) -> PartitionSettings:
-        """What partitions of the topic's tablet of this number are set to, as of the last `renew`."""
+        """Return the settings of the partitions in the tablet of this number, as of the last `renew`."""
         table = self.record.table
         return self._settings[0 if table is None else table.mounted.numbers[tablet]]
 
     def _settings_by_set(self) -> Sequence[PartitionSettings]:
-        """What tablets are set to, by the number of their set of attributes; of a topic that is no table the one."""
+        """Return the settings for each set of attributes, by its number; a topic that is no table has one."""
         table = self.record.table
         if table is None:
             return [PartitionSettings(self.config, self._node)]

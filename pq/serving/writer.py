@@ -340,7 +340,7 @@ class Writer:
         return lambda: self._partition.plan_close(self._clock())
 
     def _awaits_timestamps(self) -> bool:
-        """Whether the next cycle waits until timestamps are reserved for its commits."""
+        """Return True if the next cycle waits until timestamps are reserved for its commits."""
         reservation = self._timestamps.prepare(self._clock())
         if reservation is None:
             return False

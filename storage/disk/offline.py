@@ -43,7 +43,7 @@ class OfflineCell:
         self.path = path
         self.facts = facts
         self.facts_damage: str | None = None
-        """What is wrong with `cell` or its copy, of which the other one is whole."""
+        """The damage of `cell` or of its copy; the other one is whole."""
         self.generation = generation
         self.pools = pools
         self._index = RocksIndex(index_path(path, generation))

@@ -165,7 +165,7 @@ class Scheme:
         return MappingProxyType(self._state.settings)
 
     def named_settings(self, kind: str) -> Mapping[str, Mapping[str, str]]:
-        """What resources of a kind are set to, as texts, by name."""
+        """The settings of the resources of a kind, as texts, by name."""
         return MappingProxyType(self._state.named_settings.get(kind, {}))
 
     def unowned(self, tablets: Iterable[TabletRecord], cell: CellId = SYSTEM_CELL) -> Unowned:

@@ -160,7 +160,7 @@ class SchemeState:
         self.facts: dict[str, Any] = {}
         self.settings: dict[str, Mapping[str, str]] = {}
         self.named_settings: dict[str, dict[str, Mapping[str, str]]] = {}
-        """By kind and name, what a resource is set to that is no topic and no node."""
+        """The settings of resources that are neither topics nor nodes, by kind and name."""
 
     def check(self) -> None:
         """What was replayed is a scheme of this version. Raises StoredUnreadable."""

@@ -71,7 +71,7 @@ class Incoming:
     def __init__(self, reader: asyncio.StreamReader) -> None:
         self._reader = reader
         self._lengths: tuple[int, int] | None = None
-        """Of a message whose beginning was taken."""
+        """Lengths of the parts of a message whose beginning was taken."""
 
     @property
     def has_ended(self) -> bool:
@@ -99,7 +99,7 @@ class Line:
         self._incoming = select.poll()
         self._incoming.register(connection, select.POLLIN)
         self._is_waiting = True
-        """Whether what comes in is waited for."""
+        """True while the thread waits for a message."""
         self._asked = 0
         self.is_stopped = False
 
@@ -117,8 +117,8 @@ class Line:
         return message
 
     def has_unasked(self) -> bool:
-        """Whether the broker has said what nothing waits for: to stop. Any thread may look; an answer that came while
-        the thread looked is none."""
+        """Return True if the broker has asked to stop, which no thread waits for. Any thread may ask; a message that
+        arrives meanwhile is not taken for it."""
         asked = self._asked
         if self._is_waiting or not self._incoming.poll(0):
             return False

@@ -187,7 +187,7 @@ def _topic(table: Any) -> str:
 
 
 def _has_star(tree: Any) -> bool:
-    """Whether the query has a star, or uses columns that it does not name: by their place, by a pattern, as a row."""
+    """Return True if the query has a star, or uses columns that it does not name: by place, by pattern, as a row."""
     if any(not isinstance(star.parent, exp.Count) for star in tree.find_all(exp.Star)):
         return True
     if any(tree.find_all(exp.Columns, exp.Pivot, exp.PositionalColumn)):

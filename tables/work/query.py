@@ -83,7 +83,7 @@ def answer(line: Line, document: Mapping[str, Any], kept: KeptColumns, watch: Wa
 
 
 class Stopping:
-    """What stops DuckDB in the middle of a query, from another thread."""
+    """Stops DuckDB in the middle of a query, from another thread."""
 
     def __init__(self, line: Line, connection: Any) -> None:
         self._line = line

@@ -61,7 +61,7 @@ class View:
         return tuple(found) or (ROW_INDEX,)
 
     def is_typed(self, name: str) -> bool:
-        """Whether a column is made of the schema; its name may be spelled in another case there."""
+        """Return True if a column comes from the schema, where its name may be spelled in another case."""
         return self.typed is not None and any(folded(each) == folded(name) for each in self.typed.types)
 
     def wants_facts(self, columns: Collection[str]) -> bool:

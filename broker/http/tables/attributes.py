@@ -36,7 +36,7 @@ async def set_attributes(call: Call) -> Any:
 
 
 async def remount(call: Call) -> Any:
-    """What was set acts now, in the tablets of a range; all unless it is given."""
+    """Make the set attributes act now in a range of tablets, or in all of them."""
     topic, _ = find_table(call, AclOperation.ALTER)
 
     def changed(record: TopicRecord) -> TopicRecord:

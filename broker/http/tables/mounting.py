@@ -32,7 +32,7 @@ _MOUNTS = frozenset({MountState.MOUNTING, MountState.FROZEN_MOUNTING})
 
 
 async def mount(call: Call) -> Any:
-    """What is set acts in these tablets from here on, as after a remount."""
+    """Make the set attributes act in these tablets from now on, as a remount does."""
     return await _command(call, MountCommand.MOUNT_FROZEN if call.body.get("freeze", False) else MountCommand.MOUNT)
 
 

@@ -124,7 +124,7 @@ def _commit_at(file: int, path: Path, position: int, seed: int) -> CommitAt | No
 
 
 def _map_at(position: int, header: CommitHeader) -> int:
-    """Where the map of a record begins, whose header is at `position`."""
+    """Return where the map of the record begins whose header is at `position`."""
     return position + header.header_bytes + header.size
 
 

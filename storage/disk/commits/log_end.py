@@ -77,7 +77,7 @@ class LogEnd:
 
 
 def known_ends(directory: Path, seed: int) -> list[KnownEnd]:
-    """What every generation's file says that can be read."""
+    """Return what the readable slots of every generation's file say."""
     return [
         KnownEnd(path, generation, number)
         for path, generation in _files(directory)

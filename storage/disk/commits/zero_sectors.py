@@ -1,5 +1,5 @@
-"""Names the sectors of a round that were written as zeros, so that a sector which a power cut left out, and which reads
-as zeros too, is told from them. Pure.
+"""Names the sectors of a round that were written as zeros. A sector that a power cut left out reads as zeros too, but
+is not named. Pure.
 
 A round is bytes end to end that begin somewhere in a sector of 512 bytes; its sectors are counted from that one. A map:
 
@@ -131,9 +131,10 @@ def _aligned_chunks(buffers: Sequence[Buffer], position: int) -> Iterator[tuple[
 
 
 def _has_long_zeros(buffers: Sequence[Buffer]) -> bool:
-    """Return True if the buffers, end to end, have as many zeros behind one another as a sector has bytes.
+    """Return True if the buffers, end to end, hold a run of SECTOR_BYTES zeros.
 
-    One byte in as many is looked at, since so many zeros have one of them; only where one is zero others are.
+    Such a run contains a sample, since one byte in SECTOR_BYTES is sampled. Other bytes are read only around a sample
+    that is zero.
     """
     position = 0
     for buffer in buffers:

@@ -38,7 +38,7 @@ class StoredFacts(NamedTuple):
 
 
 def has_facts(path: Path) -> bool:
-    """Whether the directory holds the file `cell` or its copy."""
+    """Return True if the directory holds the file `cell` or its copy."""
     return (path / FACTS).is_file() or (path / FACTS_COPY).is_file()
 
 

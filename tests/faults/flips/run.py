@@ -47,7 +47,7 @@ class Outcome:
 
 
 def run(scratch: Path, *, count: int, seed: int) -> Outcome:
-    """Flip so many bits, each in a copy of its own. What was silent is kept in `scratch`."""
+    """Flip `count` bits, each in a copy of its own. Directories with a silent flip are kept in `scratch`."""
     outcome = Outcome()
     for number in range(0, count, _FLIPS_OF_A_LIFE):
         _flip_in_life(scratch, outcome, f"{seed}:{number}", min(_FLIPS_OF_A_LIFE, count - number))
