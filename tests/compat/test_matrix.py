@@ -90,12 +90,15 @@ def test_commit_and_resume(name: str, clients: Clients, writer: LibrdkafkaDriver
 
 
 @every_client
-def test_static_membership(name: str, clients: Clients, wide_topic: str, group: str) -> None:
+def test_static_membership(
+    name: str, clients: Clients, writer: LibrdkafkaDriver, wide_topic: str, group: str
+) -> None:
     with (
         clients.member(name, wide_topic, group, "left") as left,
         clients.member(name, wide_topic, group, "right") as right,
     ):
         await_members(lambda: len(left.owned) == len(right.owned) == 2, "two partitions each")
+        wait_until(lambda: writer.group(group).state == "Stable", "no rebalance under way")
         given, rebalances = left.owned, len(right.assignments)
         left.leave()
         with clients.member(name, wide_topic, group, "left") as again:

@@ -4,6 +4,7 @@ import threading
 from pathlib import Path
 
 from pqbroker.cli.commands.doctor import examine_directory
+from pqbroker.doctor.findings import Weight
 from pqbroker.fixture.http_calls import HttpCalls
 from pqbroker.storage.disk.backups.restoring import restore
 from pqbroker.testing import broker
@@ -43,8 +44,9 @@ def test_a_backup_of_several_cells_and_pools_is_restored_and_read(tmp_path: Path
     data, big = tmp_path / "new", tmp_path / "new-big"
     restore(made, data, {"big": big}, lambda size: None)
     for place, pools in ((made, {"big": made / "pools" / "big"}), (data, {"big": big})):
-        findings = examine_directory(place, pools)
-        assert not findings.found, findings.found
+        findings = examine_directory(place, pools).found
+        # A topic that was being made has its place in the scheme, and tablets that the next start makes.
+        assert not [finding for finding in findings if finding.weight is not Weight.HARMLESS], findings
     restored = {"pqbroker.pools": f"big={big}", "pqbroker.storage.profile": "persqueue.2=big"}
     with broker(data, restored) as node:
         calls = HttpCalls(lambda: node.http)

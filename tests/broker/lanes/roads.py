@@ -126,7 +126,8 @@ class Road:
                 await asyncio.sleep(0)
 
     def _is_quiet(self, connection: Connection, wire: Wire) -> bool:
-        return connection.is_idle or wire.is_closed
+        """What had begun when a connection closed ends too; what had not begun never does."""
+        return connection.is_idle or (wire.is_closed and not connection._in_flight)
 
     def seen(self, name: str) -> dict[str, Any]:
         """What clients and the operator have seen, and what is stored."""

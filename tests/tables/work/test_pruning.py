@@ -64,6 +64,7 @@ class FakeLine:
 
     def __init__(self) -> None:
         self.sent = b""
+        self.is_stopped = False
 
     def ask(self, kind: str, document: Mapping[str, Any]) -> Message:
         assert kind == "find"
