@@ -90,9 +90,7 @@ def test_commit_and_resume(name: str, clients: Clients, writer: LibrdkafkaDriver
 
 
 @every_client
-def test_static_membership(
-    name: str, clients: Clients, writer: LibrdkafkaDriver, wide_topic: str, group: str
-) -> None:
+def test_static_membership(name: str, clients: Clients, writer: LibrdkafkaDriver, wide_topic: str, group: str) -> None:
     with (
         clients.member(name, wide_topic, group, "left") as left,
         clients.member(name, wide_topic, group, "right") as right,
