@@ -176,6 +176,11 @@ class BrokerSettings:
         "log.retention.check.interval.ms", Kind.LONG, 5_000,
         "Time between two searches for records past retention.", low=1
     )
+    staged_bytes_max: int = setting(
+        "pqbroker.staged.bytes.max", Kind.LONG, 8192 * MIB,
+        "Bytes of rows that wait in one tablet of a table for the commit of their batch at most; above, more are "
+        "refused.", low=MIB,
+    )  # fmt: skip
     cache_bytes: int = setting(
         "pqbroker.cache.bytes", Kind.LONG, 128 * MIB, "Bytes of the node's cache of blobs read from disk.", low=0
     )

@@ -22,6 +22,7 @@ from pqbroker.pq.log.keys import (
 from pqbroker.pq.log.levels import check_levels
 from pqbroker.pq.log.row_facts import BlobFacts, RowFacts
 from pqbroker.pq.log.sessions import SessionBatch
+from pqbroker.pq.log.staged_rows import check_key
 from pqbroker.pq.log.start_state import Meta, StartState, StoredBlob, build_start_state
 from pqbroker.storage.engine import BlobCorrupt, BlobMissing
 from pqbroker.storage.kv.key_ranges import GENERATION_KEY
@@ -31,6 +32,8 @@ from pqbroker.storage.tablets.tablet import TabletRecord
 _UNREADABLE = (struct.error, ValueError)
 _PARTITION = slice(1, 11)
 _HALF_STORED = b"x"
+_STAGED = (b"s", b"t")
+"""Rows that wait for the commit of their batch, and batches that are being written."""
 _MARK_AT = 11
 
 
@@ -130,6 +133,8 @@ def _by_partition(entries: dict[bytes, Entry], topic: str, findings: Findings) -
             elif key[:1] == b"m" and mark == b"s":
                 parse_session_key(key)
                 keys.sessions.append((key, entry))
+            elif key[:1] in _STAGED:
+                check_key(key)
             elif key[:1] == _HALF_STORED:
                 findings.harmless("kv", f"{topic}-{index}", "a batch came half", NEXT_START)
             else:

@@ -117,3 +117,24 @@ class Inserted:
         parts = (InsertedRows(**{name: one[name] for name in InsertedRows.__slots__}) for one in tablets)
         weight = sum(document["data_weight"] for document in documents)
         return cls(tuple(parts), weight, any(document.get("duplicate", False) for document in documents))
+
+
+@dataclass(frozen=True, slots=True)
+class StagedPiece:
+    """Rows that wait for the commit of their batch."""
+
+    name: str
+    tablet_index: int
+    row_count: int
+
+    @classmethod
+    def read(cls, document: Mapping[str, Any]) -> Self:
+        return cls(**{name: document[name] for name in cls.__slots__})
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedBatch:
+    """A batch whose rows are in the table. `is_duplicate`: they were before; nothing was written now."""
+
+    row_count: int
+    is_duplicate: bool

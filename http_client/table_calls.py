@@ -2,13 +2,22 @@
 
 import json
 from base64 import b64decode
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
 from pqbroker.http_client.errors import ClientError
 from pqbroker.http_client.exchange import Request, Steps, ask, get, post, read
-from pqbroker.http_client.facts import Column, Inserted, RowRanges, TableDescription, TableSummary, TabletDescription
+from pqbroker.http_client.facts import (
+    Column,
+    CommittedBatch,
+    Inserted,
+    RowRanges,
+    StagedPiece,
+    TableDescription,
+    TableSummary,
+    TabletDescription,
+)
 from pqbroker.http_client.row_pieces import Piece
 
 PAGE_ROWS = 1000
@@ -74,16 +83,11 @@ class TableCalls:
     def insert(self, pieces: Iterable[Piece]) -> Steps[Inserted]:
         """A piece that is too large for the broker goes in halves."""
         written: list[dict[str, Any]] = []
-        waiting: list[Piece] = []
-        given = iter(pieces)
+        path = f"{self._path}/rows"
         try:
-            while (piece := waiting.pop() if waiting else next(given, None)) is not None:
-                request = Request("POST", f"{self._path}/rows", piece.body(), piece.content_type)
-                answer = yield from ask(request)
-                if answer.status == TOO_LARGE and piece.row_count > 1:
-                    waiting += reversed(piece.halves())
-                else:
-                    written.append(read(answer))
+            yield from _send(
+                pieces, lambda piece: Request("POST", path, piece.body(), piece.content_type), written.append
+            )
         except ClientError as failure:
             raise failure.behind(Inserted.read(written).row_count) from None
         return Inserted.read(written)
@@ -93,6 +97,34 @@ class TableCalls:
         path = f"{self._path}/rows?{urlencode({'session': session, 'sequence': sequence})}"
         request = Request("POST", path, piece.body(), piece.content_type, is_repeatable=True)
         return Inserted.read([read((yield from ask(request)))])
+
+    def stage(
+        self, pieces: Iterable[Piece], session: str, sequence: int, tablet_hint: int | None
+    ) -> Steps[list[StagedPiece]]:
+        """A piece that is too large for the broker goes in halves. Rows that name no tablet go into the first one's."""
+        staged: list[StagedPiece] = []
+        query: dict[str, Any] = {"session": session, "sequence": sequence}
+
+        def request(piece: Piece) -> Request:
+            hint = staged[0].tablet_index if staged else tablet_hint
+            path = f"{self._path}/staged-rows?{urlencode(_given({**query, 'tablet_hint': hint}))}"
+            return Request("POST", path, piece.body(), piece.content_type, is_repeatable=True)
+
+        yield from _send(pieces, request, lambda answer: staged.extend(map(StagedPiece.read, answer["pieces"])))
+        return staged
+
+    def commit_staged(
+        self, pieces: Iterable[StagedPiece], session: str, sequence: int, on_changed: str
+    ) -> Steps[CommittedBatch]:
+        """Asked for until all rows are written."""
+        names = [piece.name for piece in pieces]
+        body = {"session": session, "sequence": sequence, "pieces": names, "on_changed": on_changed}
+        requests = 0
+        while True:
+            document = yield from post(f"{self._path}/staged-rows/commit", body, is_repeatable=True)
+            if document["done"]:
+                return CommittedBatch(document["row_count"], document["duplicate"] and not requests)
+            requests += 1
 
     def page(self, tablet_index: int, first_row_index: int, limit: int, is_raw: bool) -> Steps[Page]:
         """At most `limit` rows; fewer where one answer has no room for more."""
@@ -148,6 +180,20 @@ class TableCalls:
 
 _RAW_BYTE_COLUMNS = frozenset(("key", "value", "headers"))
 _LISTED = 1000
+
+
+def _send(
+    pieces: Iterable[Piece], request: Callable[[Piece], Request], take: Callable[[dict[str, Any]], object]
+) -> Steps[None]:
+    """Send each piece, and take the answer; one that is too large for the broker goes in halves."""
+    waiting: list[Piece] = []
+    given = iter(pieces)
+    while (piece := waiting.pop() if waiting else next(given, None)) is not None:
+        answer = yield from ask(request(piece))
+        if answer.status == TOO_LARGE and piece.row_count > 1:
+            waiting += reversed(piece.halves())
+        else:
+            take(read(answer))
 
 
 def _items(path: str, name: str) -> Steps[list[dict[str, Any]]]:

@@ -10,7 +10,7 @@ States:
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pqbroker.broker.apis.context import Node
@@ -19,7 +19,9 @@ from pqbroker.broker.configs.node_settings import NodeSettings
 from pqbroker.broker.coordination.coordinators import Coordinators
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.storage import parse_pools, parse_profile
+from pqbroker.pq.serving.topic import Topic
 from pqbroker.pq.serving.topics import Topics
+from pqbroker.protocol.errors import KafkaError
 from pqbroker.storage.bundles.hive import Hive
 from pqbroker.storage.bundles.open_cells import OpenCells
 from pqbroker.storage.engine import CommitRefused, DirectoryGone, Engine, EngineError, Fenced, ShardLost
@@ -155,7 +157,9 @@ class CellOwner:
         """Let every topic drop what is past its retention, then forget consumer groups that nothing is left of."""
         opened = self.current
         try:
-            await opened.topics.retain()
+            staged = await opened.topics.retain()
+            if staged:
+                await self._look_after(staged)
             if opened.cell.quarantine.is_damaged or not opened.topics.offsets.are_known:
                 return  # offsets that cannot be read now would keep their groups
             await opened.coordinators.expire(opened.topics.offsets.has)
@@ -163,6 +167,17 @@ class CellOwner:
             log.info("retention stopped: the cell was lost")
         except CommitRefused as refusal:
             log.warning("consumer groups expire later: %s", refusal)
+
+    async def _look_after(self, topics: Sequence[Topic]) -> None:
+        """End batches of staged rows that were decided, and delete rows that nobody has committed for too long."""
+        from pqbroker.broker.apis.staged_rows import look_after
+
+        before_ms = self._clock() - self.current.settings.in_force.producer_id_expiration_ms
+        for topic in topics:
+            try:
+                await look_after(topic, before_ms)
+            except KafkaError as refusal:
+                log.warning("staged rows of %s wait: %s", topic.record.name, refusal)
 
     async def renew(self) -> None:
         """Restart the tablets that are worn: blob ids nearly used up, or a write that could not be planned."""

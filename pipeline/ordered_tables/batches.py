@@ -32,21 +32,17 @@ def insertable(batch: Any, types: Mapping[str, str]) -> Any:
     return pyarrow.RecordBatch.from_pydict(columns)
 
 
-def slices(batches: Iterator[Any], row_count: int) -> Iterator[tuple[int, Any]]:
-    """All rows of the batches in record batches of `row_count`, the last one shorter: however the rows came, the same
-    rows are together. Each with the number of rows up to its end."""
-    end = 0
+def slices(batches: Iterator[Any], row_count: int) -> Iterator[Any]:
+    """All rows of the batches in record batches of `row_count`, the last one shorter."""
     held: list[Any] = []
     for batch in batches:
         held.append(batch)
         while sum(one.num_rows for one in held) >= row_count:
             table = pyarrow.Table.from_batches(held)
-            end += row_count
-            yield end, _whole(table.slice(0, row_count))
+            yield _whole(table.slice(0, row_count))
             held = table.slice(row_count).to_batches()
-    rest = sum(one.num_rows for one in held)
-    if rest:
-        yield end + rest, _whole(pyarrow.Table.from_batches(held))
+    if any(one.num_rows for one in held):
+        yield _whole(pyarrow.Table.from_batches(held))
 
 
 def _whole(table: Any) -> Any:

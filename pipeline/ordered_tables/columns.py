@@ -13,11 +13,14 @@ from pyspark.sql.types import (
     DataType,
     DecimalType,
     DoubleType,
+    FloatType,
     IntegerType,
     LongType,
+    NullType,
     ShortType,
     StringType,
     StructType,
+    TimestampNTZType,
     TimestampType,
 )
 
@@ -46,6 +49,36 @@ def spark_schema(columns: Sequence[Column] | None) -> StructType:
     for column in columns:
         schema = schema.add(column.name, SPARK_TYPES[column.type])
     return schema.add(ERROR, StringType())
+
+
+_TAKEN: Mapping[str, tuple[type[DataType], ...]] = {
+    "double": (DoubleType, FloatType, ByteType, ShortType, IntegerType, LongType),
+    "boolean": (BooleanType,),
+    "string": (BinaryType, StringType),
+    "utf8": (StringType,),
+    "any": (StringType,),
+    "timestamp": (TimestampType, TimestampNTZType),
+}
+_INTEGERS = (ByteType, ShortType, IntegerType, LongType, DecimalType)
+_INSERTED_TOO = (TABLET_INDEX,)
+"""Columns of rows that are no columns of the schema."""
+
+
+def check_insertable(table: str, columns: Sequence[Column], given: StructType) -> None:
+    """JobError unless rows of Spark's schema can be rows of the table; a null where none may be is found later."""
+    types = {column.name: column.type for column in columns}
+    for field in given:
+        if field.name in _INSERTED_TOO:
+            continue
+        if field.name not in types:
+            raise JobError(f"unknown column {field.name!r}: {table} has the columns {', '.join(types)}")
+        name = types[field.name]
+        if not isinstance(field.dataType, (NullType, *_TAKEN.get(name, _INTEGERS))):
+            text = f"column {field.name!r} is {field.dataType.simpleString()}, and that of {table} is {name}"
+            raise JobError(f"{text}: cast it to {SPARK_TYPES[name].simpleString()}")
+    missing = [column.name for column in columns if column.is_required and column.name not in given.names]
+    if missing:
+        raise JobError(f"column {missing[0]!r} of {table} is required, and the rows have none: add it")
 
 
 def chosen(table: StructType, wanted: StructType) -> StructType:

@@ -9,9 +9,11 @@ from pqbroker.pipeline.errors import JobError
 
 EARLIEST, LATEST = "earliest", "latest"
 ROWS_PER_PARTITION = 500_000
+ON_CHANGED = ("fail", "keep", "append")
+"""What is done with a micro-batch that comes again with other rows."""
 _KNOWN = frozenset(
     ("path", "http", "startingoffsets", "endingoffsets", "maxrowspertrigger", "rowsperpartition", "failondataloss",
-     "appid")
+     "appid", "onchangedbatch")
 )  # fmt: skip
 _OF_SPARK = frozenset(("checkpointlocation",))
 """Spark hands these on too."""
@@ -31,6 +33,7 @@ class Options:
     rows_per_partition: int = ROWS_PER_PARTITION
     fails_on_data_loss: bool = True
     app_id: str | None = None
+    on_changed_batch: str = ON_CHANGED[0]
 
 
 def read_options(given: Mapping[str, str]) -> Options:
@@ -50,6 +53,7 @@ def read_options(given: Mapping[str, str]) -> Options:
         _count("rowsPerPartition", options.get("rowsperpartition", str(ROWS_PER_PARTITION))),
         _boolean("failOnDataLoss", options.get("failondataloss", "true")),
         options.get("appid"),
+        _choice("onChangedBatch", options.get("onchangedbatch", ON_CHANGED[0]), ON_CHANGED),
     )
 
 
@@ -73,3 +77,9 @@ def _boolean(name: str, text: str) -> bool:
     if text.lower() not in ("true", "false"):
         raise JobError(f"{name} is {text!r}: give true or false")
     return text.lower() == "true"
+
+
+def _choice(name: str, text: str, choices: tuple[str, ...]) -> str:
+    if text.lower() not in choices:
+        raise JobError(f"{name} is {text!r}: give {', '.join(choices)}")
+    return text.lower()

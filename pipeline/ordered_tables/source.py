@@ -33,10 +33,10 @@ class OrderedTableSource(DataSource):
         return OrderedTableStreamReader(self._table(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> OrderedTableWriter:
-        return OrderedTableWriter(self._options, self._columns, overwrite=overwrite)
+        return OrderedTableWriter(self._options, self._columns, schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> OrderedTableStreamWriter:  # noqa: N802
-        return OrderedTableStreamWriter(self._options, self._columns, overwrite=overwrite)
+        return OrderedTableStreamWriter(self._options, self._columns, schema, overwrite=overwrite)
 
     @cached_property
     def _options(self) -> Options:

@@ -9,6 +9,8 @@ m<partition:10>p<producer id:20>                                       what is r
 m<partition:10>c<group id>                                             how far a consumer has read
 m<partition:10>s<session>                                              the last batch of rows of a session
 f<partition:10>_<offset:20>_<weight before:20>_<weight after:20>       the facts of the rows of a blob
+s<partition:10>_<session:32>_<sequence:20>_<rows:10>_<digest:32>_<piece:16>   rows staged for a batch of a session
+t<partition:10>_<session:32>_<sequence:20>                             a batch whose staged rows are being written
 u…                                                                     what users of a test broker put there
 """
 
@@ -162,7 +164,7 @@ def parse_facts_key(key: bytes) -> tuple[int, int, int]:
 
 def foreign_ranges(partition: int) -> Iterator[tuple[bytes, bytes]]:
     """Bounds lo <= key < hi of the keys of all partitions but this one."""
-    for letter in b"dfimx":
+    for letter in b"dfimstx":
         yield b"%c" % letter, b"%c%010d" % (letter, partition)
         yield b"%c%010d" % (letter, partition + 1), b"%c" % (letter + 1)
 

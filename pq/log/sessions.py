@@ -14,14 +14,18 @@ from struct import Struct
 from typing import NamedTuple
 
 from pqbroker.pq.log.producers import DELETIONS_MAX
+from pqbroker.pq.log.staged_rows import Total
 from pqbroker.storage.unreadable import check_version
 
 NAME_BYTES_MAX = 255
 """Of a name in UTF-8."""
 _STATE = Struct(">Bqqqq")
+_WITH_TOTAL = Struct(">BqqqqQ16s")
 _VERSION = 1
 _VERSION_WITHOUT_PLACE = 2
 """The stored form of a batch without a place; earlier versions refuse it."""
+_VERSION_WITH_TOTAL = 3
+"""The stored form of a batch whose rows were staged, with a place or without one; earlier versions refuse it."""
 
 
 class Fence(NamedTuple):
@@ -35,27 +39,45 @@ class SessionBatch(NamedTuple):
     """The last batch of a session in one partition: its sequence, when it came, where its rows are.
 
     `row_count` is 0 where gluing tablets left the rows no single place: they were trimmed, or stand in two stretches.
+    `total`: of all rows of a batch that was staged, in whatever partitions; None for a batch that came in one request.
     """
 
     sequence: int
     written_ms: int
     base_offset: int
     row_count: int
+    total: Total | None = None
 
     def encode(self) -> bytes:
-        return _STATE.pack(_VERSION if self.row_count else _VERSION_WITHOUT_PLACE, *self)
+        if self.total is not None:
+            count, digest = self.total
+            return _WITH_TOTAL.pack(_VERSION_WITH_TOTAL, *self[:4], count, digest.to_bytes(16, "big"))
+        return _STATE.pack(_VERSION if self.row_count else _VERSION_WITHOUT_PLACE, *self[:4])
 
     @classmethod
     def decode(cls, stored: bytes) -> "SessionBatch":
         """ValueError for what no `encode` of this version writes."""
+        if stored[:1] == bytes((_VERSION_WITH_TOTAL,)):
+            return cls._decode_with_total(stored)
         has_place = stored[:1] != bytes((_VERSION_WITHOUT_PLACE,))
         check_version(stored, _VERSION if has_place else _VERSION_WITHOUT_PLACE)
         if len(stored) != _STATE.size:
             raise ValueError(f"it has {len(stored)} bytes")
-        session = cls(*_STATE.unpack(stored)[1:])
+        _, sequence, written_ms, base_offset, row_count = _STATE.unpack(stored)
+        session = cls(sequence, written_ms, base_offset, row_count)
         if min(session.sequence, session.base_offset, session.row_count) < 0 or has_place != bool(session.row_count):
             raise ValueError(f"it is {session}")
         return session
+
+    @classmethod
+    def _decode_with_total(cls, stored: bytes) -> "SessionBatch":
+        if len(stored) != _WITH_TOTAL.size:
+            raise ValueError(f"it has {len(stored)} bytes")
+        _, sequence, written_ms, base_offset, row_count, count, digest = _WITH_TOTAL.unpack(stored)
+        total = Total(count, int.from_bytes(digest, "big"))
+        if min(sequence, base_offset, row_count) < 0:
+            raise ValueError(f"it is of batch {sequence}, {row_count} rows from {base_offset} on")
+        return cls(sequence, written_ms, base_offset, row_count, total)
 
     def is_over(self, start_offset: int, now_ms: int, kept_ms: int) -> bool:
         """Return True if the session may be forgotten: no row of the batch remains, and it was idle for `kept_ms`."""

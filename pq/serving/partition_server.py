@@ -22,6 +22,7 @@ from pqbroker.pq.reading.reader import Reader
 from pqbroker.pq.reading.run_loading import RunLoader
 from pqbroker.pq.serving.partition_consumers import PartitionConsumers
 from pqbroker.pq.serving.partition_times import PartitionTimes
+from pqbroker.pq.serving.staged_pieces import StagedPieces
 from pqbroker.pq.serving.store_refusals import DISK_FULL, not_leader, unreadable
 from pqbroker.pq.serving.stretches import StretchReader
 from pqbroker.pq.serving.timestamps import NodeTime
@@ -54,7 +55,7 @@ class PartitionServer:
         "_clock", "_consumers", "_kv", "_quota", "_reader", "_writer", "append", "consumers", "decode", "facts",
         "flush", "index", "is_unmounted", "leader_epoch", "perform", "queue", "read_counters", "read_stored",
         "readable_bytes",
-        "state", "stretches", "times", "watch", "watchers", "write", "write_counters",
+        "staged", "state", "stretches", "times", "watch", "watchers", "write", "write_counters",
     )  # fmt: skip
 
     append: _Append
@@ -92,6 +93,7 @@ class PartitionServer:
         """Have a cycle that the caller plans made durable; for joint_write.py."""
         self.flush = partial(self._writer.perform, lambda: partition.plan_close(clock()))
         """Have all that was written before the call lie in the body (D.2); durable when it returns."""
+        self.staged = StagedPieces(partition, kv, self._writer.perform, clock)
         self.queue = self._writer.queue
         """Batches that wait to be written, and what of them is in flight; only to be looked at."""
         self.watch = self.watchers.add

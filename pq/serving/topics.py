@@ -290,9 +290,13 @@ class Topics:
                 await self._tablets.stop(topic)
             self._tablets.reclaim(record, record.tablets, partial(self._scheme.forget_tombstone, record.topic_id))
 
-    async def retain(self) -> None:
+    async def retain(self) -> list[Topic]:
         """One walk over all partitions: delete what retention no longer keeps. Called every
-        log.retention.check.interval.ms. Offsets of groups that nobody is in any more go too."""
+        log.retention.check.interval.ms. Offsets of groups that nobody is in any more go too.
+
+        Return the topics that hold staged rows.
+        """
+        staged: dict[str, Topic] = {}
         async for name in _in_turns(list(self._scheme.topics)):
             try:
                 async with self.changes:
@@ -302,11 +306,14 @@ class Topics:
                 break
         servers = [(topic, server) for topic in self._topics.values() for server in topic.partitions]
         async for (topic, server) in _in_turns(servers):
+            if server.staged.bytes or server.staged.decision_count:
+                staged[topic.record.name] = topic
             try:
                 await server.retain()
             except KafkaError as refusal:
                 _log.warning("retention of %s-%d waits: %s", topic.record.name, server.index, refusal)
         await self.offsets.expire(self._clock(), self._settings.offsets_retention_minutes * _MS_PER_MINUTE)
+        return list(staged.values())
 
     def _partition(self, name: str, index: int) -> PartitionServer | None:
         topic = self._topics.get(name)

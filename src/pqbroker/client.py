@@ -17,9 +17,11 @@ from pqbroker.http_client.blocking import BlockingTransport
 from pqbroker.http_client.errors import ClientError as ClientError
 from pqbroker.http_client.exchange import Steps
 from pqbroker.http_client.facts import Column as Column
+from pqbroker.http_client.facts import CommittedBatch as CommittedBatch
 from pqbroker.http_client.facts import Inserted as Inserted
 from pqbroker.http_client.facts import InsertedRows as InsertedRows
 from pqbroker.http_client.facts import RowRanges as RowRanges
+from pqbroker.http_client.facts import StagedPiece as StagedPiece
 from pqbroker.http_client.facts import TableDescription as TableDescription
 from pqbroker.http_client.facts import TableSummary as TableSummary
 from pqbroker.http_client.facts import TabletDescription as TabletDescription
@@ -118,6 +120,31 @@ class Table:
         that of one taken before is not taken (Inserted.is_duplicate). So it may be sent again after any error.
         """
         return self._perform(_insertion(self._calls, rows, tablet_index, session, sequence))
+
+    def stage(
+        self,
+        rows: Rows,
+        *,
+        session: str,
+        sequence: int,
+        tablet_index: int | None = None,
+        tablet_hint: int | None = None,
+    ) -> list[StagedPiece]:
+        """Keep rows for the batch `sequence` of a session, in as many requests as they need: nobody sees them until
+        `commit_staged`. Several programs may stage rows of one batch. Without `tablet_index` they go into one mounted
+        tablet, `tablet_hint` if that is one."""
+        return self._perform(self._calls.stage(pieces_of(rows, tablet_index), session, sequence, tablet_hint))
+
+    def commit_staged(
+        self, pieces: Iterable[StagedPiece], *, session: str, sequence: int, on_changed: str = "fail"
+    ) -> CommittedBatch:
+        """Write the rows of all pieces, in the order given within each tablet, once however often it is asked for.
+
+        A batch that was committed before is not written again, however its rows were split into pieces then. If it had
+        other rows, ClientError CHANGED_BATCH says so; `on_changed` "keep" leaves those that are there alone, "append"
+        writes these too. Errors can be followed by the same call, or by staging and committing the batch again.
+        """
+        return self._perform(self._calls.commit_staged(pieces, session, sequence, on_changed))
 
     def select(
         self, tablet_index: int = 0, first_row_index: int = 0, *, limit: int = PAGE_ROWS, is_raw: bool = False
@@ -260,6 +287,22 @@ class AsyncTable:
         self, rows: Rows, *, tablet_index: int | None = None, session: str | None = None, sequence: int | None = None
     ) -> Inserted:
         return await self._perform(_insertion(self._calls, rows, tablet_index, session, sequence))
+
+    async def stage(
+        self,
+        rows: Rows,
+        *,
+        session: str,
+        sequence: int,
+        tablet_index: int | None = None,
+        tablet_hint: int | None = None,
+    ) -> list[StagedPiece]:
+        return await self._perform(self._calls.stage(pieces_of(rows, tablet_index), session, sequence, tablet_hint))
+
+    async def commit_staged(
+        self, pieces: Iterable[StagedPiece], *, session: str, sequence: int, on_changed: str = "fail"
+    ) -> CommittedBatch:
+        return await self._perform(self._calls.commit_staged(pieces, session, sequence, on_changed))
 
     async def select(
         self, tablet_index: int = 0, first_row_index: int = 0, *, limit: int = PAGE_ROWS, is_raw: bool = False

@@ -13,7 +13,6 @@ from pyspark.sql.types import LongType, StringType, StructType
 
 from pqbroker.client import Client, Column
 from pqbroker.pipeline.ordered_tables.columns import SPARK_TYPES
-from pqbroker.pipeline.ordered_tables.writing import REQUEST_ROWS
 from pqbroker.tables.types import TIMESTAMP_END, TYPES
 from tests.spark.topics import Topics, by_place, finish
 from tests.support.drivers.driver import Message
@@ -223,29 +222,86 @@ def test_what_was_read_is_written_into_another_table(
     assert copy.select() == table.select()
 
 
-def test_a_replayed_batch_of_a_stream_lands_once(
+class Copying:
+    """A stream from a table of two tablets, of 3 000 and 1 000 rows, into another one; each run tries batch 0 again."""
+
+    def __init__(self, client: Client, spark: SparkSession, http: str, names: tuple[str, str], place: Path) -> None:
+        self._spark, self._http, self._checkpoint = spark, http, place / "checkpoint"
+        self.table, self.copy = map(client.table, names)
+        for each in (self.table, self.copy):
+            each.create([Column("n", "int64", is_required=each is self.copy), Column("text", "utf8")], tablet_count=2)
+        self.table.insert([{"n": n, "text": "short"} for n in range(3000)], tablet_index=0)
+        self.table.insert([{"n": -n, "text": "x" * 4000} for n in range(1, 1001)], tablet_index=1)  # over a batch
+
+    def run(self, change: Callable[[DataFrame], DataFrame] = lambda rows: rows, **options: str) -> None:
+        for name in ("0", ".0.crc"):
+            (self._checkpoint / "commits" / name).unlink(missing_ok=True)
+        sinks = {name: options.pop(name) for name in ("onChangedBatch",) if name in options}
+        rows = self._spark.readStream.format("ordered_table").options(http=self._http, **options).load(self.table.name)
+        sink = change(rows.select("n", "text")).writeStream.format("ordered_table").options(http=self._http, **sinks)
+        finish(
+            sink.option("checkpointLocation", str(self._checkpoint)).trigger(availableNow=True).start(self.copy.name)
+        )
+
+    def numbers(self) -> list[int]:
+        return sorted(row["n"] for tablet in range(2) for row in self.copy.rows(tablet))
+
+
+@pytest.fixture
+def copying(
     client: Client, spark: SparkSession, broker: Served, fresh_name: Callable[[], str], tmp_path: Path
+) -> Copying:
+    assert broker.http is not None
+    return Copying(client, spark, broker.http, (fresh_name(), fresh_name()), tmp_path)
+
+
+EXPECTED = [*range(-1000, 0), *range(3000)]
+
+
+@pytest.mark.parametrize("is_planned_anew", [False, True])
+def test_a_micro_batch_that_comes_again_is_written_once_whatever_the_split(
+    copying: Copying, is_planned_anew: bool
 ) -> None:
-    table, copy = client.table(fresh_name()), client.table(fresh_name())
-    for each in (table, copy):
-        each.create([Column("n", "int64"), Column("text", "utf8")], tablet_count=2)
-    checkpoint = tmp_path / "checkpoint"
+    """More and smaller tasks, or other ones behind a shuffle, which adaptive plans put together."""
+    copying.run()
+    assert copying.numbers() == EXPECTED
+    one_tablet = [row["n"] for tablet in range(2) for row in copying.copy.rows(tablet) if row["n"] >= 0]
+    assert one_tablet == list(range(3000)), "rows of a task keep their order"
+    if is_planned_anew:
+        copying.run(lambda rows: rows.repartition(3, "text"))
+    else:
+        copying.run(rowsPerPartition="700")
+    assert copying.numbers() == EXPECTED
 
-    def run() -> list[int]:
-        rows = spark.readStream.format("ordered_table").option("http", broker.http).load(table.name)
-        sink = rows.select("n", "text").writeStream.format("ordered_table").option("http", broker.http)
-        finish(sink.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start(copy.name))
-        return sorted(row["n"] for tablet in range(2) for row in copy.rows(tablet))
 
-    table.insert([{"n": n, "text": "short"} for n in range(REQUEST_ROWS + 1000)], tablet_index=0)
-    table.insert([{"n": -n, "text": "x" * 4000} for n in range(1, 501)], tablet_index=1)  # over max.message.bytes
-    expected = [*range(-500, 0), *range(REQUEST_ROWS + 1000)]
-    assert run() == expected
-    for name in ("0", ".0.crc"):
-        (checkpoint / "commits" / name).unlink()
-    assert run() == expected, "the batch that was not committed came again"
-    table.insert([{"n": 1_000_000}], tablet_index=0)
-    assert run() == [*expected, 1_000_000]
+def test_a_micro_batch_behind_one_that_came_again_is_new(copying: Copying) -> None:
+    copying.run()
+    copying.table.insert([{"n": 1_000_000}], tablet_index=0)
+    copying.run()
+    assert copying.numbers() == [*EXPECTED, 1_000_000]
+
+
+def test_a_micro_batch_that_fails_leaves_nothing_and_is_written_by_the_mended_query(copying: Copying) -> None:
+    with pytest.raises(Exception, match="broken"):
+        copying.run(lambda rows: rows.selectExpr("IF(n = 2999, CAST(raise_error('broken') AS BIGINT), n) AS n", "text"))
+    assert copying.numbers() == []
+    with pytest.raises(Exception, match="null"):
+        copying.run(lambda rows: rows.selectExpr("nullif(n, 2999) AS n", "text"))
+    assert copying.numbers() == []
+    copying.run(lambda rows: rows.repartition(3))
+    assert copying.numbers() == EXPECTED
+
+
+def test_a_micro_batch_that_comes_again_with_other_rows_says_what_continues(copying: Copying) -> None:
+    copying.run()
+    told = r"micro-batch 0 of .* comes again with other rows .*4000 rows.* 3999.*onChangedBatch.*keep.*append"
+    with pytest.raises(Exception, match=told):
+        copying.run(lambda rows: rows.where("n != 5"))
+    assert copying.numbers() == EXPECTED
+    copying.run(lambda rows: rows.where("n != 5"), onChangedBatch="keep")
+    assert copying.numbers() == EXPECTED
+    copying.run(lambda rows: rows.where("n < 3").where("n >= 0"), onChangedBatch="append")
+    assert copying.numbers() == sorted([*EXPECTED, 0, 1, 2])
 
 
 def test_what_is_no_table_to_append_to_is_refused(

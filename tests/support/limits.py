@@ -142,6 +142,14 @@ LIMITS = (
         "broker/http/test_tables.py::test_a_table_has_a_limit_of_columns",
     ),
     Limit(
+        "bytes of staged rows in a tablet", ("pqbroker.staged.bytes.max",), "STAGE_FULL",
+        "broker/http/test_staged_rows.py::test_a_tablet_holds_so_many_bytes_of_staged_rows",
+    ),
+    Limit(
+        "pieces of a staged batch", ("broker/apis/staged_rows.py:PIECES_MAX",), "INVALID_REQUEST",
+        "broker/http/test_staged_rows.py::test_a_commit_that_cannot_be_is_refused",
+    ),
+    Limit(
         "sets of attributes that act in a table", ("pqbroker.table.attribute.sets.max",), "TOO_MANY_ATTRIBUTE_SETS",
         "broker/http/test_tablet_attributes.py::test_a_table_has_a_limit_of_sets_of_attributes",
     ),

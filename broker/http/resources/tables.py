@@ -15,6 +15,7 @@ _STATUSES: Mapping[str, int] = {
     "ROWS_TOO_LARGE": 413, "WORKER_LOST": 503, "TABLES_NOT_INSTALLED": 501,
     "CANNOT_MOVE": 409, "CANNOT_GLUE": 409, "NO_MOUNTED_TABLETS": 409, "WRONG_STATE": 409,
     "INCOMPATIBLE_SCHEMA": 409, "STATIC_TABLE": 409, "TOO_MANY_ATTRIBUTE_SETS": 409,
+    "CHANGED_BATCH": 409, "SESSION_AHEAD": 409, "STAGE_LOST": 409, "STAGE_FULL": 503,
 }  # fmt: skip
 """Of refusals that have another than 400."""
 
@@ -53,6 +54,12 @@ def _inserting(call: Call, name: str) -> Awaitable[Any]:
     from pqbroker.broker.http.tables import inserting
 
     return getattr(inserting, name)(call)  # type: ignore[no-any-return]
+
+
+def _staging(call: Call, name: str) -> Awaitable[Any]:
+    from pqbroker.broker.http.tables import staging
+
+    return getattr(staging, name)(call)  # type: ignore[no-any-return]
 
 
 def _served(name: str, load: Callable[[Call, str], Awaitable[Any]]) -> Callable[[Call], Awaitable[Any]]:
@@ -98,6 +105,7 @@ _TABLET = object_of(
     }
 )  # fmt: skip
 _INSERTED = object_of({"tablet_index": COUNT, "first_row_index": OFFSET, "row_count": COUNT})
+_PIECE = object_of({"name": TEXT, "tablet_index": COUNT, "row_count": COUNT})
 _RANGE = {"first_tablet_index": COUNT, "last_tablet_index": COUNT}
 _WAIT = Parameter("wait", {"type": "boolean"}, "Answer when the state is reached; false: at once, with status 202.")
 _NEW = object_of(
@@ -153,6 +161,31 @@ ROUTES = (
         ),
         body=object_of({"rows": array_of(_ANY)}, {"session": TEXT, "sequence": _SEQUENCE}),
         body_example={"rows": [{"id": 1, "note": "first"}]}, lines="rows", raw_types=(ARROW_STREAM,),
+    ),
+    Route(
+        "POST", "/v1/tables/{name}/staged-rows",
+        "Stage rows for a batch of a session: nobody sees them until the batch is committed",
+        _served("stage", _staging), object_of({"pieces": array_of(_PIECE)}),
+        (
+            Parameter("session", TEXT, "Name the session whose batch it is."),
+            Parameter("sequence", _SEQUENCE, "Number the batch within its session, in rising order."),
+            Parameter("tablet_hint", COUNT, "Put rows that name no tablet into this one, if it is mounted."),
+        ),
+        body=object_of({"rows": array_of(_ANY)}, {"session": TEXT, "sequence": _SEQUENCE}),
+        body_example={"rows": [{"id": 1, "note": "first"}], "session": "loader-1", "sequence": 41},
+        lines="rows", raw_types=(ARROW_STREAM,),
+    ),
+    Route(
+        "POST", "/v1/tables/{name}/staged-rows/commit",
+        "Write the staged pieces of a batch, once however often it is asked for; while `done` is false, ask again",
+        _served("commit", _staging),
+        object_of({"row_count": COUNT, "duplicate": {"type": "boolean"}, "done": {"type": "boolean"}}),
+        body=object_of(
+            {"session": TEXT, "sequence": _SEQUENCE, "pieces": array_of(TEXT)}, {"on_changed": TEXT}
+        ),
+        body_example={
+            "session": "loader-1", "sequence": 41, "pieces": ["0.2.0f343b0931126a20f133d67c2b018a3b.9f86d081884c7d65"],
+        },
     ),
     Route(
         "GET", "/v1/tables/{name}/rows", "Read rows of a tablet: typed for a table, raw for any topic",

@@ -13,6 +13,7 @@ from pqbroker.broker.cells.tablet_gluing import Glue
 from pqbroker.broker.http.routes import Call
 from pqbroker.broker.http.tables.finding import states
 from pqbroker.broker.http.tables.session_room import check_sessions_fit
+from pqbroker.broker.http.tables.staging import check_nothing_decided
 from pqbroker.pq.serving.topic import Topic
 from pqbroker.storage.bundles.bundle import BundleRefused
 from pqbroker.storage.ids import TabletId, new_uuid
@@ -44,6 +45,7 @@ def check_unmounted(topic: Topic) -> None:
 
 async def _to_static(call: Call, topic: Topic) -> Topic:
     check_unmounted(topic)
+    check_nothing_decided(topic)
     await check_sessions_fit(topic, range(len(topic.partitions)), call.node.clock())
     stood, topic_id = _stand(topic), new_uuid()
 

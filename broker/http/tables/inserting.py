@@ -34,7 +34,7 @@ MANY_ROWS: Final = 10_000
 async def insert(call: Call) -> Any:
     """All rows of a request appear together, or none. Rows of a session's batch that was taken are not taken again."""
     topic, schema = find_typed(call, AclOperation.WRITE)
-    fence = _fence(call)
+    fence = read_fence(call)
     if fence is None:
         return await _insert(call, topic, schema, None, {})
     async with topic.session_locks.setdefault(fence.session, asyncio.Lock()):
@@ -48,7 +48,7 @@ async def _insert(
     call: Call, topic: Topic, schema: Schema, fence: Fence | None, taken: Mapping[int, SessionBatch]
 ) -> Any:
     """`taken`: what the session's last batches were, by tablet."""
-    encoded = await _encoded(call, schema, topic.config.max_message_bytes)
+    encoded = await encode_rows(call, schema, topic.config.max_message_bytes)
     last = max(taken, key=lambda index: taken[index].sequence, default=None)
     shares = [
         Share(topic.partitions[index], [(batch, check_batch(topic, batch)) for batch in batches])
@@ -76,7 +76,7 @@ def _weighed(topic: Topic, shares: Sequence[Share]) -> list[Share]:
     return [share._replace(weights=[weigh(topic, batch) for batch, _ in share.batches]) for share in shares]
 
 
-def _fence(call: Call) -> Fence | None:
+def read_fence(call: Call) -> Fence | None:
     """What the request is known by: fields of a JSON body, or of the query."""
     body = call.body if isinstance(call.body, dict) else {}
     session, sequence = (body.get(name, call.query.get(name)) for name in ("session", "sequence"))
@@ -100,7 +100,7 @@ def _shown(index: int, first_row_index: int, row_count: int) -> dict[str, int]:
     return {"tablet_index": index, "first_row_index": first_row_index, "row_count": row_count}
 
 
-async def _encoded(call: Call, schema: Schema, batch_bytes_max: int) -> EncodedRows:
+async def encode_rows(call: Call, schema: Schema, batch_bytes_max: int) -> EncodedRows:
     if isinstance(call.body, bytes):
         return await encode_arrow(call, schema, batch_bytes_max)
     if not call.body["rows"]:
@@ -131,28 +131,31 @@ def _encode(schema: Schema, rows: Sequence[Any], now_ms: int, batch_bytes_max: i
 
 
 def _placed(topic: Topic, rows: Sequence[TabletRows], last: int | None) -> Mapping[int, Sequence[memoryview]]:
-    """Batches by tablet. Rows that name none go to the tablet `last`, or to any other that is mounted in the same cell
-    as those that are named."""
+    """Batches by tablet."""
+    placed: defaultdict[int, list[memoryview]] = defaultdict(list)
+    for index, (_, _, batch) in zip(places(topic, rows, last), rows, strict=True):
+        placed[index].append(batch)
+    return placed
+
+
+def places(topic: Topic, rows: Sequence[TabletRows], last: int | None) -> list[int]:
+    """The tablet for each of the rows. Those that name none go to the tablet `last`, or to any other that is mounted in
+    the same cell as those that are named."""
     if len(rows) > TABLETS_MAX:
         text = f"the rows are for {len(rows)} tablets; one request has rows for at most {TABLETS_MAX}"
         raise TableError("SEVERAL_TABLETS", text, "Send the rows in several requests.")
     mounted = {index for index, state in enumerate(states(topic)) if state is MountState.MOUNTED}
-    placed: defaultdict[int, list[memoryview]] = defaultdict(list)
-    for index, _, batch in rows:
-        if index is not None:
-            check_tablet(topic, index, TABLET_INDEX)
-            if index not in mounted:
-                raise closed(table_path(topic.record.name), index, states(topic)[index])
-            placed[index].append(batch)
-    cells = {topic.record.cell_of(index) for index in placed}
+    named = {index for index, _, _ in rows if index is not None}
+    for index in sorted(named):
+        check_tablet(topic, index, TABLET_INDEX)
+        if index not in mounted:
+            raise closed(table_path(topic.record.name), index, states(topic)[index])
+    cells = {topic.record.cell_of(index) for index in named}
     if len(cells) > 1:
         text = f"the rows are for tablets of {len(cells)} cells: {', '.join(sorted(map(str, cells)))}"
         cure = "Send the rows of each cell's tablets in a request of their own; …/tablets shows the cell of each."
         raise TableError("SEVERAL_CELLS", text, cure)
-    for index, _, batch in rows:
-        if index is None:
-            placed[_any_of(topic, mounted, cells, last)].append(batch)
-    return placed
+    return [_any_of(topic, mounted, cells, last) if index is None else index for index, _, _ in rows]
 
 
 def _any_of(topic: Topic, mounted: set[int], cells: set[Any], last: int | None) -> int:

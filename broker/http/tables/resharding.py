@@ -10,6 +10,7 @@ from pqbroker.broker.cells.tablet_gluing import Glue
 from pqbroker.broker.http.routes import Call
 from pqbroker.broker.http.tables.finding import facts, find_table, states, tablet_range
 from pqbroker.broker.http.tables.session_room import check_sessions_fit
+from pqbroker.broker.http.tables.staging import check_nothing_decided
 from pqbroker.pq.log.head import first_kept
 from pqbroker.pq.serving.topic import Topic
 from pqbroker.storage.bundles.bundle import BundleRefused
@@ -58,6 +59,7 @@ def _plan(call: Call, topic: Topic) -> Reshard:
     first, last = indexes[0], indexes[-1]
     plan = plan_reshard(present, first, last, body["tablet_count"], body.get("trimmed_row_counts"))
     _check_unmounted(topic, affected(plan, present, first, last))
+    check_nothing_decided(topic)
     _check_whole_chunks(topic, plan.removed)
     return plan
 

@@ -1,0 +1,79 @@
+"""Rows that are staged for a batch of a session, and the commit of such a batch (see broker/apis/staged_rows.py)."""
+
+import asyncio
+from collections.abc import Coroutine, Iterable
+from typing import Any, TypeVar
+
+from pqbroker.broker.apis import staged_rows
+from pqbroker.broker.apis.access import AclOperation
+from pqbroker.broker.apis.staged_rows import PIECES_MAX, BatchRefused, OnChanged
+from pqbroker.broker.http.problems import bad_request
+from pqbroker.broker.http.routes import Call
+from pqbroker.broker.http.tables.finding import find_typed
+from pqbroker.broker.http.tables.inserting import encode_rows, places, read_fence
+from pqbroker.pq.log.sessions import Fence
+from pqbroker.pq.log.staged_rows import Piece
+from pqbroker.pq.serving.topic import Topic
+from pqbroker.storage.uninterrupted import Uninterrupted, uninterrupted
+from pqbroker.tables.refusals import TableError
+
+T = TypeVar("T")
+
+
+async def stage(call: Call) -> Any:
+    """Keep rows until the batch is committed; nobody sees them before."""
+    topic, schema = find_typed(call, AclOperation.WRITE)
+    fence = _fence(call)
+    rows = (await encode_rows(call, schema, topic.config.max_message_bytes)).tablets
+    bytes_max = call.node.settings.staged_bytes_max
+    staging = (
+        staged_rows.stage(topic, fence, index, batch, named, bytes_max)
+        for index, (named, _, batch) in zip(places(topic, rows, call.query.get("tablet_hint")), rows, strict=True)
+    )
+    pieces = await _told(uninterrupted(_gathered(staging)))
+    shown = [
+        {"name": piece.name, "tablet_index": piece.partition, "row_count": piece.total.row_count} for piece in pieces
+    ]
+    return {"pieces": shown}
+
+
+async def commit(call: Call) -> Any:
+    """Write the rows of a batch that was staged."""
+    topic, _ = find_typed(call, AclOperation.WRITE)
+    names, on_changed = call.body["pieces"], call.body.get("on_changed", OnChanged.FAIL.value)
+    if len(names) > PIECES_MAX:
+        raise bad_request(f"body.pieces has {len(names)} pieces; a batch has at most {PIECES_MAX}")
+    if on_changed not in set(OnChanged):
+        raise bad_request(f"body.on_changed is {on_changed[:100]!r}; give {', '.join(OnChanged)}")
+    try:
+        pieces = [Piece.named(name) for name in names]
+    except ValueError as wrong:
+        raise bad_request(f"body.pieces: {wrong}") from None
+    done = await _told(uninterrupted(staged_rows.commit(topic, _fence(call), pieces, OnChanged(on_changed))))
+    return {"row_count": done.total.row_count, "duplicate": done.is_duplicate, "done": done.is_done}
+
+
+def check_nothing_decided(topic: Topic) -> None:
+    """TableError WRONG_STATE while a batch of staged rows is being written: tablets cannot be put in others' place."""
+    if staged_rows.is_being_written(topic):
+        text = f"a batch of staged rows of {topic.record.name} was decided, and some of its rows are not written"
+        raise TableError("WRONG_STATE", text, "Mount the table; the broker ends the batch within seconds.")
+
+
+async def _told(change: Uninterrupted[T]) -> T:
+    """What becomes of a change; a refusal is a TableError."""
+    try:
+        return await change
+    except BatchRefused as refusal:
+        raise TableError(refusal.code, refusal.message, refusal.cure) from None
+
+
+async def _gathered(staging: Iterable[Coroutine[Any, Any, Piece]]) -> list[Piece]:
+    return await asyncio.gather(*staging)
+
+
+def _fence(call: Call) -> Fence:
+    fence = read_fence(call)
+    if fence is None:
+        raise bad_request("session and sequence are missing; give both")
+    return fence

@@ -1,0 +1,58 @@
+"""Write cycles about staged rows of one partition: see staged_rows.py. A plan that is refused is a KafkaError."""
+
+from pqbroker.pq.log.keys import session_key, session_keys
+from pqbroker.pq.log.partition import Partition, PlannedBatch
+from pqbroker.pq.log.row_facts import Weighed
+from pqbroker.pq.log.sessions import SessionBatch
+from pqbroker.pq.log.staged_rows import Decision
+from pqbroker.pq.log.write_cycle import Cycle
+from pqbroker.protocol.errors import KafkaError
+
+
+def plan_value(partition: Partition, key: bytes, value: bytes | memoryview, now_ms: int) -> Cycle | KafkaError:
+    """Store a piece or a decision."""
+    refusal = partition.why_closed()
+    if refusal is not None:
+        return refusal
+    cycle = partition.no_change(now_ms)
+    cycle.puts.append((key, (value,), len(value), False))
+    partition.is_writing = True
+    return cycle
+
+
+def plan_piece(
+    partition: Partition, key: bytes, batch: PlannedBatch, now_ms: int, weights: Weighed
+) -> Cycle | KafkaError:
+    """Put the rows of a piece into the log; the piece goes."""
+    cycle = partition.plan([batch], now_ms, [weights])
+    outcome = cycle.outcomes.pop()
+    if isinstance(outcome, KafkaError):
+        return outcome
+    cycle.gone.append(key)
+    return cycle
+
+
+def plan_end(partition: Partition, decision: Decision, now_ms: int) -> Cycle:
+    """Have the session know the batch, whose rows are all in the log; the decision goes.
+
+    Rows of others may lie among those of the batch: its place is said to reach up to the end, so that it is remembered
+    while one of them is there.
+    """
+    cycle = partition.no_change(now_ms)
+    count = sum(piece.total.row_count for piece in decision.pieces if piece.partition == partition.index)
+    base = max(partition.end_offset - count, 0)
+    batch = SessionBatch(decision.sequence, now_ms, base, partition.end_offset - base, decision.total)
+    cycle.sessions[decision.session] = batch
+    cycle.store(session_key(partition.index, decision.session), batch.encode())
+    cycle.forgotten_sessions = partition.sessions.displaced(decision.session, partition.settings.topic.pq_sessions_max)
+    cycle.gone += [decision.key, *session_keys(partition.index, cycle.forgotten_sessions)]
+    partition.is_writing = True
+    return cycle
+
+
+def plan_drop(partition: Partition, keys: list[bytes], now_ms: int) -> Cycle:
+    """Delete pieces that nobody will name."""
+    cycle = partition.no_change(now_ms)
+    cycle.gone += keys
+    partition.is_writing = True
+    return cycle

@@ -1,0 +1,114 @@
+"""The staged rows of one partition: pieces, and the decisions that it is the home of (see pq/log/staged_rows.py)."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Protocol
+
+from pqbroker.pq.log.partition import Partition
+from pqbroker.pq.log.row_facts import Weighed
+from pqbroker.pq.log.staged_cycles import plan_drop, plan_end, plan_piece, plan_value
+from pqbroker.pq.log.staged_rows import Decision, decision_range, staged_before, staged_range
+from pqbroker.pq.log.write_cycle import Cycle
+from pqbroker.protocol.errors import KafkaError
+from pqbroker.protocol.records import read_header
+from pqbroker.storage.kv.tablet import KeyValueTablet
+from pqbroker.storage.outcome import Outcome
+from pqbroker.storage.unreadable import StoredUnreadable
+
+_DROPPED_AT_ONCE = 1000
+
+
+class _Perform(Protocol):
+    def __call__(self, plan: Callable[[], Cycle], size: int = 0) -> Outcome[None]: ...
+
+
+class StagedPieces:
+    """Every change is durable when its call returns; KafkaError as a write's."""
+
+    __slots__ = ("_clock", "_kv", "_partition", "_perform", "bytes", "decision_count")
+
+    def __init__(self, partition: Partition, kv: KeyValueTablet, perform: _Perform, clock: Callable[[], int]) -> None:
+        self._partition = partition
+        self._kv = kv
+        self._perform = perform
+        self._clock = clock
+        self.bytes = sum(entry.size for _, entry in kv.keys(*staged_range(partition.index)))
+        """What the pieces take."""
+        self.decision_count = sum(1 for _ in kv.keys(*decision_range(partition.index)))
+        """Batches that are being written."""
+
+    def size_of(self, key: bytes) -> int | None:
+        """Bytes of a piece; None: there is no such piece."""
+        entry = self._kv.entry(key)
+        return None if entry is None else entry.size
+
+    async def add(self, key: bytes, batch: memoryview) -> None:
+        """Stage a checked batch."""
+        await self._planned(lambda: plan_value(self._partition, key, batch, self._clock()), len(batch))
+        self.bytes += len(batch)
+
+    async def read(self, key: bytes) -> memoryview:
+        """Return the rows of a piece as a batch of the caller's own. BlobCorrupt, BlobMissing, OSError."""
+        (buffers,) = await self._kv.read([(key, 0, 0)])
+        return memoryview(bytearray(b"".join(buffers)))
+
+    async def write(self, key: bytes, batch: memoryview, weights: Weighed) -> None:
+        """Put the rows of a piece into the log; the piece goes in the same commit."""
+        planned = (batch, read_header(batch))
+        await self._planned(lambda: plan_piece(self._partition, key, planned, self._clock(), weights), len(batch))
+        self.bytes -= len(batch)
+
+    async def decide(self, decision: Decision) -> None:
+        """Store a decision, whose home this partition is."""
+        stored = decision.encode()
+        await self._planned(lambda: plan_value(self._partition, decision.key, stored, self._clock()), len(stored))
+        self.decision_count += 1
+
+    async def decisions(self) -> Sequence[Decision]:
+        """The batches that are being written. StoredUnreadable; BlobCorrupt, BlobMissing, OSError."""
+        found = []
+        for key in [key for key, _ in self._kv.keys(*decision_range(self._partition.index))]:
+            (buffers,) = await self._kv.read([(key, 0, 0)])
+            try:
+                found.append(Decision.decode(b"".join(buffers)))
+            except ValueError as cause:
+                raise StoredUnreadable(f"the row of key {key.decode('ascii', 'replace')!r}", str(cause)) from cause
+        return found
+
+    async def end(self, decision: Decision) -> None:
+        """All pieces are written: the session knows its batch, and the decision goes."""
+        await self._planned(lambda: plan_end(self._partition, decision, self._clock()), 0)
+        self.decision_count -= 1
+
+    def stale(self, session: str, sequence: int) -> list[bytes]:
+        """Keys of the pieces of a session's batches up to `sequence`."""
+        lo, hi = staged_before(self._partition.index, session, sequence)
+        return [key for key, _ in self._kv.keys(lo, hi)]
+
+    def older_than(self, time_ms: int) -> list[bytes]:
+        """Keys of pieces that were staged before the time, milliseconds since 1970."""
+        lo, hi = staged_range(self._partition.index)
+        return [key for key, entry in self._kv.keys(lo, hi) if entry.created_ms < time_ms]
+
+    async def drop(self, keys: Sequence[bytes]) -> None:
+        """Delete pieces that nobody will name."""
+        for begin in range(0, len(keys), _DROPPED_AT_ONCE):
+            present = [key for key in keys[begin : begin + _DROPPED_AT_ONCE] if self._kv.entry(key) is not None]
+            size = sum(self.size_of(key) or 0 for key in present)
+            if present:
+                await self._planned(partial(plan_drop, self._partition, present, self._clock()), 0)
+                self.bytes -= size
+
+    async def _planned(self, plan: Callable[[], Cycle | KafkaError], size: int) -> None:
+        refusals: list[KafkaError] = []
+
+        def planned() -> Cycle:
+            made = plan()
+            if isinstance(made, KafkaError):
+                refusals.append(made)
+                return self._partition.no_change(self._clock())
+            return made
+
+        await self._perform(planned, size)
+        if refusals:
+            raise refusals[0]
