@@ -39,6 +39,8 @@ BODIES: dict[str, Any] = {
     "/v1/tables": {"path": "//u", "schema": []},
     "/v1/tables/{name}": {"attributes": {}},
     "/v1/tables/{name}/rows": {"rows": [{}]},
+    "/v1/tables/{name}/staged-rows": {"rows": [{}]},
+    "/v1/tables/{name}/staged-rows/commit": {"pieces": [], "session": "s", "sequence": 0},
     "/v1/tables/{name}/trim": {"tablet_index": 0, "trimmed_row_count": 0},
     "/v1/tables/{name}/alter": {"schema": []},
     "/v1/tables/{name}/reshard": {"tablet_count": 1},

@@ -54,6 +54,8 @@ async def test_answers_are_as_documented(serve: Callable[..., Awaitable[Web]]) -
         ("POST", "/v1/tables"): {"path": "//c", "schema": SCHEMA},
         ("PATCH", "/v1/tables/{name}"): {"attributes": {}},
         ("POST", "/v1/tables/{name}/rows"): {"rows": [{"a": 1}]},
+        ("POST", "/v1/tables/{name}/staged-rows"): {"rows": [{"a": 1}], "session": "s", "sequence": 0},
+        ("POST", "/v1/tables/{name}/staged-rows/commit"): {"pieces": [], "session": "s", "sequence": 0},
         ("POST", "/v1/tables/{name}/trim"): {"tablet_index": 0, "trimmed_row_count": 1},
         ("POST", "/v1/tables/{name}/alter"): {"schema": SCHEMA},
         ("POST", "/v1/tables/{name}/reshard"): {"tablet_count": 2},
