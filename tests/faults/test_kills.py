@@ -12,7 +12,8 @@ from tests.faults.kills import GIGABYTE, RESTART_MAX_S, run
 KILLS = int(os.environ.get("PQBROKER_TESTS_KILLS", "14"))
 
 
-@pytest.mark.timeout(120 + 5 * KILLS)
+@pytest.mark.alone
+@pytest.mark.timeout(240 + 10 * KILLS)
 def test_nothing_acknowledged_is_lost_or_doubled_by_kills_under_load() -> None:
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")

@@ -13,14 +13,17 @@ from tests.spark.topics import Topics
 from tests.support.drivers.librdkafka_driver import LibrdkafkaDriver
 from tests.support.serving import Served, served
 
+TIMEOUT_S = 900
+"""Of a test: Spark and its Python workers start in it, and other programs may have the machine."""
 _topic_numbers = itertools.count(1)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Sockets to the JVM are closed when they are collected; Python's warning of that is not ours to mend."""
+    """Time for a JVM. Its sockets are closed when they are collected; Python's warning of that is not ours to mend."""
     here = Path(__file__).parent
     for item in items:
         if here in item.path.parents:
+            item.add_marker(pytest.mark.timeout(TIMEOUT_S))
             item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
             item.add_marker(pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"))
 

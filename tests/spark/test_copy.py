@@ -17,8 +17,6 @@ from tests.spark.relays import Copier, copies
 from tests.spark.topics import Topics
 from tests.support.drivers.driver import RECENT_MS, Message
 
-pytestmark = pytest.mark.timeout(300)  # the first one starts Spark and its Python workers
-
 
 @pytest.fixture
 def copier(topics: Topics, fresh_name: Callable[[], str], tmp_path: Path) -> Copier:

@@ -10,8 +10,6 @@ from pqbroker.pipeline.infer import infer
 from tests.spark.topics import Topics
 from tests.support.drivers.driver import Message
 
-pytestmark = pytest.mark.timeout(300)  # the first one starts Spark and its Python workers
-
 
 def test_a_schema_fits_the_newest_records(topics: Topics, fresh_name: Callable[[], str]) -> None:
     name = fresh_name()

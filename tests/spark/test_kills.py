@@ -18,7 +18,6 @@ pytestmark = pytest.mark.skipif(not is_ours(), reason="only our broker is killed
 SEED = 1
 
 
-@pytest.mark.timeout(900)
 def test_every_row_is_there_once_over_kills_of_the_jobs_and_the_broker(spark: SparkSession, tmp_path: Path) -> None:
     with broker(tmp_path / "data") as node:
         play(spark, node, tmp_path / "jobs", [name for name in CASES if name != "land"], SEED)

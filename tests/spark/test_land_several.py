@@ -13,8 +13,6 @@ from tests.spark.lakes import Lander
 from tests.spark.topics import Topics
 from tests.support.drivers.driver import Message
 
-pytestmark = pytest.mark.timeout(300)  # the first one starts Spark
-
 
 def test_topics_by_name_and_pattern_land_side_by_side(
     topics: Topics, fresh_name: Callable[[], str], tmp_path: Path

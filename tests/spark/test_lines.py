@@ -17,7 +17,6 @@ NEXT_WITHIN_S = 5.0
 
 
 @pytest.mark.alone
-@pytest.mark.timeout(300)
 def test_no_wait_of_a_job_is_silent(topics: Topics, fresh_name: Callable[[], str], tmp_path: Path) -> None:
     name = fresh_name()
     topics.client.create_topic(name)

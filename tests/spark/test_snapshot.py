@@ -22,8 +22,6 @@ from tests.spark.lakes import Lander
 from tests.spark.topics import Topics
 from tests.support.drivers.driver import RECENT_MS, Message
 
-pytestmark = pytest.mark.timeout(300)  # the first one starts Spark
-
 
 class Taker:
     """Takes snapshots of one topic into one directory."""

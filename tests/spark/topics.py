@@ -14,7 +14,7 @@ QUICK = {
     "fetchOffset.retryIntervalMs": "50",
     "kafkaConsumer.pollTimeoutMs": "10000",
 }
-QUERY_TIMEOUT_S = 60
+QUERY_TIMEOUT_S = 300
 
 
 class Topics:
