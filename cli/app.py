@@ -21,8 +21,9 @@ PROGRAM = "pqbroker"
 HELP = ("-h", "--help")
 COMPLETE = "_PQBROKER_COMPLETE"
 """Set by the shell when it asks for the words that may come next."""
-_OF_TABLES = "-table"
-"""`mount-table` and the like stand for `table mount`, as users of other dynamic tables type them."""
+_OF_TABLES, _OF_ROWS = "-table", "-rows"
+"""`mount-table`, `trim-rows` and the like stand for `table mount` and `table trim`, as users of other dynamic tables
+type them; `select-rows` takes a query too."""
 _ABOUT = "A Kafka-compatible message broker, and commands for any Kafka broker."
 
 
@@ -215,8 +216,8 @@ def _start(arguments: list[str]) -> None:
         say(list_help(PROGRAM, _ABOUT, ((each, sentence) for each, (sentence, _) in COMMANDS.items()), options))
     elif name == "--version":
         say(f"{PROGRAM} {__version__}")
-    elif (verb := name.removesuffix(_OF_TABLES)) != name and verb in find_family("table").commands:
-        _call(f"{PROGRAM} table {verb}", find_family("table").commands[verb], arguments[1:])
+    elif name.endswith((_OF_TABLES, _OF_ROWS)) and (command := _of_tables(name, arguments[1:])) is not None:
+        _call(f"{PROGRAM} {command[0]}", command[1], arguments[1:])
     elif name in COMMANDS:
         family = find_family(name)
         if is_single(name, family):
@@ -225,6 +226,14 @@ def _start(arguments: list[str]) -> None:
             _choose(f"{PROGRAM} {name}", family, arguments[1:])
     else:
         raise _unknown(PROGRAM, name, COMMANDS)
+
+
+def _of_tables(name: str, arguments: list[str]) -> tuple[str, Command] | None:
+    """What stands for a command of other dynamic tables; None where nothing does."""
+    verb, commands = name.rpartition("-")[0], find_family("table").commands
+    if verb == "select" and any(map(str.isspace, "".join(arguments[:1]))):
+        return "sql", find_family("sql").commands["sql"]
+    return (f"table {verb}", commands[verb]) if verb in commands else None
 
 
 def _choose(path: str, family: Family, arguments: list[str]) -> None:

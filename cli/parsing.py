@@ -1,9 +1,11 @@
 """Options and arguments of a command: declared in the annotations of its function, read from what was typed."""
 
 import os
+import re
 import types
 import typing
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import Any
 
 from pqbroker.cli.refusals import WrongInput, near
 
+_NEGATIVE = re.compile(r"-[0-9]+(\.[0-9]+)?").fullmatch
 Complete = Callable[[str, str], list[str]]
 """Of a broker's address and the beginning of a word: the words that fit."""
 
@@ -30,6 +33,8 @@ class Option:
     environment: str | None = None
     complete: Complete | None = None
     is_hidden: bool = False
+    also: tuple[str, ...] = ()
+    """Names that are accepted and not shown: those of other programs. One of a list takes all values behind it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,13 +138,15 @@ class _Reading:
 def parse(parameters: Sequence[Parameter], words: Sequence[str]) -> dict[str, Any]:
     """Values by Python name; WrongInput. An option counts before its environment, that before the default."""
     reading = _Reading(parameters, {name: each for each in parameters for name in _option_names(each)})
-    rest = iter(words)
-    for word in rest:
+    rest = deque(words)
+    while rest:
+        word = rest.popleft()
         if word == "--":
             reading.positions += rest
-        elif word.startswith("--"):
+            break
+        if word.startswith("--"):
             _read_long(reading, word, rest)
-        elif word.startswith("-") and word != "-":
+        elif word.startswith("-") and word != "-" and not _NEGATIVE(word):
             _read_short(reading, word, rest)
         else:
             reading.positions.append(word)
@@ -148,21 +155,28 @@ def parse(parameters: Sequence[Parameter], words: Sequence[str]) -> dict[str, An
 
 
 def _option_names(parameter: Parameter) -> tuple[str, ...]:
-    return parameter.spec.names if isinstance(parameter.spec, Option) else ()
+    return (*parameter.spec.names, *parameter.spec.also) if isinstance(parameter.spec, Option) else ()
 
 
-def _read_long(reading: _Reading, word: str, rest: Iterator[str]) -> None:
+def _takes_all(parameter: Parameter, name: str) -> bool:
+    """Return True if all values may stand behind one name, as other programs have it."""
+    return parameter.is_list and isinstance(parameter.spec, Option) and name in parameter.spec.also
+
+
+def _read_long(reading: _Reading, word: str, rest: deque[str]) -> None:
     name, equals, value = word.partition("=")
     parameter = _find(reading, name)
     if not parameter.is_flag:
         reading.give(parameter, parameter.parse(value if equals else _next(parameter, rest)))
+        while _takes_all(parameter, name) and rest and not rest[0].startswith("-"):
+            reading.give(parameter, parameter.parse(rest.popleft()))
     elif equals:
         raise WrongInput(f"{parameter.label} takes no value")
     else:
         reading.give(parameter, True)
 
 
-def _read_short(reading: _Reading, word: str, rest: Iterator[str]) -> None:
+def _read_short(reading: _Reading, word: str, rest: deque[str]) -> None:
     """Flags may stand together, and a value may stand at its letter: `-fn3`."""
     for at in range(1, len(word)):
         parameter = _find(reading, f"-{word[at]}")
@@ -181,11 +195,10 @@ def _find(reading: _Reading, name: str) -> Parameter:
     return reading.options[name]
 
 
-def _next(parameter: Parameter, rest: Iterator[str]) -> str:
-    try:
-        return next(rest)
-    except StopIteration:
-        raise WrongInput(f"{parameter.label} needs a value") from None
+def _next(parameter: Parameter, rest: deque[str]) -> str:
+    if not rest:
+        raise WrongInput(f"{parameter.label} needs a value")
+    return rest.popleft()
 
 
 def _assign(reading: _Reading) -> None:

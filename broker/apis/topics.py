@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pqbroker.broker.apis.partitions import needs_keys, unknown_topic
 from pqbroker.broker.apis.topic_names import CLUSTER_METADATA, check_topic_name, colliding_name
 from pqbroker.broker.apis.topic_schemas import check_schema
+from pqbroker.broker.configs.directories import bundle_of
 from pqbroker.conf.defaults import check_changed
 from pqbroker.conf.topic import NO_COMPACTION
 from pqbroker.protocol.errors import ErrorCode, KafkaError
@@ -60,7 +61,11 @@ def check_partition_count(node: "Node", count: int, *, present: int) -> None:
 async def create_topic(
     node: "Node", name: str, partitions: int, config: Mapping[str, str], table: "TableRecord | None" = None
 ) -> "Topic":
-    """Create a checked topic, or table; TopicExists when another request was faster."""
+    """Create a checked topic, or table; TopicExists when another request was faster. Without a bundle of its own it has
+    that of the directory that its name begins with."""
+    inherited = bundle_of(node.cell.current.scheme, name)
+    if inherited is not None and "pq.bundle" not in config:
+        config = {**config, "pq.bundle": inherited}
     topic = await node.cell.current.topics.create(name, partitions, config, table)
     if needs_keys(topic):
         tell_no_compaction(name)

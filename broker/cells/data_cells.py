@@ -98,7 +98,14 @@ class DataCells:
     def failure(self, cell: CellId) -> str:
         """Why a cell is not open; empty where it is."""
         watched = self._watched.get(cell)
-        return "" if watched is None else watched.failure
+        if watched is not None:
+            return watched.failure
+        record = self._hive.cells.get(cell)
+        if record is None or self._cells.host(cell) is not None:
+            return ""
+        wanted = self._hive.bundles[record.bundle].node_tag_filter
+        tags = ", ".join(self._settings.node_tags) or "none"
+        return f"bundle {record.bundle} runs on nodes of {wanted!r}, and pqbroker.node.tags of this one is {tags}"
 
     async def create(self, bundle: str) -> CellRecord:
         """A new cell, open when this returns, unless the node does not run cells of the bundle.

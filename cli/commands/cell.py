@@ -95,6 +95,7 @@ def create_bundle(
         show_json(made)
     else:
         say(f"created bundle {made['name']}; `pqbroker cell create {made['name']}` gives it a cell")
+        _tell_without_effect(made)
 
 
 @declare(bundles, "set", "pqbroker bundle set fast --option dynamic_memory_pool_weight=2")
@@ -112,6 +113,7 @@ def set_bundle(
         show_json(changed)
     else:
         say(f"changed bundle {changed['name']}, {changed['health']}")
+        _tell_without_effect(changed)
 
 
 @declare(bundles, "remove", "pqbroker bundle remove fast")
@@ -130,6 +132,11 @@ def _changes(filter_: str | None, options: list[str] | None) -> dict[str, Any]:
     given = assignments("--option", options or [], "dynamic_memory_pool_weight=2")
     changes: dict[str, Any] = {} if filter_ is None else {"node_tag_filter": filter_}
     return changes | ({"options": {name: _value(text) for name, text in given.items()}} if given else {})
+
+
+def _tell_without_effect(bundle: dict[str, Any]) -> None:
+    if names := bundle["options_without_effect"]:
+        say(f"stored without effect: {', '.join(names)}; on one machine a cell has one peer and no quorum")
 
 
 def _value(text: str) -> Any:

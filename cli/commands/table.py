@@ -194,8 +194,13 @@ def alter(
 @declare(app, "trim", "pqbroker table trim shop.orders --tablet 0 --to 100 --yes")
 def trim(
     table: Table,
-    to: Annotated[int, option("--to", metavar="ROW_INDEX", least=0, help="First row to keep.")],
-    tablet: Annotated[int, option("--tablet", metavar="INDEX", least=0, help="Tablet to trim.")] = 0,
+    to: Annotated[
+        int,
+        option("--to", metavar="ROW_INDEX", least=0, also=("--trimmed-row-count",), help="First row to keep."),
+    ],
+    tablet: Annotated[
+        int, option("--tablet", metavar="INDEX", least=0, also=("--tablet-index",), help="Tablet to trim.")
+    ] = 0,
     yes: Yes = False,
     http: Http = DEFAULT_HTTP,
     json: Json = False,

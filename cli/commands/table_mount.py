@@ -9,11 +9,19 @@ from pqbroker.cli.parsing import option
 from pqbroker.cli.web import DEFAULT_HTTP, Web
 
 First = Annotated[
-    int | None, option("--first", metavar="INDEX", least=0, help="First tablet; without it: the table's first.")
-]
+    int | None,
+    option(
+        "--first", metavar="INDEX", least=0, also=("--first-tablet-index",),
+        help="First tablet; without it: the table's first.",
+    ),
+]  # fmt: skip
 Last = Annotated[
-    int | None, option("--last", metavar="INDEX", least=0, help="Last tablet; without it: the table's last.")
-]
+    int | None,
+    option(
+        "--last", metavar="INDEX", least=0, also=("--last-tablet-index",),
+        help="Last tablet; without it: the table's last.",
+    ),
+]  # fmt: skip
 
 
 def add_mount(app: Family) -> None:
@@ -73,7 +81,6 @@ def add_remount(app: Family) -> None:
         _change(http, table, "remount", _range(first, last), json)
 
 
-
 def add_reshard(app: Family) -> None:
     """Add the command that changes how many tablets there are."""
 
@@ -81,13 +88,26 @@ def add_reshard(app: Family) -> None:
     def reshard(
         table: Table,
         tablets: Annotated[
-            int, option("--tablets", metavar="COUNT", least=1, most=INT32_MAX, help="Tablets to have in the range.")
+            int,
+            option(
+                "--tablets",
+                metavar="COUNT",
+                least=1,
+                most=INT32_MAX,
+                also=("--tablet-count",),
+                help="Tablets to have in the range.",
+            ),
         ],
         first: First = None,
         last: Last = None,
         trimmed: Annotated[
             list[int] | None,
-            option("--trimmed", metavar="ROW_INDEX", help="Row index a new tablet begins at; repeat for each one."),
+            option(
+                "--trimmed",
+                metavar="ROW_INDEX",
+                also=("--trimmed-row-counts",),
+                help="Row index a new tablet begins at; repeat for each one.",
+            ),
         ] = None,
         http: Http = DEFAULT_HTTP,
         json: Json = False,

@@ -59,3 +59,43 @@ def test_what_is_not_there_is_told_with_what_there_is(say: Callable[..., Said]) 
     assert "List what there is in //shop" in say("get", "//shop/nothing").errors
     assert "max_data_ttl" in say("get", "//shop/orders/@nothing").errors
     assert say("dance-table", "//shop/orders").status == 2
+
+
+def test_commands_and_options_of_other_dynamic_tables_are_taken(say: Callable[..., Said]) -> None:
+    assert say("table", "create", "//seed", "--column", "id:int64", "--tablets", "5").status == 0
+    assert say("insert-rows", "//seed", "--row", '{"id": 1}', "--row", '{"id": 2}').status == 0
+    assert say("trim-rows", "//seed", "--tablet-index", "0", "--trimmed-row-count", "0", "--yes").status == 0
+    assert say("select-rows", "//seed", "--raw").status == 0
+    assert say("select-rows", "SELECT count(*) AS n FROM seed").output.split()[-1] == "2"
+    say("unmount-table", "//seed")
+    resharded = say(
+        "reshard-table", "//seed", "--tablet-count", "5", "--first-tablet-index", "1", "--last-tablet-index", "3",
+        "--trimmed-row-counts", "10", "20",
+    )  # fmt: skip
+    assert resharded.output == "table //seed is unmounted\n"
+    tablets = json.loads(say("get", "//seed/@tablets", "--json").output)
+    assert [tablet["trimmed_row_count"] for tablet in tablets[4:6]] == [10, 20]
+
+
+def test_a_negative_number_is_a_value(say: Callable[..., Said]) -> None:
+    told = say("set", "//shop/orders/@max_data_ttl", "-5").errors
+    assert "max_data_ttl" in told
+    assert "option" not in told
+    assert "no such option -x" in say("set", "//shop/orders/@max_data_ttl", "-x").errors
+
+
+def test_a_directory_gives_its_bundle(say: Callable[..., Said]) -> None:
+    say("bundle", "create", "inherited")
+    assert say("set", "//dir/@tablet_cell_bundle", "inherited").output == '"inherited"\n'
+    assert say("get", "//dir/@tablet_cell_bundle").output == '"inherited"\n'
+    assert say("set", "//dir/@tablet_cell_bundle", "null").output == '"default"\n'
+
+
+def test_options_of_a_bundle_without_effect_say_so_and_a_cell_that_is_not_run_says_why(
+    say: Callable[..., Said],
+) -> None:
+    told = say("bundle", "create", "tagged", "--filter", "ssd", "--option", "snapshot_account=x").output
+    assert "stored without effect: snapshot_account" in told
+    assert "offline" in say("cell", "create", "tagged").output
+    listed = say("cell", "list").output
+    assert "bundle tagged runs on nodes of 'ssd', and pqbroker.node.tags of this one is none" in listed

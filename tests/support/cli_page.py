@@ -106,7 +106,7 @@ KEYS = {
     "cell list": "id, bundle, health, generation, tablets, cause",
     "cell create": "those of list",
     "cell remove": "cell, removed",
-    "bundle list": "name, options, node_tag_filter, health, cells",
+    "bundle list": "name, options, options_without_effect, node_tag_filter, health, cells",
     "bundle create": "those of list",
     "bundle set": "those of list",
     "bundle remove": "bundle, removed",

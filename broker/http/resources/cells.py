@@ -24,10 +24,14 @@ _CELL = object_of(
     {"id": COUNT, "bundle": TEXT, "health": TEXT, "generation": nullable(COUNT), "tablets": COUNT, "cause": TEXT}
 )
 _BUNDLE = object_of(
-    {"name": TEXT, "options": _OPTIONS, "node_tag_filter": TEXT, "health": TEXT, "cells": array_of(COUNT)}
-)
+    {
+        "name": TEXT, "options": _OPTIONS, "options_without_effect": array_of(TEXT), "node_tag_filter": TEXT,
+        "health": TEXT, "cells": array_of(COUNT),
+    }
+)  # fmt: skip
 _BUNDLE_EXAMPLE = {
-    "name": "fast", "options": {"peer_count": 1}, "node_tag_filter": "ssd & !old", "health": "good", "cells": [1, 2],
+    "name": "fast", "options": {"peer_count": 1}, "options_without_effect": ["peer_count"],
+    "node_tag_filter": "ssd & !old", "health": "good", "cells": [1, 2],
 }  # fmt: skip
 _CELL_EXAMPLE = {"id": 1, "bundle": "fast", "health": "good", "generation": 3, "tablets": 12, "cause": ""}
 
@@ -142,6 +146,7 @@ def _show_bundle(opened: OpenCell, bundle: Bundle) -> dict[str, Any]:
     return {
         "name": bundle.name,
         "options": bundle.all_options,
+        "options_without_effect": sorted(bundle.options),
         "node_tag_filter": bundle.node_tag_filter,
         "health": "good" if healthy == len(cells) > 0 else "degraded" if healthy else "failed",
         "cells": cells,

@@ -11,6 +11,7 @@ from pqbroker.broker.apis.topic_schemas import SCHEMA, schema_of
 from pqbroker.broker.apis.topics import check_new_topic, create_topic, delete_topic
 from pqbroker.broker.configs.changes import Resource
 from pqbroker.broker.configs.changes import alter as change_configs
+from pqbroker.broker.configs.directories import bundle_of
 from pqbroker.broker.configs.operations import Change, Operation
 from pqbroker.broker.http.problems import bad_request
 from pqbroker.broker.http.resources.configs import config_texts
@@ -55,7 +56,8 @@ async def create(call: Call) -> Any:
     check_names(schema)
     attributes = body.get("attributes", {})
     check_attributes(attributes)
-    bundle, known = body.get("bundle", DEFAULT_BUNDLE), call.owner.current.hive.bundles
+    inherited = bundle_of(call.owner.current.scheme, name)
+    bundle, known = body.get("bundle") or inherited or DEFAULT_BUNDLE, call.owner.current.hive.bundles
     if bundle not in known:
         text = f"bundle is {bundle[:100]!r}, and there is no such bundle"
         raise TableError("NO_BUNDLE", text, f"Give one of {', '.join(sorted(known))}.")
@@ -70,7 +72,7 @@ async def create(call: Call) -> Any:
     table = TableRecord(
         schema.documents(), attributes, mounted, states_at_first, tuple(first_rows), is_static=is_static
     )
-    in_bundle = {} if bundle == DEFAULT_BUNDLE else {"pq.bundle": bundle}
+    in_bundle = {} if bundle == DEFAULT_BUNDLE and inherited is None else {"pq.bundle": bundle}
     age = {"retention.ms": str(retention_ms(attributes))}
     config = {**_CONFIG, **given, **schema.format_configs, **in_bundle, **age}
     check_new_topic(call.node, name, count, config)

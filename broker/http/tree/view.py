@@ -4,8 +4,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from pqbroker.broker.apis.access import AclOperation, every_topic
+from pqbroker.broker.apis.access import AclOperation, check_access, every_topic
+from pqbroker.broker.apis.topic_names import check_topic_name
 from pqbroker.broker.apis.topic_schemas import schema_of
+from pqbroker.broker.configs import directories
 from pqbroker.broker.http.problems import Problem, bad_request
 from pqbroker.broker.http.resources import topics
 from pqbroker.broker.http.routes import Call
@@ -15,6 +17,7 @@ from pqbroker.broker.http.tree.paths import TreePath, no_attribute, no_node, par
 from pqbroker.broker.http.tree.system import SYSTEM, find_system
 from pqbroker.conf.table_attributes import in_force
 from pqbroker.protocol.errors import ErrorCode, KafkaError
+from pqbroker.storage.bundles.bundle import DEFAULT_BUNDLE
 from pqbroker.tables.attributes import check_attributes
 from pqbroker.tables.paths import ROOT, table_path
 
@@ -38,14 +41,25 @@ async def put(call: Call) -> Any:
     path = parse_path(call.path["path"])
     if not path.attribute:
         raise Problem(400, "NOT_SETTABLE", f"{path} is no attribute", "Give one, such as //shop/orders/@max_data_ttl.")
-    node, name = await _find(call, path), path.attribute[0]
+    node, name = await _found_or_made(call, path), path.attribute[0]
     write = node.settable.get(name)
     if write is None:
         settable = ", ".join(sorted(node.settable))
         cure = f"Set one of {settable}." if settable else "Nothing of it can be set by its path."
         raise Problem(400, "NOT_SETTABLE", f"{path} cannot be set", cure)
     await write(with_value(node.attributes.get(name), path.attribute[1:], call.body, path))
-    return await _attribute(await _find(call, path), path)
+    return await _attribute(await _found_or_made(call, path), path)
+
+
+async def _found_or_made(call: Call, path: TreePath) -> TreeNode:
+    """As `_find`; a directory that has nothing in it yet is there once its bundle is set."""
+    try:
+        return await _find(call, path)
+    except Problem as problem:
+        if problem.code != "NO_NODE" or path.attribute != (directories.BUNDLE,) or path.names[0] == SYSTEM:
+            raise
+    check_topic_name(".".join(path.names))
+    return _directory(call, path, ())
 
 
 async def _find(call: Call, path: TreePath) -> TreeNode:
@@ -53,8 +67,9 @@ async def _find(call: Call, path: TreePath) -> TreeNode:
     if path.names[:1] == (SYSTEM,):
         return await find_system(call, path)
     name, below = ".".join(path.names), _below(call, path.names)
-    if not path.names or (below and call.owner.current.topics.get(name, or_static=True) is None):
-        return directory(below)
+    is_directory = below or name in directories.directory_names(call.owner.current.scheme)
+    if not path.names or (is_directory and call.owner.current.topics.get(name, or_static=True) is None):
+        return _directory(call, path, below)
     of_topic = replace(call, path={"name": name}, query={})
     try:
         topic = of_topic.topic(or_static=True)
@@ -74,8 +89,27 @@ def _below(call: Call, names: tuple[str, ...]) -> list[str]:
     """The names of directories, topics and tables below a directory, in order."""
     prefix = ".".join((*names, ""))
     known = (topic.record.name for topic in every_topic(call, AclOperation.DESCRIBE, or_static=True))
-    found = {name[len(prefix) :].partition(".")[0] for name in known if name.startswith(prefix)}
-    return sorted(found if names else found | {SYSTEM})
+    made = (f"{name}." for name in directories.directory_names(call.owner.current.scheme))
+    found = {name[len(prefix) :].partition(".")[0] for name in (*known, *made) if name.startswith(prefix)}
+    return sorted((found if names else found | {SYSTEM}) - {""})
+
+
+def _directory(call: Call, path: TreePath, below: Sequence[str]) -> TreeNode:
+    """What is made below it has its bundle; the root has the default one."""
+    if not path.names:
+        return directory(below)
+    scheme, name = call.owner.current.scheme, ".".join(path.names)
+
+    async def set_bundle(value: Any) -> None:
+        check_access(call, AclOperation.ALTER)
+        if value is not None and value not in call.owner.current.hive.bundles:
+            cure = f"Give one of {', '.join(sorted(call.owner.current.hive.bundles))}, or null."
+            raise Problem(400, "NO_BUNDLE", f"there is no bundle {str(value)[:100]!r}", cure)
+        await directories.set_bundle(scheme, name, value, call.node.settings)
+
+    bundle = directories.own_bundle(scheme, name) or directories.bundle_of(scheme, name) or DEFAULT_BUNDLE
+    attributes = {"type": "directory", directories.BUNDLE: bundle}
+    return TreeNode(below, attributes, settable={directories.BUNDLE: set_bundle})
 
 
 def _table(call: Call, below: Sequence[str], described: dict[str, Any], table_id: str) -> TreeNode:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tests.broker.conftest import until
 from tests.broker.http.conftest import Web
 
 SCHEMA = [{"name": "id", "type": "int64", "required": True}, {"name": "note", "type": "utf8"}]
@@ -145,3 +146,68 @@ async def test_more_names_than_an_answer_may_list_are_paged(serve: Callable[...,
     assert await value(web, "/v1/tree//?limit=2&after=b&children=true") == ["c", "sys"]
     await web.ask("POST", "/v1/tables", {"path": "//wide", "schema": SCHEMA, "tablet_count": 3})
     assert "more than 2 tablets" in (await web.refusal("GET", "/v1/tree//wide/@tablets"))[2]
+
+
+async def test_what_is_made_in_a_directory_has_its_bundle(shop: Web) -> None:
+    assert (await shop.ask("POST", "/v1/bundles", {"name": "b"}))[0] == 201
+    assert (await shop.ask("POST", "/v1/cells", {"bundle": "b"}))[0] == 201
+    attribute = "/v1/tree//shop/@tablet_cell_bundle"
+    assert await value(shop, attribute) == "default"
+    assert await shop.ask("PUT", attribute, "b") == (200, "b")
+    assert await value(shop, "/v1/tree//shop/bills/@tablet_cell_bundle") == "b", "directories below have it"
+    for name, bundle in (("//shop/new", "b"), ("//shop/bills/new", "b"), ("//other", "default")):
+        _, made = await shop.ask("POST", "/v1/tables", {"path": name, "schema": SCHEMA})
+        assert made["bundle"] == bundle, name
+    body = {"path": "//shop/here", "schema": SCHEMA, "bundle": "default"}
+    assert (await shop.ask("POST", "/v1/tables", body))[1]["bundle"] == "default", "what is given counts"
+    _, tablets = await shop.ask("GET", "/v1/tables/shop.new/tablets")
+    assert tablets["tablets"][0]["home_cell_id"] == "1"
+    await shop.node.create_topic("shop.topic")
+    topic = shop.node.server.node.cell.current.topics.get("shop.topic")
+    assert topic is not None
+    assert topic.config.pq_bundle == "b"
+    assert (await value(shop, TABLE))["bundle"] == "default", "what was there stays where it is"
+    await reopened(shop, "shop.topic")
+    assert await value(shop, attribute) == "b"
+    assert await shop.ask("PUT", attribute, b"null") == (200, "default")
+    assert await value(shop, "/v1/tree//shop/bills/@tablet_cell_bundle") == "default"
+
+
+async def test_a_directory_is_there_once_its_bundle_is_set(shop: Web) -> None:
+    attribute = "/v1/tree//made/below/@tablet_cell_bundle"
+    assert (await shop.refusal("GET", attribute))[1] == "NO_NODE"
+    assert await shop.ask("PUT", attribute, "default") == (200, "default")
+    assert await value(shop, "/v1/tree//made") == {"below": None}
+    assert await value(shop, "/v1/tree//made/below") == {}
+
+
+@pytest.mark.parametrize(
+    ("path", "given", "status", "code"),
+    [
+        ("//shop/@tablet_cell_bundle", "none", 400, "NO_BUNDLE"), ("//shop/@tablet_cell_bundle", 5, 400, "NO_BUNDLE"),
+        ("//shop/@type", "table", 400, "NOT_SETTABLE"), ("//@tablet_cell_bundle", "default", 400, "NOT_SETTABLE"),
+        ("//shop/orders/@tablet_cell_bundle", "default", 400, "NOT_SETTABLE"),
+        ("//new dir/@tablet_cell_bundle", "default", 400, "INVALID_TOPIC_EXCEPTION"),
+        ("//sys/new/@tablet_cell_bundle", "default", 404, "NO_NODE"), ("//new/@type", "x", 404, "NO_NODE"),
+    ],
+)  # fmt: skip
+async def test_what_a_directory_cannot_be_is_refused(shop: Web, path: str, given: Any, status: int, code: str) -> None:
+    refused = await shop.refusal("PUT", f"/v1/tree/{path}", given)
+    assert refused[:2] == (status, code), refused
+
+
+async def test_directories_with_settings_have_a_limit(serve: Callable[..., Awaitable[Web]]) -> None:
+    web = await serve(config_resources_max=1)
+    assert (await web.ask("PUT", "/v1/tree//a/@tablet_cell_bundle", "default"))[0] == 200
+    status, code, told = await web.refusal("PUT", "/v1/tree//b/@tablet_cell_bundle", "default")
+    assert (status, code) == (409, "POLICY_VIOLATION")
+    assert "pqbroker.config.resources.max = 1" in told
+
+
+async def reopened(web: Web, topic: str) -> None:
+    """The store fails; the node opens its cell again, and the topic is served."""
+    owner = web.node.server.node.cell
+    before = owner.current
+    web.node.engine.faults.lose_next()
+    await web.ask("POST", "/v1/topics", {"name": "lost"})
+    await until(lambda: owner.current is not before and topic in owner.current.topics.names())
