@@ -18,6 +18,8 @@ from tests.broker.wire import request_frame
 VERSIONS = [11, 12, 13, 15, 16, 17, 18]
 """kcat, aiokafka and kafkajs send 11, kafka-python 12, librdkafka 16, Java 17 and 18."""
 NO_SESSION = (0, -1)
+_ENTRY_BYTES = 33
+"""Of a partition in a flexible version."""
 
 Part = tuple[int, int]
 """Index and offset of a partition."""
@@ -120,6 +122,20 @@ def test_other_words_leave_the_lane(both: Roads) -> None:
         both.send(topic, fetch(topic, 12, parts))
         assert both.taken == [False]
         both.send(topic, usual)
+
+
+@pytest.mark.parametrize("version", [12, 17])
+@pytest.mark.parametrize("from_end", [1, 5, 6, 6 + _ENTRY_BYTES])
+def test_tagged_fields_leave_the_lane(both: Roads, version: int, from_end: int) -> None:
+    """Of the request, of the topic, of each partition; here only their count is there, which no decoder takes."""
+    topic = filled(both)
+    usual = fetch(topic, version, [(0, 0), (1, 0)])
+    both.send(topic, usual)
+    position = len(usual) - from_end
+    assert usual[position] == 0
+    both.send(topic, usual[:position] + b"\x01" + usual[position + 1 :])
+    assert both.taken == []
+    assert both.roads[0].wires[0].is_closed
 
 
 @pytest.mark.parametrize("version", [11, 12, 17])

@@ -81,6 +81,14 @@ def test_an_odd_document_is_alone_in_its_row(value: bytes | None, beside: bytes)
     assert made(PLAIN, [None] * 3, values) == [expected(PLAIN, None, each) for each in values]
 
 
+@pytest.mark.parametrize("number", [-1, 0, TIMESTAMP_END - 1, TIMESTAMP_END])
+def test_a_timestamp_outside_its_range_is_alone_in_its_row(number: int) -> None:
+    values = [b'{"id":1,"at":%d}' % each for each in (5, number, 7)]
+    rows = made(PLAIN, [None] * 3, list(values))
+    assert rows == [expected(PLAIN, None, each) for each in values]
+    assert [row[ERROR] is None for row in rows] == [True, 0 <= number < TIMESTAMP_END, True]
+
+
 @given(st.lists(GOOD, min_size=1, max_size=5))
 def test_rows_that_fit_are_parsed_all_at_once(values: list[bytes]) -> None:
     columns = TypedColumns(read_schema(WITH_KEY, len(WITH_KEY)))
