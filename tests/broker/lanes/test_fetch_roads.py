@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pqbroker.broker.lanes import fetch_answers, fetch_lane
 from pqbroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
-from tests.broker.lanes.roads import TOPIC_ID, Road, note_taken
+from tests.broker.lanes.roads import TOPIC_ID, Road, note_taken, sized
 from tests.broker.lanes.test_produce_roads import Roads, lies, produce
 from tests.broker.wire import request_frame
 
@@ -122,6 +122,35 @@ def test_other_words_leave_the_lane(both: Roads) -> None:
         both.send(topic, fetch(topic, 12, parts))
         assert both.taken == [False]
         both.send(topic, usual)
+
+
+@pytest.mark.parametrize("version", [11, 12])
+def test_a_frame_that_ends_early_means_the_same_on_both_roads(both: Roads, version: int) -> None:
+    topic = filled(both)
+    usual = fetch(topic, version, [(0, 0)])
+    for end in range(len(usual) - 40, len(usual)):
+        for road in both.roads:
+            road.leave()
+            road.connect(1)
+        both.send(topic, usual, sized(usual[4:end]))
+        assert both.roads[0].wires[0].is_closed
+
+
+def test_a_fetch_that_wants_nothing_has_no_lane(both: Roads) -> None:
+    topic = filled(both)
+    for session in (NO_SESSION, NO_SESSION, (0, 0), (1, 1)):
+        both.send(topic, fetch(topic, 12, [], session))
+    assert both.taken == []
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_another_topic_whose_name_is_as_long_has_a_lane_of_its_own(both: Roads, version: int) -> None:
+    topic = filled(both)
+    other = topic[:-1] + "x"
+    both.run(lambda road: road.topics.create(other, 1, {}))
+    for name in (topic, other, topic, other):
+        both.send(name, fetch(name, version, [(0, 0)]))
+    assert both.taken == [False, True, True]
 
 
 @pytest.mark.parametrize("version", [12, 17])
