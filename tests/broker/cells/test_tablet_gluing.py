@@ -55,9 +55,8 @@ class Bench(MemoryCells):
         return [record.timestamp for one in every for record in records.decode_records(one)]
 
 
-async def create(bench: Bench, config: Mapping[str, str] | None = None, table: TableRecord | None = None) -> None:
-    table = table or table_that_keeps_facts(2)
-    await bench.opened.topics.create("t", 2, {**CONFIG, **(config or {})}, table)
+async def create(bench: Bench, table: TableRecord | None = None) -> None:
+    await bench.opened.topics.create("t", 2, CONFIG, table or table_that_keeps_facts(2))
     assert bench.topic.record.cells == (ONE, TWO)
 
 
@@ -148,7 +147,7 @@ async def test_an_unreadable_tablet_is_not_glued_and_no_copy_is_left(bench: Benc
 async def test_a_blob_that_goes_while_its_tablet_is_copied_is_copied_in_its_later_form(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    follow, calls = TabletCopy.follow, []
+    follow, calls = TabletCopy.follow, list[TabletCopy]()
 
     async def at_the_second_call(copy: TabletCopy) -> bool:
         calls.append(copy)

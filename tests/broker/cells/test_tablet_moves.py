@@ -144,7 +144,7 @@ async def test_a_blob_that_is_missing_at_the_end_leaves_the_tablet_where_it_was(
 async def test_a_tablet_that_is_restarted_while_it_is_copied_is_copied_again(
     cells: MemoryCells, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    follow, restarts = TabletCopy.follow, []
+    follow, restarts = TabletCopy.follow, list[int]()
 
     async def interrupted(copy: TabletCopy) -> bool:
         is_whole = await follow(copy)

@@ -136,13 +136,6 @@ def test_a_frame_that_ends_early_means_the_same_on_both_roads(both: Roads, versi
         assert both.roads[0].wires[0].is_closed
 
 
-def test_a_fetch_that_wants_nothing_has_no_lane(both: Roads) -> None:
-    topic = filled(both)
-    for session in (NO_SESSION, NO_SESSION, (0, 0), (1, 1)):
-        both.send(topic, fetch(topic, 12, [], session))
-    assert both.taken == []
-
-
 @pytest.mark.parametrize("version", VERSIONS)
 def test_another_topic_whose_name_is_as_long_has_a_lane_of_its_own(both: Roads, version: int) -> None:
     topic = filled(both)
