@@ -8,6 +8,7 @@ from itertools import pairwise
 from crc32c import crc32c
 
 from pqbroker.conf.broker import BrokerSettings
+from pqbroker.conf.storage import StorageProfile
 from pqbroker.conf.topic import TopicConfig
 from pqbroker.pq.log.batch_run import Batches
 from pqbroker.pq.log.keys import data_range
@@ -143,6 +144,7 @@ class Node:
         self.by_reference = by_reference
         self.engine = MemoryEngine(1 << 32)
         self.now_ms = START_MS
+        self.profile: StorageProfile = {}
         self.settings = replace(BrokerSettings(), **settings)  # type: ignore[arg-type]
         self.topics: Topics
 
@@ -150,7 +152,9 @@ class Node:
         return self.now_ms
 
     async def start(self) -> "Node":
-        self.cell = await Cell.open(self.engine, commits_max=self.settings.tablet_commits_max)
+        self.cell = await Cell.open(
+            self.engine, profile=self.profile, commits_max=self.settings.tablet_commits_max
+        )
         self.host = TabletHost(self.cell)
         self.scheme = await Scheme.open(self.host, self.clock)
         self.topics = Topics(

@@ -22,6 +22,8 @@ def test_new_tablets_begin_at_0_unless_told_otherwise() -> None:
 def test_the_last_tablets_of_the_range_join_the_last_one_that_stays() -> None:
     plan = plan_reshard(5, 1, 3, 1, None)
     assert (list(plan.origins), list(plan.removed), plan.survivor) == ([0, 1, 4], [2, 3], 1)
+    assert plan.is_change
+    assert affected(plan, 5, 1, 3) == range(1, 5)
 
 
 def test_the_same_count_changes_nothing() -> None:

@@ -4,13 +4,13 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pqbroker.tables.row_checks import RowCheck
-from pqbroker.tables.rows import ERROR, decode_row
+from pqbroker.tables.rows import ERROR, decode_row, read_row
 from pqbroker.tables.schema import Schema, read_schema
-from pqbroker.tables.types import TYPES
+from pqbroker.tables.types import TIMESTAMP_END, TYPES
 
 ALL = read_schema([{"name": name, "type": name} for name in TYPES], 100)
 KEYED = read_schema(
@@ -48,6 +48,15 @@ def test_so_is_a_damaged_one(garbage: bytes, value: bytes, at: int) -> None:
     told(ALL, (None, value[:at] + garbage + value[at + len(garbage) :]), (garbage, value), (None, None))
 
 
+@given(DOCUMENTS)
+@example(b'{"utf8":"\xc3\xbc","string":"\xe2\x82\xac"}')
+@example(b'{"any":"text"}')
+@example(b'{"any":null,"int64":1}')
+@example(b'{"boolean":1}')
+def test_a_record_weighs_what_its_row_does(value: bytes) -> None:
+    assert list(RowCheck(ALL).weights([(None, value)])) == [read_row(ALL, None, value)[1]]
+
+
 @pytest.mark.parametrize(
     "value",
     [
@@ -57,6 +66,7 @@ def test_so_is_a_damaged_one(garbage: bytes, value: bytes, at: int) -> None:
         b'{"\xff":1}', b'{"utf8":"\\ud800"}',
         b'{"int8":"x","int8":1}', b'{"int8":1,"int8":"x"}', b'\xef\xbb\xbf{"int8":1}', b'{"int8":1} x', b"[1]", b"",
         b'{"int8":01}', b'{"int8":1.0}', b'{"any":1e400}', b'{"boolean":1}', b'{"timestamp":-1}',
+        b'{"timestamp":%d}' % (TIMESTAMP_END - 1), b'{"timestamp":%d}' % TIMESTAMP_END,
         b'{"any":' + b"[" * 3000 + b"]" * 3000 + b"}",
     ],
 )  # fmt: skip

@@ -54,3 +54,22 @@ async def test_what_waits_for_a_look_into_it_fails_when_the_cell_is_lost(node: N
     await until(lambda: node.server.node.cell.current.topics is not before)
     response = await client.ask(produce_request("c", keyed_batch(*[b"k"] * 300)), 12)
     assert response.responses[0].partition_responses[0].error_code == 0
+
+
+async def test_a_lane_that_is_opened_while_a_batch_waits_does_not_overtake_it(
+    node: Node, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await node.create_topic("c", cleanup_policy="compact")
+    waiting, topics = node.server.node.record_checks.waiting, node.server.node.cell.current.topics
+    gate, keys = threading.Event(), [b"k"] * (LONG_RECORDS + 1)
+    monkeypatch.setattr(record_checks, "check_keys", lambda records: gate.wait())
+    client.send(produce_request("c", keyed_batch(*keys)), 12)
+    await until(lambda: bool(waiting))
+    await topics.reconfigure("c", lambda _: {})
+    for _ in "12":
+        client.send(produce_request("c", keyed_batch(b"k")), 12)
+    (partition,) = waiting
+    await until(lambda: len(waiting[partition]) == 3 or partition.end_offset > 0)
+    gate.set()
+    told = [(await client.receive()).responses[0].partition_responses[0] for _ in "123"]
+    assert [(each.error_code, each.base_offset) for each in told] == [(0, 0), (0, len(keys)), (0, len(keys) + 1)]

@@ -174,6 +174,21 @@ def test_ranges_of_commit_times_read_only_bodies_that_have_them(sql: Sql) -> Non
     assert (none["blobs_read"], none["bytes_read"]) == (0, 0)
 
 
+def test_rows_from_before_the_table_kept_commit_times_are_left_out_by_their_own(sql: Sql) -> None:
+    """They stand in one stretch with later rows, whose times are known."""
+    schema = [{"name": "n", "type": "int64"}]
+    assert sql.post("/v1/tables", {"path": "//later", "schema": schema})[0] == 201
+    sql.produce("later", {"partition": 0, "timestamp": NOW_MS, "value": json.dumps({"n": 0})})
+    assert sql.post("/v1/tables/later/unmount", {})[0] == 200
+    schema.append({"name": "$timestamp", "type": "uint64"})
+    assert sql.post("/v1/tables/later/alter", {"schema": schema})[0] == 200
+    assert sql.post("/v1/tables/later/mount", {})[0] == 200
+    assert sql.post("/v1/tables/later/rows", {"rows": [{"n": 1}]})[0] == 200
+    end = timestamp_of(NOW_MS + 1)
+    assert sql.rows(f"SELECT n FROM later WHERE [$timestamp] < {end}") == [{"n": 0}]
+    assert sql.rows(f"SELECT n FROM later WHERE [$timestamp] >= {end}") == [{"n": 1}]
+
+
 def test_the_least_commit_time_leaves_out_bodies_of_any_topic(sql: Sql) -> None:
     assert sql.post("/v1/tables", {"path": "//plain", "schema": [{"name": "n", "type": "int64"}]})[0] == 201
     for n in range(3):

@@ -1,5 +1,6 @@
 """Resharding over HTTP: rows and offsets of groups stay with their tablet, epochs rise, a crash leaves one state."""
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -225,13 +226,20 @@ async def test_rows_of_another_cell_are_glued_too(web: Web) -> None:
     assert await ids(web, 1) == [[0, 10, 11]]
 
 
-async def test_rows_that_come_before_the_gluing_is_decided_refuse_it(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("index", [0, 1])
+@pytest.mark.parametrize("is_trimmed", [False, True])
+async def test_rows_that_come_or_go_before_the_gluing_is_decided_refuse_it(
+    web: Web, monkeypatch: pytest.MonkeyPatch, index: int, *, is_trimmed: bool
+) -> None:
     await filled(web, 2)
     reshard = Topics.reshard
 
     async def reshard_later(topics: Topics, name: str, change: Any) -> Any:
         await command(web, "mount")
-        await insert(web, {"$tablet_index": 1, "id": 9})
+        if is_trimmed:
+            assert (await command(web, "trim", tablet_index=index, trimmed_row_count=index + 1))[0] == 200
+        else:
+            await insert(web, {"$tablet_index": index, "id": 9})
         await command(web, "unmount")
         return await reshard(topics, name, change)
 
@@ -240,7 +248,44 @@ async def test_rows_that_come_before_the_gluing_is_decided_refuse_it(web: Web, m
     assert refused[:2] == (409, "WRONG_STATE")
     monkeypatch.undo()
     await command(web, "mount")
-    assert await ids(web, 2) == [[0], [10, 11, 9]]
+    expected = [[0], [10, 11]]
+    expected[index] = [] if is_trimmed else [*expected[index], 9]
+    assert await ids(web, 2) == expected
+
+
+async def test_a_tablet_that_is_mounted_before_the_change_is_decided_refuses_it(
+    web: Web, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await filled(web, 2)
+    reshard = Topics.reshard
+
+    async def reshard_later(topics: Topics, name: str, change: Any) -> Any:
+        await command(web, "mount")
+        return await reshard(topics, name, change)
+
+    monkeypatch.setattr(Topics, "reshard", reshard_later)
+    refused = await web.refusal("POST", f"/v1/tables/{NAME}/reshard", {"tablet_count": 3})
+    assert refused[:2] == (409, "WRONG_STATE")
+    assert await ids(web, 2) == [[0], [10, 11]]
+
+
+async def test_tablets_without_rows_begin_where_they_did_after_another_reshard(web: Web) -> None:
+    await filled(web, 1)
+    assert (await command(web, "reshard", tablet_count=3, trimmed_row_counts=[10, 20]))[0] == 200
+    assert (await command(web, "reshard", first_tablet_index=0, last_tablet_index=0, tablet_count=2))[0] == 200
+    for _ in range(2):
+        assert await tablets(web, "trimmed_row_count", "total_row_count") == [(0, 1), (0, 0), (10, 10), (20, 20)]
+        await reopened(web)
+
+
+async def test_more_tablets_than_the_node_may_have_are_refused(serve: Callable[..., Awaitable[Web]]) -> None:
+    web = await serve(partitions_max=3)
+    await filled(web, 2)
+    status, _, message = await web.refusal("POST", f"/v1/tables/{NAME}/reshard", {"tablet_count": 4})
+    assert status == 409
+    assert "pqbroker.partitions.max" in message
+    assert len(await tablets(web, "state")) == 2
+    assert (await command(web, "reshard", tablet_count=3))[0] == 200
 
 
 async def test_the_same_count_changes_nothing(web: Web) -> None:

@@ -11,13 +11,15 @@ from hypothesis import strategies as st
 
 from pqbroker.broker.lanes import fetch_answers, fetch_lane
 from pqbroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
-from tests.broker.lanes.roads import TOPIC_ID, Road, note_taken
+from tests.broker.lanes.roads import TOPIC_ID, Road, note_taken, sized
 from tests.broker.lanes.test_produce_roads import Roads, lies, produce
 from tests.broker.wire import request_frame
 
 VERSIONS = [11, 12, 13, 15, 16, 17, 18]
 """kcat, aiokafka and kafkajs send 11, kafka-python 12, librdkafka 16, Java 17 and 18."""
 NO_SESSION = (0, -1)
+_ENTRY_BYTES = 33
+"""Of a partition in a flexible version."""
 
 Part = tuple[int, int]
 """Index and offset of a partition."""
@@ -120,6 +122,42 @@ def test_other_words_leave_the_lane(both: Roads) -> None:
         both.send(topic, fetch(topic, 12, parts))
         assert both.taken == [False]
         both.send(topic, usual)
+
+
+@pytest.mark.parametrize("version", [11, 12])
+def test_a_frame_that_ends_early_means_the_same_on_both_roads(both: Roads, version: int) -> None:
+    topic = filled(both)
+    usual = fetch(topic, version, [(0, 0)])
+    for end in range(len(usual) - 40, len(usual)):
+        for road in both.roads:
+            road.leave()
+            road.connect(1)
+        both.send(topic, usual, sized(usual[4:end]))
+        assert both.roads[0].wires[0].is_closed
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_another_topic_whose_name_is_as_long_has_a_lane_of_its_own(both: Roads, version: int) -> None:
+    topic = filled(both)
+    other = topic[:-1] + "x"
+    both.run(lambda road: road.topics.create(other, 1, {}))
+    for name in (topic, other, topic, other):
+        both.send(name, fetch(name, version, [(0, 0)]))
+    assert both.taken == [False, True, True]
+
+
+@pytest.mark.parametrize("version", [12, 17])
+@pytest.mark.parametrize("from_end", [1, 5, 6, 6 + _ENTRY_BYTES])
+def test_tagged_fields_leave_the_lane(both: Roads, version: int, from_end: int) -> None:
+    """Of the request, of the topic, of each partition; here only their count is there, which no decoder takes."""
+    topic = filled(both)
+    usual = fetch(topic, version, [(0, 0), (1, 0)])
+    both.send(topic, usual)
+    position = len(usual) - from_end
+    assert usual[position] == 0
+    both.send(topic, usual[:position] + b"\x01" + usual[position + 1 :])
+    assert both.taken == []
+    assert both.roads[0].wires[0].is_closed
 
 
 @pytest.mark.parametrize("version", [11, 12, 17])

@@ -6,12 +6,15 @@ from typing import Any
 
 import pytest
 
+from pqbroker.conf.storage import ChannelProfile
 from pqbroker.pq.log.sessions import Fence, SessionBatch
 from pqbroker.pq.log.write_cycle import Written
 from pqbroker.pq.serving.joint_write import Share, batches_taken, write_together
 from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.protocol.errors import ErrorCode, KafkaError
+from pqbroker.storage.tablets.tablet import USER_CHANNEL
 from tests.pq.rig import MIB, START_MS, Node, batch, check_invariants, read_all, write
+from tests.storage.blobs.test_channel_limits import put
 
 TIMEOUT_S = 20.0
 FENCE = Fence("spark/0", 7)
@@ -36,6 +39,12 @@ async def contents(node: Node) -> list[list[bytes | None]]:
     for partition in partitions_of(node):
         check_invariants(partition.state)
     return [[value for _, value in await read_all(partition)] for partition in partitions_of(node)]
+
+
+async def until_all_write(partitions: Sequence[PartitionServer]) -> None:
+    async with asyncio.timeout(TIMEOUT_S):
+        while not all(partition.state.is_writing for partition in partitions):  # noqa: ASYNC110 (nobody sets an event)
+            await asyncio.sleep(0)
 
 
 async def test_all_are_written_by_one_commit_and_are_there_after_a_restart() -> None:
@@ -82,6 +91,72 @@ async def test_a_refused_commit_leaves_nothing_and_the_next_is_taken() -> None:
     assert await contents(node) == [[b"a"], [b"b"], [b"c"]]
 
 
+async def test_one_that_is_refused_in_part_is_planned_again_from_where_it_was() -> None:
+    node, partitions = await three()
+    in_order, gap = batch(b"a", producer=(7, 0, 0)), batch(b"b", producer=(7, 0, 5))
+    with pytest.raises(KafkaError) as refusal:
+        await write_together([Share(partitions[0], [in_order, gap])], FENCE, node.clock)
+    assert refusal.value.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert await write(partitions[0], in_order) == [Written(0, -1, 0)]
+    assert await contents(node) == [[b"a"], [], []]
+
+
+async def test_one_that_was_lost_before_refuses_all() -> None:
+    node, partitions = await three()
+    partitions[1].stop()
+    with pytest.raises(KafkaError) as refusal:
+        await asyncio.wait_for(write_together(shares(partitions, b"a", b"b", b"c"), FENCE, node.clock), TIMEOUT_S)
+    assert refusal.value.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    await write(partitions[0], batch(b"later"))
+    await node.restart()
+    assert await contents(node) == [[b"later"], [], []]
+
+
+async def test_one_whose_parts_are_stored_after_another_was_refused_is_refused_too() -> None:
+    node, partitions = await three({"pq.inactive.partitions": "2"})
+    large = [Share(partitions[0], [batch(size=20 * MIB)]), *shares(partitions[1:], b"b", b"c")]
+    call = asyncio.ensure_future(write_together(large, FENCE, node.clock))
+    await until_all_write(partitions[1:2])
+    writes = [asyncio.ensure_future(write(partition, batch(b"later"))) for partition in partitions[:2] for _ in "12"]
+    with pytest.raises(KafkaError) as refusal:
+        await asyncio.wait_for(call, TIMEOUT_S)
+    assert refusal.value.code == ErrorCode.POLICY_VIOLATION
+    await asyncio.gather(*writes)
+    await node.restart()
+    assert await contents(node) == [[b"later"] * 2, [b"later"] * 2, []]
+
+
+@pytest.mark.parametrize("stored", [False, True])
+async def test_a_cell_that_is_lost_ends_all_partitions(stored: bool) -> None:
+    node, partitions = await three()
+    node.engine.faults.lose_next(stored=stored)
+    with pytest.raises(KafkaError) as refusal:
+        await write_together(shares(partitions, b"a", b"b", b"c"), FENCE, node.clock)
+    assert refusal.value.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert [partition.is_lost for partition in partitions] == [True] * 3
+    await node.restart()
+    assert await contents(node) == ([[b"a"], [b"b"], [b"c"]] if stored else [[], [], []])
+
+
+async def test_a_tablet_that_is_restarted_while_the_request_waits_is_lost_alone() -> None:
+    """The request waits behind the rate of a channel."""
+    node = Node()
+    node.profile = {("persqueue", USER_CHANNEL): ChannelProfile("main", operations=1)}
+    await node.start()
+    await node.topic(partitions=3, config={"pq.partitions.per.tablet": "1"})
+    partitions, topic = partitions_of(node), node.topics.get("t")
+    assert topic is not None
+    for _ in range(3):
+        put(node.cell.storage(topic.record.tablets[0]))
+    call = asyncio.ensure_future(write_together(shares(partitions, b"a", b"b", b"c"), None, node.clock))
+    await until_all_write(partitions)
+    await node.cell.restart_tablet(topic.record.tablets[1])
+    with pytest.raises(KafkaError) as refusal:
+        await asyncio.wait_for(call, TIMEOUT_S)
+    assert refusal.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert [partition.is_lost for partition in partitions] == [False, True, False]
+
+
 async def test_calls_over_the_same_partitions_and_ordinary_writes_do_not_wait_in_a_circle() -> None:
     node, partitions = await three()
     calls: list[asyncio.Future[Any]] = []
@@ -118,6 +193,27 @@ async def test_a_partition_that_is_held_gives_the_call_up(held: int) -> None:
     await node.restart()
     values = [value for some in await contents(node) for value in some]
     assert values == [b"before"]
+
+
+@pytest.mark.parametrize("end", ["held", "lost"])
+async def test_a_partition_that_leaves_is_too_late_once_the_request_is_on_its_way(end: str) -> None:
+    node, partitions = await three()
+    node.engine.faults.hold()
+    call = asyncio.ensure_future(write_together(shares(partitions, b"a", b"b", b"c"), FENCE, node.clock))
+    await until_all_write(partitions)
+    leaving = asyncio.ensure_future(partitions[1].hold())
+    await asyncio.sleep(0)
+    if end == "lost":
+        partitions[1].stop()
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert [one.state.is_writing for one in partitions] == [True] * 3
+    node.engine.faults.release()
+    assert await asyncio.wait_for(call, TIMEOUT_S) == [[Written(0, -1, 0)]] * 3
+    await asyncio.wait_for(leaving, TIMEOUT_S)
+    await write(partitions[0], batch(b"later"))
+    await node.restart()
+    assert await contents(node) == [[b"a", b"later"], [b"b"], [b"c"]]
 
 
 async def test_batches_in_parts_are_together_too() -> None:

@@ -154,6 +154,7 @@ async def test_a_tablet_lives_on_when_another_one_of_a_joint_request_is_started_
     with pytest.raises(Blocked):
         await joint
     assert isinstance(first.lost, Blocked)
+    assert second.entry(b"k") is None
     await second.execute([Write(b"k", [b"new"], 3)])
 
 

@@ -2,6 +2,8 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -116,10 +118,21 @@ async def test_a_joint_request_waits_for_keys_in_flight_and_is_waited_for(bench:
     bench.engine.faults.release()
     await before
     assert not joint.done()
-    await joint
+    async with asyncio.timeout(5):
+        await joint
     assert await bench.contents() == [{b"k": b"2"}, {b"k": b"2"}, {}]
     await asyncio.gather(*after)
     assert await bench.contents() == [{b"k": b"3"}, {b"k": b"3"}, {}]
+
+
+async def test_a_request_about_other_keys_does_not_wait_until_the_joint_one_before_it_is_durable(bench: Bench) -> None:
+    bench.engine.faults.hold()
+    bench.tablets[1].execute([write(b"k", b"1")])
+    joint = bench.run((0, [write(b"k", b"2")]), (1, [write(b"k", b"2")]))
+    behind = bench.tablets[1].execute([write(b"l", b"3")])
+    bench.engine.faults.release()
+    await joint
+    assert behind.done()
 
 
 async def test_a_joint_request_does_not_overtake_what_waits(bench: Bench) -> None:
@@ -169,6 +182,14 @@ async def test_a_lost_shard_fails_what_is_in_flight_and_what_waits(bench: Bench)
             await request
 
 
+async def test_a_lost_shard_ends_every_tablet_of_a_request_in_flight(bench: Bench) -> None:
+    bench.engine.faults.lose_next()
+    joint = bench.run((0, [write(b"k")]), (1, [write(b"k")]))
+    with pytest.raises(ShardLost):
+        await joint
+    assert [isinstance(tablet.lost, ShardLost) for tablet in bench.tablets] == [True, True, False]
+
+
 async def test_what_waits_behind_a_joint_request_in_another_tablet_fails_with_the_shard(bench: Bench) -> None:
     bench.engine.faults.hold()
     busy = bench.tablets[0].execute([write(b"k")])
@@ -198,6 +219,17 @@ async def test_a_dropped_tablet_fails_its_joint_requests_and_leaves_the_other_ta
         await bench.run((0, [write(b"k", b"3")]), (1, [write(b"k", b"3")]))
     await bench.run((1, [write(b"l", b"4")]), (2, [write(b"l", b"4")]))
     assert await contents_of(bench.tablets[1]) == {b"k": b"2", b"l": b"4"}
+
+
+async def test_a_part_that_cannot_be_planned_ends_its_tablet_and_leaves_the_others_alone(bench: Bench) -> None:
+    strange: Any = SimpleNamespace(order=0)
+    with pytest.raises(AssertionError):
+        bench.run((0, [write(b"k")]), (1, [strange]))
+    assert [tablet.lost is None for tablet in bench.tablets] == [True, False, True]
+    with pytest.raises(ShardLost):
+        await bench.run((1, [write(b"k")]), (2, [write(b"k")]))
+    await bench.run((0, [write(b"l")]), (2, [write(b"l")]))
+    assert await bench.stored() == [{b"l": BLOB}, {}, {b"l": BLOB}]
 
 
 REQUEST = st.dictionaries(st.integers(0, COUNT - 1), st.sampled_from([b"a", b"b"]), min_size=1)

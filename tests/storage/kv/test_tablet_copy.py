@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pqbroker.storage.blobs.blob_id import tablet_bounds
+from pqbroker.storage.blobs.blob_id import BlobId, tablet_bounds
 from pqbroker.storage.engine import BlobKey, CommitRefused
 from pqbroker.storage.ids import TabletId
 from pqbroker.storage.kv.commands import (
@@ -26,6 +26,7 @@ from pqbroker.storage.kv.tablet_copy import COPIED_BYTES, TabletCopy
 from pqbroker.storage.memory import MemoryEngine
 from pqbroker.storage.tablets.cell import Cell
 from pqbroker.storage.tablets.tablet import TabletType
+from tests.storage.kv.test_channels import tablet as tablet_of_channels
 from tests.storage.kv.test_joint_request import contents_of
 
 TABLET = TabletId(70_000)
@@ -125,6 +126,12 @@ async def test_a_copy_is_made_in_commits_of_bounded_size(bench: Bench) -> None:
     assert bench.cells[1].stats().commits - before >= 3
 
 
+async def test_rows_are_copied_some_at_a_time_and_none_is_passed_over(bench: Bench) -> None:
+    """Each key is the beginning of the next one."""
+    await bench.change([Write(b"k" * length, [b"small"], 5) for length in range(1, 1021)])
+    await bench.check()
+
+
 async def test_a_copy_that_is_refused_goes_no_further(bench: Bench) -> None:
     await bench.change([Write(b"a", [b"x" * 20], 20)])
     bench.engines[1].faults.refuse_next()
@@ -134,8 +141,25 @@ async def test_a_copy_that_is_refused_goes_no_further(bench: Bench) -> None:
 
 async def test_a_blob_that_is_not_there_is_told(bench: Bench) -> None:
     await bench.change([Write(b"a", [b"x" * 20], 20)])
+    await bench.change([Write(b"b", [b"small"], 5)])
     entry = bench.original.entry(b"a")
     assert isinstance(entry, Entry)
     del bench.engines[0]._store.blobs[next(entry.blobs())]
     assert not await bench.copy.follow()
-    assert not len(await bench.tablet(1))
+    assert [key for key, _ in (await bench.tablet(1)).keys()] == [b"b"]
+
+
+@pytest.mark.parametrize(("channels", "expected"), [(5, (2, 3, 4)), (4, (2, 3, 2)), (3, (2, 2, 2))])
+async def test_a_blob_is_copied_into_its_channel_or_into_the_first_where_the_copy_lacks_it(
+    channels: int, expected: tuple[int, ...]
+) -> None:
+    shards = [await MemoryEngine(1 << 20).open() for _ in "12"]
+    original = tablet_of_channels(shards[0], *[0] * 5)
+    for channel, key in enumerate((b"a", b"b", b"c")):
+        await original.execute([Write(key, [b"x" * 20], 20, channel)])
+    copy = tablet_of_channels(shards[1], *[0] * channels)
+    assert await TabletCopy(original, copy.storage).follow()
+    await copy.start()
+    assert await contents_of(copy) == await contents_of(original)
+    blobs = [BlobId.from_key(next(entry.blobs())) for _, entry in copy.keys()]
+    assert tuple(blob.channel for blob in blobs) == expected

@@ -99,6 +99,10 @@ def test_what_is_no_sql_is_refused(query: str) -> None:
         ('"$row_index" > 1.5', Range()),
         ('"$row_index" > "$tablet_index"', Range()),
         ('"$row_index" NOT IN (1)', Range()),
+        ('"$row_index" IN (1, key)', Range()),
+        ('"$row_index" = - -5', Range(5, 5)),
+        ('"$row_index" = -(-5)', Range(5, 5)),
+        ('"$row_index" = \'1_0\'', Range()),
         ('"$row_index" = 99999999999999999999', Range()),
     ],
 )

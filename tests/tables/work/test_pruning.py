@@ -159,7 +159,7 @@ def test_a_name_without_quotes_is_the_column_even_where_it_is_a_function_elsewhe
         "SELECT * FROM (PIVOT u ON id USING count(*))",
         "SELECT * FROM u UNPIVOT (v FOR n IN (id, \"$row_index\"))",
         "SELECT count(*) FROM u TABLESAMPLE 100 PERCENT",
-        "SELECT o AS \"*\" FROM u AS o", "SELECT s AS \"*\" FROM (u) AS s",
+        "SELECT o AS \"*\" FROM u AS o", "SELECT s AS \"*\" FROM (FROM u) AS s",
         "WITH topic_0 AS (SELECT 99 AS id) SELECT id FROM u UNION ALL SELECT id FROM topic_0",
         "WITH topic_0 AS (SELECT 99 AS id), TOPIC_1 AS (SELECT 98 AS id) SELECT u.id FROM u, topic_0, topic_1",
         "WITH u AS (SELECT 7 AS id FROM u WHERE id = 1) SELECT id FROM U",

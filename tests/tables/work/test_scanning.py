@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from pqbroker.pq.log.commit_timestamps import timestamp_of
 from pqbroker.protocol.records import Record, encode_batch
 from pqbroker.tables.work.batches import Span
 from pqbroker.tables.work.kept_columns import KeptColumns
@@ -77,6 +78,26 @@ def test_rows_that_are_kept_are_passed_over(tmp_path: Path) -> None:
     assert read(broker, [Span(0, 10, 20)], kept) == list(range(10, 20))
     assert read(broker, kept=kept) == list(range(ROWS))
     assert broker.asked == [(10, False), (0, False)]
+
+
+def test_rows_are_not_kept_where_earlier_ones_may_be_left_out(tmp_path: Path) -> None:
+    broker, kept = Broker(tmp_path), KeptColumns()
+    kept.begin(1 << 20)
+    wanted = Wanted("t", [Span(0, 10, 20)], ("$row_index", "value"), timestamp_min=1)
+    for _ in "12":
+        assert sum(part.num_rows for part in scan(broker, wanted, Tally(), kept)) == 10
+    assert broker.asked == [(10, False)] * 2
+
+
+@pytest.mark.parametrize(("least", "most", "is_read"), [(-1, 1, True), (0, 0, True), (1, 9, False), (-9, -1, False)])
+def test_rows_are_left_out_when_none_was_committed_at_such_a_time(
+    tmp_path: Path, least: int, most: int, *, is_read: bool
+) -> None:
+    """Every batch names the same time, which commits are compared with here."""
+    times = timestamp_of(1) + least, timestamp_of(1) + most
+    wanted = Wanted("t", [Span(0, 0, ROWS)], ("$row_index", "$timestamp"), ALL_TIMES, commits=times)
+    found = [row for part in scan(Broker(tmp_path), wanted, Tally(), KeptColumns()) for row in part.to_pylist()]
+    assert [row["$row_index"] for row in found] == (list(range(ROWS)) if is_read else [])
 
 
 def test_a_file_that_is_gone_is_asked_for_again(tmp_path: Path) -> None:

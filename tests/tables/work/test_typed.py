@@ -36,7 +36,7 @@ ODD = (
     b'{"id":NaN}', b'{"id":1,"d":NaN}', b'{"id":1,"d":-Infinity}', b'{"id":1,"d":1e400}', b'{"id":1.0}', b'{"id":1e1}',
     b'{"id":1,"id":2}', b'{"id":1,"t":"\xff"}', b'{"id":1,"t":"\\ud800"}', b'{"id":1,"x":"\xff"}', b' {"id":\n 1}\r\n',
     b'{"id":-0}', b'{"id":1,"s":{"base64":"/w=="}}', b'{"id":1,"s":"\\u0000"}', '{"id":1}'.encode("utf-16"),
-    b'\xef\xbb\xbf{"id":1}', None,
+    b'\xef\xbb\xbf{"id":1}', None, b'{"id":1}}\n{"value":{"id":2}',
 )  # fmt: skip
 """Documents at whose edges two parsers may differ."""
 
@@ -79,6 +79,22 @@ def test_columns_are_what_the_rules_say(
 def test_an_odd_document_is_alone_in_its_row(value: bytes | None, beside: bytes) -> None:
     values = [beside, value, beside]
     assert made(PLAIN, [None] * 3, values) == [expected(PLAIN, None, each) for each in values]
+
+
+def test_a_null_is_no_row_where_no_column_is_required() -> None:
+    schema = [{"name": "a", "type": "int64"}]
+    values = [b"{}", b"null", b'{"a":1}']
+    rows = made(schema, [None] * 3, list(values))
+    assert rows == [expected(schema, None, each) for each in values]
+    assert [row[ERROR] is None for row in rows] == [True, False, True]
+
+
+@pytest.mark.parametrize("number", [-1, 0, TIMESTAMP_END - 1, TIMESTAMP_END])
+def test_a_timestamp_outside_its_range_is_alone_in_its_row(number: int) -> None:
+    values = [b'{"id":1,"at":%d}' % each for each in (5, number, 7)]
+    rows = made(PLAIN, [None] * 3, list(values))
+    assert rows == [expected(PLAIN, None, each) for each in values]
+    assert [row[ERROR] is None for row in rows] == [True, 0 <= number < TIMESTAMP_END, True]
 
 
 @given(st.lists(GOOD, min_size=1, max_size=5))

@@ -119,6 +119,17 @@ def test_a_torn_last_round_behind_its_payload_is_left_out(
     log.close()
 
 
+def test_a_torn_payload_is_left_out_where_it_is_the_first_that_the_index_lacks(written: Written) -> None:
+    log = written.begin(1)
+    written.write_behind(log, 1, 1)
+    begin = written.write_behind(log, 1, 2)
+    without(written.segment(1), (begin + 1_000, begin + 3_000))
+    written.flushed = 1
+    assert written.numbers() == []
+    assert len(written.history().left_out) == 1
+    log.close()
+
+
 @pytest.mark.parametrize("place", [lambda begin, end: begin + 1, lambda begin, end: (begin + end) // 2])
 @pytest.mark.parametrize("number", [1, 15, 30])
 def test_a_flipped_byte_in_the_log_is_damage_unless_the_index_has_the_round(
