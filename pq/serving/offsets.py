@@ -8,6 +8,9 @@ topic deleted            its offsets are gone; a commit still on its way is answ
 
 Commits of one group and partition are applied in the order of the calls: the KV tablets see to it. `settled` waits for
 all commits of a group that were there before, so that nobody reads offsets which an earlier commit then changes.
+
+A group outlives its last offset until the next expiry, as in Kafka: it is empty, and DeleteGroups deletes it. A restart
+forgets it.
 """
 
 import asyncio
@@ -28,6 +31,9 @@ from pqbroker.storage.outcome import Outcome
 
 _log = logging.getLogger(__name__)
 
+EMPTIED_GROUPS_MAX = 10_000
+"""Groups that are remembered after their last offset went; the one that was emptied first is forgotten first."""
+
 Place = tuple[str, int]
 """Topic and partition."""
 
@@ -43,6 +49,8 @@ class GroupOffsets:
     def __init__(self, find: Callable[[str, int], PartitionServer | None]) -> None:
         self._find = find
         self._places: dict[str, set[Place]] = {}
+        self._emptied: dict[str, None] = {}
+        """Groups whose last offset went since the last expiry, in that order."""
         self._pending: dict[str, set[Outcome[None]]] = {}
         """Commits on their way, by group id."""
         self._stopped = False
@@ -108,11 +116,16 @@ class GroupOffsets:
         return self._known(place).consumers.get(group_id)
 
     def groups(self) -> list[str]:
-        return list(self._places)
+        """Return the groups that have offsets, or had until lately."""
+        return [*self._places, *self._emptied]
 
     def has(self, group_id: str) -> bool:
-        """Whether the group has an offset anywhere."""
-        return group_id in self._places
+        """Return True if the group has an offset anywhere, or had until lately."""
+        return group_id in self._places or group_id in self._emptied
+
+    def forget_group(self, group_id: str) -> None:
+        """Forget a group that outlived its last offset, and whose deletion was asked for."""
+        self._emptied.pop(group_id, None)
 
     def lag(self, group_id: str) -> dict[Place, int]:
         """Records that the group has not read in each of its partitions. KafkaError NOT_COORDINATOR."""
@@ -130,6 +143,7 @@ class GroupOffsets:
             self._awaited.add(topic)
         for server in partitions:
             for group_id in server.consumers.all():
+                self._emptied.pop(group_id, None)
                 self._places.setdefault(group_id, set()).add((topic, server.index))
 
     def forget(self, topic: str, partitions: Iterable[PartitionServer]) -> None:
@@ -140,8 +154,15 @@ class GroupOffsets:
                 self._discard(group_id, (topic, server.index))
 
     async def expire(self, now_ms: int, kept_ms: int) -> None:
-        """Delete offsets that nobody has had a use for in `kept_ms`, or in the time that their commit gave."""
-        for group_id in self.groups():
+        """Delete offsets that nobody has had a use for in `kept_ms`, or in the time that their commit gave.
+
+        Groups that are without offsets then are forgotten.
+        """
+        await self._expire_offsets(now_ms, kept_ms)
+        self._emptied.clear()
+
+    async def _expire_offsets(self, now_ms: int, kept_ms: int) -> None:
+        for group_id in list(self._places):
             if group_id in self._pending:
                 continue
             try:
@@ -194,6 +215,7 @@ class GroupOffsets:
             elif state is None:
                 self._discard(group_id, place)
             else:
+                self._emptied.pop(group_id, None)
                 self._places.setdefault(group_id, set()).add(place)
         answer.cell_is_done(error)
 
@@ -220,6 +242,9 @@ class GroupOffsets:
             places.discard(place)
             if not places:
                 del self._places[group_id]
+                self._emptied[group_id] = None
+                if len(self._emptied) > EMPTIED_GROUPS_MAX:
+                    del self._emptied[next(iter(self._emptied))]
 
 
 class _Planned(NamedTuple):
