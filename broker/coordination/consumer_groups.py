@@ -39,7 +39,7 @@ def visible_groups(caller: Caller) -> list[ListedGroup]:
 def describe_group(node: Node, group_id: str) -> DescribedGroup | None:
     """None: nobody ever joined it, and it has no offsets, nor had any lately. KafkaError NOT_COORDINATOR."""
     found = node.cell.current.coordinators.describe(group_id)
-    if found is None and node.cell.current.topics.offsets.has(group_id):
+    if found is None and node.cell.current.topics.offsets.knows(group_id):
         return DescribedGroup(GroupState.EMPTY, GroupImage(group_id, 0, None, None, None, ()))
     return found
 
@@ -53,7 +53,7 @@ async def delete_group(node: Node, group_id: str) -> None:
     await offsets.settled(group_id)
     places = offsets.of(group_id)
     forgotten: Awaitable[None] | None = None
-    if node.cell.current.coordinators.describe(group_id) is not None or not offsets.has(group_id):
+    if node.cell.current.coordinators.describe(group_id) is not None or not offsets.knows(group_id):
         forgotten = node.cell.current.coordinators.delete(group_id)
     # Enqueued before anybody else has a turn: whoever joins and commits from now on is another group.
     deleted = offsets.commit(group_id, dict.fromkeys(places))

@@ -159,7 +159,7 @@ class Coordinators:
     ) -> None:
         """Check that offsets may be committed so; KafkaError 16, 22, 25, 27, 69, 82. It is a member's sign of life.
 
-        `has_offsets`: whether a group has offsets; one that has is a group without members, as in Kafka.
+        `has_offsets`: whether a group has offsets, or had lately; it is a group without members then, as in Kafka.
         """
         groups = self._groups_of(group_id)
         hosted = groups.hosted.get(group_id)

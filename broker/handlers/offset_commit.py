@@ -140,7 +140,7 @@ class _Commit:
         current = self._context.node.cell.current
         current.coordinators.check_commit(
             request.group_id, request.member_id, request.group_instance_id, request.generation_id_or_member_epoch,
-            has_offsets=current.topics.offsets.has,
+            has_offsets=current.topics.offsets.knows,
         )
 
     def _refused(self, refusal: KafkaError) -> OffsetCommitResponse:

@@ -229,18 +229,29 @@ async def test_deleted_offsets_are_gone_for_good() -> None:
     assert node.topics.offsets.of("g") == {}
 
 
-async def test_a_group_outlives_its_last_offset_until_the_next_expiry() -> None:
+async def test_a_group_outlives_its_last_offset_until_its_time_is_over() -> None:
     node = await started()
     await commit(node, {("t", 0): ConsumerOffset(1)})
     await commit(node, {("t", 0): None})
-    assert (node.topics.offsets.groups(), node.topics.offsets.has("g")) == (["g"], True)
+    assert (node.topics.offsets.groups(), node.topics.offsets.knows("g")) == (["g"], True)
     await commit(node, {("t", 0): ConsumerOffset(2, commit_ms=START_MS)})
     assert node.topics.offsets.groups() == ["g"]
-    await node.topics.retain()
-    assert node.topics.offsets.groups() == ["g"]
     await commit(node, {("t", 0): None})
+    for later_ms in (0, 599_999):
+        node.now_ms = START_MS + later_ms
+        await node.topics.retain()
+        assert node.topics.offsets.groups() == ["g"]
+    node.now_ms += 1
     await node.topics.retain()
-    assert (node.topics.offsets.groups(), node.topics.offsets.has("g")) == ([], False)
+    assert (node.topics.offsets.groups(), node.topics.offsets.knows("g")) == ([], False)
+
+
+async def test_a_group_goes_with_offsets_that_expire() -> None:
+    node = await started()
+    await commit(node, {("t", 0): ConsumerOffset(1, commit_ms=START_MS)})
+    node.now_ms = START_MS + 8 * DAY_MS
+    await node.topics.retain()
+    assert node.topics.offsets.groups() == []
 
 
 async def test_as_many_groups_outlive_their_offsets_as_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
