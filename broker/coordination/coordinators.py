@@ -240,8 +240,9 @@ class Coordinators:
 
 
 def new_member_id(client_id: str | None, instance_id: str | None) -> str:
-    """An id that nobody has: what the member is called, and chance."""
-    return f"{instance_id or client_id or 'member'}-{uuid.uuid4()}"
+    """Return an id that nobody has: what the member is called, and chance."""
+    name = (client_id or "member") if instance_id is None else instance_id
+    return f"{name}-{uuid.uuid4()}"
 
 
 def _listed(group_id: str, hosted: Hosted) -> ListedGroup:

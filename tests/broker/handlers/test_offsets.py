@@ -367,3 +367,4 @@ async def test_offsets_of_a_group_that_does_not_say_what_it_reads_stay(node: Nod
     await commit(client, {("t", 0): 5}, member=member)
     assert (await delete(client, ("t", 0))).error_code == ErrorCode.NON_EMPTY_GROUP
     assert (await delete(client, ("t", 0), group_id="nobody")).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert (await delete(client, ("t", 0), group_id="")).error_code == ErrorCode.INVALID_GROUP_ID
