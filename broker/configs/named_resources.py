@@ -34,18 +34,18 @@ class NamedKind:
     noun: str
     invalid: ErrorCode
     """The code of a config that the kind does not have, and of a wrong value."""
-    synonyms: str | None
-    """What a config is called as a setting of the node: this before its name; None: the node has no such settings."""
+    is_default_told: bool
+    """Whether the synonyms of a config name its default, as a setting of the node where that has one."""
 
 
 GROUPS = NamedKind(
     "group", GroupConfig, Source.GROUP, "Group name must not be empty", "a consumer group", ErrorCode.INVALID_CONFIG,
-    "group.",
+    is_default_told=True,
 )  # fmt: skip
 SUBSCRIPTIONS = NamedKind(
     "client-metrics", ClientMetricsConfig, Source.CLIENT_METRICS,
     "Client metrics subscription name must not be empty", "a client metrics subscription", ErrorCode.INVALID_REQUEST,
-    None,
+    is_default_told=False,
 )  # fmt: skip
 _CODES = {"match": ErrorCode.INVALID_CONFIG}
 """Codes of wrong values that are not the kind's, by config, as in Kafka."""
@@ -62,15 +62,19 @@ def texts_of(kind: NamedKind, scheme: "Scheme", name: str) -> Iterator[ConfigTex
     stored = scheme.named_settings(kind.name).get(name, {})
     for declaration in declarations(kind.settings).values():
         default = declaration.format(declaration.default)
-        of_node = () if kind.synonyms is None else (
-            Synonym(f"{kind.synonyms}{declaration.name}", default, Source.DEFAULT),
-        )  # fmt: skip
+        told = (Synonym(_node_name(kind, declaration.name), default, Source.DEFAULT),) if kind.is_default_told else ()
         text = stored.get(declaration.name)
         if text is None:
-            yield ConfigText(declaration, default, Source.DEFAULT, of_node)
+            yield ConfigText(declaration, default, Source.DEFAULT, told)
         else:
-            own = () if kind.synonyms is None else (Synonym(declaration.name, text, kind.source),)
-            yield ConfigText(declaration, text, kind.source, own + of_node)
+            own = Synonym(declaration.name, text, kind.source)
+            yield ConfigText(declaration, text, kind.source, (own, *told))
+
+
+def _node_name(kind: NamedKind, name: str) -> str:
+    """What a config is called as a setting of the node, or its own name where there is no such setting."""
+    of_node = f"{kind.name}.{name}"
+    return of_node if of_node in declarations(BrokerSettings) else name
 
 
 async def alter_named(

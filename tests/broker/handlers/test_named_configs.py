@@ -123,7 +123,8 @@ async def test_synonyms_of_a_groups_configs_are_settings_of_the_node(client: Cli
     await change(client, resource((SESSION, SET, "50000"), kind=GROUP, name="n"))
     await change(client, resource(("interval.ms", SET, "100"), kind=CLIENT_METRICS, name="n"))
     assert await synonyms(GROUP, SESSION) == [(SESSION, 8), (f"group.{SESSION}", 5)]
-    assert await synonyms(CLIENT_METRICS, "interval.ms") == []
+    assert await synonyms(CLIENT_METRICS, "interval.ms") == [("interval.ms", 7)]
+    assert await synonyms(GROUP, "share.isolation.level") == [("share.isolation.level", 5)]
 
 
 async def test_validate_only_sets_nothing(client: Client) -> None:
