@@ -3,7 +3,7 @@
 import struct
 import zlib
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import cramjam
 
@@ -156,11 +156,11 @@ def _framed(name: str, module: Any) -> Callable[[memoryview, int], bytearray]:
 
 def _lz4_compress(data: memoryview, level: int | None) -> bytes:
     """A frame of blocks that do not refer to each other: Java clients refuse other frames, which cramjam makes."""
-    how = {} if level is None else {"mode": "high_compression", "compression": level}
+    mode: Literal["high_compression"] | None = None if level is None else "high_compression"
     output = bytearray(_LZ4_HEADER)
     for start in range(0, len(data), _LZ4_BLOCK_BYTES):
         piece = data[start : start + _LZ4_BLOCK_BYTES]
-        block = memoryview(cramjam.lz4.compress_block(piece, store_size=False, **how))
+        block = memoryview(cramjam.lz4.compress_block(piece, mode=mode, compression=level, store_size=False))
         if len(block) < len(piece):
             output += _LZ4_SIZE.pack(len(block))
             output += block
