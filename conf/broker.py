@@ -358,6 +358,7 @@ class BrokerSettings:
     group_assignment_bytes_max: int = consumer_groups.GROUP_ASSIGNMENT_BYTES_MAX
     groups_bytes_max: int = consumer_groups.GROUPS_BYTES_MAX
     offset_metadata_max_bytes: int = consumer_groups.OFFSET_METADATA_MAX_BYTES
+    offsets_retention_check_interval_ms: int = consumer_groups.OFFSETS_RETENTION_CHECK_INTERVAL_MS
     offsets_retention_minutes: int = consumer_groups.OFFSETS_RETENTION_MINUTES
     partition_consumers_max: int = consumer_groups.PARTITION_CONSUMERS_MAX
 

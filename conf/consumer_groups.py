@@ -50,6 +50,11 @@ OFFSETS_RETENTION_MINUTES = setting(
     "offsets.retention.minutes", Kind.INT, 10_080,
     "Time that a group and its offsets are kept after its last member has left.", low=1,
 )  # fmt: skip
+OFFSETS_RETENTION_CHECK_INTERVAL_MS = setting(
+    "offsets.retention.check.interval.ms", Kind.LONG, 600_000,
+    "Time that a group without members is remembered after its last offset was deleted. Offsets that expire are looked "
+    "for with the records, every `log.retention.check.interval.ms`.", low=1,
+)  # fmt: skip
 PARTITION_CONSUMERS_MAX = setting(
     "pqbroker.partition.consumers.max", Kind.INT, 10_000,
     "Consumer groups with an offset in one partition at most; the commit of one more is refused.", low=1,

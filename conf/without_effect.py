@@ -146,8 +146,6 @@ group.consumer.regex.refresh.interval.ms | int | 600000 | 10000..
 offsets.commit.timeout.ms | int | 5000 | 1..
 # Offsets are rows of their partitions.
 offsets.load.buffer.size | int | 5242880 | 1..
-# Looked at with the records, every `log.retention.check.interval.ms`.
-offsets.retention.check.interval.ms | long | 600000 | 1..
 # There is no topic of offsets.
 offsets.topic.compression.codec | int | 0 | 0..
 offsets.topic.num.partitions | int | 50 | 1..

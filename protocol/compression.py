@@ -3,7 +3,7 @@
 import struct
 import zlib
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import cramjam
 
@@ -30,6 +30,12 @@ _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = struct.Struct(">8sii")
 _XERIAL_BLOCK_BYTES: Final = 32 << 10
 _XERIAL_LENGTH: Final = struct.Struct(">i")
+_LZ4_HEADER: Final = bytes.fromhex("04224d18604082")
+"""Version 1 with independent blocks of at most 64 KiB, without sums; the last byte is the header's own sum."""
+_LZ4_BLOCK_BYTES: Final = 64 << 10
+_LZ4_SIZE: Final = struct.Struct("<I")
+_LZ4_STORED: Final = 1 << 31
+_LZ4_END: Final = bytes(4)
 
 _GROWTH: Final = 8
 """Room for output at first, as a multiple of the input, and then of each try: record data seldom shrinks by more."""
@@ -46,7 +52,9 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
         return bytes(data)
     if codec == SNAPPY:
         return _xerial_compress(memoryview(data))
-    compressor = {GZIP: cramjam.gzip, LZ4: cramjam.lz4, ZSTD: cramjam.zstd}[codec]
+    if codec == LZ4:
+        return _lz4_compress(memoryview(data), level)
+    compressor = {GZIP: cramjam.gzip, ZSTD: cramjam.zstd}[codec]
     return bytes(compressor.compress(data, level))
 
 
@@ -144,6 +152,22 @@ def _framed(name: str, module: Any) -> Callable[[memoryview, int], bytearray]:
             size = min(_GROWTH * size, bytes_max)
 
     return decompress_framed
+
+
+def _lz4_compress(data: memoryview, level: int | None) -> bytes:
+    """A frame of blocks that do not refer to each other: Java clients refuse other frames, which cramjam makes."""
+    mode: Literal["high_compression"] | None = None if level is None else "high_compression"
+    output = bytearray(_LZ4_HEADER)
+    for start in range(0, len(data), _LZ4_BLOCK_BYTES):
+        piece = data[start : start + _LZ4_BLOCK_BYTES]
+        block = memoryview(cramjam.lz4.compress_block(piece, mode=mode, compression=level, store_size=False))
+        if len(block) < len(piece):
+            output += _LZ4_SIZE.pack(len(block))
+            output += block
+        else:
+            output += _LZ4_SIZE.pack(_LZ4_STORED | len(piece))
+            output += piece
+    return bytes(output + _LZ4_END)
 
 
 def _xerial_compress(data: memoryview) -> bytes:

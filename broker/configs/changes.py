@@ -176,6 +176,8 @@ def _unnamed(kind: NamedKind, scheme: "Scheme", name: str, changes: list[Change]
 async def _alter_topic(
     caller: Caller, name: str, changes: list[Change], *, replaces: bool, validate_only: bool
 ) -> None:
+    if not name:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "a topic has to be named: there are no configs of all topics")
     check_topic_name(name)
     node, topic = caller.node, find_topic(caller, AclOperation.ALTER_CONFIGS, name)
     defaults = topic_defaults(node.settings)

@@ -32,13 +32,23 @@ class NamedKind:
     nameless: str
     """Kafka's text for a request without a name."""
     noun: str
+    invalid: ErrorCode
+    """The code of a config that the kind does not have, and of a wrong value."""
+    is_default_told: bool
+    """Whether the synonyms of a config name its default, as a setting of the node where that has one."""
 
 
-GROUPS = NamedKind("group", GroupConfig, Source.GROUP, "Group name must not be empty", "a consumer group")
+GROUPS = NamedKind(
+    "group", GroupConfig, Source.GROUP, "Group name must not be empty", "a consumer group", ErrorCode.INVALID_CONFIG,
+    is_default_told=True,
+)  # fmt: skip
 SUBSCRIPTIONS = NamedKind(
     "client-metrics", ClientMetricsConfig, Source.CLIENT_METRICS,
-    "Client metrics subscription name must not be empty", "a client metrics subscription",
+    "Client metrics subscription name must not be empty", "a client metrics subscription", ErrorCode.INVALID_REQUEST,
+    is_default_told=False,
 )  # fmt: skip
+_CODES = {"match": ErrorCode.INVALID_CONFIG}
+"""Codes of wrong values that are not the kind's, by config, as in Kafka."""
 
 
 def names(kind: NamedKind, scheme: "Scheme") -> list[str]:
@@ -51,13 +61,20 @@ def texts_of(kind: NamedKind, scheme: "Scheme", name: str) -> Iterator[ConfigTex
     _check_name(kind, name)
     stored = scheme.named_settings(kind.name).get(name, {})
     for declaration in declarations(kind.settings).values():
-        default = Synonym(declaration.name, declaration.format(declaration.default), Source.DEFAULT)
+        default = declaration.format(declaration.default)
+        told = (Synonym(_node_name(kind, declaration.name), default, Source.DEFAULT),) if kind.is_default_told else ()
         text = stored.get(declaration.name)
         if text is None:
-            yield ConfigText(declaration, default.text, Source.DEFAULT, (default,))
+            yield ConfigText(declaration, default, Source.DEFAULT, told)
         else:
             own = Synonym(declaration.name, text, kind.source)
-            yield ConfigText(declaration, text, kind.source, (own, default))
+            yield ConfigText(declaration, text, kind.source, (own, *told))
+
+
+def _node_name(kind: NamedKind, name: str) -> str:
+    """What a config is called as a setting of the node, or its own name where there is no such setting."""
+    of_node = f"{kind.name}.{name}"
+    return of_node if of_node in declarations(BrokerSettings) else name
 
 
 async def alter_named(
@@ -96,18 +113,25 @@ def _check_name(kind: NamedKind, name: str) -> None:
 def _changed(kind: NamedKind, stored: Texts, changes: list[Change]) -> dict[str, str]:
     texts = dict(stored)
     for change in changes:
-        declaration = declared(kind.settings, change.name)
-        if declaration is None:
-            if change.operation != Operation.DELETE:
-                raise ConfigError(f"{change.name} is no config of {kind.noun}")
-            texts.pop(change.name, None)
-            continue
-        text = texts.get(change.name)
-        held = declaration.default if text is None else declaration.parse(text)
-        apply_change(texts, change, declaration, partial(_same, held))
-        if change.name in texts:
-            declaration.parse(texts[change.name])
+        try:
+            _change_one(kind, texts, change)
+        except ConfigError as refusal:
+            raise KafkaError(_CODES.get(change.name, kind.invalid), str(refusal)) from None
     return texts
+
+
+def _change_one(kind: NamedKind, texts: dict[str, str], change: Change) -> None:
+    declaration = declared(kind.settings, change.name)
+    if declaration is None:
+        if change.operation != Operation.DELETE:
+            raise ConfigError(f"{change.name} is no config of {kind.noun}")
+        texts.pop(change.name, None)
+        return
+    text = texts.get(change.name)
+    held = declaration.default if text is None else declaration.parse(text)
+    apply_change(texts, change, declaration, partial(_same, held))
+    if change.name in texts:
+        declaration.parse(texts[change.name])
 
 
 def _same(held: Any) -> Any:

@@ -13,7 +13,10 @@ from pqbroker.storage.tablets.coordinator_rows import GroupImage
 
 
 def list_groups(node: Node) -> list[ListedGroup]:
-    """Every group by name; one that only has offsets is empty and of no type. KafkaError NOT_COORDINATOR."""
+    """Return every group by name; one that only has, or had, offsets is empty and of no type.
+
+    KafkaError NOT_COORDINATOR.
+    """
     found = {group.group_id: group for group in node.cell.current.coordinators.groups()}
     for group_id in node.cell.current.topics.offsets.groups():
         if group_id not in found:
@@ -34,9 +37,9 @@ def visible_groups(caller: Caller) -> list[ListedGroup]:
 
 
 def describe_group(node: Node, group_id: str) -> DescribedGroup | None:
-    """None: nobody ever joined it, and it has no offsets. KafkaError NOT_COORDINATOR."""
+    """None: nobody ever joined it, and it has no offsets, nor had any lately. KafkaError NOT_COORDINATOR."""
     found = node.cell.current.coordinators.describe(group_id)
-    if found is None and node.cell.current.topics.offsets.has(group_id):
+    if found is None and node.cell.current.topics.offsets.knows(group_id):
         return DescribedGroup(GroupState.EMPTY, GroupImage(group_id, 0, None, None, None, ()))
     return found
 
@@ -46,18 +49,20 @@ async def delete_group(node: Node, group_id: str) -> None:
 
     KafkaError NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND and those of the store; CommitRefused, ShardLost.
     """
-    await node.cell.current.topics.offsets.settled(group_id)
-    offsets = node.cell.current.topics.offsets.of(group_id)
+    offsets = node.cell.current.topics.offsets
+    await offsets.settled(group_id)
+    places = offsets.of(group_id)
     forgotten: Awaitable[None] | None = None
-    if node.cell.current.coordinators.describe(group_id) is not None or not offsets:
+    if node.cell.current.coordinators.describe(group_id) is not None or not offsets.knows(group_id):
         forgotten = node.cell.current.coordinators.delete(group_id)
     # Enqueued before anybody else has a turn: whoever joins and commits from now on is another group.
-    deleted = node.cell.current.topics.offsets.commit(group_id, dict.fromkeys(offsets))
+    deleted = offsets.commit(group_id, dict.fromkeys(places))
     if forgotten is not None:
         await forgotten
     for refusal in (await deleted).values():
         if refusal is not None and refusal.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise refusal
+    offsets.forget_group(group_id)
 
 
 def set_offsets(node: Node, group_id: str, offsets: Mapping[Place, ConsumerOffset | None]) -> Awaitable[Outcomes]:

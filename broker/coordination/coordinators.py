@@ -157,16 +157,16 @@ class Coordinators:
         self, group_id: str, member_id: str, group_instance_id: str | None, generation: int, *,
         has_offsets: Callable[[str], bool],
     ) -> None:
-        """Check that offsets may be committed so; KafkaError 16, 22, 25, 27, 82. It is a sign of life of the member.
+        """Check that offsets may be committed so; KafkaError 16, 22, 25, 27, 69, 82. It is a member's sign of life.
 
-        `has_offsets`: whether a group has offsets; one that has is a group without members, as in Kafka.
+        `has_offsets`: whether a group has offsets, or had lately; it is a group without members then, as in Kafka.
         """
         groups = self._groups_of(group_id)
         hosted = groups.hosted.get(group_id)
         if hosted is not None:
             heartbeats.check_commit(hosted.group, member_id, group_instance_id, generation, groups.now_ms())
         elif generation >= 0:
-            code = ErrorCode.UNKNOWN_MEMBER_ID if has_offsets(group_id) else ErrorCode.ILLEGAL_GENERATION
+            code = ErrorCode.UNKNOWN_MEMBER_ID if has_offsets(group_id) else ErrorCode.GROUP_ID_NOT_FOUND
             raise KafkaError(code, f"group {group_id} has no members: join first")
 
     def describe(self, group_id: str) -> DescribedGroup | None:
@@ -240,8 +240,9 @@ class Coordinators:
 
 
 def new_member_id(client_id: str | None, instance_id: str | None) -> str:
-    """An id that nobody has: what the member is called, and chance."""
-    return f"{instance_id or client_id or 'member'}-{uuid.uuid4()}"
+    """Return an id that nobody has: what the member is called, and chance."""
+    name = (client_id or "member") if instance_id is None else instance_id
+    return f"{name}-{uuid.uuid4()}"
 
 
 def _listed(group_id: str, hosted: Hosted) -> ListedGroup:

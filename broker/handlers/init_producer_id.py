@@ -1,7 +1,8 @@
 """InitProducerId (key 22), versions 0 to 5.
 
 Behaviour: a new producer id with epoch 0, from a block that the scheme has made durable; an id is never given twice.
-As in Kafka, an id and epoch that an idempotent producer sends along (KIP-360) change nothing: it gets a new id. When no
+As in Kafka, an id and epoch that an idempotent producer sends along (KIP-360) change nothing: it gets a new id; one of
+them alone is INVALID_REQUEST. When no
 block is available now, COORDINATOR_LOAD_IN_PROGRESS, as in Kafka: every client asks again for that, while aiokafka and
 older Java clients take a storage error for final.
 Left out: transactions. A transactional id is refused with INVALID_TRANSACTION_TIMEOUT: no timeout is short enough
@@ -41,6 +42,8 @@ def serve(
         raise KafkaError(ErrorCode.INVALID_TRANSACTION_TIMEOUT, "this broker serves no transactions yet")
     if not is_allowed(context, AclOperation.IDEMPOTENT_WRITE) and not every_topic(context, AclOperation.WRITE):
         check_access(context, AclOperation.IDEMPOTENT_WRITE)  # who may write to a topic may do so once (KIP-679)
+    if (request.producer_id == -1) != (request.producer_epoch == -1):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "a producer id and its epoch are sent together, or neither")
     producer_id = context.node.producer_ids.take()
     if producer_id is None:
         return _from_next_block(context)

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from pqbroker.pq.serving.offsets import Outcomes, Place
 
 IDS_FROM_VERSION = 10
+NO_GROUP_FROM_VERSION = 9
+"""Earlier versions say ILLEGAL_GENERATION of a group that does not exist, as in Kafka."""
 NEVER_MS = (1 << 63) - 1
 
 
@@ -138,12 +140,15 @@ class _Commit:
         current = self._context.node.cell.current
         current.coordinators.check_commit(
             request.group_id, request.member_id, request.group_instance_id, request.generation_id_or_member_epoch,
-            has_offsets=current.topics.offsets.has,
+            has_offsets=current.topics.offsets.knows,
         )
 
     def _refused(self, refusal: KafkaError) -> OffsetCommitResponse:
+        code = refusal.code
+        if code is ErrorCode.GROUP_ID_NOT_FOUND and self._context.version < NO_GROUP_FROM_VERSION:
+            code = ErrorCode.ILLEGAL_GENERATION
         for _, slot in self._slots:
-            slot.error_code = refusal.code
+            slot.error_code = code
         return self._response
 
     async def _fill_in(self, committed: "Awaitable[Outcomes]") -> OffsetCommitResponse:

@@ -14,6 +14,7 @@ from pqbroker.broker.apis.api import Api
 from pqbroker.broker.apis.context import Context
 from pqbroker.broker.apis.partitions import find_partition
 from pqbroker.broker.coordination.consumer_groups import describe_group
+from pqbroker.broker.coordination.group_ids import check_group_id
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 async def serve(context: Context, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
     check_access(context, AclOperation.DELETE, AclResource(AclKind.GROUP, request.group_id))
+    check_group_id(request.group_id)
     await context.node.cell.current.topics.offsets.settled(request.group_id)
     node = context.node
     subscribed = _subscribed(context, request.group_id)

@@ -1,8 +1,8 @@
 """SyncGroup (key 14), versions 0 to 5.
 
 Behaviour: the leader brings the assignment; everybody is answered with their part once it is stored, and who asks later
-is answered at once. While members are to join again: REBALANCE_IN_PROGRESS. Names of protocols, from version 5, must be
-those of the group when they are given. An assignment of too many bytes: UNKNOWN_SERVER_ERROR, as in Kafka.
+is answered at once. While members are to join again: REBALANCE_IN_PROGRESS. Version 5 has to name the group's protocol
+and its type, as in Kafka. An assignment of too many bytes: UNKNOWN_SERVER_ERROR, as in Kafka.
 Left out: nothing.
 """
 
@@ -15,8 +15,10 @@ from pqbroker.broker.apis.context import Context
 from pqbroker.broker.coordination.classic.messages import Sync, Synced
 from pqbroker.broker.coordination.group_ids import check_group_id
 from pqbroker.broker.net.seldom_log import SeldomLog
-from pqbroker.protocol.errors import ErrorCode
+from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+NAMED_FROM_VERSION = 5
 
 seldom = SeldomLog(logging.getLogger(__name__))
 
@@ -24,6 +26,8 @@ seldom = SeldomLog(logging.getLogger(__name__))
 def serve(context: Context, request: SyncGroupRequest) -> Answer[SyncGroupResponse]:
     check_access(context, AclOperation.READ, AclResource(AclKind.GROUP, request.group_id))
     check_group_id(request.group_id)
+    if context.version >= NAMED_FROM_VERSION and (request.protocol_type is None or request.protocol_name is None):
+        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "name the group's protocol and its type")
     answer: Answer[SyncGroupResponse] = Answer()
 
     def settle(synced: Synced) -> None:

@@ -8,6 +8,9 @@ topic deleted            its offsets are gone; a commit still on its way is answ
 
 Commits of one group and partition are applied in the order of the calls: the KV tablets see to it. `settled` waits for
 all commits of a group that were there before, so that nobody reads offsets which an earlier commit then changes.
+
+A group outlives its last offset for offsets.retention.check.interval.ms, as in Kafka: it is empty, and DeleteGroups
+deletes it. A restart forgets it.
 """
 
 import asyncio
@@ -28,6 +31,9 @@ from pqbroker.storage.outcome import Outcome
 
 _log = logging.getLogger(__name__)
 
+EMPTIED_GROUPS_MAX = 10_000
+"""Groups that are remembered after their last offset went; the one that was emptied first is forgotten first."""
+
 Place = tuple[str, int]
 """Topic and partition."""
 
@@ -43,6 +49,8 @@ class GroupOffsets:
     def __init__(self, find: Callable[[str, int], PartitionServer | None]) -> None:
         self._find = find
         self._places: dict[str, set[Place]] = {}
+        self._emptied: dict[str, int] = {}
+        """Groups whose last offset went, in that order, and the time of the next look at them; 0: not looked at yet."""
         self._pending: dict[str, set[Outcome[None]]] = {}
         """Commits on their way, by group id."""
         self._stopped = False
@@ -108,11 +116,20 @@ class GroupOffsets:
         return self._known(place).consumers.get(group_id)
 
     def groups(self) -> list[str]:
-        return list(self._places)
+        """Return the groups that have offsets, or had until lately."""
+        return [*self._places, *self._emptied]
 
     def has(self, group_id: str) -> bool:
-        """Whether the group has an offset anywhere."""
+        """Return True if the group has an offset anywhere."""
         return group_id in self._places
+
+    def knows(self, group_id: str) -> bool:
+        """Return True if the group has an offset anywhere, or had until lately."""
+        return group_id in self._places or group_id in self._emptied
+
+    def forget_group(self, group_id: str) -> None:
+        """Forget a group that outlived its last offset, and whose deletion was asked for."""
+        self._emptied.pop(group_id, None)
 
     def lag(self, group_id: str) -> dict[Place, int]:
         """Records that the group has not read in each of its partitions. KafkaError NOT_COORDINATOR."""
@@ -130,6 +147,7 @@ class GroupOffsets:
             self._awaited.add(topic)
         for server in partitions:
             for group_id in server.consumers.all():
+                self._emptied.pop(group_id, None)
                 self._places.setdefault(group_id, set()).add((topic, server.index))
 
     def forget(self, topic: str, partitions: Iterable[PartitionServer]) -> None:
@@ -141,7 +159,7 @@ class GroupOffsets:
 
     async def expire(self, now_ms: int, kept_ms: int) -> None:
         """Delete offsets that nobody has had a use for in `kept_ms`, or in the time that their commit gave."""
-        for group_id in self.groups():
+        for group_id in list(self._places):
             if group_id in self._pending:
                 continue
             try:
@@ -152,6 +170,15 @@ class GroupOffsets:
             outcomes = await self.commit(group_id, dict.fromkeys(over))
             if refusal := next(filter(None, outcomes.values()), None):
                 _log.warning("offsets of group %r expire later: %s", group_id, refusal)
+            self._emptied.pop(group_id, None)  # a group goes with offsets that expire, as in Kafka
+
+    def forget_emptied(self, now_ms: int, remembered_ms: int) -> None:
+        """Forget groups that have been without offsets for `remembered_ms`, counted from the first of these calls."""
+        for group_id, since_ms in list(self._emptied.items()):
+            if not since_ms:
+                self._emptied[group_id] = now_ms
+            elif now_ms - since_ms >= remembered_ms:
+                del self._emptied[group_id]
 
     def stop(self) -> None:
         """The cell is left: its offsets may be changed elsewhere, and nothing is answered here any more."""
@@ -194,6 +221,7 @@ class GroupOffsets:
             elif state is None:
                 self._discard(group_id, place)
             else:
+                self._emptied.pop(group_id, None)
                 self._places.setdefault(group_id, set()).add(place)
         answer.cell_is_done(error)
 
@@ -220,6 +248,9 @@ class GroupOffsets:
             places.discard(place)
             if not places:
                 del self._places[group_id]
+                self._emptied[group_id] = 0
+                if len(self._emptied) > EMPTIED_GROUPS_MAX:
+                    del self._emptied[next(iter(self._emptied))]
 
 
 class _Planned(NamedTuple):

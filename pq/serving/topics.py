@@ -312,7 +312,9 @@ class Topics:
                 await server.retain()
             except KafkaError as refusal:
                 _log.warning("retention of %s-%d waits: %s", topic.record.name, server.index, refusal)
-        await self.offsets.expire(self._clock(), self._settings.offsets_retention_minutes * _MS_PER_MINUTE)
+        now_ms = self._clock()
+        await self.offsets.expire(now_ms, self._settings.offsets_retention_minutes * _MS_PER_MINUTE)
+        self.offsets.forget_emptied(now_ms, self._settings.offsets_retention_check_interval_ms)
         return list(staged.values())
 
     def _partition(self, name: str, index: int) -> PartitionServer | None:

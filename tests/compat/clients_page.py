@@ -42,6 +42,7 @@ _TAIL = """
 Versions of the Python clients are those of `pyproject.toml` or later; confluent-kafka brings librdkafka.
 `tests/compat/test_tools.py` compares what Kafka's command line tools of 4.3.1 print of this broker and of Apache Kafka.
 `tests/compat/test_console_calls.py` makes the admin client's calls of AKHQ and Kafbat.
+[Compared with Apache Kafka](kafka-comparison.md) lists each answer that differs, with its reason.
 
 Tried by hand in November 2026 and kept by no test: franz-go 1.22.2, sarama 1.61.1, kafka-go 0.4.51, kafkajs 2.2.4,
 @platformatic/kafka 1.35.0, rskafka 0.6.0 and faust-streaming 0.15.3. What they have of the above worked, also while the

@@ -40,6 +40,19 @@ def test_what_one_client_writes_every_client_reads(
         assert reader.read(topic, count=40) == list(enumerate(written)), type(reader).__name__
 
 
+@pytest.mark.parametrize("codec", CODECS)
+def test_what_the_broker_compresses_every_client_reads(
+    others: list[Driver], kafka: str, fresh_name: Callable[[], str], codec: str
+) -> None:
+    written, topic = messages(40), fresh_name()
+    others[0].create_topic(topic, config={"compression.type": "uncompressed" if codec == "none" else codec})
+    others[0].produce(topic, written, codec="none" if codec == "gzip" else "gzip")
+    with Wire(kafka) as wire:
+        assert {header.codec for header, _ in wire.log(topic, 0)} == {CODECS[codec]}
+    for reader in others:
+        assert reader.read(topic, count=40) == list(enumerate(written)), type(reader).__name__
+
+
 def test_an_idempotent_producer_numbers_what_it_writes(client: Driver, kafka: str, topic: str) -> None:
     client.produce(topic, messages(3))
     client.produce(topic, messages(3))

@@ -1,6 +1,7 @@
 """Codecs of record batches: what others compress comes back, and bombs and damage end in an error."""
 
 import contextlib
+import random
 import time
 import tracemalloc
 from collections.abc import Callable
@@ -50,6 +51,15 @@ def test_clients_and_we_read_each_other(
     content = bytes(range(256)) * 700
     assert decompress(codec, encode(content), LIMIT) == content
     assert bytes(decode(compress(codec, content))) == content
+
+
+@pytest.mark.parametrize("level", [None, 1, 9, 17])
+@pytest.mark.parametrize("content", [b"a", b"hello" * 40_000, random.Random(1).randbytes(70_000) + b"x" * 70_000])
+def test_blocks_of_lz4_stand_alone_as_java_clients_need_them(content: bytes, level: int | None) -> None:
+    frame = compress(LZ4, content, level)
+    assert frame[4] == 0x60  # version 1, independent blocks, no sums
+    assert decompress(LZ4, frame, LIMIT) == content == aiokafka.codec.lz4_decode(frame)
+    assert len(frame) <= len(content) + 100
 
 
 def test_raw_snappy_is_taken_too() -> None:

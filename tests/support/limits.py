@@ -249,6 +249,11 @@ LIMITS = (
         "broker/net/test_limits.py::test_the_id_of_a_group",
     ),
     Limit(
+        "groups that outlived their last offset", ("pq/serving/offsets.py:EMPTIED_GROUPS_MAX",),
+        "the one that was emptied first is forgotten",
+        "pq/serving/test_offsets.py::test_as_many_groups_outlive_their_offsets_as_there_is_room_for",
+    ),
+    Limit(
         "members of a group, ids given out among them", ("group.max.size",), _FULL,
         "broker/net/test_limits.py::test_members_of_a_group",
     ),

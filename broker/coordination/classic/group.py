@@ -121,7 +121,7 @@ class Group:
 
     def known_member(self, member_id: str, instance_id: str | None) -> Member:
         """UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID when another member has taken over the instance."""
-        if instance_id:
+        if instance_id is not None:  # the empty text is an instance too, as in Kafka
             holder = self.instances.get(instance_id)
             if holder is not None and holder != member_id:
                 raise KafkaError(ErrorCode.FENCED_INSTANCE_ID, f"instance {instance_id} is now member {holder}")

@@ -47,7 +47,8 @@ def _objection(group: Group, request: Join) -> str:
         return f"group {group.group_id} has {limits.members_max} members or ids given out (group.max.size)"
     texts = (request.member_id or request.new_member_id, request.instance_id, request.client_id, request.client_host)
     size = member_bytes(texts, request.protocols)
-    known = group.members.get(request.member_id or group.instances.get(request.instance_id or "", ""))
+    of_instance = "" if request.instance_id is None else group.instances.get(request.instance_id, "")
+    known = group.members.get(request.member_id or of_instance)
     more = size - (known.counted_bytes if known is not None else 0)
     if size > limits.member_bytes_max:
         return _too_large("a member", size, limits.member_bytes_max, "pqbroker.member.metadata.bytes.max")

@@ -135,6 +135,7 @@ async def test_validate_only_changes_nothing(node: Node, client: Client) -> None
         (resource(("retention.ms", SET, "1"), ("retention.ms", DELETE, None)), ErrorCode.INVALID_REQUEST),
         (resource(name="nowhere"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         (resource(name="a/b"), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (resource(name=""), ErrorCode.INVALID_REQUEST),
     ],
 )
 async def test_what_cannot_be_changed_is_refused_with_a_text(

@@ -178,6 +178,12 @@ async def test_an_idempotent_producer_that_bumps_its_epoch_gets_a_new_id(client:
     assert (await client.ask(request)).producer_id != first.producer_id
 
 
+@pytest.mark.parametrize(("producer_id", "epoch"), [(7, -1), (-1, 0)])
+async def test_a_producer_id_without_its_epoch_is_refused(client: Client, producer_id: int, epoch: int) -> None:
+    request = InitProducerIdRequest(transactional_id=None, producer_id=producer_id, producer_epoch=epoch)
+    assert (await client.ask(request)).error_code == ErrorCode.INVALID_REQUEST
+
+
 async def test_a_transactional_id_is_refused_for_good_and_the_log_says_why(
     client: Client, caplog: pytest.LogCaptureFixture
 ) -> None:

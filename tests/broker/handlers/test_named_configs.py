@@ -92,7 +92,8 @@ async def test_items_are_appended_to_a_list_and_subtracted(client: Client) -> No
         (GROUP, "g", (SESSION, APPEND, "1"), ErrorCode.INVALID_CONFIG),
         (GROUP, "", (SESSION, SET, "50000"), ErrorCode.INVALID_REQUEST),
         (GROUP, "g" * 1025, (SESSION, SET, "50000"), ErrorCode.INVALID_REQUEST),
-        (CLIENT_METRICS, "m", ("interval.ms", SET, "99"), ErrorCode.INVALID_CONFIG),
+        (CLIENT_METRICS, "m", ("interval.ms", SET, "99"), ErrorCode.INVALID_REQUEST),
+        (CLIENT_METRICS, "m", ("no.such", SET, "99"), ErrorCode.INVALID_REQUEST),
         (CLIENT_METRICS, "m", ("match", SET, "colour=red"), ErrorCode.INVALID_CONFIG),
         (CLIENT_METRICS, "", ("interval.ms", SET, "100"), ErrorCode.INVALID_REQUEST),
         (LOGGER, "2", ("root", SET, "DEBUG"), ErrorCode.INVALID_REQUEST),
@@ -110,6 +111,20 @@ async def test_what_is_wrong_is_refused_with_a_text_and_changes_nothing(
     ((answered, text),) = await change(client, resource(asked, kind=kind, name=name))
     assert (answered, bool(text)) == (code, True)
     assert await listed(client) == before
+
+
+async def test_synonyms_of_a_groups_configs_are_settings_of_the_node(client: Client) -> None:
+    async def synonyms(kind: int, name: str) -> list[tuple[str, int]]:
+        configs = {one.name: one for one in (await described(client, kind, "n")).configs}
+        return [(each.name, each.source) for each in configs[name].synonyms]
+
+    assert await synonyms(GROUP, SESSION) == [(f"group.{SESSION}", 5)]
+    assert await synonyms(CLIENT_METRICS, "interval.ms") == []
+    await change(client, resource((SESSION, SET, "50000"), kind=GROUP, name="n"))
+    await change(client, resource(("interval.ms", SET, "100"), kind=CLIENT_METRICS, name="n"))
+    assert await synonyms(GROUP, SESSION) == [(SESSION, 8), (f"group.{SESSION}", 5)]
+    assert await synonyms(CLIENT_METRICS, "interval.ms") == [("interval.ms", 7)]
+    assert await synonyms(GROUP, "share.isolation.level") == [("share.isolation.level", 5)]
 
 
 async def test_validate_only_sets_nothing(client: Client) -> None:

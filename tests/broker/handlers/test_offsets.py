@@ -11,7 +11,10 @@ from pqbroker.broker.coordination.classic.messages import Join, Joined, Sync, Sy
 from pqbroker.protocol.codec import encoder
 from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
+from pqbroker.protocol.messages.delete_groups import DeleteGroupsRequest
 from pqbroker.protocol.messages.delete_topics import DeleteTopicsRequest
+from pqbroker.protocol.messages.describe_groups import DescribeGroupsRequest
+from pqbroker.protocol.messages.list_groups import ListGroupsRequest
 from pqbroker.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -239,9 +242,10 @@ async def test_members_commit_in_their_generation_and_nobody_beside_them(node: N
     assert await fetch(client, {"t": [0]}) == {("t", 0): (5, -1, "", 0)}
 
 
-async def test_a_commit_with_a_generation_needs_a_member(client: Client) -> None:
+@pytest.mark.parametrize(("version", "code"), [(8, ErrorCode.ILLEGAL_GENERATION), (9, ErrorCode.GROUP_ID_NOT_FOUND)])
+async def test_a_commit_with_a_generation_needs_a_member(client: Client, version: int, code: ErrorCode) -> None:
     member = ("zombie", 3)
-    assert await commit(client, {("t", 0): 5}, member=member) == {("t", 0): ErrorCode.ILLEGAL_GENERATION}
+    assert await commit(client, {("t", 0): 5}, version, member=member) == {("t", 0): code}
     assert await commit(client, {("t", 0): 5}) == {("t", 0): 0}
     assert await commit(client, {("t", 0): 6}, member=member) == {("t", 0): ErrorCode.UNKNOWN_MEMBER_ID}
 
@@ -313,6 +317,43 @@ async def test_offsets_are_deleted_one_by_one(client: Client) -> None:
     assert set(await fetch(client, None)) == {("t", 1)}
 
 
+async def test_a_group_outlives_its_last_offset_for_a_while(node: Node, client: Client) -> None:
+    zombie = ("zombie", 3)
+    await commit(client, {("t", 0): 5})
+    for _ in range(2):
+        assert codes(await delete(client, ("t", 0))) == {("t", 0): 0}
+        (group,) = (await client.ask(DescribeGroupsRequest(groups=["g"]))).groups
+        assert (group.error_code, group.group_state) == (0, "Empty")
+        assert [each.group_id for each in (await client.ask(ListGroupsRequest())).groups] == ["g"]
+        assert await commit(client, {("t", 0): 5}, member=zombie) == {("t", 0): ErrorCode.UNKNOWN_MEMBER_ID}
+    for _ in range(2):
+        await node.server.node.cell.current.topics.retain()
+        node.clock.now_ms += 600_000
+    assert (await client.ask(ListGroupsRequest())).groups == []
+    assert (await delete(client, ("t", 0))).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+async def test_a_group_outlives_a_topic_that_had_its_last_offset(node: Node, client: Client) -> None:
+    await commit(client, {("u", 0): 5})
+    await client.ask(DeleteTopicsRequest(topic_names=["u"], timeout_ms=1000), 5)
+    assert [each.group_id for each in (await client.ask(ListGroupsRequest())).groups] == ["g"]
+
+
+async def test_a_group_that_outlived_its_offsets_is_deleted_once(client: Client) -> None:
+    await commit(client, {("t", 0): 5})
+    await delete(client, ("t", 0))
+    for code in (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND):
+        (result,) = (await client.ask(DeleteGroupsRequest(groups_names=["g"]))).results
+        assert result.error_code == code
+    assert (await client.ask(ListGroupsRequest())).groups == []
+
+
+async def test_a_group_whose_offsets_are_deleted_with_it_is_gone(client: Client) -> None:
+    await commit(client, {("t", 0): 5})
+    (result,) = (await client.ask(DeleteGroupsRequest(groups_names=["g"]))).results
+    assert (result.error_code, (await client.ask(ListGroupsRequest())).groups) == (0, [])
+
+
 async def test_offsets_of_a_topic_that_members_read_stay(node: Node, client: Client) -> None:
     member = await join(node, "t")
     await commit(client, {("t", 0): 5, ("u", 0): 5}, member=member)
@@ -326,3 +367,4 @@ async def test_offsets_of_a_group_that_does_not_say_what_it_reads_stay(node: Nod
     await commit(client, {("t", 0): 5}, member=member)
     assert (await delete(client, ("t", 0))).error_code == ErrorCode.NON_EMPTY_GROUP
     assert (await delete(client, ("t", 0), group_id="nobody")).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert (await delete(client, ("t", 0), group_id="")).error_code == ErrorCode.INVALID_GROUP_ID

@@ -40,7 +40,10 @@ def join_request(member_id: str = "", **fields: Any) -> JoinGroupRequest:
 
 def sync_request(member_id: str, generation: int, **shares: bytes) -> SyncGroupRequest:
     assignments = [SyncGroupRequestAssignment(member_id=name, assignment=share) for name, share in shares.items()]
-    return SyncGroupRequest(group_id="g", generation_id=generation, member_id=member_id, assignments=assignments)
+    return SyncGroupRequest(
+        group_id="g", generation_id=generation, member_id=member_id, assignments=assignments,
+        protocol_type="consumer", protocol_name="range",
+    )  # fmt: skip
 
 
 async def form(client: Client, version: int = 9, **fields: Any) -> JoinGroupResponse:
@@ -51,6 +54,7 @@ async def form(client: Client, version: int = 9, **fields: Any) -> JoinGroupResp
     assert joined.error_code == 0
     request = sync_request(joined.member_id, joined.generation_id, **{joined.member_id: b"all"})
     request.group_instance_id = fields.get("group_instance_id")
+    request.protocol_type, request.protocol_name = joined.protocol_type or "consumer", joined.protocol_name
     synced: SyncGroupResponse = await client.ask(request)
     assert (synced.error_code, synced.assignment) == (0, b"all")
     return joined  # type: ignore[no-any-return]
@@ -150,6 +154,18 @@ async def test_a_group_needs_an_id(client: Client) -> None:
     )
     for request in requests:
         assert (await client.ask(request)).error_code == ErrorCode.INVALID_GROUP_ID
+
+
+@pytest.mark.parametrize(
+    ("version", "code"), [(4, ErrorCode.UNKNOWN_MEMBER_ID), (5, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)]
+)
+@pytest.mark.parametrize("left_out", ["protocol_type", "protocol_name"])
+async def test_a_sync_of_version_5_names_the_protocol_and_its_type(
+    client: Client, version: int, code: ErrorCode, left_out: str
+) -> None:
+    request = sync_request("m", 1)
+    setattr(request, left_out, None)
+    assert (await client.ask(request, version)).error_code == code
 
 
 async def test_a_group_that_is_not_there_has_no_members(client: Client) -> None:

@@ -4,6 +4,7 @@ import pytest
 
 from pqbroker.broker.coordination.classic.messages import Leaver
 from pqbroker.broker.coordination.classic.states import GroupState
+from pqbroker.broker.coordination.coordinators import new_member_id
 from pqbroker.protocol.errors import ErrorCode
 from pqbroker.storage.tablets.coordinator_rows import MemberProtocol
 from tests.broker.coordination.classic.rig import RANGE, REBALANCE_MS, SESSION_MS, Rig
@@ -185,3 +186,25 @@ def test_an_id_given_out_to_a_dynamic_member_is_no_way_into_a_static_place() -> 
     assert rig.joined(rig.join("c1", instance="b")).error is ErrorCode.FENCED_INSTANCE_ID
     assert rig.joined(rig.join("c1", instance="c")).error is ErrorCode.UNKNOWN_MEMBER_ID
     assert (rig.group.state, list(rig.group.members)) == (GroupState.STABLE, ["a1", "b1"])
+
+
+def test_the_empty_text_is_an_instance_too() -> None:
+    rig = Rig()
+    rig.join(instance="", new="1")
+    rig.end_rebalance()
+    rig.assign()
+    assert rig.heartbeat("1", instance="") is ErrorCode.NONE
+    assert rig.heartbeat("2", instance="") is ErrorCode.FENCED_INSTANCE_ID
+    assert rig.leave(Leaver("", "")) == [ErrorCode.NONE]
+    assert rig.heartbeat("1", instance="") is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_an_instance_of_no_name_is_no_dynamic_member() -> None:
+    rig = Rig()
+    rig.form("1")
+    assert rig.heartbeat("1", instance="") is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_the_id_of_a_static_member_begins_with_its_instance() -> None:
+    starts = [new_member_id("client", instance)[:-36] for instance in (None, "i", "")]
+    assert starts == ["client-", "i-", "-"]
