@@ -27,6 +27,7 @@ RUNS: Final[Mapping[str, str]] = {
     "grammar": "tests.grammar --requests 1000000",
     "lists": "tests.grammar --lists",
     "spark-kills": "tests.spark.kills --times 20",
+    "kafka-comparison": "tests.kafka_comparison",
     "mutations": "tests.mutations",
 }
 """By name: a module and its arguments."""
