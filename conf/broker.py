@@ -139,7 +139,7 @@ class BrokerSettings:
     unsent_bytes_max: int = setting(
         "pqbroker.unsent.bytes.max", Kind.LONG, 128 * MIB,
         "Bytes of long requests and answers being served, and of answers that clients have not read; above, answers "
-        "over 64 KiB wait.",
+        "over 64 KiB wait. The last eighth is kept for the first MiB of each address.",
         low=MIB,
     )  # fmt: skip
     answer_stall_ms: int = setting(

@@ -107,7 +107,7 @@ class Bench:
         node = Node(
             cell=cell, loop=loop, clock=lambda: 0, metrics=self.metrics,
             sessions=FetchSessions(10, 10, lambda: 0), producer_ids=None, cluster_id="c",  # type: ignore[arg-type]
-            api_ranges=((18, 0, 4),), turns=Turns(loop), answers=AnswerBudget(1 << 27),
+            api_ranges=((18, 0, 4),), turns=Turns(loop), answers=AnswerBudget(1 << 27, loop.time),
             connections=Connections(loop, self.metrics, lambda: self.node.settings.max_connections),
         )  # fmt: skip
         self.receiving = Receiving(node.settings, loop)
