@@ -60,9 +60,9 @@ class Connection(asyncio.BufferedProtocol):
     """Requests of one connection are answered in the order they came."""
 
     __slots__ = (
-        "_budget", "_connections", "_dispatcher", "_in_flight", "_intake", "_life", "_listener", "_metrics", "_node",
-        "_outbox", "_reader", "_receiving", "_transport", "_turn", "_unserved", "_untaken", "active_at", "bytes_in",
-        "bytes_out", "peer",
+        "_connections", "_dispatcher", "_in_flight", "_intake", "_life", "_listener", "_metrics", "_node",
+        "_outbox", "_reader", "_receiving", "_share", "_transport", "_turn", "_unserved", "_untaken", "active_at",
+        "bytes_in", "bytes_out", "peer",
     )  # fmt: skip
 
     def __init__(
@@ -78,7 +78,6 @@ class Connection(asyncio.BufferedProtocol):
         self._metrics = node.metrics
         self._dispatcher = dispatcher
         self._receiving = receiving
-        self._budget = receiving.budget
         self._connections = connections
         self._unserved: deque[memoryview] = deque()
         self._in_flight: deque[Exchange] = deque()
@@ -106,7 +105,8 @@ class Connection(asyncio.BufferedProtocol):
             takes_files=self.peer.takes_files,
         )  # fmt: skip
         requests = (self._unserved, self._in_flight)
-        self._intake = Intake(self._node, self._transport, self._receiving, requests, self._make_room)
+        self._intake = Intake(self.peer, self._transport, self._receiving, requests, self._make_room)
+        self._share = self._intake.share
         self._reader = self._intake.reader
         if not self._connections.add(self):
             self._close()
@@ -116,7 +116,7 @@ class Connection(asyncio.BufferedProtocol):
         self._connections.remove(self)
         self.peer.leave()
         self._intake.end()
-        self._budget.give_back(self._intake.bytes)
+        self._share.give_back(self._intake.bytes)
         self._intake.bytes = 0
         self._unserved.clear()
         self._outbox.discard()
@@ -147,10 +147,13 @@ class Connection(asyncio.BufferedProtocol):
                 self.active_at = self._node.loop.time()
             return
         self.active_at = self._node.loop.time()
+        size = 0
         for frame in frames:
             self._unserved.append(frame)
-            intake.bytes += len(frame)
-            self._budget.taken += len(frame)
+            size += len(frame)
+        intake.bytes += size
+        self._share.taken += size
+        self._receiving.budget.taken += size
         self._serve()
         intake.limit()
 
@@ -298,7 +301,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _write(self, exchange: Exchange) -> None:
         self._intake.bytes -= exchange.frame_bytes
-        self._budget.give_back(exchange.frame_bytes)
+        self._share.give_back(exchange.frame_bytes)
         if exchange.hurried_at:
             self._metrics.observe_overstay(perf_counter() - exchange.hurried_at)
         if self._life >= Life.CLOSING:

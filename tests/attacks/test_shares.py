@@ -47,22 +47,26 @@ class Honest:
 
     def check(self) -> None:
         with Caller(self._node.broker.kafka, source=HONEST) as caller:
-            with self._timed("Metadata"):
+            with self.timed("Metadata"):
                 assert caller.ask(MetadataRequest(topics=[]), 12) is not None
-            with self._timed("Produce"):
+            with self.timed("Produce"):
                 answer = caller.ask(produce_request(TOPIC, make_batch(b"v" * 1024)), 9)
                 assert answer.responses[0].partition_responses[0].error_code == 0
-            with self._timed("Fetch"):
+            with self.timed("Fetch"):
                 assert _fetched_bytes(caller.ask(fetch_request(), 12)) >= LARGE_BYTES
             self._commits += 1
-            with self._timed("OffsetCommit"):
+            with self.timed("OffsetCommit"):
                 assert commit(caller, f"honest-{self._commits}") == 0
         health = f"http://{self._node.broker.http}/health"
-        with self._timed("/health"), urllib.request.urlopen(health, timeout=60) as answer:
+        with self.timed("/health"), urllib.request.urlopen(health, timeout=60) as answer:
+            assert answer.status == 200
+        topics = f"http://{self._node.broker.http}/v1/topics/{TOPIC}"
+        with self.timed("a topic over HTTP"), urllib.request.urlopen(topics, timeout=60) as answer:
             assert answer.status == 200
 
     @contextmanager
-    def _timed(self, what: str) -> Iterator[None]:
+    def timed(self, what: str) -> Iterator[None]:
+        """See that what is done within takes no longer than allowed."""
         started = time.perf_counter()
         yield
         took_s = time.perf_counter() - started
