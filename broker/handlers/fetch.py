@@ -19,7 +19,8 @@ from pqbroker.broker.apis.answer import Answer
 from pqbroker.broker.apis.api import Api
 from pqbroker.broker.apis.context import Context
 from pqbroker.broker.apis.fetch_sessions import TOPIC_IDS_FROM_VERSION, FetchTurn, Wanted, make_wanted
-from pqbroker.broker.apis.parked_fetch import FetchWait, ParkedFetch
+from pqbroker.broker.apis.long_fetch_wait import LongFetchWait
+from pqbroker.broker.apis.parked_fetch import ENOUGH, FetchWait, ParkedFetch
 from pqbroker.broker.apis.partitions import check_leader_epoch, find_readable
 from pqbroker.broker.apis.refusals import translate
 from pqbroker.broker.lanes.fetch_answers import FetchAnswers, Fetched
@@ -50,6 +51,7 @@ async def _make_and_serve(context: Context, request: FetchRequest) -> Served | A
     made = await context.node.turns.finish(make_wanted(request))
     await context.node.turns.turn()
     turn = context.node.sessions.turn(request, context.version, context.peer, made)
+    request.topics = []  # thousands of objects that nobody needs any more, while the request is parked
     served = serve_turn(context, request, turn)
     return await served if isinstance(served, Awaitable) else served
 
@@ -63,7 +65,7 @@ def serve_turn(
         return _serve_long(context, fetch)
     fetch.look(turn.wanted)
     parked = fetch.parked
-    if parked.wait_ms <= 0 or parked.is_met():
+    if parked.wait_ms <= 0 or parked.readable(turn.wanted) >= ENOUGH:
         return fetch.read()
     return FetchWait(context.node.loop, parked, fetch.look_and_read).answer
 
@@ -76,14 +78,17 @@ async def _serve_long(context: Context, fetch: "_Fetch") -> FetchResponse | Answ
     """A Fetch of many partitions, in slices."""
     parked = fetch.parked
     await fetch.look_in_slices()
-    if parked.wait_ms <= 0 or not context.has_room or parked.is_met():
+    if parked.wait_ms <= 0 or not context.has_room:
         return await fetch.read_in_slices()
 
     async def look_and_read() -> FetchResponse:
+        if context.peer.is_gone:
+            return FetchResponse()
         await fetch.look_in_slices()
         return await fetch.read_in_slices()
 
-    return FetchWait(context.node.loop, parked, look_and_read).answer
+    wait = LongFetchWait(context.node, parked, look_and_read)
+    return wait.answer if await wait.park() else await fetch.read_in_slices()
 
 
 class _Fetch:
