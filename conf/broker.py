@@ -107,7 +107,9 @@ class BrokerSettings:
     )  # fmt: skip
     node_bytes_max: int = setting(
         "pqbroker.inflight.bytes.max", Kind.LONG, 256 * MIB,
-        "Request bytes of all connections, being served or arriving; above, reading pauses.", low=1024,
+        "Request bytes of all connections, being served or arriving; above, reading pauses. The last eighth is kept "
+        "for addresses with few.",
+        low=1024,
     )  # fmt: skip
     reserved_bytes: int = setting(
         "pqbroker.reserved.bytes", Kind.LONG, 64 * MIB,
@@ -139,7 +141,7 @@ class BrokerSettings:
     unsent_bytes_max: int = setting(
         "pqbroker.unsent.bytes.max", Kind.LONG, 128 * MIB,
         "Bytes of long requests and answers being served, and of answers that clients have not read; above, answers "
-        "over 64 KiB wait.",
+        "over 64 KiB wait. The last eighth is kept for the first MiB of each address.",
         low=MIB,
     )  # fmt: skip
     answer_stall_ms: int = setting(

@@ -46,9 +46,9 @@ def reserve_of(size: int) -> int:
     return size // RESERVE_PART
 
 
-def first_of(size: int) -> int:
-    """The first part of a holder, which it may take from the reserve."""
-    return max(size // FIRST_PART, 1)
+def first_of(size: int, at_least: int = 1) -> int:
+    """The first part of a holder, which it may take from the reserve; `at_least`, if the reserve has so much."""
+    return max(min(max(size // FIRST_PART, at_least), reserve_of(size)), 1)
 
 
 def may_take(size: int, total: int, held: int, wanted: int = 1, *, first: int = 0) -> bool:

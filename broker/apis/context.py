@@ -123,7 +123,16 @@ class Context:
     def charge(self, size: int) -> None:
         """Charge `size` bytes more to the node's budget of answers, until the request is answered."""
         self.is_charged = True
-        self.node.answers.grow(self, size)
+        self.node.answers.grow(self, self.peer.holder, size)
+
+    async def room(self) -> None:
+        """Return when the budget of answers has room for the client's share."""
+        await self.node.answers.room(self, self.peer.holder)
+
+    @property
+    def has_room(self) -> bool:
+        """Return True if the budget of answers has room for the client's share."""
+        return self.node.answers.left_to(self.peer.holder) > 0
 
     async def breathe(self) -> None:
         """Let others have their turn, if it is time; for handlers, between the entries of a request."""

@@ -4,9 +4,10 @@ States of a session:
     none      epoch -1: a full Fetch without a session; epoch 0: a full Fetch that asks for one
     open      the next request must carry the expected epoch, 1, 2, ... (after 2^31 - 1 comes 1)
     closed    by epoch -1 or 0 with its id, by being left empty, or by making room for another
-Sessions are limited in number, and in the partitions of all of them. Those of closed connections make room, and those
-unused for two minutes; when that is not enough the client gets session 0 and fetches in full. A session that outgrows
-the room is closed with FETCH_SESSION_ID_NOT_FOUND, after which clients fetch in full too.
+Sessions are limited in number, and in the partitions of all of them; addresses share both by conf/shares.py. Those of
+closed connections make room, and those unused for two minutes; when that is not enough the client gets session 0 and
+fetches in full. A session that outgrows the room is closed with FETCH_SESSION_ID_NOT_FOUND, after which clients fetch
+in full too.
 """
 
 import random
@@ -14,6 +15,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from pqbroker.broker.apis.topic_names import NAME_CHARACTERS_MAX
+from pqbroker.conf.shares import Shares
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.messages.fetch import FetchRequest
 
@@ -74,12 +76,14 @@ def make_wanted(request: FetchRequest) -> Generator[None, None, dict[PartitionKe
 class FetchSession:
     """What one client fetches, in the order it is served; what was sent last moves to the end."""
 
-    __slots__ = ("by_id", "counted", "epoch", "peer", "session_id", "used_at_ms", "wanted")
+    __slots__ = ("by_id", "counted", "epoch", "holder", "peer", "session_id", "used_at_ms", "wanted")
 
     def __init__(self, session_id: int, peer: "Peer | None", *, by_id: bool) -> None:
         self.session_id = session_id
         self.peer = peer
         """Who used it last; None: nobody knows."""
+        self.holder = "" if peer is None else peer.holder
+        """Whose shares it counts for: of who opened it."""
         self.counted = 0
         """Partitions that the node counts for it."""
         self.by_id = by_id
@@ -152,11 +156,17 @@ class FetchSessions:
         self._partitions_max = partitions_max
         self._clock = clock
         self._sessions: dict[int, FetchSession] = {}
-        self.partitions = 0
-        """Of all sessions."""
+        self._opened = Shares[str]()
+        self._named = Shares[str]()
+        """Partitions of sessions."""
 
     def __len__(self) -> int:
         return len(self._sessions)
+
+    @property
+    def partitions(self) -> int:
+        """Partitions of all sessions."""
+        return self._named.total
 
     def __iter__(self) -> Iterator[FetchSession]:
         return iter(self._sessions.values())
@@ -235,6 +245,7 @@ class FetchSessions:
         if request.session_epoch == EPOCH_INITIAL and request.topics and self._has_room_for(session, request):
             session.session_id = self._free_id()
             self._sessions[session.session_id] = session
+            self._opened.take(session.holder)
             self._count(session, request)
             if session.peer is not None:
                 session.peer.fetch_session_id = session.session_id
@@ -249,7 +260,7 @@ class FetchSessions:
                 f"fetch sessions may name {self._partitions_max} partitions (pqbroker.fetch.session.partitions.max), "
                 f"each of a topic whose name has at most {NAME_CHARACTERS_MAX} characters",
             )
-        self.partitions += len(session.wanted) - session.counted
+        self._named.take(session.holder, len(session.wanted) - session.counted)
         session.counted = len(session.wanted)
 
     def _has_room_for(self, session: FetchSession, request: FetchRequest) -> bool:
@@ -268,13 +279,15 @@ class FetchSessions:
         return False
 
     def _fits(self, session: FetchSession) -> bool:
-        has_slot = session.session_id in self._sessions or len(self._sessions) < self._slots
-        return has_slot and self.partitions - session.counted + len(session.wanted) <= self._partitions_max
+        holder, more = session.holder, len(session.wanted) - session.counted
+        has_slot = session.session_id in self._sessions or self._opened.may_take(self._slots, holder)
+        return has_slot and (more <= 0 or self._named.may_take(self._partitions_max, holder, more))
 
     def _drop(self, session_id: int) -> None:
         session = self._sessions.pop(session_id, None)
         if session is not None:
-            self.partitions -= session.counted
+            self._opened.give_back(session.holder)
+            self._named.give_back(session.holder, session.counted)
             session.counted = 0
 
     def _free_id(self) -> int:

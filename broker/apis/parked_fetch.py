@@ -6,11 +6,14 @@ States: parked -> finished, by the first of: enough to read, an error, the deadl
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from pqbroker.broker.apis.answer import Answer
 from pqbroker.broker.apis.fetch_sessions import Wanted
 from pqbroker.pq.reading.query import Isolation, visible_end
+
+ENOUGH: Final = 1 << 62
+"""More bytes than any Fetch waits for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,24 +25,26 @@ class ParkedFetch:
     min_bytes: int
     wait_ms: int
 
-    def is_met(self) -> bool:
-        """Whether there is something to answer now: enough bytes, an error, or nothing was wanted. From memory."""
-        readable = 0
-        for wanted in self.wanted:
+    def readable(self, asked: Sequence[Wanted], readable: int = 0) -> int:
+        """Bytes that can be read of these partitions and `readable`, counted until they are `min_bytes`. From memory.
+
+        ENOUGH then, and where there is an error to answer, any record is enough, or nothing was wanted.
+        """
+        for wanted in asked:
             partition = wanted.partition
             if wanted.error is not None or partition is None or partition.is_lost:
-                return True
+                return ENOUGH
             log, offset = partition.state, wanted.offset
             end_offset = visible_end(log, self.isolation)
             if offset != end_offset:
                 if not log.start_offset <= offset <= log.end_offset:
-                    return True
+                    return ENOUGH
                 if self.min_bytes <= 1 and offset < end_offset and wanted.bytes_max > 0:  # any record is enough
-                    return True
+                    return ENOUGH
                 readable += partition.readable_bytes(offset, end_offset, wanted.bytes_max)
             if readable >= self.min_bytes:
-                return True
-        return not self.wanted
+                return ENOUGH
+        return readable if asked else ENOUGH
 
 
 class FetchWait:
@@ -67,7 +72,8 @@ class FetchWait:
 
     def _look(self) -> None:
         self._is_looking = False
-        if not self._is_finished and self._parked.is_met():
+        parked = self._parked
+        if not self._is_finished and parked.readable(parked.wanted) >= ENOUGH:
             self._finish()
 
     def _finish(self) -> None:

@@ -78,11 +78,11 @@ class ClassicGroups:
             hosted = self._hosted[image.group_id] = Hosted(group, group.state, since_ms)
             self._arm(hosted)
 
-    def host(self, group_id: str) -> Hosted:
-        """The group, made when there is none."""
+    def host(self, group_id: str, payer: str) -> Hosted:
+        """The group, made when there is none; then it counts for the address `payer`."""
         found = self._hosted.get(group_id)
         if found is None:
-            group = Group(group_id, self._limits)
+            group = Group(group_id, self._limits, payer)
             found = self._hosted[group_id] = Hosted(group, group.state, self._clock())
         return found
 

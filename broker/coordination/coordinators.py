@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from pqbroker.broker.coordination.classic import heartbeats, joining, leaving, syncing
-from pqbroker.broker.coordination.classic.memory import GroupMemory
+from pqbroker.broker.coordination.classic.memory import GroupMemory, payer_of
 from pqbroker.broker.coordination.classic.messages import GroupLimits, Join, Joined, Leaver, Sync, Synced
 from pqbroker.broker.coordination.classic.states import GroupState
 from pqbroker.broker.coordination.classic.subscriptions import subscribed_topics
@@ -122,12 +122,13 @@ class Coordinators:
         """`answer` is called once, in this call or when the rebalance is over. KafkaError 16, 24, 81."""
         groups = self._groups_of(group_id)
         self._check_open()
+        payer = payer_of(request.client_host)
         if group_id not in groups.hosted:
             if request.member_id:
                 answer(Joined(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
                 return
-            check_new_group(group_id, self._limits)
-        hosted = groups.host(group_id)
+            check_new_group(group_id, self._limits, payer)
+        hosted = groups.host(group_id, payer)
         joining.join(hosted.group, request, answer, groups.now_ms())
         groups.follow(hosted)
 

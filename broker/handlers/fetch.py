@@ -10,7 +10,7 @@ without transactions there is nothing aborted, and the last stable offset is the
 """
 
 import asyncio
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Coroutine, Iterable
 from functools import partial
 from typing import TypeAlias
 
@@ -19,7 +19,8 @@ from pqbroker.broker.apis.answer import Answer
 from pqbroker.broker.apis.api import Api
 from pqbroker.broker.apis.context import Context
 from pqbroker.broker.apis.fetch_sessions import TOPIC_IDS_FROM_VERSION, FetchTurn, Wanted, make_wanted
-from pqbroker.broker.apis.parked_fetch import FetchWait, ParkedFetch
+from pqbroker.broker.apis.long_fetch_wait import LongFetchWait
+from pqbroker.broker.apis.parked_fetch import ENOUGH, FetchWait, ParkedFetch
 from pqbroker.broker.apis.partitions import check_leader_epoch, find_readable
 from pqbroker.broker.apis.refusals import translate
 from pqbroker.broker.lanes.fetch_answers import FetchAnswers, Fetched
@@ -50,6 +51,7 @@ async def _make_and_serve(context: Context, request: FetchRequest) -> Served | A
     made = await context.node.turns.finish(make_wanted(request))
     await context.node.turns.turn()
     turn = context.node.sessions.turn(request, context.version, context.peer, made)
+    request.topics = []  # thousands of objects that nobody needs any more, while the request is parked
     served = serve_turn(context, request, turn)
     return await served if isinstance(served, Awaitable) else served
 
@@ -63,7 +65,7 @@ def serve_turn(
         return _serve_long(context, fetch)
     fetch.look(turn.wanted)
     parked = fetch.parked
-    if parked.wait_ms <= 0 or parked.is_met():
+    if parked.wait_ms <= 0 or parked.readable(turn.wanted) >= ENOUGH:
         return fetch.read()
     return FetchWait(context.node.loop, parked, fetch.look_and_read).answer
 
@@ -76,14 +78,17 @@ async def _serve_long(context: Context, fetch: "_Fetch") -> FetchResponse | Answ
     """A Fetch of many partitions, in slices."""
     parked = fetch.parked
     await fetch.look_in_slices()
-    if parked.wait_ms <= 0 or context.node.answers.is_exceeded or parked.is_met():
+    if parked.wait_ms <= 0 or not context.has_room:
         return await fetch.read_in_slices()
 
     async def look_and_read() -> FetchResponse:
+        if context.peer.is_gone:
+            return FetchResponse()
         await fetch.look_in_slices()
         return await fetch.read_in_slices()
 
-    return FetchWait(context.node.loop, parked, look_and_read).answer
+    wait = LongFetchWait(context.node, parked, look_and_read)
+    return wait.answer if await wait.park() else await fetch.read_in_slices()
 
 
 class _Fetch:
@@ -132,21 +137,37 @@ class _Fetch:
 
     def read(self) -> Served | Awaitable[Served]:
         """The response; awaitable when something has to be read from disk, or other answers must leave first."""
-        is_short = self._context.node.answers.is_exceeded
-        if is_short:
-            self._bytes_max = min(self._bytes_max, SMALL_ANSWER_BYTES)
+        if self._bytes_max > self._context.node.answers.free:
+            return self._read_short()
         self._begin()
         for wanted in self._turn.wanted:
             self._read(wanted)
         if self._cold:
             return self._read_cold()
-        if is_short and self._left < 0:  # one batch is larger
-            return self.read_in_slices()
         return self._respond()
+
+    def _read_short(self) -> Served | Awaitable[Served]:
+        """The response where memory for answers is short: as much as there is room for."""
+        self._shrink()
+        self._begin()
+        for wanted in self._turn.wanted:
+            self._read(wanted)
+        if (self._cold or self._left < 0) and not self._context.has_room:  # not small, or not known to be
+            for read in self._cold.values():
+                if isinstance(read, Coroutine):
+                    read.close()  # it has not begun
+            return self.read_in_slices()
+        return self._read_cold() if self._cold else self._respond()
+
+    def _shrink(self) -> None:
+        """Read no more than the client's share has room for, or a small answer."""
+        room = max(self._context.node.answers.left_to(self._context.peer.holder), SMALL_ANSWER_BYTES)
+        self._bytes_max = min(self._bytes_max, room)
 
     async def read_in_slices(self) -> FetchResponse:
         """The response, with turns for others between the partitions."""
-        await self._context.node.answers.room(self._context)
+        await self._context.room()
+        self._shrink()
         self._begin()
         for wanted in self._turn.wanted:
             await self._context.breathe()

@@ -17,7 +17,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, cast
 
 from pqbroker.broker.apis.context import Node, Peer
-from pqbroker.broker.net.answer_budget import Untaken
+from pqbroker.broker.net.answer_budget import UNTAKEN_S, Untaken
 from pqbroker.broker.net.connection_states import (
     LIFE,
     TURNS,
@@ -60,9 +60,9 @@ class Connection(asyncio.BufferedProtocol):
     """Requests of one connection are answered in the order they came."""
 
     __slots__ = (
-        "_budget", "_connections", "_dispatcher", "_in_flight", "_intake", "_life", "_listener", "_metrics", "_node",
-        "_outbox", "_reader", "_receiving", "_transport", "_turn", "_unserved", "_untaken", "active_at", "bytes_in",
-        "bytes_out", "peer",
+        "_connections", "_dispatcher", "_in_flight", "_intake", "_life", "_listener", "_metrics", "_node",
+        "_outbox", "_reader", "_receiving", "_share", "_transport", "_turn", "_unserved", "_untaken", "active_at",
+        "bytes_in", "bytes_out", "peer",
     )  # fmt: skip
 
     def __init__(
@@ -78,13 +78,11 @@ class Connection(asyncio.BufferedProtocol):
         self._metrics = node.metrics
         self._dispatcher = dispatcher
         self._receiving = receiving
-        self._budget = receiving.budget
         self._connections = connections
         self._unserved: deque[memoryview] = deque()
         self._in_flight: deque[Exchange] = deque()
         self._life = Life.OPEN
         self._turn = Turn.FREE
-        self._untaken = Untaken(node.answers)
         self.active_at = node.loop.time()
         self.bytes_in = 0
         self.bytes_out = 0
@@ -101,12 +99,14 @@ class Connection(asyncio.BufferedProtocol):
             holder=holder_of(peer[0], peer[1]) if peer else "",
             takes_files=SENDS_FILES and self._listener.takes_files and bool(transport.get_extra_info("socket")),
         )
+        self._untaken = Untaken(self._node.answers, self.peer.holder)
         self._outbox = Outbox(
             self._node.loop, self._transport, self.pause_writing, self.resume_writing,
             takes_files=self.peer.takes_files,
         )  # fmt: skip
         requests = (self._unserved, self._in_flight)
-        self._intake = Intake(self._node, self._transport, self._receiving, requests, self._make_room)
+        self._intake = Intake(self.peer, self._transport, self._receiving, requests, self._make_room)
+        self._share = self._intake.share
         self._reader = self._intake.reader
         if not self._connections.add(self):
             self._close()
@@ -116,11 +116,11 @@ class Connection(asyncio.BufferedProtocol):
         self._connections.remove(self)
         self.peer.leave()
         self._intake.end()
-        self._budget.give_back(self._intake.bytes)
+        self._share.give_back(self._intake.bytes)
         self._intake.bytes = 0
         self._unserved.clear()
         self._outbox.discard()
-        self._untaken.become(0, self._node.loop.time())
+        self._untaken.end()
         in_flight = tuple(self._in_flight)
         self._in_flight.clear()
         for exchange in in_flight:
@@ -147,20 +147,23 @@ class Connection(asyncio.BufferedProtocol):
                 self.active_at = self._node.loop.time()
             return
         self.active_at = self._node.loop.time()
+        size = 0
         for frame in frames:
             self._unserved.append(frame)
-            intake.bytes += len(frame)
-            self._budget.taken += len(frame)
+            size += len(frame)
+        intake.bytes += size
+        self._share.taken += size
+        self._receiving.budget.taken += size
         self._serve()
         intake.limit()
 
     def pause_writing(self) -> None:
         self._turn = TURNS[self._turn, TurnEvent.FILL]
-        self._untaken.become(self._transport.get_write_buffer_size(), self._node.loop.time())
+        self._untaken.begin(self, self._node.loop.time())
 
     def resume_writing(self) -> None:
         self._turn = TURNS[self._turn, TurnEvent.EASE]
-        self._untaken.become(0, self._node.loop.time())
+        self._untaken.end()
         self._outbox.ease()
         if self._life >= Life.CLOSING:
             self._end()
@@ -198,10 +201,16 @@ class Connection(asyncio.BufferedProtocol):
         """Cut a peer that has taken less than a small answer in `stall_s`; have a long Fetch that is parked answer."""
         if self._in_flight and self._in_flight[0].is_charged:
             self._hurry()
-        left = self._transport.get_write_buffer_size() if self._untaken.size else 0
-        if self._untaken.is_stalled(left, self._node.loop.time(), stall_s):
-            seldom.info("connection from %s cut: %d bytes of its answers left for %g s", self.peer.host, left, stall_s)
-            self.abort()
+        if self._untaken.is_stalled(self._node.loop.time(), stall_s):
+            self._cut_unread(stall_s)
+
+    def unsent(self) -> tuple[int, int]:
+        """Bytes of answers in memory that the client has not taken, and all such bytes, those in files among them."""
+        return self._outbox.unsent()
+
+    def cut_for_others(self) -> None:
+        """Cut a client that reads nothing while answers of others wait for memory."""
+        self._cut_unread(UNTAKEN_S)
 
     def drain(self) -> None:
         """Take nothing more, answer what came, close."""
@@ -214,6 +223,7 @@ class Connection(asyncio.BufferedProtocol):
         self._life = LIFE[self._life, LifeEvent.LOSE]
         self._intake.end()
         self._outbox.discard()
+        self._untaken.end()
         self._transport.abort()
 
     def _serve(self) -> None:
@@ -291,7 +301,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _write(self, exchange: Exchange) -> None:
         self._intake.bytes -= exchange.frame_bytes
-        self._budget.give_back(exchange.frame_bytes)
+        self._share.give_back(exchange.frame_bytes)
         if exchange.hurried_at:
             self._metrics.observe_overstay(perf_counter() - exchange.hurried_at)
         if self._life >= Life.CLOSING:
@@ -304,6 +314,15 @@ class Connection(asyncio.BufferedProtocol):
             self._metrics.bytes_out += size
             self.bytes_out += size
             self._outbox.put(output, size)
+
+    def _cut_unread(self, stall_s: float) -> None:
+        self._metrics.connections_unread += 1
+        seldom.info(
+            "connection from %s cut: its client left %d bytes of its answers unread for %g s, and answers of others "
+            "wait; see pqbroker.unsent.bytes.max and pqbroker.answer.stall.ms",
+            self.peer.host, self._outbox.unsent()[1], stall_s,
+        )  # fmt: skip
+        self.abort()
 
     def _make_room(self) -> None:
         """Close for the sake of others: what has arrived of a request takes memory that they need."""

@@ -133,7 +133,7 @@ class Dispatcher:
     async def _serve_long(self, exchange: Dispatched, body: memoryview) -> Any:
         """Decode a request in slices, and return what its handler does."""
         context, route, node = exchange.context, exchange.route, self._node
-        await node.answers.room(context)
+        await context.room()
         elements_max = node.settings.request_elements_max
         guess = min(len(body), elements_max)
         context.charge(guess * ELEMENT_BYTES)
@@ -264,12 +264,12 @@ class Dispatcher:
         A short one waits neither for its turn nor for the budget.
         """
         encoding = exchange.route.encode_in_slices(response, on_error)
-        answers, turns, size = self._node.answers, self._node.turns, 0
+        context, turns, size = exchange.context, self._node.turns, 0
         end = turns.slice_end()
         try:
             for _ in range(SHORT_ENTRIES_MAX):
                 size += next(encoding)
-            while turns.clock() < end and (size <= SMALL_ANSWER_BYTES or not answers.is_exceeded):
+            while turns.clock() < end and (size <= SMALL_ANSWER_BYTES or context.has_room):
                 size += next(encoding)
         except StopIteration as done:
             self._finish(exchange, done.value)
@@ -278,14 +278,14 @@ class Dispatcher:
 
     async def _encode(self, exchange: Dispatched, encoding: Generator[int, None, Output], size: int) -> Output:
         """Encode the rest of a long answer, of which `size` bytes are made."""
-        context, turns, answers = exchange.context, self._node.turns, self._node.answers
+        context, turns = exchange.context, self._node.turns
         size_max = self._node.settings.answer_bytes_max
         context.charge(size)
         try:
             while size <= size_max:
                 await turns.turn()
                 if size > SMALL_ANSWER_BYTES:
-                    await answers.room(context)
+                    await context.room()
                 end, made = turns.slice_end(), next(encoding)
                 while turns.clock() < end:
                     made += next(encoding)

@@ -9,7 +9,7 @@ import logging
 import os
 import socket
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from pqbroker.broker.net.seldom_log import SeldomLog
 from pqbroker.storage.engine import Buffer
@@ -24,6 +24,11 @@ _TURN_BYTES = 2 << 20
 _MORE = getattr(socket, "MSG_MORE", 0)
 _BUFFERS_MAX = 64
 """Given to the socket in one call; the system's limit is 1024."""
+
+
+def memory_of(parts: Iterable[Buffer | FileRegion]) -> int:
+    """Bytes of the parts that do not lie in files."""
+    return sum(len(part) for part in parts if not isinstance(part, FileRegion))
 
 
 class FileSender:
@@ -60,6 +65,14 @@ class FileSender:
             return
         self._sent = sent
         self._watch()
+
+    def unsent(self) -> int:
+        """Bytes that the socket has not taken."""
+        return sum(map(len, self._parts))
+
+    def unsent_memory(self) -> int:
+        """Those of them that are in memory."""
+        return memory_of(self._parts)
 
     def close(self) -> None:
         """Forget what is unsent. The connection ends when its transport closes as well."""

@@ -7,7 +7,7 @@ but `limit`.
 import asyncio
 from collections.abc import Callable, Sized
 
-from pqbroker.broker.apis.context import Node
+from pqbroker.broker.apis.context import Peer
 from pqbroker.broker.net.connection_states import INTAKE, IntakeEvent, Intaking
 from pqbroker.broker.net.reading_pause import ReadingPause
 from pqbroker.broker.net.receiving import Receiving
@@ -19,12 +19,12 @@ class Intake:
 
     __slots__ = (
         "_budget", "_in_flight", "_make_room", "_pause", "_receiving", "_settings", "_transport", "_unserved", "bytes",
-        "held_bytes", "reader", "state",
+        "held_bytes", "reader", "share", "state",
     )  # fmt: skip
 
     def __init__(
         self,
-        node: Node,
+        peer: Peer,
         transport: asyncio.Transport,
         receiving: Receiving,
         requests: tuple[Sized, Sized],
@@ -34,10 +34,12 @@ class Intake:
         self._transport = transport
         self._receiving = receiving
         self._budget = receiving.budget
-        self._settings = node.settings
+        self.share = receiving.budget.share(peer.holder)
+        self.share.takers[self] = None
+        self._settings = peer.node.settings
         self._unserved, self._in_flight = requests
         self._make_room = make_room
-        self._pause = ReadingPause(node.loop)
+        self._pause = ReadingPause(peer.node.loop)
         self.reader = FrameReader(self._settings.socket_request_max_bytes, receiving.buffer, self._grant)
         self.held_bytes = 0
         """What the reader holds, as the node counts it."""
@@ -52,7 +54,7 @@ class Intake:
         """
         held = self.reader.held_bytes
         if not held:  # the request is whole, and counts as such from here on
-            self._budget.taken -= self._receiving.finish(self)
+            self.share.take(-self._receiving.finish(self))
             self.held_bytes = 0
         elif held != self.held_bytes or is_new:
             self.held_bytes = held
@@ -64,8 +66,8 @@ class Intake:
         if self.state is Intaking.READING and not self._may_read():
             self.state = INTAKE[self.state, IntakeEvent.PAUSE]
             self._transport.pause_reading()
-            if self._budget.is_exceeded:
-                self._budget.call_when_below(self.consider)
+            if not self.share.may_read:
+                self.share.await_room()
 
     def consider(self) -> None:
         """Read again, if nothing speaks against it any more."""
@@ -76,8 +78,8 @@ class Intake:
             if self.held_bytes:
                 self._receiving.touch(self)
             self._transport.resume_reading()
-        elif self._budget.is_exceeded:
-            self._budget.call_when_below(self.consider)
+        elif not self.share.may_read:
+            self.share.await_room()
 
     def pause(self, pause_ms: int) -> None:
         """Read nothing for so long."""
@@ -94,7 +96,7 @@ class Intake:
         """The connection closes: nothing of an unfinished request is needed any more."""
         self.state = INTAKE[self.state, IntakeEvent.END]
         self._pause.cancel()
-        self._budget.forget(self.consider)
+        self.share.leave(self)
         self._receiving.release(self)
         self.reader.drop()
         self.held_bytes = 0
@@ -122,7 +124,7 @@ class Intake:
             and not self.reader.claimed_bytes
             and len(self._unserved) + len(self._in_flight) < settings.connection_requests_max
             and self.bytes < settings.connection_bytes_max
-            and self._budget.taken <= self._budget.bytes_max
+            and (self._budget.taken <= self._budget.open or self.share.may_read)
         )
 
 

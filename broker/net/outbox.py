@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 from pqbroker.broker.net.connection_states import SENDING, SendEvent, Sending
-from pqbroker.broker.net.file_sender import FileSender
+from pqbroker.broker.net.file_sender import FileSender, memory_of
 from pqbroker.storage.engine import Buffer
 from pqbroker.storage.file_regions import FileRegion
 
@@ -46,6 +46,12 @@ class Outbox:
     def holds_files(self) -> bool:
         """Whether what lies in files is still to be sent, so that the transport must not be closed."""
         return self.state in (Sending.WAITING, Sending.BUSY)
+
+    def unsent(self) -> tuple[int, int]:
+        """Bytes in memory that the socket has not taken, and all bytes, those that lie in files among them."""
+        buffered = self._transport.get_write_buffer_size()
+        memory = buffered + self._files.unsent_memory() + memory_of(self.parts)
+        return memory, buffered + self._files.unsent() + self._size
 
     def put(self, parts: list[Buffer | FileRegion], size: int) -> None:
         """Add an answer of `size` bytes; sent at once when there is much."""
@@ -100,8 +106,13 @@ class Outbox:
         """The socket has taken all parts of files."""
         self.state = SENDING[self.state, SendEvent.FILES_SENT]
         self.send()
-        if self.state is not Sending.BUSY:
+        if self.state is not Sending.BUSY and not self._is_transport_full():
             self._when_eased()
+
+    def _is_transport_full(self) -> bool:
+        """Return True if the transport itself reports when it takes more."""
+        _, full = self._transport.get_write_buffer_limits()
+        return self._transport.get_write_buffer_size() > full
 
 
 def _nobody() -> None:

@@ -2,25 +2,35 @@
 
 States of a frame that has not arrived whole (`protocol/frames.py` holds its bytes):
     small      up to 64 KiB of it are held; stands in the budget `pqbroker.reserved.bytes`
-    claiming   it is larger, and waits for its memory in the order of claims; its connection is not read meanwhile
+    claiming   it is larger, and waits for its memory; its connection is not read meanwhile. The holder of least is
+               next, then the order of claims counts
     large      it has its memory, counted as its bytes arrive; stands in the budget `pqbroker.unfinished.bytes.max`
 
 Larger requests leave `pqbroker.reserved.bytes` of `pqbroker.inflight.bytes.max` to those up to 64 KiB, so that these
-are always read. When a budget is full, a connection closes: the one that has made no progress for longest, if that is
-`pqbroker.unfinished.stall.ms`, else the one that began last. Progress is a request begun, or 2 MiB of it. So a slow
-request that makes progress stays beside any number of requests that stop.
+are always read. The budgets are shared by conf/shares.py. When a holder's part is full, a connection closes: the one
+that has made no progress for longest, if that is `pqbroker.unfinished.stall.ms`, else the last that began: of the
+largest holder, where it has several. Progress is a request begun, or 2 MiB of it. So a slow request that makes progress
+stays beside any number of requests that stop.
 """
 
 import asyncio
-from typing import Protocol
+from typing import Final, Protocol
 
-from pqbroker.broker.net.request_budget import ByteBudget
+from pqbroker.broker.net.request_budget import ByteBudget, RequestShare
 from pqbroker.conf.broker import BrokerSettings
+from pqbroker.conf.shares import Shares, first_of, reserve_of
 from pqbroker.protocol.frames import HELD_STEP_BYTES, receive_buffer
+
+FIRST_LARGE_BYTES: Final = 4 << 20
+"""A holder's first part of the budget of large requests, if the reserve has so much."""
 
 
 class Receiver(Protocol):
     """A connection, as this file sees it."""
+
+    @property
+    def share(self) -> RequestShare:
+        """Its holder's bytes."""
 
     def give_up(self) -> None:
         """Close: the unfinished request has to make room. It is not counted any more."""
@@ -32,14 +42,14 @@ class Receiver(Protocol):
 class _Unfinished:
     """The unfinished requests that share one budget."""
 
-    def __init__(self, budget: ByteBudget, bytes_max: int, stall_s: float, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, bytes_max: int, stall_s: float, loop: asyncio.AbstractEventLoop) -> None:
         self.bytes_max = bytes_max
+        self.shares = Shares[str]()
         self.bytes = 0
         self.held: dict[Receiver, int] = {}
         """Bytes of each, in the order they began."""
         self._moved: dict[Receiver, tuple[float, int]] = {}
         """When each moved last, and what it held then, in that order."""
-        self._budget = budget
         self._stall_s = stall_s
         self._loop = loop
 
@@ -47,8 +57,7 @@ class _Unfinished:
         """Count one that has room."""
         self.held[receiver] = held
         self._moved[receiver] = (self._loop.time(), held)
-        self.bytes += held
-        self._budget.taken += held
+        self._count(receiver, held)
 
     def hold(self, receiver: Receiver, held: int) -> None:
         before = self.held.get(receiver)
@@ -59,10 +68,9 @@ class _Unfinished:
             if held - self._moved[receiver][1] >= HELD_STEP_BYTES:
                 del self._moved[receiver]
                 self._moved[receiver] = (self._loop.time(), held)
-            self.bytes += held - before
-            self._budget.taken += held - before
-        while self.bytes > self.bytes_max and len(self.held) > 1:
-            self._give_up(self._stalled() or next(reversed(self.held)))
+            self._count(receiver, held - before)
+        while self._is_over(receiver) and len(self.held) > 1:
+            self._give_up(self._stalled() or self._last())
 
     def touch(self, receiver: Receiver) -> None:
         """It has moved, or could not: it was not read."""
@@ -77,10 +85,11 @@ class _Unfinished:
             return 0
         del self._moved[receiver]
         self.bytes -= held
+        self.shares.give_back(receiver.share.holder, held)
         return held
 
     def release(self, receiver: Receiver) -> None:
-        self._budget.give_back(self.end(receiver))
+        receiver.share.give_back(self.end(receiver))
 
     def give_up_stalled(self) -> bool:
         """Close one that does not move; False when there is none."""
@@ -94,6 +103,25 @@ class _Unfinished:
         """When the first of them has not moved for too long, unless it moves before (loop time)."""
         oldest = next(iter(self._moved.values()), None)
         return (self._loop.time() if oldest is None else oldest[0]) + self._stall_s
+
+    def _count(self, receiver: Receiver, size: int) -> None:
+        self.bytes += size
+        self.shares.take(receiver.share.holder, size)
+        receiver.share.take(size)
+
+    def _is_over(self, receiver: Receiver) -> bool:
+        """Return True if there is more than may be, now that a receiver's holder has taken something."""
+        return not self.shares.may_take(self.bytes_max, receiver.share.holder, 0)
+
+    def _last(self) -> Receiver:
+        """The one that began last, of the largest holder where it has several."""
+        largest = self.shares.largest()
+        found: dict[str, Receiver] = {}
+        for receiver in reversed(self.held):
+            holder = receiver.share.holder
+            if holder in largest and found.setdefault(holder, receiver) is not receiver:
+                return found[holder]
+        return next(reversed(self.held))
 
     def _stalled(self) -> Receiver | None:
         if self._loop.time() < self.stalls_at():
@@ -113,13 +141,15 @@ class Receiving:
         self.budget = ByteBudget(settings.node_bytes_max)
         reserved = min(settings.reserved_bytes, settings.node_bytes_max // 4)
         unfinished = min(settings.unfinished_bytes_max, settings.node_bytes_max // 2)
-        self._large_bytes_max = settings.node_bytes_max - reserved
+        self._large_bytes_max = min(settings.node_bytes_max - reserved, self.budget.open)
+        self._first_bytes_max = settings.node_bytes_max - reserve_of(settings.node_bytes_max) // 2
+        self._first_large = first_of(unfinished, FIRST_LARGE_BYTES)
         self._stall_s = settings.unfinished_stall_ms / 1000
         self._loop = loop
-        self._small = _Unfinished(self.budget, reserved, self._stall_s, loop)
-        self._large = _Unfinished(self.budget, unfinished, self._stall_s, loop)
-        self._claims: dict[Receiver, int] = {}
-        """Sizes of the requests that wait for their memory, in the order they came."""
+        self._small = _Unfinished(reserved, self._stall_s, loop)
+        self._large = _Unfinished(unfinished, self._stall_s, loop)
+        self._claims: dict[str, dict[Receiver, int]] = {}
+        """Sizes of the requests that wait for their memory, by holder, in the order they came."""
         self._look: asyncio.TimerHandle | None = None
 
     @property
@@ -154,10 +184,11 @@ class Receiving:
 
         From then on its first 2 MiB count as held.
         """
-        if not self._claims and self._has_room(size):
+        holder = receiver.share.holder
+        if holder not in self._claims and self._is_next(holder) and self._has_room(receiver, size):
             self._begin(receiver, size)
             return True
-        self._claims[receiver] = size
+        self._claims.setdefault(holder, {})[receiver] = size
         self._await_room()
         return False
 
@@ -174,13 +205,30 @@ class Receiving:
         """Its connection closes."""
         self._small.release(receiver)
         self._large.release(receiver)
-        if self._claims and self._claims.pop(receiver, None) is not None and not self._claims:
+        if self._claims and self._forget_claim(receiver) and not self._claims:
             self._await_nothing()
 
-    def _has_room(self, size: int) -> bool:
+    def _forget_claim(self, receiver: Receiver) -> bool:
+        """False: it has none."""
+        holder = receiver.share.holder
+        claims = self._claims.get(holder, {})
+        if claims.pop(receiver, None) is None:
+            return False
+        if not claims:
+            del self._claims[holder]
+        return True
+
+    def _is_next(self, holder: str) -> bool:
+        """Return True if every holder whose requests wait has more than this one."""
+        of = self._large.shares.of
+        return all(of(holder) < of(other) for other in self._claims)
+
+    def _has_room(self, receiver: Receiver, size: int) -> bool:
         while True:
-            taken, large = self.budget.taken, self._large
-            if large.bytes + size <= large.bytes_max and taken + size <= self._large_bytes_max:
+            taken, large, share = self.budget.taken, self._large, receiver.share
+            is_fair = large.shares.may_take(large.bytes_max, share.holder, size, first=self._first_large)
+            is_first = share.taken + size <= self.budget.first
+            if is_fair and taken + size <= (self._first_bytes_max if is_first else self._large_bytes_max):
                 return True
             if not large.held and taken <= self._large_bytes_max:
                 return True  # alone even a request that is larger than the budget passes
@@ -195,11 +243,11 @@ class Receiving:
     def _admit(self) -> None:
         """Room may be there: by bytes given back, or since somebody does not move."""
         while self._claims:
-            receiver, size = next(iter(self._claims.items()))
-            if not self._has_room(size):
+            receiver, size = next(iter(self._claims[min(self._claims, key=self._large.shares.of)].items()))
+            if not self._has_room(receiver, size):
                 self._await_room()
                 return
-            self._claims.pop(receiver, None)
+            self._forget_claim(receiver)
             self._begin(receiver, size)
             receiver.begin_claimed()
         self._await_nothing()

@@ -30,8 +30,9 @@ class Metrics:
 
     __slots__ = (
         "bytes_in", "bytes_out", "cell_openings", "connections", "connections_gave_way", "connections_refused",
-        "deep_pass_worst_s", "errors", "http_requests", "loop_lag", "loop_lag_worst_s", "loop_turn_worst_s",
-        "overstay", "overstay_worst_s", "protocol_errors", "routes", "sampler", "unfinished_closed",
+        "connections_unread", "deep_pass_worst_s", "errors", "http_requests", "loop_lag", "loop_lag_worst_s",
+        "loop_turn_worst_s", "overstay", "overstay_worst_s", "protocol_errors", "routes", "sampler",
+        "unfinished_closed",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -43,6 +44,7 @@ class Metrics:
         self.connections = 0
         self.connections_refused = 0
         self.connections_gave_way = 0
+        self.connections_unread = 0
         self.protocol_errors = 0
         self.unfinished_closed = 0
         self.overstay = Histogram()
@@ -130,6 +132,7 @@ _FAMILIES = (
     Family("connections", "gauge", "Open connections of Kafka clients."),
     Family("connections_refused", "counter", "Connections closed at once: over max.connections, or one address's."),
     Family("connections_gave_way", "counter", "Connections closed for others: their address had most of them."),
+    Family("connections_unread", "counter", "Connections cut: answers left unread took memory that others waited for."),
     Family("http_requests", "counter", "HTTP requests, by documented path.", ("method", "path", "status")),
     Family("bytes_in", "counter", "Bytes read from clients."),
     Family("bytes_out", "counter", "Bytes sent to clients."),
@@ -242,6 +245,7 @@ def samples(metrics: Metrics) -> Sampling:
         Sample("connections", metrics.connections),
         Sample("connections_refused", metrics.connections_refused),
         Sample("connections_gave_way", metrics.connections_gave_way),
+        Sample("connections_unread", metrics.connections_unread),
         Sample("bytes_in", metrics.bytes_in),
         Sample("bytes_out", metrics.bytes_out),
         Sample("parked_fetch_overstay_seconds", histogram=metrics.overstay),

@@ -12,6 +12,7 @@ such garbage was partitions of deleted topics, 75 objects each, and little else.
 
 import asyncio
 import gc
+import sys
 import time
 from collections.abc import Callable
 from typing import Any, Final
@@ -26,6 +27,8 @@ GROWTH_MIN: Final = 150_000
 """Objects, some ten megabytes. Fewer are no reason for a deep pass."""
 FORCED_GROWTH: Final = 1_000_000
 """Objects, some hundred megabytes: from there on a deep pass comes however much is going on."""
+OBJECT_BYTES: Final = 100
+"""An object takes about so much."""
 _THRESHOLDS = (700, 10, 4)
 """Python's own, but for the last: a full pass sees 40 000 new objects at most, 20 ms, and not 80 000."""
 _OLDEST = 2
@@ -42,6 +45,8 @@ class CycleCollector:
         """Objects that the last deep pass set aside."""
         self.growth = 0
         """Set aside since."""
+        self._blocks = 0
+        """Blocks of memory that Python had after the last deep pass."""
         self._is_deep = False
         """A deep pass is under way."""
 
@@ -61,21 +66,37 @@ class CycleCollector:
         gc.freeze()
         self._is_deep = False
         self.known, self.growth = max(self.known + self.growth - gone, 0), 0
+        self._blocks = sys.getallocatedblocks()
         return time.thread_time() - begun_s
 
-    async def collect_at_quiet_moments(self, bytes_in: Callable[[], int], observe: Callable[[float], None]) -> None:
-        """Deep passes, for ever; `bytes_in` grows with every request, `observe` is given the seconds of each pass."""
+    async def collect_at_quiet_moments(
+        self, bytes_in: Callable[[], int], bytes_in_work: Callable[[], int], observe: Callable[[float], None]
+    ) -> None:
+        """Deep passes, for ever; `bytes_in` grows with every request, `observe` is given the seconds of each pass.
+
+        `bytes_in_work`: of long requests: a pass would walk through all that they hold, and find nothing.
+        """
         while True:
             await asyncio.sleep(LOOK_S)
+            self.forget_gone()
             while self.growth >= max(GROWTH_MIN, self.known // 2):
                 before = bytes_in()
                 await asyncio.sleep(QUIET_S)
-                if self.is_time(bytes_in() - before):
+                self.forget_gone()
+                if self.is_time(bytes_in() - before, bytes_in_work()):
                     observe(self.collect_deeply())
 
-    def is_time(self, bytes_in: int) -> bool:
-        """Whether a deep pass that has something to look for comes now; `bytes_in`: in the last `QUIET_S`."""
-        return bytes_in < QUIET_BYTES or self.growth >= max(FORCED_GROWTH, self.known)
+    def forget_gone(self) -> None:
+        """Count no more than memory has grown by: what was set aside in work, and is gone since, is no garbage."""
+        self.growth = min(self.growth, max(sys.getallocatedblocks() - self._blocks, 0))
+
+    def is_time(self, bytes_in: int, in_work: int = 0) -> bool:
+        """Return True if a deep pass that has something to look for comes now.
+
+        `bytes_in`: what came in the last `QUIET_S`; `in_work`: bytes of long requests, which are no garbage.
+        """
+        is_quiet = bytes_in + in_work < QUIET_BYTES
+        return is_quiet or self.growth - in_work // OBJECT_BYTES >= max(FORCED_GROWTH, self.known)
 
     def _after_pass(self, phase: str, info: dict[str, Any]) -> None:
         if phase == "stop" and info["generation"] == _OLDEST and not self._is_deep:

@@ -118,10 +118,10 @@ async def _serve(settings: BrokerSettings, places: Places) -> int:
     server = Server(settings, engine, places.kafka, places.http)
     await server.start()
     log.info("%s", describe_start(server.node, data, time.monotonic() - began_at))
-    cycles, metrics = CycleCollector(), server.node.metrics
+    cycles, metrics, answers = CycleCollector(), server.node.metrics, server.node.answers
     cycles.begin()
     collecting = asyncio.create_task(
-        cycles.collect_at_quiet_moments(lambda: metrics.bytes_in, metrics.observe_deep_pass)
+        cycles.collect_at_quiet_moments(lambda: metrics.bytes_in, lambda: answers.made, metrics.observe_deep_pass)
     )
     if in_vain := set_in_vain(server.node.settings):
         log.warning("set without effect in this broker: %s", ", ".join(in_vain))

@@ -192,7 +192,7 @@ class Server:
             producer_ids=ProducerIds(self._producer_id_block),
             cluster_id=self._cell.current.scheme.cluster_id,
             turns=Turns(loop),
-            answers=AnswerBudget(settings.unsent_bytes_max),
+            answers=AnswerBudget(settings.unsent_bytes_max, loop.time),
             connections=Connections(
                 loop, metrics, lambda: connections_max(self.node.settings), lambda: self.node.settings
             ),
@@ -259,5 +259,6 @@ class Server:
         """While the budget of answers is used up, peers that do not take theirs must not keep others waiting."""
         while True:
             await asyncio.sleep(STALL_LOOK_S)
+            self.node.answers.look()
             if self.node.answers.is_exceeded:
                 self._connections.cut_stalled(self._settings.answer_stall_ms / 1000)

@@ -58,6 +58,11 @@ class Topic:
         moving = self.moving
         return [moving[index].state if index in moving else state for index, state in enumerate(stored)]
 
+    def state_of(self, index: int) -> str:
+        """Return the mount state of one tablet of a table."""
+        assert self.record.table is not None
+        return self.moving[index].state if index in self.moving else self.record.table.states[index]
+
     @property
     def keeps_facts(self) -> bool:
         """Whether it is kept when rows were committed, and what they weigh: a table's schema or its limit asks so."""
@@ -103,10 +108,13 @@ class Topic:
 
     def renew(self) -> None:
         """Have the partitions follow the record, the config and the tablets on their way."""
-        self._settings = self._settings_by_set()
-        for number, tablet_id in enumerate(self.record.tablets):
-            if tablet_id in self.tablets:
-                self.tablets[tablet_id].configure(self.settings(number))
+        self._settings = settings = self._settings_by_set()
+        table, tablets = self.record.table, self.tablets
+        sets = (0,) * len(self.record.tablets) if table is None else table.mounted.numbers
+        for number, tablet_id in zip(sets, self.record.tablets, strict=False):
+            tablet = tablets.get(tablet_id)
+            if tablet is not None:
+                tablet.configure(settings[number])
 
     def line_up(self) -> None:
         """List the partitions of all tablets by index."""

@@ -22,13 +22,20 @@ class Watchers:
             callbacks = self._callbacks = {}
         token = object()
         callbacks[token] = callback
-        return partial(self._forget, token)
+        return partial(self.forget, token)
+
+    def put(self, watcher: object, callback: Callable[[], None]) -> None:
+        """As `add`, until `forget` of the watcher: for one that watches thousands of partitions with one callback."""
+        if self._callbacks is None:
+            self._callbacks = {}
+        self._callbacks[watcher] = callback
 
     def notify(self) -> None:
         if self._callbacks:
             for callback in tuple(self._callbacks.values()):
                 callback()
 
-    def _forget(self, token: object) -> None:
+    def forget(self, watcher: object) -> None:
+        """Again does nothing."""
         if self._callbacks is not None:
-            self._callbacks.pop(token, None)
+            self._callbacks.pop(watcher, None)

@@ -33,6 +33,9 @@ from pqbroker.storage.tablets.tablet import (
 )
 from pqbroker.storage.unreadable import StoredUnreadable
 
+_MADE_AT_ONCE = 200
+"""Tablets of thousands that are created together: each turn of the loop has some."""
+
 
 class NewTablet(NamedTuple):
     """A tablet to create."""
@@ -142,19 +145,22 @@ class Cell:
         async with self._changes:
             new = [NewTablet(*item) for item in tablets if not self._is_there(NewTablet(*item))]
             batch = Batch()
-            records = [
-                TabletRecord(
+            records = []
+            for item in new:
+                record = TabletRecord(
                     item.tablet_id, item.type, max(generation, self._blobs.blocked_generation(item.tablet_id) + 1),
                     self._profiles.new_channels(item.type), item.owner,
-                )
-                for item in new
-            ]  # fmt: skip
-            for record in records:
+                )  # fmt: skip
                 batch.put(record_key(record.tablet_id), record.encode())
+                records.append(record)
+                if not len(records) % _MADE_AT_ONCE:
+                    await asyncio.sleep(0)
             if records:
                 await self._shard.commit(batch)
-            for record in records:
+            for number, record in enumerate(records, 1):
                 await self._host(record)
+                if not number % _MADE_AT_ONCE:
+                    await asyncio.sleep(0)
 
     @property
     def pools(self) -> tuple[str, ...]:

@@ -3,11 +3,12 @@
 import socket
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import pytest
 
+from pqbroker.broker.net.answer_budget import UNTAKEN_S
 from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from pqbroker.protocol.messages.metadata import MetadataRequest
@@ -27,6 +28,11 @@ HONEST = "127.0.0.3"
 ANSWER_S_MAX = 1.0
 MIB = 1 << 20
 CONNECTIONS = 400
+READERS = 50
+"""Clients that ask for much and read nothing of it."""
+READER_BYTES = 20 << 20
+ASKED = 25
+"""Requests of each: the system's buffers take the answers to the first."""
 LARGE_BYTES = 900_000
 """One record: two of them are more than 1 MiB."""
 
@@ -37,34 +43,47 @@ class Honest:
     def __init__(self, node: Attacked) -> None:
         self._node = node
         self._commits = 0
+        self.answer_s_max = ANSWER_S_MAX
 
     def check(self) -> None:
         with Caller(self._node.broker.kafka, source=HONEST) as caller:
-            with self._timed("Metadata"):
+            with self.timed("Metadata"):
                 assert caller.ask(MetadataRequest(topics=[]), 12) is not None
-            with self._timed("Produce"):
+            with self.timed("Produce"):
                 answer = caller.ask(produce_request(TOPIC, make_batch(b"v" * 1024)), 9)
                 assert answer.responses[0].partition_responses[0].error_code == 0
-            with self._timed("Fetch"):
+            with self.timed("Fetch"):
                 assert _fetched_bytes(caller.ask(fetch_request(), 12)) >= LARGE_BYTES
             self._commits += 1
-            with self._timed("OffsetCommit"):
+            with self.timed("OffsetCommit"):
                 assert commit(caller, f"honest-{self._commits}") == 0
         health = f"http://{self._node.broker.http}/health"
-        with self._timed("/health"), urllib.request.urlopen(health, timeout=60) as answer:
+        with self.timed("/health"), urllib.request.urlopen(health, timeout=60) as answer:
+            assert answer.status == 200
+        topics = f"http://{self._node.broker.http}/v1/topics/{TOPIC}"
+        with self.timed("a topic over HTTP"), urllib.request.urlopen(topics, timeout=60) as answer:
             assert answer.status == 200
 
     @contextmanager
-    def _timed(self, what: str) -> Iterator[None]:
+    def timed(self, what: str) -> Iterator[None]:
+        """See that what is done within takes no longer than allowed."""
         started = time.perf_counter()
         yield
         took_s = time.perf_counter() - started
-        assert took_s < ANSWER_S_MAX, f"{what} took {took_s:.2f} s"
+        assert took_s < self.answer_s_max, f"{what} took {took_s:.2f} s"
 
 
-def fetch_request() -> FetchRequest:
-    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=MIB)
-    return FetchRequest(max_wait_ms=0, max_bytes=MIB, topics=[FetchTopic(topic=TOPIC, partitions=[partition])])
+def unread(node: Attacked, source: str) -> Caller:
+    """A client that asks for as much as there is, and is to read nothing of it."""
+    caller = Caller(node.broker.kafka, source=source)
+    for _ in range(ASKED):
+        caller.send(fetch_request(READER_BYTES), 12)
+    return caller
+
+
+def fetch_request(bytes_max: int = MIB) -> FetchRequest:
+    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=bytes_max)
+    return FetchRequest(max_wait_ms=0, max_bytes=bytes_max, topics=[FetchTopic(topic=TOPIC, partitions=[partition])])
 
 
 def commit(caller: Caller, group_id: str) -> int:
@@ -122,3 +141,33 @@ def test_groups_invented_by_one_address_leave_room_for_another() -> None:
         with Caller(node.broker.kafka, source=ATTACKER) as attacker:
             assert commit(attacker, "another") == ErrorCode.POLICY_VIOLATION
             assert commit(attacker, "invented-0") == 0
+
+
+def test_clients_of_one_address_that_read_nothing_leave_room_for_another() -> None:
+    _read_beside([ATTACKER] * READERS, ANSWER_S_MAX)
+
+
+def test_clients_of_many_addresses_that_read_nothing_are_cut_when_another_waits() -> None:
+    """They take the whole reserve, each its first part of it: so a first Fetch waits for the second of idle ones."""
+    sources = [f"127.0.1.{number}" for number in range(1, READERS + 1)]
+    assert _read_beside(sources, ANSWER_S_MAX + UNTAKEN_S) > 0
+
+
+def _read_beside(sources: Sequence[str], answer_s_max: float) -> int:
+    """How many connections were cut while another client was served."""
+    with attacked(turn_s_max=TURN_EVER_S_MAX) as node:
+        honest = prepare(node)
+        with node.connect() as caller:
+            for _ in range(READER_BYTES // LARGE_BYTES):
+                answer = caller.ask(produce_request(TOPIC, make_batch(b"\0" * LARGE_BYTES)), 9)
+                assert answer.responses[0].partition_responses[0].error_code == 0
+        callers = [unread(node, source) for source in sources]
+        honest.answer_s_max = answer_s_max
+        try:
+            for _ in range(100):
+                honest.check()
+                time.sleep(0.03)
+        finally:
+            for caller in callers:
+                caller.close()
+        return int(node.samples()["connections_unread_total"])

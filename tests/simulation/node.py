@@ -77,7 +77,7 @@ class SimulatedNode:
             producer_ids=ProducerIds(lambda: owner.current.scheme.producer_id_block()),
             cluster_id=opened.scheme.cluster_id,
             turns=Turns(self._loop, self._loop.time),
-            answers=AnswerBudget(self._settings.unsent_bytes_max),
+            answers=AnswerBudget(self._settings.unsent_bytes_max, self._loop.time),
             connections=Connections(self._loop, metrics, lambda: 0),
         )
         self._owner = owner

@@ -204,14 +204,14 @@ class Attacked:
         assert match is not None
         return int(match[1]) << 10
 
-    def _samples(self) -> dict[str, float]:
+    def samples(self) -> dict[str, float]:
         """Every metric that has one value."""
         with urllib.request.urlopen(f"http://{self.broker.http}/metrics", timeout=60) as answer:
             return {name: float(text) for name, text in _SAMPLE.findall(answer.read().decode())}
 
     def look(self) -> "Seen":
         """What was seen so far."""
-        samples = self._samples()
+        samples = self.samples()
         return Seen(
             rss_bytes=self.rss_bytes("VmHWM"),
             answer_s=self.witness.worst_s,

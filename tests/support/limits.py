@@ -63,7 +63,7 @@ LIMITS = (
         "bytes of long requests and of answers, in work or not taken by clients",
         ("pqbroker.unsent.bytes.max", "pqbroker.answer.stall.ms"),
         "answers over 64 KiB wait; a client that takes nothing meanwhile is cut",
-        "grammar/test_attacks.py::test_peers_that_take_no_answer_do_not_keep_others_waiting",
+        "attacks/test_shares.py::test_clients_of_one_address_that_read_nothing_leave_room_for_another",
     ),
     Limit(
         "time of one turn of the event loop",

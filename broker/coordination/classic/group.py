@@ -34,7 +34,8 @@ class Group:
         "protocol", "protocol_type", "state", "sync_deadline_ms", "unsynced", "usage",
     )  # fmt: skip
 
-    def __init__(self, group_id: str, limits: GroupLimits) -> None:
+    def __init__(self, group_id: str, limits: GroupLimits, payer: str = "") -> None:
+        """`payer`: the address that its bytes count for."""
         self.group_id = group_id
         self.limits = limits
         self.state = GroupState.EMPTY
@@ -63,13 +64,14 @@ class Group:
         self.joined_count = 0
         """Members that wait in a Join."""
         self.offers = Offers()
-        self.usage = Usage(limits.memory)
+        self.usage = Usage(limits.memory, payer)
         self.usage.add(memory.group_bytes(group_id))
 
     @classmethod
     def load(cls, image: GroupImage, limits: GroupLimits, now_ms: int) -> "Group":
         """A group as it was stored, every session beginning again."""
-        group = cls(image.group_id, limits)
+        payer = memory.payer_of(image.members[0].client_host) if image.members else ""
+        group = cls(image.group_id, limits, payer)
         group.generation, group.leader = image.generation, image.leader
         group.protocol_type, group.protocol = image.protocol_type, image.protocol
         for stored in image.members:

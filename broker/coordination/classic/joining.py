@@ -55,7 +55,7 @@ def _objection(group: Group, request: Join) -> str:
     if more > 0 and group.usage.metadata_bytes + more > limits.metadata_bytes_max:
         name = "pqbroker.group.metadata.bytes.max"
         return _too_large(f"group {group.group_id}", group.usage.metadata_bytes + more, limits.metadata_bytes_max, name)
-    if not limits.memory.has_room(more):
+    if not group.usage.has_room(more):
         taken = limits.memory.taken + more
         return _too_large("all groups", taken, limits.memory.bytes_max, "pqbroker.groups.bytes.max")
     return ""

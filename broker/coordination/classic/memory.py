@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from pqbroker.conf.shares import Shares, address_of, first_of, holder_of
+
 if TYPE_CHECKING:
     from pqbroker.storage.tablets.coordinator_rows import MemberProtocol
 
@@ -11,20 +13,37 @@ MEMBER_BYTES = 512
 PENDING_BYTES = 512
 PROTOCOL_BYTES = 128
 ASSIGNMENT_BYTES = 64
+FIRST_BYTES = 1 << 20
+"""The first part of an address, at least: a member's metadata."""
 
 
 class GroupMemory:
     """Bytes of all groups of a node."""
 
-    __slots__ = ("bytes_max", "taken")
+    __slots__ = ("bytes_max", "shares")
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
-        self.taken = 0
+        self.shares = Shares[str]()
+        """By the address that made the group."""
 
-    def has_room(self, size: int) -> bool:
-        """Whether so much more may be taken; less than before always may."""
-        return size <= 0 or self.taken + size <= self.bytes_max
+    @property
+    def taken(self) -> int:
+        """Bytes of all groups."""
+        return self.shares.total
+
+    def has_room(self, size: int, payer: str) -> bool:
+        """Return True if groups of an address may take so much more; less than before they always may."""
+        first = first_of(self.bytes_max, FIRST_BYTES)
+        return size <= 0 or self.shares.may_take(self.bytes_max, payer, size, first=first)
+
+
+def payer_of(client_host: str) -> str:
+    """The address under which a group counts that a client made."""
+    try:
+        return address_of(holder_of(client_host, 0))
+    except ValueError:  # no address: it comes from a row on disk
+        return client_host
 
 
 def group_bytes(group_id: str) -> int:

@@ -66,7 +66,7 @@ def _objection(group: Group, assignments: Mapping[str, bytes]) -> str:
     limits, size = group.limits, assignment_bytes(assignments)
     if size > limits.assignment_bytes_max:
         taken, taken_max, setting = size, limits.assignment_bytes_max, "pqbroker.group.assignment.bytes.max"
-    elif not limits.memory.has_room(size - group.usage.assignment_bytes):
+    elif not group.usage.has_room(size - group.usage.assignment_bytes):
         memory = limits.memory
         taken, taken_max, setting = memory.taken + size, memory.bytes_max, "pqbroker.groups.bytes.max"
     else:

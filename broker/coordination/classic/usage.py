@@ -9,10 +9,12 @@ from pqbroker.broker.coordination.classic.memory import GroupMemory, assignment_
 class Usage:
     """Bytes, as `memory.py` counts them; each change is counted for the node too."""
 
-    __slots__ = ("_node", "assignment_bytes", "metadata_bytes", "taken")
+    __slots__ = ("_node", "assignment_bytes", "metadata_bytes", "payer", "taken")
 
-    def __init__(self, node: GroupMemory) -> None:
+    def __init__(self, node: GroupMemory, payer: str) -> None:
+        """`payer`: the address that it counts for."""
         self._node = node
+        self.payer = payer
         self.metadata_bytes = 0
         """Of all members, without their assignments."""
         self.assignment_bytes = 0
@@ -22,7 +24,7 @@ class Usage:
     def add(self, size: int) -> None:
         """Take more; less, when `size` is negative."""
         self.taken += size
-        self._node.taken += size
+        self._count(size)
 
     def count_member(self, member: Member) -> None:
         """What a member takes from now on."""
@@ -41,10 +43,21 @@ class Usage:
 
     def release(self) -> None:
         """The node counts nothing for this group from now on; `retake` undoes it."""
-        self._node.taken -= self.taken
+        self._count(-self.taken)
 
     def retake(self) -> None:
-        self._node.taken += self.taken
+        self._count(self.taken)
+
+    def has_room(self, size: int) -> bool:
+        """Return True if the node has room for so much more of this group."""
+        return self._node.has_room(size, self.payer)
+
+    def _count(self, size: int) -> None:
+        shares = self._node.shares
+        if size > 0:
+            shares.take(self.payer, size)
+        elif size < 0:
+            shares.give_back(self.payer, -size)
 
     def _add_metadata(self, size: int) -> None:
         self.metadata_bytes += size

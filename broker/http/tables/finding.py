@@ -14,6 +14,7 @@ from pqbroker.tables.paths import table_path
 from pqbroker.tables.refusals import TableError
 from pqbroker.tables.schema import Schema, read_schema
 
+_STATES = {state.value: state for state in MountState}
 NO_TABLETS = "none"
 """The state of a static table."""
 
@@ -77,7 +78,12 @@ def states(topic: Topic) -> list[MountState]:
     """Of each partition; those of a topic that was not made as a table are always mounted."""
     if topic.record.table is None:
         return [MountState.MOUNTED] * len(topic.partitions)
-    return list(map(MountState, topic.states))
+    return list(map(_STATES.__getitem__, topic.states))
+
+
+def state_of(topic: Topic, index: int) -> MountState:
+    """The state of one partition: a table may have thousands."""
+    return MountState.MOUNTED if topic.record.table is None else _STATES[topic.state_of(index)]
 
 
 def facts(topic: Topic) -> dict[str, Any]:

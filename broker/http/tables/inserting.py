@@ -14,7 +14,7 @@ from pqbroker.broker.http.problems import bad_request
 from pqbroker.broker.http.routes import Call
 from pqbroker.broker.http.tables.arrow_rows import encode_arrow
 from pqbroker.broker.http.tables.encoded_rows import EncodedRows, TabletRows
-from pqbroker.broker.http.tables.finding import check_tablet, find_typed, states
+from pqbroker.broker.http.tables.finding import check_tablet, find_typed, state_of, states
 from pqbroker.pq.log.sessions import NAME_BYTES_MAX, Fence, SessionBatch
 from pqbroker.pq.log.write_cycle import Written
 from pqbroker.pq.serving.joint_write import Share, batches_taken, write_together
@@ -149,7 +149,7 @@ def places(topic: Topic, rows: Sequence[TabletRows], last: int | None) -> list[i
     for index in sorted(named):
         check_tablet(topic, index, TABLET_INDEX)
         if index not in mounted:
-            raise closed(table_path(topic.record.name), index, states(topic)[index])
+            raise closed(table_path(topic.record.name), index, state_of(topic, index))
     cells = {topic.record.cell_of(index) for index in named}
     if len(cells) > 1:
         text = f"the rows are for tablets of {len(cells)} cells: {', '.join(sorted(map(str, cells)))}"

@@ -17,7 +17,7 @@ from pqbroker.broker.http.problems import bad_request
 from pqbroker.broker.http.resources.configs import config_texts
 from pqbroker.broker.http.routes import Call
 from pqbroker.broker.http.tables.conversion import check_unmounted, convert
-from pqbroker.broker.http.tables.finding import check_tablet, facts, find_table, find_typed, shown, states
+from pqbroker.broker.http.tables.finding import check_tablet, facts, find_table, find_typed, shown, state_of
 from pqbroker.conf.table_attributes import in_force, retention_ms
 from pqbroker.pq.log.partition import Partition
 from pqbroker.pq.serving.partition_server import PartitionServer
@@ -194,7 +194,7 @@ def _first_rows(body: Mapping[str, Any]) -> Sequence[int]:
 
 def _tablet(call: Call, topic: Topic, partition: PartitionServer) -> dict[str, Any]:
     table, log = topic.record.table, partition.state
-    state = states(topic)[partition.index]
+    state = state_of(topic, partition.index)
     home = str(topic.record.cell_of(partition.index))
     flushed = log.head.blobs[0].offset if log.head.blobs else log.end_offset
     return {

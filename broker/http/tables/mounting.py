@@ -28,6 +28,8 @@ from pqbroker.tables.refusals import TableError
 
 _log = logging.getLogger(__name__)
 _REFUSED: tuple[type[Exception], ...] = (*REFUSED, TableError)
+_FLUSHED_AT_ONCE = 200
+"""Tablets of one command: of thousands each turn of the loop has some."""
 _MOUNTS = frozenset({MountState.MOUNTING, MountState.FROZEN_MOUNTING})
 
 
@@ -86,7 +88,9 @@ async def _reach(
             await _live_in(call, topic, before.tablets[index], cell)
         if begun:
             flushed = [] if is_forced else [index for index, state in begun.items() if state in FLUSHING]
-            await asyncio.gather(*(topic.partitions[index].flush() for index in flushed))
+            for start in range(0, len(flushed), _FLUSHED_AT_ONCE):
+                some = flushed[start : start + _FLUSHED_AT_ONCE]
+                await asyncio.gather(*(topic.partitions[index].flush() for index in some))
             await topics.change(topic.record.name, lambda record: _arrived(record, before, topic, begun))
     finally:
         for index, state in begun.items():

@@ -9,7 +9,7 @@ from pqbroker.broker.apis.partitions import find_readable
 from pqbroker.broker.http.problems import bad_request
 from pqbroker.broker.http.resources.record_search import Search, Sought
 from pqbroker.broker.http.routes import Call
-from pqbroker.broker.http.tables.finding import find_rows, schema_of, states
+from pqbroker.broker.http.tables.finding import find_rows, schema_of, state_of
 from pqbroker.pq.log.row_facts import FACTS
 from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.pq.serving.topic import Topic
@@ -32,7 +32,7 @@ async def select(call: Call) -> Any:
         return {"rows": [], "next_row_index": first}
     partition = find_readable(topic, index)
     if partition.is_unmounted:
-        raise closed(table_path(topic.record.name), index, states(topic)[index])
+        raise closed(table_path(topic.record.name), index, state_of(topic, index))
     settings = call.node.settings
     sought = Sought(
         shower, None, call.limit(), settings.http_answer_bytes_max, settings.http_look_bytes_max

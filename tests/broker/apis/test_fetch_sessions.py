@@ -197,3 +197,15 @@ def test_sessions_of_a_closed_connection_make_room_at_once() -> None:
     gone.is_gone = True
     assert sessions.turn(request(0, 0, 0), 12, peer()).session_id > 0
     assert len(sessions) == 2
+
+
+def test_one_address_leaves_sessions_and_their_partitions_to_others() -> None:
+    sessions = FetchSessions(16, 160, Clock())
+    many, few = (Peer(cast(Node, None), Address("h", 1), holder=holder) for holder in ("many", "few"))
+    opened = [sessions.turn(request(0, 0, 0), 12, many).session_id > 0 for _ in range(16)]
+    assert opened == [True] * 14 + [False] * 2
+    assert sessions.turn(request(0, 0, 0), 12, few).session_id > 0
+    sessions = FetchSessions(16, 160, Clock())
+    assert sessions.turn(request(0, 0, *range(140)), 12, many).session_id > 0
+    assert sessions.turn(request(0, 0, 1), 12, many).session_id == 0
+    assert sessions.turn(request(0, 0, 1, 2), 12, few).session_id > 0

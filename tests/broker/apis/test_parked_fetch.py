@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from pqbroker.broker.apis.fetch_sessions import Wanted
-from pqbroker.broker.apis.parked_fetch import FetchWait, ParkedFetch
+from pqbroker.broker.apis.parked_fetch import ENOUGH, FetchWait, ParkedFetch
 from pqbroker.pq.reading.query import READ_UNCOMMITTED
 from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.protocol.errors import ErrorCode, KafkaError
@@ -48,7 +48,7 @@ def wanted(partition: Watched | None, offset: int = 10, bytes_max: int = 1000) -
 
 
 def is_met(*items: Wanted, min_bytes: int = 100) -> bool:
-    return ParkedFetch(items, READ_UNCOMMITTED, min_bytes, 1000).is_met()
+    return ParkedFetch(items, READ_UNCOMMITTED, min_bytes, 1000).readable(items) == ENOUGH
 
 
 class Bench:

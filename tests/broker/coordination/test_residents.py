@@ -85,7 +85,7 @@ class Rig:
 async def test_residents_of_two_kinds_live_side_by_side_and_are_counted_and_shown() -> None:
     rig = await Rig().start()
     await rig.leases.take("a", rig.coordinator.now_ms() + 60_000)
-    rig.groups.host("g")
+    rig.groups.host("g", "")
     assert set(rig.coordinator.samples()) == {TabletSample("residents", 1, (kind,)) for kind in ("group", "lease")}
     assert rig.coordinator.describe().row_sets == {"leases": 1}
 

@@ -107,7 +107,7 @@ class Bench:
         node = Node(
             cell=cell, loop=loop, clock=lambda: 0, metrics=self.metrics,
             sessions=FetchSessions(10, 10, lambda: 0), producer_ids=None, cluster_id="c",  # type: ignore[arg-type]
-            api_ranges=((18, 0, 4),), turns=Turns(loop), answers=AnswerBudget(1 << 27),
+            api_ranges=((18, 0, 4),), turns=Turns(loop), answers=AnswerBudget(1 << 27, loop.time),
             connections=Connections(loop, self.metrics, lambda: self.node.settings.max_connections),
         )  # fmt: skip
         self.receiving = Receiving(node.settings, loop)
@@ -570,15 +570,15 @@ async def test_a_large_request_is_not_read_until_it_has_its_memory() -> None:
 
 
 async def test_a_request_that_makes_room_closes_its_connection_with_a_line(caplog: pytest.LogCaptureFixture) -> None:
-    bench = Bench(unfinished_bytes_max=5 << 20)
+    bench = Bench(unfinished_bytes_max=6 << 20)
     caplog.set_level(logging.INFO)
     first = bench.wire, bench.connection
     bench.receive(struct.pack(">i", 3 << 20) + bytes(1 << 20))
     bench.wire, bench.connection = bench.connect()
     second = bench.wire
-    bench.receive(struct.pack(">i", 3 << 20) + bytes(5 << 19))
+    bench.receive(struct.pack(">i", 3 << 20) + bytes(11 << 18))
     bench.wire, bench.connection = first
-    bench.receive(bytes(3 << 19))
+    bench.receive(bytes(7 << 18))
     assert (bench.wire.is_closed, second.is_closed) == (False, True)
     assert bench.metrics.unfinished_closed == 1
     assert "pqbroker.unfinished.bytes.max" in caplog.text

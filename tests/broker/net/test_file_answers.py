@@ -281,6 +281,20 @@ async def test_a_peer_that_reads_slowly_gets_its_answers_whole_and_in_order(serv
     client.socket.close()
 
 
+async def test_answers_in_files_that_are_left_unread_take_no_memory_and_stall(server: Server) -> None:
+    client, _ = await stalled(server)
+    (connection,) = server._connections
+    memory, left = connection.unsent()
+    assert server.node.answers.unsent == memory < MIB < left
+    stalls_s = server.node.loop.time() + 11
+    assert connection._untaken.is_stalled(stalls_s, 10)
+    await client.receive()
+    await client.receive()
+    assert connection.unsent() == (0, 0)
+    assert server.node.answers.unsent == 0
+    client.socket.close()
+
+
 async def test_files_wait_for_what_the_transport_still_holds(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     client = SlowPeer(server)
     offset = 0

@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from pqbroker.broker.net.receiving import Receiving
+from pqbroker.broker.net.request_budget import ByteBudget, RequestShare
 from pqbroker.conf.broker import BrokerSettings
 
 MIB = 1 << 20
@@ -39,8 +40,9 @@ class Loop:
 class Sender:
     """A connection, as far as `Receiving` sees it."""
 
-    def __init__(self, receiving: Receiving) -> None:
+    def __init__(self, receiving: Receiving, holder: str | None = None) -> None:
         self._receiving = receiving
+        self.share = receiving.budget.share(holder or f"alone {id(self)}")
         self.is_closed = self.is_begun = False
         self.held = 0
 
@@ -73,8 +75,8 @@ class Bench:
         self.loop = Loop()
         self.receiving = Receiving(BrokerSettings(**settings), cast(asyncio.AbstractEventLoop, self.loop))
 
-    def sender(self) -> Sender:
-        return Sender(self.receiving)
+    def sender(self, holder: str | None = None) -> Sender:
+        return Sender(self.receiving, holder)
 
     def senders(self, count: int) -> list[Sender]:
         return [self.sender() for _ in range(count)]
@@ -113,13 +115,13 @@ def test_of_those_that_move_the_one_that_began_last_goes() -> None:
     bench = Bench()
     first, second, third = bench.senders(3)
     for sender in (first, second, third):
-        sender.start(40 * MIB)
-    first.bring(38 * MIB)
-    second.bring(38 * MIB)
+        sender.start(36 * MIB)
+    first.bring(34 * MIB)
+    second.bring(34 * MIB)
     fourth = bench.sender()
-    fourth.start(40 * MIB)
+    fourth.start(36 * MIB)
     assert fourth.is_begun
-    third.bring(38 * MIB)
+    third.bring(34 * MIB)
     fourth.bring(30 * MIB)
     assert [sender.is_closed for sender in (first, second, third, fourth)] == [False, False, False, True]
 
@@ -128,11 +130,11 @@ def test_what_has_stopped_goes_before_what_began_last() -> None:
     bench = Bench()
     stopped, moving, last = bench.senders(3)
     for sender in (stopped, moving, last):
-        sender.start(60 * MIB)
-    stopped.bring(58 * MIB)
+        sender.start(50 * MIB)
+    stopped.bring(48 * MIB)
     bench.loop.pass_s(STALL_S)
     last.bring(8 * MIB)
-    moving.bring(68 * MIB)
+    moving.bring(58 * MIB)
     assert [sender.is_closed for sender in (stopped, moving, last)] == [True, False, False]
 
 
@@ -153,12 +155,12 @@ def test_one_who_waits_begins_when_another_does_not_move_or_is_done() -> None:
     stopped, waiting, behind = bench.senders(3)
     stopped.start(100 * MIB)
     stopped.bring(97 * MIB)
-    waiting.start(127 * MIB)
-    behind.start(127 * MIB)
+    waiting.start(111 * MIB)
+    behind.start(111 * MIB)
     assert not waiting.is_begun
     bench.loop.pass_s(STALL_S)
     assert (stopped.is_closed, waiting.is_begun, behind.is_begun) == (True, True, False)
-    waiting.bring(125 * MIB)
+    waiting.bring(109 * MIB)
     bench.receiving.release(waiting)
     assert behind.is_begun
 
@@ -184,7 +186,7 @@ def test_requests_in_work_leave_room_for_small_ones() -> None:
     large.start(3 * MIB)
     alone = bench.sender()
     bench.receiving.budget.taken += 3 * MIB
-    alone.start(3 * MIB)
+    alone.start(5 * MIB)
     assert (large.is_begun, alone.is_begun) == (True, False)  # the first was alone
     assert not bench.receiving.budget.is_exceeded
     bench.receiving.budget.give_back(100 * MIB)
@@ -242,3 +244,86 @@ def test_nothing_is_left_when_all_have_gone(settings: dict[str, int]) -> None:
     for sender in senders:
         bench.receiving.release(sender)
     assert bench.receiving.is_at_rest
+
+
+def test_of_several_requests_of_the_largest_holder_the_last_goes() -> None:
+    bench = Bench()
+    few = [bench.sender("few") for _ in range(2)]
+    many = [bench.sender("many") for _ in range(20)]
+    late = bench.sender("late")
+    for sender in (*few, *many, late):
+        sender.start(3 * MIB)
+        sender.bring(MIB)
+    many[0].bring(30 * MIB)
+    late.bring(15 * MIB)
+    assert [sender.is_closed for sender in (*few, late)] == [False] * 3
+    assert many[-1].is_closed
+
+
+def test_a_holder_has_its_first_large_request_beside_one_that_has_all_but_the_reserve() -> None:
+    bench = Bench()
+    for _ in range(60):
+        bench.sender("many").start(2 * MIB)
+    waiting = bench.sender("many")
+    waiting.start(2 * MIB)
+    first, second = bench.sender("few"), bench.sender("few")
+    first.start(4 * MIB)
+    first.bring(2 * MIB)
+    second.start(2 * MIB)
+    assert [sender.is_begun for sender in (waiting, first, second)] == [False, True, False]
+
+
+def test_of_those_that_wait_the_holder_of_least_is_next() -> None:
+    bench = Bench()
+    held = [bench.sender("many") for _ in range(2)]
+    held[0].start(50 * MIB)
+    held[0].bring(48 * MIB)
+    held[1].start(50 * MIB)
+    held[1].bring(48 * MIB)
+    again, other = bench.sender("many"), bench.sender("other")
+    again.start(61 * MIB)
+    other.start(60 * MIB)
+    assert not other.is_begun
+    bench.receiving.release(held[0])
+    assert [sender.is_begun for sender in (again, other)] == [False, True]
+
+
+def test_a_holder_of_little_is_read_beside_one_that_has_all_but_the_reserve() -> None:
+    budget = Receiving(BrokerSettings(), cast(asyncio.AbstractEventLoop, Loop())).budget
+    many, few = budget.share("many"), budget.share("few")
+    many.take(budget.open + 1)
+    assert (many.may_read, few.may_read) == (False, True)
+    few.take(budget.first + 1)
+    assert not few.may_read
+    few.give_back(1)
+    assert few.may_read
+    many.take(budget.bytes_max)
+    assert not few.may_read
+
+
+class Taker:
+    """A connection that is read or not."""
+
+    def __init__(self, share: RequestShare) -> None:
+        self._share = share
+        share.takers[self] = None
+        self.is_read = True
+
+    def limit(self) -> None:
+        self.is_read = self._share.may_read
+        if not self.is_read:
+            self._share.await_room()
+
+    consider = limit
+
+
+def test_no_connection_of_a_holder_without_room_is_read_until_there_is_some() -> None:
+    budget = ByteBudget(800)
+    many, few = budget.share("many"), budget.share("few")
+    takers, other = [Taker(many) for _ in range(3)], Taker(few)
+    many.take(701)
+    takers[0].limit()
+    assert [taker.is_read for taker in (*takers, other)] == [False, False, False, True]
+    many.give_back(1)
+    assert all(taker.is_read for taker in takers)
+    assert not budget.is_awaited

@@ -73,6 +73,7 @@ def test_a_deep_pass_waits_for_a_quiet_second_until_a_hundred_megabytes_are_set_
     assert not collector.is_time(busy)
     collector.growth = forced
     assert collector.is_time(busy)
+    assert not collector.is_time(busy, in_work=python_gc.OBJECT_BYTES)
     collector.known = 2 * forced  # it grows as its share
     assert not collector.is_time(busy)
 
@@ -84,6 +85,7 @@ async def test_how_much_is_set_aside_is_not_asked_of_python(
     monkeypatch.setattr(gc, "get_freeze_count", lambda: pytest.fail("asked"))
     monkeypatch.setattr(python_gc, "LOOK_S", 0)
     monkeypatch.setattr(python_gc, "QUIET_S", 0)
+    monkeypatch.setattr(collector, "forget_gone", lambda: None)
     collector.growth = collector.known + python_gc.FORCED_GROWTH
     seconds: list[float] = []
     done = asyncio.Event()
@@ -92,7 +94,48 @@ async def test_how_much_is_set_aside_is_not_asked_of_python(
         seconds.append(took_s)
         done.set()
 
-    task = asyncio.create_task(collector.collect_at_quiet_moments(lambda: 0, observe))
+    task = asyncio.create_task(collector.collect_at_quiet_moments(lambda: 0, lambda: 0, observe))
     await done.wait()
     task.cancel()
     assert seconds
+
+
+def test_what_was_set_aside_and_is_gone_again_is_no_reason_for_a_deep_pass(collector: CycleCollector) -> None:
+    collector.collect_deeply()
+    living = [Node() for _ in range(2 * python_gc.SET_ASIDE_MIN)]
+    gc.collect()
+    collector.forget_gone()
+    assert collector.growth >= len(living)
+    for node in living:
+        node.other = None
+    living.clear()
+    collector.forget_gone()
+    assert collector.growth < python_gc.SET_ASIDE_MIN
+
+
+def test_a_cycle_that_was_set_aside_still_counts(collector: CycleCollector) -> None:
+    collector.collect_deeply()
+    living = [Node() for _ in range(2 * python_gc.SET_ASIDE_MIN)]
+    gc.collect()
+    living.clear()
+    collector.forget_gone()
+    assert collector.growth >= python_gc.SET_ASIDE_MIN
+
+
+async def test_no_deep_pass_comes_while_long_requests_are_in_work(
+    collector: CycleCollector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(python_gc, "LOOK_S", 0)
+    monkeypatch.setattr(python_gc, "QUIET_S", 0)
+    monkeypatch.setattr(collector, "forget_gone", lambda: None)
+    collector.known = collector.growth = python_gc.GROWTH_MIN
+    work, passes = [python_gc.QUIET_BYTES], list[float]()
+    task = asyncio.create_task(collector.collect_at_quiet_moments(lambda: 0, lambda: work[0], passes.append))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not passes
+    work[0] = 0
+    async with asyncio.timeout(10):
+        while not passes:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+    task.cancel()

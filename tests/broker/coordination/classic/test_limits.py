@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from pqbroker.broker.coordination.classic.member import Member
+from pqbroker.broker.coordination.classic.memory import GroupMemory, payer_of
 from pqbroker.broker.coordination.classic.states import GroupState
 from pqbroker.protocol.errors import ErrorCode
 from pqbroker.storage.tablets.coordinator_rows import MemberProtocol
@@ -62,7 +63,7 @@ def test_all_groups_of_a_node_have_a_limit() -> None:
 def test_a_member_that_was_there_may_rejoin_when_the_node_is_full() -> None:
     rig = Rig(memory_bytes_max=5000)
     rig.form("a", protocols=subscription(1500))
-    rig.memory.taken += 5000
+    rig.memory.shares.take("another", 5000)
     rig.join("a", protocols=subscription(1400))
     assert rig.group.state is GroupState.COMPLETING_REBALANCE
 
@@ -160,3 +161,13 @@ def test_joins_and_syncs_cost_as_much_for_each_member_in_a_large_group(requires_
 def test_a_member_counts_its_texts_in_bytes() -> None:
     member = Member("m", None, "ключ", "", 1, 1, subscription(10))
     assert member.metadata_bytes == 512 + 1 + 8 + 128 + 5 + 10
+
+
+def test_groups_of_one_address_leave_room_for_those_of_another() -> None:
+    memory = GroupMemory(64 << 20)
+    payers = [payer_of(host) for host in ("192.0.2.1", "2001:db8::1", "2001:db8::2", "127.0.0.1", "a row's: text")]
+    assert payers == ["192.0.2.1", "2001:db8::/64", "2001:db8::/64", "127.0.0.1", "a row's: text"]
+    memory.shares.take("192.0.2.1", 56 << 20)
+    assert not memory.has_room(1, "192.0.2.1")
+    assert memory.has_room(1 << 20, "192.0.2.2")
+    assert not memory.has_room(2 << 20, "192.0.2.2")

@@ -1,0 +1,143 @@
+"""Requests and objects of thousands: what one turn of the loop takes beside them, and how long others wait.
+
+python -m tests.attacks.long_work
+"""
+
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from pqbroker.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from pqbroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from pqbroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from tests.broker.conftest import make_batch, produce_request
+from tests.broker.wire import request_frame
+from tests.support.attacked import Attacked, Caller, attacked
+
+PARTITIONS = 9_900
+FETCHES = 100
+TOPICS = 5_000
+TABLETS = 9_000
+WAIT_MS = 2_000
+OTHER = "127.0.0.9"
+PAUSE_S = 0.005
+COLLECTED_S = 15.0
+HTTP_REFUSALS = 400
+SETTINGS = {"pqbroker.partitions.max": "100000", "pqbroker.topic.partitions.max": "10000"}
+
+
+@dataclass(slots=True)
+class Measured:
+    """What others saw: p99 and worst of small requests, the longest turn of the loop."""
+
+    p99_s: float = 0.0
+    worst_s: float = 0.0
+    turn_s: float = 0.0
+    pass_s: float = 0.0
+
+    def __str__(self) -> str:
+        return (
+            f"others p99 {self.p99_s * 1000:.0f} ms, worst {self.worst_s * 1000:.0f} ms; "
+            f"longest turn {self.turn_s * 1000:.0f} ms, "
+            f"longest pass of the collector {self.pass_s * 1000:.0f} ms"
+        )
+
+
+@contextmanager
+def measured(node: Attacked) -> Iterator[Measured]:
+    """Time a Metadata and a Produce of another address all the while."""
+    is_over, took = threading.Event(), list[float]()
+    found = Measured()
+
+    def call() -> None:
+        metadata = MetadataRequest(topics=[MetadataRequestTopic(name="witness")])
+        with Caller(node.broker.kafka, source=OTHER) as caller:
+            while not is_over.wait(PAUSE_S):
+                for request, version in ((metadata, 12), (produce_request("other", make_batch(b"v")), 9)):
+                    started = time.perf_counter()
+                    caller.ask(request, version)
+                    took.append(time.perf_counter() - started)
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    try:
+        yield found
+    finally:
+        is_over.set()
+        thread.join()
+        took.sort()
+        found.p99_s, found.worst_s = took[len(took) * 99 // 100], took[-1]
+        samples = node.samples()
+        found.turn_s, found.pass_s = samples["loop_turn_worst_seconds"], samples["memory_pass_worst_seconds"]
+
+
+def parked_fetches(node: Attacked, count: int = FETCHES, width: int = PARTITIONS) -> None:
+    partitions = [FetchPartition(partition=index, fetch_offset=0) for index in range(width)]
+    request = FetchRequest(
+        max_wait_ms=WAIT_MS, min_bytes=1, topics=[FetchTopic(topic="wide", partitions=partitions)]
+    )
+    frame = request_frame(request, 12)
+    callers = [node.connect() for _ in range(count)]
+    for caller in callers:
+        caller.socket.sendall(frame)
+    for caller in callers:
+        caller.skip()
+        caller.close()
+
+
+def many_topics(node: Attacked, count: int = TOPICS) -> None:
+    topics = [CreatableTopic(name=f"n{number}", num_partitions=1, replication_factor=1) for number in range(count)]
+    with node.connect(300) as caller:
+        caller.send(CreateTopicsRequest(timeout_ms=60_000, topics=topics), 7)
+        caller.skip()
+
+
+def wide_table(node: Attacked, count: int = TABLETS) -> None:
+    """A table of many tablets, made, looked at, its tablets unmounted and mounted, and removed."""
+    table = f'{{"path": "//table", "schema": [{{"name": "a", "type": "int64"}}], "tablet_count": {count}}}'
+    for method, path, body in (
+        ("POST", "/v1/tables", table), ("GET", "/v1/tables/table", ""), ("POST", "/v1/tables/table/unmount", "{}"),
+        ("POST", "/v1/tables/table/mount", "{}"), ("DELETE", "/v1/topics/table", ""),
+    ):  # fmt: skip
+        started = time.perf_counter()
+        asked = urllib.request.Request(
+            f"http://{node.broker.http}{path}", body.encode() or None, {"Content-Type": "application/json"},
+            method=method,
+        )  # fmt: skip
+        try:
+            with urllib.request.urlopen(asked, timeout=300) as answer:
+                status, text = answer.status, answer.read()
+        except urllib.error.HTTPError as error:
+            status, text = error.code, error.read()
+        assert status < HTTP_REFUSALS, text
+        turn_s = node.samples()["loop_turn_worst_seconds"]
+        took_s = time.perf_counter() - started
+        print(f"  {method} {path}: {took_s:.2f} s; longest turn {turn_s * 1000:.0f} ms", flush=True)
+
+
+WORK: dict[str, Callable[[Attacked], None]] = {
+    "100 parked Fetches of 9 900 partitions": parked_fetches,
+    "CreateTopics of 5 000 topics": many_topics,
+    "a table of 9 000 tablets": wide_table,
+}
+
+if __name__ == "__main__":
+    for name, work in WORK.items():
+        if len(sys.argv) > 1 and sys.argv[1] not in name:
+            continue
+        with attacked(SETTINGS, turn_s_max=60) as running:
+            running.create("other", 1)
+            if "Fetch" in name:
+                running.create("wide", PARTITIONS)
+                time.sleep(COLLECTED_S)  # the collector looks at what was made, once
+                samples = running.samples()
+                turn_s, pass_s = samples["loop_turn_worst_seconds"], samples["memory_pass_worst_seconds"]
+                print(f"  its topic: turn {turn_s * 1000:.0f} ms, pass {pass_s * 1000:.0f} ms", flush=True)
+            with measured(running) as found:
+                work(running)
+            print(f"{name}: {found}", flush=True)

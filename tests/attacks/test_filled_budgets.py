@@ -1,0 +1,270 @@
+"""One address fills a budget that addresses share, each in its turn; another address is served within a second."""
+
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+
+import pytest
+
+from pqbroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from pqbroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from tests.attacks.test_shares import ATTACKER, HONEST, TOPIC, prepare
+from tests.broker.conftest import make_batch, produce_request
+from tests.broker.wire import request_frame
+from tests.support.attacked import TURN_EVER_S_MAX, Attacked, Caller, attacked
+
+pytestmark = pytest.mark.alone
+
+MIB = 1 << 20
+CHECKS = 10
+SETTLE_S = 0.5
+"""Time for what an attacker sent to fill the budget."""
+
+
+@dataclass(frozen=True, slots=True)
+class Filling:
+    """How a budget is filled: `fill` begins it, and ends it with the stack."""
+
+    budget: str
+    """The limit's first setting."""
+    fill: Callable[[Attacked, ExitStack], None]
+    settings: Mapping[str, str] = field(default_factory=dict)
+    use: Callable[[Attacked], None] | None = None
+    """What another address wants of the same budget."""
+
+
+def connected(node: Attacked, stack: ExitStack, count: int) -> list[Caller]:
+    return [stack.enter_context(Caller(node.broker.kafka, source=ATTACKER)) for _ in range(count)]
+
+
+def http_connected(node: Attacked, stack: ExitStack, count: int) -> list[socket.socket]:
+    host, _, port = node.broker.http.rpartition(":")
+    come_from = (ATTACKER, 0)
+    return [
+        stack.enter_context(socket.create_connection((host, int(port)), timeout=60, source_address=come_from))
+        for _ in range(count)
+    ]
+
+
+@contextmanager
+def repeated(step: Callable[[], object], threads: int = 1) -> Iterator[None]:
+    """Take the step again and again, in threads; an OSError of it is no error: the broker may cut."""
+    is_over = threading.Event()
+
+    def work() -> None:
+        while not is_over.is_set():
+            try:
+                step()
+            except OSError:
+                time.sleep(0.01)
+
+    running = [threading.Thread(target=work) for _ in range(threads)]
+    for thread in running:
+        thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        for thread in running:
+            thread.join()
+
+
+def send(caller: Caller, data: bytes) -> None:
+    """As much of it as the broker takes."""
+    caller.socket.settimeout(0.2)
+    try:
+        caller.socket.sendall(data)
+    except OSError:
+        return
+
+
+def whole_requests(node: Attacked, stack: ExitStack) -> None:
+    """Requests that wait behind a member that joins a group and waits for others."""
+    frame = request_frame(produce_request(TOPIC, make_batch(b"v" * 60_000)), 9)
+    for number, caller in enumerate(connected(node, stack, 12)):
+        for _ in range(2):  # the second member waits for the first to join again
+            protocols = [JoinGroupRequestProtocol(name="range", metadata=b"")]
+            join = JoinGroupRequest(
+                group_id=f"g{number}", session_timeout_ms=60_000, rebalance_timeout_ms=60_000,
+                protocol_type="consumer", protocols=protocols,
+            )  # fmt: skip
+            one = stack.enter_context(Caller(node.broker.kafka, source=ATTACKER))
+            one.send(join, 1)
+            time.sleep(0.02)
+        caller.send(join, 1)
+        send(caller, frame * 60)
+
+
+def large_unfinished(node: Attacked, stack: ExitStack) -> None:
+    for caller in connected(node, stack, 40):
+        send(caller, struct.pack(">i", 3 * MIB) + bytes(2 * MIB))
+
+
+def small_unfinished(node: Attacked, stack: ExitStack) -> None:
+    for caller in connected(node, stack, 200):
+        send(caller, struct.pack(">i", 60_000) + bytes(50_000))
+
+
+def fetch_sessions(node: Attacked, stack: ExitStack) -> None:
+    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=0)
+    topics = [FetchTopic(topic=TOPIC, partitions=[partition])]
+    for caller in connected(node, stack, 60):
+        caller.ask(FetchRequest(max_wait_ms=0, session_epoch=0, topics=topics), 12)
+
+
+def arrivals(node: Attacked, stack: ExitStack) -> None:
+    """Connections without a request, and new ones all the time."""
+    held = http_connected(node, stack, 64)
+
+    def come_again() -> None:
+        held.append(http_connected(node, stack, 1)[0])
+        held.pop(0).close()
+
+    stack.enter_context(repeated(come_again))
+
+
+def http_places(node: Attacked, stack: ExitStack) -> None:
+    """Bodies that never end, and new ones all the time."""
+    head = b"POST /v1/topics HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{"
+
+    def begin() -> socket.socket:
+        (one,) = http_connected(node, stack, 1)
+        one.sendall(head)
+        return one
+
+    held = [begin() for _ in range(40)]
+
+    def begin_again() -> None:
+        held.append(begin())
+        held.pop(0).close()
+
+    stack.enter_context(repeated(begin_again))
+
+
+def http_bytes(node: Attacked, stack: ExitStack) -> None:
+    """Bodies of which the end is missing."""
+    head = b"POST /v1/topics HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n"
+    for one in http_connected(node, stack, 30):
+        one.sendall(head + b" " * 900_000)
+
+
+def followers(node: Attacked, stack: ExitStack) -> None:
+    head = f"GET /v1/topics/{TOPIC}/records?follow=true HTTP/1.1\r\nHost: a\r\n\r\n".encode()
+    for one in http_connected(node, stack, 16):
+        one.sendall(head)
+
+
+def looks(node: Attacked, stack: ExitStack) -> None:
+    """Searches through records, one after the other, on many connections."""
+    head = (
+        f"GET /v1/topics/{TOPIC}/records?partition=0&from=earliest&value_contains=zzz HTTP/1.1\r\nHost: a\r\n\r\n"
+    ).encode()
+
+    def search() -> None:
+        with ExitStack() as own:
+            (one,) = http_connected(node, own, 1)
+            one.sendall(head)
+            one.recv(100)
+
+    stack.enter_context(repeated(search, 40))
+
+
+def groups(node: Attacked, stack: ExitStack) -> None:
+    """Groups of one member each, all with much metadata."""
+    for number, caller in enumerate(connected(node, stack, 60)):
+        protocols = [JoinGroupRequestProtocol(name="range", metadata=bytes(100_000))]
+        join = JoinGroupRequest(
+            group_id=f"g{number}", session_timeout_ms=60_000, rebalance_timeout_ms=60_000,
+            protocol_type="consumer", protocols=protocols,
+        )  # fmt: skip
+        caller.ask(join, 1)
+
+
+def long_requests(node: Attacked, stack: ExitStack) -> None:
+    """Requests of many elements, all the time."""
+    partitions = [FetchPartition(partition=number, fetch_offset=0) for number in range(9_900)]
+    frame = request_frame(FetchRequest(max_wait_ms=0, topics=[FetchTopic(topic=TOPIC, partitions=partitions)]), 12)
+    callers = connected(node, stack, 50)
+
+    def ask() -> None:
+        caller = callers.pop()
+        caller.socket.sendall(frame)
+        caller.skip()
+        callers.append(caller)
+
+    stack.enter_context(repeated(ask, 50))
+
+
+def use_session(node: Attacked) -> None:
+    with Caller(node.broker.kafka, source=HONEST) as caller:
+        partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=0)
+        topics = [FetchTopic(topic=TOPIC, partitions=[partition])]
+        assert caller.ask(FetchRequest(max_wait_ms=0, session_epoch=0, topics=topics), 12).session_id
+
+
+def use_large(node: Attacked) -> None:
+    with Caller(node.broker.kafka, source=HONEST) as caller:
+        answer = caller.ask(produce_request(TOPIC, make_batch(b"v" * 900_000)), 9)
+        assert answer.responses[0].partition_responses[0].error_code == 0
+
+
+def use_group(node: Attacked) -> None:
+    protocols = [JoinGroupRequestProtocol(name="range", metadata=bytes(10_000))]
+    join = JoinGroupRequest(
+        group_id=f"honest{time.monotonic()}", session_timeout_ms=60_000, rebalance_timeout_ms=60_000,
+        protocol_type="consumer", protocols=protocols,
+    )  # fmt: skip
+    with Caller(node.broker.kafka, source=HONEST) as caller:
+        assert caller.ask(join, 1).error_code == 0
+
+
+def http(node: Attacked, head: str, body: bytes = b"") -> int:
+    """The status of a request of another address."""
+    host, _, port = node.broker.http.rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=60, source_address=(HONEST, 0)) as one:
+        one.sendall(f"{head}\r\nHost: {node.broker.http}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
+        return int(one.recv(100).split(b" ")[1])
+
+
+def use_body(node: Attacked) -> None:
+    body = b'{"name": "t", "unknown": "' + b"x" * 300_000 + b'"}'
+    assert http(node, "POST /v1/topics HTTP/1.1\r\nContent-Type: application/json", body) == 400
+
+
+def use_follower(node: Attacked) -> None:
+    assert http(node, f"GET /v1/topics/{TOPIC}/records?follow=true HTTP/1.1") == 200
+
+
+def use_look(node: Attacked) -> None:
+    assert http(node, f"GET /v1/topics/{TOPIC}/records?partition=0&limit=1 HTTP/1.1") == 200
+
+
+FILLINGS = (
+    Filling("pqbroker.inflight.bytes.max", whole_requests, {"pqbroker.inflight.bytes.max": str(16 * MIB)}, use_large),
+    Filling(
+        "pqbroker.unfinished.bytes.max", large_unfinished, {"pqbroker.unfinished.bytes.max": str(32 * MIB)}, use_large
+    ),
+    Filling("pqbroker.reserved.bytes", small_unfinished, {"pqbroker.reserved.bytes": str(4 * MIB)}, use_large),
+    Filling(
+        "max.incremental.fetch.session.cache.slots", fetch_sessions,
+        {"max.incremental.fetch.session.cache.slots": "40"}, use_session,
+    ),
+    Filling("pqbroker.groups.bytes.max", groups, {"pqbroker.groups.bytes.max": str(4 * MIB)}, use_group),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("filling", FILLINGS, ids=lambda filling: filling.budget)
+def test_another_address_is_served_beside_one_that_fills(filling: Filling) -> None:
+    with attacked(filling.settings, turn_s_max=TURN_EVER_S_MAX) as node, ExitStack() as stack:
+        honest = prepare(node)
+        filling.fill(node, stack)
+        time.sleep(SETTLE_S)
+        for _ in range(CHECKS):
+            honest.check()
+            if filling.use is not None:
+                with honest.timed(f"the use of {filling.budget}"):
+                    filling.use(node)
