@@ -45,8 +45,8 @@ class Bench:
     def watched(self) -> int:
         return sum(map(len, (partition.watchers for partition in self.partitions)))
 
-    def advance(self, size: int = 100) -> None:
-        partition = self.partitions[COUNT // 2]
+    def advance(self, size: int = 100, index: int = COUNT // 2) -> None:
+        partition = self.partitions[index]
         partition.end_offset, partition.size = partition.end_offset + 1, partition.size + size
         partition.watchers.notify()  # type: ignore[attr-defined]
 
@@ -77,6 +77,18 @@ async def test_what_moves_while_it_begins_to_wait_is_not_missed() -> None:
     parking = asyncio.ensure_future(bench.wait.park())
     await until(lambda: bench.watched == COUNT)
     bench.advance()
+    assert not await parking
+    await until(lambda: bench.watched == 0)
+
+
+async def test_what_moves_behind_the_look_that_it_begins_with_is_not_missed() -> None:
+    bench = Bench()
+    parking = asyncio.ensure_future(bench.wait.park())
+    await until(lambda: bench.watched == COUNT)
+    watched = bench.turns
+    await until(lambda: bench.turns > watched + 3)
+    bench.advance(index=0)
+    assert not parking.done()
     assert not await parking
     await until(lambda: bench.watched == 0)
 
