@@ -26,7 +26,6 @@ RUNS: Final[Mapping[str, str]] = {
     "churn": "tests.faults.churn --seconds 600",
     "grammar": "tests.grammar --requests 1000000",
     "lists": "tests.grammar --lists",
-    "kafka": "tests.kafka_comparison",
     "spark-kills": "tests.spark.kills --times 20",
     "kafka-comparison": "tests.kafka_comparison",
     "mutations": "tests.mutations",
