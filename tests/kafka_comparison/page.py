@@ -23,8 +23,8 @@ differ and are replaced by words; throttle times are left out. Not compared: lea
 in Kafka; records after they expired; what several brokers say to each other.
 
 A difference has a line in `tests/kafka_comparison/differences.tsv` with its reason, or the command fails. A line that
-no answer needs fails it too. The command runs for a few minutes and needs Java. `./test` compares our answers with
-those that the last run recorded of Kafka, in the latest version of each API.
+no answer needs fails it too. The command is part of `./test long`; it runs for a few minutes and needs Java. `./test`
+compares our answers with those that the last run recorded of Kafka, in the latest version of each API.
 """
 
 

@@ -41,6 +41,7 @@ async def join(client: Client, assignment: bytes, **fields: Any) -> JoinGroupRes
         joined = await client.ask(join_request(joined.member_id, **fields), 5)
     request = sync_request(joined.member_id, joined.generation_id, **{joined.member_id: assignment})
     request.group_instance_id = fields.get("group_instance_id")
+    request.protocol_type, request.protocol_name = fields.get("protocol_type", "consumer"), joined.protocol_name
     assert (await client.ask(request)).error_code == 0
     return joined
 
