@@ -20,6 +20,7 @@ from pqbroker.broker.http.health import Health
 from pqbroker.broker.http.places import HeldBytes, Place, Room, State
 from pqbroker.broker.http.problems import Problem, of_kafka, unreadable
 from pqbroker.broker.node.open_files import http_arrivals_max
+from pqbroker.conf.shares import holder_of
 from pqbroker.protocol.errors import ErrorCode
 
 HTTP_BACKLOG = 256
@@ -220,6 +221,12 @@ class _Protocol(web.RequestHandler):
         return answer
 
     handle_error = refuse  # as aiohttp calls it
+
+
+def holder_at(request: web.Request) -> str:
+    """The key under which the request's client has its shares of the node's limits (`holder_of`)."""
+    peer = request.transport.get_extra_info("peername") if request.transport else None
+    return holder_of(peer[0], peer[1]) if peer else ""
 
 
 def place_of(request: web.Request) -> Place:

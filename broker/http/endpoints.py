@@ -14,9 +14,10 @@ from pqbroker.broker.apis.access import check_access
 from pqbroker.broker.apis.context import Node
 from pqbroker.broker.apis.refusals import REFUSED, translate
 from pqbroker.broker.cells.cell_owner import CellOwner
-from pqbroker.broker.http.door import HTTP_BACKLOG, Door, place_of
+from pqbroker.broker.http.door import HTTP_BACKLOG, Door, holder_at, place_of
 from pqbroker.broker.http.health import health_answers
 from pqbroker.broker.http.hosts import Hosts
+from pqbroker.broker.http.looks import Looks
 from pqbroker.broker.http.pages import add_console
 from pqbroker.broker.http.problems import (
     Problem,
@@ -95,7 +96,7 @@ def _application(node: Node, owner: CellOwner, hosts: Hosts, followers: Follower
     application.router.add_get("/metrics", metrics)
     add_console(application)
     looks_max = node.settings.http_looks_max
-    shared = _Shared(asyncio.Semaphore(looks_max), asyncio.Semaphore(looks_max), followers)
+    shared = _Shared(Looks(looks_max), Looks(looks_max), followers)
     for route in ROUTES:
         path = route.path.replace("{path}", "{path:.*}")  # the one name that may have slashes
         application.router.add_route(route.method, path, _endpoint(route, node, owner, shared))
@@ -130,8 +131,8 @@ def _exposition(taken: Sequence[Sample]) -> tuple[bytes, str]:
 class _Shared(NamedTuple):
     """What all requests share out."""
 
-    looks: asyncio.Semaphore
-    bodies: asyncio.Semaphore
+    looks: Looks
+    bodies: Looks
     followers: Followers
 
 
@@ -140,19 +141,20 @@ def _endpoint(route: Route, node: Node, owner: CellOwner, shared: _Shared) -> _H
         await node.turns.alone()
         _check_text(request)
         path = _path(request)
-        query = _query(route, request)
+        query, holder = _query(route, request), holder_at(request)
+        looks = shared.looks.of(holder)
         if route.body is None:
-            call = Call(node, owner, path, query, None, shared.looks, request.headers)
+            call = Call(node, owner, path, query, None, looks, request.headers, holder)
             return await _served(route, request, call, shared)
         given = _content_type(route, request)
         data = await _read(request, node.settings.http_body_bytes_max)
         if len(data) < THREAD_FROM_BYTES or given in route.raw_types:
             body = _checked(route, data, given)
-            call = Call(node, owner, path, query, body, shared.looks, request.headers)
+            call = Call(node, owner, path, query, body, looks, request.headers, holder)
             return await _served(route, request, call, shared)
-        async with shared.bodies:
+        async with shared.bodies.of(holder):
             body = await asyncio.to_thread(_checked, route, data, given)
-            call = Call(node, owner, path, query, body, shared.looks, request.headers)
+            call = Call(node, owner, path, query, body, looks, request.headers, holder)
             return await _served(route, request, call, shared, is_long=True)
 
     return answer
@@ -236,6 +238,10 @@ async def _read(request: web.Request, bytes_max: int) -> bytes:
             if not place.hold(len(part)):
                 raise too_much_at_once("body")
             parts.append(part)
+    except RuntimeError:  # aiohttp's word for a connection that was closed before its body was waited for
+        if request.transport is not None:
+            raise
+        raise ConnectionError("the connection was closed") from None
     except web.RequestPayloadError:
         raise bad_request("the body is not encoded as Content-Encoding and Transfer-Encoding say") from None
     place.work()

@@ -3,7 +3,6 @@
 Resources know nothing of the HTTP library: `endpoints` puts them onto it, `openapi` describes them.
 """
 
-import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -11,6 +10,7 @@ from typing import Any, TypeVar
 from pqbroker.broker.apis.access import ANONYMOUS, AclOperation, Principal, find_topic
 from pqbroker.broker.apis.context import Node
 from pqbroker.broker.cells.cell_owner import CellOwner
+from pqbroker.broker.http.looks import Look
 from pqbroker.broker.http.problems import Problem, bad_request
 from pqbroker.broker.http.schemas import COUNT, TEXT, Schema
 from pqbroker.broker.http.stream_forms import EVENTS, LINES, StreamForm
@@ -44,9 +44,11 @@ class Call:
     path: Mapping[str, Any]
     query: Mapping[str, Any]
     body: Any
-    looks: asyncio.Semaphore
+    looks: Look
     """Held by what decodes records, to limit how many do at once."""
     headers: Mapping[str, str] = field(default_factory=dict)
+    holder: str = ""
+    """The key under which its client has its shares of the node's limits (`holder_of`)."""
     principal: Principal = ANONYMOUS
 
     @property

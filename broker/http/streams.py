@@ -10,21 +10,23 @@ from functools import partial
 
 from aiohttp import web
 
-from pqbroker.broker.http.door import place_of
+from pqbroker.broker.http.door import holder_at, place_of
 from pqbroker.broker.http.places import Place
 from pqbroker.broker.http.problems import too_many_followers
 from pqbroker.broker.http.routes import Stream, StreamCut
+from pqbroker.conf.shares import Shares
 
 _HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 """Nothing in between may keep pieces back."""
 
 
 class Followers:
-    """The streams under way, `count_max` of them at most."""
+    """The streams under way, `count_max` of them at most, shared by conf/shares.py."""
 
     def __init__(self, count_max: Callable[[], int]) -> None:
         self._count_max = count_max
         self._ends: set[asyncio.Future[None]] = set()
+        self._shares = Shares[str]()
 
     def __len__(self) -> int:
         return len(self._ends)
@@ -37,12 +39,13 @@ class Followers:
     async def send(self, request: web.Request, stream: Stream) -> web.StreamResponse:
         """The answer, once it has ended: by itself, with its client, or with the node. Problem before it begins, and
         whatever the first piece of one that has an end raises."""
-        most = self._count_max()
-        if len(self._ends) >= most:
+        most, holder = self._count_max(), holder_at(request)
+        if not self._shares.may_take(most, holder):
             await stream.pieces.aclose()
             raise too_many_followers(most)
         place, end = place_of(request), asyncio.get_running_loop().create_future()
         self._ends.add(end)
+        self._shares.take(holder)
         place.when_left = partial(_resolve, end)
         answer = web.StreamResponse(headers={**_HEADERS, "Content-Type": stream.content_type})
         try:
@@ -53,6 +56,7 @@ class Followers:
                     await _send_pieces(answer, first, stream, place, end)
         finally:
             self._ends.discard(end)
+            self._shares.give_back(holder)
             place.when_left = None
         return answer
 

@@ -116,6 +116,10 @@ def fetch_sessions(node: Attacked, stack: ExitStack) -> None:
         caller.ask(FetchRequest(max_wait_ms=0, session_epoch=0, topics=topics), 12)
 
 
+def _head(node: Attacked, asked: str, more: str = "") -> bytes:
+    return f"{asked} HTTP/1.1\r\nHost: {node.broker.http}\r\n{more}\r\n".encode()
+
+
 def arrivals(node: Attacked, stack: ExitStack) -> None:
     """Connections without a request, and new ones all the time."""
     held = http_connected(node, stack, 64)
@@ -129,7 +133,7 @@ def arrivals(node: Attacked, stack: ExitStack) -> None:
 
 def http_places(node: Attacked, stack: ExitStack) -> None:
     """Bodies that never end, and new ones all the time."""
-    head = b"POST /v1/topics HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{"
+    head = _head(node, "POST /v1/topics", "Content-Type: application/json\r\nContent-Length: 1000\r\n") + b"{"
 
     def begin() -> socket.socket:
         (one,) = http_connected(node, stack, 1)
@@ -147,22 +151,20 @@ def http_places(node: Attacked, stack: ExitStack) -> None:
 
 def http_bytes(node: Attacked, stack: ExitStack) -> None:
     """Bodies of which the end is missing."""
-    head = b"POST /v1/topics HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n"
+    head = _head(node, "POST /v1/topics", "Content-Type: application/json\r\nContent-Length: 1000000\r\n")
     for one in http_connected(node, stack, 30):
         one.sendall(head + b" " * 900_000)
 
 
 def followers(node: Attacked, stack: ExitStack) -> None:
-    head = f"GET /v1/topics/{TOPIC}/records?follow=true HTTP/1.1\r\nHost: a\r\n\r\n".encode()
+    head = _head(node, f"GET /v1/topics/{TOPIC}/records?follow=true")
     for one in http_connected(node, stack, 16):
         one.sendall(head)
 
 
 def looks(node: Attacked, stack: ExitStack) -> None:
     """Searches through records, one after the other, on many connections."""
-    head = (
-        f"GET /v1/topics/{TOPIC}/records?partition=0&from=earliest&value_contains=zzz HTTP/1.1\r\nHost: a\r\n\r\n"
-    ).encode()
+    head = _head(node, f"GET /v1/topics/{TOPIC}/records?partition=0&key=zzz")
 
     def search() -> None:
         with ExitStack() as own:
@@ -188,7 +190,7 @@ def long_requests(node: Attacked, stack: ExitStack) -> None:
     """Requests of many elements, all the time."""
     partitions = [FetchPartition(partition=number, fetch_offset=0) for number in range(9_900)]
     frame = request_frame(FetchRequest(max_wait_ms=0, topics=[FetchTopic(topic=TOPIC, partitions=partitions)]), 12)
-    callers = connected(node, stack, 50)
+    callers = connected(node, stack, 20)
 
     def ask() -> None:
         caller = callers.pop()
@@ -196,7 +198,7 @@ def long_requests(node: Attacked, stack: ExitStack) -> None:
         caller.skip()
         callers.append(caller)
 
-    stack.enter_context(repeated(ask, 50))
+    stack.enter_context(repeated(ask, 20))
 
 
 def use_session(node: Attacked) -> None:
@@ -254,6 +256,14 @@ FILLINGS = (
         {"max.incremental.fetch.session.cache.slots": "40"}, use_session,
     ),
     Filling("pqbroker.groups.bytes.max", groups, {"pqbroker.groups.bytes.max": str(4 * MIB)}, use_group),
+    Filling("pqbroker.http.arrivals.max", arrivals, {"pqbroker.http.arrivals.max": "64"}),
+    Filling("pqbroker.http.connections.max", http_places, {"pqbroker.http.connections.max": "32"}),
+    Filling(
+        "pqbroker.http.inflight.bytes.max", http_bytes, {"pqbroker.http.inflight.bytes.max": str(16 * MIB)}, use_body
+    ),
+    Filling("pqbroker.http.followers.max", followers, {"pqbroker.http.connections.max": "32"}, use_follower),
+    Filling("pqbroker.http.looks.max", looks, {"pqbroker.http.looks.max": "1"}, use_look),
+    Filling("broker/net/turns.py:SLICE_S", long_requests),
 )  # fmt: skip
 
 

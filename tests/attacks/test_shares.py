@@ -1,7 +1,10 @@
 """One address fills a budget, and another client is served all the same: fair shares (conf/shares.py)."""
 
+import http.client
+import json
 import socket
 import time
+import urllib.parse
 import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -141,6 +144,26 @@ def test_groups_invented_by_one_address_leave_room_for_another() -> None:
         with Caller(node.broker.kafka, source=ATTACKER) as attacker:
             assert commit(attacker, "another") == ErrorCode.POLICY_VIOLATION
             assert commit(attacker, "invented-0") == 0
+
+
+def test_groups_invented_over_http_count_for_the_address_of_their_client() -> None:
+    with attacked({"pqbroker.partition.consumers.max": "640"}, turn_s_max=TURN_EVER_S_MAX) as node:
+        honest = prepare(node)
+        assert {commit_over_http(node, ATTACKER, f"invented-{number}") for number in range(640)} == {200, 409}
+        assert commit_over_http(node, HONEST, "honest over HTTP") == 200
+        honest.check()
+
+
+def commit_over_http(node: Attacked, source: str, group_id: str) -> int:
+    """The status."""
+    host, _, port = node.broker.http.rpartition(":")
+    connection = http.client.HTTPConnection(host, int(port), timeout=60, source_address=(source, 0))
+    body = json.dumps({"offsets": [{"topic": TOPIC, "partition": 0, "offset": 1}]})
+    path = f"/v1/groups/{urllib.parse.quote(group_id)}/offsets"
+    connection.request("POST", path, body, {"Content-Type": "application/json"})
+    status = connection.getresponse().status
+    connection.close()
+    return status
 
 
 def test_clients_of_one_address_that_read_nothing_leave_room_for_another() -> None:

@@ -6,9 +6,10 @@ from pathlib import Path
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.declare import declarations
 from pqbroker.conf.topic import TopicConfig
-from tests.support.limits import LIMITS
+from tests.support.limits import LIMITS, Share
 
 ROOT = Path(__file__).resolve().parents[2]
+FILLED = "attacks/test_filled_budgets.py"
 LIMITING = re.compile(r"max(\.|$)|slots|size\.limit")
 NOT_OF_CLIENTS = {
     "log.message.timestamp.after.max.ms", "log.message.timestamp.before.max.ms", "message.timestamp.after.max.ms",
@@ -29,6 +30,17 @@ def test_the_test_of_every_limit_is_there() -> None:
     for limit in LIMITS:
         path, _, name = limit.test.partition("::")
         assert f"def {name}(" in (ROOT / "tests" / path).read_text(encoding="utf-8"), limit
+
+
+def test_what_addresses_share_is_filled_from_one_beside_another_by_a_test() -> None:
+    for limit in LIMITS:
+        assert (limit.share is Share.ADDRESS) == bool(limit.beside), limit
+        if limit.beside:
+            path, _, name = limit.beside.partition("::")
+            source = (ROOT / "tests" / path).read_text(encoding="utf-8")
+            assert f"def {name}(" in source, limit
+            if path == FILLED:
+                assert f'"{limit.names[0]}"' in source, limit
 
 
 def test_every_setting_that_limits_is_in_the_table() -> None:

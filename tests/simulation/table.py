@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pqbroker.broker.http.looks import Looks
 from pqbroker.broker.http.problems import Problem
 from pqbroker.broker.http.routes import Call
 from pqbroker.broker.http.tables import attributes, making, mounting, resharding
@@ -182,7 +183,7 @@ class SimulatedTable:
         node = self._world.node
         if not node.is_up:
             return False
-        call = Call(node.node, node.owner, {"name": TABLE}, {}, body, asyncio.Semaphore(LOOKS_AT_ONCE))
+        call = Call(node.node, node.owner, {"name": TABLE}, {}, body, Looks(LOOKS_AT_ONCE).of(""))
         told = f"{change.__name__} {body if change is not making.create else ''}"
         try:
             await change(call)

@@ -4,6 +4,18 @@ A limit without a setting is a constant of the code, named with its file.
 """
 
 from dataclasses import dataclass
+from enum import Enum
+
+
+class Share(Enum):
+    """Whose a limit is."""
+
+    ADDRESS = "address"
+    """A pool of all clients, which addresses share by conf/shares.py."""
+    OWNER = "owner"
+    """A topic, a group, a table or the node has it, whoever uses that."""
+    REQUEST = "request"
+    """One request, connection or answer has it to itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,8 +28,12 @@ class Limit:
     beyond: str
     """What happens to what is over it."""
     test: str
+    share: Share = Share.OWNER
+    beside: str = ""
+    """Of what addresses share: the test that fills it from one address while another is served."""
 
 
+_FILLED = "attacks/test_filled_budgets.py::test_another_address_is_served_beside_one_that_fills"
 _CLOSES = "the connection closes"
 _PAUSES = "reading pauses"
 _FULL = "GROUP_MAX_SIZE_REACHED"
@@ -27,58 +43,71 @@ LIMITS = (
     Limit(
         "bytes of a request", ("socket.request.max.bytes",), _CLOSES,
         "broker/net/test_connection.py::test_a_frame_too_large_negative_or_too_short_closes_the_connection",
+        share=Share.REQUEST,
     ),
     Limit(
         "requests of a connection in work", ("pqbroker.connection.requests.max",), _PAUSES,
         "broker/net/test_connection.py::test_reading_pauses_above_the_limit_of_requests_and_resumes_below",
+        share=Share.REQUEST,
     ),
     Limit(
         "bytes of a connection's requests in work", ("pqbroker.connection.bytes.max",), _PAUSES,
         "broker/net/test_connection.py::test_reading_pauses_above_the_limit_of_bytes_and_resumes_below",
+        share=Share.REQUEST,
     ),
     Limit(
         "bytes of all requests", ("pqbroker.inflight.bytes.max",), f"{_PAUSES}, on every connection",
         "broker/net/test_connection.py::test_bytes_of_one_connection_pause_another_until_the_node_has_room",
+        share=Share.ADDRESS, beside=_FILLED,
     ),
     Limit(
         "bytes of requests over 64 KiB that have not arrived whole",
         ("pqbroker.unfinished.bytes.max", "pqbroker.unfinished.stall.ms"),
         "they wait; those that make no progress, then the last to begin, are closed",
         "attacks/test_unfinished_requests.py::test_sixty_requests_of_which_the_end_is_missing",
+        share=Share.ADDRESS, beside=_FILLED,
     ),
     Limit(
         "bytes of smaller requests that have not arrived whole", ("pqbroker.reserved.bytes",),
         "those that make no progress, then the last to begin, are closed",
         "broker/net/test_receiving.py::test_small_requests_have_a_budget_of_their_own",
+        share=Share.ADDRESS, beside=_FILLED,
     ),
     Limit(
         "elements of a request", ("pqbroker.request.elements.max",), _CLOSES,
         "grammar/test_attacks.py::test_more_elements_than_the_limit_close_the_connection",
+        share=Share.REQUEST,
     ),
     Limit(
         "bytes of an answer but for records", ("pqbroker.answer.bytes.max",), _CLOSES,
         "grammar/test_attacks.py::test_an_answer_over_the_limit_closes_the_connection",
+        share=Share.REQUEST,
     ),
     Limit(
         "bytes of long requests and of answers, in work or not taken by clients",
         ("pqbroker.unsent.bytes.max", "pqbroker.answer.stall.ms"),
         "answers over 64 KiB wait; a client that takes nothing meanwhile is cut",
         "attacks/test_shares.py::test_clients_of_one_address_that_read_nothing_leave_room_for_another",
+        share=Share.ADDRESS,
+        beside="attacks/test_shares.py::test_clients_of_one_address_that_read_nothing_leave_room_for_another",
     ),
     Limit(
         "time of one turn of the event loop",
         ("broker/net/turns.py:SLICE_S",),
         "long requests continue in a later turn",
         "broker/net/test_turns.py::test_long_work_is_done_in_slices",
+        share=Share.ADDRESS, beside=_FILLED,
     ),
     Limit(
         "parked Fetch requests over 4 KiB", ("pqbroker.inflight.bytes.max",),
         "answered at once while more than half is taken",
         "broker/net/test_connection.py::test_a_long_fetch_request_does_not_park_while_memory_is_short",
+        share=Share.ADDRESS, beside=_FILLED,
     ),
     Limit(
         "time that a request of a group may wait", ("group.max.session.timeout.ms",), "INVALID_SESSION_TIMEOUT",
         "broker/coordination/classic/test_joining.py::test_a_session_timeout_outside_the_limits_is_refused",
+        share=Share.REQUEST,
     ),
     Limit(
         "lines of log", ("broker/net/seldom_log.py:SECONDS_BETWEEN",), "one a second of each text, with a count",
@@ -88,33 +117,42 @@ LIMITS = (
     Limit(
         "connections", ("max.connections",), "the address with most gives way, its idle ones first; else refused",
         "attacks/test_shares.py::test_idle_connections_of_one_address_leave_room_for_another",
+        share=Share.ADDRESS,
+        beside="attacks/test_shares.py::test_idle_connections_of_one_address_leave_room_for_another",
     ),
     Limit(
         "connections of an address", ("max.connections.per.ip", "max.connections.per.ip.overrides"), "closed at once",
         "broker/net/test_connection_limits.py::"
         "test_max_connections_per_ip_is_a_limit_of_each_address_and_has_overrides",
+        share=Share.REQUEST,
     ),
     Limit(
         "connections that ask nothing", ("connections.max.idle.ms",), "closed",
         "broker/node/test_server.py::test_an_idle_connection_is_closed_with_a_clean_end",
+        share=Share.REQUEST,
     ),
     Limit(
         "fetch sessions", ("max.incremental.fetch.session.cache.slots",), "no session: each Fetch says all",
         "broker/apis/test_fetch_sessions.py::test_only_a_session_unused_for_long_makes_room",
+        share=Share.ADDRESS, beside=_FILLED,
     ),
     Limit(
         "partitions of fetch sessions", ("pqbroker.fetch.session.partitions.max",),
         "no session; FETCH_SESSION_ID_NOT_FOUND in one that outgrows it",
         "broker/apis/test_fetch_sessions.py::test_partitions_of_all_sessions_are_limited",
+        share=Share.ADDRESS,
+        beside="broker/apis/test_fetch_sessions.py::test_one_address_leaves_sessions_and_their_partitions_to_others",
     ),
     # Answers
     Limit(
         "bytes of a Fetch answer", ("fetch.max.bytes",), "the rest comes with the next Fetch",
         "broker/net/test_limits.py::test_a_fetch_answer",
+        share=Share.REQUEST,
     ),
     Limit(
         "partitions of a DescribeTopicPartitions answer", ("max.request.partition.size.limit",),
         "the answer has a cursor", "broker/handlers/test_describe_topic_partitions.py::test_the_nodes_limit_holds_too",
+        share=Share.REQUEST,
     ),
     Limit(
         "segment files held open by answers", ("pqbroker.sent.files.max",), "answers are read into memory first",
@@ -156,18 +194,22 @@ LIMITS = (
     Limit(
         "characters of an Avro schema", ("tables/avro_schema.py:AVRO_CHARACTERS_MAX",), "INVALID_SCHEMA",
         "tables/test_formats.py::test_a_schema_has_a_limit_of_characters",
+        share=Share.REQUEST,
     ),
     Limit(
         "types within one another of an Avro schema", ("tables/avro_schema.py:AVRO_DEPTH_MAX",), "INVALID_SCHEMA",
         "tables/test_formats.py::test_a_schema_is_not_deep_however_it_names_its_types",
+        share=Share.REQUEST,
     ),
     Limit(
         "types of an Avro schema", ("tables/avro_schema.py:AVRO_TYPES_MAX",), "INVALID_SCHEMA",
         "tables/test_formats.py::test_a_small_schema_does_not_make_a_large_datum",
+        share=Share.REQUEST,
     ),
     Limit(
         "characters of a column's name", ("tables/schema.py:COLUMN_NAME_CHARACTERS_MAX",), "INVALID_SCHEMA",
         "tables/test_schema.py::test_what_is_no_schema_is_refused_by_name",
+        share=Share.REQUEST,
     ),
     Limit(
         "configs of a topic", ("pqbroker.config.bytes.max",), "INVALID_CONFIG",
@@ -185,11 +227,13 @@ LIMITS = (
     Limit(
         "name of a topic", ("broker/apis/topic_names.py:NAME_CHARACTERS_MAX",), "INVALID_TOPIC_EXCEPTION",
         "broker/apis/test_topic_names.py::test_other_names_are_refused",
+        share=Share.REQUEST,
     ),
     # Records and producers
     Limit(
         "bytes of a record batch", ("max.message.bytes", "message.max.bytes"), "MESSAGE_TOO_LARGE",
         "broker/handlers/test_produce.py::test_bad_record_data_is_refused",
+        share=Share.REQUEST,
     ),
     Limit(
         "bytes in flight at a partition", ("pqbroker.write.queue.bytes",), "REQUEST_TIMED_OUT",
@@ -206,6 +250,7 @@ LIMITS = (
     Limit(
         "records that a batch claims", ("protocol/produced_batches.py:RECORD_BYTES_MIN",), "INVALID_RECORD",
         "protocol/test_produced_batches.py::test_a_count_that_the_bytes_cannot_hold_is_refused",
+        share=Share.REQUEST,
     ),
     Limit(
         "record batches looked into at once", ("pqbroker.decode.threads",), "they wait",
@@ -234,6 +279,7 @@ LIMITS = (
     Limit(
         "tablets of one request's rows", ("tables/rows.py:TABLETS_MAX",), "SEVERAL_TABLETS",
         "broker/http/test_inserting.py::test_rows_for_a_tablet_that_takes_none_write_nothing",
+        share=Share.REQUEST,
     ),
     Limit(
         "idempotent producers of a partition", ("pq.producer.ids.max",), "the oldest are forgotten",
@@ -247,6 +293,7 @@ LIMITS = (
     Limit(
         "id of a group", ("pqbroker.group.id.bytes.max",), "INVALID_GROUP_ID",
         "broker/net/test_limits.py::test_the_id_of_a_group",
+        share=Share.REQUEST,
     ),
     Limit(
         "groups that outlived their last offset", ("pq/serving/offsets.py:EMPTIED_GROUPS_MAX",),
@@ -272,54 +319,67 @@ LIMITS = (
     Limit(
         "groups, and bytes of all of them", ("pqbroker.groups.bytes.max",), _FULL,
         "broker/net/test_limits.py::test_groups_of_a_node",
+        share=Share.ADDRESS, beside=_FILLED,
     ),
     Limit(
         "groups with an offset in a partition", ("pqbroker.partition.consumers.max",),
         "POLICY_VIOLATION, for an address that created many when all but an eighth is taken",
         "attacks/test_shares.py::test_groups_invented_by_one_address_leave_room_for_another",
+        share=Share.ADDRESS,
+        beside="attacks/test_shares.py::test_groups_invented_by_one_address_leave_room_for_another",
     ),
     Limit(
         "text committed with an offset", ("offset.metadata.max.bytes",), "OFFSET_METADATA_TOO_LARGE",
         "broker/net/test_limits.py::test_the_metadata_of_a_commit_and_the_consumers_of_a_partition",
+        share=Share.REQUEST,
     ),
     # HTTP
     Limit(
         "HTTP connections with a request", ("pqbroker.http.connections.max",),
         "the one closes that has waited for its client longest; 503 while all are in work",
         "broker/http/test_door.py::test_while_all_are_in_work_one_more_is_refused_and_health_and_metrics_answer",
+        share=Share.ADDRESS, beside=_FILLED,
     ),
     Limit(
         "HTTP connections without a request", ("pqbroker.http.arrivals.max",), "the oldest closes",
         "broker/http/test_door.py::test_of_connections_without_a_request_the_oldest_goes_first",
+        share=Share.ADDRESS, beside=_FILLED,
     ),
     Limit(
         "time of an HTTP client", ("pqbroker.http.request.timeout.ms", "pqbroker.http.idle.timeout.ms"),
         "the connection closes", "broker/http/test_door.py::test_a_client_that_takes_too_long_is_closed",
+        share=Share.REQUEST,
     ),
     Limit(
         "bytes of all HTTP bodies and answers", ("pqbroker.http.inflight.bytes.max",),
         "the slowest connection closes, else 503",
         "broker/http/test_door.py::test_an_answer_above_all_that_may_be_held_is_refused",
+        share=Share.ADDRESS, beside=_FILLED,
     ),
     Limit(
         "bytes of an HTTP body", ("pqbroker.http.body.bytes.max",), "413",
         "broker/http/test_topics.py::test_a_body_too_large_is_refused",
+        share=Share.REQUEST,
     ),
     Limit(
         "items of an HTTP answer", ("pqbroker.http.items.max",), "INVALID_REQUEST, 400",
         "broker/http/test_topics.py::test_what_cannot_be_is_refused",
+        share=Share.REQUEST,
     ),
     Limit(
         "bytes of an HTTP answer", ("pqbroker.http.answer.bytes.max",), "the answer says where to continue",
         "broker/http/test_records.py::test_an_answer_ends_before_it_is_too_large_and_says_where_to_go_on",
+        share=Share.REQUEST,
     ),
     Limit(
         "bytes that an HTTP request searches", ("pqbroker.http.look.bytes.max",), "the answer says where to continue",
         "broker/http/test_records.py::test_a_search_ends_after_so_many_bytes_and_says_where_to_go_on",
+        share=Share.REQUEST,
     ),
     Limit(
         "HTTP requests that decode records", ("pqbroker.http.looks.max",), "they wait",
         "broker/http/test_limits.py::test_requests_that_decode_records_take_turns",
+        share=Share.ADDRESS, beside=_FILLED,
     ),
     Limit(
         "lines of log that HTTP shows",
@@ -330,6 +390,7 @@ LIMITS = (
     Limit(
         "HTTP answers without an end", ("pqbroker.http.followers.max",), "503",
         "broker/http/test_following.py::test_one_follower_too_many_is_refused",
+        share=Share.ADDRESS, beside=_FILLED,
     ),
     Limit(
         "SQL queries", ("pqbroker.sql.queries.max",), "503",
@@ -338,14 +399,17 @@ LIMITS = (
     Limit(
         "levels of an SQL query", ("pqbroker.sql.depth.max",), "400, INVALID_QUERY",
         "broker/http/test_sql.py::test_a_query_that_is_nested_too_deeply_is_refused_and_costs_no_worker",
+        share=Share.REQUEST,
     ),
     Limit(
         "time of an SQL query", ("pqbroker.sql.time.ms.max",), "504, the query is stopped",
         "broker/http/test_sql_limits.py::test_a_query_over_its_time_is_killed_and_a_new_worker_serves",
+        share=Share.REQUEST,
     ),
     Limit(
         "memory of an SQL query", ("pqbroker.sql.memory.bytes.max",), "413, the worker ends",
         "broker/http/test_sql_limits.py::test_a_query_over_its_memory_ends_and_a_new_worker_serves",
+        share=Share.REQUEST,
     ),
     Limit(
         "columns kept for later SQL queries", ("pqbroker.sql.columns.bytes.max",), "the oldest go, rows are read again",
@@ -354,24 +418,30 @@ LIMITS = (
     Limit(
         "bytes of the answer to an SQL query", ("pqbroker.sql.result.bytes.max",), "the answer breaks off",
         "broker/http/test_sql_limits.py::test_an_answer_over_its_bytes_breaks_off",
+        share=Share.REQUEST,
     ),
     Limit(
         "rows of a request in JSON", ("max.message.bytes", "broker/http/tables/inserting.py:MANY_ROWS"),
         "413; more than MANY_ROWS wait for a turn",
         "broker/http/test_inserting.py::test_rows_that_fill_more_than_a_batch_are_refused_before_the_rest_is_encoded",
+        share=Share.REQUEST,
     ),
     Limit(
         "rows of a request in Arrow", ("max.message.bytes", "tables/rows.py:TABLETS_MAX"), "413, 400",
         "tables/work/test_arrow_rows.py::test_more_than_a_record_batch_may_hold_is_refused",
+        share=Share.REQUEST,
     ),
     Limit(
         "memory and time to encode rows in Arrow", ("pqbroker.sql.memory.bytes.max", "pqbroker.sql.time.ms.max"),
         "413, the worker ends",
         "broker/http/test_arrow_rows.py::test_rows_over_their_time_are_refused_and_their_worker_is_killed",
+        share=Share.REQUEST,
     ),
     Limit(
         "streams of rows in Arrow encoded at once", ("pqbroker.http.looks.max",), "the next ones wait",
         "broker/http/test_arrow_rows.py::test_few_streams_are_encoded_at_once",
+        share=Share.ADDRESS,
+        beside="broker/http/test_looks.py::test_addresses_that_wait_take_turns",
     ),
     Limit(
         "time that a worker of SQL waits for a query", ("pqbroker.sql.worker.idle.ms",), "it is ended",
@@ -381,6 +451,7 @@ LIMITS = (
         "bytes that a follower has not read", ("pqbroker.http.unsent.bytes.max", "pqbroker.http.request.timeout.ms"),
         "the next records wait; the connection closes",
         "broker/http/test_following.py::test_a_follower_that_never_reads_is_cut",
+        share=Share.REQUEST,
     ),
     Limit(
         "series of partitions in `/metrics`", ("pqbroker.metrics.partitions.max",), "sums",
@@ -399,10 +470,12 @@ LIMITS = (
     Limit(
         "time that a delay or a pause on cue holds an answer", ("pqbroker.test.hold.ms.max",), "400",
         "broker/http/test_cues.py::test_a_delay_or_a_pause_over_the_limit_is_refused",
+        share=Share.REQUEST,
     ),
     Limit(
         "time by which tests move the clock", ("pqbroker.test.clock.ms.max",), "400",
         "broker/http/test_cues.py::test_the_clock_does_not_move_beyond_its_limit",
+        share=Share.REQUEST,
     ),
     Limit(
         "backups", ("pqbroker.backups.max",), "409 BACKUP_REFUSED",

@@ -50,13 +50,15 @@ def _lines() -> Iterator[str]:
     yield from _table(one for one in topic if one.effective)
     yield "\n## What a client can make grow\n"
     yield "Each limit, its default, what happens to what is over it, and the test that exceeds it (below `tests/`).\n"
-    yield "| what grows | limit | default | beyond it | test |"
-    yield "|---|---|---|---|---|"
+    yield 'Whose it is: addresses share a pool of all clients ("Shares" in [operate.md](operate.md#shares)), an owner'
+    yield "(a topic, a group, a table, the node) has its own, a request or a connection has one to itself.\n"
+    yield "| what grows | limit | default | whose | beyond it | test |"
+    yield "|---|---|---|---|---|---|"
     known = {one.name: one for one in (*topic, *broker)}
     for limit in LIMITS:
         names = ", ".join(f"`{name}`" for name in limit.names)
         default = _default(known[limit.names[0]]) if limit.names[0] in known else ""
-        yield f"| {limit.what} | {names} | {default} | {limit.beyond} | `{limit.test}` |"
+        yield f"| {limit.what} | {names} | {default} | {limit.share.value} | {limit.beyond} | `{limit.test}` |"
     yield "\n## Accepted without effect\n"
     yield "Kafka has these, tools set them, and here they are kept and described but change nothing.\n"
     yield "### Topic\n"

@@ -59,7 +59,7 @@ def _partitions(call: Call, topic: Topic) -> Sequence[int]:
 async def _commit(call: Call, group_id: str, found: dict[Place, int]) -> None:
     """KafkaError NON_EMPTY_GROUP, and what a partition refuses."""
     now_ms = call.node.clock()
-    states = {place: ConsumerOffset(offset, commit_ms=now_ms) for place, offset in found.items()}
+    states = {place: ConsumerOffset(offset, commit_ms=now_ms, creator=call.holder) for place, offset in found.items()}
     outcomes = await set_offsets(call.node, group_id, states)
     for (topic, partition), refusal in outcomes.items():
         if refusal is not None:

@@ -86,7 +86,7 @@ async def change_offsets(call: Call) -> Any:
         if place in offsets:
             raise bad_request(f"partition {place[1]} of {place[0]} is named twice")
         find_partition(find_topic(call, AclOperation.READ, place[0]), place[1])
-        offsets[place] = ConsumerOffset(asked["offset"], commit_ms=now_ms)
+        offsets[place] = ConsumerOffset(asked["offset"], commit_ms=now_ms, creator=call.holder)
     most = call.node.settings.http_items_max
     if not 1 <= len(offsets) <= most:
         raise bad_request(f"{len(offsets)} offsets; give 1 to {most} (pqbroker.http.items.max)")

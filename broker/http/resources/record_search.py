@@ -1,11 +1,11 @@
 """Looking through the records of a partition, batch by batch, within bounds. Batches are decoded in a thread."""
 
-import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from pqbroker.broker.http.looks import Look
 from pqbroker.broker.http.resources.contents import size_of
 from pqbroker.pq.log.batch_run import Batches
 from pqbroker.pq.reading.query import READ_UNCOMMITTED, ReadQuery, visible_end
@@ -47,7 +47,7 @@ class Search:
     def wants_more(self) -> bool:
         return len(self.shown) < self._sought.records_max and self._answer_bytes > 0 and self._look_bytes > 0
 
-    async def look_through(self, partition: PartitionServer, looks: asyncio.Semaphore) -> None:
+    async def look_through(self, partition: PartitionServer, looks: Look) -> None:
         """Look at all there is, as far as the bounds allow. KafkaError NOT_LEADER_OR_FOLLOWER, CORRUPT_MESSAGE."""
         while self.wants_more and self.next_offset < visible_end(partition.state, READ_UNCOMMITTED):
             self.next_offset = max(self.next_offset, partition.start_offset)

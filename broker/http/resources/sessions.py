@@ -32,7 +32,9 @@ async def commit(call: Call) -> Any:
     if len(read_text(asked["name"], "session.name")) > _NAME_BYTES_MAX:
         raise bad_request(f"session.name is longer than {_NAME_BYTES_MAX} bytes; choose a shorter one")
     session = Session(asked["generation"], asked["step"], asked["name"])
-    wanted = ConsumerOffset(body["offset"], metadata=metadata, commit_ms=call.node.clock())
+    wanted = ConsumerOffset(
+        body["offset"], metadata=metadata, commit_ms=call.node.clock(), creator=call.holder
+    )  # fmt: skip
     await _settled(call, server)
     stored = server.consumers.get(call.path["name"])
     bounds = server.start_offset, server.end_offset
@@ -45,7 +47,7 @@ async def commit(call: Call) -> Any:
 async def recreate(call: Call) -> Any:
     place, server = _place(call)
     await _settled(call, server)
-    made = recreated(server.consumers.get(call.path["name"]))._replace(commit_ms=call.node.clock())
+    made = recreated(server.consumers.get(call.path["name"]))._replace(commit_ms=call.node.clock(), creator=call.holder)
     await _store(call, place, made)
     return _shown(made, is_changed=True)
 
