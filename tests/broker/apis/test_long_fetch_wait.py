@@ -72,6 +72,17 @@ async def test_it_waits_on_when_less_than_enough_has_come() -> None:
     await until(lambda: bench.wait.answer.settled)
 
 
+async def test_what_partitions_far_apart_have_counts_together() -> None:
+    bench = Bench(min_bytes=150)
+    assert await bench.wait.park()
+    bench.advance(index=0)
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert not bench.wait.answer.settled
+    bench.advance(index=COUNT - 1)
+    await until(lambda: bench.wait.answer.settled)
+
+
 async def test_what_moves_while_it_begins_to_wait_is_not_missed() -> None:
     bench = Bench()
     parking = asyncio.ensure_future(bench.wait.park())
