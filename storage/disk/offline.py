@@ -14,8 +14,8 @@ from typing import cast
 from pqbroker.conf.storage import MAIN_POOL
 from pqbroker.storage.disk import index_rows
 from pqbroker.storage.disk.blob_reading import BlobReader
-from pqbroker.storage.disk.commits.commit_history import CommitHistory
-from pqbroker.storage.disk.commits.log_start import LogStart, take_rounds
+from pqbroker.storage.disk.commits.commit_history import CommitHistory, read_history
+from pqbroker.storage.disk.commits.log_start import LogStart, ReadLog, take_rounds
 from pqbroker.storage.disk.directory import (
     CellFacts,
     check_identity,
@@ -51,14 +51,13 @@ class OfflineCell:
         self.history = CommitHistory(0, (), (), ())
         """What its commit log has besides, once it is open."""
 
-    def open(self, staging: Path) -> None:
-        """Open the index through links in an empty directory, with all that the commit log has."""
+    def open(self, staging: Path, read: ReadLog = read_history) -> None:
+        """Open the index through links in an empty directory, with all that `read` finds in the commit log."""
         check_manifest(index_path(self.path, self.generation))
         self._index.open_unchanged(staging, synced=self.facts.durability == "fsync")
         newest = index_rows.newest_number(self.get(index_rows.number_keys()))
-        self.history = take_rounds(
-            LogStart(index_path(self.path, self.generation), self.facts, self.pools), self._index, newest, syncs=False
-        )
+        start = LogStart(index_path(self.path, self.generation), self.facts, self.pools, read)
+        self.history = take_rounds(start, self._index, newest, syncs=False)
 
     def listen(self, on_damage: Callable[[str, str], None]) -> None:
         """Have `on_damage` called with place and cause of each part of the index that cannot be read."""
@@ -84,10 +83,10 @@ class OfflineCell:
 
 
 @contextmanager
-def look_into(path: Path, pools: Mapping[str, Path]) -> Iterator[OfflineCell]:
+def look_into(path: Path, pools: Mapping[str, Path], read: ReadLog = read_history) -> Iterator[OfflineCell]:
     """A cell that nobody has open, nor opens meanwhile. Raises EngineError, with cause and cure.
 
-    `pools` says where blobs are kept that are not in the directory itself.
+    `pools` says where blobs are kept that are not in the directory itself. `read` finds what the commit log has.
     """
     with ExitStack() as stack:
         if not has_facts(path):
@@ -111,7 +110,7 @@ def look_into(path: Path, pools: Mapping[str, Path]) -> Iterator[OfflineCell]:
         cell = OfflineCell(path, facts, index_generation(path), found)
         cell.facts_damage = damage
         staging = stack.enter_context(tempfile.TemporaryDirectory(prefix="pqbroker-index-"))
-        cell.open(Path(staging))
+        cell.open(Path(staging), read)
         stack.callback(cell.close)
         yield cell
 
