@@ -63,6 +63,8 @@ async def _examine_cell(
         cell.listen(DamagedBlocks(findings).found)
         if cell.facts_damage is not None:
             findings.damage("cell", str(path), cell.facts_damage, "nothing: the next start writes it again")
+        if cell.manifest_damage is not None:
+            findings.damage("index", str(path), cell.manifest_damage, "nothing: the next start writes it again")
         _tell_salvage(read_mark(path), findings)
         _check_kinds(cell, findings)
         last_number = _last_number(cell, findings)

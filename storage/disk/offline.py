@@ -26,6 +26,7 @@ from pqbroker.storage.disk.directory import (
 )
 from pqbroker.storage.disk.index_log import check_manifest
 from pqbroker.storage.disk.mending.facts_copy import has_facts
+from pqbroker.storage.disk.mending.manifest_copy import find_mended
 from pqbroker.storage.disk.rocks_index import RocksIndex
 from pqbroker.storage.engine import Batch, BlobKey, BlobMissing, Buffer, CommitRefused, EngineError, FileRange, Shard
 from pqbroker.storage.outcome import Outcome, Told
@@ -44,6 +45,8 @@ class OfflineCell:
         self.facts = facts
         self.facts_damage: str | None = None
         """The damage of `cell` or of its copy; the other one is whole."""
+        self.manifest_damage: str | None = None
+        """The damage of the index's manifest, which its copy mends."""
         self.generation = generation
         self.pools = pools
         self._index = RocksIndex(index_path(path, generation))
@@ -53,10 +56,14 @@ class OfflineCell:
 
     def open(self, staging: Path, read: ReadLog = read_history) -> None:
         """Open the index through links in an empty directory, with all that `read` finds in the commit log."""
-        check_manifest(index_path(self.path, self.generation))
+        index = index_path(self.path, self.generation)
+        if (mended := find_mended(index)) is not None:
+            self.manifest_damage = mended.damage
+        else:
+            check_manifest(index)
         self._index.open_unchanged(staging, synced=self.facts.durability == "fsync")
         newest = index_rows.newest_number(self.get(index_rows.number_keys()))
-        start = LogStart(index_path(self.path, self.generation), self.facts, self.pools, read)
+        start = LogStart(index, self.facts, self.pools, read)
         self.history = take_rounds(start, self._index, newest, syncs=False)
 
     def listen(self, on_damage: Callable[[str, str], None]) -> None:

@@ -34,6 +34,7 @@ from pqbroker.storage.disk.free_space import (
     full_disk,
 )
 from pqbroker.storage.disk.index_log import check_manifest
+from pqbroker.storage.disk.mending.manifest_copy import mend_manifest
 from pqbroker.storage.disk.mending.salvage_mark import MarkState, check_complete, read_mark
 from pqbroker.storage.disk.pools import Pool, PoolLimits
 from pqbroker.storage.disk.rocks_index import RocksIndex
@@ -149,6 +150,7 @@ class RocksEngine:
     ) -> OpenCell:
         """In the commit thread: open the index, see that it is whole, and load what the thread works on."""
         facts = directory.facts
+        mend_manifest(directory.index)
         check_manifest(directory.index)
         index.open(create=not facts.ready, synced=facts.durability == "fsync")
         is_synced = self.durability == "fsync"

@@ -130,6 +130,7 @@ class RoundWriter:
         else:
             self._give_back()
         self._log.end.tell(self._synced_number)
+        self._index.tend()
 
     def sync(self) -> None:
         """Make everything written so far durable."""

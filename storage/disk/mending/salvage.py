@@ -21,9 +21,10 @@ from pqbroker.storage.disk.commits.commit_log import CommitLog
 from pqbroker.storage.disk.commits.commit_scan import Gap
 from pqbroker.storage.disk.commits.index_changes import IndexChanges, decode_changes
 from pqbroker.storage.disk.commits.log_start import LogStart, start_log
-from pqbroker.storage.disk.directory import CellDirectory, fsync_directory, write_durably
+from pqbroker.storage.disk.directory import CellDirectory
 from pqbroker.storage.disk.index_log import check_manifest
 from pqbroker.storage.disk.mending.damaged_rounds import NO_DAMAGE, LogDamage, read_damaged
+from pqbroker.storage.disk.mending.manifest_copy import mend_manifest
 from pqbroker.storage.disk.mending.salvage_mark import (
     GO_ON,
     MarkState,
@@ -32,12 +33,10 @@ from pqbroker.storage.disk.mending.salvage_mark import (
     read_mark,
     write_mark,
 )
+from pqbroker.storage.disk.mending.set_aside import set_aside
 from pqbroker.storage.disk.offline import OfflineCell, look_into
 from pqbroker.storage.disk.rocks_index import RocksIndex
 from pqbroker.storage.engine import BlobKey, BlobMissing, Buffer, EngineError
-
-DAMAGED = "damaged"
-"""The directory of what salvages set aside."""
 
 
 class CellRows(Protocol):
@@ -125,6 +124,7 @@ def _salvage(directory: CellDirectory, plan: Plan) -> LogDamage:
     facts = directory.facts
     before = read_mark(directory.path)
     log = DamagedLog(before, lambda damage: _begin(directory.path, damage, before))
+    mend_manifest(directory.index)
     check_manifest(directory.index)
     index = RocksIndex(directory.index)
     index.open(create=False, synced=facts.durability == "fsync")
@@ -226,24 +226,11 @@ def _named(gap: Gap, damage: LogDamage) -> str:
 
 
 def _set_aside(path: Path, gap: Gap) -> str:
-    """Copy damaged bytes, with the payload of their round, to a file of their own, durably, unless they are there.
-
-    Return its name in the cell's directory.
-    """
-    directory = path / DAMAGED
-    if not directory.exists():
-        directory.mkdir()
-        fsync_directory(path)
+    """Keep damaged bytes, with the payload of their round."""
     start = gap.position - gap.payload_bytes
     with gap.path.open("rb") as file:
         file.seek(start)
-        content = file.read(gap.end - start)
-    kept = directory / f"{gap.path.name}-{start}"
-    while kept.exists() and kept.read_bytes() != content:  # of another pool, or damaged again since
-        kept = kept.with_name(f"{kept.name}+")
-    if not kept.exists():
-        write_durably(kept, content)
-    return str(kept.relative_to(path))
+        return set_aside(path, f"{gap.path.name}-{start}", file.read(gap.end - start))
 
 
 def _write(log: CommitLog, index: RocksIndex, changes: IndexChanges) -> None:

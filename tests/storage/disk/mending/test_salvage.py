@@ -10,7 +10,7 @@ from pqbroker.storage.disk.backups.restoring import restore
 from pqbroker.storage.disk.commits.index_changes import IndexChanges
 from pqbroker.storage.disk.directory import CellDirectory, index_generation
 from pqbroker.storage.disk.mending import salvage as salvaging
-from pqbroker.storage.disk.mending.salvage import DAMAGED, CellRows, Lost, Repair, accept, look_past_damage, salvage
+from pqbroker.storage.disk.mending.salvage import CellRows, Lost, Repair, accept, look_past_damage, salvage
 from pqbroker.storage.disk.mending.salvage_mark import (
     NO_MARK,
     SALVAGED,
@@ -19,6 +19,7 @@ from pqbroker.storage.disk.mending.salvage_mark import (
     read_mark,
     write_mark,
 )
+from pqbroker.storage.disk.mending.set_aside import DAMAGED
 from pqbroker.storage.engine import EngineError
 from pqbroker.storage.quarantine import Quarantined
 from tests.faults.power.recording import resident
@@ -203,7 +204,7 @@ def test_without_a_mark_nothing_is_held(tmp_path: Path) -> None:
     assert not NO_MARK.damages
 
 
-@pytest.mark.parametrize("name", ["write_durably", "write_mark", "start_log", "_write"])
+@pytest.mark.parametrize("name", ["set_aside", "write_mark", "start_log", "_write"])
 @pytest.mark.parametrize("is_done", [False, True])
 async def test_a_salvage_that_was_interrupted_is_done_by_the_next(
     tmp_path: Path, name: str, is_done: bool, monkeypatch: pytest.MonkeyPatch
