@@ -129,8 +129,8 @@ class RoundWriter:
             self.sync()
         else:
             self._give_back()
-        self._log.end.tell(self._synced_number)
         self._index.tend()
+        self._log.end.tell(self._synced_number)
 
     def sync(self) -> None:
         """Make everything written so far durable."""

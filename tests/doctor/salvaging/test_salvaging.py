@@ -10,6 +10,7 @@ import pytest
 from pqbroker.__main__ import main
 from pqbroker.storage.disk.commits.commit_scan import CommitAt
 from pqbroker.storage.disk.mending.salvage_mark import read_mark
+from pqbroker.storage.disk.offline import look_into
 from pqbroker.testing import BrokerFailedError, broker
 from tests.doctor.salvaging.directories import TOPICS, Client, killed
 from tests.faults.power.recording import resident
@@ -102,6 +103,24 @@ def test_a_lost_last_round_moves_offsets_beyond_all_that_it_can_have_given(
             assert client.send(topic, b"later") == begins[f"{topic}-0"]
         assert client.read(SECOND, 3) == [(begins[f"{SECOND}-0"], b"later")]
     assert read_mark(data.path).skipped[f"{SECOND}-0"] == [[3, begins[f"{SECOND}-0"]]]
+
+
+def test_after_a_salvage_no_producer_id_is_given_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = killed(tmp_path / "data")
+    damage(rounds(data.path)[-1], IN_ROWS)
+    counters = dict(named(perform(data.path, capsys), "scheme"))
+    before = producer_ids(data.path)
+    with broker(data.path) as node:
+        Client(node.kafka).send(FIRST, b"later")
+    (given,) = producer_ids(data.path) - before
+    assert given >= int(counters["next producer id"].removeprefix("goes on at ")) > max(before)
+
+
+def producer_ids(path: Path) -> set[int]:
+    """Those that partitions remember."""
+    with look_into(path, {}) as cell:
+        keys = [key for key, _ in cell.rows(b"rK", b"rL") if key[10:11] == b"m" and key[21:22] == b"p"]
+    return {int(key[22:]) for key in keys}
 
 
 def test_after_a_salvage_nothing_is_removed_until_it_is_accepted(
