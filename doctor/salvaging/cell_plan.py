@@ -38,6 +38,8 @@ _NAMES_MAX = 20
 """Groups, producers and sessions of a partition that are named one by one."""
 _RECORDS_END = bytes((RECORD[0] + 1,))
 _PARTITION = slice(1, 11)
+_OF_PARTITIONS = (b"d", b"f", b"i", b"m", b"s", b"t")
+"""First letters of keys that a partition's number follows; the others are left as they are."""
 _KINDS = {b"c": "groups", b"p": "producers", b"s": "sessions"}
 """Residents of a partition, by the letter in their keys."""
 _MAY_BE_OLDER = {
@@ -123,7 +125,7 @@ class CellPlan:
         try:
             for key, row in self._salvage.rows.rows(index_rows.ROW + prefix, index_rows.ROW + end):
                 own = key[1 + len(prefix) :]
-                if own[:1] in (b"d", b"f", b"i", b"m"):
+                if own[:1] in _OF_PARTITIONS:
                     entries.setdefault(int(own[_PARTITION]), {})[own] = Entry.stored(row)
         except (ValueError, IndexError) as bad:
             self._salvage.name("records", place.topic, f"its tablet {record.tablet_id} stays refused: {bad}")
@@ -131,8 +133,17 @@ class CellPlan:
         for index, of_index in sorted(entries.items()):
             name = f"{place.topic}-{index}"
             PartitionSalvage(self._salvage, blobs, prefix, name, index, of_index).plan()
+            self._name_staged(name, prefix, of_index)
             for letter, kind in _KINDS.items():
                 self._name_residents(name, prefix, letter, kind, of_index)
+
+    def _name_staged(self, name: str, prefix: bytes, entries: Mapping[bytes, Entry]) -> None:
+        """Name rows that are staged, or being written, and whose last change may be lost."""
+        keys = [index_rows.ROW + prefix + key for key in entries if key[:1] in (b"s", b"t")]
+        older = sum(not self._salvage.is_newer(key) for key in keys)
+        if older:
+            what = f"{older} pieces of staged rows may have been written, or removed, already"
+            self._salvage.name("staged rows", name, what)
 
     def _name_residents(
         self, name: str, prefix: bytes, letter: bytes, kind: str, entries: Mapping[bytes, Entry]

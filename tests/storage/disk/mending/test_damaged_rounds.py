@@ -230,7 +230,7 @@ def test_blobs_of_a_later_round_say_that_rounds_are_lost(tmp_path: Path) -> None
     log.sync()
     begin = written.write_behind(log, 1, 4, rows=round_rows(4))
     with written.segment(1).open("r+b") as file:
-        file.truncate(begin + 5_100)
+        file.truncate(begin + 5_000)
     damage = damage_of(written)
     assert damage.given_up == (2, 3, 4)
     assert damage.history.last_number == 4
