@@ -84,14 +84,13 @@ def _records(salvage: CellSalvage, tablet: TabletId, found: ReadLog) -> Iterator
 
 
 def _beginning(records: Sequence[tuple[BlobKey, LogRecord]]) -> int | None:
-    """Where the last chain begins; where its beginning is lost, an earlier chain that is still there, or None."""
+    """Where the last chain begins; None where its beginning is lost. Then what is left of earlier ones is read too:
+    the snapshot between them says the same."""
     if not records:
         return None
     last_key, last = records[-1]
     first = last.first or last_key
-    numbers = [number for number, (key, _) in enumerate(records) if key == first]
-    begins = numbers or [number for number, (_, record) in enumerate(records) if record.first is None]
-    return begins[-1] if begins else None
+    return next((number for number, (key, _) in enumerate(records) if key == first), None)
 
 
 def _load_snapshot(salvage: CellSalvage, found: ReadLog, parts: Sequence[BlobKey]) -> None:

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from pqbroker.storage.disk.commits.index_changes import IndexChanges
 from pqbroker.storage.disk.directory import index_path
 from pqbroker.storage.disk.mending.manifest_copy import COPY, CURRENT, ManifestCopy, find_mended, mend_manifest
 from pqbroker.storage.disk.mending.set_aside import DAMAGED
 from pqbroker.storage.disk.offline import look_into
+from pqbroker.storage.disk.rocks_index import RocksIndex
 from pqbroker.storage.engine import EngineError
 from tests.faults.power.recording import resident
 from tests.storage.cells import RocksCell, copy_alive, rows, until
@@ -62,6 +64,14 @@ def cut_off(cell: RocksCell) -> None:
     manifest_of(cell).write_bytes(manifest_of(cell).read_bytes()[:60])
 
 
+def cut_off_behind_an_entry(cell: RocksCell) -> None:
+    data = manifest_of(cell).read_bytes()
+    position = end = 0
+    while position < len(data):
+        end, position = position, position + 7 + int.from_bytes(data[position + 4 : position + 6], "little")
+    manifest_of(cell).write_bytes(data[:end])
+
+
 def remove(cell: RocksCell) -> None:
     manifest_of(cell).unlink()
 
@@ -78,7 +88,7 @@ def damage_current(cell: RocksCell) -> None:
     (cell.index() / CURRENT).write_bytes(b"MANIFEST-900000\n")
 
 
-DAMAGES = [flip_bit, garble, cut_off, remove, empty, lose_current, damage_current]
+DAMAGES = [flip_bit, garble, cut_off, cut_off_behind_an_entry, remove, empty, lose_current, damage_current]
 
 
 async def test_a_stopped_index_has_its_manifest_twice(tmp_path: Path) -> None:
@@ -131,6 +141,7 @@ async def test_a_damaged_copy_helps_nobody_and_harms_nobody(tmp_path: Path) -> N
     shutil.copytree(cell.path, garbled)
     await assert_whole(cell)
     garble(RocksCell(garbled))
+    assert find_mended(RocksCell(garbled).index()) is None
     with pytest.raises(EngineError):
         await RocksCell(garbled).open()
 
@@ -162,6 +173,20 @@ async def test_a_killed_broker_leaves_a_copy_that_helps(tmp_path: Path) -> None:
     cell = RocksCell(tmp_path / "cell")
     garble(cell)
     await assert_whole(cell)
+
+
+def test_the_copy_follows_a_flush_before_the_index_says_that_it_is_done(tmp_path: Path) -> None:
+    index = RocksIndex(tmp_path)
+    index.open(create=True, synced=True)
+    index.begin(0)
+    changes = IndexChanges()
+    changes.put(b"key", b"value")
+    index.write(changes, 1)
+    index.flush(wait=True)
+    assert index.flushed() == 1
+    (copy,) = tmp_path.glob(f"{COPY}*")
+    assert copy.read_bytes() == (tmp_path / copy.name.removeprefix(COPY)).read_bytes()
+    index.close()
 
 
 def test_a_copy_follows_its_manifest_and_never_fails(tmp_path: Path) -> None:
