@@ -10,9 +10,11 @@ from pqbroker.doctor.tablet_rows import TabletRows
 from pqbroker.doctor.tablets import Home, check_tablets
 from pqbroker.storage.disk import index_rows
 from pqbroker.storage.disk.directory import CELLS
+from pqbroker.storage.disk.mending.salvage_mark import MarkState, SalvageMark, read_mark
 from pqbroker.storage.disk.offline import OfflineCell, look_into
 from pqbroker.storage.engine import EngineError, IndexDamaged
 from pqbroker.storage.ids import SYSTEM_CELL, CellId
+from pqbroker.storage.quarantine import HELD_CURE
 from pqbroker.storage.tablets.scheme import Scheme
 
 ROW_KINDS = (index_rows.ROW, index_rows.BLOB, index_rows.SEGMENT, index_rows.number_keys()[0][:1])
@@ -61,6 +63,9 @@ async def _examine_cell(
         cell.listen(DamagedBlocks(findings).found)
         if cell.facts_damage is not None:
             findings.damage("cell", str(path), cell.facts_damage, "nothing: the next start writes it again")
+        if cell.manifest_damage is not None:
+            findings.damage("index", str(path), cell.manifest_damage, "nothing: the next start writes it again")
+        _tell_salvage(read_mark(path), findings)
         _check_kinds(cell, findings)
         last_number = _last_number(cell, findings)
         rows = TabletRows(cell, findings)
@@ -73,6 +78,14 @@ async def _examine_cell(
         blobs.check_segments(last_number)
         blobs.verify_rest()
     return scheme
+
+
+def _tell_salvage(mark: SalvageMark, findings: Findings) -> None:
+    """Name what a salvage gave up, until it is accepted."""
+    findings.skipped = mark.skipped
+    if mark.state is not MarkState.ACCEPTED:
+        for place, what in mark.places.items():
+            findings.harmless("salvage", place, f"{what}; it is not accepted yet, so nothing is removed", HELD_CURE)
 
 
 class DamagedBlocks:

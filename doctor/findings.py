@@ -1,12 +1,13 @@
 """What a check-up finds: damage, and what looks odd but does no harm; and how far it has come."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 FINDINGS_MAX = 1000
 """Told one by one of each weight; more are counted."""
 RESTORE = "restore a copy of the directory"
+SKIPPED = "nothing: a salvage left them out, so that no offset is given twice"
 NEXT_START = "nothing: the next start removes it"
 
 
@@ -40,6 +41,8 @@ class Findings:
     seen: dict[str, int] = field(default_factory=dict)
     cell: str = ""
     """Stands before every place: the cell that is looked at, if it is not the system cell."""
+    skipped: Mapping[str, Sequence[Sequence[int]]] = field(default_factory=dict)
+    """Offsets [first, end) that salvages of the cell left out, by the name of the partition."""
     _damage: list[Finding] = field(default_factory=list)
     _harmless: list[Finding] = field(default_factory=list)
 
@@ -55,6 +58,10 @@ class Findings:
         self.damages += 1
         if len(self._damage) < FINDINGS_MAX:
             self._damage.append(Finding(Weight.DAMAGE, check, self.cell + where, what, cure))
+
+    def is_skipped(self, partition: str, first: int, end: int) -> bool:
+        """Return True if a salvage left all these offsets out."""
+        return any(start <= first and end <= stop for start, stop in self.skipped.get(partition, ()))
 
     def harmless(self, check: str, where: str, what: str, cure: str = NEXT_START) -> None:
         self.oddities += 1

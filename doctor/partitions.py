@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from pqbroker.doctor.contents import check_body, check_head, require
-from pqbroker.doctor.findings import NEXT_START, RESTORE, Findings
+from pqbroker.doctor.findings import NEXT_START, RESTORE, SKIPPED, Findings
 from pqbroker.doctor.stored_blobs import StoredBlobs, name_of
 from pqbroker.pq.log import consumers, producers
 from pqbroker.pq.log.keys import (
@@ -215,16 +215,26 @@ class Partition:
                 self._check_hole(following, offset - 1, within_head=bool(head) and offset > head[0].offset)
             following = end
         if following < meta.end_offset and meta.start_offset < meta.end_offset:
-            self._damage("partition", f"no blob has the offsets {following} to {meta.end_offset - 1}")
+            self._check_end(following, meta.end_offset)
         try:
             check_levels([blob.size for blob in start_state.head.blobs])
         except AssertionError as bad:
             self._damage("partition", f"its head breaks the rules of levels: {bad}", "report it; the data is whole")
 
+    def _check_end(self, first: int, end: int) -> None:
+        """The last offsets have no blob."""
+        told = f"no blob has the offsets {first} to {end - 1}"
+        if self.findings.is_skipped(self.name, first, end):
+            self.findings.harmless("partition", self.name, told, SKIPPED)
+        else:
+            self._damage("partition", told)
+
     def _check_hole(self, first: int, last: int, *, within_head: bool) -> None:
         """Who mirrors a topic may leave offsets out (A.5), but a head has no hole, and a lost row leaves its blobs."""
         told = f"no blob has the offsets {first} to {last}"
-        if within_head or self.leaks:
+        if self.findings.is_skipped(self.name, first, last + 1):
+            self.findings.harmless("partition", self.name, told, SKIPPED)
+        elif within_head or self.leaks:
             self._damage("partition", told)
         else:
             cure = f"nothing, if whoever mirrored the topic left them out; else {RESTORE}"

@@ -59,7 +59,7 @@ async def check_tablets(
     scheme = home.scheme
     if home.cell == SYSTEM_CELL:
         scheme = await _read_scheme(storages.get(SCHEME_TABLET_ID), rows.records, findings)
-    places = _places(scheme.topics.values(), home.cell, scheme.timestamps_reserved) if scheme is not None else {}
+    places = find_places(scheme.topics.values(), home.cell, scheme.timestamps_reserved) if scheme is not None else {}
     if scheme is not None:
         _check_places(places, rows, findings)
         _check_unowned(scheme, rows.records, findings, home.cell)
@@ -156,7 +156,7 @@ def _hold_logs(records: Mapping[TabletId, TabletRecord], blobs: StoredBlobs) -> 
             blobs.hold(blob)
 
 
-def _places(topics: Iterable[TopicRecord], cell: CellId, reserved: int) -> dict[TabletId, Place]:
+def find_places(topics: Iterable[TopicRecord], cell: CellId, reserved: int) -> dict[TabletId, Place]:
     """Of the tablets that live in the cell."""
     found: dict[TabletId, Place] = {}
     for topic in topics:

@@ -88,9 +88,17 @@ class EngineError(Exception):
 class IndexDamaged(EngineError):
     """A part of the index cannot be read; `cause` names the file."""
 
+    cure = "restore a copy of the directory"
+
     def __init__(self, cause: str) -> None:
-        super().__init__(f"{cause}; restore a copy of the directory")
+        super().__init__(f"{cause}; {self.cure}")
         self.cause = cause
+
+
+class LogDamaged(IndexDamaged):
+    """A round of the commit log cannot be read: what is whole can be salvaged."""
+
+    cure = "restore a copy of the directory, or see with `pqbroker doctor --salvage` what can be saved without one"
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,9 @@ CURE = (
 )
 
 
+HELD_CURE = "see that its data is as it should be, then stop the broker and run `pqbroker doctor --salvage --accept`"
+
+
 class Quarantined(CommitRefused):
     """Refused, since it would remove something from a cell of which something cannot be read."""
 
@@ -41,6 +44,8 @@ class Quarantine:
     ) -> None:
         self.is_sound = False
         """Whether what is dead may be removed."""
+        self.is_held = False
+        """A salvage gave something up that nobody has accepted: nothing is moved away either, and retention waits."""
         self._loop = asyncio.get_running_loop()
         self._decided = asyncio.Event()
         self._lock = threading.Lock()
@@ -82,6 +87,11 @@ class Quarantine:
             self._hold()
         with suppress(RuntimeError):  # the loop is closed: nobody waits any more
             self._loop.call_soon_threadsafe(self._decided.set)
+
+    def check_held(self) -> None:
+        """Raise Quarantined while a salvage of the cell is not accepted."""
+        if self.is_held:
+            raise Quarantined(f"the cell was salvaged, so nothing leaves it: {HELD_CURE}")
 
     async def check(self) -> None:
         """Return when what is dead may be removed, once the start is over. Raises Quarantined when it may not."""

@@ -25,6 +25,7 @@ from pqbroker.storage.bundles.open_cells import OpenCells
 from pqbroker.storage.bundles.placement import cells_to_open
 from pqbroker.storage.engine import BackupFacts, BackupRefused, CommitRefused, Engine, EngineError, Fenced, ShardLost
 from pqbroker.storage.ids import CellId, TabletId
+from pqbroker.storage.quarantine import HELD_CURE
 from pqbroker.storage.tablets.cell import Cell
 from pqbroker.storage.tablets.hosting import TabletHost
 from pqbroker.storage.tablets.scheme import Scheme
@@ -197,6 +198,9 @@ class DataCells:
             held = tablets_in(cell, self._scheme.topics.values())
             if held:
                 raise BundleRefused(f"cell {cell} has {held} tablets: delete their topics first, or evacuate it")
+            host = self._cells.host(cell)
+            if host is not None and host.cell.quarantine.is_held:
+                raise BundleRefused(f"cell {cell} was salvaged, so it is not removed: {HELD_CURE}")
             await self._hive.set_state(cell, CellState.REMOVING)
         await self._leave(cell)
         await self._delete(cell)

@@ -32,6 +32,7 @@ from pqbroker.storage.bundles.open_cells import OpenCells
 from pqbroker.storage.engine import BlobCorrupt, BlobMissing, ShardLost
 from pqbroker.storage.ids import TabletId
 from pqbroker.storage.kv.tablet_copy import TabletCopy
+from pqbroker.storage.quarantine import Quarantined
 from pqbroker.storage.tablets.hosting import TabletHost
 from pqbroker.storage.tablets.scheme import Scheme
 from pqbroker.storage.tablets.scheme_state import Resharded, TopicRecord
@@ -72,6 +73,7 @@ class TabletGluing:
         """
         record = topic.record
         home = self._open(record, glue.survivor)
+        self._check_held(record, glue)
         (tablet_id,) = await self._scheme.reserve_tablets(1)
         try:
             await self._make(topic, glue, tablet_id, home)
@@ -107,6 +109,14 @@ class TabletGluing:
             await server.flush()
         finally:
             await made.stop()
+
+    def _check_held(self, record: TopicRecord, glue: Glue) -> None:
+        """BundleRefused where a tablet would be left in a cell of which nothing is removed."""
+        for index in (glue.survivor, *glue.removed):
+            try:
+                self._open(record, index).cell.quarantine.check_held()
+            except Quarantined as held:
+                raise BundleRefused(str(held)) from held
 
     def _open(self, record: TopicRecord, index: int) -> TabletHost:
         cell = record.cell_of(index)

@@ -60,6 +60,7 @@ class TabletMoves:
     async def _try(self, topic: Topic, tablet_id: TabletId, cell: CellId) -> bool:
         """False: the tablet was restarted, moved or removed meanwhile."""
         home, target = self._open(_home_of(topic.record, tablet_id)), self._open(cell)
+        home.cell.quarantine.check_held()
         tablet, generation = topic.tablets[tablet_id], home.cell.tablets()[tablet_id].generation
         await _clear(target, tablet_id)
         try:

@@ -1,7 +1,8 @@
-"""`pqbroker doctor`: verify a stopped broker's directory, down to the last record. Changes nothing."""
+"""`pqbroker doctor`: verify a stopped broker's directory, down to the last record; salvage a damaged commit log."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -27,13 +28,32 @@ def doctor(
         list[str] | None, option(metavar="NAME=DIR", help="Pool outside the data directory; repeatable.")
     ] = None,
     json: Json = False,
+    salvage: Annotated[
+        bool,
+        option(
+            help="Show what a damaged commit log costs: what one bit mends, and what is given up by topic, partition, "
+            "offsets, groups, producers, sessions and names. Changes nothing without --perform."
+        ),
+    ] = False,
+    perform: Annotated[bool, option(help="Give up what --salvage shows, so that a broker starts.")] = False,
+    accept: Annotated[
+        bool, option(help="Let a broker remove, move and compact data again: what --salvage gave up is accepted.")
+    ] = False,
 ) -> None:
     """Verify the data directory of a stopped broker.
 
-    Checks every checksum, reference and invariant and prints what is wrong, where, and what to do. Changes nothing;
-    exit status 1 means damage.
+    Checks every checksum, reference and invariant and prints what is wrong, where, and what to do. Changes nothing,
+    but with --perform and --accept; exit status 1 means damage.
     """
     pools = {name: Path(place) for name, place in assignments("--pool", pool or [], "archive=/mnt/archive").items()}
+    if ((perform or accept) and not salvage) or (perform and accept):
+        raise CommandError("--perform and --accept are two steps, each of them with --salvage")
+    if accept:
+        _accept(directory, pools)
+        return
+    if salvage:
+        _salvage(directory, pools, performs=perform, as_json=json)
+        return
     findings = examine_directory(directory, pools)
     if json:
         show_json(
@@ -70,6 +90,48 @@ def examine_directory(directory: Path, pools: Mapping[str, Path]) -> Findings:
         except OSError as failure:
             raise CommandError(f"{directory} is unreadable: {failure}; see that this user may read it") from failure
     return findings
+
+
+def _salvage(directory: Path, pools: Mapping[str, Path], *, performs: bool, as_json: bool) -> None:
+    from pqbroker.doctor.salvaging.node import salvage_node
+
+    with _usable(directory):
+        found = salvage_node(directory, pools, performs=performs)
+    losses = [loss._asdict() for loss in found.losses]
+    if as_json:
+        told = {"directory": str(directory), "damaged": found.is_damaged, "performed": performs and found.is_damaged}
+        show_json({**told, "losses": losses})
+        return
+    if not found.is_damaged:
+        say(f"{directory}: there is nothing to salvage in the commit log; `pqbroker doctor` verifies the rest")
+        return
+    show_table(("kind", "where", "what"), [tuple(loss) for loss in found.losses])
+    if performs:
+        say(f"{directory}: salvaged; damaged bytes are kept in `damaged`, and nothing is removed from the cell until")
+        say("`pqbroker doctor --salvage --accept`. Start the broker, and see that the data is as it should be.")
+    else:
+        say(f"{directory}: copy it first if there is room; then --salvage --perform gives up what is named here")
+
+
+def _accept(directory: Path, pools: Mapping[str, Path]) -> None:
+    from pqbroker.doctor.salvaging.node import accept_node
+
+    with _usable(directory):
+        cells = accept_node(directory, pools)
+    say(f"{directory}: accepted" if cells else f"{directory}: there is no salvage to accept")
+
+
+@contextmanager
+def _usable(directory: Path) -> Iterator[None]:
+    """Errors of the directory become CommandErrors."""
+    from pqbroker.storage.engine import EngineError
+
+    try:
+        yield
+    except EngineError as cannot:
+        raise CommandError(str(cannot)) from cannot
+    except OSError as failure:
+        raise CommandError(f"{directory} cannot be used: {failure}; see that it may be read and written") from failure
 
 
 def _tell(directory: Path, findings: Findings) -> None:

@@ -84,7 +84,7 @@ def build_start_state(blobs: Iterable[StoredBlob], meta: Meta | None) -> StartSt
 
     ValueError for keys that no tablet leaves: nothing may be served or deleted by them.
     """
-    kept, orphans = _resolve(blobs)
+    kept, orphans = resolve_overlaps(blobs)
     bodies = Bodies()
     heads: list[HeadBlob] = []
     position = written_ms = 0
@@ -109,7 +109,7 @@ def build_start_state(blobs: Iterable[StoredBlob], meta: Meta | None) -> StartSt
     return StartState(bodies, Head(heads, written_ms), start_offset, end_offset, orphans)
 
 
-def _resolve(blobs: Iterable[StoredBlob]) -> tuple[Sequence[tuple[StoredBlob, int, int, bool]], list[bytes]]:
+def resolve_overlaps(blobs: Iterable[StoredBlob]) -> tuple[Sequence[tuple[StoredBlob, int, int, bool]], list[bytes]]:
     """Of blobs at one offset keep the one with most records; drop those that lie inside a kept one."""
     kept: list[tuple[StoredBlob, int, int, bool]] = []
     orphans: list[bytes] = []

@@ -127,6 +127,11 @@ class PartitionServer:
         return self._kv.storage.pool(USER_CHANNEL)
 
     @property
+    def is_held(self) -> bool:
+        """Return True if its cell was salvaged, and nobody has accepted that: retention waits."""
+        return self._kv.storage.is_held
+
+    @property
     def is_lost(self) -> bool:
         """Whether every call fails: its tablet is lost or unmounted, its topic deleted, or the partition refused."""
         return self._writer.state >= LOSING or self.is_unmounted

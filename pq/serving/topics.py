@@ -309,12 +309,14 @@ class Topics:
             if server.staged.bytes or server.staged.decision_count:
                 staged[topic.record.name] = topic
             try:
-                await server.retain()
+                if not server.is_held:
+                    await server.retain()
             except KafkaError as refusal:
                 _log.warning("retention of %s-%d waits: %s", topic.record.name, server.index, refusal)
         now_ms = self._clock()
-        await self.offsets.expire(now_ms, self._settings.offsets_retention_minutes * _MS_PER_MINUTE)
-        self.offsets.forget_emptied(now_ms, self._settings.offsets_retention_check_interval_ms)
+        if not any(server.is_held for _, server in servers):
+            await self.offsets.expire(now_ms, self._settings.offsets_retention_minutes * _MS_PER_MINUTE)
+            self.offsets.forget_emptied(now_ms, self._settings.offsets_retention_check_interval_ms)
         return list(staged.values())
 
     def _partition(self, name: str, index: int) -> PartitionServer | None:

@@ -24,6 +24,9 @@ class Index(Protocol):
     def is_flushing(self) -> bool:
         """Whether a flush has begun whose end `flushed` has not told yet."""
 
+    def tend(self) -> None:
+        """Nothing is committed: do what can wait until then."""
+
     def flushed(self) -> int:
         """The number of the last round that is on disk, all before it too."""
 

@@ -55,7 +55,12 @@ def is_damaged(log: bytes) -> bool:
     if position is None:
         return False
     is_in_last_block = position - position % _BLOCK_BYTES + _BLOCK_BYTES >= len(log)
-    return not is_in_last_block or _begins_behind(log, position) or _is_whole(log, position, len(log))
+    return not is_in_last_block or _begins_behind(log, position) or _matches(log, position, len(log))
+
+
+def is_whole(log: bytes) -> bool:
+    """Return True if every write of a file of this form can be read, and there is one."""
+    return bool(log) and _unreadable_from(log) is None
 
 
 def check_manifest(index: Path) -> None:
@@ -129,10 +134,10 @@ def _fragment(log: bytes, position: int) -> _Fragment | None:
     end = position + _HEADER.size + length
     if not _ALL <= kind <= _LAST or end > limit:
         return None
-    return _Fragment(kind, end) if _is_whole(log, position, end) else None
+    return _Fragment(kind, end) if _matches(log, position, end) else None
 
 
-def _is_whole(log: bytes, position: int, end: int) -> bool:
+def _matches(log: bytes, position: int, end: int) -> bool:
     """Whether the bytes from `position` to `end` are a fragment by their checksum."""
     if position + _HEADER.size > end:
         return False

@@ -14,8 +14,8 @@ from typing import cast
 from pqbroker.conf.storage import MAIN_POOL
 from pqbroker.storage.disk import index_rows
 from pqbroker.storage.disk.blob_reading import BlobReader
-from pqbroker.storage.disk.commits.commit_history import CommitHistory
-from pqbroker.storage.disk.commits.log_start import LogStart, take_rounds
+from pqbroker.storage.disk.commits.commit_history import CommitHistory, read_history
+from pqbroker.storage.disk.commits.log_start import LogStart, ReadLog, take_rounds
 from pqbroker.storage.disk.directory import (
     CellFacts,
     check_identity,
@@ -26,6 +26,7 @@ from pqbroker.storage.disk.directory import (
 )
 from pqbroker.storage.disk.index_log import check_manifest
 from pqbroker.storage.disk.mending.facts_copy import has_facts
+from pqbroker.storage.disk.mending.manifest_copy import find_mended
 from pqbroker.storage.disk.rocks_index import RocksIndex
 from pqbroker.storage.engine import Batch, BlobKey, BlobMissing, Buffer, CommitRefused, EngineError, FileRange, Shard
 from pqbroker.storage.outcome import Outcome, Told
@@ -44,6 +45,8 @@ class OfflineCell:
         self.facts = facts
         self.facts_damage: str | None = None
         """The damage of `cell` or of its copy; the other one is whole."""
+        self.manifest_damage: str | None = None
+        """The damage of the index's manifest, which its copy mends."""
         self.generation = generation
         self.pools = pools
         self._index = RocksIndex(index_path(path, generation))
@@ -51,14 +54,17 @@ class OfflineCell:
         self.history = CommitHistory(0, (), (), ())
         """What its commit log has besides, once it is open."""
 
-    def open(self, staging: Path) -> None:
-        """Open the index through links in an empty directory, with all that the commit log has."""
-        check_manifest(index_path(self.path, self.generation))
+    def open(self, staging: Path, read: ReadLog = read_history) -> None:
+        """Open the index through links in an empty directory, with all that `read` finds in the commit log."""
+        index = index_path(self.path, self.generation)
+        if (mended := find_mended(index)) is not None:
+            self.manifest_damage = mended.damage
+        else:
+            check_manifest(index)
         self._index.open_unchanged(staging, synced=self.facts.durability == "fsync")
         newest = index_rows.newest_number(self.get(index_rows.number_keys()))
-        self.history = take_rounds(
-            LogStart(index_path(self.path, self.generation), self.facts, self.pools), self._index, newest, syncs=False
-        )
+        start = LogStart(index, self.facts, self.pools, read)
+        self.history = take_rounds(start, self._index, newest, syncs=False)
 
     def listen(self, on_damage: Callable[[str, str], None]) -> None:
         """Have `on_damage` called with place and cause of each part of the index that cannot be read."""
@@ -84,10 +90,10 @@ class OfflineCell:
 
 
 @contextmanager
-def look_into(path: Path, pools: Mapping[str, Path]) -> Iterator[OfflineCell]:
+def look_into(path: Path, pools: Mapping[str, Path], read: ReadLog = read_history) -> Iterator[OfflineCell]:
     """A cell that nobody has open, nor opens meanwhile. Raises EngineError, with cause and cure.
 
-    `pools` says where blobs are kept that are not in the directory itself.
+    `pools` says where blobs are kept that are not in the directory itself. `read` finds what the commit log has.
     """
     with ExitStack() as stack:
         if not has_facts(path):
@@ -111,7 +117,7 @@ def look_into(path: Path, pools: Mapping[str, Path]) -> Iterator[OfflineCell]:
         cell = OfflineCell(path, facts, index_generation(path), found)
         cell.facts_damage = damage
         staging = stack.enter_context(tempfile.TemporaryDirectory(prefix="pqbroker-index-"))
-        cell.open(Path(staging))
+        cell.open(Path(staging), read)
         stack.callback(cell.close)
         yield cell
 

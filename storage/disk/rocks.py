@@ -34,6 +34,8 @@ from pqbroker.storage.disk.free_space import (
     full_disk,
 )
 from pqbroker.storage.disk.index_log import check_manifest
+from pqbroker.storage.disk.mending.manifest_copy import mend_manifest
+from pqbroker.storage.disk.mending.salvage_mark import MarkState, check_complete, read_mark
 from pqbroker.storage.disk.pools import Pool, PoolLimits
 from pqbroker.storage.disk.rocks_index import RocksIndex
 from pqbroker.storage.disk.round_plan import RoundPlanner
@@ -42,10 +44,10 @@ from pqbroker.storage.disk.segment_emptying import DEFAULT_PACE, EmptyingPace
 from pqbroker.storage.disk.segments import UNSYNCED
 from pqbroker.storage.disk.shard import DiskShard, ShardOptions
 from pqbroker.storage.disk.spare_room import give_back, spare_bytes
-from pqbroker.storage.engine import BLOB_BYTES_MAX, Caps
+from pqbroker.storage.engine import BLOB_BYTES_MAX, Caps, EngineError
 from pqbroker.storage.faults import Faults
 from pqbroker.storage.pool_status import DEFAULT_THRESHOLDS, Colour, Thresholds
-from pqbroker.storage.quarantine import Quarantine
+from pqbroker.storage.quarantine import HELD_CURE, Quarantine
 
 _log = logging.getLogger(__name__)
 _MIB = 1 << 20
@@ -78,6 +80,8 @@ class RocksEngine:
     _damages: dict[str, str] = field(default_factory=dict, init=False)
     """Of the index, found since this object was created: an opening after a loss must not meet them again."""
     _was_open: bool = field(default=False, init=False)
+    _is_held: bool = field(default=False, init=False)
+    """The cell was salvaged, and nobody has accepted that."""
     _siblings: "dict[str, RocksEngine]" = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
@@ -103,6 +107,7 @@ class RocksEngine:
             self.backups or BackupRoom(self.directory / "backups", _BACKUPS_MAX),
         )  # fmt: skip
         shard = DiskShard(directory, index, reader, options, self._damages)
+        shard.quarantine.is_held = self._is_held
         index.on_damage = partial(self._note_damage, shard.quarantine)
         with TellsFullDisk(self.directory):
             await shard.start(partial(self._open_cell, directory, index, reader, shard.quarantine))
@@ -131,6 +136,8 @@ class RocksEngine:
 
     async def remove_sibling(self, name: str) -> None:
         sibling = self.sibling(name, must_exist=False)
+        if read_mark(sibling.directory).state is not MarkState.ACCEPTED:
+            raise EngineError(f"{sibling.directory} was salvaged, so it is not deleted: {HELD_CURE}")
         del self._siblings[name]
         await asyncio.to_thread(remove_cell, sibling.directory, tuple((sibling.pools or {}).values()))
 
@@ -143,6 +150,7 @@ class RocksEngine:
     ) -> OpenCell:
         """In the commit thread: open the index, see that it is whole, and load what the thread works on."""
         facts = directory.facts
+        mend_manifest(directory.index)
         check_manifest(directory.index)
         index.open(create=not facts.ready, synced=facts.durability == "fsync")
         is_synced = self.durability == "fsync"
@@ -184,9 +192,22 @@ class RocksEngine:
     def _take(self, directory: CellDirectory) -> None:
         with TellsFullDisk(self.directory):
             directory.take(must_exist=self._was_open)
+            self._heed_salvage(directory)
             if self._free_bytes() < INDEX_RESERVE_BYTES:
                 # Not before the index is renamed: an owner that lost its lock may acknowledge rounds until then.
                 give_back(_owned_files(directory))
+
+    def _heed_salvage(self, directory: CellDirectory) -> None:
+        """What a salvage gave up, until it is accepted, is as damage is. EngineError when it was interrupted."""
+        try:
+            held = check_complete(self.directory).damages
+        except EngineError:
+            directory.release()
+            raise
+        for place, cause in held.items():
+            _log.warning("the cell was salvaged, so nothing is removed from it: %s: %s", place, cause)
+        self._is_held = bool(held)
+        self._damages.update(held)
 
     def _make_room(self, directory: CellDirectory) -> None:
         """Before a start writes anything, with the directory locked: a full disk gives the ballast up. EngineError."""

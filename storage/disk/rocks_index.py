@@ -29,6 +29,7 @@ from pqbroker.storage.disk.commits.index_changes import IndexChanges
 from pqbroker.storage.disk.commits.recent_rows import RecentRows
 from pqbroker.storage.disk.index import TellsDamage
 from pqbroker.storage.disk.index_log import is_torn
+from pqbroker.storage.disk.mending.manifest_copy import CURRENT, ManifestCopy, find_mended
 from pqbroker.storage.engine import EngineError, IndexDamaged
 
 _log = logging.getLogger(__name__)
@@ -83,6 +84,7 @@ class RocksIndex:
         """The last round that RocksDB was asked to write to a file."""
         self._flushed = 0
         self.is_flushing = False
+        self._manifest = ManifestCopy(path)
 
     def open(self, *, create: bool, synced: bool) -> None:
         """Open and recover. `synced`: commits were, so that what cannot be read of the log is damage, unless a power
@@ -98,6 +100,7 @@ class RocksIndex:
             return Rdict(str(self._path), options, _column_families(options))
 
         self._rows = self._recovered(recover, synced)
+        self._manifest.begin()
         self._memtable_bytes = self._rows.property_int_value("rocksdb.cur-size-all-mem-tables") or 0
         self._rows_bytes = self._memtable_bytes
 
@@ -114,6 +117,10 @@ class RocksIndex:
                 shutil.copyfile(file, staging / file.name)
             elif file.name != "LOCK" and file.is_file():
                 (staging / file.name).symlink_to(file.absolute())
+        if (mended := find_mended(self._path)) is not None:
+            for name, content in ((mended.name, mended.content), (CURRENT, f"{mended.name}\n".encode())):
+                (staging / name).unlink(missing_ok=True)
+                (staging / name).write_bytes(content)
 
         def recover(mode: DBRecoveryMode) -> Rdict:
             options = _options()
@@ -124,6 +131,10 @@ class RocksIndex:
         self._staging = str(staging)
         with self._telling:
             self._rows = self._recovered(recover, synced)
+
+    def tend(self) -> None:
+        """Follow with the second copy of the manifest what compactions changed."""
+        self._manifest.follow()
 
     def compact(self, *, is_on: bool) -> None:
         """Let RocksDB compact its tables in the background from now on, or no more."""
@@ -178,6 +189,7 @@ class RocksIndex:
     def flushed(self) -> int:
         assert self._rows is not None
         if self.is_flushing and not self._rows.property_int_value(_WAITING_MEMTABLES):
+            self._manifest.follow()
             self._flushed = self._flushing
             self.is_flushing = False
         return self._flushed
@@ -219,6 +231,7 @@ class RocksIndex:
             rows, self._rows = self._rows, None
             with suppress(EngineError), self._telling:
                 rows.close()
+            self._manifest.follow()
 
     def tell(self, told: str) -> EngineError:
         """The error that RocksDB's stands for. Damage is told to `on_damage`."""

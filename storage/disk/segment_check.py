@@ -11,7 +11,7 @@ from typing import TypeVar
 from pqbroker.storage.disk import index_rows
 from pqbroker.storage.disk.pools import Pool, Segment
 from pqbroker.storage.disk.segments import UNSYNCED, parse_segment_name, segment_name, walk
-from pqbroker.storage.engine import EngineError
+from pqbroker.storage.engine import EngineError, LogDamaged
 
 _log = logging.getLogger(__name__)
 P = TypeVar("P")
@@ -93,9 +93,9 @@ def check_tail(path: Path, end: int, last_number: int) -> None:
     try:
         for position, header in walk(file, end):
             if header.commit > last_number + 1 and not header.flags & UNSYNCED:
-                raise EngineError(
+                raise LogDamaged(
                     f"{path} has a blob of commit {header.commit} at byte {position}, but the index ends at commit"
-                    f" {last_number}: acknowledged rows are lost; restore a copy of the directory"
+                    f" {last_number}: acknowledged rows are lost"
                 )
     finally:
         os.close(file)

@@ -10,6 +10,11 @@ from pqbroker.storage.tablets.tablet import TabletRecord, TabletType
 from pqbroker.storage.tablets.tablet_kinds import TABLET_KINDS
 
 
+def begin_channels(type_: TabletType) -> tuple[ChannelHistory, ...]:
+    """Those of a new tablet of a cell without a profile: all in its first pool."""
+    return tuple(ChannelHistory(((1, 0),)) for _ in TABLET_KINDS[type_].channels)
+
+
 class ChannelProfiles:
     """The storage profile over one open cell."""
 

@@ -128,8 +128,10 @@ def _read_member(fields: dict[str, Any]) -> MemberImage:
     )
 
 
+GENERATION = "generation"
+"""The column of residents whose members are told apart by it."""
 GROUP_ROWS = ResidentRows(
-    "group", "groups", ("generation", "protocol_type", "protocol", "leader", "state_since_ms", "members"), _read_group
+    "group", "groups", (GENERATION, "protocol_type", "protocol", "leader", "state_since_ms", "members"), _read_group
 )
 RESIDENT_ROWS = (GROUP_ROWS,)
 """Every kind of resident that this version knows."""

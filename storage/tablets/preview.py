@@ -18,6 +18,7 @@ from pqbroker.storage.disk.commits.commit_log import COMMITS
 from pqbroker.storage.disk.directory import check_identity, index_generation, index_path, read_both
 from pqbroker.storage.disk.index_log import is_damaged
 from pqbroker.storage.disk.mending.facts_copy import has_facts
+from pqbroker.storage.disk.mending.manifest_copy import find_mended
 from pqbroker.storage.disk.offline import InUse, OfflineCell, held, reading_shard
 from pqbroker.storage.disk.pools import Pool, PoolLimits
 from pqbroker.storage.disk.segment_check import load_segments
@@ -91,7 +92,7 @@ async def _look_at_unchanged(cell: OfflineCell, staging: Path, name: str) -> Non
 
 async def _look(cell: OfflineCell, staging: Path, name: str) -> None:
     index = index_path(cell.path, cell.generation)
-    for manifest in index.glob("MANIFEST-*"):
+    for manifest in index.glob("MANIFEST-*") if find_mended(index) is None else ():
         if is_damaged(manifest.read_bytes()):
             raise IndexDamaged(f"the index is damaged: {manifest} has an entry that cannot be read")
     try:

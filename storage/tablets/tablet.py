@@ -170,6 +170,11 @@ class TabletStorage:
         return self._shard.lost.done()
 
     @property
+    def is_held(self) -> bool:
+        """Return True if its cell was salvaged, and nobody has accepted that."""
+        return self._shard.quarantine.is_held
+
+    @property
     def channel_count(self) -> int:
         return len(self._pools)
 

@@ -399,11 +399,19 @@ def test_a_segment_of_a_commit_that_the_index_lost_is_found(data: Path) -> None:
 def test_a_damaged_file_of_the_index_is_told(data: Path, pattern: str) -> None:
     with changed(data):
         pass  # its log becomes a table
-    file = max(index_path(data, index_generation(data)).glob(pattern), key=lambda path: path.stat().st_size)
+    index = index_path(data, index_generation(data))
+    (copy,) = index.glob("copy-of-MANIFEST-*")
+    kept = copy.read_bytes()
+    copy.unlink()
+    file = max(index.glob(pattern), key=lambda path: path.stat().st_size)
     for position in range(10, file.stat().st_size, 50):
         flip(file, position)
     with pytest.raises(EngineError, match=r"the index is damaged: .*restore a copy"):
         look(data)
+    if pattern == "MANIFEST-*":
+        copy.write_bytes(kept)
+        (found,) = damages(data)
+        assert f"{file} is damaged" in found
 
 
 def test_a_damaged_log_of_the_index_is_told(tmp_path: Path) -> None:

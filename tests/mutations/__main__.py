@@ -12,7 +12,8 @@ from pathlib import Path
 from tests.mutations.listing import ROOT, Mutation, mutations
 
 COPIED = (
-    "broker", "conf", "fixture", "http_client", "pq", "protocol", "src", "storage", "tables", "tests", "pyproject.toml",
+    "broker", "cli", "conf", "doctor", "fixture", "http_client", "pq", "protocol", "src", "storage", "tables", "tests",
+    "pyproject.toml",
 )  # fmt: skip
 TIMEOUT_S = 300
 CAUGHT = 1

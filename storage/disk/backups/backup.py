@@ -30,6 +30,7 @@ from pqbroker.storage.disk.commits.commit_log import COMMITS
 from pqbroker.storage.disk.committer import OpenCell
 from pqbroker.storage.disk.directory import CELLS, CellDirectory, fsync_directory
 from pqbroker.storage.disk.mending.facts_copy import FACTS, FACTS_COPY
+from pqbroker.storage.disk.mending.salvage_mark import SALVAGED
 from pqbroker.storage.disk.segments import parse_segment_name
 from pqbroker.storage.engine import BackupFacts, BackupRefused
 
@@ -159,9 +160,10 @@ class CellCopy:
                 self._copier.copy(file.origin, file.target, file.size)
         for pool, path in self._directory.pools.items():
             self._take_pool(path, self._places.pools[pool])
-        for name in (FACTS_COPY, FACTS):
+        for name in (SALVAGED, FACTS_COPY, FACTS):
             facts = self._directory.path / name
-            self._copier.copy(facts, self._places.directory / name, facts.stat().st_size)
+            if name != SALVAGED or facts.exists():
+                self._copier.copy(facts, self._places.directory / name, facts.stat().st_size)
         if not self._directory.is_ours():
             raise self._directory.loss()
 

@@ -9,6 +9,7 @@ from pqbroker.conf.storage import MAIN_POOL
 from pqbroker.storage.disk.backups.moment import pool_place
 from pqbroker.storage.disk.directory import CELLS, fsync_directory, index_generation, index_path, read_both, sync_data
 from pqbroker.storage.disk.mending.facts_copy import FACTS, FACTS_COPY, has_facts
+from pqbroker.storage.disk.mending.salvage_mark import SALVAGED
 from pqbroker.storage.engine import EngineError
 
 _CHUNK_BYTES = 1 << 20
@@ -63,7 +64,7 @@ def _places(origins: Mapping[str, Path], directory: Path, pools: Mapping[str, Pa
 
 
 def _copy_facts(place: Path, target: Path, advance: Callable[[int], None]) -> None:
-    for name in (FACTS_COPY, FACTS):
+    for name in (SALVAGED, FACTS_COPY, FACTS):
         if (place / name).exists():
             _copy(place / name, target / name, advance)
 

@@ -21,7 +21,7 @@ from pqbroker.storage.disk.commits.index_changes import decode_changes
 from pqbroker.storage.disk.commits.log_end import KnownEnd, known_ends
 from pqbroker.storage.disk.directory import fsync_directory, sync_data
 from pqbroker.storage.disk.index import Index
-from pqbroker.storage.engine import IndexDamaged
+from pqbroker.storage.engine import IndexDamaged, LogDamaged
 
 _log = logging.getLogger(__name__)
 
@@ -53,15 +53,13 @@ def read_history(places: LogPlaces, flushed: int) -> CommitHistory:
     """Find the rounds behind number `flushed`, which the index has on disk. Changes nothing. Raises IndexDamaged."""
     ends = known_ends(places.index / COMMITS, places.seed)  # first: an owner that lost the cell may still write
     files = log_files(places.index)
-    scanned = [_scan(path, 0, places.seed) for path in files]
-    bounds = _Bounds(record for each in scanned for record in each.records if record.header.flags & BEGIN)
+    scanned = [scan_file(path, 0, places.seed) for path in files]
+    bounds = Bounds(record for each in scanned for record in each.records if record.header.flags & BEGIN)
     if not bounds.are_known:
-        raise IndexDamaged(f"{places.index} has no commit log that can be read")
-    _check_begin(scanned[0], flushed)
-    for path, end in places.tails:
-        if path.exists() and path.stat().st_size > end:
-            scanned.append(_scan(path, end, places.seed))
-    by_number = _counted(scanned, bounds, flushed)
+        raise LogDamaged(f"{places.index} has no commit log that can be read")
+    check_begin(scanned[0].records, flushed)
+    scanned += scan_tails(places)
+    by_number = counted(scanned, bounds, flushed)
     last = flushed
     while last + 1 in by_number:
         last += 1
@@ -78,13 +76,20 @@ def read_history(places: LogPlaces, flushed: int) -> CommitHistory:
     return CommitHistory(last, rounds, tuple(files), tuple(left_out))
 
 
+def scan_tails(places: LogPlaces) -> list[Scanned]:
+    """What segments hold behind what the index knows of them. Raises IndexDamaged."""
+    return [
+        scan_file(path, end, places.seed) for path, end in places.tails if path.exists() and path.stat().st_size > end
+    ]
+
+
 def check_unmarked(index: Path, seed: int) -> None:
     """IndexDamaged when the log of a cell that is not marked as having one holds a round: the mark was damaged.
 
     An opening that ended before it marked the cell has left a log without rounds.
     """
     for path in log_files(index):
-        for record in _scan(path, 0, seed).records:
+        for record in scan_file(path, 0, seed).records:
             if not record.header.flags & BEGIN:
                 raise IndexDamaged(
                     f"the file cell is of a format without a commit log, but commit {record.header.number} is at"
@@ -106,7 +111,7 @@ def apply_history(history: CommitHistory, index: Index) -> None:
 
 def sync_history(history: CommitHistory) -> None:
     """Make the rounds durable where they are, and the names of their files. OSError."""
-    paths = {record.path for record in history.rounds}
+    paths = {record.path for record in history.rounds if record.stand_in is None}
     for path in paths:
         file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         try:
@@ -117,7 +122,8 @@ def sync_history(history: CommitHistory) -> None:
         fsync_directory(directory)
 
 
-def _scan(path: Path, position: int, seed: int) -> Scanned:
+def scan_file(path: Path, position: int, seed: int) -> Scanned:
+    """Every round of a file from a position on. Raises IndexDamaged."""
     try:
         return scan_commits(path, position, seed)
     except PermissionError:  # says nothing of the data
@@ -126,9 +132,9 @@ def _scan(path: Path, position: int, seed: int) -> Scanned:
         raise IndexDamaged(f"{path} cannot be read: {failure.strerror}") from failure
 
 
-def _check_begin(oldest: Scanned, flushed: int) -> None:
+def check_begin(oldest: Iterable[CommitAt], flushed: int) -> None:
     """IndexDamaged when the index is older than the log: files go once the index has all of them on disk."""
-    for record in oldest.records:
+    for record in oldest:
         if record.header.flags & BEGIN and record.header.number > flushed:
             raise IndexDamaged(
                 f"the index has commits up to {flushed}, but the commit log begins behind commit {record.header.number}"
@@ -136,7 +142,7 @@ def _check_begin(oldest: Scanned, flushed: int) -> None:
             )
 
 
-class _Bounds:
+class Bounds:
     """Up to which number each generation's records count: as far as every later generation took them."""
 
     def __init__(self, begins: Iterable[CommitAt]) -> None:
@@ -155,7 +161,7 @@ class _Bounds:
         return last is None or number <= last
 
 
-def _counted(scanned: Iterable[Scanned], bounds: _Bounds, flushed: int) -> dict[int, CommitAt]:
+def counted(scanned: Iterable[Scanned], bounds: Bounds, flushed: int) -> dict[int, CommitAt]:
     """By number, the records behind `flushed` that count."""
     found: dict[int, CommitAt] = {}
     for each in scanned:
@@ -170,7 +176,7 @@ def _counted(scanned: Iterable[Scanned], bounds: _Bounds, flushed: int) -> dict[
     return found
 
 
-def _may_be(rest: Unreadable, number: int, bounds: _Bounds) -> bool:
+def _may_be(rest: Unreadable, number: int, bounds: Bounds) -> bool:
     """Whether the bytes may be what is left of the round of that number, or of a later one."""
     if rest.number is not None and rest.number < number:
         return False
@@ -178,31 +184,31 @@ def _may_be(rest: Unreadable, number: int, bounds: _Bounds) -> bool:
 
 
 def _check_behind(by_number: dict[int, CommitAt], last: int, unreadable: Sequence[Unreadable]) -> None:
-    """IndexDamaged when a round behind a missing one is there, and was synced before it was acknowledged."""
+    """LogDamaged when a round behind a missing one is there, and was synced before it was acknowledged."""
     later = [number for number, record in by_number.items() if number > last and not record.header.flags & NOT_SYNCED]
     if later:
         found = by_number[min(later)]
         damaged = "".join(f", and what is at {each.place} cannot be read" for each in unreadable)
-        raise IndexDamaged(
+        raise LogDamaged(
             f"commit {last + 1} is missing, though commit {found.header.number} is at {found.place}{damaged}:"
             " acknowledged rows are lost"
         )
 
 
 def _check_torn(unreadable: Sequence[Unreadable], number: int) -> None:
-    """IndexDamaged for what no power cut leaves: bytes that were all written, or a round behind a missing one."""
+    """LogDamaged for what no power cut leaves: bytes that were all written, or a round behind a missing one."""
     for rest in unreadable:
         if not rest.is_torn or (rest.number or 0) > number:
-            raise IndexDamaged(f"the commit log is damaged at {rest.place}: acknowledged rows are lost")
+            raise LogDamaged(f"the commit log is damaged at {rest.place}: acknowledged rows are lost")
 
 
-def _check_end(ends: Iterable[KnownEnd], bounds: _Bounds, last: int, left_out: Sequence[str]) -> None:
-    """IndexDamaged when a round is missing at the end that was synced."""
+def _check_end(ends: Iterable[KnownEnd], bounds: Bounds, last: int, left_out: Sequence[str]) -> None:
+    """LogDamaged when a round is missing at the end that was synced."""
     for path, generation, number in ends:
         counted = bounds.last_of(generation)
         if last < (number if counted is None else min(number, counted)):
             torn = "".join(f", and what is at {place} cannot be read" for place in left_out)
-            raise IndexDamaged(
+            raise LogDamaged(
                 f"the commit log ends at commit {last}, but {path} says that commit {number} was synced{torn}:"
                 " acknowledged rows are lost"
             )

@@ -29,6 +29,8 @@ class CommitAt(NamedTuple):
     path: Path
     position: int
     header: CommitHeader
+    stand_in: bytes | None = None
+    """The content to take in place of what the file has; None: the file's."""
 
     @property
     def place(self) -> str:
@@ -36,6 +38,8 @@ class CommitAt(NamedTuple):
 
     def content(self) -> bytes:
         """Its content, as it was when it was found. OSError."""
+        if self.stand_in is not None:
+            return self.stand_in
         with _opened(self.path) as file:
             return os.pread(file, self.header.size, self.position + self.header.header_bytes)
 
@@ -55,6 +59,16 @@ class Unreadable:
         return f"byte {self.position} of {self.path}"
 
 
+class Gap(NamedTuple):
+    """Bytes [position, end) that are neither a record nor the payload of the record behind them."""
+
+    path: Path
+    position: int
+    end: int
+    payload_bytes: int = 0
+    """Of blobs right before them, whose round is theirs."""
+
+
 @dataclass(frozen=True, slots=True)
 class Scanned:
     """What a file holds."""
@@ -62,23 +76,33 @@ class Scanned:
     path: Path
     records: tuple[CommitAt, ...]
     rest: Unreadable | None
+    gaps: tuple[Gap, ...] = ()
+    """In order; the last one reaches to the end of the file where `rest` says what is there."""
 
 
 def scan_commits(path: Path, position: int, seed: int) -> Scanned:
     """Every whole commit record of a file from `position` on, past records of blobs. OSError."""
     found: list[CommitAt] = []
+    gaps: list[Gap] = []
     rest: Unreadable | None = None
     with _opened(path) as file:
         while True:
-            position = _behind_blobs(file, position)
+            start, position = position, behind_blobs(file, position)
             commit = _commit_at(file, path, position, seed)
             if commit is None:
                 rest = _unreadable(file, path, position, seed)
                 commit = _next_commit(file, path, position + 1, seed)
+                gaps += _gap_before(commit, file, Gap(path, position, position, position - start))
             if commit is None:
-                return Scanned(path, tuple(found), rest)
+                return Scanned(path, tuple(found), rest, tuple(gaps))
             found.append(commit)
             position = commit.position + commit.header.record_bytes
+
+
+def _gap_before(commit: CommitAt | None, file: int, begin: Gap) -> list[Gap]:
+    """The gap that begins so and ends before the payload of the next record, or with what was written of the file."""
+    end = commit.position - commit.header.payload_bytes if commit else _written_end(file, begin.position)
+    return [begin._replace(end=end)] if end > begin.position else []
 
 
 def payload_is_torn(record: CommitAt) -> bool:
@@ -107,7 +131,7 @@ def _earlier_payload_is_torn(file: int, position: int, end: int) -> bool:
     return False
 
 
-def _behind_blobs(file: int, position: int) -> int:
+def behind_blobs(file: int, position: int) -> int:
     """Where the records of blobs end that begin at a position."""
     while (blob := blob_header_at(file, position)) is not None:
         position += blob.record_bytes
@@ -121,6 +145,16 @@ def _commit_at(file: int, path: Path, position: int, seed: int) -> CommitAt | No
     content = os.pread(file, header.size, position + header.header_bytes)
     is_whole = len(content) == header.size and crc32c(content, seed) == header.crc
     return CommitAt(path, position, header) if is_whole and _map_of(file, position, header, seed) is not None else None
+
+
+def _written_end(file: int, position: int) -> int:
+    """Return where the last sector ends that holds anything but zeros, or the file; `position` for zeros alone."""
+    start = end = position
+    while chunk := os.pread(file, _CHUNK_BYTES, position):
+        written = len(chunk.rstrip(b"\0"))
+        end = position + written if written else end
+        position += len(chunk)
+    return min(end + -end % SECTOR_BYTES, position) if end > start else start
 
 
 def _map_at(position: int, header: CommitHeader) -> int:

@@ -41,6 +41,10 @@ class StartingIndex(ReadableIndex, Protocol):
         """The index has on disk all up to round `number`."""
 
 
+ReadLog = Callable[[LogPlaces, int], CommitHistory]
+"""Finds the rounds behind a number that the index has; `read_history` for all but a salvage."""
+
+
 @dataclass(frozen=True, slots=True)
 class LogStart:
     """A cell whose index is open. `facts` are as its last owner left them; `pools` says where blobs lie."""
@@ -48,6 +52,7 @@ class LogStart:
     path: Path
     facts: CellFacts
     pools: Mapping[str, Path]
+    read: ReadLog = read_history
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +107,7 @@ def take_rounds(start: LogStart, index: StartingIndex, flushed: int, *, syncs: b
         return CommitHistory(flushed, (), (), ())
     tails = segment_tails(start.pools, index.rows(*index_rows.SEGMENT_ROWS))
     is_synced = start.facts.durability == "fsync"
-    history = read_history(LogPlaces(start.path, tails, cell_seed(start.facts.cell), is_synced), flushed)
+    history = start.read(LogPlaces(start.path, tails, cell_seed(start.facts.cell), is_synced), flushed)
     if syncs:
         sync_history(history)
     apply_history(history, index)

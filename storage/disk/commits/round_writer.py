@@ -129,6 +129,7 @@ class RoundWriter:
             self.sync()
         else:
             self._give_back()
+        self._index.tend()
         self._log.end.tell(self._synced_number)
 
     def sync(self) -> None:

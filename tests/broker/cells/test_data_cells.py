@@ -34,10 +34,10 @@ def engine_at(path: Path) -> RocksEngine:
 
 
 @asynccontextmanager
-async def started(path: Path) -> AsyncIterator[OpenCell]:
+async def started(path: Path, now_ms: int = START_MS) -> AsyncIterator[OpenCell]:
     """A node's cells, closed with the block: what was acknowledged is on the disk then as after a kill."""
     engine = engine_at(path)
-    opened = await open_cell(engine, BrokerSettings(), lambda: START_MS)
+    opened = await open_cell(engine, BrokerSettings(), lambda: now_ms)
     ENGINES[id(opened)] = engine
     try:
         yield opened

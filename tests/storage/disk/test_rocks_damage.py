@@ -157,6 +157,7 @@ async def test_a_flipped_byte_amid_the_log_of_the_index_is_refused(cell: RocksCe
 @pytest.mark.timeout(60)  # RocksDB would read for ever
 async def test_an_entry_of_a_wrong_kind_in_the_manifest_is_refused(cell: RocksCell) -> None:
     await (await cell.open()).close()
+    without_copy(cell.index())
     (manifest,) = cell.index().glob("MANIFEST-*")
     whole = manifest.read_bytes()
     position = entries = 0
@@ -282,11 +283,18 @@ async def test_two_indexes_are_refused(cell: RocksCell) -> None:
 
 async def test_an_index_without_its_manifest_is_refused_with_the_cause(cell: RocksCell) -> None:
     await (await cell.open()).close()
+    without_copy(cell.index())
     (cell.index() / "CURRENT").unlink()
     with pytest.raises(EngineError, match="cannot be opened"):
         await cell.open()
     with pytest.raises(EngineError, match="cannot be opened"):
         await cell.open()
+
+
+def without_copy(index: Path) -> None:
+    """Have the manifest be there once alone."""
+    for copy in index.glob("copy-of-*"):
+        copy.unlink()
 
 
 def incompressible(number: int) -> bytes:

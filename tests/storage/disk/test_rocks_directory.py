@@ -34,6 +34,8 @@ async def test_a_failed_opening_gives_the_lock_back(tmp_path: Path) -> None:
     current = cell.index() / "CURRENT"
     kept = current.read_bytes()
     current.unlink()
+    for copy in cell.index().glob("copy-of-*"):
+        copy.unlink()
     with pytest.raises(EngineError, match="cannot be opened"):
         await cell.open()
     (cell.index() / "CURRENT").write_bytes(kept)

@@ -57,6 +57,8 @@ class Rows:
     def flushed(self) -> int:
         return 0
 
+    def tend(self) -> None: ...
+
     def tell(self, told: str) -> EngineError:
         return EngineError(told)
 

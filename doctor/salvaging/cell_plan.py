@@ -1,0 +1,238 @@
+"""Plans the salvage of one cell: tablet by tablet, what may be lost, and what makes sure that nothing is given twice.
+
+Nothing can be read of a lost round, so every row of the cell may have been in it, but those that a later round wrote.
+"""
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from pqbroker.doctor.partitions import Place
+from pqbroker.doctor.salvaging.base_logs import ReadLog, read_log, write_log
+from pqbroker.doctor.salvaging.losses import CellSalvage, NewBlobs
+from pqbroker.doctor.salvaging.lost_offsets import PartitionSalvage
+from pqbroker.doctor.salvaging.segment_counts import count_segments
+from pqbroker.doctor.tablets import find_places
+from pqbroker.pq.log import consumers
+from pqbroker.pq.log.commit_timestamps import RESERVED_AHEAD, RESERVED_VALUES, timestamp_of
+from pqbroker.storage.blobs.blob_id import BlobId, tablet_bounds
+from pqbroker.storage.bundles import hive
+from pqbroker.storage.disk import index_rows
+from pqbroker.storage.engine import EngineError
+from pqbroker.storage.ids import SYSTEM_CELL, CellId, TabletId
+from pqbroker.storage.kv.rows import Entry
+from pqbroker.storage.tablets.channel_profiles import begin_channels
+from pqbroker.storage.tablets.coordinator_rows import GENERATION, RESIDENT_ROWS
+from pqbroker.storage.tablets.scheme import (
+    PRODUCER_IDS_PER_BLOCK,
+    SCHEME_TABLET_ID,
+    TABLETS_PER_TOPIC_MAX,
+    TIMESTAMPS_RESERVED,
+)
+from pqbroker.storage.tablets.scheme_state import FACTS, SchemeState, TopicRecord
+from pqbroker.storage.tablets.tablet import RECORD, TabletRecord, TabletType, record_key, row_prefix
+from pqbroker.storage.unreadable import StoredUnreadable
+
+_NAMES_MAX = 20
+"""Groups, producers and sessions of a partition that are named one by one."""
+_RECORDS_END = bytes((RECORD[0] + 1,))
+_PARTITION = slice(1, 11)
+_OF_PARTITIONS = (b"d", b"f", b"i", b"m", b"s", b"t")
+"""First letters of keys that a partition's number follows; the others are left as they are."""
+_KINDS = {b"c": "groups", b"p": "producers", b"s": "sessions"}
+"""Residents of a partition, by the letter in their keys."""
+_MAY_BE_OLDER = {
+    "groups": "these committed offsets may be older than what was acknowledged",
+    "producers": "their last batches may be forgotten",
+    "sessions": "their last batches may be forgotten, so that rows sent again are stored again",
+}
+
+
+class CellPlan:
+    """The salvage of one cell; `other_cells`: those that the node has directories of."""
+
+    def __init__(self, salvage: CellSalvage, cell: CellId, scheme: SchemeState, other_cells: Iterable[CellId]) -> None:
+        """`scheme`: what is known of the node; filled here for the system cell, which has it."""
+        self._salvage = salvage
+        self._cell = cell
+        self._scheme = scheme
+        self._other_cells = other_cells
+        self._records: dict[TabletId, TabletRecord] = {}
+
+    def plan(self) -> None:
+        """Name what may be lost, and plan the rows that make up for it."""
+        self._read_records()
+        if self._cell == SYSTEM_CELL:
+            self.read_scheme()
+        if not self._salvage.lost.rounds:
+            return
+        self._raise_generations()
+        for record in sorted(self._records.values(), key=lambda record: record.tablet_id):
+            if record.dropping:
+                continue
+            blobs = NewBlobs(self._salvage, record)
+            if record.type is TabletType.PERSQUEUE:
+                self._plan_partitions(record, blobs)
+            else:
+                self._plan_log(record, blobs)
+        count_segments(self._salvage)
+
+    def read_scheme(self) -> None:
+        """Learn the names of what the cells hold, as far as they can be read."""
+        for name, row_set in read_log(self._salvage, SCHEME_TABLET_ID).row_sets.items():
+            for key, row in row_set:
+                self._scheme.follow(name, key, row)
+
+    def _read_records(self) -> None:
+        for key, row in self._salvage.rows.rows(index_rows.ROW + RECORD, index_rows.ROW + _RECORDS_END):
+            tablet = TabletId(int.from_bytes(key[2:], "big"))
+            try:
+                self._records[tablet] = TabletRecord.decode(tablet, row)
+            except StoredUnreadable:
+                continue  # a start refuses the tablet alone
+
+    def _raise_generations(self) -> None:
+        """Give every tablet a generation above those that lost rounds can have begun; records that are lost too."""
+        for topic in self._scheme.topics.values():
+            for tablet, home, _ in topic.spans():
+                if home == self._cell and tablet not in self._records:
+                    self._records[tablet] = self._lost_record(tablet, topic)
+        for tablet, record in self._records.items():
+            raised = replace(record, generation=self._last_generation(record) + self._salvage.lost.rounds + 1)
+            self._records[tablet] = raised
+            self._salvage.put_row(record_key(tablet), raised.encode())
+
+    def _last_generation(self, record: TabletRecord) -> int:
+        """The last one that wrote a blob, where the record is older."""
+        lo, hi = tablet_bounds(record.tablet_id)
+        found = self._salvage.rows.rows(index_rows.BLOB + lo, index_rows.BLOB + hi)
+        return max(record.generation, *(BlobId.from_key(key[1:]).generation for key, _ in found), 0)
+
+    def _lost_record(self, tablet: TabletId, topic: TopicRecord) -> TabletRecord:
+        self._salvage.name("tablets", topic.name, f"the record of its tablet {tablet} is lost: it is made again")
+        return TabletRecord(tablet, TabletType.PERSQUEUE, 1, begin_channels(TabletType.PERSQUEUE), topic.topic_id.hex())
+
+    def _plan_partitions(self, record: TabletRecord, blobs: NewBlobs) -> None:
+        place = find_places(self._scheme.topics.values(), self._cell, 0).get(record.tablet_id)
+        if place is None:
+            place = Place(f"tablet {record.tablet_id}", None)
+            what = "no topic names it; if its topic is lost, its records are removed once the salvage is accepted"
+            self._salvage.name("topics", place.topic, what)
+        prefix = row_prefix(record.tablet_id)
+        end = row_prefix(TabletId(record.tablet_id + 1))
+        entries: dict[int, dict[bytes, Entry]] = {index: {} for index in place.partitions or ()}
+        try:
+            for key, row in self._salvage.rows.rows(index_rows.ROW + prefix, index_rows.ROW + end):
+                own = key[1 + len(prefix) :]
+                if own[:1] in _OF_PARTITIONS:
+                    entries.setdefault(int(own[_PARTITION]), {})[own] = Entry.stored(row)
+        except (ValueError, IndexError) as bad:
+            self._salvage.name("records", place.topic, f"its tablet {record.tablet_id} stays refused: {bad}")
+            return
+        for index, of_index in sorted(entries.items()):
+            name = f"{place.topic}-{index}"
+            PartitionSalvage(self._salvage, blobs, prefix, name, index, of_index).plan()
+            self._name_staged(name, prefix, of_index)
+            for letter, kind in _KINDS.items():
+                self._name_residents(name, prefix, letter, kind, of_index)
+
+    def _name_staged(self, name: str, prefix: bytes, entries: Mapping[bytes, Entry]) -> None:
+        """Name rows that are staged, or being written, and whose last change may be lost."""
+        keys = [index_rows.ROW + prefix + key for key in entries if key[:1] in (b"s", b"t")]
+        older = sum(not self._salvage.is_newer(key) for key in keys)
+        if older:
+            what = f"{older} pieces of staged rows may have been written, or removed, already"
+            self._salvage.name("staged rows", name, what)
+
+    def _name_residents(
+        self, name: str, prefix: bytes, letter: bytes, kind: str, entries: Mapping[bytes, Entry]
+    ) -> None:
+        """Name groups, producers or sessions whose last change may be lost."""
+        older = [
+            _resident(key, entries[key])
+            for key in sorted(entries)
+            if key[:1] == b"m" and key[11:12] == letter and not self._salvage.is_newer(index_rows.ROW + prefix + key)
+        ]
+        if older:
+            more = f" and {len(older) - _NAMES_MAX} more" if len(older) > _NAMES_MAX else ""
+            self._salvage.name(kind, name, f"{_MAY_BE_OLDER[kind]}: {', '.join(older[:_NAMES_MAX])}{more}")
+
+    def _plan_log(self, record: TabletRecord, blobs: NewBlobs) -> None:
+        log = read_log(self._salvage, record.tablet_id)
+        name = record.type.name.lower()
+        if log.is_settled and not log.is_broken:
+            return
+        if record.type is TabletType.SCHEME:
+            self._jump_scheme(log)
+        elif record.type is TabletType.HIVE:
+            self._jump_hive(log)
+        else:
+            self._jump_residents(log)
+        if log.is_broken:
+            what = f"changes of it are lost; {log.misfits} later ones do not fit without them"
+            self._salvage.name(name, f"tablet {record.tablet_id}", what)
+        if log.row_sets:
+            write_log(blobs, log.row_sets)
+
+    def _jump_scheme(self, log: ReadLog) -> None:
+        """Move the counters beyond all that the lost rounds can have given."""
+        facts = log.row_sets.get(FACTS)
+        if facts is None:
+            raise EngineError("nothing of the scheme can be read: restore a copy of the directory")
+        rounds = self._salvage.lost.rounds
+        names = ", ".join(sorted(self._scheme.topics)) or "none"
+        what = f"topics may have been created, changed or deleted by what is lost; those that are known: {names}"
+        self._salvage.name("scheme", "topics", what)
+        above = max(self._records, default=TabletId(0)) + 1
+        reserved = _fact(log, FACTS, TIMESTAMPS_RESERVED)
+        now = timestamp_of(time.time_ns() // 1_000_000)
+        tablet_id = max(_fact(log, FACTS, "next_tablet_id"), above)
+        _put(log, FACTS, "next_tablet_id", tablet_id + rounds * TABLETS_PER_TOPIC_MAX)
+        _put(log, FACTS, "next_producer_id", _fact(log, FACTS, "next_producer_id") + rounds * PRODUCER_IDS_PER_BLOCK)
+        if reserved:
+            ahead = max(reserved + rounds * max(RESERVED_AHEAD, RESERVED_VALUES), now + RESERVED_AHEAD)
+            _put(log, FACTS, TIMESTAMPS_RESERVED, ahead)
+        for counter in ("next_tablet_id", "next_producer_id"):
+            self._salvage.name("scheme", counter.replace("_", " "), f"goes on at {_fact(log, FACTS, counter)}")
+
+    def _jump_hive(self, log: ReadLog) -> None:
+        if hive.FACTS not in log.row_sets:
+            return
+        known = max(self._other_cells, default=0) + 1
+        following = max(_fact(log, hive.FACTS, "next_cell"), known) + self._salvage.lost.rounds
+        _put(log, hive.FACTS, "next_cell", following)
+        self._salvage.name("hive", "cells", f"bundles and cells may have changed; the next cell is {following}")
+
+    def _jump_residents(self, log: ReadLog) -> None:
+        """Raise the generations of coordinators' residents, so that members of a lost one are not taken for others."""
+        for kind in RESIDENT_ROWS:
+            stored = log.row_sets.get(kind.row_set)
+            if stored is None or GENERATION not in kind.columns:
+                continue
+            for key, row in list(stored):
+                generation: Any = row[GENERATION]
+                stored.rows[key] = {**row, GENERATION: generation + self._salvage.lost.rounds}
+                self._salvage.name(kind.row_set, str(key[0]), "its members may be others: they join it again")
+
+
+def _resident(key: bytes, entry: Entry) -> str:
+    """The name of a group with its offset, of a producer, or of a session."""
+    name = key[12:].decode("utf-8", "backslashreplace")
+    if key[11:12] == b"p":
+        return name.lstrip("0") or "0"
+    if key[11:12] == b"s" or not entry.is_inline:
+        return name
+    try:
+        return f"{name} at {consumers.decode(entry.value).offset}"
+    except ValueError:  # a start refuses the partition
+        return name
+
+
+def _fact(log: ReadLog, row_set: str, name: str) -> int:
+    row: Any = log.row_sets[row_set].get((name,))
+    return int(row["value"]) if row is not None else 0
+
+
+def _put(log: ReadLog, row_set: str, name: str, value: int) -> None:
+    log.row_sets[row_set].rows[(name,)] = {"value": value}
