@@ -74,8 +74,13 @@ class PartitionSalvage:
         holes = list(self._holes(spans, meta, end))
         self._name_missing_blobs(spans)
         is_ordered = all(earlier.is_head <= later.is_head for earlier, later in pairwise(spans))
-        if is_settled and not holes and is_ordered and len(spans) == self._data_keys():
+        has_start = meta is not None or not spans
+        if is_settled and not holes and is_ordered and has_start and len(spans) == self._data_keys():
             return
+        if not has_start:
+            what = f"where it begins, and its leader epochs, are lost: it begins with offset {spans[0].offset}"
+            self.salvage.name("partitions", self.name, what)
+            meta = Meta(spans[0].offset, end, [])
         for span in spans:
             if span.is_head:
                 self._become_body(span)

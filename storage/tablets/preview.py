@@ -5,6 +5,7 @@ was here: what counts is looked at again. Where an owner whose lock was removed 
 seen at different times: what that looks like is no reason to refuse.
 """
 
+import asyncio
 import logging
 import os
 import tempfile
@@ -102,14 +103,17 @@ async def _look(cell: OfflineCell, staging: Path, name: str) -> None:
     except EngineError as failure:  # it does not say that anything is damaged
         _log.info("%s is opened without being checked first: %s", cell.path, failure)
         return
+    shard = reading_shard(cell)
     try:
         _check_segments(cell)
-        await _check_rows(reading_shard(cell), name)
+        await _check_rows(shard, name)
     except IndexDamaged:
         raise
     except (EngineError, StoredUnreadable) as cause:
         raise EngineError(f"{cell.path} cannot be opened: {cause}") from cause
     finally:
+        shard.quarantine.end()  # what would collect garbage is refused, and ends
+        await asyncio.sleep(0)
         cell.close()
 
 

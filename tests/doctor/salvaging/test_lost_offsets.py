@@ -120,6 +120,15 @@ def test_a_partition_that_later_rounds_wrote_is_left_as_it_is(stored: Stored) ->
     assert stored.index == before
 
 
+def test_a_partition_that_lost_where_it_begins_begins_with_its_first_record(stored: Stored) -> None:
+    stored.head(4, newer=True)
+    stored.head(5, newer=True)
+    what = "where it begins, and its leader epochs, are lost: it begins with offset 4"
+    assert stored.plan() == [("partitions", what)]
+    found = stored.start()
+    assert (found.start_offset, found.end_offset) == (4, 6)
+
+
 def test_offsets_that_are_missing_before_newer_records_become_unreadable(stored: Stored) -> None:
     stored.meta(0, 0)
     stored.head(0)
