@@ -364,7 +364,7 @@ def test_an_unknown_topic_costs_no_worker(sql: Sql, capfd: pytest.CaptureFixture
 def test_a_query_whose_client_goes_costs_no_worker(sql: Sql, query: str, capfd: pytest.CaptureFixture[str]) -> None:
     sql.ask("SELECT 1")
     before = worker_pids()
-    assert len(before) == 1
+    assert 1 <= len(before) <= 2  # an earlier test may have left one that rests, and ends by itself
     for _ in range(3):
         connection = HTTPConnection(sql.http, timeout=60)
         connection.request("POST", "/v1/sql", json.dumps({"query": query}), {"Content-Type": "application/json"})
@@ -379,7 +379,7 @@ def test_a_query_whose_client_goes_costs_no_worker(sql: Sql, query: str, capfd: 
     deadline = time.monotonic() + 30
     while len(idle := worker_pids()) > 2 and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert before <= idle
+    assert before & idle
     assert "Traceback" not in capfd.readouterr().err
 
 
