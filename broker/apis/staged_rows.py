@@ -24,6 +24,7 @@ from pqbroker.pq.log.sessions import Fence, SessionBatch
 from pqbroker.pq.log.staged_rows import NO_ROWS, Decision, Piece, Total, batch_of, decision, total_of
 from pqbroker.pq.serving.joint_write import batches_taken
 from pqbroker.pq.serving.partition_server import PartitionServer
+from pqbroker.pq.serving.store_refusals import not_leader
 from pqbroker.pq.serving.topic import Topic
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.record_parts import decode_parts
@@ -206,6 +207,8 @@ async def _write(topic: Topic, fence: Fence, pieces: Sequence[Piece], until: flo
     now = asyncio.get_running_loop().time
     for piece in pieces:
         key = piece.key(*fence)
+        if not server.is_loaded:
+            raise not_leader()  # nobody knows which pieces are there
         if server.staged.size_of(key) is None:
             continue
         if now() > until:

@@ -293,6 +293,29 @@ async def test_a_store_that_fails_at_any_commit_leaves_each_row_once(web: Web, a
     assert staged(web) == [0, 0, 0]
 
 
+async def test_a_piece_in_a_cell_that_is_not_open_is_not_taken_for_written(
+    web: Web, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await create(web, tablet_count=2)
+    pieces = [*await stage(web, row(1), hint=0), *await stage(web, row(2), hint=1)]
+    monkeypatch.setattr(staged_rows, "STEP_S", -1.0)
+    assert not (await commit(web, pieces))["done"]
+    monkeypatch.setattr(staged_rows, "STEP_S", 10.0)
+    topic = web.node.server.node.cell.current.topics.get(NAME)
+    assert topic is not None
+    tablet = topic.tablets[topic.record.tablets[1]]
+    storage = tablet.kv.storage
+    tablet.await_cell(storage)
+    topic.line_up()
+    status, code, _ = await web.refusal("POST", f"{STAGED}/commit", body(pieces))
+    assert (status, code) == (503, "NOT_LEADER_OR_FOLLOWER")
+    assert staged_rows.is_being_written(topic)
+    await tablet.start(storage)
+    topic.line_up()
+    await commit(web, pieces)
+    assert await numbers(web, 2) == [1, 2]
+
+
 async def test_of_two_commits_at_once_one_writes(web: Web) -> None:
     await create(web, tablet_count=3)
     tries = [await split(web, ROWS, size, 20 - size) for size in (3, 11)]
