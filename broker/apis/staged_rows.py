@@ -31,8 +31,10 @@ from pqbroker.protocol.record_parts import decode_parts
 from pqbroker.storage.engine import BlobCorrupt, BlobMissing
 from pqbroker.storage.unreadable import StoredUnreadable
 
-PIECES_MAX: Final = 100_000
-"""Pieces of one batch."""
+PIECES_MAX: Final = 20_000
+"""Pieces of one batch, and pieces that one tablet holds."""
+_AT_ONCE: Final = 500
+"""Pieces that are looked at in one turn of the loop."""
 STEP_S: Final = 10.0
 """Seconds that one request writes pieces for; the next one continues."""
 
@@ -48,7 +50,7 @@ class BatchRefused(Exception):
 
 
 class OnChanged(StrEnum):
-    """What is done with a batch that comes again with other rows."""
+    """The choice of what happens to a batch that comes again with other rows."""
 
     FAIL = "fail"
     KEEP = "keep"
@@ -56,7 +58,7 @@ class OnChanged(StrEnum):
 
 
 class Committed(NamedTuple):
-    """What became of a batch. `is_done` False: its pieces are being written, and the same request continues."""
+    """The outcome of a commit. `is_done` False: pieces are left to write, and the same request continues."""
 
     total: Total
     is_duplicate: bool = False
@@ -75,6 +77,9 @@ async def stage(
         text = f"{held}, and these would be more than pqbroker.staged.bytes.max = {bytes_max}"
         cure = "Commit smaller batches, raise the setting, or wait: what nobody commits goes after a day."
         raise BatchRefused("STAGE_FULL", text, cure)
+    if server.staged.count >= PIECES_MAX:
+        text = f"tablet {index} holds {server.staged.count} pieces of staged rows, as many as it may"
+        raise BatchRefused("STAGE_FULL", text, "Stage more rows in a request, or commit what is staged.")
     total = await asyncio.to_thread(lambda: total_of(decode_parts(batch), named_tablet))
     piece = Piece(index, total, secrets.token_hex(8))
     await server.staged.add(piece.key(*fence), batch)
@@ -85,7 +90,7 @@ async def commit(topic: Topic, fence: Fence, pieces: Sequence[Piece], on_changed
     """Write the staged pieces as one batch of the session. KafkaError, BatchRefused; what is decided stays decided."""
     until = asyncio.get_running_loop().time() + STEP_S
     async with topic.session_locks.setdefault(fence.session, asyncio.Lock()):
-        given = _total(pieces)
+        given = await asyncio.to_thread(_total, pieces)
         if not await _finish(topic, await _decisions(topic, fence.session), until):
             return Committed(given, is_done=False)
         taken = batches_taken(topic.partitions, fence.session).values()
@@ -94,7 +99,7 @@ async def commit(topic: Topic, fence: Fence, pieces: Sequence[Piece], on_changed
             return Committed(given, is_duplicate=True)
         if not pieces:
             return Committed(NO_ROWS)
-        _check_staged(topic, fence, pieces)
+        await _check_staged(topic, fence, pieces)
         decided = decision(*fence, pieces)
         await topic.partitions[decided.home].staged.decide(decided)
         return Committed(given, is_done=await _finish(topic, [decided], until))
@@ -153,11 +158,16 @@ def _total(pieces: Iterable[Piece]) -> Total:
     return total
 
 
-def _check_staged(topic: Topic, fence: Fence, pieces: Sequence[Piece]) -> None:
+async def _check_staged(topic: Topic, fence: Fence, pieces: Sequence[Piece]) -> None:
     """BatchRefused STAGE_LOST unless every piece is there, once."""
-    names = {piece.name for piece in pieces}
-    lost = next((piece for piece in pieces if _size(topic, fence, piece) is None), None)
-    if lost is None and len(names) == len(pieces):
+    lost = None
+    for number, piece in enumerate(pieces):
+        if not number % _AT_ONCE:
+            await asyncio.sleep(0)
+        if _size(topic, fence, piece) is None:
+            lost = piece
+            break
+    if lost is None and len(set(pieces)) == len(pieces):
         return
     text = f"the piece {lost.name!r} of the batch is not there" if lost else "a piece of the batch is named twice"
     raise BatchRefused("STAGE_LOST", text, "Stage the rows of the batch again, and commit the pieces of that.")
@@ -205,7 +215,9 @@ async def _write(topic: Topic, fence: Fence, pieces: Sequence[Piece], until: flo
     """Write the pieces of one partition, in their order; one that is not there any more was written."""
     server: PartitionServer = topic.partitions[pieces[0].partition]
     now = asyncio.get_running_loop().time
-    for piece in pieces:
+    for number, piece in enumerate(pieces):
+        if not number % _AT_ONCE:
+            await asyncio.sleep(0)
         key = piece.key(*fence)
         if not server.is_loaded:
             raise not_leader()  # nobody knows which pieces are there

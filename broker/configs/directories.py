@@ -31,7 +31,7 @@ def bundle_of(scheme: "Scheme", name: str) -> str | None:
 
 
 def own_bundle(scheme: "Scheme", name: str) -> str | None:
-    """What is set for a directory itself."""
+    """Return the bundle that is set for a directory itself; None: it has that of the one above."""
     return scheme.named_settings(_KIND).get(name, {}).get(BUNDLE)
 
 

@@ -28,7 +28,7 @@ _CHANGED, _AHEAD = "CHANGED_BATCH", "SESSION_AHEAD"
 
 @dataclass
 class Staged(WriterCommitMessage):
-    """What a task has staged."""
+    """The pieces that a task has staged."""
 
     session: str
     partition: int
@@ -122,7 +122,7 @@ def _commit(options: Options, staged: Sequence[Staged], batch_id: int) -> None:
 
 
 def _explained(failure: ClientError, options: Options, batch_id: int) -> Exception:
-    """What the broker says of a batch, in Spark's words."""
+    """Return the broker's refusal of a batch in Spark's words."""
     if failure.code == _CHANGED:
         _, keep, append = ON_CHANGED
         return JobError(

@@ -63,7 +63,7 @@ class Piece(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What clients know it by."""
+        """The name that clients know it by."""
         return f"{self.partition}.{self.total.row_count}.{self.total.digest:032x}.{self.number}"
 
     @classmethod

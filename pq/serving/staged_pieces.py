@@ -1,5 +1,6 @@
 """The staged rows of one partition: pieces, and the decisions that it is the home of (see pq/log/staged_rows.py)."""
 
+import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol
@@ -25,15 +26,18 @@ class _Perform(Protocol):
 class StagedPieces:
     """Every change is durable when its call returns; KafkaError as a write's."""
 
-    __slots__ = ("_clock", "_kv", "_partition", "_perform", "bytes", "decision_count")
+    __slots__ = ("_clock", "_kv", "_partition", "_perform", "bytes", "count", "decision_count")
 
     def __init__(self, partition: Partition, kv: KeyValueTablet, perform: _Perform, clock: Callable[[], int]) -> None:
         self._partition = partition
         self._kv = kv
         self._perform = perform
         self._clock = clock
-        self.bytes = sum(entry.size for _, entry in kv.keys(*staged_range(partition.index)))
-        """What the pieces take."""
+        sizes = [entry.size for _, entry in kv.keys(*staged_range(partition.index))]
+        self.bytes = sum(sizes)
+        """The bytes of all pieces."""
+        self.count = len(sizes)
+        """The number of pieces."""
         self.decision_count = sum(1 for _ in kv.keys(*decision_range(partition.index)))
         """Batches that are being written."""
 
@@ -46,6 +50,7 @@ class StagedPieces:
         """Stage a checked batch."""
         await self._planned(lambda: plan_value(self._partition, key, batch, self._clock()), len(batch))
         self.bytes += len(batch)
+        self.count += 1
 
     async def read(self, key: bytes) -> memoryview:
         """Return the rows of a piece as a batch of the caller's own. BlobCorrupt, BlobMissing, OSError."""
@@ -57,10 +62,11 @@ class StagedPieces:
         planned = (batch, read_header(batch))
         await self._planned(lambda: plan_piece(self._partition, key, planned, self._clock(), weights), len(batch))
         self.bytes -= len(batch)
+        self.count -= 1
 
     async def decide(self, decision: Decision) -> None:
         """Store a decision, whose home this partition is."""
-        stored = decision.encode()
+        stored = await asyncio.to_thread(decision.encode)
         await self._planned(lambda: plan_value(self._partition, decision.key, stored, self._clock()), len(stored))
         self.decision_count += 1
 
@@ -70,7 +76,7 @@ class StagedPieces:
         for key in [key for key, _ in self._kv.keys(*decision_range(self._partition.index))]:
             (buffers,) = await self._kv.read([(key, 0, 0)])
             try:
-                found.append(Decision.decode(b"".join(buffers)))
+                found.append(await asyncio.to_thread(Decision.decode, b"".join(buffers)))
             except ValueError as cause:
                 raise StoredUnreadable(f"the row of key {key.decode('ascii', 'replace')!r}", str(cause)) from cause
         return found
@@ -98,6 +104,7 @@ class StagedPieces:
             if present:
                 await self._planned(partial(plan_drop, self._partition, present, self._clock()), 0)
                 self.bytes -= size
+                self.count -= len(present)
 
     async def _planned(self, plan: Callable[[], Cycle | KafkaError], size: int) -> None:
         refusals: list[KafkaError] = []

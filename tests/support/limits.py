@@ -184,8 +184,8 @@ LIMITS = (
         "broker/http/test_staged_rows.py::test_a_tablet_holds_so_many_bytes_of_staged_rows",
     ),
     Limit(
-        "pieces of a staged batch", ("broker/apis/staged_rows.py:PIECES_MAX",), "INVALID_REQUEST",
-        "broker/http/test_staged_rows.py::test_a_commit_that_cannot_be_is_refused",
+        "pieces of a staged batch, and of a tablet", ("broker/apis/staged_rows.py:PIECES_MAX",),
+        "INVALID_REQUEST; STAGE_FULL", "broker/http/test_staged_rows.py::test_a_tablet_holds_so_many_pieces",
     ),
     Limit(
         "sets of attributes that act in a table", ("pqbroker.table.attribute.sets.max",), "TOO_MANY_ATTRIBUTE_SETS",

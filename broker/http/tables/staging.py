@@ -46,7 +46,7 @@ async def commit(call: Call) -> Any:
     if on_changed not in set(OnChanged):
         raise bad_request(f"body.on_changed is {on_changed[:100]!r}; give {', '.join(OnChanged)}")
     try:
-        pieces = [Piece.named(name) for name in names]
+        pieces = await asyncio.to_thread(lambda: [Piece.named(name) for name in names])
     except ValueError as wrong:
         raise bad_request(f"body.pieces: {wrong}") from None
     done = await _told(uninterrupted(staged_rows.commit(topic, _fence(call), pieces, OnChanged(on_changed))))
@@ -61,7 +61,7 @@ def check_nothing_decided(topic: Topic) -> None:
 
 
 async def _told(change: Uninterrupted[T]) -> T:
-    """What becomes of a change; a refusal is a TableError."""
+    """Return the result of a change; TableError where it is refused."""
     try:
         return await change
     except BatchRefused as refusal:

@@ -52,7 +52,7 @@ async def put(call: Call) -> Any:
 
 
 async def _found_or_made(call: Call, path: TreePath) -> TreeNode:
-    """As `_find`; a directory that has nothing in it yet is there once its bundle is set."""
+    """Find a node as `_find` does, or a directory that has nothing in it: setting its bundle makes it."""
     try:
         return await _find(call, path)
     except Problem as problem:
@@ -95,7 +95,7 @@ def _below(call: Call, names: tuple[str, ...]) -> list[str]:
 
 
 def _directory(call: Call, path: TreePath, below: Sequence[str]) -> TreeNode:
-    """What is made below it has its bundle; the root has the default one."""
+    """Return a directory. Topics and tables made below it have its bundle; the root has the default one."""
     if not path.names:
         return directory(below)
     scheme, name = call.owner.current.scheme, ".".join(path.names)
