@@ -81,12 +81,21 @@ class Access(Protocol):
 
 
 class Caller(Protocol):
-    """A request over Kafka's protocol (`Context`) or over HTTP (`Call`)."""
+    """Whoever asks: a request over Kafka's protocol (`Context`), over HTTP (`Call`), or through a door of its own
+    (`DirectCaller`)."""
 
     @property
     def node(self) -> "Node": ...
     @property
     def principal(self) -> Principal: ...
+
+
+@dataclass(frozen=True, slots=True)
+class DirectCaller:
+    """Somebody who calls services without a request."""
+
+    node: "Node"
+    principal: Principal = ANONYMOUS
 
 
 def is_allowed(caller: Caller, operation: AclOperation, resource: AclResource = CLUSTER) -> bool:

@@ -1,18 +1,21 @@
 """Who has a table: mounts, freezes, unmounts and moves its tablets, reshards it, makes it static and dynamic again.
 
-The changes are those of HTTP, without the library. What a change gives the rows of another tablet, or another table, is
+The changes are those of every door. What a change gives the rows of another tablet, or another table, is
 told to the books once it is seen to have happened: the answer may be lost.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from pqbroker.broker.http.looks import Looks
-from pqbroker.broker.http.problems import Problem
-from pqbroker.broker.http.routes import Call
-from pqbroker.broker.http.tables import attributes, making, mounting, resharding
+from pqbroker.broker.apis.access import DirectCaller
+from pqbroker.broker.services.tables.attributes import remount, set_attributes
+from pqbroker.broker.services.tables.conversion import convert
+from pqbroker.broker.services.tables.finding import TabletRange
+from pqbroker.broker.services.tables.making import NewTable, create
+from pqbroker.broker.services.tables.mounting import MountChange, change_state
+from pqbroker.broker.services.tables.resharding import ReshardChange, reshard
 from pqbroker.pq.log.head import first_kept
 from pqbroker.pq.serving.topic import Topic
 from pqbroker.protocol.errors import KafkaError
@@ -20,6 +23,7 @@ from pqbroker.storage.bundles.bundle import BundleRefused
 from pqbroker.storage.engine import CommitRefused, ShardLost
 from pqbroker.storage.ids import SYSTEM_CELL, TabletId
 from pqbroker.storage.tablets.scheme import SchemeError
+from pqbroker.tables.mount import MountCommand
 from pqbroker.tables.refusals import TableError
 from tests.simulation.ledger import PartitionBook, TopicBook, expect
 from tests.simulation.producer import SimulatedProducer
@@ -30,15 +34,8 @@ TABLETS_MAX = 4
 SIMULATED_ATTRIBUTE = "max_data_ttl"
 ACTIONS_A_SECOND = 5.0
 BACK_OFF_S = 0.2
-LOOKS_AT_ONCE = 2
-_REFUSED = (BundleRefused, CommitRefused, KafkaError, Problem, SchemeError, ShardLost, TableError)
-_NEW = {
-    "path": f"//{TABLE}",
-    "schema": [{"name": "all", "type": "string"}],
-    "tablet_count": TABLETS,
-    "config": {"value.format": "raw"},
-}
-Change = Callable[[Call], Coroutine[Any, Any, Any]]
+_REFUSED = (BundleRefused, CommitRefused, KafkaError, SchemeError, ShardLost, TableError)
+_NEW = NewTable(f"//{TABLE}", [{"name": "all", "type": "string"}], config={"value.format": "raw"}, tablet_count=TABLETS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +71,9 @@ class SimulatedAttributes:
     def is_set(self, value: int) -> None:
         self._set = {value}
 
-    def may_be_taken(self, topic: Topic, body: Mapping[str, Any]) -> None:
+    def may_be_taken(self, topic: Topic, tablets: TabletRange) -> None:
         """Before a mount or remount of these tablets, whatever becomes of it."""
-        for index in range(body["first_tablet_index"], body["last_tablet_index"] + 1):
+        for index in tablets.of(topic):
             self._acting.setdefault(topic.record.tablets[index], {None}).update(self._set)
 
     def check(self, topic: Topic) -> None:
@@ -114,7 +111,7 @@ class SimulatedTable:
                 action = self._convert if topic.record.is_static else self._chance.choice(actions)
                 await action(topic)
             elif self._world.node.is_up:
-                await self._do(making.create, _NEW)
+                await self._create()
         is_at_rest = False
         while not is_at_rest:
             is_at_rest = await self._is_at_rest()
@@ -125,7 +122,7 @@ class SimulatedTable:
         if topic is None:
             return self._book is None
         if topic.record.is_static:
-            await self._do(making.alter, {"dynamic": True})
+            await self._set_static(is_static=False)
         elif set(topic.states) != {"mounted"}:
             await self._mount(topic)
         topic = self._found()
@@ -178,15 +175,13 @@ class SimulatedTable:
             self._produced.discard((book.topic_id, index))
             self._world.note(f"tablet {index} is glued")
 
-    async def _do(self, change: Change, body: dict[str, Any]) -> bool:
+    async def _do(self, told: str, change: Callable[[DirectCaller], Coroutine[Any, Any, Any]]) -> bool:
         """Whether it was done; not, where it was refused or nobody knows."""
         node = self._world.node
         if not node.is_up:
             return False
-        call = Call(node.node, node.owner, {"name": TABLE}, {}, body, Looks(LOOKS_AT_ONCE).of(""))
-        told = f"{change.__name__} {body if change is not making.create else ''}"
         try:
-            await change(call)
+            await change(DirectCaller(node.node))
         except _REFUSED as refusal:
             code = getattr(refusal, "code", "")
             self._world.note(f"table: no {told}: {type(refusal).__name__} {code}")
@@ -194,51 +189,67 @@ class SimulatedTable:
         self._world.note(f"table: {told}")
         return True
 
-    def _range(self, topic: Topic) -> dict[str, int]:
+    async def _create(self) -> None:
+        await self._do("create", lambda caller: create(caller, _NEW))
+
+    async def _change(self, change: MountChange) -> bool:
+        told = f"{change.command} {_told(change.tablets)}"
+        if change.cell is not None:
+            told += f" in cell {change.cell}"
+        return await self._do(told, lambda caller: change_state(caller, TABLE, change))
+
+    async def _reshard(self, change: ReshardChange) -> None:
+        told = f"reshard {_told(change.tablets)} to {change.tablet_count} from {change.trimmed_row_counts}"
+        await self._do(told, lambda caller: reshard(caller, TABLE, change))
+
+    async def _set_static(self, *, is_static: bool) -> None:
+        told = "make static" if is_static else "make dynamic"
+        await self._do(told, lambda caller: convert(caller, TABLE, is_static=is_static))
+
+    def _range(self, topic: Topic) -> TabletRange:
         first = self._chance.randrange(len(topic.partitions))
-        return {"first_tablet_index": first, "last_tablet_index": self._chance.randrange(first, len(topic.partitions))}
+        return TabletRange(first, self._chance.randrange(first, len(topic.partitions)))
 
     async def _change_states(self, topic: Topic) -> None:
-        verb = self._chance.choice((mounting.mount, mounting.unmount, mounting.freeze, mounting.unfreeze))
-        body: dict[str, Any] = self._range(topic)
-        if verb is mounting.unmount and self._chance.random() < 0.3:
-            body["force"] = True
-        if verb is mounting.mount and self._world.has_cells and self._chance.random() < 0.5:
+        commands = (MountCommand.MOUNT, MountCommand.UNMOUNT, MountCommand.FREEZE, MountCommand.UNFREEZE)
+        change = MountChange(self._chance.choice(commands), self._range(topic))
+        if change.command is MountCommand.UNMOUNT and self._chance.random() < 0.3:
+            change = replace(change, is_forced=True)
+        if change.command is MountCommand.MOUNT and self._world.has_cells and self._chance.random() < 0.5:
             cells = [SYSTEM_CELL, *sorted(self._world.node.owner.current.hive.cells)]
-            body["cell_id"] = str(self._chance.choice(cells))
-        if verb is mounting.mount:
-            self._attributes.may_be_taken(topic, body)
-        await self._do(verb, body)
+            change = replace(change, cell=str(self._chance.choice(cells)))
+        if change.command is MountCommand.MOUNT:
+            self._attributes.may_be_taken(topic, change.tablets)
+        await self._change(change)
 
     async def _set_attribute(self, topic: Topic) -> None:
         """Rows are kept whatever it is: min_data_versions is 1."""
         value = self._chance.randrange(1000)
         self._attributes.may_be_set(value)
-        if await self._do(attributes.set_attributes, {"attributes": {SIMULATED_ATTRIBUTE: value}}):
+        told, given = f"set {SIMULATED_ATTRIBUTE} = {value}", {SIMULATED_ATTRIBUTE: value}
+        if await self._do(told, lambda caller: set_attributes(caller, TABLE, given)):
             self._attributes.is_set(value)
 
     async def _remount(self, topic: Topic) -> None:
-        body = self._range(topic)
-        self._attributes.may_be_taken(topic, body)
-        await self._do(attributes.remount, body)
+        tablets = self._range(topic)
+        self._attributes.may_be_taken(topic, tablets)
+        await self._do(f"remount {_told(tablets)}", lambda caller: remount(caller, TABLE, tablets))
 
     async def _mount(self, topic: Topic) -> None:
         """All, so that rows come again."""
-        verbs: dict[str, Change] = {"frozen": mounting.unfreeze, "unmounted": mounting.mount}
+        commands = {"frozen": MountCommand.UNFREEZE, "unmounted": MountCommand.MOUNT}
         for index, state in enumerate(topic.states):
-            if state in verbs:
-                body = {"first_tablet_index": index, "last_tablet_index": index}
-                self._attributes.may_be_taken(topic, body)
-                await self._do(verbs[state], body)
+            if state in commands:
+                tablets = TabletRange(index, index)
+                self._attributes.may_be_taken(topic, tablets)
+                await self._change(MountChange(commands[state], tablets))
 
     async def _grow(self, topic: Topic) -> None:
         last = len(topic.partitions) - 1
         if len(topic.partitions) == TABLETS_MAX or not await self._unmounted(topic, [last]):
             return
-        body: dict[str, Any] = {"first_tablet_index": last, "last_tablet_index": last, "tablet_count": 2}
-        if self._chance.random() < 0.5:
-            body["trimmed_row_counts"] = [self._chance.randrange(20)]
-        await self._do(resharding.reshard, body)
+        first_rows = [self._chance.randrange(20)] if self._chance.random() < 0.5 else None
+        await self._reshard(ReshardChange(2, TabletRange(last, last), first_rows))
 
     async def _shrink(self, topic: Topic) -> None:
         last = len(topic.partitions) - 1
@@ -249,12 +260,11 @@ class SimulatedTable:
             return
         there, rows = (self._rows(topic_or_none, index) for index in (last - 1, last))
         self._glued = there, rows
-        body = {"first_tablet_index": last - 1, "last_tablet_index": last, "tablet_count": 1}
-        await self._do(resharding.reshard, body)
+        await self._reshard(ReshardChange(1, TabletRange(last - 1, last)))
 
     async def _convert(self, topic: Topic) -> None:
         if topic.record.is_static:
-            await self._do(making.alter, {"dynamic": True})
+            await self._set_static(is_static=False)
             return
         if not await self._unmounted(topic, range(len(topic.partitions))):
             return
@@ -263,11 +273,12 @@ class SimulatedTable:
             return
         self._converted = [self._rows(found, index, by_chunk=True) for index in range(len(found.partitions))]
         self._book.deleting = True
-        await self._do(making.alter, {"dynamic": False})
+        await self._set_static(is_static=True)
 
     async def _unmounted(self, topic: Topic, indexes: Sequence[int]) -> bool:
-        body = {"first_tablet_index": indexes[0], "last_tablet_index": indexes[-1]}
-        return all([await self._do(verb, body) for verb in (mounting.unfreeze, mounting.unmount)][1:])
+        tablets = TabletRange(indexes[0], indexes[-1])
+        await self._change(MountChange(MountCommand.UNFREEZE, tablets))
+        return await self._change(MountChange(MountCommand.UNMOUNT, tablets))
 
     def _rows(self, topic: Topic, index: int, *, by_chunk: bool = False) -> Rows:
         """Of a tablet as it stands, or all that its chunks have."""
@@ -276,3 +287,7 @@ class SimulatedTable:
         log = server.state
         start = min(first_kept(log.bodies, log.head, 0), server.end_offset) if by_chunk else server.start_offset
         return Rows(self._book.partition(index), start, server.end_offset)
+
+
+def _told(tablets: TabletRange) -> str:
+    return f"tablets {tablets.first} to {tablets.last}"

@@ -20,28 +20,10 @@ _STATUSES: Mapping[str, int] = {
 """Of refusals that have another than 400."""
 
 
-def _making(call: Call, name: str) -> Awaitable[Any]:
-    from pqbroker.broker.http.tables import making
+def _commands(call: Call, name: str) -> Awaitable[Any]:
+    from pqbroker.broker.http.tables import commands
 
-    return getattr(making, name)(call)  # type: ignore[no-any-return]
-
-
-def _attributes(call: Call, name: str) -> Awaitable[Any]:
-    from pqbroker.broker.http.tables import attributes
-
-    return getattr(attributes, name)(call)  # type: ignore[no-any-return]
-
-
-def _mounting(call: Call, name: str) -> Awaitable[Any]:
-    from pqbroker.broker.http.tables import mounting
-
-    return getattr(mounting, name)(call)  # type: ignore[no-any-return]
-
-
-def _resharding(call: Call, name: str) -> Awaitable[Any]:
-    from pqbroker.broker.http.tables import resharding
-
-    return getattr(resharding, name)(call)  # type: ignore[no-any-return]
+    return getattr(commands, name)(call)  # type: ignore[no-any-return]
 
 
 def _rows(call: Call, name: str) -> Awaitable[Any]:
@@ -122,32 +104,32 @@ def _verb(name: str, summary: str, more: Mapping[str, Schema]) -> Route:
     """A command that changes mount states."""
     body = object_of({}, {**_RANGE, **more})
     path = f"/v1/tables/{{name}}/{name}"
-    return Route("POST", path, summary, _served(name, _mounting), object_of(_FACTS), (_WAIT,), body=body)
+    return Route("POST", path, summary, _served(name, _commands), object_of(_FACTS), (_WAIT,), body=body)
 
 
 ROUTES = (
     Route(
-        "GET", "/v1/tables", "List tables by name", _served("list_tables", _making),
+        "GET", "/v1/tables", "List tables by name", _served("list_tables", _commands),
         object_of({"tables": array_of(object_of(_FACTS)), "next": nullable(TEXT)}), (AFTER_NAME, LIMIT),
     ),
     Route(
-        "POST", "/v1/tables", "Create an ordered table, which is a topic too", _served("create", _making), _TABLE,
+        "POST", "/v1/tables", "Create an ordered table, which is a topic too", _served("create", _commands), _TABLE,
         body=_NEW, status=201,
         body_example={
             "path": "//shop/orders", "schema": [{"name": "id", "type": "int64", "required": True},
                                                 {"name": "note", "type": "utf8"}],
         },
     ),
-    Route("GET", "/v1/tables/{name}", "Describe a table", _served("describe", _making), _TABLE),
+    Route("GET", "/v1/tables/{name}", "Describe a table", _served("describe", _commands), _TABLE),
     Route(
         "PATCH", "/v1/tables/{name}", "Set attributes of a table; a tablet takes them at its remount",
-        _served("set_attributes", _attributes), _TABLE, body=object_of({"attributes": _ANY}),
+        _served("set_attributes", _commands), _TABLE, body=object_of({"attributes": _ANY}),
     ),
     Route(
-        "DELETE", "/v1/tables/{name}", "Delete a table and its topic", _served("delete", _making), None, status=204
+        "DELETE", "/v1/tables/{name}", "Delete a table and its topic", _served("delete", _commands), None, status=204
     ),
     Route(
-        "GET", "/v1/tables/{name}/tablets", "List the tablets of a table", _served("list_tablets", _making),
+        "GET", "/v1/tables/{name}/tablets", "List the tablets of a table", _served("list_tablets", _commands),
         object_of({"tablets": array_of(_TABLET), "next": nullable(COUNT)}),
         (Parameter("after", COUNT, "List the tablets behind this one: `next` of the answer before."), LIMIT),
     ),
@@ -198,23 +180,23 @@ ROUTES = (
         ),
     ),
     Route(
-        "POST", "/v1/tables/{name}/trim", "Delete the rows of a tablet before an index", _served("trim", _making),
+        "POST", "/v1/tables/{name}/trim", "Delete the rows of a tablet before an index", _served("trim", _commands),
         object_of({"tablet_index": COUNT, "trimmed_row_count": COUNT}),
         body=object_of({"tablet_index": COUNT, "trimmed_row_count": {"type": "integer"}}),
     ),
     Route(
         "POST", "/v1/tables/{name}/alter", "Change the schema of an unmounted table, or make it static or dynamic",
-        _served("alter", _making),
+        _served("alter", _commands),
         _TABLE, body=object_of({}, {"schema": array_of(_COLUMN), "dynamic": {"type": "boolean"}}),
         body_example={"schema": [{"name": "id", "type": "int64"}]},
     ),
     Route(
         "POST", "/v1/tables/{name}/remount", "Have the attributes that were set act in tablets",
-        _served("remount", _attributes), _TABLE, body=object_of({}, _RANGE),
+        _served("remount", _commands), _TABLE, body=object_of({}, _RANGE),
     ),
     Route(
         "POST", "/v1/tables/{name}/reshard", "Replace a range of unmounted tablets by more or fewer",
-        _served("reshard", _resharding), object_of(_FACTS),
+        _served("reshard", _commands), object_of(_FACTS),
         body=object_of({"tablet_count": _TABLET_COUNT}, {**_RANGE, "trimmed_row_counts": array_of(_ROW_INDEX)}),
     ),
     _verb("mount", "Mount tablets", {"freeze": {"type": "boolean"}, "cell_id": TEXT}),

@@ -14,7 +14,7 @@ from pqbroker.broker.http.problems import bad_request
 from pqbroker.broker.http.routes import Call
 from pqbroker.broker.http.tables.arrow_rows import encode_arrow
 from pqbroker.broker.http.tables.encoded_rows import EncodedRows, TabletRows
-from pqbroker.broker.http.tables.finding import check_tablet, find_typed, state_of, states
+from pqbroker.broker.services.tables.finding import check_tablet, find_typed, state_of, states
 from pqbroker.pq.log.sessions import NAME_BYTES_MAX, Fence, SessionBatch
 from pqbroker.pq.log.write_cycle import Written
 from pqbroker.pq.serving.joint_write import Share, batches_taken, write_together
@@ -33,7 +33,7 @@ MANY_ROWS: Final = 10_000
 
 async def insert(call: Call) -> Any:
     """All rows of a request appear together, or none. Rows of a session's batch that was taken are not taken again."""
-    topic, schema = find_typed(call, AclOperation.WRITE)
+    topic, schema = find_typed(call, AclOperation.WRITE, call.path["name"])
     fence = read_fence(call)
     if fence is None:
         return await _insert(call, topic, schema, None, {})

@@ -9,7 +9,7 @@ from pqbroker.broker.apis.partitions import find_readable
 from pqbroker.broker.http.problems import bad_request
 from pqbroker.broker.http.resources.record_search import Search, Sought
 from pqbroker.broker.http.routes import Call
-from pqbroker.broker.http.tables.finding import find_rows, schema_of, state_of
+from pqbroker.broker.services.tables.finding import find_rows, schema_of, state_of
 from pqbroker.pq.log.row_facts import FACTS
 from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.pq.serving.topic import Topic
@@ -24,7 +24,7 @@ from pqbroker.tables.schema import Schema
 
 async def select(call: Call) -> Any:
     """Rows of one tablet, from a row index on."""
-    topic = find_rows(call, AclOperation.READ)
+    topic = find_rows(call, AclOperation.READ, call.path["name"])
     first: int = call.query.get("first_row_index", 0)
     index: int = call.query.get("tablet_index", 0)
     shower = _shower(topic, index, call.query.get("view"))

@@ -9,11 +9,10 @@ from pqbroker.broker.apis.access import AclOperation
 from pqbroker.broker.apis.staged_rows import PIECES_MAX, BatchRefused, OnChanged
 from pqbroker.broker.http.problems import bad_request
 from pqbroker.broker.http.routes import Call
-from pqbroker.broker.http.tables.finding import find_typed
 from pqbroker.broker.http.tables.inserting import encode_rows, places, read_fence
+from pqbroker.broker.services.tables.finding import find_typed
 from pqbroker.pq.log.sessions import Fence
 from pqbroker.pq.log.staged_rows import Piece
-from pqbroker.pq.serving.topic import Topic
 from pqbroker.storage.uninterrupted import Uninterrupted, uninterrupted
 from pqbroker.tables.refusals import TableError
 
@@ -22,7 +21,7 @@ T = TypeVar("T")
 
 async def stage(call: Call) -> Any:
     """Keep rows until the batch is committed; nobody sees them before."""
-    topic, schema = find_typed(call, AclOperation.WRITE)
+    topic, schema = find_typed(call, AclOperation.WRITE, call.path["name"])
     fence = _fence(call)
     rows = (await encode_rows(call, schema, topic.config.max_message_bytes)).tablets
     bytes_max = call.node.settings.staged_bytes_max
@@ -39,7 +38,7 @@ async def stage(call: Call) -> Any:
 
 async def commit(call: Call) -> Any:
     """Write the rows of a batch that was staged."""
-    topic, _ = find_typed(call, AclOperation.WRITE)
+    topic, _ = find_typed(call, AclOperation.WRITE, call.path["name"])
     names, on_changed = call.body["pieces"], call.body.get("on_changed", OnChanged.FAIL.value)
     if len(names) > PIECES_MAX:
         raise bad_request(f"body.pieces has {len(names)} pieces; a batch has at most {PIECES_MAX}")
@@ -51,13 +50,6 @@ async def commit(call: Call) -> Any:
         raise bad_request(f"body.pieces: {wrong}") from None
     done = await _told(uninterrupted(staged_rows.commit(topic, _fence(call), pieces, OnChanged(on_changed))))
     return {"row_count": done.total.row_count, "duplicate": done.is_duplicate, "done": done.is_done}
-
-
-def check_nothing_decided(topic: Topic) -> None:
-    """TableError WRONG_STATE while a batch of staged rows is being written: tablets cannot be put in others' place."""
-    if staged_rows.is_being_written(topic):
-        text = f"a batch of staged rows of {topic.record.name} was decided, and some of its rows are not written"
-        raise TableError("WRONG_STATE", text, "Mount the table; the broker ends the batch within seconds.")
 
 
 async def _told(change: Uninterrupted[T]) -> T:

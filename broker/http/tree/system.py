@@ -6,7 +6,7 @@ from typing import Any
 from pqbroker.broker.apis.access import AclOperation, check_access, every_topic
 from pqbroker.broker.http.resources import cells, tablets
 from pqbroker.broker.http.routes import Call
-from pqbroker.broker.http.tables import making
+from pqbroker.broker.http.tables import commands
 from pqbroker.broker.http.tree.node import TreeNode, directory
 from pqbroker.broker.http.tree.paths import TreePath, no_node
 from pqbroker.conf.table_attributes import in_force
@@ -55,7 +55,7 @@ async def _tablet(call: Call, path: TreePath, names: tuple[str, ...]) -> TreeNod
     if topic.record.table is not None:
         index = topic.record.tablets.index(tablet)
         of_table = replace(call, path={"name": topic.record.name}, query={"after": index - 1, "limit": 1})
-        shown |= (await making.list_tablets(of_table))["tablets"][0]
+        shown |= (await commands.list_tablets(of_table))["tablets"][0]
     return TreeNode(_CONFIG[:1], {"type": "tablet", "table_path": table_path(topic.record.name), **shown}, shown)
 
 

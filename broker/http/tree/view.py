@@ -11,10 +11,11 @@ from pqbroker.broker.configs import directories
 from pqbroker.broker.http.problems import Problem, bad_request
 from pqbroker.broker.http.resources import topics
 from pqbroker.broker.http.routes import Call
-from pqbroker.broker.http.tables import attributes, making
+from pqbroker.broker.http.tables import commands
 from pqbroker.broker.http.tree.node import TreeNode, directory
 from pqbroker.broker.http.tree.paths import TreePath, no_attribute, no_node, parse_path, value_at, with_value
 from pqbroker.broker.http.tree.system import SYSTEM, find_system
+from pqbroker.broker.services.tables.attributes import set_attributes
 from pqbroker.conf.table_attributes import in_force
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.bundles.bundle import DEFAULT_BUNDLE
@@ -82,7 +83,7 @@ async def _find(call: Call, path: TreePath) -> TreeNode:
         schema = {"schema": list(stored.columns)} if (stored := schema_of(topic)) else {}
         shown = {**described, "type": "topic", "path": table_path(topic.record.name), **schema}
         return TreeNode(below, shown, described)
-    return _table(of_topic, below, await making.describe(of_topic), topic.record.topic_id.hex())
+    return _table(of_topic, below, await commands.describe(of_topic), topic.record.topic_id.hex())
 
 
 def _below(call: Call, names: tuple[str, ...]) -> list[str]:
@@ -133,7 +134,7 @@ def _table(call: Call, below: Sequence[str], described: dict[str, Any], table_id
 
 
 def _setting(call: Call, name: str) -> Callable[[Any], Awaitable[Any]]:
-    return lambda value: attributes.set_attributes(replace(call, body={"attributes": {name: value}}))
+    return lambda value: set_attributes(call, call.path["name"], {name: value})
 
 
 async def _set_mount_config(call: Call, before: Mapping[str, Any], value: Any) -> None:
@@ -142,12 +143,12 @@ async def _set_mount_config(call: Call, before: Mapping[str, Any], value: Any) -
         raise bad_request(f"{_MOUNT_CONFIG} is an object of attributes")
     check_attributes(value)
     changed = {name: given for name, given in in_force(value).items() if given != before[name]}
-    await attributes.set_attributes(replace(call, body={"attributes": changed}))
+    await set_attributes(call, call.path["name"], changed)
 
 
 async def _tablets(call: Call) -> Any:
     most = call.node.settings.http_items_max
-    listed = await making.list_tablets(replace(call, query={"limit": most}))
+    listed = await commands.list_tablets(replace(call, query={"limit": most}))
     if listed["next"] is not None:
         raise bad_request(f"there are more than {most} tablets: GET /v1/tables/{call.path['name']}/tablets pages them")
     return listed["tablets"]

@@ -2,15 +2,12 @@
 tablets that are glued, which are copied before."""
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
 
-from pqbroker.broker.apis.access import AclOperation
+from pqbroker.broker.apis.access import AclOperation, Caller
 from pqbroker.broker.cells.tablet_gluing import Glue
-from pqbroker.broker.http.routes import Call
-from pqbroker.broker.http.tables.finding import facts, find_table, states, tablet_range
-from pqbroker.broker.http.tables.session_room import check_sessions_fit
-from pqbroker.broker.http.tables.staging import check_nothing_decided
+from pqbroker.broker.services.tables.finding import ALL_TABLETS, TabletRange, find_table, states
+from pqbroker.broker.services.tables.readiness import check_nothing_decided, check_sessions_fit
 from pqbroker.pq.log.head import first_kept
 from pqbroker.pq.serving.topic import Topic
 from pqbroker.storage.bundles.bundle import BundleRefused
@@ -22,23 +19,35 @@ from pqbroker.tables.refusals import TableError
 from pqbroker.tables.resharding import Reshard, affected, plan_reshard
 
 
-async def reshard(call: Call) -> Any:
-    """The state before, or the state after: the change is durable with the scheme's commit."""
-    topic, _ = find_table(call, AclOperation.ALTER)
-    topics, plan = call.owner.current.topics, _plan(call, topic)
+@dataclass(frozen=True, slots=True)
+class ReshardChange:
+    """`tablets` become `tablet_count`; `trimmed_row_counts`: where each new tablet's rows begin, 0 without them."""
+
+    tablet_count: int
+    tablets: TabletRange = ALL_TABLETS
+    trimmed_row_counts: Sequence[int] | None = None
+
+
+async def reshard(caller: Caller, name: str, change: ReshardChange) -> Topic:
+    """Replace tablets, all of them or none: the change is durable with the scheme's commit.
+
+    KafkaError as `find_topic`; TableError NO_TABLE, NO_TABLET, WRONG_STATE, CANNOT_GLUE; TooManyPartitions.
+    """
+    topic, _ = find_table(caller, AclOperation.ALTER, name)
+    topics, plan = caller.node.cell.current.topics, _plan(change, topic)
     if not plan.is_change:
-        return facts(topic)
+        return topic
 
     def resharded(record: TopicRecord) -> Resharded:
-        plan = _plan(call, topic)
+        plan = _plan(change, topic)
         topics.check_room(len(plan.origins) - record.partitions)
         epoch = max(partition.leader_epoch for partition in topic.partitions)
         assert record.table is not None
         return Resharded(record.with_table(_table(record.table, plan, epoch)), plan.origins)
 
-    await check_sessions_fit(topic, (plan.survivor, *plan.removed) if plan.removed else (), call.node.clock())
+    await check_sessions_fit(topic, (plan.survivor, *plan.removed) if plan.removed else (), caller.node.clock())
     if all(_is_empty(topic, index) for index in plan.removed):
-        return facts(await uninterrupted(topics.reshard(topic.record.name, resharded)))
+        return await uninterrupted(topics.reshard(topic.record.name, resharded))
     ends = _ends(topic, plan)
 
     def glued(record: TopicRecord, tablet_id: TabletId) -> Resharded:
@@ -48,16 +57,16 @@ async def reshard(call: Call) -> Any:
         return resharded(record)._replace(replaced={plan.survivor: tablet_id})
 
     try:
-        return facts(await call.owner.current.others.glue(topic, Glue(plan.survivor, plan.removed), glued))
+        return await caller.node.cell.current.others.glue(topic, Glue(plan.survivor, plan.removed), glued)
     except BundleRefused as refusal:
         raise TableError("CANNOT_GLUE", str(refusal), "GET /v1/cells shows which cells are open.") from None
 
 
-def _plan(call: Call, topic: Topic) -> Reshard:
+def _plan(change: ReshardChange, topic: Topic) -> Reshard:
     """What the table becomes; TableError for what cannot be."""
-    body, indexes, present = call.body, tablet_range(call, topic), len(topic.partitions)
+    indexes, present = change.tablets.of(topic), len(topic.partitions)
     first, last = indexes[0], indexes[-1]
-    plan = plan_reshard(present, first, last, body["tablet_count"], body.get("trimmed_row_counts"))
+    plan = plan_reshard(present, first, last, change.tablet_count, change.trimmed_row_counts)
     _check_unmounted(topic, affected(plan, present, first, last))
     check_nothing_decided(topic)
     _check_whole_chunks(topic, plan.removed)

@@ -10,14 +10,13 @@ it there too.
 import asyncio
 import logging
 from collections.abc import Coroutine, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from pqbroker.broker.apis.access import AclOperation
+from pqbroker.broker.apis.access import AclOperation, Caller
 from pqbroker.broker.apis.refusals import REFUSED
-from pqbroker.broker.http.routes import Accepted, Call
-from pqbroker.broker.http.tables.attributes import remounted
-from pqbroker.broker.http.tables.finding import facts, find_table, states, tablet_range
+from pqbroker.broker.services.tables.attributes import remounted
+from pqbroker.broker.services.tables.finding import ALL_TABLETS, TabletRange, find_table, states
 from pqbroker.pq.serving.topic import Moving, Topic
 from pqbroker.storage.bundles.bundle import DEFAULT_BUNDLE, BundleRefused
 from pqbroker.storage.ids import SYSTEM_CELL, CellId, TabletId
@@ -33,41 +32,51 @@ _FLUSHED_AT_ONCE = 200
 _MOUNTS = frozenset({MountState.MOUNTING, MountState.FROZEN_MOUNTING})
 
 
-async def mount(call: Call) -> Any:
-    """Make the set attributes act in these tablets from now on, as a remount does."""
-    return await _command(call, MountCommand.MOUNT_FROZEN if call.body.get("freeze", False) else MountCommand.MOUNT)
+@dataclass(frozen=True, slots=True)
+class MountChange:
+    """What is asked of a table's tablets. `cell`: where they are to be mounted; None: where each of them lives.
+    `is_forced`: rows that were not written out may stay so."""
+
+    command: MountCommand
+    tablets: TabletRange = ALL_TABLETS
+    cell: str | None = None
+    is_forced: bool = False
 
 
-async def unmount(call: Call) -> Any:
-    """All rows lie in the body when it returns, unless it is forced."""
-    return await _command(call, MountCommand.UNMOUNT)
+async def change_state(caller: Caller, name: str, change: MountChange, *, is_awaited: bool = True) -> Topic:
+    """Mount, unmount, freeze or unfreeze tablets; return when they are in their state, or with `is_awaited` false as
+    soon as they are on their way. A mount makes the set attributes act in these tablets, as a remount does; after an
+    unmount that was not forced all rows lie in the body.
 
-
-async def freeze(call: Call) -> Any:
-    return await _command(call, MountCommand.FREEZE)
-
-
-async def unfreeze(call: Call) -> Any:
-    return await _command(call, MountCommand.UNFREEZE)
-
-
-async def _command(call: Call, command: MountCommand) -> Any:
-    topic, _ = find_table(call, AclOperation.ALTER)
-    indexes, cell, present = tablet_range(call, topic), _cell_wanted(call, topic), states(topic)
-    targets = {index: next_state(index, present[index], command) for index in indexes}
+    KafkaError as `find_topic`; TableError NO_TABLE, NO_TABLET, NO_CELL, WRONG_STATE, CANNOT_MOVE.
+    """
+    topic, _ = find_table(caller, AclOperation.ALTER, name)
+    indexes, cell, present = change.tablets.of(topic), _cell_wanted(caller, topic, change.cell), states(topic)
+    targets = {index: next_state(index, present[index], change.command) for index in indexes}
     begun = {index: state for index, state in targets.items() if state is not present[index]}
     under_way = [topic.moving[index].end for index in indexes if index in topic.moving and index not in begun]
     end = asyncio.get_running_loop().create_future()
     topic.moving.update({index: Moving(state.value, end) for index, state in begun.items()})
     topic.renew()
-    reaching = _reach(call, topic, begun, end, {index: cell for index in indexes if cell is not None})
-    if not call.query.get("wait", True):
+    way = _Way(begun, end, {index: cell for index in indexes if cell is not None}, change.is_forced)
+    reaching = _reach(caller, topic, way)
+    if not is_awaited:
         uninterrupted(_logged(reaching, topic))
-        return Accepted(facts(topic))
+        return topic
     await uninterrupted(reaching)
     for other in under_way:
         await asyncio.shield(other)
-    return facts(topic)
+    return topic
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """Tablets on their way: their states meanwhile, what resolves at the end, and the cells they go to."""
+
+    begun: Mapping[int, MountState]
+    end: asyncio.Future[None]
+    cells: Mapping[int, CellId]
+    is_forced: bool
 
 
 async def _logged(reaching: Coroutine[Any, Any, None], topic: Topic) -> None:
@@ -78,16 +87,14 @@ async def _logged(reaching: Coroutine[Any, Any, None], topic: Topic) -> None:
         _log.warning("tablets of %s stay %s: %s", topic.record.name, ", ".join(sorted({*topic.states})), refusal)
 
 
-async def _reach(
-    call: Call, topic: Topic, begun: Mapping[int, MountState], end: asyncio.Future[None], cells: Mapping[int, CellId]
-) -> None:
+async def _reach(caller: Caller, topic: Topic, way: _Way) -> None:
     """Bring tablets to their cells, and from states on their way to where these end; end what waits for it."""
-    topics, is_forced, before = call.owner.current.topics, call.body.get("force", False), topic.record
+    topics, begun, before = caller.node.cell.current.topics, way.begun, topic.record
     try:
-        for index, cell in cells.items():
-            await _live_in(call, topic, before.tablets[index], cell)
+        for index, cell in way.cells.items():
+            await _live_in(caller, topic, before.tablets[index], cell)
         if begun:
-            flushed = [] if is_forced else [index for index, state in begun.items() if state in FLUSHING]
+            flushed = [] if way.is_forced else [index for index, state in begun.items() if state in FLUSHING]
             for start in range(0, len(flushed), _FLUSHED_AT_ONCE):
                 some = flushed[start : start + _FLUSHED_AT_ONCE]
                 await asyncio.gather(*(topic.partitions[index].flush() for index in some))
@@ -97,19 +104,17 @@ async def _reach(
             if _is_still(topic, index, state):
                 del topic.moving[index]
         topic.renew()
-        end.set_result(None)
+        way.end.set_result(None)
 
 
-async def _live_in(call: Call, topic: Topic, tablet_id: TabletId, cell: CellId) -> None:
+async def _live_in(caller: Caller, topic: Topic, tablet_id: TabletId, cell: CellId) -> None:
     try:
-        await call.owner.current.others.move_tablet(topic, tablet_id, cell)
+        await caller.node.cell.current.others.move_tablet(topic, tablet_id, cell)
     except BundleRefused as refusal:
         raise TableError("CANNOT_MOVE", str(refusal), "GET /v1/cells shows which cells are open.") from None
 
 
-def _arrived(
-    record: TopicRecord, before: TopicRecord, topic: Topic, begun: Mapping[int, MountState]
-) -> TopicRecord:
+def _arrived(record: TopicRecord, before: TopicRecord, topic: Topic, begun: Mapping[int, MountState]) -> TopicRecord:
     """The record with the states that its tablets have reached; a later command may have overtaken some."""
     assert record.table is not None
     if record.tablets[: len(before.tablets)] != before.tablets:
@@ -128,13 +133,11 @@ def _is_still(topic: Topic, index: int, state: MountState) -> bool:
     return moving is not None and moving.state == state.value
 
 
-def _cell_wanted(call: Call, topic: Topic) -> CellId | None:
-    """The cell that tablets are to be mounted in; None: where each of them lives."""
-    wanted = call.body.get("cell_id")
+def _cell_wanted(caller: Caller, topic: Topic, wanted: str | None) -> CellId | None:
     if wanted is None:
         return None
-    opened = call.owner.current
-    bundles = {str(SYSTEM_CELL): DEFAULT_BUNDLE} | {str(one): cell.bundle for one, cell in opened.hive.cells.items()}
+    hive = caller.node.cell.current.hive
+    bundles = {str(SYSTEM_CELL): DEFAULT_BUNDLE} | {str(one): cell.bundle for one, cell in hive.cells.items()}
     bundle = topic.config.pq_bundle
     if bundles.get(wanted) != bundle:
         known = ", ".join(sorted((cell for cell, name in bundles.items() if name == bundle), key=int)) or "none"

@@ -7,20 +7,19 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
-from pqbroker.broker.apis.access import AclOperation
-from pqbroker.broker.http.routes import Call
-from pqbroker.broker.http.tables.conversion import check_unmounted
-from pqbroker.broker.http.tables.finding import find_table, shown, tablet_range
+from pqbroker.broker.apis.access import AclOperation, Caller
+from pqbroker.broker.services.tables.finding import ALL_TABLETS, TabletRange, find_table
+from pqbroker.broker.services.tables.readiness import check_unmounted
+from pqbroker.pq.serving.topic import Topic
 from pqbroker.storage.tablets.scheme_state import TableRecord, TopicRecord
 from pqbroker.tables.attributes import check_attributes
 from pqbroker.tables.refusals import TableError
 
 
-async def set_attributes(call: Call) -> Any:
-    """They act in a tablet from its next mount or remount on. TableError INVALID_ATTRIBUTE, WRONG_STATE,
-    TOO_MANY_ATTRIBUTE_SETS."""
-    topic, _ = find_table(call, AclOperation.ALTER_CONFIGS)
-    given = call.body["attributes"]
+async def set_attributes(caller: Caller, name: str, given: Mapping[str, Any]) -> Topic:
+    """Set some attributes; they act in a tablet from its next mount or remount on. TableError INVALID_ATTRIBUTE,
+    WRONG_STATE, TOO_MANY_ATTRIBUTE_SETS."""
+    topic, _ = find_table(caller, AclOperation.ALTER_CONFIGS, name)
     check_attributes(given)
 
     def changed(record: TopicRecord) -> TopicRecord:
@@ -29,20 +28,20 @@ async def set_attributes(call: Call) -> Any:
         if "commit_ordering" in given:
             check_unmounted(topic)
         after = {**table.attributes, **given}
-        _check_sets(table, after, call.node.settings.table_attribute_sets_max)
+        _check_sets(table, after, caller.node.settings.table_attribute_sets_max)
         return replace(record, table=replace(table, attributes=after))
 
-    return shown(await call.owner.current.topics.change(topic.record.name, changed))
+    return await caller.node.cell.current.topics.change(topic.record.name, changed)
 
 
-async def remount(call: Call) -> Any:
-    """Make the set attributes act now in a range of tablets, or in all of them."""
-    topic, _ = find_table(call, AclOperation.ALTER)
+async def remount(caller: Caller, name: str, tablets: TabletRange = ALL_TABLETS) -> Topic:
+    """Make the set attributes act now in a range of tablets, or in all of them. TableError NO_TABLE, NO_TABLET."""
+    topic, _ = find_table(caller, AclOperation.ALTER, name)
 
     def changed(record: TopicRecord) -> TopicRecord:
-        return remounted(record, tablet_range(call, topic))
+        return remounted(record, tablets.of(topic))
 
-    return shown(await call.owner.current.topics.change(topic.record.name, changed))
+    return await caller.node.cell.current.topics.change(topic.record.name, changed)
 
 
 def remounted(record: TopicRecord, tablets: Collection[int]) -> TopicRecord:

@@ -9,11 +9,10 @@ Rows that were trimmed inside a chunk are there again. One commit of the scheme 
 from collections.abc import Sequence
 from dataclasses import replace
 
+from pqbroker.broker.apis.access import AclOperation, Caller
 from pqbroker.broker.cells.tablet_gluing import Glue
-from pqbroker.broker.http.routes import Call
-from pqbroker.broker.http.tables.finding import states
-from pqbroker.broker.http.tables.session_room import check_sessions_fit
-from pqbroker.broker.http.tables.staging import check_nothing_decided
+from pqbroker.broker.services.tables.finding import find_table
+from pqbroker.broker.services.tables.readiness import check_nothing_decided, check_sessions_fit, check_unmounted
 from pqbroker.pq.serving.topic import Topic
 from pqbroker.storage.bundles.bundle import BundleRefused
 from pqbroker.storage.ids import TabletId, new_uuid
@@ -26,27 +25,23 @@ _WEAK = {"commit_ordering": "weak"}
 """What every static table has."""
 
 
-async def convert(call: Call, topic: Topic, *, is_static: bool) -> Topic:
-    """The state before, or the state after; nothing to do where it is so already. TableError."""
+async def convert(caller: Caller, name: str, *, is_static: bool) -> Topic:
+    """Make a table static or dynamic, all of it or nothing; there is nothing to do where it is so already.
+
+    TableError NO_TABLE, WRONG_STATE, CANNOT_GLUE.
+    """
+    topic, _ = find_table(caller, AclOperation.ALTER, name, or_static=True)
     if topic.record.is_static == is_static:
         return topic
     if is_static:
-        return await _to_static(call, topic)
-    return await call.owner.current.topics.change(topic.record.name, _to_dynamic)
+        return await _to_static(caller, topic)
+    return await caller.node.cell.current.topics.change(topic.record.name, _to_dynamic)
 
 
-def check_unmounted(topic: Topic) -> None:
-    """Whether all tablets are; TableError WRONG_STATE."""
-    mounted = [index for index, state in enumerate(states(topic)) if state is not MountState.UNMOUNTED]
-    if mounted and not topic.record.is_static:
-        text = f"tablet {mounted[0]} is {topic.states[mounted[0]]}"
-        raise TableError("WRONG_STATE", text, "Unmount the whole table first.")
-
-
-async def _to_static(call: Call, topic: Topic) -> Topic:
+async def _to_static(caller: Caller, topic: Topic) -> Topic:
     check_unmounted(topic)
     check_nothing_decided(topic)
-    await check_sessions_fit(topic, range(len(topic.partitions)), call.node.clock())
+    await check_sessions_fit(topic, range(len(topic.partitions)), caller.node.clock())
     stood, topic_id = _stand(topic), new_uuid()
 
     def converted(record: TopicRecord, tablet_id: TabletId) -> Resharded:
@@ -61,7 +56,7 @@ async def _to_static(call: Call, topic: Topic) -> Topic:
 
     glue = Glue(0, range(1, len(topic.partitions)), topic_id)
     try:
-        return await call.owner.current.others.glue(topic, glue, converted)
+        return await caller.node.cell.current.others.glue(topic, glue, converted)
     except BundleRefused as refusal:
         raise TableError("CANNOT_GLUE", str(refusal), "GET /v1/cells shows which cells are open.") from None
 

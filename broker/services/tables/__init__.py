@@ -1,0 +1,1 @@
+"""Changes of tables: made, mounted, resharded, altered, converted, trimmed."""

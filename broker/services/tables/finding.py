@@ -1,0 +1,93 @@
+"""The table of a name, its tablets and their states."""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from pqbroker.broker.apis import topic_schemas
+from pqbroker.broker.apis.access import AclOperation, Caller, find_topic
+from pqbroker.pq.serving.topic import Topic
+from pqbroker.storage.tablets.scheme_state import TableRecord
+from pqbroker.tables.mount import MountState
+from pqbroker.tables.paths import table_path
+from pqbroker.tables.refusals import TableError
+from pqbroker.tables.schema import Schema, read_schema
+
+_STATES = {state.value: state for state in MountState}
+
+
+class TabletRange(NamedTuple):
+    """The tablets that a command names, from `first` to `last`; None: from the first one, to the last one."""
+
+    first: int | None = None
+    last: int | None = None
+
+    def of(self, topic: Topic) -> Sequence[int]:
+        """Return the tablets of a table that are meant. TableError NO_TABLET."""
+        first = 0 if self.first is None else self.first
+        last = len(topic.partitions) - 1 if self.last is None else self.last
+        check_tablet(topic, first, "first_tablet_index")
+        check_tablet(topic, last, "last_tablet_index")
+        if last < first:
+            text = f"last_tablet_index is {last}, before first_tablet_index = {first}"
+            raise TableError("NO_TABLET", text, "Give the first tablet, and one that is not before it.")
+        return range(first, last + 1)
+
+
+ALL_TABLETS: Final = TabletRange()
+
+
+def find_table(
+    caller: Caller, operation: AclOperation, name: str, *, or_static: bool = False
+) -> tuple[Topic, TableRecord]:
+    """KafkaError as `find_topic`; TableError NO_TABLE for a topic that is none, STATIC_TABLE."""
+    topic = find_rows(caller, operation, name, or_static=or_static)
+    if topic.record.table is None:
+        text = f"{topic.record.name} is a topic that was not made as a table"
+        raise TableError("NO_TABLE", text, "Create a table by POST /v1/tables; GET /v1/tables lists them.")
+    return topic, topic.record.table
+
+
+def find_rows(caller: Caller, operation: AclOperation, name: str, *, or_static: bool = False) -> Topic:
+    """Any topic. KafkaError as `find_topic`; TableError STATIC_TABLE for a static table, unless `or_static`."""
+    topic = find_topic(caller, operation, name, or_static=True)
+    if topic.record.is_static and not or_static:
+        path = table_path(topic.record.name)
+        cure = f'Read it by SQL, or make it dynamic by POST /v1/tables/{topic.record.name}/alter {{"dynamic": true}}.'
+        raise TableError("STATIC_TABLE", f"{path} is a static table", cure)
+    return topic
+
+
+def find_typed(caller: Caller, operation: AclOperation, name: str, *, or_static: bool = False) -> tuple[Topic, Schema]:
+    """A topic that has a schema, be it a table or not. TableError NO_TABLE, STATIC_TABLE."""
+    topic = find_rows(caller, operation, name, or_static=or_static)
+    schema = schema_of(topic)
+    if schema is None:
+        cure = f"Give it one by POST /v1/tables/{topic.record.name}/alter, or `pqbroker table alter`."
+        raise TableError("NO_TABLE", f"{topic.record.name} is a topic without a schema", cure)
+    return topic, schema
+
+
+def schema_of(topic: Topic) -> Schema | None:
+    """As it was given, whatever the limit of columns is now."""
+    stored = topic_schemas.schema_of(topic)
+    return None if stored is None else read_schema(stored.columns, len(stored.columns), stored.formats)
+
+
+def check_tablet(topic: Topic, index: int, name: str = "tablet_index") -> int:
+    """The index of a tablet; TableError NO_TABLET."""
+    if not 0 <= index < len(topic.partitions):
+        text = f"{name} is {index}; {table_path(topic.record.name)} has the tablets 0 to {len(topic.partitions) - 1}"
+        raise TableError("NO_TABLET", text, "Give the number of a tablet.")
+    return index
+
+
+def states(topic: Topic) -> list[MountState]:
+    """Of each partition; those of a topic that was not made as a table are always mounted."""
+    if topic.record.table is None:
+        return [MountState.MOUNTED] * len(topic.partitions)
+    return list(map(_STATES.__getitem__, topic.states))
+
+
+def state_of(topic: Topic, index: int) -> MountState:
+    """The state of one partition: a table may have thousands."""
+    return MountState.MOUNTED if topic.record.table is None else _STATES[topic.state_of(index)]
