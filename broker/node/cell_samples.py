@@ -2,9 +2,9 @@
 
 from collections import Counter
 
-from pqbroker.broker.cells.cell_owner import OpenCell
-from pqbroker.broker.node.metrics import Sample, Sampling
+from pqbroker.broker.ground.metrics import Sample, Sampling
 from pqbroker.broker.node.partition_samples import Sums, partition_samples
+from pqbroker.broker.services.cells.cell_owner import OpenCell
 from pqbroker.storage.tablets.cell import Cell
 from pqbroker.storage.tablets.tablet_kinds import TABLET_KINDS
 

@@ -4,11 +4,11 @@ each group, many groups one sum."""
 from collections import Counter
 from collections.abc import Generator, Sequence
 
-from pqbroker.broker.apis.context import Node
-from pqbroker.broker.coordination.classic.states import GroupState
-from pqbroker.broker.coordination.consumer_groups import list_groups
-from pqbroker.broker.coordination.coordinators import ListedGroup
-from pqbroker.broker.node.metrics import Sample, Sampling
+from pqbroker.broker.ground.metrics import Sample, Sampling
+from pqbroker.broker.node.parts import Node
+from pqbroker.broker.services.coordination.classic.states import GroupState
+from pqbroker.broker.services.coordination.consumer_groups import list_groups
+from pqbroker.broker.services.coordination.coordinators import ListedGroup
 from pqbroker.pq.serving.topic import Topic
 
 _SUMMED = ""

@@ -5,7 +5,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 
-from pqbroker.broker.node.metrics import FAMILIES, Sample, Sampling
+from pqbroker.broker.ground.metrics import FAMILIES, Sample, Sampling
 from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.pq.serving.topic import Topic
 

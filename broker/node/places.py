@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from pqbroker.broker.net.listeners import Address, AddressError, Listener, parse_address, parse_listeners
+from pqbroker.broker.ground.listeners import Address, AddressError, Listener, parse_address, parse_listeners
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.declare import ConfigError, declarations
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pqbroker import __version__
-from pqbroker.broker.node.metrics import Sample
+from pqbroker.broker.ground.metrics import Sample
 
 _STAT = Path("/proc/self/stat")
 _FILES = Path("/proc/self/fd") if _STAT.exists() else Path("/dev/fd")

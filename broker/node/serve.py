@@ -14,10 +14,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pqbroker.broker.net.listeners import AddressError, CannotListen
+from pqbroker.broker.ground.listeners import AddressError, CannotListen
+from pqbroker.broker.ground.open_files import raise_limit, tell_limit
 from pqbroker.broker.node.allocator import keep_freed_memory
 from pqbroker.broker.node.log_lines import begin_log, set_log_format
-from pqbroker.broker.node.open_files import raise_limit, tell_limit
 from pqbroker.broker.node.places import (
     DATA,
     DATA_DIR,

@@ -7,38 +7,32 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from pqbroker.broker.apis.api import Api
-from pqbroker.broker.apis.context import Node
-from pqbroker.broker.apis.fetch_sessions import FetchSessions
-from pqbroker.broker.apis.producer_ids import ProducerIds
-from pqbroker.broker.apis.served import APIS
-from pqbroker.broker.cells.cell_owner import CellLost, CellOwner
-from pqbroker.broker.cues.answer_faults import AnswerFaults
-from pqbroker.broker.cues.clock import MovableClock
-from pqbroker.broker.cues.cues import Cues
-from pqbroker.broker.handlers.fetch import serve_turn
-from pqbroker.broker.net.answer_budget import AnswerBudget
-from pqbroker.broker.net.connection import Connection
-from pqbroker.broker.net.dispatch import Dispatcher
-from pqbroker.broker.net.listeners import (
-    DEFAULT_NAME,
-    Address,
-    Connections,
-    Listener,
-    advertised_addresses,
-    bind_all,
-    close_all,
-)
-from pqbroker.broker.net.receiving import Receiving
-from pqbroker.broker.net.turns import Turns
+from pqbroker.broker.ground.cues.clock import MovableClock
+from pqbroker.broker.ground.cues.cues import Cues
+from pqbroker.broker.ground.listeners import DEFAULT_NAME, Address, Listener, advertised_addresses, bind_all, close_all
+from pqbroker.broker.ground.log_tail import LogTail
+from pqbroker.broker.ground.metrics import Metrics, Sample, Sampling
+from pqbroker.broker.ground.open_files import connections_max
+from pqbroker.broker.ground.series import PERIOD_S, Series
+from pqbroker.broker.ground.turns import Turns
+from pqbroker.broker.kafka.apis.answer_budget import AnswerBudget
+from pqbroker.broker.kafka.apis.api import Api
+from pqbroker.broker.kafka.apis.fetch_sessions import FetchSessions
+from pqbroker.broker.kafka.cues.answer_faults import AnswerFaults
+from pqbroker.broker.kafka.handlers.fetch import serve_turn
+from pqbroker.broker.kafka.net.connection import Connection
+from pqbroker.broker.kafka.net.connections import Connections
+from pqbroker.broker.kafka.net.dispatch import Dispatcher
+from pqbroker.broker.kafka.net.receiving import Receiving
+from pqbroker.broker.kafka.served import APIS
 from pqbroker.broker.node.cell_samples import cell_samples
+from pqbroker.broker.node.figures import read_figures
 from pqbroker.broker.node.group_samples import group_samples
-from pqbroker.broker.node.log_tail import LogTail
-from pqbroker.broker.node.metrics import Metrics, Sample, Sampling
-from pqbroker.broker.node.open_files import connections_max
 from pqbroker.broker.node.partition_samples import Sums
+from pqbroker.broker.node.parts import Node
 from pqbroker.broker.node.process_samples import process_samples
-from pqbroker.broker.node.series import PERIOD_S, Series, read_figures
+from pqbroker.broker.services.cells.cell_owner import CellLost, CellOwner
+from pqbroker.broker.services.producer_ids import ProducerIds
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.storage.engine import Engine
 from pqbroker.storage.faults import FaultyEngine
@@ -86,10 +80,9 @@ class Server:
         if settings.test_door:
             self._clock = movable = MovableClock(clock)
             store = engine if isinstance(engine, FaultyEngine) else None
-            self._cues = Cues(AnswerFaults(APIS, serve_turn), movable, store)
+            self._cues = Cues(AnswerFaults(APIS, serve_turn, self._switch), movable, store)
         self._servers: list[asyncio.Server] = []
         self._sums = Sums()
-        self._series = Series()
         self._log_tail = LogTail()
         self._tasks: list[asyncio.Task[None]] = []
         self._http_close: Callable[[], Awaitable[None]] | None = None
@@ -123,20 +116,16 @@ class Server:
             logging.getLogger(PACKAGE).removeHandler(self._log_tail)
             raise
         self.failed = self._cell.failed
-        self.node = self._node(loop)
-        self._connections = self.node.connections
         receiving = Receiving(self._settings, loop)
-        self.node.metrics.sampler = partial(self._sample, receiving)
-        dispatcher = Dispatcher(self.node, APIS)
-        if self._cues is not None:
-            self._cues.answers.switch = partial(self._switch, dispatcher)
+        self.node = self._node(loop, Metrics(partial(self._sample, receiving)))
+        self._dispatcher = dispatcher = Dispatcher(self.node, APIS)
         for listener, sockets in bound:
             served = replace(listener, advertised=advertised.get(listener.name))
-            connect = partial(Connection, self.node, dispatcher, receiving, self._connections, served)
+            connect = partial(Connection, self.node, dispatcher, receiving, self.node.connections, served)
             self._servers += [await loop.create_server(connect, sock=listening) for listening in sockets]
         looks = (self._sample_loop_lag(), self._close_idle(), self._cut_stalled())
         periodic = (self._retain(), self._renew(), self._take_series(), *looks)
-        for work in (self._cell.watch(self.node), *periodic):
+        for work in (self._cell.watch(self._opened), *periodic):
             task = loop.create_task(work)
             task.add_done_callback(self._ended)
             self._tasks.append(task)
@@ -150,7 +139,7 @@ class Server:
         for server in self._servers:
             server.close()
         self._cell.current.coordinators.close()
-        await self._connections.drain(self._settings.drain_timeout_ms / 1000)
+        await self.node.connections.drain(self._settings.drain_timeout_ms / 1000)
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -163,13 +152,13 @@ class Server:
 
     def cut(self) -> None:
         """Cut every connection of Kafka clients, as the end of a process does: nothing more is answered."""
-        for connection in self._connections:
+        for connection in self.node.connections:
             connection.abort()
 
-    def _switch(self, dispatcher: Dispatcher, api: Api) -> None:
+    def _switch(self, api: Api) -> None:
         """Serve an API as given from the next request on."""
-        dispatcher.switch(api)
-        self._connections.close_lanes()
+        self._dispatcher.switch(api)
+        self.node.connections.close_lanes()
 
     def _sample(self, receiving: Receiving) -> Sampling:
         settings = self._settings
@@ -179,9 +168,9 @@ class Server:
         taken += process_samples(self.node.started_ms)
         return [*taken, *_held_samples(self.node, receiving), Sample("durability", 1, (settings.durability,))]
 
-    def _node(self, loop: asyncio.AbstractEventLoop) -> Node:
+    def _node(self, loop: asyncio.AbstractEventLoop, metrics: Metrics) -> Node:
         """The parts of a node whose cell is open."""
-        settings, metrics = self._settings, Metrics()
+        settings = self._settings
         metrics.cell_openings = 1
         return Node(
             cell=self._cell,
@@ -201,21 +190,26 @@ class Server:
             cues=self._cues,
             started_ms=self._clock(),
             log_tail=self._log_tail,
-            series=self._series,
+            series=Series(lambda: read_figures(metrics, self._cell.current)),
+            api_names={api.key: api.name for api in APIS},
             api_ranges=tuple(api.advertised for api in APIS),
         )
 
     async def _start_http(self, address: Address) -> None:
-        from pqbroker.broker.http.endpoints import start_http
+        from pqbroker.broker.web.endpoints import start_http
 
         try:
-            self._http_close, self.http_address = await start_http(self.node, self._cell, address)
+            self._http_close, self.http_address = await start_http(self.node, address)
         except BaseException:
             await self.stop()
             raise
 
     async def _producer_id_block(self) -> range:
         return await self._cell.current.scheme.producer_id_block()
+
+    def _opened(self) -> None:
+        """The cell was lost, and is open again."""
+        self.node.metrics.cell_openings += 1
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
         """A node without its periodic work would look well and fill its disk: a defect there ends it."""
@@ -236,7 +230,7 @@ class Server:
 
     async def _take_series(self) -> None:
         while True:
-            self._series.take(self._clock(), read_figures(self.node))
+            self.node.series.take(self._clock())
             await asyncio.sleep(PERIOD_S)
 
     async def _sample_loop_lag(self) -> None:
@@ -253,7 +247,7 @@ class Server:
             return
         while True:
             await asyncio.sleep(max(idle_ms / 1000 / IDLE_LOOKS_PER_TIMEOUT, 0.01))
-            self._connections.close_idle(idle_ms / 1000)
+            self.node.connections.close_idle(idle_ms / 1000)
 
     async def _cut_stalled(self) -> None:
         """While the budget of answers is used up, peers that do not take theirs must not keep others waiting."""
@@ -261,4 +255,4 @@ class Server:
             await asyncio.sleep(STALL_LOOK_S)
             self.node.answers.look()
             if self.node.answers.is_exceeded:
-                self._connections.cut_stalled(self._settings.answer_stall_ms / 1000)
+                self.node.connections.cut_stalled(self._settings.answer_stall_ms / 1000)

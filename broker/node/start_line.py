@@ -3,7 +3,7 @@
 import platform
 
 from pqbroker import __version__
-from pqbroker.broker.apis.context import Node
+from pqbroker.broker.node.parts import Node
 
 _MIB = 1 << 20
 

@@ -263,7 +263,7 @@ FILLINGS = (
     ),
     Filling("pqbroker.http.followers.max", followers, {"pqbroker.http.connections.max": "32"}, use_follower),
     Filling("pqbroker.http.looks.max", looks, {"pqbroker.http.looks.max": "1"}, use_look),
-    Filling("broker/net/turns.py:SLICE_S", long_requests),
+    Filling("broker/ground/turns.py:SLICE_S", long_requests),
 )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from pqbroker.broker.net.answer_budget import UNTAKEN_S
+from pqbroker.broker.kafka.apis.answer_budget import UNTAKEN_S
 from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from pqbroker.protocol.messages.metadata import MetadataRequest

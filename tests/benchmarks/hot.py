@@ -25,7 +25,7 @@ from typing import Any
 
 import uvloop
 
-from pqbroker.broker.net.listeners import Address
+from pqbroker.broker.ground.listeners import Address
 from pqbroker.broker.node.server import Server
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.storage.disk.rocks import RocksEngine

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from pqbroker.broker.net.listeners import Address
+from pqbroker.broker.ground.listeners import Address
 from pqbroker.broker.node.server import Server
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any, TypeVar
 
-from pqbroker.broker.apis.api import Api
-from pqbroker.broker.apis.served import APIS
+from pqbroker.broker.kafka.apis.api import Api
+from pqbroker.broker.kafka.served import APIS
 from pqbroker.protocol.codec import decoder, encoder
 from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.frames import frame

@@ -3,7 +3,7 @@
 import re
 from hashlib import sha256
 
-from pqbroker.broker.console.files import STATIC
+from pqbroker.broker.web.console.files import STATIC
 
 LINES_MAX = 350
 VENDOR = STATIC / "vendor"

@@ -9,7 +9,7 @@ import promql_parser
 import pytest
 import yaml
 
-from pqbroker.broker.node.metrics import FAMILIES
+from pqbroker.broker.ground.metrics import FAMILIES
 from tests.house.sources import ROOT
 from tests.support.metrics_page import exposed_name
 

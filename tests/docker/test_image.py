@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import yaml
 
-from pqbroker.broker.net.listeners import advertised_addresses, parse_address, parse_listeners
+from pqbroker.broker.ground.listeners import advertised_addresses, parse_address, parse_listeners
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.declare import parse
 from pqbroker.conf.load import read_texts

@@ -16,7 +16,7 @@ import pytest
 from confluent_kafka import Producer
 
 from pqbroker.__main__ import main
-from pqbroker.broker.cells.cell_owner import open_cell
+from pqbroker.broker.services.cells.cell_owner import open_cell
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.doctor.checkup import examine
 from pqbroker.doctor.findings import FINDINGS_MAX, Finding, Findings, Weight

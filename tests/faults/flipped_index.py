@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from pqbroker.broker.cells.cell_owner import OpenCell, open_cell
-from pqbroker.broker.coordination.classic.messages import Join, Joined, Sync, Synced
-from pqbroker.broker.coordination.classic.states import GroupState
+from pqbroker.broker.services.cells.cell_owner import OpenCell, open_cell
+from pqbroker.broker.services.coordination.classic.messages import Join, Joined, Sync, Synced
+from pqbroker.broker.services.coordination.classic.states import GroupState
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.storage import MAIN_POOL
 from pqbroker.doctor.checkup import examine

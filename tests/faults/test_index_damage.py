@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from pqbroker.broker.cells.cell_owner import OpenCell, open_cell
-from pqbroker.broker.net.listeners import Address
+from pqbroker.broker.ground.listeners import Address
 from pqbroker.broker.node.server import Server
+from pqbroker.broker.services.cells.cell_owner import OpenCell, open_cell
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.protocol.errors import ErrorCode, KafkaError

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pqbroker.broker.net.listeners import Address
+from pqbroker.broker.ground.listeners import Address
 from pqbroker.broker.node.server import Server
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.protocol.errors import ErrorCode

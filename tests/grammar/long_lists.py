@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from pqbroker.broker.apis.api import Api
-from pqbroker.broker.apis.served import APIS
+from pqbroker.broker.kafka.apis.api import Api
+from pqbroker.broker.kafka.served import APIS
 from pqbroker.protocol.schema import BYTES, RECORDS, STRING, UUID, Kind, wire_fields
 from tests.broker.conftest import make_batch
 from tests.broker.wire import request_frame

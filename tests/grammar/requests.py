@@ -8,8 +8,8 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from pqbroker.broker.apis.api import Api
-from pqbroker.broker.apis.served import APIS
+from pqbroker.broker.kafka.apis.api import Api
+from pqbroker.broker.kafka.served import APIS
 from pqbroker.protocol.codec import encoder
 from pqbroker.protocol.primitives import unsigned_varint
 from pqbroker.protocol.schema import BYTES, RECORDS, STRING, UUID, Kind, is_flexible, wire_fields

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from pqbroker.broker.http.openapi import openapi
-from pqbroker.broker.http.served import ROUTES
-from pqbroker.broker.node.metrics import FAMILIES, PREFIX
+from pqbroker.broker.ground.metrics import FAMILIES, PREFIX
+from pqbroker.broker.web.openapi import openapi
+from pqbroker.broker.web.served import ROUTES
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.declare import declarations
 from pqbroker.conf.topic import TopicConfig

@@ -13,7 +13,8 @@ _HEADER = re.compile(
     r"\n\nBehaviour: \S.*\nLeft out: \S.*",
     re.DOTALL,
 )
-_HANDLERS = [source for source in product() if source.path.startswith("broker/handlers/") and not source.is_package]
+_ROOM = "broker/kafka/handlers/"
+_HANDLERS = [source for source in product() if source.path.startswith(_ROOM) and not source.is_package]
 
 
 @pytest.mark.parametrize("source", _HANDLERS, ids=lambda source: source.path)
@@ -28,7 +29,7 @@ def test_a_handler_says_what_it_serves(source: Source) -> None:
 @pytest.mark.parametrize("source", _HANDLERS, ids=lambda source: source.path)
 def test_a_handlers_file_is_named_as_its_api(source: Source) -> None:
     name = importlib.import_module(source.module).API.name
-    assert source.path == f"broker/handlers/{re.sub(r'(?<!^)(?=[A-Z])', '_', name).lower()}.py"
+    assert source.path == f"broker/kafka/handlers/{re.sub(r'(?<!^)(?=[A-Z])', '_', name).lower()}.py"
 
 
 def test_there_are_handlers() -> None:

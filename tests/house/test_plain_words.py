@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pqbroker.broker.node.metrics import FAMILIES
+from pqbroker.broker.ground.metrics import FAMILIES
 from pqbroker.cli.help_text import shown
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.declare import declarations

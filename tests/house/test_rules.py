@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from tests.house.sources import PACKAGES, ROOT, Function, Source, product, sources
 
-CATCH_ALL = {"broker/net/dispatch.py", "storage/disk/committer.py", "src/pqbroker/__main__.py"}
+CATCH_ALL = {"broker/kafka/net/dispatch.py", "storage/disk/committer.py", "src/pqbroker/__main__.py"}
 BANNED_WORDS = {"util", "utils", "helper", "helpers", "common", "manager", "misc"}
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")

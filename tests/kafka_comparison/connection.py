@@ -5,7 +5,7 @@ import socket
 import struct
 from typing import Any, Final
 
-from pqbroker.broker.apis.served import APIS
+from pqbroker.broker.kafka.served import APIS
 from pqbroker.protocol.codec import decoder, encoder
 from pqbroker.protocol.errors import ProtocolError
 from pqbroker.protocol.schema import is_flexible, message

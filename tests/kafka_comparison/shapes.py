@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pqbroker.broker.apis.api import Api
+from pqbroker.broker.kafka.apis.api import Api
 from pqbroker.protocol.codec import encoder
 from pqbroker.protocol.schema import (
     BOOL,

@@ -4,7 +4,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
-from pqbroker.broker.apis.served import APIS
+from pqbroker.broker.kafka.served import APIS
 from pqbroker.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from pqbroker.protocol.messages.delete_groups import DeleteGroupsRequest
 from pqbroker.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Protocol
 
-from pqbroker.broker.cells.data_cells import BACK_OFF_FIRST_S
+from pqbroker.broker.services.cells.data_cells import BACK_OFF_FIRST_S
 from pqbroker.storage.faults import Faults
 from tests.simulation.world import World
 

@@ -3,8 +3,8 @@
 import asyncio
 from functools import partial
 
-from pqbroker.broker.apis.fetch_sessions import Wanted
-from pqbroker.broker.apis.parked_fetch import FetchWait, ParkedFetch
+from pqbroker.broker.kafka.apis.fetch_sessions import Wanted
+from pqbroker.broker.kafka.apis.parked_fetch import FetchWait, ParkedFetch
 from pqbroker.pq.reading.query import READ_COMMITTED
 from pqbroker.pq.serving.partition_server import PartitionServer
 from tests.simulation.ledger import expect

@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
-from pqbroker.broker.coordination.classic.messages import Join, Joined, Leaver, Sync, Synced
+from pqbroker.broker.services.coordination.classic.messages import Join, Joined, Leaver, Sync, Synced
 from pqbroker.pq.log.consumers import ConsumerOffset
 from pqbroker.pq.serving.offsets import Place
 from pqbroker.pq.serving.partition_server import PartitionServer

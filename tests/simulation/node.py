@@ -2,14 +2,14 @@
 
 import asyncio
 
-from pqbroker.broker.apis.context import Node
-from pqbroker.broker.apis.fetch_sessions import FetchSessions
-from pqbroker.broker.apis.producer_ids import ProducerIds
-from pqbroker.broker.cells.cell_owner import CellOwner
-from pqbroker.broker.net.answer_budget import AnswerBudget
-from pqbroker.broker.net.listeners import Connections
-from pqbroker.broker.net.turns import Turns
-from pqbroker.broker.node.metrics import Metrics
+from pqbroker.broker.ground.metrics import Metrics
+from pqbroker.broker.ground.turns import Turns
+from pqbroker.broker.kafka.apis.answer_budget import AnswerBudget
+from pqbroker.broker.kafka.apis.fetch_sessions import FetchSessions
+from pqbroker.broker.kafka.net.connections import Connections
+from pqbroker.broker.node.parts import Node
+from pqbroker.broker.services.cells.cell_owner import CellOwner
+from pqbroker.broker.services.producer_ids import ProducerIds
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.pq.serving.topic import Topic
@@ -83,7 +83,10 @@ class SimulatedNode:
         self._owner = owner
         self.openings += 1
         self._retention = self._loop.create_task(self._retain(owner))
-        self._tasks = [self._loop.create_task(owner.watch(self.node)), self._retention]
+        self._tasks = [self._loop.create_task(owner.watch(self._opened)), self._retention]
+
+    def _opened(self) -> None:
+        self.node.metrics.cell_openings += 1
 
     async def kill(self, durable: int = 0) -> None:
         """The process dies; of the commits on their way the first `durable` have become so."""

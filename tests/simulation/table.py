@@ -9,7 +9,8 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pqbroker.broker.apis.access import DirectCaller
+from pqbroker.broker.ground.access import DirectCaller
+from pqbroker.broker.node.parts import Node
 from pqbroker.broker.services.tables.attributes import remount, set_attributes
 from pqbroker.broker.services.tables.conversion import convert
 from pqbroker.broker.services.tables.finding import TabletRange
@@ -175,7 +176,7 @@ class SimulatedTable:
             self._produced.discard((book.topic_id, index))
             self._world.note(f"tablet {index} is glued")
 
-    async def _do(self, told: str, change: Callable[[DirectCaller], Coroutine[Any, Any, Any]]) -> bool:
+    async def _do(self, told: str, change: Callable[[DirectCaller[Node]], Coroutine[Any, Any, Any]]) -> bool:
         """Whether it was done; not, where it was refused or nobody knows."""
         node = self._world.node
         if not node.is_up:

@@ -93,7 +93,7 @@ LIMITS = (
     ),
     Limit(
         "time of one turn of the event loop",
-        ("broker/net/turns.py:SLICE_S",),
+        ("broker/ground/turns.py:SLICE_S",),
         "long requests continue in a later turn",
         "broker/net/test_turns.py::test_long_work_is_done_in_slices",
         share=Share.ADDRESS, beside=_FILLED,
@@ -110,7 +110,7 @@ LIMITS = (
         share=Share.REQUEST,
     ),
     Limit(
-        "lines of log", ("broker/net/seldom_log.py:SECONDS_BETWEEN",), "one a second of each text, with a count",
+        "lines of log", ("broker/ground/seldom_log.py:SECONDS_BETWEEN",), "one a second of each text, with a count",
         "broker/net/test_seldom_log.py::test_a_flood_of_a_line_is_one_line_a_second_with_a_count",
     ),
     # Connections
@@ -184,7 +184,7 @@ LIMITS = (
         "broker/http/test_staged_rows.py::test_a_tablet_holds_so_many_bytes_of_staged_rows",
     ),
     Limit(
-        "pieces of a staged batch, and of a tablet", ("broker/apis/staged_rows.py:PIECES_MAX",),
+        "pieces of a staged batch, and of a tablet", ("broker/services/topics/staged_rows.py:PIECES_MAX",),
         "INVALID_REQUEST; STAGE_FULL", "broker/http/test_staged_rows.py::test_a_tablet_holds_so_many_pieces",
     ),
     Limit(
@@ -225,7 +225,7 @@ LIMITS = (
         "broker/handlers/test_named_configs.py::test_more_resources_than_the_limit_are_refused_and_set_ones_still_change",
     ),
     Limit(
-        "name of a topic", ("broker/apis/topic_names.py:NAME_CHARACTERS_MAX",), "INVALID_TOPIC_EXCEPTION",
+        "name of a topic", ("broker/services/topics/topic_names.py:NAME_CHARACTERS_MAX",), "INVALID_TOPIC_EXCEPTION",
         "broker/apis/test_topic_names.py::test_other_names_are_refused",
         share=Share.REQUEST,
     ),
@@ -383,7 +383,7 @@ LIMITS = (
     ),
     Limit(
         "lines of log that HTTP shows",
-        ("broker/node/log_tail.py:LINES_MAX", "broker/node/log_tail.py:LINE_CHARACTERS_MAX"),
+        ("broker/ground/log_tail.py:LINES_MAX", "broker/ground/log_tail.py:LINE_CHARACTERS_MAX"),
         "the oldest goes; the rest of a long one is left out",
         "broker/http/test_observations.py::test_the_log_in_memory_is_bounded",
     ),
@@ -421,7 +421,7 @@ LIMITS = (
         share=Share.REQUEST,
     ),
     Limit(
-        "rows of a request in JSON", ("max.message.bytes", "broker/http/tables/inserting.py:MANY_ROWS"),
+        "rows of a request in JSON", ("max.message.bytes", "broker/web/tables/inserting.py:MANY_ROWS"),
         "413; more than MANY_ROWS wait for a turn",
         "broker/http/test_inserting.py::test_rows_that_fill_more_than_a_batch_are_refused_before_the_rest_is_encoded",
         share=Share.REQUEST,

@@ -1,17 +1,17 @@
-"""Writes docs/metrics.md from the declarations in broker/node/metrics.py: `python -m tests.support.metrics_page`."""
+"""Writes docs/metrics.md from the declarations in broker/ground/metrics.py: `python -m tests.support.metrics_page`."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
-from pqbroker.broker.node.metrics import FAMILIES, PREFIX, Family
+from pqbroker.broker.ground.metrics import FAMILIES, PREFIX, Family
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "metrics.md"
 
 _HEAD = """\
 # Metrics
 
-This page is written from the declarations in `broker/node/metrics.py` (`python -m tests.support.metrics_page`); a test
-compares them. `GET /metrics` on the HTTP address answers in Prometheus' text form; [docker/](../docker) has a
+This page is written from the declarations in `broker/ground/metrics.py` (`python -m tests.support.metrics_page`); a
+test compares them. `GET /metrics` on the HTTP address answers in Prometheus' text form; [docker/](../docker) has a
 Prometheus and a Grafana dashboard for it.
 
 Counters begin at 0 when their part starts: the node, or for what the cell, its pools and its partitions count, the

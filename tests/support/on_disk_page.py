@@ -9,7 +9,7 @@ from pathlib import Path
 from unittest.mock import patch
 from uuid import UUID
 
-from pqbroker.broker.cells.cell_owner import OpenCell, open_cell
+from pqbroker.broker.services.cells.cell_owner import OpenCell, open_cell
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.pq.log.consumers import ConsumerOffset
 from pqbroker.protocol import records

@@ -5,18 +5,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from pqbroker.broker.apis.access import AclOperation, Caller, find_topic
-from pqbroker.broker.apis.topic_schemas import SCHEMA
-from pqbroker.broker.configs.changes import Resource
-from pqbroker.broker.configs.changes import alter as change_configs
-from pqbroker.broker.configs.operations import Change, Operation
+from pqbroker.broker.ground.access import AclOperation
+from pqbroker.broker.services.configs.changes import Resource
+from pqbroker.broker.services.configs.changes import alter as change_configs
+from pqbroker.broker.services.configs.operations import Change, Operation
+from pqbroker.broker.services.tables.callers import TablesCaller
 from pqbroker.broker.services.tables.readiness import check_unmounted
+from pqbroker.broker.services.topics.finding import find_topic
+from pqbroker.broker.services.topics.topic_schemas import SCHEMA
 from pqbroker.pq.serving.topic import Topic
 from pqbroker.storage.tablets.scheme_state import TopicRecord
 from pqbroker.tables.schema import Schema, check_alteration, check_names, read_schema
 
 
-async def alter_schema(caller: Caller, name: str, columns: Sequence[Mapping[str, Any]]) -> Topic:
+async def alter_schema(caller: TablesCaller, name: str, columns: Sequence[Mapping[str, Any]]) -> Topic:
     """Give a table that is unmounted as a whole other columns (E.10). Any other topic takes them while it is served:
     they are a view of records that are there. Without columns it has no schema.
 
@@ -39,7 +41,7 @@ async def alter_schema(caller: Caller, name: str, columns: Sequence[Mapping[str,
     return await caller.node.cell.current.topics.change(topic.record.name, altered)
 
 
-async def _set_view(caller: Caller, topic: Topic, columns: Sequence[Mapping[str, Any]]) -> Topic:
+async def _set_view(caller: TablesCaller, topic: Topic, columns: Sequence[Mapping[str, Any]]) -> Topic:
     change = Change(SCHEMA, Operation.DELETE, None)
     if columns:
         documents = _read(caller, topic, columns).documents()
@@ -49,5 +51,5 @@ async def _set_view(caller: Caller, topic: Topic, columns: Sequence[Mapping[str,
     return find_topic(caller, AclOperation.DESCRIBE, topic.record.name)
 
 
-def _read(caller: Caller, topic: Topic, columns: Sequence[Mapping[str, Any]]) -> Schema:
+def _read(caller: TablesCaller, topic: Topic, columns: Sequence[Mapping[str, Any]]) -> Schema:
     return read_schema(columns, caller.node.settings.table_columns_max, topic.record.config)

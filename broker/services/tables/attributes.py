@@ -7,7 +7,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
-from pqbroker.broker.apis.access import AclOperation, Caller
+from pqbroker.broker.ground.access import AclOperation
+from pqbroker.broker.services.tables.callers import TablesCaller
 from pqbroker.broker.services.tables.finding import ALL_TABLETS, TabletRange, find_table
 from pqbroker.broker.services.tables.readiness import check_unmounted
 from pqbroker.pq.serving.topic import Topic
@@ -16,7 +17,7 @@ from pqbroker.tables.attributes import check_attributes
 from pqbroker.tables.refusals import TableError
 
 
-async def set_attributes(caller: Caller, name: str, given: Mapping[str, Any]) -> Topic:
+async def set_attributes(caller: TablesCaller, name: str, given: Mapping[str, Any]) -> Topic:
     """Set some attributes; they act in a tablet from its next mount or remount on. TableError INVALID_ATTRIBUTE,
     WRONG_STATE, TOO_MANY_ATTRIBUTE_SETS."""
     topic, _ = find_table(caller, AclOperation.ALTER_CONFIGS, name)
@@ -34,7 +35,7 @@ async def set_attributes(caller: Caller, name: str, given: Mapping[str, Any]) ->
     return await caller.node.cell.current.topics.change(topic.record.name, changed)
 
 
-async def remount(caller: Caller, name: str, tablets: TabletRange = ALL_TABLETS) -> Topic:
+async def remount(caller: TablesCaller, name: str, tablets: TabletRange = ALL_TABLETS) -> Topic:
     """Make the set attributes act now in a range of tablets, or in all of them. TableError NO_TABLE, NO_TABLET."""
     topic, _ = find_table(caller, AclOperation.ALTER, name)
 

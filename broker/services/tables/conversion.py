@@ -9,8 +9,9 @@ Rows that were trimmed inside a chunk are there again. One commit of the scheme 
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pqbroker.broker.apis.access import AclOperation, Caller
-from pqbroker.broker.cells.tablet_gluing import Glue
+from pqbroker.broker.ground.access import AclOperation
+from pqbroker.broker.services.cells.tablet_gluing import Glue
+from pqbroker.broker.services.tables.callers import TablesCaller
 from pqbroker.broker.services.tables.finding import find_table
 from pqbroker.broker.services.tables.readiness import check_nothing_decided, check_sessions_fit, check_unmounted
 from pqbroker.pq.serving.topic import Topic
@@ -25,7 +26,7 @@ _WEAK = {"commit_ordering": "weak"}
 """What every static table has."""
 
 
-async def convert(caller: Caller, name: str, *, is_static: bool) -> Topic:
+async def convert(caller: TablesCaller, name: str, *, is_static: bool) -> Topic:
     """Make a table static or dynamic, all of it or nothing; there is nothing to do where it is so already.
 
     TableError NO_TABLE, WRONG_STATE, CANNOT_GLUE.
@@ -38,7 +39,7 @@ async def convert(caller: Caller, name: str, *, is_static: bool) -> Topic:
     return await caller.node.cell.current.topics.change(topic.record.name, _to_dynamic)
 
 
-async def _to_static(caller: Caller, topic: Topic) -> Topic:
+async def _to_static(caller: TablesCaller, topic: Topic) -> Topic:
     check_unmounted(topic)
     check_nothing_decided(topic)
     await check_sessions_fit(topic, range(len(topic.partitions)), caller.node.clock())

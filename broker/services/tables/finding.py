@@ -3,8 +3,10 @@
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from pqbroker.broker.apis import topic_schemas
-from pqbroker.broker.apis.access import AclOperation, Caller, find_topic
+from pqbroker.broker.ground.access import AclOperation
+from pqbroker.broker.services.topics import topic_schemas
+from pqbroker.broker.services.topics.callers import Caller
+from pqbroker.broker.services.topics.finding import find_topic
 from pqbroker.pq.serving.topic import Topic
 from pqbroker.storage.tablets.scheme_state import TableRecord
 from pqbroker.tables.mount import MountState

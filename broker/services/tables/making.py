@@ -4,10 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pqbroker.broker.apis.access import Caller, check_creation
-from pqbroker.broker.apis.topic_schemas import SCHEMA
-from pqbroker.broker.apis.topics import check_new_topic, create_topic
-from pqbroker.broker.configs.directories import bundle_of
+from pqbroker.broker.services.tables.callers import TablesCaller
+from pqbroker.broker.services.topics.directories import bundle_of
+from pqbroker.broker.services.topics.finding import check_creation
+from pqbroker.broker.services.topics.topic_schemas import SCHEMA
+from pqbroker.broker.services.topics.topics import check_new_topic, create_topic
 from pqbroker.conf.table_attributes import retention_ms
 from pqbroker.pq.serving.topic import Topic
 from pqbroker.storage.bundles.bundle import DEFAULT_BUNDLE
@@ -52,7 +53,7 @@ class NewTable:
     is_static: bool = False
 
 
-async def create(caller: Caller, new: NewTable) -> Topic:
+async def create(caller: TablesCaller, new: NewTable) -> Topic:
     """Create a table and its topic.
 
     KafkaError as `check_new_topic` and TOPIC_AUTHORIZATION_FAILED; TableError NO_BUNDLE, INVALID_TABLE,
@@ -85,7 +86,7 @@ def _check_config(config: Mapping[str, str]) -> None:
             raise TableError("INVALID_TABLE", f"config has {name}, which a table has by another name", cure)
 
 
-def _bundle_config(caller: Caller, name: str, given: str | None) -> Mapping[str, str]:
+def _bundle_config(caller: TablesCaller, name: str, given: str | None) -> Mapping[str, str]:
     """The config that puts a table into its bundle. TableError NO_BUNDLE."""
     opened = caller.node.cell.current
     inherited = bundle_of(opened.scheme, name)

@@ -13,9 +13,10 @@ from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pqbroker.broker.apis.access import AclOperation, Caller
-from pqbroker.broker.apis.refusals import REFUSED
+from pqbroker.broker.ground.access import AclOperation
+from pqbroker.broker.ground.refusals import REFUSED
 from pqbroker.broker.services.tables.attributes import remounted
+from pqbroker.broker.services.tables.callers import TablesCaller
 from pqbroker.broker.services.tables.finding import ALL_TABLETS, TabletRange, find_table, states
 from pqbroker.pq.serving.topic import Moving, Topic
 from pqbroker.storage.bundles.bundle import DEFAULT_BUNDLE, BundleRefused
@@ -43,7 +44,7 @@ class MountChange:
     is_forced: bool = False
 
 
-async def change_state(caller: Caller, name: str, change: MountChange, *, is_awaited: bool = True) -> Topic:
+async def change_state(caller: TablesCaller, name: str, change: MountChange, *, is_awaited: bool = True) -> Topic:
     """Mount, unmount, freeze or unfreeze tablets; return when they are in their state, or with `is_awaited` false as
     soon as they are on their way. A mount makes the set attributes act in these tablets, as a remount does; after an
     unmount that was not forced all rows lie in the body.
@@ -87,7 +88,7 @@ async def _logged(reaching: Coroutine[Any, Any, None], topic: Topic) -> None:
         _log.warning("tablets of %s stay %s: %s", topic.record.name, ", ".join(sorted({*topic.states})), refusal)
 
 
-async def _reach(caller: Caller, topic: Topic, way: _Way) -> None:
+async def _reach(caller: TablesCaller, topic: Topic, way: _Way) -> None:
     """Bring tablets to their cells, and from states on their way to where these end; end what waits for it."""
     topics, begun, before = caller.node.cell.current.topics, way.begun, topic.record
     try:
@@ -107,7 +108,7 @@ async def _reach(caller: Caller, topic: Topic, way: _Way) -> None:
         way.end.set_result(None)
 
 
-async def _live_in(caller: Caller, topic: Topic, tablet_id: TabletId, cell: CellId) -> None:
+async def _live_in(caller: TablesCaller, topic: Topic, tablet_id: TabletId, cell: CellId) -> None:
     try:
         await caller.node.cell.current.others.move_tablet(topic, tablet_id, cell)
     except BundleRefused as refusal:
@@ -133,7 +134,7 @@ def _is_still(topic: Topic, index: int, state: MountState) -> bool:
     return moving is not None and moving.state == state.value
 
 
-def _cell_wanted(caller: Caller, topic: Topic, wanted: str | None) -> CellId | None:
+def _cell_wanted(caller: TablesCaller, topic: Topic, wanted: str | None) -> CellId | None:
     if wanted is None:
         return None
     hive = caller.node.cell.current.hive

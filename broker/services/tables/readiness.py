@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Iterable
 
-from pqbroker.broker.apis import staged_rows
 from pqbroker.broker.services.tables.finding import states
+from pqbroker.broker.services.topics import staged_rows
 from pqbroker.pq.serving.topic import Topic
 from pqbroker.tables.mount import MountState
 from pqbroker.tables.refusals import TableError

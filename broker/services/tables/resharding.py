@@ -4,8 +4,9 @@ tablets that are glued, which are copied before."""
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from pqbroker.broker.apis.access import AclOperation, Caller
-from pqbroker.broker.cells.tablet_gluing import Glue
+from pqbroker.broker.ground.access import AclOperation
+from pqbroker.broker.services.cells.tablet_gluing import Glue
+from pqbroker.broker.services.tables.callers import TablesCaller
 from pqbroker.broker.services.tables.finding import ALL_TABLETS, TabletRange, find_table, states
 from pqbroker.broker.services.tables.readiness import check_nothing_decided, check_sessions_fit
 from pqbroker.pq.log.head import first_kept
@@ -28,7 +29,7 @@ class ReshardChange:
     trimmed_row_counts: Sequence[int] | None = None
 
 
-async def reshard(caller: Caller, name: str, change: ReshardChange) -> Topic:
+async def reshard(caller: TablesCaller, name: str, change: ReshardChange) -> Topic:
     """Replace tablets, all of them or none: the change is durable with the scheme's commit.
 
     KafkaError as `find_topic`; TableError NO_TABLE, NO_TABLET, WRONG_STATE, CANNOT_GLUE; TooManyPartitions.

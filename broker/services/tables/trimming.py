@@ -1,12 +1,13 @@
 """Deleting the first rows of a tablet."""
 
-from pqbroker.broker.apis.access import AclOperation, Caller
+from pqbroker.broker.ground.access import AclOperation
+from pqbroker.broker.services.tables.callers import TablesCaller
 from pqbroker.broker.services.tables.finding import check_tablet, find_table
 from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.tables.refusals import TableError
 
 
-async def trim(caller: Caller, name: str, tablet_index: int, first_kept: int) -> PartitionServer:
+async def trim(caller: TablesCaller, name: str, tablet_index: int, first_kept: int) -> PartitionServer:
     """Delete the rows before `first_kept`; none that are gone come back (E.4).
 
     KafkaError as `find_topic` and of the store; TableError NO_TABLE, NO_TABLET, CANNOT_TRIM.

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from pqbroker.broker.apis.access import ANONYMOUS, CLUSTER, AclKind, AclOperation, AclResource, Principal, every_topic
-from pqbroker.broker.apis.context import Context, Peer
-from pqbroker.broker.apis.served import APIS
-from pqbroker.broker.configs.changes import Resource
-from pqbroker.broker.coordination.consumer_groups import visible_groups
-from pqbroker.broker.net.dispatch import Dispatcher
+from pqbroker.broker.ground.access import ANONYMOUS, CLUSTER, AclKind, AclOperation, AclResource, Principal
+from pqbroker.broker.kafka.apis.context import Context, Peer
+from pqbroker.broker.kafka.net.dispatch import Dispatcher
+from pqbroker.broker.kafka.served import APIS
+from pqbroker.broker.services.configs.changes import Resource
+from pqbroker.broker.services.coordination.consumer_groups import visible_groups
+from pqbroker.broker.services.topics.finding import every_topic
 from pqbroker.conf.addresses import Address
 from pqbroker.pq.log.consumers import ConsumerOffset
 from pqbroker.protocol.errors import ErrorCode

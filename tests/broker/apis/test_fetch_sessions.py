@@ -2,8 +2,9 @@ from typing import cast
 
 import pytest
 
-from pqbroker.broker.apis.context import Node, Peer
-from pqbroker.broker.apis.fetch_sessions import EPOCH_MAX, EVICTION_IDLE_MS, FetchSessions
+from pqbroker.broker.kafka.apis.context import Peer
+from pqbroker.broker.kafka.apis.fetch_sessions import EPOCH_MAX, EVICTION_IDLE_MS, FetchSessions
+from pqbroker.broker.node.parts import Node
 from pqbroker.conf.addresses import Address
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic

@@ -6,10 +6,10 @@ from typing import cast
 
 import pytest
 
-from pqbroker.broker.apis.context import Node
-from pqbroker.broker.apis.long_fetch_wait import LongFetchWait
-from pqbroker.broker.apis.parked_fetch import ParkedFetch
-from pqbroker.broker.net.turns import Turns
+from pqbroker.broker.ground.turns import Turns
+from pqbroker.broker.kafka.apis.long_fetch_wait import LongFetchWait
+from pqbroker.broker.kafka.apis.parked_fetch import ParkedFetch
+from pqbroker.broker.node.parts import Node
 from pqbroker.pq.reading.query import READ_UNCOMMITTED
 from pqbroker.pq.serving.watchers import Watchers
 from tests.broker.apis.test_parked_fetch import Watched, wanted

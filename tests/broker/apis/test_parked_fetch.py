@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from pqbroker.broker.apis.fetch_sessions import Wanted
-from pqbroker.broker.apis.parked_fetch import ENOUGH, FetchWait, ParkedFetch
+from pqbroker.broker.kafka.apis.fetch_sessions import Wanted
+from pqbroker.broker.kafka.apis.parked_fetch import ENOUGH, FetchWait, ParkedFetch
 from pqbroker.pq.reading.query import READ_UNCOMMITTED
 from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.protocol.errors import ErrorCode, KafkaError

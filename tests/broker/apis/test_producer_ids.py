@@ -1,6 +1,6 @@
 import asyncio
 
-from pqbroker.broker.apis.producer_ids import ProducerIds
+from pqbroker.broker.services.producer_ids import ProducerIds
 
 
 async def test_ids_run_through_the_blocks_without_a_repeat() -> None:

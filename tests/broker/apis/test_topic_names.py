@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pqbroker.broker.apis.topic_names import check_topic_name
+from pqbroker.broker.services.topics.topic_names import check_topic_name
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 
 

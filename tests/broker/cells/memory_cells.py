@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import TypeVar
 
-from pqbroker.broker.cells.cell_owner import OpenCell, open_cell
+from pqbroker.broker.services.cells.cell_owner import OpenCell, open_cell
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.pq.serving.topic import Topic

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pqbroker.broker.cells.cell_owner import OpenCell, open_cell
+from pqbroker.broker.services.cells.cell_owner import OpenCell, open_cell
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.doctor.checkup import examine
 from pqbroker.doctor.findings import Findings

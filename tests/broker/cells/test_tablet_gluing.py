@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from pqbroker.broker.cells import tablet_gluing
-from pqbroker.broker.cells.tablet_gluing import Glue, TabletGluing
+from pqbroker.broker.services.cells import tablet_gluing
+from pqbroker.broker.services.cells.tablet_gluing import Glue, TabletGluing
 from pqbroker.pq.log.batch_run import Batches
 from pqbroker.pq.log.sessions import Fence
 from pqbroker.pq.serving.joint_write import Share, write_together

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from pqbroker.broker.cells.tablet_moves import TabletMoves
+from pqbroker.broker.services.cells.tablet_moves import TabletMoves
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.blobs.blob_storage import Blocked
 from pqbroker.storage.bundles.bundle import BundleRefused

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from pqbroker.broker.coordination.classic.messages import GroupLimits
-from pqbroker.broker.coordination.classic_groups import ClassicGroups
-from pqbroker.broker.coordination.coordinator import Coordinator
+from pqbroker.broker.services.coordination.classic.messages import GroupLimits
+from pqbroker.broker.services.coordination.classic_groups import ClassicGroups
+from pqbroker.broker.services.coordination.coordinator import Coordinator
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.engine import CommitRefused
 from pqbroker.storage.ids import TabletId

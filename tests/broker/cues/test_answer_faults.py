@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from pqbroker.broker.apis.api import Api
-from pqbroker.broker.apis.served import APIS
-from pqbroker.broker.cues.answer_faults import Act, AnswerFaults, Cue
+from pqbroker.broker.ground.cues.faults import Act, Cue
+from pqbroker.broker.kafka.apis.api import Api
+from pqbroker.broker.kafka.cues.answer_faults import AnswerFaults
+from pqbroker.broker.kafka.served import APIS
 from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from pqbroker.protocol.messages.list_groups import ListGroupsRequest
@@ -33,7 +34,9 @@ async def node(start: Callable[..., Awaitable[Node]]) -> Node:
 @pytest.fixture
 def faults(node: Node) -> AnswerFaults:
     assert node.server.node.cues is not None
-    return node.server.node.cues.answers
+    answers = node.server.node.cues.answers
+    assert isinstance(answers, AnswerFaults)
+    return answers
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from pqbroker.broker.apis.served import APIS
+from pqbroker.broker.kafka.served import APIS
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.declare import declarations
 from pqbroker.conf.topic import TopicConfig

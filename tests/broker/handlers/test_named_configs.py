@@ -27,7 +27,7 @@ from tests.broker.handlers.test_alter_configs import (
 from tests.broker.wire import Client
 
 SESSION = "consumer.session.timeout.ms"
-CLASSIC = "pqbroker.broker.configs"
+CLASSIC = "pqbroker.broker.services.configs"
 
 
 async def described(client: Client, kind: int, name: str) -> Any:

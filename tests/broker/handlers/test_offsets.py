@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pqbroker.broker.coordination.classic.messages import Join, Joined, Sync, Synced
+from pqbroker.broker.services.coordination.classic.messages import Join, Joined, Sync, Synced
 from pqbroker.protocol.codec import encoder
 from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.messages.consumer_protocol import ConsumerProtocolSubscription

@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
-from pqbroker.broker.apis import record_checks
-from pqbroker.broker.apis.record_checks import LONG_RECORDS
+from pqbroker.broker.services.topics import record_checks
+from pqbroker.broker.services.topics.record_checks import LONG_RECORDS
 from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.produced_batches import check_keys
 from pqbroker.protocol.records import read_header

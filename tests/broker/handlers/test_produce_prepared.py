@@ -74,7 +74,7 @@ async def test_recompression_runs_beside_the_loop_and_keeps_the_order(
         threads.add(threading.get_ident())
         return recompressed(batch, codec, level)
 
-    monkeypatch.setattr("pqbroker.broker.apis.record_checks.recompressed", follow)
+    monkeypatch.setattr("pqbroker.broker.services.topics.record_checks.recompressed", follow)
     codecs = [NONE, GZIP, ZSTD, GZIP, GZIP, NONE]
     for codec in codecs:
         client.send(produce_request("t", make_batch(b"v", codec=codec)), 12)
@@ -171,7 +171,7 @@ async def test_a_short_compressed_batch_is_never_unpacked_in_the_loop(
         threads.append(threading.get_ident())
         return decode(batch)
 
-    monkeypatch.setattr("pqbroker.broker.apis.record_checks.decode_parts", follow)
+    monkeypatch.setattr("pqbroker.broker.services.topics.record_checks.decode_parts", follow)
     bomb = encode_batch([Record(key=b"k", value=bytes(16 << 20))], codec=ZSTD)
     assert len(bomb) < 1024
     asked = [PartitionProduceData(index=index, records=memoryview(bytearray(bomb))) for index in range(8)]

@@ -6,7 +6,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from pqbroker.broker.net.listeners import Address
+from pqbroker.broker.ground.listeners import Address
 from tests.broker.conftest import Node
 
 

@@ -7,10 +7,10 @@ from typing import Any
 import aiohttp
 import pytest
 
-from pqbroker.broker.apis.access import AclOperation, AclResource, Principal
-from pqbroker.broker.http.endpoints import start_http
-from pqbroker.broker.http.routes import Route
-from pqbroker.broker.http.served import ROUTES
+from pqbroker.broker.ground.access import AclOperation, AclResource, Principal
+from pqbroker.broker.web.endpoints import start_http
+from pqbroker.broker.web.routing.routes import Route
+from pqbroker.broker.web.served import ROUTES
 from pqbroker.conf.addresses import Address
 from pqbroker.protocol.errors import ErrorCode
 from tests.broker.conftest import Node
@@ -65,7 +65,7 @@ async def guarded(node: Node) -> AsyncIterator[str]:
     """Where a node with the topic `t` allows nothing."""
     await node.create_topic("t")
     access = replace(node.server.node, access=Nothing())
-    close, address = await start_http(access, access.cell, Address("127.0.0.1", 0))
+    close, address = await start_http(access, Address("127.0.0.1", 0))
     yield f"http://{address}"
     await close()
 

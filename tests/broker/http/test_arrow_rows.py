@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.ipc
 import pytest
 
-from pqbroker.broker.http.stream_forms import ARROW_STREAM
+from pqbroker.broker.web.routing.stream_forms import ARROW_STREAM
 from pqbroker.tables.work import process
 from tests.broker.http.conftest import Web
 

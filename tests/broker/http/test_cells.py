@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pqbroker.broker.cells.cell_owner import OpenCell
+from pqbroker.broker.services.cells.cell_owner import OpenCell
 from pqbroker.conf.shares import address_of
 from pqbroker.protocol.errors import ErrorCode
 from pqbroker.storage.ids import CellId

@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import pytest
 
-from pqbroker.broker.http import endpoints
+from pqbroker.broker.web import endpoints
 from tests.broker.conftest import until
 from tests.broker.http.conftest import Web
 

@@ -7,9 +7,9 @@ from typing import Any
 import aiohttp
 import pytest
 
-from pqbroker.broker.http.resources import events
-from pqbroker.broker.http.served import ROUTES
-from pqbroker.broker.node.series import COUNTERS, GAUGES
+from pqbroker.broker.ground.series import COUNTERS, GAUGES
+from pqbroker.broker.web.resources import events
+from pqbroker.broker.web.served import ROUTES
 from tests.broker.http.conftest import Web
 
 Serve = Callable[..., Awaitable[Web]]

@@ -8,7 +8,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from pqbroker.broker.http.resources import following
+from pqbroker.broker.web.resources import following
 from tests.broker.conftest import until
 from tests.broker.http.conftest import Web
 

@@ -7,7 +7,7 @@ from typing import Any
 import fastavro
 import pyarrow as pa
 
-from pqbroker.broker.http.stream_forms import ARROW_STREAM
+from pqbroker.broker.web.routing.stream_forms import ARROW_STREAM
 from pqbroker.protocol.errors import ErrorCode
 from tests.broker.http.conftest import Web
 from tests.broker.http.test_arrow_rows import stream

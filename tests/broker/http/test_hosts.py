@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from pqbroker.broker.http.hosts import Hosts
-from pqbroker.broker.http.problems import Problem
+from pqbroker.broker.web.hosts import Hosts
+from pqbroker.broker.web.routing.problems import Problem
 from pqbroker.conf.broker import BrokerSettings
 from tests.broker.http.conftest import Web
 

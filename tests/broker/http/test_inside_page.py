@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pqbroker.broker.http.resources import blobs, partitions, tablets
+from pqbroker.broker.web.resources import blobs, partitions, tablets
 from pqbroker.pq.log.retention import Hold
 from tests.house.sources import ROOT
 

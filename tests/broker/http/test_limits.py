@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pqbroker.broker.http.resources.record_search import Search
+from pqbroker.broker.web.resources.record_search import Search
 from tests.broker.http.conftest import Web
 
 

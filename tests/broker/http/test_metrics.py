@@ -7,7 +7,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from pqbroker import __version__
-from pqbroker.broker.node.metrics import FAMILIES, PREFIX, samples
+from pqbroker.broker.ground.metrics import FAMILIES, PREFIX, samples
 from pqbroker.pq.log.consumers import ConsumerOffset
 from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.records import Record, encode_batch

@@ -4,8 +4,8 @@ import asyncio
 import struct
 from collections.abc import Awaitable, Callable
 
-from pqbroker.broker.net.connection_limits import IDLE_S
-from pqbroker.broker.node.metrics import FAMILIES
+from pqbroker.broker.ground.metrics import FAMILIES
+from pqbroker.broker.kafka.net.connection_limits import IDLE_S
 from pqbroker.protocol.messages.metadata import MetadataRequest
 from pqbroker.storage.pool_status import Colour
 from tests.broker.conftest import make_batch, produce_request, until

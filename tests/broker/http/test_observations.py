@@ -3,8 +3,8 @@
 import logging
 from typing import Any
 
-from pqbroker.broker.node import log_tail
-from pqbroker.broker.node.series import COUNTERS, GAUGES, POINTS_MAX, Series, read_figures
+from pqbroker.broker.ground import log_tail
+from pqbroker.broker.ground.series import COUNTERS, GAUGES, POINTS_MAX, Series
 from tests.broker.http.conftest import Web
 
 LOG = logging.getLogger("pqbroker.tests")
@@ -18,15 +18,14 @@ async def get(web: Web, path: str) -> Any:
 
 async def test_figures_are_points_of_what_the_node_did(web: Web) -> None:
     node = web.node.server.node
-    assert node.series is not None
-    before = read_figures(node)
+    before = node.series.read()
     assert set(before) == {*COUNTERS, *GAUGES}
     await web.node.create_topic("t")
     await web.node.produce("t", b"a" * 5000)
     first = await get(web, "/v1/series")
     assert first["times"] == [node.clock()] * len(first["times"])
     web.node.clock.now_ms += 5000
-    node.series.take(node.clock(), read_figures(node))
+    node.series.take(node.clock())
     found = await get(web, "/v1/series")
     values = {one["name"]: one["values"] for one in found["series"]}
     assert values["bytes_in"][-1] - values["bytes_in"][0] > 5000
@@ -38,9 +37,9 @@ async def test_figures_are_points_of_what_the_node_did(web: Web) -> None:
 
 
 def test_the_oldest_point_goes() -> None:
-    series = Series()
+    series = Series(dict)
     for number in range(POINTS_MAX + 5):
-        series.take(number, {})
+        series.take(number)
     assert [time for time, _ in series.after(-1)] == list(range(5, POINTS_MAX + 5))
 
 

@@ -8,9 +8,9 @@ from urllib.parse import urlencode
 from jsonschema import Draft202012Validator
 from openapi_spec_validator import validate
 
-from pqbroker.broker.http.openapi import openapi
-from pqbroker.broker.http.routes import Route
-from pqbroker.broker.http.served import ROUTES
+from pqbroker.broker.web.openapi import openapi
+from pqbroker.broker.web.routing.routes import Route
+from pqbroker.broker.web.served import ROUTES
 from tests.broker.http.conftest import Web
 
 SCHEMA = [{"name": "a", "type": "int64"}]

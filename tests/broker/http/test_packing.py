@@ -6,7 +6,7 @@ import json
 import aiohttp
 import pytest
 
-from pqbroker.broker.http.replies import PACK_FROM_BYTES, PACK_IN_THREAD_BYTES
+from pqbroker.broker.web.replies import PACK_FROM_BYTES, PACK_IN_THREAD_BYTES
 from tests.broker.http.conftest import Web
 
 

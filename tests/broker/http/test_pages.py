@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import aiohttp
 
-from pqbroker.broker.console.files import console_files
+from pqbroker.broker.web.console.files import console_files
 from tests.broker.http.conftest import Web
 
 BROWSER = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}

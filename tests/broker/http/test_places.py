@@ -2,7 +2,7 @@
 
 import pytest
 
-from pqbroker.broker.http.places import HeldBytes, Place, Room, State
+from pqbroker.broker.web.places import HeldBytes, Place, Room, State
 
 LIMIT_BYTES = 100
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from kafka.partitioner.default import murmur2 as kafka_murmur2
 
-from pqbroker.broker.http.resources.partitioner import murmur2
+from pqbroker.broker.web.resources.partitioner import murmur2
 from pqbroker.protocol.records import Record, encode_batch
 from tests.broker.conftest import produce_request
 from tests.broker.http.conftest import Web

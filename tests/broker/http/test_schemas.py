@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from pqbroker.broker.http.schemas import Schema, SchemaError, check, object_of, parse_json, parse_text
-from pqbroker.broker.http.served import ROUTES
+from pqbroker.broker.web.routing.schemas import Schema, SchemaError, check, object_of, parse_json, parse_text
+from pqbroker.broker.web.served import ROUTES
 
 NAMES = st.sampled_from(["name", "partitions", "count", "records", "value", "key", "headers", "base64", "config", "x"])
 JSON = st.recursive(

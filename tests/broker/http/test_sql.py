@@ -13,7 +13,7 @@ import pyarrow.ipc
 import pytest
 from jsonschema import Draft202012Validator
 
-from pqbroker.broker.http.resources.sql import ROUTES
+from pqbroker.broker.web.resources.sql import ROUTES
 from pqbroker.pq.log.commit_timestamps import timestamp_of
 from pqbroker.testing import Broker, memory_broker
 

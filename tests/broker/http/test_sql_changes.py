@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from pqbroker.broker.sql.query import Query
+from pqbroker.broker.services.sql.query import Query
 from pqbroker.storage.unreadable import StoredUnreadable
 from tests.broker.http.conftest import Web
 

@@ -14,7 +14,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from pqbroker.broker.net.listeners import Address
+from pqbroker.broker.ground.listeners import Address
 from pqbroker.broker.node.serve import make_engine
 from pqbroker.broker.node.server import Server
 from pqbroker.conf.broker import BrokerSettings

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from pqbroker.broker.apis import staged_rows
-from pqbroker.broker.http.stream_forms import ARROW_STREAM
+from pqbroker.broker.services.topics import staged_rows
+from pqbroker.broker.web.routing.stream_forms import ARROW_STREAM
 from tests.broker.conftest import until
 from tests.broker.http.conftest import Web
 from tests.broker.http.test_arrow_rows import stream

@@ -330,7 +330,7 @@ async def test_the_check_follows_the_schema_and_the_config(web: Web) -> None:
 
 
 def test_a_node_without_tables_loads_none_of_their_rules_and_libraries() -> None:
-    text = "import sys, pqbroker.broker.node.server, pqbroker.broker.http.endpoints\nprint(*sys.modules)"
+    text = "import sys, pqbroker.broker.node.server, pqbroker.broker.web.endpoints\nprint(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
     assert loaded.isdisjoint(("duckdb", "numpy", "pyarrow", "sqlglot"))

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pqbroker.broker.http.problems import Problem
-from pqbroker.broker.http.resources.keys import parse_key, show_key
+from pqbroker.broker.web.resources.keys import parse_key, show_key
+from pqbroker.broker.web.routing.problems import Problem
 from pqbroker.storage.blobs.blob_id import BlobId
 from pqbroker.storage.ids import TabletId
 from pqbroker.storage.pool_status import Colour

@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from pqbroker.broker.apis.context import Peer
-from pqbroker.broker.apis.served import APIS
-from pqbroker.broker.net.connection import Connection
-from pqbroker.broker.net.dispatch import Dispatcher
-from pqbroker.broker.net.exchange import Exchange
-from pqbroker.broker.net.listeners import DEFAULT_NAME, Address, Connections, Listener
-from pqbroker.broker.net.receiving import Receiving
+from pqbroker.broker.ground.listeners import DEFAULT_NAME, Address, Listener
+from pqbroker.broker.kafka.apis.context import Peer
+from pqbroker.broker.kafka.apis.exchange import Exchange
+from pqbroker.broker.kafka.net.connection import Connection
+from pqbroker.broker.kafka.net.connections import Connections
+from pqbroker.broker.kafka.net.dispatch import Dispatcher
+from pqbroker.broker.kafka.net.receiving import Receiving
+from pqbroker.broker.kafka.served import APIS
 from pqbroker.broker.node.server import Server
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.pq.serving.partition_server import PartitionServer

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pqbroker.broker.lanes import fetch_answers, fetch_lane
+from pqbroker.broker.kafka.lanes import fetch_answers, fetch_lane
 from pqbroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from tests.broker.lanes.roads import TOPIC_ID, Road, note_taken, sized
 from tests.broker.lanes.test_produce_roads import Roads, lies, produce

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pqbroker.broker.lanes import produce_answers, produce_lane
-from pqbroker.broker.lanes.lane import LANES_MAX
-from pqbroker.broker.net import dispatch
+from pqbroker.broker.kafka.apis.lane import LANES_MAX
+from pqbroker.broker.kafka.lanes import produce_answers, produce_lane
+from pqbroker.broker.kafka.net import dispatch
 from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.messages.fetch import FetchRequest
 from pqbroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pqbroker.broker.lanes.produced_parts import PARTS_MAX, Cut, cut_fixed, cut_flexible
+from pqbroker.broker.kafka.lanes.produced_parts import PARTS_MAX, Cut, cut_fixed, cut_flexible
 from pqbroker.protocol.primitives import unsigned_varint
 
 START = 3

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pqbroker.broker.lanes.words import BODY_AT, WORDS_BYTES_MAX, find_words
+from pqbroker.broker.kafka.lanes.words import BODY_AT, WORDS_BYTES_MAX, find_words
 from pqbroker.protocol.messages.fetch import FetchRequest
 from tests.broker.wire import request_frame
 

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from pqbroker.broker.net import answer_budget
-from pqbroker.broker.net.answer_budget import FIRST_BYTES, SMALL_ANSWER_BYTES, UNTAKEN_S, AnswerBudget, Untaken
+from pqbroker.broker.kafka.apis import answer_budget
+from pqbroker.broker.kafka.apis.answer_budget import FIRST_BYTES, SMALL_ANSWER_BYTES, UNTAKEN_S, AnswerBudget, Untaken
 from pqbroker.conf.shares import reserve_of
 
 MAX = 800

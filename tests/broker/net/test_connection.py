@@ -7,21 +7,23 @@ from typing import Any, cast
 
 import pytest
 
-from pqbroker.broker.apis.answer import Answer
-from pqbroker.broker.apis.api import Api
-from pqbroker.broker.apis.context import Node, Peer
-from pqbroker.broker.apis.fetch_sessions import FetchSessions
-from pqbroker.broker.cells.cell_owner import CellOwner
-from pqbroker.broker.handlers import api_versions, fetch, metadata, produce
-from pqbroker.broker.net import connection as connection_module
-from pqbroker.broker.net.answer_budget import AnswerBudget
-from pqbroker.broker.net.connection import Connection
-from pqbroker.broker.net.dispatch import Dispatcher
-from pqbroker.broker.net.listeners import DEFAULT_NAME, Address, Connections, Listener
-from pqbroker.broker.net.receiving import Receiving
-from pqbroker.broker.net.seldom_log import SeldomLog
-from pqbroker.broker.net.turns import Turns
-from pqbroker.broker.node.metrics import Metrics
+from pqbroker.broker.ground.listeners import DEFAULT_NAME, Address, Listener
+from pqbroker.broker.ground.metrics import Metrics
+from pqbroker.broker.ground.seldom_log import SeldomLog
+from pqbroker.broker.ground.turns import Turns
+from pqbroker.broker.kafka.apis.answer import Answer
+from pqbroker.broker.kafka.apis.answer_budget import AnswerBudget
+from pqbroker.broker.kafka.apis.api import Api
+from pqbroker.broker.kafka.apis.context import Peer
+from pqbroker.broker.kafka.apis.fetch_sessions import FetchSessions
+from pqbroker.broker.kafka.handlers import api_versions, fetch, metadata, produce
+from pqbroker.broker.kafka.net import connection as connection_module
+from pqbroker.broker.kafka.net.connection import Connection
+from pqbroker.broker.kafka.net.connections import Connections
+from pqbroker.broker.kafka.net.dispatch import Dispatcher
+from pqbroker.broker.kafka.net.receiving import Receiving
+from pqbroker.broker.node.parts import Node
+from pqbroker.broker.services.cells.cell_owner import CellOwner
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.dynamic import layers
 from pqbroker.protocol.errors import ErrorCode, KafkaError, ProtocolError

@@ -5,8 +5,8 @@ from typing import Any, cast
 
 import pytest
 
-from pqbroker.broker.net.listeners import Connections
-from pqbroker.broker.node.metrics import Metrics
+from pqbroker.broker.ground.metrics import Metrics
+from pqbroker.broker.kafka.net.connections import Connections
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.declare import ConfigError, parse
 from pqbroker.conf.shares import holder_of

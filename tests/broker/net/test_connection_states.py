@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from pqbroker.broker.net.connection_states import (
+from pqbroker.broker.kafka.net.connection_states import (
     INTAKE,
     LIFE,
     SENDING,

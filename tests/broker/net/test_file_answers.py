@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from pqbroker.broker.handlers.fetch import API
-from pqbroker.broker.net import file_sender
-from pqbroker.broker.net.file_sender import FileSender
-from pqbroker.broker.net.listeners import DEFAULT_NAME, Address, Listener
+from pqbroker.broker.ground.listeners import DEFAULT_NAME, Address, Listener
+from pqbroker.broker.kafka.handlers.fetch import API
+from pqbroker.broker.kafka.net import file_sender
+from pqbroker.broker.kafka.net.file_sender import FileSender
 from pqbroker.broker.node.server import Server
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.protocol.messages.api_versions import ApiVersionsRequest
@@ -283,7 +283,7 @@ async def test_a_peer_that_reads_slowly_gets_its_answers_whole_and_in_order(serv
 
 async def test_answers_in_files_that_are_left_unread_take_no_memory_and_stall(server: Server) -> None:
     client, _ = await stalled(server)
-    (connection,) = server._connections
+    (connection,) = server.node.connections
     memory, left = connection.unsent()
     assert server.node.answers.unsent == memory < MIB < left
     stalls_s = server.node.loop.time() + 11
@@ -301,7 +301,7 @@ async def test_files_wait_for_what_the_transport_still_holds(server: Server, mon
     for correlation_id in range(1, 4):
         await client.ask(request_frame(fetch(offset), 11, correlation_id))
         offset = records_of(await client.receive())[1]
-    (connection,) = server._connections
+    (connection,) = server.node.connections
     connection._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
     held: list[int] = []
     limit = type(connection._transport).set_write_buffer_limits
@@ -326,12 +326,12 @@ async def test_files_wait_for_what_the_transport_still_holds(server: Server, mon
 async def test_a_closed_connection_is_freed_without_the_collector(server: Server) -> None:
     client = await connect(server)
     await read_all(client)
-    (connection,) = server._connections
+    (connection,) = server.node.connections
     gc.collect()
     gc.disable()
     try:
         await client.close()
-        await until(lambda: not len(server._connections))
+        await until(lambda: not len(server.node.connections))
         for _ in range(3):
             await asyncio.sleep(0)
         holders = [holder for holder in gc.get_referrers(connection) if not inspect.isframe(holder)]

@@ -4,7 +4,7 @@ import struct
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from pqbroker.broker.coordination.classic.messages import Leaver
+from pqbroker.broker.services.coordination.classic.messages import Leaver
 from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from pqbroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic

@@ -2,7 +2,7 @@ import socket
 
 import pytest
 
-from pqbroker.broker.net.listeners import (
+from pqbroker.broker.ground.listeners import (
     Address,
     AddressError,
     CannotListen,

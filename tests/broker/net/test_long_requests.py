@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from pqbroker.broker.net.dispatch import SHORT_ELEMENTS_MAX
+from pqbroker.broker.kafka.net.dispatch import SHORT_ELEMENTS_MAX
 from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from pqbroker.protocol.messages.describe_groups import DescribeGroupsRequest

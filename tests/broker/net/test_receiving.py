@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from pqbroker.broker.net.receiving import Receiving
-from pqbroker.broker.net.request_budget import ByteBudget, RequestShare
+from pqbroker.broker.kafka.net.receiving import Receiving
+from pqbroker.broker.kafka.net.request_budget import ByteBudget, RequestShare
 from pqbroker.conf.broker import BrokerSettings
 
 MIB = 1 << 20

@@ -2,7 +2,7 @@ import logging
 
 import pytest
 
-from pqbroker.broker.net.seldom_log import SeldomLog
+from pqbroker.broker.ground.seldom_log import SeldomLog
 
 
 def test_a_flood_of_a_line_is_one_line_a_second_with_a_count(caplog: pytest.LogCaptureFixture) -> None:

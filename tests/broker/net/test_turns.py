@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from pqbroker.broker.net.turns import SLICE_S, Turns
+from pqbroker.broker.ground.turns import SLICE_S, Turns
 
 STEPS_PER_SLICE = 4
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from pqbroker.broker.configs.changes import Resource
-from pqbroker.broker.configs.operations import Operation
+from pqbroker.broker.services.configs.changes import Resource
+from pqbroker.broker.services.configs.operations import Operation
 from pqbroker.protocol.messages.api_versions import ApiVersionsRequest
 from pqbroker.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from pqbroker.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest

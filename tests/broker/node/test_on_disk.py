@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pqbroker.broker.cells.cell_owner import open_cell
+from pqbroker.broker.services.cells.cell_owner import open_cell
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.pq.log.consumers import ConsumerOffset
 from pqbroker.pq.log.keys import part_key

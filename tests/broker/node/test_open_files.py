@@ -12,7 +12,7 @@ from selectors import EVENT_READ, DefaultSelector
 import pytest
 from confluent_kafka import KafkaError, Message, Producer
 
-from pqbroker.broker.node.open_files import connections_max, raise_limit
+from pqbroker.broker.ground.open_files import connections_max, raise_limit
 from pqbroker.conf.broker import BrokerSettings
 
 LIMIT = 300

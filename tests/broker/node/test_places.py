@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pqbroker import __version__
-from pqbroker.broker.net.listeners import AddressError, parse_address, parse_listeners
+from pqbroker.broker.ground.listeners import AddressError, parse_address, parse_listeners
 from pqbroker.broker.node.places import Options, Places, choose_places
 from pqbroker.conf.declare import ConfigError
 from pqbroker.conf.load import read_texts

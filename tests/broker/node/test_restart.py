@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from pqbroker.broker.cells.cell_owner import CellOwner
-from pqbroker.broker.coordination.coordinators import COORDINATOR_IDS
 from pqbroker.broker.node.server import wall_clock_ms
+from pqbroker.broker.services.cells.cell_owner import CellOwner
+from pqbroker.broker.services.coordination.coordinators import COORDINATOR_IDS
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.messages.describe_groups import DescribeGroupsRequest
 from pqbroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic

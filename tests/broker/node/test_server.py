@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from pqbroker.broker.net.listeners import Address, CannotListen
+from pqbroker.broker.ground.listeners import Address, CannotListen
 from pqbroker.broker.node.server import Server
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.protocol.errors import ErrorCode

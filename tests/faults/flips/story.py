@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from pqbroker.broker.cells.cell_owner import OpenCell, open_cell
+from pqbroker.broker.services.cells.cell_owner import OpenCell, open_cell
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.pq.log.consumers import ConsumerOffset
 from pqbroker.protocol.produced_batches import check_produced

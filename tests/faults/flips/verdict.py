@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from pqbroker.broker.cells.cell_owner import OpenCell
+from pqbroker.broker.services.cells.cell_owner import OpenCell
 from pqbroker.conf.storage import MAIN_POOL
 from pqbroker.doctor.checkup import examine
 from pqbroker.doctor.findings import Findings, Weight

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from unittest.mock import patch
 
-from pqbroker.broker.cells.cell_owner import open_cell
+from pqbroker.broker.services.cells.cell_owner import open_cell
 from pqbroker.cli.commands.doctor import examine_directory
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.fixture.process import BrokerProcess

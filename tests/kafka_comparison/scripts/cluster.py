@@ -1,6 +1,6 @@
 """The cluster and its administration: partitions, replicas, directories, quorum, users, quotas, access."""
 
-from pqbroker.broker.handlers import (
+from pqbroker.broker.kafka.handlers import (
     alter_partition_reassignments,
     alter_replica_log_dirs,
     api_versions,

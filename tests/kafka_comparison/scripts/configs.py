@@ -1,6 +1,11 @@
 """Configs of topics, brokers, groups and clients: showing and changing them."""
 
-from pqbroker.broker.handlers import alter_configs, describe_configs, incremental_alter_configs, list_config_resources
+from pqbroker.broker.kafka.handlers import (
+    alter_configs,
+    describe_configs,
+    incremental_alter_configs,
+    list_config_resources,
+)
 from pqbroker.protocol.messages import alter_configs as whole
 from pqbroker.protocol.messages import incremental_alter_configs as single
 from pqbroker.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource

@@ -1,7 +1,7 @@
 """Frames that no client of today sends: versions that are too old or too new, bodies that end early or late."""
 
-from pqbroker.broker.apis.served import APIS
-from pqbroker.broker.handlers import api_versions
+from pqbroker.broker.kafka.handlers import api_versions
+from pqbroker.broker.kafka.served import APIS
 from tests.kafka_comparison.connection import CLOSED, SILENT
 from tests.kafka_comparison.shapes import once
 from tests.kafka_comparison.side import Side

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from pqbroker.broker.handlers import (
+from pqbroker.broker.kafka.handlers import (
     consumer_group_heartbeat,
     delete_groups,
     describe_groups,

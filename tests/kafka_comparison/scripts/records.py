@@ -5,7 +5,7 @@ from typing import Any
 
 from crc32c import crc32c
 
-from pqbroker.broker.handlers import (
+from pqbroker.broker.kafka.handlers import (
     delete_records,
     fetch,
     init_producer_id,

@@ -1,6 +1,6 @@
 """Topics: what exists, making and deleting it."""
 
-from pqbroker.broker.handlers import create_topics, delete_topics, metadata
+from pqbroker.broker.kafka.handlers import create_topics, delete_topics, metadata
 from pqbroker.protocol.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,

@@ -3,11 +3,11 @@
 from dataclasses import replace
 from typing import Any
 
-from pqbroker.broker.coordination.classic import heartbeats, joining, leaving, syncing
-from pqbroker.broker.coordination.classic.clock import wake
-from pqbroker.broker.coordination.classic.group import Group
-from pqbroker.broker.coordination.classic.memory import GroupMemory
-from pqbroker.broker.coordination.classic.messages import (
+from pqbroker.broker.services.coordination.classic import heartbeats, joining, leaving, syncing
+from pqbroker.broker.services.coordination.classic.clock import wake
+from pqbroker.broker.services.coordination.classic.group import Group
+from pqbroker.broker.services.coordination.classic.memory import GroupMemory
+from pqbroker.broker.services.coordination.classic.messages import (
     GroupLimits,
     Join,
     Joined,
@@ -17,7 +17,7 @@ from pqbroker.broker.coordination.classic.messages import (
     Sync,
     Synced,
 )
-from pqbroker.broker.coordination.classic.states import GroupState
+from pqbroker.broker.services.coordination.classic.states import GroupState
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.tablets.coordinator_rows import GroupImage, MemberProtocol
 

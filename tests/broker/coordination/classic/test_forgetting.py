@@ -5,10 +5,10 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from pqbroker.broker.coordination.classic.messages import Leaver
-from pqbroker.broker.coordination.coordinators import COORDINATOR_IDS
-from pqbroker.broker.net.listeners import Address
+from pqbroker.broker.ground.listeners import Address
 from pqbroker.broker.node.server import Server
+from pqbroker.broker.services.coordination.classic.messages import Leaver
+from pqbroker.broker.services.coordination.coordinators import COORDINATOR_IDS
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.messages.delete_groups import DeleteGroupsRequest

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from pqbroker.broker.coordination.classic.clock import retire_if_unused
-from pqbroker.broker.coordination.classic.messages import JoinedMember
-from pqbroker.broker.coordination.classic.states import GroupState
+from pqbroker.broker.services.coordination.classic.clock import retire_if_unused
+from pqbroker.broker.services.coordination.classic.messages import JoinedMember
+from pqbroker.broker.services.coordination.classic.states import GroupState
 from pqbroker.protocol.errors import ErrorCode
 from pqbroker.storage.tablets.coordinator_rows import MemberProtocol
 from tests.broker.coordination.classic.rig import LIMITS, RANGE, REBALANCE_MS, SESSION_MS, Rig

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from pqbroker.broker.coordination.classic.member import Member
-from pqbroker.broker.coordination.classic.memory import GroupMemory, payer_of
-from pqbroker.broker.coordination.classic.states import GroupState
+from pqbroker.broker.services.coordination.classic.member import Member
+from pqbroker.broker.services.coordination.classic.memory import GroupMemory, payer_of
+from pqbroker.broker.services.coordination.classic.states import GroupState
 from pqbroker.protocol.errors import ErrorCode
 from pqbroker.storage.tablets.coordinator_rows import MemberProtocol
 from tests.broker.coordination.classic.rig import LIMITS, Rig

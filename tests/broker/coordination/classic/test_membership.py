@@ -2,10 +2,10 @@
 
 import pytest
 
-from pqbroker.broker.coordination.classic import leaving
-from pqbroker.broker.coordination.classic.group import Group
-from pqbroker.broker.coordination.classic.messages import Leaver
-from pqbroker.broker.coordination.classic.states import GroupState
+from pqbroker.broker.services.coordination.classic import leaving
+from pqbroker.broker.services.coordination.classic.group import Group
+from pqbroker.broker.services.coordination.classic.messages import Leaver
+from pqbroker.broker.services.coordination.classic.states import GroupState
 from pqbroker.protocol.errors import ErrorCode
 from tests.broker.coordination.classic.rig import LIMITS, SESSION_MS, Rig
 

@@ -12,11 +12,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from pqbroker.broker.coordination.classic import memory
-from pqbroker.broker.coordination.classic.clock import wake
-from pqbroker.broker.coordination.classic.group import Group
-from pqbroker.broker.coordination.classic.messages import Joined, JoinedMember, Leaver, Synced
-from pqbroker.broker.coordination.classic.states import GroupState
+from pqbroker.broker.services.coordination.classic import memory
+from pqbroker.broker.services.coordination.classic.clock import wake
+from pqbroker.broker.services.coordination.classic.group import Group
+from pqbroker.broker.services.coordination.classic.messages import Joined, JoinedMember, Leaver, Synced
+from pqbroker.broker.services.coordination.classic.states import GroupState
 from pqbroker.protocol.errors import ErrorCode
 from pqbroker.storage.tablets.coordinator_rows import MemberProtocol
 from tests.broker.coordination.classic.rig import LIMITS, REBALANCE_MS, SESSION_MS, Rig

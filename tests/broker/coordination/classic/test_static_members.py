@@ -2,9 +2,9 @@
 
 import pytest
 
-from pqbroker.broker.coordination.classic.messages import Leaver
-from pqbroker.broker.coordination.classic.states import GroupState
-from pqbroker.broker.coordination.coordinators import new_member_id
+from pqbroker.broker.services.coordination.classic.messages import Leaver
+from pqbroker.broker.services.coordination.classic.states import GroupState
+from pqbroker.broker.services.coordination.coordinators import new_member_id
 from pqbroker.protocol.errors import ErrorCode
 from pqbroker.storage.tablets.coordinator_rows import MemberProtocol
 from tests.broker.coordination.classic.rig import RANGE, REBALANCE_MS, SESSION_MS, Rig

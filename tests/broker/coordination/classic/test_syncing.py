@@ -2,7 +2,7 @@
 
 import pytest
 
-from pqbroker.broker.coordination.classic.states import GroupState
+from pqbroker.broker.services.coordination.classic.states import GroupState
 from pqbroker.protocol.errors import ErrorCode
 from tests.broker.coordination.classic.rig import REBALANCE_MS, SESSION_MS, Rig
 

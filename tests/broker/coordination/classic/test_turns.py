@@ -4,8 +4,8 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
 
-from pqbroker.broker.coordination.classic.messages import Join, Joined
-from pqbroker.broker.coordination.classic_groups import ANSWERS_A_TURN
+from pqbroker.broker.services.coordination.classic.messages import Join, Joined
+from pqbroker.broker.services.coordination.classic_groups import ANSWERS_A_TURN
 from pqbroker.protocol.errors import ErrorCode
 from tests.broker.conftest import Node, until
 from tests.broker.coordination.classic.rig import RANGE

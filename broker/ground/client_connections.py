@@ -1,0 +1,22 @@
+"""Connections of Kafka clients, as they are shown."""
+
+from typing import NamedTuple
+
+from pqbroker.conf.addresses import Address
+
+
+class ConnectionFacts(NamedTuple):
+    """What is known of one connection and the client behind it."""
+
+    client_id: str | None
+    address: Address
+    listener: str
+    principal: str
+    apis: int
+    """API keys that it has used, each a bit."""
+    bytes_in: int
+    bytes_out: int
+    idle_s: float
+    """Time since its last request."""
+    requests: int
+    """Requests of it that are not answered."""

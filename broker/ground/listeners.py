@@ -1,0 +1,163 @@
+"""Where clients come to: addresses, listeners and their sockets."""
+
+import errno
+import logging
+import socket
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from pqbroker.broker.ground.seldom_log import SeldomLog
+from pqbroker.conf.addresses import Address as Address
+from pqbroker.conf.addresses import AddressError as AddressError
+from pqbroker.conf.addresses import parse_address as parse_address
+
+if TYPE_CHECKING:
+    pass
+
+log = logging.getLogger(__name__)
+seldom = SeldomLog(log)
+
+BACKLOG = 1024
+PORT_ATTEMPTS = 10
+DEFAULT_NAME = "PLAINTEXT"
+"""Of a listener that is given none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """An address that Kafka clients come to, and the name that `advertised.listeners` has for it."""
+
+    name: str
+    address: Address
+    advertised: Address | None = None
+    """Where its clients are sent; None: to the address that they reached."""
+    takes_files: bool = True
+    """Whether answers may leave past the transport (`sendfile`): under TLS they would leave as plain text."""
+
+    def __str__(self) -> str:
+        return str(self.address) if self.name == DEFAULT_NAME else f"{self.name}://{self.address}"
+
+
+def parse_listeners(text: str) -> tuple[Listener, ...]:
+    """[NAME://]HOST:PORT, one or several with commas, each of these with a name of its own; AddressError."""
+    listeners = []
+    for item in text.split(","):
+        name, separator, address = item.strip().rpartition("://")
+        listeners.append(Listener(name if separator else DEFAULT_NAME, parse_address(address)))
+    names = [listener.name for listener in listeners]
+    if len(set(names)) < len(names):
+        raise AddressError(f"{text!r} has two listeners of one name; write INSIDE://HOST:PORT,OUTSIDE://HOST:PORT")
+    if not all(names):
+        raise AddressError(f"{text!r} has a listener of no name; write NAME://HOST:PORT")
+    return tuple(listeners)
+
+
+def advertised_addresses(listeners: Sequence[Listener], text: str) -> Mapping[str, Address]:
+    """Where each listener sends its clients (`advertised.listeners`), by name; AddressError.
+
+    A listener without an entry sends them where they came. A node with one listener takes the entry of its name, or
+    else the first.
+    """
+    if not text:
+        return {}
+    try:
+        told = {listener.name: listener.address for listener in parse_listeners(text)}
+    except AddressError as error:
+        raise AddressError(f"advertised.listeners: {error}") from None
+    names = [listener.name for listener in listeners]
+    if len(names) == 1:
+        return {names[0]: told.get(names[0]) or next(iter(told.values()))}
+    unknown = sorted(told.keys() - set(names))
+    if unknown:
+        raise AddressError(
+            f"advertised.listeners names {', '.join(unknown)}; the listeners are {', '.join(names)}: use their names"
+        )
+    return told
+
+
+class CannotListen(Exception):
+    """Nothing can be listened on at an address; the text names cause and cure."""
+
+
+def bind_all(listeners: Iterable[Listener]) -> list[tuple[Listener, list[socket.socket]]]:
+    """Listening sockets of every listener, its address with its port; CannotListen leaves none open."""
+    bound: list[tuple[Listener, list[socket.socket]]] = []
+    try:
+        for listener in listeners:
+            sockets, address = bind(listener.address)
+            bound.append((replace(listener, address=address), sockets))
+    except CannotListen:
+        close_all(bound)
+        raise
+    return bound
+
+
+def close_all(bound: Iterable[tuple[Listener, list[socket.socket]]]) -> None:
+    for _, sockets in bound:
+        for listening in sockets:
+            listening.close()
+
+
+def bind(address: Address) -> tuple[list[socket.socket], Address]:
+    """Listening sockets for an address, all with one port, and the address with that port; CannotListen.
+
+    localhost means 127.0.0.1 and ::1 (librdkafka tries ::1 first); a machine without IPv6 has the first only.
+    """
+    hosts = ["127.0.0.1", "::1"] if address.host == "localhost" else [address.host]
+    for _ in range(PORT_ATTEMPTS):
+        first = _listen(hosts[0], address.port)
+        bound = Address(address.host, first.getsockname()[1])
+        try:
+            return [first, *_listen_also(hosts[1:], bound.port)], bound
+        except CannotListen:
+            first.close()
+            if address.port:
+                raise
+    raise CannotListen(f"found no port that is free on each of {', '.join(hosts)}; name one")
+
+
+def _listen_also(hosts: list[str], port: int) -> list[socket.socket]:
+    listening = []
+    for host in hosts:
+        try:
+            listening.append(_listen(host, port))
+        except _NoSuchAddress:
+            log.warning("this machine has no %s; localhost is served on 127.0.0.1 only", host)
+    return listening
+
+
+class _NoSuchAddress(CannotListen):
+    """The machine has no such address or address family."""
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    where = Address(host, port)
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (socket.gaierror, UnicodeError):
+        raise CannotListen(f"cannot listen on {where}: unknown host; give an address of this machine") from None
+    family, kind, protocol, _, address = found[0]
+    try:
+        listening = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise _NoSuchAddress(f"cannot listen on {where}: {error.strerror}") from None
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        listening.bind(address)
+        listening.listen(BACKLOG)
+    except OSError as error:
+        listening.close()
+        raise _refusal(error, where) from None
+    listening.setblocking(False)
+    return listening
+
+
+def _refusal(error: OSError, where: Address) -> CannotListen:
+    if error.errno == errno.EADDRINUSE:
+        return CannotListen(f"cannot listen on {where}: the port is in use; choose another, or 0 for a free one")
+    if error.errno == errno.EADDRNOTAVAIL:
+        return _NoSuchAddress(f"cannot listen on {where}: this machine has no such address")
+    return CannotListen(f"cannot listen on {where}: {error.strerror}")

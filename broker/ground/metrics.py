@@ -1,0 +1,266 @@
+"""Every metric of the server: plain integers where requests pass, read by one collector at scrape time.
+
+prometheus_client is imported by `broker.http` only when a scrape asks; this file declares names, types and help.
+"""
+
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from pqbroker.protocol.errors import ErrorCode
+from pqbroker.storage.counters import Histogram
+
+PREFIX = "pqbroker_"
+"""Before every name."""
+
+
+class RouteMetrics(Histogram):
+    """One API in one version: how many requests, and how long each took from its decoding to its answer."""
+
+    __slots__ = ("api", "version")
+
+    def __init__(self, api: str, version: int) -> None:
+        super().__init__()
+        self.api = api
+        self.version = version
+
+
+class Metrics:
+    """The server's counters; seconds and bytes."""
+
+    __slots__ = (
+        "bytes_in", "bytes_out", "cell_openings", "connections", "connections_gave_way", "connections_refused",
+        "connections_unread", "deep_pass_worst_s", "errors", "http_requests", "loop_lag", "loop_lag_worst_s",
+        "loop_turn_worst_s", "overstay", "overstay_worst_s", "protocol_errors", "routes", "sampler",
+        "unfinished_closed",
+    )  # fmt: skip
+
+    def __init__(self, sampler: "Callable[[], Sampling] | None" = None) -> None:
+        """`sampler`: called at each scrape for the samples of the lower floors."""
+        self.sampler = sampler
+        self.routes: list[RouteMetrics] = []
+        self.errors: dict[ErrorCode, int] = {}
+        self.http_requests: dict[tuple[str, str, str], int] = {}
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self.connections = 0
+        self.connections_refused = 0
+        self.connections_gave_way = 0
+        self.connections_unread = 0
+        self.protocol_errors = 0
+        self.unfinished_closed = 0
+        self.overstay = Histogram()
+        self.overstay_worst_s = 0.0
+        self.loop_lag = Histogram()
+        self.loop_lag_worst_s = 0.0
+        self.loop_turn_worst_s = 0.0
+        self.deep_pass_worst_s = 0.0
+        self.cell_openings = 0
+
+    def route(self, api: str, version: int) -> RouteMetrics:
+        metrics = RouteMetrics(api, version)
+        self.routes.append(metrics)
+        return metrics
+
+    def count_error(self, code: ErrorCode) -> None:
+        self.errors[code] = self.errors.get(code, 0) + 1
+
+    def count_http(self, method: str, route: str, status: int) -> None:
+        """`route` is a path as declared, empty for one that is none of ours."""
+        key = (method if route else "", route, str(status))
+        self.http_requests[key] = self.http_requests.get(key, 0) + 1
+
+    def observe_overstay(self, seconds: float) -> None:
+        """How long a parked Fetch outlived the arrival of the next request on its connection."""
+        self.overstay.observe(seconds)
+        self.overstay_worst_s = max(self.overstay_worst_s, seconds)
+
+    def observe_loop_lag(self, seconds: float) -> None:
+        """How late a timer of the event loop fired."""
+        self.loop_lag.observe(seconds)
+        self.loop_lag_worst_s = max(self.loop_lag_worst_s, seconds)
+
+    def observe_deep_pass(self, seconds: float) -> None:
+        """CPU time in which Python's collector looked at everything that the process holds."""
+        self.deep_pass_worst_s = max(self.deep_pass_worst_s, seconds)
+
+    def observe_loop_turn(self, seconds: float) -> None:
+        """CPU time, of the loop's thread alone, in which it did not let a timer fire that was due."""
+        self.loop_turn_worst_s = max(self.loop_turn_worst_s, seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """One metric's declaration: name without prefix, type, help, label names, its name in the version before."""
+
+    name: str
+    type: str
+    help: str
+    labels: tuple[str, ...] = ()
+    earlier: str = ""
+
+
+class Sample(NamedTuple):
+    """One value of a family; `labels` in the family's order. A histogram sets `histogram` instead of `value`."""
+
+    name: str
+    value: float = 0.0
+    labels: tuple[str, ...] = ()
+    histogram: Histogram | None = None
+
+
+Sampling = Generator[None, None, list[Sample]]
+"""Takes samples in short steps, between which the loop may do other work: many partitions would hold it up."""
+
+
+_PARTITION = ("topic", "partition")
+_CELL = ("cell",)
+_POOL = ("cell", "pool")
+_OFFSET = ("group", *_PARTITION)
+_BUFFER_FULL = "Time with more than pqbroker.write.border.bytes in flight, in which writers had to pause."
+_QUOTA_WAIT = "Pauses that quotas (pq.write.speed…) imposed on writers, summed over writers."
+
+_FAMILIES = (
+    Family("request_seconds", "histogram", "Time from decoding a request to its answer.", ("api", "version")),
+    Family("errors", "counter", "Error codes sent to clients, by Kafka's name.", ("error",)),
+    Family("protocol_errors", "counter", "Connections closed because the client broke the protocol."),
+    Family("unfinished_requests_closed", "counter", "Connections closed to free memory, amid a request."),
+    Family("request_bytes", "gauge", "Bytes of requests being served or arriving (pqbroker.inflight.bytes.max)."),
+    Family("unfinished_request_bytes", "gauge", "Bytes of requests that have arrived in part."),
+    Family("fetch_sessions", "gauge", "Incremental fetch sessions kept."),
+    Family("fetch_session_partitions", "gauge", "Partitions in all incremental fetch sessions."),
+    Family("connections", "gauge", "Open connections of Kafka clients."),
+    Family("connections_refused", "counter", "Connections closed at once: over max.connections, or one address's."),
+    Family("connections_gave_way", "counter", "Connections closed for others: their address had most of them."),
+    Family("connections_unread", "counter", "Connections cut: answers left unread took memory that others waited for."),
+    Family("http_requests", "counter", "HTTP requests, by documented path.", ("method", "path", "status")),
+    Family("bytes_in", "counter", "Bytes read from clients."),
+    Family("bytes_out", "counter", "Bytes sent to clients."),
+    Family("parked_fetch_overstay_seconds", "histogram", "Time a parked Fetch stayed after the next request came."),
+    Family("parked_fetch_overstay_worst_seconds", "gauge", "Longest such stay of a parked Fetch since the start."),
+    Family("loop_lag_seconds", "histogram", "Delay of timers of the event loop, sampled all the time."),
+    Family("loop_lag_worst_seconds", "gauge", "Longest delay of a timer of the event loop since the start."),
+    Family("loop_turn_worst_seconds", "gauge", "Longest CPU time of one turn of the event loop since the start."),
+    Family("memory_pass_worst_seconds", "gauge", "Longest search of all memory for garbage; one turn of the loop."),
+    Family("cell_openings", "counter", "Openings of the system cell, the one at the start included."),
+    Family("cell_open", "gauge", "1 while the cell is open, else 0.", _CELL),
+    Family("cell_generation", "gauge", "The cell's generation.", _CELL),
+    Family("cell_unreadable_places", "gauge", "Damaged places in the cell; above 0 nothing in it is removed.", _CELL),
+    Family("commits", "counter", "Batches committed since the cell was opened.", _CELL),
+    Family("commit_rounds", "counter", "Group commits: rounds of batches with one sync.", _CELL),
+    Family("commit_syncs", "counter", "Syncs to disk.", _CELL),
+    Family("commits_refused", "counter", "Batches refused, mostly because the disk is full.", _CELL),
+    Family("stored_bytes", "counter", "Bytes written to disk since the cell was opened.", _CELL),
+    Family(
+        "segment_emptying_moved_bytes", "counter", "Bytes of blobs moved to empty mostly dead segments.",
+        _CELL, earlier="compaction_moved_bytes",
+    ),
+    Family("pool_free_bytes", "gauge", "Free bytes on the disk of a pool.", _POOL),
+    Family("pool_total_bytes", "gauge", "Bytes on the disk of a pool, used or free.", _POOL),
+    Family("pool_live_bytes", "gauge", "Bytes of blobs in use in a pool.", _POOL),
+    Family("pool_trash_bytes", "gauge", "Bytes of deleted blobs that segments of a pool still hold.", _POOL),
+    Family("disk_colour", "gauge", "10 green, 15 channels should move, 20 writes stop, 30 out of space.", _POOL),
+    Family("blob_puts", "counter", "Blobs written.", _CELL),
+    Family("blob_put_bytes", "counter", "Bytes of blobs written.", _CELL),
+    Family("blob_blocked", "counter", "Writes refused because a later instance of the tablet runs (BLOCKED).", _CELL),
+    Family("garbage_collections", "counter", "Garbage collections: barriers moved, blobs behind them deleted.", _CELL),
+    Family("cache_hits", "counter", "Pages found in the cache."),
+    Family("cache_misses", "counter", "Pages read from disk because the cache did not have them."),
+    Family("cache_evictions", "counter", "Pages dropped from the cache for newer ones."),
+    Family("cache_unused_evictions", "counter", "Pages dropped from the cache before any read used them."),
+    Family("cache_kept_seconds", "counter", "Time dropped pages had spent in the cache, summed over pages."),
+    Family("cache_bytes", "gauge", "Bytes in the cache."),
+    Family("cache_pages", "gauge", "Pages and blob indexes in the cache."),
+    Family("head_bytes", "gauge", "Bytes of the newest records in memory, all partitions together."),
+    Family("head_drops", "counter", "Partitions whose newest records were dropped from memory to free it."),
+    Family("durability", "gauge", "1 for the value of pqbroker.durability.", ("mode",)),
+    Family("tablets", "gauge", "Tablets by type.", ("type",)),
+    Family("residents", "gauge", "Residents of coordinator tablets, such as consumer groups with members.", ("kind",)),
+    Family("topics", "gauge", "Topics."),
+    Family("partitions", "gauge", "Partitions of all topics."),
+    Family("write_cycle_seconds", "histogram", "Time of a partition's write cycle, from plan to durable."),
+    Family("tablet_start_seconds", "histogram", "Time a PQ tablet takes to start, from the first row read to serving."),
+    Family("kv_request_seconds", "histogram", "Time of a request to a KV tablet, from plan to durable."),
+    Family("kv_commands", "counter", "Commands in requests to KV tablets."),
+    Family("kv_written_bytes", "counter", "Bytes of rows and blobs that requests to KV tablets wrote."),
+    Family("kv_failed", "counter", "Requests to KV tablets that the store refused or lost."),
+    Family("kv_reads", "counter", "Ranges of values read from KV tablets because the cache did not have them."),
+    Family("partition_start_offset", "gauge", "First offset of a partition that can be read.", _PARTITION),
+    Family("partition_end_offset", "gauge", "High watermark of a partition.", _PARTITION),
+    Family("partition_leader_epoch", "gauge", "Leader epoch of a partition; absent where series are sums.", _PARTITION),
+    Family("partition_size_bytes", "gauge", "Bytes of records in a partition.", _PARTITION),
+    Family("partition_head_blobs", "gauge", "Newest, small blobs of a partition (its head).", (*_PARTITION, "level")),
+    Family("partition_body_blobs", "gauge", "Older, large blobs of a partition (its body).", _PARTITION),
+    Family("partition_producers", "gauge", "Idempotent producers that a partition remembers.", _PARTITION),
+    Family("partition_producers_created", "counter", "Idempotent producers new to a partition.", _PARTITION),
+    Family("partition_producers_forgotten", "counter", "Idempotent producers that a partition forgot.", _PARTITION),
+    Family("partition_producers_evicted", "counter", "Idempotent producers above pq.producer.ids.max.", _PARTITION),
+    Family("partition_queue_batches", "gauge", "Batches that wait for a write cycle.", _PARTITION),
+    Family("partition_queue_bytes", "gauge", "Bytes of batches that wait for a write cycle.", _PARTITION),
+    Family("partition_queue_wait_seconds", "counter", "Time in which batches waited for a write cycle.", _PARTITION),
+    Family("partition_in_flight_bytes", "gauge", "Bytes of batches received and not yet durable.", _PARTITION),
+    Family("partition_buffer_full_seconds", "counter", _BUFFER_FULL, _PARTITION),
+    Family("partition_quota_wait_seconds", "counter", _QUOTA_WAIT, _PARTITION),
+    Family("partition_written_records", "counter", "Records written to a partition.", _PARTITION),
+    Family("partition_written_bytes", "counter", "Bytes of batches written to a partition.", _PARTITION),
+    Family("partition_duplicate_records", "counter", "Records sent again, acknowledged without writing.", _PARTITION),
+    Family("partition_duplicate_bytes", "counter", "Bytes sent again, acknowledged without writing.", _PARTITION),
+    Family("partition_write_errors", "counter", "Batches refused, by Kafka's error name.", (*_PARTITION, "error")),
+    Family("partition_write_cycles", "counter", "Write cycles of a partition, each one commit.", _PARTITION),
+    Family("partition_blob_bytes", "counter", "Bytes of blobs written for a partition, merging included.", _PARTITION),
+    Family("partition_reads", "counter", "Reads of a partition answered.", _PARTITION),
+    Family("partition_store_reads", "counter", "Reads of a partition that went to the disk.", _PARTITION),
+    Family("partition_read_bytes", "counter", "Bytes of batches sent to readers of a partition.", _PARTITION),
+    Family("groups", "gauge", "Consumer groups, by state.", ("state",)),
+    Family("groups_bytes", "gauge", "Bytes of members and assignments of all groups (pqbroker.groups.bytes.max)."),
+    Family("group_members", "gauge", "Members of a consumer group.", ("group",)),
+    Family("group_lag_records", "gauge", "Records after the offset that a group has committed.", _OFFSET),
+    Family("group_lag_summed", "gauge", "1 if lags are sums because of pqbroker.metrics.offsets.max, else 0."),
+    Family("build_info", "gauge", "1 for the version that runs.", ("version", "python")),
+    Family("process_start_time_seconds", "gauge", "Time at which the node opened its cell, in seconds since 1970."),
+    Family("process_cpu_seconds", "counter", "CPU time of the process, all threads."),
+    Family("process_resident_bytes", "gauge", "Memory of the process that is not swapped out."),
+    Family("process_open_files", "gauge", "Open files of the process, connections included."),
+    Family("process_threads", "gauge", "Threads of the process."),
+)  # fmt: skip
+
+_EARLIER = {family.name: family.earlier for family in _FAMILIES if family.earlier}
+FAMILIES = _FAMILIES + tuple(
+    Family(family.earlier, family.type, f"Deprecated: the earlier name of {PREFIX}{family.name}.", family.labels)
+    for family in _FAMILIES
+    if family.earlier
+)
+
+
+def samples(metrics: Metrics) -> Sampling:
+    """Every value, but for those under an earlier name (`with_earlier_names`)."""
+    taken = [
+        Sample("request_seconds", labels=(route.api, str(route.version)), histogram=route) for route in metrics.routes
+    ]
+    taken += [Sample("errors", count, (code.name,)) for code, count in metrics.errors.items()]
+    taken += [Sample("http_requests", count, labels) for labels, count in metrics.http_requests.items()]
+    taken += [
+        Sample("protocol_errors", metrics.protocol_errors),
+        Sample("unfinished_requests_closed", metrics.unfinished_closed),
+        Sample("connections", metrics.connections),
+        Sample("connections_refused", metrics.connections_refused),
+        Sample("connections_gave_way", metrics.connections_gave_way),
+        Sample("connections_unread", metrics.connections_unread),
+        Sample("bytes_in", metrics.bytes_in),
+        Sample("bytes_out", metrics.bytes_out),
+        Sample("parked_fetch_overstay_seconds", histogram=metrics.overstay),
+        Sample("parked_fetch_overstay_worst_seconds", metrics.overstay_worst_s),
+        Sample("loop_lag_seconds", histogram=metrics.loop_lag),
+        Sample("loop_lag_worst_seconds", metrics.loop_lag_worst_s),
+        Sample("loop_turn_worst_seconds", metrics.loop_turn_worst_s),
+        Sample("memory_pass_worst_seconds", metrics.deep_pass_worst_s),
+        Sample("cell_openings", metrics.cell_openings),
+    ]
+    if metrics.sampler is not None:
+        taken += yield from metrics.sampler()
+    return taken
+
+
+def with_earlier_names(taken: Sequence[Sample]) -> list[Sample]:
+    """Samples, and again under the earlier name those whose family has one."""
+    return [*taken, *(sample._replace(name=_EARLIER[sample.name]) for sample in taken if sample.name in _EARLIER)]

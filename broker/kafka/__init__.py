@@ -1,0 +1,1 @@
+"""The door for Kafka clients: connections, lanes, and a handler for each API."""

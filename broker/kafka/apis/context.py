@@ -1,0 +1,119 @@
+"""What a handler may use: the node, as its APIs need it, and the caller."""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from pqbroker.broker.ground.access import ANONYMOUS, Principal
+from pqbroker.broker.ground.metrics import Metrics
+from pqbroker.broker.ground.turns import Turns
+from pqbroker.broker.kafka.apis.answer_budget import AnswerBudget
+from pqbroker.broker.services.cells.cell_owner import CellOwner
+from pqbroker.broker.services.configs.callers import ConfigsNode
+from pqbroker.broker.services.producer_ids import ProducerIds
+from pqbroker.broker.services.topics.record_checks import RecordChecks
+from pqbroker.conf.addresses import Address
+
+if TYPE_CHECKING:
+    from pqbroker.broker.kafka.apis.fetch_sessions import FetchSessions
+    from pqbroker.broker.kafka.apis.lane import Lane
+
+
+class KafkaNode(ConfigsNode, Protocol):
+    """A node that serves Kafka's APIs. What belongs to one opening of the cell is reached by `cell.current`, and not
+    kept over an await: the cell may be opened again."""
+
+    @property
+    def cell(self) -> CellOwner: ...
+    @property
+    def cluster_id(self) -> str: ...
+    @property
+    def metrics(self) -> Metrics: ...
+    @property
+    def turns(self) -> Turns: ...
+    @property
+    def answers(self) -> AnswerBudget: ...
+    @property
+    def sessions(self) -> "FetchSessions": ...
+    @property
+    def producer_ids(self) -> ProducerIds: ...
+    @property
+    def record_checks(self) -> RecordChecks: ...
+    @property
+    def api_ranges(self) -> tuple[tuple[int, int, int], ...]:
+        """What ApiVersions lists: key, least and greatest version."""
+
+
+@dataclass(slots=True)
+class Peer:
+    """The other end of a connection. The connection sets its fields, and says when it closes."""
+
+    node: KafkaNode
+    address: Address
+    """Where this client is to connect to."""
+    host: str = ""
+    """Where the other end is; empty when it has gone already."""
+    port: int = 0
+    holder: str = ""
+    """The key under which its shares of the node's limits count (`holder_of`)."""
+    principal: Principal = ANONYMOUS
+    takes_files: bool = False
+    """Whether answers may hold parts of files (`FileRegion`)."""
+    lanes: "dict[int, list[Lane]]" = field(default_factory=dict)
+    """By API key: for requests that say what its last request said. The dispatcher changes it."""
+    client_id: str | None = None
+    """What it called itself last. The dispatcher sets it, and `apis`."""
+    apis: int = 0
+    """API keys that it has used, each a bit."""
+    fetch_session_id: int = 0
+    """Of the fetch session that it opened last; set by `FetchSessions`."""
+    is_gone: bool = False
+    """Whether the connection has closed."""
+
+    def leave(self) -> None:
+        """The connection has closed."""
+        self.is_gone = True
+        self.lanes.clear()  # they hold it: garbage for the collector
+        if self.fetch_session_id:
+            self.node.sessions.leave(self)
+
+
+class Context:
+    """One request's surroundings."""
+
+    __slots__ = ("client_id", "correlation_id", "is_charged", "is_long", "node", "peer", "principal", "version")
+
+    def __init__(self, node: KafkaNode, peer: Peer, version: int, client_id: str | None) -> None:
+        self.node = node
+        self.peer = peer
+        self.principal = peer.principal
+        self.version = version
+        self.client_id = client_id
+        self.correlation_id = 0
+        """For an answer that is framed where it is made. The dispatcher sets it."""
+        self.is_long = False
+        """Whether the request has so many elements that a handler must let others have their turn between them."""
+        self.is_charged = False
+        """Whether the node's budget of answers holds something for the request."""
+
+    def charge(self, size: int) -> None:
+        """Charge `size` bytes more to the node's budget of answers, until the request is answered."""
+        self.is_charged = True
+        self.node.answers.grow(self, self.peer.holder, size)
+
+    async def room(self) -> None:
+        """Return when the budget of answers has room for the client's share."""
+        await self.node.answers.room(self, self.peer.holder)
+
+    @property
+    def has_room(self) -> bool:
+        """Return True if the budget of answers has room for the client's share."""
+        return self.node.answers.left_to(self.peer.holder) > 0
+
+    async def breathe(self) -> None:
+        """Let others have their turn, if it is time; for handlers, between the entries of a request."""
+        await self.node.turns.breathe()
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port that this client is to connect to."""
+        return self.peer.address.host, self.peer.address.port

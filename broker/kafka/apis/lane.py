@@ -1,0 +1,33 @@
+"""What a lane is to a connection: it takes a request, or leaves it to be dispatched before anything is done."""
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from pqbroker.broker.ground.metrics import RouteMetrics
+from pqbroker.broker.kafka.apis.context import Context
+from pqbroker.broker.kafka.apis.exchange import Exchange
+
+LANES_MAX = 4
+"""Of one connection, for each API: a producer of several topics often sends one in each request."""
+Serve = Callable[[Context, memoryview, Callable[[Context], Any]], Exchange]
+"""Serves the request of a frame by a call that returns what a handler may, in a new context like the one given."""
+
+
+class Lane(Protocol):
+    """One connection's, for requests of one API that say what one before them said."""
+
+    @property
+    def form(self) -> Hashable:
+        """What its requests say: another lane of the same form takes its place."""
+
+    def begin(self, frame: memoryview) -> Exchange | None:
+        """Serve the request; None: it says something else, or what the lane knows holds no longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaneRoad:
+    """What the dispatcher has for the lanes of one API in one version."""
+
+    metrics: RouteMetrics
+    serve: Serve

@@ -1,0 +1,38 @@
+"""ApiVersions (key 18), versions 0 to 4.
+
+Behaviour: lists exactly the APIs and versions that the dispatcher serves; a version above 4 is answered as version 0
+with UNSUPPORTED_VERSION and this key's range (KIP-511); a client software name or version that is none is
+INVALID_REQUEST.
+Left out: feature levels. No transaction feature is finalised, so clients keep to the first transaction protocol.
+"""
+
+import re
+
+from pqbroker.broker.kafka.apis.api import Api
+from pqbroker.broker.kafka.apis.context import Context
+from pqbroker.protocol.errors import ErrorCode, KafkaError
+from pqbroker.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+def serve(context: Context, request: ApiVersionsRequest) -> ApiVersionsResponse:
+    if context.version >= 3:
+        for text in (request.client_software_name, request.client_software_version):
+            if not _SOFTWARE.fullmatch(text):
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"{text!r} names no client software")
+    ranges = context.node.api_ranges
+    return ApiVersionsResponse(
+        api_keys=[ApiVersion(api_key=key, min_version=low, max_version=high) for key, low, high in ranges]
+    )
+
+
+def refuse(context: Context, request: ApiVersionsRequest | None, code: ErrorCode, message: str) -> ApiVersionsResponse:
+    own = [ApiVersion(api_key=API.key, min_version=API.version_min, max_version=API.version_max)]
+    return ApiVersionsResponse(error_code=code, api_keys=own if code is ErrorCode.UNSUPPORTED_VERSION else [])
+
+
+API = Api(
+    key=18, name="ApiVersions", version_min=0, version_max=4,
+    request=ApiVersionsRequest, response=ApiVersionsResponse, serve=serve, refuse=refuse,
+)  # fmt: skip

@@ -1,0 +1,79 @@
+"""DeleteTopics (key 20), versions 1 to 6.
+
+Behaviour: by name, or by id from version 6. The name is free, and the partitions are gone for clients, when the
+scheme's one commit is durable; what they held is reclaimed afterwards. A topic created again under the name has another
+id. One asked for twice is not deleted: INVALID_REQUEST, once. With delete.topic.enable=false everything is refused with
+TOPIC_DELETION_DISABLED, or with INVALID_REQUEST before version 3, which brought that code.
+Left out: timeout_ms; the answer comes when the deletion is durable.
+"""
+
+from collections import Counter
+
+from pqbroker.broker.ground.access import AclOperation
+from pqbroker.broker.ground.refusals import REFUSED, translate
+from pqbroker.broker.kafka.apis.api import Api
+from pqbroker.broker.kafka.apis.context import Context
+from pqbroker.broker.kafka.apis.entries import each
+from pqbroker.broker.services.topics.finding import find_topic
+from pqbroker.broker.services.topics.partitions import NO_TOPIC_ID
+from pqbroker.broker.services.topics.topics import delete_topic
+from pqbroker.protocol.errors import ErrorCode, KafkaError
+from pqbroker.protocol.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+
+DISABLED_FROM_VERSION = 3
+STATES_FROM_VERSION = 6
+
+
+async def serve(context: Context, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+    if not context.node.settings.delete_topic_enable:
+        is_known = context.version >= DISABLED_FROM_VERSION
+        code = ErrorCode.TOPIC_DELETION_DISABLED if is_known else ErrorCode.INVALID_REQUEST
+        raise KafkaError(code, "delete.topic.enable is false: no topic is deleted")
+    response = DeleteTopicsResponse()
+    if context.version >= STATES_FROM_VERSION:
+        times = Counter([(asked.name, asked.topic_id) for asked in request.topics])
+    else:
+        times = Counter([(name, NO_TOPIC_ID) for name in request.topic_names])
+    for (name, topic_id), count in times.items():
+        await context.breathe()
+        response.responses.append(await _delete(context, DeleteTopicState(name=name, topic_id=topic_id), count))
+    return response
+
+
+def refuse(context: Context, request: DeleteTopicsRequest, code: ErrorCode, message: str) -> DeleteTopicsResponse:
+    if context.version >= STATES_FROM_VERSION:
+        refused = each(request.topics, lambda topic: _refused(topic, code, message))
+    else:
+        refused = each(request.topic_names, lambda name: _refused(DeleteTopicState(name=name), code, message))
+    return DeleteTopicsResponse(responses=refused)
+
+
+async def _delete(context: Context, asked: DeleteTopicState, count: int) -> DeletableTopicResult:
+    """Delete what is asked for `count` times."""
+    by_id = asked.topic_id != NO_TOPIC_ID
+    try:
+        if by_id is (asked.name is not None):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "give a topic's name or its id, one of the two")
+        if count > 1:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"the topic is asked for {count} times; name it once")
+        topic = find_topic(context, AclOperation.DELETE, asked.name, asked.topic_id if by_id else None).record
+        await delete_topic(context.node, topic.name)
+    except REFUSED as error:
+        code, message = translate(error)
+        return _refused(asked, code, message)
+    return DeletableTopicResult(name=topic.name, topic_id=topic.topic_id)
+
+
+def _refused(asked: DeleteTopicState, code: ErrorCode, message: str) -> DeletableTopicResult:
+    return DeletableTopicResult(name=asked.name, topic_id=asked.topic_id, error_code=code, error_message=message)
+
+
+API = Api(
+    key=20, name="DeleteTopics", version_min=1, version_max=6,
+    request=DeleteTopicsRequest, response=DeleteTopicsResponse, serve=serve, refuse=refuse,
+)  # fmt: skip

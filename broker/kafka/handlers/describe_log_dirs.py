@@ -1,0 +1,68 @@
+"""DescribeLogDirs (key 35), versions 1 to 5.
+
+Behaviour: each pool of the cell with its directory, and from version 4 its space. Every partition asked for that is
+here (null: all) is in the pool that its records go to now, with the bytes of all of them, though older ones may lie
+where they went before a move; partitions that are not here are left out.
+What is named twice is answered once, as in Kafka.
+Left out: replicas that follow or move (offset_lag 0, is_future_key false). No directory is cordoned (version 5).
+"""
+
+from collections.abc import AsyncIterator
+
+from pqbroker.broker.ground.access import AclOperation, check_access
+from pqbroker.broker.kafka.apis.api import Api
+from pqbroker.broker.kafka.apis.context import Context
+from pqbroker.broker.services.topics.finding import every_topic
+from pqbroker.protocol.errors import ErrorCode
+from pqbroker.protocol.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+
+
+async def serve(context: Context, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+    check_access(context, AclOperation.DESCRIBE)
+    return DescribeLogDirsResponse(
+        results=[
+            DescribeLogDirsResult(
+                log_dir=pool.directory,
+                total_bytes=pool.total_bytes,
+                usable_bytes=pool.free_bytes,
+                topics=[topic async for topic in _topics(context, request, pool.name)],
+            )
+            for pool in context.node.pools()
+        ]
+    )
+
+
+def refuse(context: Context, request: DescribeLogDirsRequest, code: ErrorCode, message: str) -> DescribeLogDirsResponse:
+    return DescribeLogDirsResponse(error_code=code)
+
+
+async def _topics(
+    context: Context, request: DescribeLogDirsRequest, pool: str
+) -> AsyncIterator[DescribeLogDirsTopic]:
+    asked: dict[str, set[int]] = {}
+    for entry in request.topics or ():
+        await context.breathe()
+        asked.setdefault(entry.topic, set()).update(entry.partitions)
+    for topic in every_topic(context, None, None if request.topics is None else asked):
+        await context.breathe()
+        name = topic.record.name
+        partitions = [
+            DescribeLogDirsPartition(partition_index=partition.index, partition_size=partition.size_bytes)
+            for partition in topic.partitions
+            if (request.topics is None or partition.index in asked[name]) and partition.pool == pool
+        ]
+        if partitions:
+            yield DescribeLogDirsTopic(name=name, partitions=partitions)
+
+
+API = Api(
+    key=35, name="DescribeLogDirs", version_min=1, version_max=5,
+    request=DescribeLogDirsRequest, response=DescribeLogDirsResponse, serve=serve, refuse=refuse,
+    answers_at_length=True,
+)  # fmt: skip

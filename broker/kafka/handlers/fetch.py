@@ -1,0 +1,308 @@
+"""Fetch (key 1), versions 4 to 18.
+
+Behaviour: waits until min_bytes (or all that an answer may hold) can be read, max_wait_ms passed, there is an error to
+report, or a further request arrives on the connection. The first partition that has data gives at least one whole
+batch, later ones what the limits leave (KIP-74); sessions (KIP-227) and topic ids (version 13) are served; cold
+partitions are read side by side. An offset inside a batch gets the whole batch; outside [log start, high watermark] it
+is OFFSET_OUT_OF_RANGE. Of a partition named twice the last counts, and it is answered once, as in Kafka.
+Left out: replicas as readers (version 18 has a high watermark that they send), diverging epochs, preferred replicas;
+without transactions there is nothing aborted, and the last stable offset is the high watermark.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Coroutine, Iterable
+from functools import partial
+from typing import TypeAlias
+
+from pqbroker.broker.ground.access import AclOperation
+from pqbroker.broker.ground.refusals import translate
+from pqbroker.broker.kafka.apis.answer import Answer
+from pqbroker.broker.kafka.apis.answer_budget import SMALL_ANSWER_BYTES
+from pqbroker.broker.kafka.apis.api import Api
+from pqbroker.broker.kafka.apis.context import Context
+from pqbroker.broker.kafka.apis.exchange import Output
+from pqbroker.broker.kafka.apis.fetch_sessions import TOPIC_IDS_FROM_VERSION, FetchTurn, Wanted, make_wanted
+from pqbroker.broker.kafka.apis.long_fetch_wait import LongFetchWait
+from pqbroker.broker.kafka.apis.parked_fetch import ENOUGH, FetchWait, ParkedFetch
+from pqbroker.broker.kafka.lanes.fetch_answers import FetchAnswers, Fetched
+from pqbroker.broker.kafka.lanes.fetch_lane import open_lane
+from pqbroker.broker.services.topics.finding import find_topic
+from pqbroker.broker.services.topics.partitions import check_leader_epoch, find_readable
+from pqbroker.pq.log.batch_run import Batches
+from pqbroker.pq.reading.query import READ_COMMITTED, READ_UNCOMMITTED, Isolation, ReadQuery, visible_end
+from pqbroker.protocol.errors import ErrorCode, KafkaError
+from pqbroker.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+
+SHORT_PARTITIONS_MAX = 500
+"""A Fetch of more partitions, in its session or in itself, takes milliseconds to serve: it does so in slices."""
+Read: TypeAlias = Batches | BaseException
+Served: TypeAlias = FetchResponse | Output
+
+
+def serve(
+    context: Context, request: FetchRequest
+) -> Served | Answer[FetchResponse] | Awaitable[Served | Answer[FetchResponse]]:
+    if context.is_long:
+        return _make_and_serve(context, request)
+    return serve_turn(context, request, context.node.sessions.turn(request, context.version, context.peer))
+
+
+async def _make_and_serve(context: Context, request: FetchRequest) -> Served | Answer[FetchResponse]:
+    """A request that names many partitions: what it wants is made in slices."""
+    made = await context.node.turns.finish(make_wanted(request))
+    await context.node.turns.turn()
+    turn = context.node.sessions.turn(request, context.version, context.peer, made)
+    request.topics = []  # thousands of objects that nobody needs any more, while the request is parked
+    served = serve_turn(context, request, turn)
+    return await served if isinstance(served, Awaitable) else served
+
+
+def serve_turn(
+    context: Context, request: FetchRequest, turn: FetchTurn, answers: FetchAnswers | None = None
+) -> Served | Answer[FetchResponse] | Awaitable[Served | Answer[FetchResponse]]:
+    """Of the request only what it says of the whole answer counts here. `answers`: to pack an answer with at once."""
+    fetch = _Fetch(context, request, turn, answers)
+    if len(turn.wanted) > SHORT_PARTITIONS_MAX:
+        return _serve_long(context, fetch)
+    fetch.look(turn.wanted)
+    parked = fetch.parked
+    if parked.wait_ms <= 0 or parked.readable(turn.wanted) >= ENOUGH:
+        return fetch.read()
+    return FetchWait(context.node.loop, parked, fetch.look_and_read).answer
+
+
+def refuse(context: Context, request: FetchRequest, code: ErrorCode, message: str) -> FetchResponse:
+    return FetchResponse(error_code=code)
+
+
+async def _serve_long(context: Context, fetch: "_Fetch") -> FetchResponse | Answer[FetchResponse]:
+    """A Fetch of many partitions, in slices."""
+    parked = fetch.parked
+    await fetch.look_in_slices()
+    if parked.wait_ms <= 0 or not context.has_room:
+        return await fetch.read_in_slices()
+
+    async def look_and_read() -> FetchResponse:
+        if context.peer.is_gone:
+            return FetchResponse()
+        await fetch.look_in_slices()
+        return await fetch.read_in_slices()
+
+    wait = LongFetchWait(context.node, parked, look_and_read)
+    return wait.answer if await wait.park() else await fetch.read_in_slices()
+
+
+class _Fetch:
+    """One Fetch in work: what it wants, and the response made of it."""
+
+    __slots__ = (
+        "_answers", "_bytes_max", "_cold", "_context", "_is_first", "_isolation", "_left", "_reads", "_takes_files",
+        "_topics", "_turn", "parked",
+    )  # fmt: skip
+
+    def __init__(
+        self, context: Context, request: FetchRequest, turn: FetchTurn, answers: FetchAnswers | None
+    ) -> None:
+        self._context = context
+        self._answers = answers
+        self._turn = turn
+        self._bytes_max = min(request.max_bytes, context.node.settings.fetch_max_bytes)
+        self._isolation = Isolation.of(request.isolation_level)
+        min_bytes = min(request.min_bytes, self._bytes_max)
+        self.parked = ParkedFetch(turn.wanted, self._isolation, min_bytes, request.max_wait_ms)
+        self._takes_files = context.peer.takes_files
+
+    def look(self, asked: Iterable[Wanted]) -> None:
+        """Find these partitions, every time: a session outlives topics and cells."""
+        by_id = self._context.version >= TOPIC_IDS_FROM_VERSION
+        for wanted in asked:
+            wanted.error = wanted.partition = None
+            try:
+                topic = find_topic(self._context, AclOperation.READ, wanted.topic, wanted.topic_id if by_id else None)
+                wanted.partition = find_readable(topic, wanted.index)
+                check_leader_epoch(wanted.partition, wanted.leader_epoch)
+            except KafkaError as error:
+                wanted.error = error.with_traceback(None)  # a session keeps it, and must not keep frames
+
+    async def look_in_slices(self) -> None:
+        for wanted in self._turn.wanted:
+            await self._context.breathe()
+            self.look((wanted,))
+
+    def look_and_read(self) -> Served | Awaitable[Served]:
+        """After a wait: what was lost may be gone with its topic, or served by a new opening of the cell."""
+        for wanted in self._turn.wanted:
+            if wanted.partition is None or wanted.partition.is_lost:
+                self.look((wanted,))
+        return self.read()
+
+    def read(self) -> Served | Awaitable[Served]:
+        """The response; awaitable when something has to be read from disk, or other answers must leave first."""
+        if self._bytes_max > self._context.node.answers.free:
+            return self._read_short()
+        self._begin()
+        for wanted in self._turn.wanted:
+            self._read(wanted)
+        if self._cold:
+            return self._read_cold()
+        return self._respond()
+
+    def _read_short(self) -> Served | Awaitable[Served]:
+        """The response where memory for answers is short: as much as there is room for."""
+        self._shrink()
+        self._begin()
+        for wanted in self._turn.wanted:
+            self._read(wanted)
+        if (self._cold or self._left < 0) and not self._context.has_room:  # not small, or not known to be
+            for read in self._cold.values():
+                if isinstance(read, Coroutine):
+                    read.close()  # it has not begun
+            return self.read_in_slices()
+        return self._read_cold() if self._cold else self._respond()
+
+    def _shrink(self) -> None:
+        """Read no more than the client's share has room for, or a small answer."""
+        room = max(self._context.node.answers.left_to(self._context.peer.holder), SMALL_ANSWER_BYTES)
+        self._bytes_max = min(self._bytes_max, room)
+
+    async def read_in_slices(self) -> FetchResponse:
+        """The response, with turns for others between the partitions."""
+        await self._context.room()
+        self._shrink()
+        self._begin()
+        for wanted in self._turn.wanted:
+            await self._context.breathe()
+            self._read(wanted)
+        if self._cold:
+            await self._read_cold_ones()
+        for wanted, read in zip(self._turn.wanted, self._reads, strict=True):
+            await self._context.breathe()
+            self._tell(wanted, read)
+        return FetchResponse(session_id=self._turn.session_id, responses=list(self._topics.values()))
+
+    def _begin(self) -> None:
+        self._reads: list[Read] = []
+        self._cold: dict[int, Awaitable[Batches]] = {}
+        self._topics: dict[tuple[str, bytes], FetchableTopicResponse] = {}
+        self._left = self._bytes_max
+        self._is_first = True
+
+    def _read(self, wanted: Wanted) -> None:
+        read, size = self._read_one(wanted, self._left, is_first=self._is_first)
+        if isinstance(read, (Batches, BaseException)):
+            self._reads.append(read)
+        else:
+            self._cold[len(self._reads)] = read
+            self._reads.append(_NOTHING)
+        if size:
+            self._left -= size
+            self._is_first = False
+
+    def _read_one(self, wanted: Wanted, left: int, *, is_first: bool) -> tuple[Read | Awaitable[Batches], int]:
+        """What a partition gives, and how many bytes of the answer that takes (an estimate when it is cold)."""
+        partition = wanted.partition
+        if wanted.error is not None or partition is None:
+            return wanted.error or KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), 0
+        bytes_max = min(wanted.bytes_max, left)
+        if bytes_max <= 0 and not is_first:
+            return _NOTHING, 0
+        try:
+            end_offset = visible_end(partition.state, self._isolation)
+            read = partition.read(ReadQuery(wanted.offset, end_offset, bytes_max, is_first, self._takes_files))
+        except KafkaError as error:
+            return error.with_traceback(None), 0  # kept in this, which its frames hold
+        if isinstance(read, Batches):
+            return read, read.size
+        return read, partition.readable_bytes(wanted.offset, end_offset, bytes_max)
+
+    async def _read_cold(self) -> Served:
+        await self._read_cold_ones()
+        return self._respond()
+
+    async def _read_cold_ones(self) -> None:
+        """Read the cold partitions side by side and put what they give into its place."""
+        self._context.charge(max(self._bytes_max - self._left, 0))
+        done = await asyncio.gather(*self._cold.values(), return_exceptions=True)
+        for index, read in zip(self._cold, done, strict=True):
+            self._reads[index] = read
+
+    def _respond(self) -> Served:
+        if self._answers is not None:
+            fetched = self._fetched(*self._answers.topic)
+            if fetched is not None:
+                return self._answers.made(self._context.correlation_id, self._turn.session_id, fetched)
+        for wanted, read in zip(self._turn.wanted, self._reads, strict=True):
+            self._tell(wanted, read)
+        return FetchResponse(session_id=self._turn.session_id, responses=list(self._topics.values()))
+
+    def _tell(self, wanted: Wanted, read: Read) -> None:
+        turn, topics = self._turn, self._topics
+        data = self._partition_data(wanted, read)
+        if turn.is_incremental and not _is_news(wanted, data):
+            return
+        wanted.sent_high_watermark = data.high_watermark if not data.error_code else -1
+        wanted.sent_start_offset = data.log_start_offset
+        if data.records and turn.session_id:
+            turn.session.move_to_end(wanted)
+        topic = topics.get((wanted.topic, wanted.topic_id))
+        if topic is None:
+            topic = FetchableTopicResponse(topic=wanted.topic, topic_id=wanted.topic_id, partitions=[])
+            topics[wanted.topic, wanted.topic_id] = topic
+        topic.partitions.append(data)
+
+    def _fetched(self, topic: str, topic_id: bytes) -> list[Fetched] | None:
+        """What an answer about one topic tells of its partitions; None, and nothing is done, when it is not all about
+        that one, or a partition could not be read."""
+        turn = self._turn
+        for wanted, read in zip(turn.wanted, self._reads, strict=True):
+            if type(read) is not Batches or wanted.topic != topic or wanted.topic_id != topic_id:
+                return None
+        fetched: list[Fetched] = []
+        for wanted, read in zip(turn.wanted, self._reads, strict=True):
+            assert wanted.partition is not None
+            assert isinstance(read, Batches)
+            log = wanted.partition.state
+            high_watermark, start_offset = visible_end(log, READ_UNCOMMITTED), log.start_offset
+            if not (turn.is_incremental and not read.buffers and wanted.is_known(high_watermark, start_offset)):
+                wanted.sent_high_watermark, wanted.sent_start_offset = high_watermark, start_offset
+                if read.buffers and turn.session_id:
+                    turn.session.move_to_end(wanted)
+                stable_offset = visible_end(log, READ_COMMITTED)
+                fetched.append((wanted.index, high_watermark, stable_offset, start_offset, read))
+        return fetched
+
+    def _partition_data(self, wanted: Wanted, read: Read) -> PartitionData:
+        partition = wanted.partition
+        data = PartitionData(
+            partition_index=wanted.index,
+            high_watermark=-1,
+            last_stable_offset=-1,
+            log_start_offset=-1,
+            aborted_transactions=[] if self._isolation is READ_COMMITTED else None,
+            records=(),
+        )
+        if partition is not None:
+            log = partition.state
+            data.high_watermark = visible_end(log, READ_UNCOMMITTED)
+            data.last_stable_offset = visible_end(log, READ_COMMITTED)
+            data.log_start_offset = log.start_offset
+        if isinstance(read, Batches):
+            data.records = read.buffers
+        else:
+            data.error_code, _ = translate(read)
+        return data
+
+
+def _is_news(wanted: Wanted, data: PartitionData) -> bool:
+    """Whether an incremental answer must list the partition (KIP-227)."""
+    is_known = wanted.is_known(data.high_watermark, data.log_start_offset)
+    return bool(data.records or data.error_code or not is_known)
+
+
+_NOTHING = Batches([], 0, -1)
+
+API = Api(
+    key=1, name="Fetch", version_min=4, version_max=18,
+    request=FetchRequest, response=FetchResponse, serve=serve, refuse=refuse,
+    open_lane=partial(open_lane, serve_turn),
+)  # fmt: skip

@@ -1,0 +1,83 @@
+"""FindCoordinator (key 10), versions 0 to 6.
+
+Behaviour: this node, at the address of the connection that asks; several keys at once from version 4. While the cell
+is lost a group's coordinator is COORDINATOR_NOT_AVAILABLE, so that clients wait before they ask again. A transactional
+id has this node too, whose InitProducerId then refuses it for good: every client takes that for final, while an error
+here makes most of them ask again for ever.
+What is named twice is answered twice, as in Kafka.
+Left out: coordinators of transactions.
+"""
+
+from dataclasses import replace
+
+from pqbroker.broker.ground.access import AclKind, AclOperation, AclResource, check_access
+from pqbroker.broker.kafka.apis.api import Api
+from pqbroker.broker.kafka.apis.context import Context
+from pqbroker.broker.kafka.apis.entries import each
+from pqbroker.protocol.errors import ErrorCode, KafkaError
+from pqbroker.protocol.messages.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+
+SEVERAL_KEYS_FROM_VERSION = 4
+GROUP = 0
+TRANSACTION = 1
+NO_NODE = -1
+
+
+def serve(context: Context, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+    if request.key_type not in (GROUP, TRANSACTION):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"coordinator type {request.key_type} is unknown")
+    if request.key_type == GROUP and not context.node.cell.current.coordinators.is_serving:
+        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker is stopping or restarting: retry")
+    host, port = context.address
+    found = Coordinator(node_id=context.node.settings.node_id, host=host, port=port)
+    if context.version < SEVERAL_KEYS_FROM_VERSION:
+        _check(context, request, request.key)
+        return _single(found)
+
+    def answer(key: str) -> Coordinator:
+        try:
+            _check(context, request, key)
+        except KafkaError as refusal:
+            return replace(_none(refusal.code, refusal.message), key=key)
+        return replace(found, key=key)
+
+    return FindCoordinatorResponse(coordinators=each(request.coordinator_keys, answer))
+
+
+def refuse(
+    context: Context, request: FindCoordinatorRequest, code: ErrorCode, message: str
+) -> FindCoordinatorResponse:
+    none = _none(code, message)
+    if context.version < SEVERAL_KEYS_FROM_VERSION:
+        return _single(none)
+    return FindCoordinatorResponse(coordinators=each(request.coordinator_keys, lambda key: replace(none, key=key)))
+
+
+def _check(context: Context, request: FindCoordinatorRequest, key: str) -> None:
+    kind = AclKind.GROUP if request.key_type == GROUP else AclKind.TRANSACTIONAL_ID
+    check_access(context, AclOperation.DESCRIBE, AclResource(kind, key))
+
+
+def _none(code: ErrorCode, message: str) -> Coordinator:
+    return Coordinator(node_id=NO_NODE, port=NO_NODE, error_code=code, error_message=message)
+
+
+def _single(found: Coordinator) -> FindCoordinatorResponse:
+    """The answer of the versions that ask for one key."""
+    return FindCoordinatorResponse(
+        error_code=found.error_code,
+        error_message=found.error_message,
+        node_id=found.node_id,
+        host=found.host,
+        port=found.port,
+    )
+
+
+API = Api(
+    key=10, name="FindCoordinator", version_min=0, version_max=6,
+    request=FindCoordinatorRequest, response=FindCoordinatorResponse, serve=serve, refuse=refuse,
+)  # fmt: skip

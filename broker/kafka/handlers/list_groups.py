@@ -1,0 +1,46 @@
+"""ListGroups (key 16), versions 0 to 5.
+
+Behaviour: every group that has, or had, members or has offsets, which is a group without a protocol type. Filters by
+state (version 4) and type (version 5) are compared without regard to case; a name that no state or type has selects
+nothing. Listed are those that the caller may describe.
+Left out: groups other than classic ones.
+"""
+
+from pqbroker.broker.kafka.apis.api import Api
+from pqbroker.broker.kafka.apis.context import Context
+from pqbroker.broker.kafka.apis.entries import each
+from pqbroker.broker.services.coordination.consumer_groups import visible_groups
+from pqbroker.protocol.errors import ErrorCode
+from pqbroker.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+
+CLASSIC = "classic"
+
+
+def serve(context: Context, request: ListGroupsRequest) -> ListGroupsResponse:
+    if request.types_filter and CLASSIC not in _folded(request.types_filter):
+        return ListGroupsResponse()
+    states = _folded(request.states_filter)
+    wanted = [group for group in visible_groups(context) if not states or group.state.lower() in states]
+    return ListGroupsResponse(
+        groups=each(
+            wanted,
+            lambda group: ListedGroup(
+                group_id=group.group_id, protocol_type=group.protocol_type, group_state=group.state, group_type=CLASSIC
+            ),
+        )
+    )
+
+
+def refuse(context: Context, request: ListGroupsRequest, code: ErrorCode, message: str) -> ListGroupsResponse:
+    return ListGroupsResponse(error_code=code)
+
+
+def _folded(names: list[str]) -> frozenset[str]:
+    return frozenset(name.lower() for name in names)
+
+
+API = Api(
+    key=16, name="ListGroups", version_min=0, version_max=5,
+    request=ListGroupsRequest, response=ListGroupsResponse, serve=serve, refuse=refuse,
+    answers_at_length=True,
+)  # fmt: skip

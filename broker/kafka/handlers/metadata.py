@@ -1,0 +1,173 @@
+"""Metadata (key 3), versions 0 to 13.
+
+Behaviour: this node is the only broker, and the controller; its address is the configured one, or the local address
+of the connection the request came on. Topics by name, or by id from version 12; no list (and in version 0 an empty
+one) means all. An unknown topic is created when the request and auto.create.topics.enable allow it. Kafka answers
+such a request with UNKNOWN_TOPIC_OR_PARTITION and lets the client ask again; here the answer waits for the commit and
+has the topic in it, which every client takes and saves it a round with its back-off. leader_epoch is the tablet's
+generation. A topic named twice is answered once, as in Kafka. A topic that would be one partition too many
+(pqbroker.partitions.max) is INVALID_TOPIC_EXCEPTION, which clients take as final. A partition whose tablet, one of a
+table, is not mounted is LEADER_NOT_AVAILABLE and has no leader.
+Left out: racks.
+"""
+
+import logging
+from collections.abc import Awaitable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from pqbroker.broker.ground.access import AclKind, AclOperation, AclResource, is_allowed
+from pqbroker.broker.ground.refusals import REFUSED, translate
+from pqbroker.broker.ground.seldom_log import SeldomLog
+from pqbroker.broker.kafka.apis.api import Api
+from pqbroker.broker.kafka.apis.authorized_operations import authorized_operations
+from pqbroker.broker.kafka.apis.context import Context
+from pqbroker.broker.kafka.apis.entries import each
+from pqbroker.broker.services.topics.finding import check_creation, every_topic, find_topic
+from pqbroker.broker.services.topics.partitions import NO_TOPIC_ID
+from pqbroker.broker.services.topics.topic_names import check_topic_name
+from pqbroker.broker.services.topics.topics import find_or_create_topic
+from pqbroker.protocol.errors import ErrorCode, KafkaError
+from pqbroker.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from pqbroker.pq.serving.topic import Topic
+
+seldom = SeldomLog(logging.getLogger(__name__))
+
+_IN_METADATA = {
+    ErrorCode.TOPIC_ALREADY_EXISTS: ErrorCode.LEADER_NOT_AVAILABLE,
+    ErrorCode.POLICY_VIOLATION: ErrorCode.INVALID_TOPIC_EXCEPTION,
+}
+"""Codes of a refused creation that clients do not expect in Metadata, and those on which they retry, or give up."""
+TOPIC_IDS_IN_REQUEST_FROM_VERSION = 12
+CREATION_FLAG_FROM_VERSION = 4
+NO_LEADER = -1
+
+
+def serve(context: Context, request: MetadataRequest) -> MetadataResponse | Awaitable[MetadataResponse]:
+    node = context.node
+    host, port = context.address
+    node_id = node.settings.node_id
+    response = MetadataResponse(
+        brokers=[MetadataResponseBroker(node_id=node_id, host=host, port=port, rack=None)],
+        cluster_id=node.cluster_id,
+        controller_id=node_id,
+    )
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = authorized_operations(context)
+    if request.topics is None or (context.version == 0 and not request.topics):
+        every = every_topic(context, AclOperation.DESCRIBE)
+        response.topics = each(every, lambda topic: _describe(topic, context, request))
+        return response
+    asked = list({(named.name, named.topic_id): named for named in request.topics}.values())
+    refusals: dict[str, ErrorCode] = {}
+    response.topics = each(asked, lambda named: _find(context, request, named, refusals))
+    creates = _allows_creation(context, request) and (context.is_long or any(_missing(context, asked)))
+    return _create(context, response, asked, refusals) if creates else response
+
+
+def refuse(context: Context, request: MetadataRequest, code: ErrorCode, message: str) -> MetadataResponse:
+    response = MetadataResponse(error_code=code, cluster_id=context.node.cluster_id)
+    response.topics = each(request.topics or (), lambda asked: _refused(context, asked, code))
+    return response
+
+
+def _missing(context: Context, asked: Iterable[MetadataRequestTopic]) -> Iterator[str | None]:
+    """For each that is asked for: its name if no topic has it and the caller may know that, else None."""
+    topics = context.node.cell.current.topics
+    for topic in asked:
+        name = topic.name if topic.topic_id == NO_TOPIC_ID else None
+        is_missing = bool(name) and topics.get(name or "") is None
+        allowed = is_missing and is_allowed(context, AclOperation.DESCRIBE, AclResource(AclKind.TOPIC, name or ""))
+        yield name if allowed else None
+
+
+def _find(
+    context: Context, request: MetadataRequest, asked: MetadataRequestTopic, refusals: Mapping[str, ErrorCode]
+) -> MetadataResponseTopic:
+    """`refusals`: topics that were to be created, and why they were not."""
+    by_id = asked.topic_id != NO_TOPIC_ID
+    try:
+        if by_id and context.version < TOPIC_IDS_IN_REQUEST_FROM_VERSION:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "topic ids are asked for from version 12")
+        if not by_id and asked.name is None:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "a topic has neither a name nor an id")
+        if not by_id:
+            check_topic_name(asked.name or "")
+        topic = find_topic(context, AclOperation.DESCRIBE, asked.name, asked.topic_id if by_id else None)
+    except KafkaError as error:
+        return _refused(context, asked, error.code if by_id else refusals.get(asked.name or "", error.code))
+    return _describe(topic, context, request)
+
+
+def _refused(context: Context, asked: MetadataRequestTopic, code: ErrorCode) -> MetadataResponseTopic:
+    """A name of null, which versions 10 and 11 can ask for and not answer, is sent as the empty text."""
+    name = asked.name if context.version >= TOPIC_IDS_IN_REQUEST_FROM_VERSION else asked.name or ""
+    return MetadataResponseTopic(error_code=code, name=name, topic_id=asked.topic_id)
+
+
+def _allows_creation(context: Context, request: MetadataRequest) -> bool:
+    is_asked = context.version < CREATION_FLAG_FROM_VERSION or request.allow_auto_topic_creation
+    return is_asked and context.node.settings.auto_create_topics_enable
+
+
+async def _create(
+    context: Context,
+    response: MetadataResponse,
+    asked: Iterable[MetadataRequestTopic],
+    refusals: dict[str, ErrorCode],
+) -> MetadataResponse:
+    """Create what is missing. One that another request just created is found next time."""
+    reason = ""
+    for name in _missing(context, asked):
+        await context.breathe()
+        if name is None:
+            continue
+        try:
+            check_creation(context, name)
+            await find_or_create_topic(context.node, name)
+        except REFUSED as error:
+            code, message = translate(error)
+            refusals[name] = _IN_METADATA.get(code, code)
+            reason = reason or f"{name}: {message}"
+    if refusals:
+        seldom.info("%d topics named by a client were not created, the first is %s", len(refusals), reason)
+    return response
+
+
+def _describe(topic: "Topic", context: Context, request: MetadataRequest) -> MetadataResponseTopic:
+    node_id = context.node.settings.node_id
+    replicas = [node_id]
+    answer = MetadataResponseTopic(
+        name=topic.record.name,
+        topic_id=topic.record.topic_id,
+        partitions=each(
+            topic.partitions,
+            lambda partition: MetadataResponsePartition(
+                error_code=ErrorCode.LEADER_NOT_AVAILABLE if partition.is_unmounted else ErrorCode.NONE,
+                partition_index=partition.index,
+                leader_id=NO_LEADER if partition.is_unmounted else node_id,
+                leader_epoch=partition.leader_epoch,
+                replica_nodes=replicas,
+                isr_nodes=replicas,
+            ),
+        ),
+    )
+    if request.include_topic_authorized_operations:
+        resource = AclResource(AclKind.TOPIC, topic.record.name)
+        answer.topic_authorized_operations = authorized_operations(context, resource)
+    return answer
+
+
+API = Api(
+    key=3, name="Metadata", version_min=0, version_max=13,
+    request=MetadataRequest, response=MetadataResponse, serve=serve, refuse=refuse,
+    answers_at_length=True,
+)  # fmt: skip

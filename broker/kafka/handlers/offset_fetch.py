@@ -1,0 +1,195 @@
+"""OffsetFetch (key 9), versions 1 to 10.
+
+Behaviour: waits for the commits of its groups that were there before. A group or partition that is unknown, or has no
+offset, is answered with offset -1, epoch -1 and no metadata, without an error: clients ask before they ever commit.
+Null topics (from version 2) mean all that the group has. Several groups from version 8; topics by id from version 10,
+where an unknown id is UNKNOWN_TOPIC_ID. require_stable is taken: nothing is ever pending here without transactions.
+What is named twice is answered twice, as in Kafka. A partition whose rows are damaged is CORRUPT_MESSAGE.
+Left out: transactions; member ids and epochs of KIP-848 (version 9), which classic groups do not look at either.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pqbroker.broker.ground.access import AclKind, AclOperation, AclResource, check_access
+from pqbroker.broker.kafka.apis.api import Api
+from pqbroker.broker.kafka.apis.context import Context
+from pqbroker.broker.kafka.apis.entries import each
+from pqbroker.broker.services.topics.finding import find_topic
+from pqbroker.broker.services.topics.partitions import NO_TOPIC_ID
+from pqbroker.pq.log.consumers import ConsumerOffset
+from pqbroker.protocol.errors import ErrorCode, KafkaError
+from pqbroker.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+
+if TYPE_CHECKING:
+    from pqbroker.pq.serving.topic import Topic
+
+GROUPS_FROM_VERSION = 8
+IDS_FROM_VERSION = 10
+GROUP_ERROR_FROM_VERSION = 2
+_NOTHING = ConsumerOffset(-1)
+_UNREADABLE = ConsumerOffset(-1)
+"""Of a partition whose rows are damaged: nobody knows; no offset at all would send its consumers to the start."""
+
+
+@dataclass(slots=True)
+class Asked:
+    """One topic of one group: the partitions asked for. `topic` None: it is unknown, or refused with `error_code`."""
+
+    name: str
+    indexes: list[int]
+    topic_id: bytes = NO_TOPIC_ID
+    topic: "Topic | None" = None
+    error_code: ErrorCode = ErrorCode.NONE
+
+
+Find = Callable[[Asked, int], ConsumerOffset]
+
+
+async def serve(context: Context, request: OffsetFetchRequest) -> OffsetFetchResponse:
+    if context.version < GROUPS_FROM_VERSION:
+        check_access(context, AclOperation.DESCRIBE, AclResource(AclKind.GROUP, request.group_id))
+        await context.node.cell.current.topics.offsets.settled(request.group_id)
+        return _answer_one(context, request)
+    for group_id in dict.fromkeys(asked.group_id for asked in request.groups):
+        await context.breathe()
+        await context.node.cell.current.topics.offsets.settled(group_id)
+    return OffsetFetchResponse(groups=each(request.groups, lambda asked: _answer_group(context, asked)))
+
+
+def refuse(context: Context, request: OffsetFetchRequest, code: ErrorCode, message: str) -> OffsetFetchResponse:
+    if context.version >= GROUPS_FROM_VERSION:
+        return OffsetFetchResponse(
+            groups=each(
+                request.groups, lambda asked: OffsetFetchResponseGroup(group_id=asked.group_id, error_code=code)
+            )
+        )
+    if context.version >= GROUP_ERROR_FROM_VERSION:
+        return OffsetFetchResponse(error_code=code)
+    nothing = ConsumerOffset(-1)
+    topics = [Asked(topic.name, topic.partition_indexes, error_code=code) for topic in request.topics or ()]
+    return OffsetFetchResponse(topics=each(topics, lambda topic: _topic(topic, lambda *_: nothing)))
+
+
+def _answer_one(context: Context, request: OffsetFetchRequest) -> OffsetFetchResponse:
+    _check_serving(context)
+    find = _finder(context, request.group_id)
+    if request.topics is None:
+        return OffsetFetchResponse(topics=each(_all(context, request.group_id), lambda topic: _topic(topic, find)))
+    return OffsetFetchResponse(
+        topics=each(
+            request.topics, lambda topic: _topic(_named(context, topic.name, topic.partition_indexes), find)
+        )
+    )
+
+
+def _topic(topic: Asked, find: Find) -> OffsetFetchResponseTopic:
+    def answer(index: int) -> OffsetFetchResponsePartition:
+        state = find(topic, index)
+        return OffsetFetchResponsePartition(
+            partition_index=index,
+            committed_offset=state.offset,
+            committed_leader_epoch=state.leader_epoch,
+            metadata=state.metadata,
+            error_code=ErrorCode.CORRUPT_MESSAGE if state is _UNREADABLE else topic.error_code,
+        )
+
+    return OffsetFetchResponseTopic(name=topic.name, partitions=each(topic.indexes, answer))
+
+
+def _answer_group(context: Context, asked: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+    try:
+        check_access(context, AclOperation.DESCRIBE, AclResource(AclKind.GROUP, asked.group_id))
+        _check_serving(context)
+        every = _all(context, asked.group_id) if asked.topics is None else []
+    except KafkaError as refusal:
+        return OffsetFetchResponseGroup(group_id=asked.group_id, error_code=refusal.code)
+    find = _finder(context, asked.group_id)
+    return OffsetFetchResponseGroup(
+        group_id=asked.group_id,
+        topics=each(every, lambda topic: _group_topic(topic, find))
+        if asked.topics is None
+        else each(asked.topics, lambda topic: _group_topic(_by_name_or_id(context, topic), find)),
+    )
+
+
+def _group_topic(topic: Asked, find: Find) -> OffsetFetchResponseTopics:
+    def answer(index: int) -> OffsetFetchResponsePartitions:
+        state = find(topic, index)
+        return OffsetFetchResponsePartitions(
+            partition_index=index,
+            committed_offset=state.offset,
+            committed_leader_epoch=state.leader_epoch,
+            metadata=state.metadata,
+            error_code=ErrorCode.CORRUPT_MESSAGE if state is _UNREADABLE else topic.error_code,
+        )
+
+    return OffsetFetchResponseTopics(name=topic.name, topic_id=topic.topic_id, partitions=each(topic.indexes, answer))
+
+
+def _check_serving(context: Context) -> None:
+    if not context.node.cell.current.coordinators.is_serving:
+        raise KafkaError(ErrorCode.NOT_COORDINATOR, "the broker is stopping, or its cell was lost: try again")
+
+
+def _finder(context: Context, group_id: str) -> Find:
+    """What a group has in a partition, -1 where it has nothing."""
+    topics = context.node.cell.current.topics
+
+    def find(asked: Asked, index: int) -> ConsumerOffset:
+        if asked.topic is None:
+            return _NOTHING
+        partitions = asked.topic.partitions
+        if 0 <= index < len(partitions) and partitions[index].state.unreadable:
+            return _UNREADABLE
+        return topics.offsets.at(group_id, (asked.name, index)) or _NOTHING
+
+    return find
+
+
+def _all(context: Context, group_id: str) -> list[Asked]:
+    """Everything that a group has, by topic."""
+    topics: dict[str, Asked] = {}
+    for name, index in context.node.cell.current.topics.offsets.of(group_id):
+        if name not in topics:
+            topics[name] = _named(context, name, [])
+        topics[name].indexes.append(index)
+    return [asked for asked in topics.values() if asked.topic is not None]
+
+
+def _by_name_or_id(context: Context, asked: OffsetFetchRequestTopics) -> Asked:
+    if context.version < IDS_FROM_VERSION:
+        return _named(context, asked.name, asked.partition_indexes)
+    try:
+        topic = find_topic(context, AclOperation.DESCRIBE, None, asked.topic_id)
+    except KafkaError as refusal:
+        return Asked("", asked.partition_indexes, asked.topic_id, error_code=refusal.code)
+    return Asked(topic.record.name, asked.partition_indexes, asked.topic_id, topic)
+
+
+def _named(context: Context, name: str, indexes: list[int]) -> Asked:
+    """An unknown name is no error: nothing is stored for it."""
+    try:
+        topic = find_topic(context, AclOperation.DESCRIBE, name)
+    except KafkaError as refusal:
+        is_unknown = refusal.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return Asked(name, indexes, error_code=ErrorCode.NONE if is_unknown else refusal.code)
+    return Asked(name, indexes, topic.record.topic_id, topic)
+
+
+API = Api(
+    key=9, name="OffsetFetch", version_min=1, version_max=10,
+    request=OffsetFetchRequest, response=OffsetFetchResponse, serve=serve, refuse=refuse,
+    answers_at_length=True,
+)  # fmt: skip

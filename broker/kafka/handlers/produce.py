@@ -1,0 +1,214 @@
+"""Produce (key 0), versions 3 to 13; advertised from 0, since librdkafka turns compression off otherwise.
+
+Behaviour: every batch is checked and enqueued at its partition before this returns, so the order on a connection is
+the order in the log; the answer comes when all are durable. acks 0 gets no answer; an error then closes the
+connection. Errors are per partition, with a text from version 8. Topics are never created here (Metadata does that).
+Of a partition named twice both batches are stored and answered; Kafka drops the first without a word.
+A batch for a compacted topic is refused whole when a record has no key, and one for a topic with value.invalid=refuse
+when a record is no row of its schema; from version 8 the answer names those records. With pq.batch.check=full every
+record is read; with a compression.type other than producer, batches under another codec are recompressed. A thread
+does what takes long, while what follows for the partition waits.
+Writers over a partition's quota, or with too much in flight there, are answered at once with a throttle time, for which
+their connection is not read either (KIP-219).
+Left out: versions 0 to 2 (the connection closes) and transactions: a transactional id or batch is refused with
+UNSUPPORTED_VERSION, which Java and librdkafka take as final; nothing waits or retries.
+"""
+
+from collections.abc import Awaitable, Sequence
+from functools import partial
+
+from pqbroker.broker.ground.access import AclKind, AclOperation, AclResource, check_access
+from pqbroker.broker.ground.refusals import translate
+from pqbroker.broker.kafka.apis.answer import Answer
+from pqbroker.broker.kafka.apis.api import Api
+from pqbroker.broker.kafka.apis.context import Context
+from pqbroker.broker.kafka.apis.entries import each
+from pqbroker.broker.kafka.lanes.produce_answers import Decided
+from pqbroker.broker.kafka.lanes.produce_lane import open_lane
+from pqbroker.broker.services.topics.finding import find_topic
+from pqbroker.broker.services.topics.partitions import check_batch, find_partition
+from pqbroker.broker.services.topics.record_checks import preparation_of
+from pqbroker.pq.serving.topic import Topic
+from pqbroker.pq.serving.write_queue import Answered
+from pqbroker.protocol.errors import ErrorCode, KafkaError, RecordsRefused
+from pqbroker.protocol.messages.produce import (
+    BatchIndexAndErrorMessage,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+
+TOPIC_IDS_FROM_VERSION = 13
+ZSTD = 4
+ZSTD_FROM_VERSION = 7
+_NO_TRANSACTIONS = "this broker serves no transactions yet; produce without transactional.id"
+
+
+def serve(
+    context: Context, request: ProduceRequest
+) -> Answer[ProduceResponse] | Awaitable[Answer[ProduceResponse]]:
+    if request.acks not in (-1, 0, 1):
+        raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {request.acks}; use 0, 1 or -1 (all)")
+    if request.transactional_id is not None:
+        check_access(context, AclOperation.WRITE, AclResource(AclKind.TRANSACTIONAL_ID, request.transactional_id))
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, _NO_TRANSACTIONS)
+    append = _Append(context, request)
+    if context.is_long:
+        return append.enqueue_in_slices()
+    append.enqueue()
+    return append.answer
+
+
+def refuse(context: Context, request: ProduceRequest, code: ErrorCode, message: str) -> ProduceResponse | None:
+    """None with acks 0: the client waits for no answer, the closed connection tells it."""
+    if request.acks == 0:
+        return None
+    return ProduceResponse(
+        responses=each(
+            request.topic_data,
+            lambda topic: TopicProduceResponse(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_responses=each(topic.partition_data, lambda data: _refused(data.index, code, message)),
+            ),
+        )
+    )
+
+
+def respond(
+    asked: Sequence[TopicProduceData], decided: Sequence[Sequence[Decided | None]], throttle_ms: int
+) -> tuple[ProduceResponse, BaseException | None]:
+    """The answer once every batch is stored or refused, and why the first one was refused."""
+    answers = list(map(_topic_response, asked, decided))
+    refused = next((told for of_topic in decided for told in of_topic if isinstance(told, BaseException)), None)
+    return ProduceResponse(responses=answers, throttle_time_ms=throttle_ms), refused
+
+
+class _Append:
+    """One Produce in work: counts down the partitions that are not durable yet."""
+
+    __slots__ = ("_context", "_decided", "_request", "_throttle_ms", "_waiting", "answer")
+
+    def __init__(self, context: Context, request: ProduceRequest) -> None:
+        self._context = context
+        self._request = request
+        self._decided: list[list[Decided | None]] = []
+        """By topic, what became of each batch."""
+        self._throttle_ms = 0
+        self._waiting = 1
+        self.answer: Answer[ProduceResponse] = Answer()
+
+    def enqueue(self) -> None:
+        """Put every batch into its partition's queue, in the order of the request."""
+        for asked in self._request.topic_data:
+            topic, decided = self._begin(asked)
+            for position, data in enumerate(asked.partition_data):
+                self._append(topic, data, partial(self._decide, decided, position))
+        self._count_down()
+
+    async def enqueue_in_slices(self) -> Answer[ProduceResponse]:
+        """The same for a long request, with turns for others between topics and batches."""
+        for asked in self._request.topic_data:
+            await self._context.breathe()
+            topic, decided = self._begin(asked)
+            for position, data in enumerate(asked.partition_data):
+                await self._context.breathe()
+                self._append(topic, data, partial(self._decide, decided, position))
+        self._count_down()
+        return self.answer
+
+    def _begin(self, asked: TopicProduceData) -> tuple[Topic | KafkaError, list[Decided | None]]:
+        """The topic, or why there is none, and where it is kept what becomes of its batches."""
+        decided: list[Decided | None] = [None] * len(asked.partition_data)
+        self._decided.append(decided)
+        by_id = self._context.version >= TOPIC_IDS_FROM_VERSION
+        try:
+            topic = find_topic(self._context, AclOperation.WRITE, asked.name, asked.topic_id if by_id else None)
+        except KafkaError as error:
+            return error, decided
+        return topic, decided
+
+    def _append(self, topic: Topic | KafkaError, data: PartitionProduceData, answered: Answered) -> None:
+        self._waiting += 1
+        try:
+            self._write(topic, data, answered)
+        except KafkaError as error:
+            answered(error.with_traceback(None))  # its frames would hold it: garbage for the collector
+
+    def _write(self, topic: Topic | KafkaError, data: PartitionProduceData, answered: Answered) -> None:
+        if isinstance(topic, KafkaError):
+            raise topic
+        partition = find_partition(topic, data.index)
+        records = data.records
+        if records is None:
+            raise KafkaError(ErrorCode.INVALID_RECORD, "a Produce request holds exactly one record batch a partition")
+        header = check_batch(topic, records)
+        if header.is_transactional:
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, _NO_TRANSACTIONS)
+        if self._context.version < ZSTD_FROM_VERSION and header.codec == ZSTD:
+            raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 or later")
+        preparation, checks = preparation_of(topic), self._context.node.record_checks
+        if preparation is not None or checks.waiting:
+            checks.write(partition, records, header, answered, preparation=preparation)
+        else:
+            partition.append(records, header, answered)
+        pause_ms = partition.throttle_ms(len(records), header.record_count)
+        if pause_ms > self._throttle_ms:
+            self._throttle_ms = self.answer.pause_ms = pause_ms
+
+    def _decide(self, decided: list[Decided | None], position: int, told: Decided) -> None:
+        decided[position] = told
+        self._count_down()
+
+    def _count_down(self) -> None:
+        self._waiting -= 1
+        if self._waiting:
+            return
+        response, refused = respond(self._request.topic_data, self._decided, self._throttle_ms)
+        if self._request.acks != 0:
+            self.answer.complete(response)
+        elif refused is not None:
+            self.answer.fail(KafkaError(*translate(refused)))  # only a closed connection can report it
+        else:
+            self.answer.complete(None)
+
+
+def _topic_response(asked: TopicProduceData, decided: Sequence[Decided | None]) -> TopicProduceResponse:
+    data = asked.partition_data
+    return TopicProduceResponse(
+        name=asked.name,
+        topic_id=asked.topic_id,
+        partition_responses=each(range(len(data)), lambda at: _partition_response(data[at], decided[at])),
+    )
+
+
+def _partition_response(data: PartitionProduceData, decided: Decided | None) -> PartitionProduceResponse:
+    assert decided is not None
+    if not isinstance(decided, BaseException):
+        return PartitionProduceResponse(
+            index=data.index,
+            base_offset=decided.base_offset,
+            log_append_time_ms=decided.log_append_time_ms,
+            log_start_offset=decided.log_start_offset,
+        )
+    code, message = translate(decided)
+    response = _refused(data.index, code, message)
+    if isinstance(decided, RecordsRefused):
+        response.record_errors = [
+            BatchIndexAndErrorMessage(batch_index=number, batch_index_error_message=text)
+            for number, text in decided.records.items()
+        ]
+    return response
+
+
+def _refused(index: int, code: ErrorCode, message: str) -> PartitionProduceResponse:
+    return PartitionProduceResponse(index=index, error_code=code, base_offset=-1, error_message=message or None)
+
+
+API = Api(
+    key=0, name="Produce", version_min=3, version_max=13, advertised_min=0,
+    request=ProduceRequest, response=ProduceResponse, serve=serve, refuse=refuse, open_lane=partial(open_lane, respond),
+)  # fmt: skip

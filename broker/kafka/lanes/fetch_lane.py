@@ -1,0 +1,161 @@
+"""Fetch that says the same as before on its connection, but for its session's epoch and where it reads: not decoded.
+
+It is compared and cut, then served as the handler serves what the dispatcher decodes. Requests of one topic have lanes,
+in a session (KIP-227) and without one. A request is left to be dispatched, before anything is done, when
+
+- its words differ, or it names partitions of another topic, more than `PARTS_MAX`, or one of them twice;
+- it forgets partitions, or has tagged fields;
+- its session is gone, expects another epoch, or does not have one of its partitions.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from struct import Struct
+from typing import Any, Final, Protocol
+
+from pqbroker.broker.kafka.apis.context import Context
+from pqbroker.broker.kafka.apis.exchange import Exchange
+from pqbroker.broker.kafka.apis.fetch_sessions import EPOCH_FINAL, Asked, FetchSession, FetchTurn
+from pqbroker.broker.kafka.apis.lane import LaneRoad, Serve
+from pqbroker.broker.kafka.lanes.fetch_answers import FETCH_KEY, FetchAnswers
+from pqbroker.broker.kafka.lanes.words import BODY_AT, Words, find_words, topic_words
+from pqbroker.pq.reading.query import READ_COMMITTED, Isolation
+from pqbroker.protocol.messages.fetch import FetchRequest
+from pqbroker.protocol.primitives import unsigned_varint
+from pqbroker.protocol.schema import is_flexible
+
+FETCH_LANES_FROM_VERSION: Final = 11
+"""kcat, aiokafka and kafkajs send 11, kafka-python 12, librdkafka 16, Java 17 and 18."""
+PARTS_MAX: Final = 100
+
+class ServeTurn(Protocol):
+    """What the handler does with a turn of a session; of the request only its numbers count."""
+
+    def __call__(
+        self, context: Context, request: FetchRequest, turn: FetchTurn, answers: FetchAnswers | None = None
+    ) -> Any: ...
+
+
+_REPLICA_ID_UP_TO_VERSION = 14
+_NUMBERS = Struct(">iiibi")
+_EPOCH = Struct(">i").unpack_from
+_COUNT = Struct(">i").unpack_from
+_FIXED = Struct(">iiqqi")
+_FLEXIBLE = Struct(">iiqiqiB")
+
+
+def open_lane(
+    serve_turn: ServeTurn, context: Context, request: FetchRequest, frame: memoryview, road: LaneRoad
+) -> "FetchLane | None":
+    """A lane for requests that say the same as one that is dispatched; None where they must be dispatched too."""
+    session = context.node.sessions.of_turn(request)
+    if context.version < FETCH_LANES_FROM_VERSION or session is None or not session.wanted:
+        return None
+    topic, topic_id, _ = next(iter(session.wanted))
+    flexible = is_flexible(FETCH_KEY, context.version)
+    numbers = (request.max_wait_ms, request.min_bytes, request.max_bytes, request.isolation_level, request.session_id)
+    replica = b"\xff\xff\xff\xff" if context.version <= _REPLICA_ID_UP_TO_VERSION else b""
+    words = find_words(frame, replica + _NUMBERS.pack(*numbers))
+    rack = request.rack_id.encode()
+    if words is None or len(rack) > len(words.start):
+        return None
+    name = topic_words(context, topic, topic_id, flexible=flexible)
+    tail = b"\x01" + unsigned_varint(len(rack) + 1) + rack + b"\0" if flexible else bytes(4) + _short(rack)
+    form = _FetchForm(words, b"\x02" + name if flexible else b"\0\0\0\x01" + name, tail)
+    parts = form.cut(frame)
+    told = [(each.partition, each.fetch_offset) for asked in request.topics for each in asked.partitions]
+    if parts is None or [(index, offset) for index, _, offset, _ in parts] != told:
+        return None
+    is_committed = Isolation.of(request.isolation_level) is READ_COMMITTED
+    answers = FetchAnswers(context.version, (topic, topic_id), name, is_committed=is_committed)
+    call = partial(serve_turn, request=request, answers=answers)
+    return FetchLane(context, request, form, (topic, topic_id), (call, road.serve))
+
+
+class _FetchForm:
+    """What stands where in such a request."""
+
+    __slots__ = ("_name", "_none", "_tail", "said", "words")
+
+    def __init__(self, words: Words, name: bytes, tail: bytes) -> None:
+        """`name`: one topic and its name; `tail`: what follows the topics."""
+        self.words = words
+        self.said = (words, name, tail)
+        self._name = name
+        self._tail = tail
+        self._none = b"\x01" + tail if words.is_flexible else bytes(4) + tail
+
+    def cut(self, frame: memoryview) -> list[Asked] | None:
+        """The partitions of a request whose words are these, none in an empty one; None where it is anything else."""
+        position = self.words.end + 4
+        if frame[position:] == self._none:
+            return []
+        end = position + len(self._name)
+        if frame[position:end] != self._name:
+            return None
+        flexible = self.words.is_flexible
+        entry, tail = (_FLEXIBLE, b"\0" + self._tail) if flexible else (_FIXED, self._tail)
+        start = end + (1 if flexible else 4)
+        if start >= len(frame):
+            return None
+        count = frame[end] - 1 if flexible else _COUNT(frame, end)[0]
+        stop = start + count * entry.size
+        if not 0 < count <= PARTS_MAX or frame[stop:] != tail:
+            return None
+        found = list(entry.iter_unpack(frame[start:stop]))
+        if not flexible:
+            return [(index, epoch, offset, size) for index, epoch, offset, _, size in found]
+        if any(each[6] for each in found):  # tagged fields
+            return None
+        return [(index, epoch, offset, size) for index, epoch, offset, _, _, size, _ in found]
+
+
+class FetchLane:
+    """What such requests have in common."""
+
+    __slots__ = ("_context", "_form", "_request", "_serve", "_serve_turn", "_topic", "_whole", "_words", "form")
+
+    def __init__(
+        self,
+        context: Context,
+        request: FetchRequest,
+        form: _FetchForm,
+        topic: tuple[str, bytes],
+        serves: tuple[Callable[..., Any], Serve],
+    ) -> None:
+        self._context = context
+        self._request = request
+        self._form = form
+        self._words = form.words
+        self._topic = topic
+        self.form = form.said
+        self._serve_turn, self._serve = serves
+        self._whole = FetchSession(0, context.peer, by_id=False)
+        """Partitions of requests without a session."""
+
+    def begin(self, frame: memoryview) -> Exchange | None:
+        """Serve a request; None, and nothing is done: it must be dispatched."""
+        words = self._words
+        if frame[:4] != words.api or frame[BODY_AT : words.end] != words.start:
+            return None
+        asked = self._form.cut(frame)
+        if asked is None:
+            return None
+        turn = self._turn(frame, asked)
+        if turn is None:
+            return None
+        return self._serve(self._context, frame, partial(self._serve_turn, turn=turn))
+
+    def _turn(self, frame: memoryview, asked: Sequence[Asked]) -> FetchTurn | None:
+        (epoch,) = _EPOCH(frame, self._words.end)
+        session_id = self._request.session_id
+        if session_id:
+            return self._context.node.sessions.next_turn(session_id, epoch, self._context.peer, (self._topic, asked))
+        if epoch != EPOCH_FINAL or not asked:
+            return None
+        self._whole.want_only(self._topic, asked)
+        return None if len(self._whole.wanted) != len(asked) else FetchTurn(self._whole, 0, is_incremental=False)
+
+
+def _short(text: bytes) -> bytes:
+    return len(text).to_bytes(2, "big") + text

@@ -1,0 +1,192 @@
+"""Produce that says the same of one topic as before on its connection, but for partitions and records.
+
+It is compared, not decoded. Its batches are checked and enqueued as the handler does it, and its answer is one packing.
+A request is left to be dispatched, before anything is done, when
+
+- its words differ, or it is anything but partitions of that topic, each with one batch;
+- the topic is gone, has another config, or may not be written to by the caller;
+- batches wait for their preparation: one of them may be for the same partition;
+- a partition does not exist, or a batch fails a check or is transactional.
+
+What becomes of its batches later, errors and pauses too, is answered as the handler would.
+"""
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from struct import Struct
+from time import perf_counter
+from typing import Final
+
+from pqbroker.broker.ground.access import AclOperation
+from pqbroker.broker.ground.metrics import RouteMetrics
+from pqbroker.broker.ground.seldom_log import SeldomLog
+from pqbroker.broker.kafka.apis.context import Context
+from pqbroker.broker.kafka.apis.exchange import Output
+from pqbroker.broker.kafka.apis.lane import LaneRoad
+from pqbroker.broker.kafka.lanes.produce_answers import API_KEY, Decided, ProduceAnswers, Respond
+from pqbroker.broker.kafka.lanes.produced_parts import cut_fixed, cut_flexible
+from pqbroker.broker.kafka.lanes.words import BODY_AT, TOPIC_IDS_FROM_VERSION, Words, find_words, topic_words
+from pqbroker.broker.services.topics.finding import find_topic
+from pqbroker.broker.services.topics.partitions import find_partition
+from pqbroker.broker.services.topics.record_checks import preparation_of
+from pqbroker.pq.serving.partition_server import PartitionServer
+from pqbroker.pq.serving.topic import Topic
+from pqbroker.protocol.errors import KafkaError
+from pqbroker.protocol.messages.produce import ProduceRequest
+from pqbroker.protocol.produced_batches import check_produced
+from pqbroker.protocol.records import TRANSACTIONAL, BatchHeader
+from pqbroker.protocol.schema import is_flexible
+
+PRODUCE_LANES_FROM_VERSION: Final = 7
+"""Before, an answer has no log start offset (5), and zstd is not allowed (7)."""
+
+Checked = list[tuple[int, PartitionServer, memoryview, BatchHeader]]
+
+seldom = SeldomLog(logging.getLogger(__name__))
+_CORRELATION_ID = Struct(">i").unpack_from
+_ACKS = Struct(">hi")
+_NONE_OF_SHORT = b"\xff\xff"
+
+
+def open_lane(
+    respond: Respond, context: Context, request: ProduceRequest, frame: memoryview, road: LaneRoad
+) -> "ProduceLane | None":
+    """A lane for requests that say the same as one that was dispatched; None where they must be dispatched too."""
+    if context.version < PRODUCE_LANES_FROM_VERSION or len(request.topic_data) != 1:
+        return None
+    if request.acks not in (-1, 0, 1) or request.transactional_id is not None:
+        return None
+    (asked,) = request.topic_data
+    flexible = is_flexible(API_KEY, context.version)
+    name = topic_words(context, asked.name, asked.topic_id, flexible=flexible)
+    numbers = _ACKS.pack(request.acks, request.timeout_ms)
+    words = find_words(
+        frame, b"\0" + numbers + b"\x02" + name if flexible else b"\xff\xff" + numbers + b"\0\0\0\x01" + name
+    )
+    if words is None:
+        return None
+    by_id = context.version >= TOPIC_IDS_FROM_VERSION
+    try:
+        topic = find_topic(context, AclOperation.WRITE, asked.name, asked.topic_id if by_id else None)
+    except KafkaError:
+        return None
+    if preparation_of(topic) is not None:
+        return None
+    return ProduceLane(context, words, topic, ProduceAnswers(context, request, name, respond), road.metrics)
+
+
+class ProduceLane:
+    """What such requests have in common."""
+
+    __slots__ = (
+        "_bytes_max", "_config", "_cut", "_name", "_peer", "_topic_id", "_words", "answers", "form", "metrics",
+    )  # fmt: skip
+
+    def __init__(
+        self, context: Context, words: Words, topic: Topic, answers: ProduceAnswers, metrics: RouteMetrics
+    ) -> None:
+        """The topic's batches are written as they come."""
+        self._peer = context.peer
+        self.form = self._words = words
+        self._cut = cut_flexible if words.is_flexible else cut_fixed
+        self._name = topic.record.name
+        self._topic_id = topic.record.topic_id if context.version >= TOPIC_IDS_FROM_VERSION else None
+        self._config = topic.config
+        self._bytes_max = topic.config.max_message_bytes
+        self.answers = answers
+        self.metrics = metrics
+
+    def begin(self, frame: memoryview) -> "ProduceInLane | None":
+        """Enqueue the batches of a request, in its order; None, and nothing is done: it must be dispatched."""
+        started_at = perf_counter()
+        words = self._words
+        if frame[:4] != words.api or frame[BODY_AT : words.end] != words.start:
+            return None
+        checked = self._check(frame)
+        if checked is None:
+            return None
+        exchange = ProduceInLane(self, frame, [each[0] for each in checked], started_at)
+        exchange.enqueue(checked)
+        return exchange
+
+    def _check(self, frame: memoryview) -> Checked | None:
+        """The batches of a request, where all of them may be enqueued."""
+        parts = self._cut(frame, self._words.end)
+        peer, bytes_max = self._peer, self._bytes_max
+        if parts is None or peer.node.record_checks.waiting:
+            return None
+        checked: Checked = []
+        try:
+            topic = find_topic(peer, AclOperation.WRITE, self._name, self._topic_id)
+            if topic.config is not self._config:
+                return None
+            for index, records in parts:
+                header = check_produced(records, bytes_max)
+                if header.attributes & TRANSACTIONAL:
+                    return None
+                checked.append((index, find_partition(topic, index), records, header))
+        except KafkaError:
+            return None
+        return checked
+
+
+class ProduceInLane:
+    """One such request, an `Exchange`: counts down the batches that are not durable yet."""
+
+    __slots__ = (
+        "_correlation_id", "_decided", "_indexes", "_lane", "_started_at", "_waiting", "frame_bytes", "is_done",
+        "listener", "must_close", "output", "pause_ms",
+    )  # fmt: skip
+
+    is_produce = is_begun = True
+    is_parked = is_charged = False
+    hurried_at = 0.0
+
+    def __init__(self, lane: ProduceLane, frame: memoryview, indexes: list[int], started_at: float) -> None:
+        self._lane = lane
+        self._indexes = indexes
+        self._decided: list[Decided | None] = [None] * len(indexes)
+        self._waiting = len(indexes) + 1
+        self._started_at = started_at
+        (self._correlation_id,) = _CORRELATION_ID(frame, 4)
+        self.frame_bytes = len(frame)
+        self.pause_ms = 0
+        self.is_done = self.must_close = False
+        self.output: Output | None = None
+        self.listener: Callable[[], None] | None = None
+
+    def enqueue(self, checked: Checked) -> None:
+        """Put every batch into its partition's queue; it may be decided in the same call."""
+        for position, (_, partition, records, header) in enumerate(checked):
+            partition.append(records, header, partial(self._decide, position))
+            pause_ms = partition.throttle_ms(len(records), header.record_count)
+            if pause_ms > self.pause_ms:
+                self.pause_ms = pause_ms
+        self._waiting -= 1
+        if not self._waiting:
+            self._finish()
+
+    def hurry(self) -> None:
+        """It is never parked."""
+
+    def leave(self) -> None:
+        """What is enqueued is stored all the same."""
+
+    def _decide(self, position: int, decided: Decided) -> None:
+        self._decided[position] = decided
+        self._waiting -= 1
+        if not self._waiting:
+            self._finish()
+
+    def _finish(self) -> None:
+        lane = self._lane
+        try:
+            self.output = lane.answers.made(self._correlation_id, self._indexes, self._decided, self.pause_ms)
+        except KafkaError as failure:
+            seldom.info("Produce: the connection is closed: %s", failure)
+            self.must_close = True
+        lane.metrics.observe(perf_counter() - self._started_at)
+        self.is_done = True
+        if self.listener is not None:
+            self.listener()

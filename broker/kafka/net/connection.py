@@ -1,0 +1,376 @@
+"""One client's connection: order of answers, pipelined Produce, parked Fetches, limits. Parsing is the dispatcher's.
+
+States of a request:
+    received   in `_unserved`; waits for earlier requests of the connection, or for the peer to take its answers
+    in work    in `_in_flight`; its exchange not done or not at the head
+    answered   written to the transport, in order of arrival
+received -> in work when nothing is in flight, or when it and all in flight are Produce and begun. A request that
+arrives while a Fetch is parked makes that Fetch answer at once (spec spark 2).
+How a connection ends and whether requests may begin are tables of connection_states.py; whether it is read: intake.py.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from functools import partial
+from time import perf_counter
+from typing import TYPE_CHECKING, cast
+
+from pqbroker.broker.ground.client_connections import ConnectionFacts
+from pqbroker.broker.ground.listeners import Address, Listener
+from pqbroker.broker.ground.seldom_log import SeldomLog
+from pqbroker.broker.kafka.apis.answer_budget import UNTAKEN_S, Untaken
+from pqbroker.broker.kafka.apis.context import KafkaNode, Peer
+from pqbroker.broker.kafka.apis.exchange import Exchange
+from pqbroker.broker.kafka.net.connection_states import (
+    LIFE,
+    TURNS,
+    Intaking,
+    Life,
+    LifeEvent,
+    Sending,
+    Turn,
+    TurnEvent,
+)
+from pqbroker.broker.kafka.net.dispatch import Dispatcher
+from pqbroker.broker.kafka.net.dispatched import PRODUCE
+from pqbroker.broker.kafka.net.intake import Intake
+from pqbroker.broker.kafka.net.outbox import Outbox
+from pqbroker.broker.kafka.net.receiving import Receiving
+from pqbroker.conf.shares import holder_of
+from pqbroker.protocol.errors import ForeignProtocol, ProtocolError
+from pqbroker.protocol.frames import HELD_STEP_BYTES
+from pqbroker.storage.file_regions import SENDS_FILES
+
+if TYPE_CHECKING:
+    from pqbroker.broker.kafka.net.connections import Connections
+
+FOREIGN = {
+    "HTTP": "a client at %s speaks HTTP to the Kafka listener %s (%s); HTTP has an address of its own, --http",
+    "TLS": "a client at %s speaks TLS to the listener %s (%s), which is plain; set its security.protocol=PLAINTEXT",
+}
+"""By the protocol that came instead of Kafka's."""
+
+seldom = SeldomLog(logging.getLogger(__name__))
+
+_PARKED_BYTES_FREE = 4 << 10
+"""A Fetch request larger than this does not park while more than half of the node's request bytes are taken."""
+
+
+class Connection(asyncio.BufferedProtocol):
+    """Requests of one connection are answered in the order they came."""
+
+    __slots__ = (
+        "_connections", "_dispatcher", "_in_flight", "_intake", "_life", "_listener", "_metrics", "_node",
+        "_outbox", "_reader", "_receiving", "_share", "_transport", "_turn", "_unserved", "_untaken", "active_at",
+        "bytes_in", "bytes_out", "peer",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        node: KafkaNode,
+        dispatcher: Dispatcher,
+        receiving: Receiving,
+        connections: "Connections",
+        listener: Listener,
+    ) -> None:
+        self._node = node
+        self._listener = listener
+        self._metrics = node.metrics
+        self._dispatcher = dispatcher
+        self._receiving = receiving
+        self._connections = connections
+        self._unserved: deque[memoryview] = deque()
+        self._in_flight: deque[Exchange] = deque()
+        self._life = Life.OPEN
+        self._turn = Turn.FREE
+        self.active_at = node.loop.time()
+        self.bytes_in = 0
+        self.bytes_out = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        address = transport.get_extra_info("sockname")
+        peer = transport.get_extra_info("peername")
+        self.peer = Peer(
+            node=self._node,
+            address=self._listener.advertised or Address(address[0], address[1]),
+            host=peer[0] if peer else "",
+            port=peer[1] if peer else 0,
+            holder=holder_of(peer[0], peer[1]) if peer else "",
+            takes_files=SENDS_FILES and self._listener.takes_files and bool(transport.get_extra_info("socket")),
+        )
+        self._untaken = Untaken(self._node.answers, self.peer.holder)
+        self._outbox = Outbox(
+            self._node.loop, self._transport, self.pause_writing, self.resume_writing,
+            takes_files=self.peer.takes_files,
+        )  # fmt: skip
+        requests = (self._unserved, self._in_flight)
+        self._intake = Intake(self.peer, self._transport, self._receiving, requests, self._make_room)
+        self._share = self._intake.share
+        self._reader = self._intake.reader
+        if not self._connections.add(self):
+            self._close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._life = LIFE[self._life, LifeEvent.LOSE]
+        self._connections.remove(self)
+        self.peer.leave()
+        self._intake.end()
+        self._share.give_back(self._intake.bytes)
+        self._intake.bytes = 0
+        self._unserved.clear()
+        self._outbox.discard()
+        self._untaken.end()
+        in_flight = tuple(self._in_flight)
+        self._in_flight.clear()
+        for exchange in in_flight:
+            exchange.leave()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._reader.get_buffer(sizehint)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._metrics.bytes_in += nbytes
+        self.bytes_in += nbytes
+        if self._life >= Life.CLOSING:
+            return
+        try:
+            frames = self._reader.received(nbytes)
+        except ProtocolError as error:
+            self._break(error)
+            return
+        intake = self._intake
+        if self._reader.held_bytes or intake.held_bytes:
+            intake.count_held(is_new=bool(frames))
+        if not frames or self._life >= Life.CLOSING:
+            if self._reader.held_bytes >= HELD_STEP_BYTES:
+                self.active_at = self._node.loop.time()
+            return
+        self.active_at = self._node.loop.time()
+        size = 0
+        for frame in frames:
+            self._unserved.append(frame)
+            size += len(frame)
+        intake.bytes += size
+        self._share.taken += size
+        self._receiving.budget.taken += size
+        self._serve()
+        intake.limit()
+
+    def pause_writing(self) -> None:
+        self._turn = TURNS[self._turn, TurnEvent.FILL]
+        self._untaken.begin(self, self._node.loop.time())
+
+    def resume_writing(self) -> None:
+        self._turn = TURNS[self._turn, TurnEvent.EASE]
+        self._untaken.end()
+        self._outbox.ease()
+        if self._life >= Life.CLOSING:
+            self._end()
+        self._go_on()
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._in_flight and not self._unserved
+
+    @property
+    def is_open(self) -> bool:
+        return self._life is Life.OPEN
+
+    def give_way(self) -> None:
+        """Close for the sake of a connection that comes: this one's address has most of them."""
+        seldom.info(
+            "connection from %s cut: its address has the most, and others come; see max.connections and "
+            "max.connections.per.ip", self.peer.host,
+        )  # fmt: skip
+        self.abort()
+
+    def close_if_idle_since(self, time: float) -> None:
+        """Close when no request came since `time` (loop time) and none is in work.
+
+        A peer that took no answer since then is cut: what is written would keep a clean end waiting for ever.
+        """
+        if self.active_at >= time:
+            return
+        if self._turn is Turn.FULL:
+            self.abort()
+        elif self.is_idle:
+            self._close()
+
+    def cut_if_stalled(self, stall_s: float) -> None:
+        """Cut a peer that has taken less than a small answer in `stall_s`; have a long Fetch that is parked answer."""
+        if self._in_flight and self._in_flight[0].is_charged:
+            self._hurry()
+        if self._untaken.is_stalled(self._node.loop.time(), stall_s):
+            self._cut_unread(stall_s)
+
+    def unsent(self) -> tuple[int, int]:
+        """Bytes of answers in memory that the client has not taken, and all such bytes, those in files among them."""
+        return self._outbox.unsent()
+
+    def cut_for_others(self) -> None:
+        """Cut a client that reads nothing while answers of others wait for memory."""
+        self._cut_unread(UNTAKEN_S)
+
+    def drain(self) -> None:
+        """Take nothing more, answer what came, close."""
+        self._intake.stop()
+        self._life = LIFE[self._life, LifeEvent.DRAIN]
+        self._hurry()
+        self._go_on()
+
+    def abort(self) -> None:
+        self._life = LIFE[self._life, LifeEvent.LOSE]
+        self._intake.end()
+        self._outbox.discard()
+        self._untaken.end()
+        self._transport.abort()
+
+    def _serve(self) -> None:
+        """Begin what may begin now, and see that what is due is sent: at once, unless more may be due in this turn."""
+        if self._turn is Turn.SERVING or self._life >= Life.CLOSING:
+            return
+        if self._turn is Turn.FREE:
+            self._turn = TURNS[self._turn, TurnEvent.BEGIN]
+            try:
+                while self._unserved and self._turn is Turn.SERVING and self._life < Life.CLOSING and self._may_begin():
+                    self._begin(self._unserved.popleft())
+            except ProtocolError as error:
+                self._break(error)
+            finally:
+                self._turn = TURNS[self._turn, TurnEvent.END]
+        outbox = self._outbox
+        if not self._in_flight:
+            outbox.send()
+        elif outbox.parts and outbox.state is Sending.IDLE:
+            outbox.plan()
+
+    def _begin(self, frame: memoryview) -> None:
+        exchange = self._dispatcher.begin(self.peer, frame)
+        if exchange.pause_ms:
+            self._intake.pause(exchange.pause_ms)
+        if exchange.is_done and not self._in_flight:
+            self._write(exchange)
+            return
+        self._in_flight.append(exchange)
+        if not exchange.is_done:
+            exchange.listener = self._advance if exchange.is_begun else partial(self._advance_long, exchange)
+            parks_long = exchange.frame_bytes > _PARKED_BYTES_FREE and exchange.is_parked
+            if self._life is Life.DRAINING or (parks_long and self._receiving.is_short):
+                self._hurry()
+
+    def _may_begin(self) -> bool:
+        in_flight = self._in_flight
+        if not in_flight:
+            return True
+        last = in_flight[-1]
+        if last.is_produce and _is_produce(self._unserved[0]):
+            return last.is_begun
+        return self._hurry() and not self._in_flight
+
+    def _hurry(self) -> bool:
+        """Make a parked Fetch answer now; False when there is none."""
+        if not self._in_flight or not self._in_flight[0].is_parked:
+            return False
+        self._in_flight[0].hurry()
+        return True
+
+    def _advance(self) -> None:
+        """Write the answers that are due, in order, and continue with what waited for them."""
+        in_flight = self._in_flight
+        while in_flight and in_flight[0].is_done:
+            self._write(in_flight.popleft())
+        self._go_on()
+
+    def _advance_long(self, exchange: Exchange) -> None:
+        """A long request is begun now, or done; until it was begun nobody knew of its pause."""
+        exchange.listener = self._advance
+        if exchange.pause_ms:
+            self._intake.pause(exchange.pause_ms)
+        self._advance()
+
+    def _go_on(self) -> None:
+        """After something was answered, or may be written again."""
+        if self._life >= Life.CLOSING:
+            return
+        self._serve()
+        if self._intake.state is Intaking.PAUSED:
+            self._intake.consider()
+        if self._life is Life.DRAINING and self.is_idle:
+            self._close()
+
+    def _write(self, exchange: Exchange) -> None:
+        self._intake.bytes -= exchange.frame_bytes
+        self._share.give_back(exchange.frame_bytes)
+        if exchange.hurried_at:
+            self._metrics.observe_overstay(perf_counter() - exchange.hurried_at)
+        if self._life >= Life.CLOSING:
+            return
+        output = exchange.output
+        if exchange.must_close:
+            self._close()
+        elif output is not None:
+            size = sum(map(len, output))
+            self._metrics.bytes_out += size
+            self.bytes_out += size
+            self._outbox.put(output, size)
+
+    def _cut_unread(self, stall_s: float) -> None:
+        self._metrics.connections_unread += 1
+        seldom.info(
+            "connection from %s cut: its client left %d bytes of its answers unread for %g s, and answers of others "
+            "wait; see pqbroker.unsent.bytes.max and pqbroker.answer.stall.ms",
+            self.peer.host, self._outbox.unsent()[1], stall_s,
+        )  # fmt: skip
+        self.abort()
+
+    def _make_room(self) -> None:
+        """Close for the sake of others: what has arrived of a request takes memory that they need."""
+        self._metrics.unfinished_closed += 1
+        seldom.info(
+            "connection from %s closed: %d bytes of a request that has not arrived whole make room for others; see "
+            "pqbroker.unfinished.bytes.max, pqbroker.reserved.bytes and pqbroker.unfinished.stall.ms",
+            self._transport.get_extra_info("peername"), self._reader.held_bytes,
+        )  # fmt: skip
+        self._close()
+
+    def _break(self, error: ProtocolError) -> None:
+        self._metrics.protocol_errors += 1
+        if isinstance(error, ForeignProtocol):
+            seldom.warning(FOREIGN[error.name], self.peer.host, self._listener.name, self.peer.address)
+            self._close()
+            return
+        seldom.info("connection from %s closed: %s", self._transport.get_extra_info("peername"), error)
+        self._close()
+
+    def _close(self) -> None:
+        """Send what is due, then a clean FIN."""
+        self._intake.end()
+        self._outbox.send()
+        self._life = LIFE[self._life, LifeEvent.CLOSE]
+        self._end()
+
+    def _end(self) -> None:
+        if not self._outbox.holds_files:
+            self._transport.close()
+
+    def facts(self) -> ConnectionFacts:
+        """What is known of the connection and the client behind it."""
+        peer = self.peer
+        return ConnectionFacts(
+            client_id=peer.client_id,
+            address=Address(peer.host, peer.port),
+            listener=self._listener.name,
+            principal=str(peer.principal),
+            apis=peer.apis,
+            bytes_in=self.bytes_in,
+            bytes_out=self.bytes_out,
+            idle_s=self._node.loop.time() - self.active_at,
+            requests=len(self._in_flight) + len(self._unserved),
+        )
+
+
+
+def _is_produce(frame: memoryview) -> bool:
+    return len(frame) >= 2 and frame[0] == 0 and frame[1] == PRODUCE

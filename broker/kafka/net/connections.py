@@ -1,0 +1,108 @@
+"""The open connections of a node: the limit on them, what is known of each, draining."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from pqbroker.broker.ground.client_connections import ConnectionFacts
+from pqbroker.broker.ground.metrics import Metrics
+from pqbroker.broker.ground.seldom_log import SeldomLog
+from pqbroker.broker.kafka.net.connection_limits import ConnectionLimits
+from pqbroker.conf.broker import BrokerSettings
+
+if TYPE_CHECKING:
+    from pqbroker.broker.kafka.net.connection import Connection
+
+log = logging.getLogger(__name__)
+seldom = SeldomLog(log)
+
+
+class Connections:
+    """The open connections of a node."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        metrics: Metrics,
+        connections_max: Callable[[], int],
+        settings: Callable[[], BrokerSettings] | None = None,
+    ) -> None:
+        """`settings`: those in force now, for the limits of each address; None: there are no such limits."""
+        self._loop = loop
+        self._metrics = metrics
+        self._limits = ConnectionLimits(connections_max, settings, loop.time)
+        self._open: dict[Connection, int] = {}
+        """With their numbers, which rise and are not used again."""
+        self._count = 0
+        self._emptied: asyncio.Future[None] | None = None
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def __iter__(self) -> "Iterator[Connection]":
+        """Those open now; they may close meanwhile."""
+        return iter(list(self._open))
+
+    def after(self, number: int, count: int) -> list[tuple[int, ConnectionFacts]]:
+        """What is known of at most `count` of those of a greater number, which came later, each with its own."""
+        later = ((own, connection) for connection, own in self._open.items() if own > number)
+        return [(own, connection.facts()) for own, connection in islice(later, count)]
+
+    def add(self, connection: "Connection") -> bool:
+        """False above a limit: the connection must close. Another one may close for its sake."""
+        limits = self._limits
+        refusal = limits.refusal(connection)
+        if refusal is None and not limits.has_room(connection):
+            gives_way = limits.gives_way(connection, self._open)
+            if gives_way is None:
+                refusal = limits.full(connection)
+            else:
+                self._metrics.connections_gave_way += 1
+                self.remove(gives_way)
+                gives_way.give_way()
+        if refusal is not None:
+            self._metrics.connections_refused += 1
+            seldom.warning("connection from %s refused: %s", connection.peer.host, refusal)
+            return False
+        self._count += 1
+        self._open[connection] = self._count
+        limits.count(connection)
+        self._metrics.connections = len(self._open)
+        return True
+
+    def remove(self, connection: "Connection") -> None:
+        if self._open.pop(connection, None) is not None:
+            self._limits.forget(connection)
+        self._metrics.connections = len(self._open)
+        if not self._open and self._emptied is not None and not self._emptied.done():
+            self._emptied.set_result(None)
+
+    def close_lanes(self) -> None:
+        """Have the next request of every connection dispatched: what a lane goes by holds no longer."""
+        for connection in self:
+            connection.peer.lanes.clear()
+
+    def close_idle(self, idle_s: float) -> None:
+        since = self._loop.time() - idle_s
+        for connection in self:
+            connection.close_if_idle_since(since)
+
+    def cut_stalled(self, stall_s: float) -> None:
+        """Cut every connection whose peer takes too little of its answers."""
+        for connection in self:
+            connection.cut_if_stalled(stall_s)
+
+    async def drain(self, timeout_s: float) -> None:
+        """Let every connection answer what it has received; abort those that take longer."""
+        for connection in self:
+            connection.drain()
+        if not self._open:
+            return
+        self._emptied = self._loop.create_future()
+        await asyncio.wait([self._emptied], timeout=timeout_s)
+        if self._open:
+            log.warning("%d connections did not drain in %g s and are cut", len(self._open), timeout_s)
+            for connection in self:
+                connection.abort()

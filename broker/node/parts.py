@@ -1,0 +1,66 @@
+"""The parts of one node, wired together."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from pqbroker.broker.ground.access import Access
+from pqbroker.broker.ground.cues.cues import Cues
+from pqbroker.broker.ground.listeners import Listener
+from pqbroker.broker.ground.log_tail import LogTail
+from pqbroker.broker.ground.metrics import Metrics
+from pqbroker.broker.ground.series import Series
+from pqbroker.broker.ground.turns import Turns
+from pqbroker.broker.kafka.apis.answer_budget import AnswerBudget
+from pqbroker.broker.kafka.apis.fetch_sessions import FetchSessions
+from pqbroker.broker.kafka.net.connections import Connections
+from pqbroker.broker.services.cells.cell_owner import CellOwner
+from pqbroker.broker.services.producer_ids import ProducerIds
+from pqbroker.broker.services.sql.workers import Workers
+from pqbroker.broker.services.topics.record_checks import RecordChecks
+from pqbroker.conf.broker import BrokerSettings
+from pqbroker.pq.serving.topic import Topic
+from pqbroker.storage.engine import PoolStats
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """What the floors need of the node, wired once; each says what: `KafkaNode`, `WebNode`, `TablesNode`."""
+
+    cell: CellOwner
+    loop: asyncio.AbstractEventLoop
+    clock: Callable[[], int]
+    metrics: Metrics
+    sessions: FetchSessions
+    producer_ids: ProducerIds
+    cluster_id: str
+    turns: Turns
+    answers: AnswerBudget
+    connections: Connections
+    pools: Callable[[], tuple[PoolStats, ...]] = tuple
+    """Space of the pools of the cell."""
+    listeners: tuple[Listener, ...] = ()
+    """Where clients come to, with the ports that are listened on."""
+    log_tail: LogTail = field(default_factory=LogTail)
+    series: Series = field(default_factory=lambda: Series(dict))
+    """The main figures of the last minutes."""
+    started_ms: int = 0
+    """When the node opened its cell, in ms since 1970."""
+    api_names: Mapping[int, str] = field(default_factory=dict)
+    """Names of the APIs of Kafka that are served, by key."""
+    api_ranges: tuple[tuple[int, int, int], ...] = ()
+    """What ApiVersions lists: key, least and greatest version."""
+    record_checks: RecordChecks = field(default_factory=RecordChecks)
+    workers: Workers = field(default_factory=Workers)
+    """Where SQL runs."""
+    access: Access | None = None
+    """Decides who may do what with a topic; None: everybody everything."""
+    cues: Cues | None = None
+    """What tests make happen on cue; None: the broker is not for tests."""
+    creations: dict[str, asyncio.Task[Topic]] = field(default_factory=dict)
+    """Topics being created because Metadata named them."""
+
+    @property
+    def settings(self) -> BrokerSettings:
+        """Those in force now."""
+        return self.cell.current.settings.layers.in_force

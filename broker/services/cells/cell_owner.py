@@ -1,0 +1,254 @@
+"""Keeps the system cell open: opens it, its hive, scheme and topics, and opens it again when the store failed. The
+other cells of the node are opened after it, and with it again: what they are is known here alone.
+
+States:
+    closed     open() -> open
+    open       the shard is lost with StoreFailed -> reopening; with Fenced, DirectoryGone -> failed; close() -> closed
+    reopening  opened -> open, with a new generation; not within the time allowed -> failed
+    failed     terminal: another process owns the cell, or it cannot be opened; the node must exit
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from pqbroker.broker.services.cells.data_cells import BACK_OFF_FIRST_S, BACK_OFF_MOST_S, DataCells
+from pqbroker.broker.services.configs.node_settings import NodeSettings
+from pqbroker.broker.services.coordination.coordinators import Coordinators
+from pqbroker.conf.broker import BrokerSettings
+from pqbroker.conf.storage import parse_pools, parse_profile
+from pqbroker.pq.serving.topic import Topic
+from pqbroker.pq.serving.topics import Topics
+from pqbroker.protocol.errors import KafkaError
+from pqbroker.storage.bundles.hive import Hive
+from pqbroker.storage.bundles.open_cells import OpenCells
+from pqbroker.storage.engine import CommitRefused, DirectoryGone, Engine, EngineError, Fenced, ShardLost
+from pqbroker.storage.ids import TabletId
+from pqbroker.storage.quarantine import CURE, HELD_CURE
+from pqbroker.storage.tablets.cell import Cell, TabletUnknown
+from pqbroker.storage.tablets.hosting import TabletHost
+from pqbroker.storage.tablets.scheme import Scheme
+from pqbroker.storage.uninterrupted import uninterrupted
+from pqbroker.storage.unreadable import StoredUnreadable
+
+log = logging.getLogger(__name__)
+
+
+class CellLost(Exception):
+    """The cell cannot be served any more; the text names cause and cure."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenCell:
+    """One opening of the cell."""
+
+    cell: Cell
+    host: TabletHost
+    scheme: Scheme
+    settings: NodeSettings
+    topics: Topics
+    coordinators: Coordinators
+    hive: Hive
+    cells: OpenCells
+    """Of the node, this one and those beside it."""
+    others: DataCells
+
+    async def stop(self) -> None:
+        """End all that runs on the cell, which stays open; close the other cells. Raises ShardLost."""
+        self.coordinators.close()
+        await self.topics.stop()
+        await self.others.close()
+        await self.host.stop()
+
+
+def _log(defect: BaseException) -> None:
+    log.critical("a cell is not watched any more; this is a defect", exc_info=defect)
+
+
+async def open_cell(
+    engine: Engine, settings: BrokerSettings, clock: Callable[[], int], failed: Callable[[BaseException], None] = _log
+) -> OpenCell:
+    """Open the system cell with a new generation and start all that lives in it. EngineError, CommitRefused, ShardLost.
+
+    `settings`: what the node was started with; ConfigError when the storage profile cannot be. What is dead is removed
+    from the cell from then on, unless something of it could not be read.
+    """
+    profile = parse_profile(settings.storage_profile, parse_pools(settings.pools))
+    cell = await Cell.open(
+        engine, profile=profile, releases=False, commits_max=settings.tablet_commits_max
+    )
+    try:
+        host = TabletHost(cell)
+        hive, cells, scheme = await _open_known(host, clock)
+        others = DataCells(engine, settings, hive, cells, failed)
+        now = NodeSettings(settings, scheme.settings)
+        topics = Topics(cells, scheme, settings=now.in_force, clock=clock)
+        now.keep = topics.configure_node
+        await topics.start()
+        coordinators = Coordinators(host, now.in_force, clock)
+        await coordinators.start()
+        topics.offsets.unread_since = coordinators.unread_since
+        scheme.reclaim(host)
+        await cell.release()
+        await _start_others(others, scheme, topics)
+    except BaseException:
+        await _close(cell)
+        raise
+    if cell.quarantine.is_damaged:
+        cure = f"nothing is removed from this cell: {HELD_CURE}" if cell.quarantine.is_held else CURE
+        log.error("%d places of the cell are unreadable, the rest is served; %s", len(cell.quarantine.damages), cure)
+    return OpenCell(cell, host, scheme, now, topics, coordinators, hive, cells, others)
+
+
+async def _start_others(others: DataCells, scheme: Scheme, topics: Topics) -> None:
+    """EngineError, CommitRefused, ShardLost, and then none is open."""
+    try:
+        await others.start(scheme, topics)
+    except BaseException:
+        await others.close()
+        raise
+
+
+async def _open_known(host: TabletHost, clock: Callable[[], int]) -> tuple[Hive, OpenCells, Scheme]:
+    """Without hive and scheme there is no topic: where one cannot be read the cell is not opened. EngineError."""
+    try:
+        hive = await Hive.open(host)
+        cells = OpenCells(host, hive)
+        return hive, cells, await Scheme.open(host, clock, cells.place)
+    except StoredUnreadable as unreadable:
+        raise EngineError(f"the cell cannot be opened: {unreadable}") from unreadable
+
+
+async def _close(cell: Cell) -> None:
+    try:
+        await cell.close()
+    except ShardLost as error:
+        log.info("the cell was lost before it was closed: %s", error)
+
+
+class CellOwner:
+    """Owns the opening that is current."""
+
+    def __init__(self, engine: Engine, settings: BrokerSettings, clock: Callable[[], int]) -> None:
+        self._engine = engine
+        self._settings = settings
+        self._clock = clock
+        self._loop = asyncio.get_running_loop()
+        self.failed: asyncio.Future[CellLost] = self._loop.create_future()
+
+    current: OpenCell
+
+    @property
+    def is_open(self) -> bool:
+        return not self.current.cell.lost.done()
+
+    async def open(self) -> OpenCell:
+        self.current = await open_cell(self._engine, self._settings, self._clock, self._defect)
+        return self.current
+
+    def _defect(self, error: BaseException) -> None:
+        """A cell beside the system cell is not watched any more."""
+        _log(error)
+        if not self.failed.done():
+            self.failed.set_result(CellLost("a cell is not watched any more; the log says why"))
+
+    async def retain(self) -> None:
+        """Let every topic drop what is past its retention, then forget consumer groups that nothing is left of."""
+        opened = self.current
+        try:
+            staged = await opened.topics.retain()
+            if staged:
+                await self._look_after(staged)
+            if opened.cell.quarantine.is_damaged or not opened.topics.offsets.are_known:
+                return  # offsets that cannot be read now would keep their groups
+            await opened.coordinators.expire(opened.topics.offsets.has)
+        except ShardLost:
+            log.info("retention stopped: the cell was lost")
+        except CommitRefused as refusal:
+            log.warning("consumer groups expire later: %s", refusal)
+
+    async def _look_after(self, topics: Sequence[Topic]) -> None:
+        """End batches of staged rows that were decided, and delete rows that nobody has committed for too long."""
+        from pqbroker.broker.services.topics.staged_rows import look_after
+
+        before_ms = self._clock() - self.current.settings.in_force.producer_id_expiration_ms
+        for topic in topics:
+            try:
+                await look_after(topic, before_ms)
+            except KafkaError as refusal:
+                log.warning("staged rows of %s wait: %s", topic.record.name, refusal)
+
+    async def renew(self) -> None:
+        """Restart the tablets that are worn: blob ids nearly used up, or a write that could not be planned."""
+        for tablet_id in [worn for _, host in self.current.cells.hosts() for worn in host.cell.worn()]:
+            try:
+                generation = await self.restart_tablet(tablet_id)
+            except (TabletUnknown, CommitRefused, ShardLost) as refusal:
+                log.warning("tablet %d needs a restart and is tried again: %s", tablet_id, refusal)
+            else:
+                log.info(
+                    "tablet %d was restarted in generation %d: its blob ids were nearly used up, or a write failed",
+                    tablet_id, generation,
+                )  # fmt: skip
+
+    async def move_channel(self, tablet_id: TabletId, channel: int, pool: int) -> None:
+        """Let a tablet's channel write to another pool from its next start on; see `Cell.move_channel`."""
+        await self.current.cells.host_of(tablet_id).move_channel(tablet_id, channel, pool)
+
+    async def restart_tablet(self, tablet_id: TabletId) -> int:
+        """Restart one tablet while the others continue: its new generation. TabletUnknown, CommitRefused, ShardLost.
+
+        Its clients learn that it moved, and find it again. It is completed even if the caller is cancelled.
+        """
+        return await uninterrupted(self.current.cells.host_of(tablet_id).restart(tablet_id))
+
+    async def close(self) -> None:
+        await self._stop(self.current)
+        await _close(self.current.cell)
+
+    async def watch(self, opened: Callable[[], None]) -> None:
+        """Open the cell again whenever its store fails, and call `opened` then; returns when the node has failed.
+
+        Until the new opening serves, the old one stays where it is: its topics are known and answer
+        NOT_LEADER_OR_FOLLOWER. A topic that seemed gone would be taken for deleted.
+        """
+        while not self.failed.done():
+            loss = await asyncio.shield(self.current.cell.lost)
+            log.error("the cell was lost: %s", loss)
+            self.current.coordinators.close()
+            await self.current.others.close()
+            await _close(self.current.cell)
+            if isinstance(loss, Fenced):
+                self.failed.set_result(CellLost("another process took over the data directory; stop one of the two"))
+                return
+            if isinstance(loss, DirectoryGone):
+                self.failed.set_result(CellLost(str(loss)))
+                return
+            await self._reopen(opened)
+
+    async def _reopen(self, told: Callable[[], None]) -> None:
+        deadline = self._loop.time() + self._settings.cell_reopen_timeout_ms / 1000
+        back_off_s = BACK_OFF_FIRST_S
+        while True:
+            await asyncio.sleep(back_off_s)
+            try:
+                opened = await open_cell(self._engine, self._settings, self._clock, self._defect)
+            except (EngineError, CommitRefused, ShardLost) as error:
+                log.error("the cell cannot be opened again yet: %s", error)
+                if self._loop.time() > deadline:
+                    self.failed.set_result(CellLost(f"the cell was lost and cannot be opened again: {error}"))
+                    return
+                back_off_s = min(2 * back_off_s, BACK_OFF_MOST_S)
+                continue
+            lost, self.current = self.current, opened
+            await self._stop(lost)
+            told()
+            log.warning("the cell is open again, generation %d", opened.cell.generation)
+            return
+
+    async def _stop(self, opened: OpenCell) -> None:
+        try:
+            await opened.stop()
+        except ShardLost as error:
+            log.info("the cell was lost before its tablets were stopped: %s", error)

@@ -1,0 +1,307 @@
+"""The cells of a node beside the system cell: each is opened, fails and is opened again alone.
+
+    waiting --opened, its tablets run--> serving --shard lost--> waiting
+    any     --leave--> closed
+
+A cell that cannot be opened is tried again, ever more seldom, and its topics answer NOT_LEADER_OR_FOLLOWER meanwhile;
+the others do not notice. A cell on a node whose tags its bundle's filter excludes is not opened.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pqbroker.broker.services.cells.tablet_gluing import Glue, Reshard, TabletGluing
+from pqbroker.broker.services.cells.tablet_moves import TabletMoves
+from pqbroker.conf.broker import BrokerSettings
+from pqbroker.conf.storage import parse_pools, parse_profile
+from pqbroker.pq.serving.topic import Topic
+from pqbroker.pq.serving.topics import Topics
+from pqbroker.storage.bundles.bundle import BundleRefused
+from pqbroker.storage.bundles.hive import CellRecord, CellState, Hive
+from pqbroker.storage.bundles.open_cells import OpenCells
+from pqbroker.storage.bundles.placement import cells_to_open
+from pqbroker.storage.engine import BackupFacts, BackupRefused, CommitRefused, Engine, EngineError, Fenced, ShardLost
+from pqbroker.storage.ids import CellId, TabletId
+from pqbroker.storage.quarantine import HELD_CURE
+from pqbroker.storage.tablets.cell import Cell
+from pqbroker.storage.tablets.hosting import TabletHost
+from pqbroker.storage.tablets.scheme import Scheme
+from pqbroker.storage.tablets.scheme_state import tablets_in
+from pqbroker.storage.uninterrupted import uninterrupted
+
+log = logging.getLogger(__name__)
+
+BACK_OFF_FIRST_S = 0.05
+BACK_OFF_MOST_S = 5.0
+
+
+@dataclass(slots=True)
+class _Watched:
+    """One cell that the node is to have open."""
+
+    leaving: asyncio.Event
+    tried: asyncio.Event
+    """Set when the cell was opened, or could not be, for the first time."""
+    task: "asyncio.Task[None] | None" = None
+    failure: str = ""
+    """Why it is not open."""
+
+
+class DataCells:
+    """Owns the cells that the hive names. `failed` is called with a defect: a cell that nobody watches any more."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        settings: BrokerSettings,
+        hive: Hive,
+        cells: OpenCells,
+        failed: Callable[[BaseException], None],
+    ) -> None:
+        self._engine = engine
+        self._settings = settings
+        self._hive = hive
+        self._cells = cells
+        self._failed = failed
+        self._watched: dict[CellId, _Watched] = {}
+        self._changes = asyncio.Lock()
+        self._is_closed = False
+
+    _scheme: Scheme
+    _topics: Topics
+    _moves: TabletMoves
+    _gluing: TabletGluing
+
+    async def start(self, scheme: Scheme, topics: Topics) -> None:
+        """Open the cells that this node runs; return when each was tried once. Removals that were begun end here."""
+        self._scheme, self._topics = scheme, topics
+        self._moves = TabletMoves(scheme, topics, self._cells)
+        self._gluing = TabletGluing(scheme, topics, self._cells)
+        wanted = self._wanted()
+        for record in list(self._hive.cells.values()):
+            if record.state is CellState.REMOVING:
+                await self._delete(record.cell)
+            elif record.cell in wanted:
+                self._watch(record)
+        for watched in list(self._watched.values()):
+            await watched.tried.wait()
+
+    def health(self, cell: CellId) -> str:
+        """Of a cell: good, failed, or offline where the node does not run it."""
+        host = self._cells.host(cell)
+        if host is not None:
+            return "failed" if host.cell.lost.done() else "good"
+        return "failed" if cell in self._watched else "offline"
+
+    def failure(self, cell: CellId) -> str:
+        """Why a cell is not open; empty where it is."""
+        watched = self._watched.get(cell)
+        if watched is not None:
+            return watched.failure
+        record = self._hive.cells.get(cell)
+        if record is None or self._cells.host(cell) is not None:
+            return ""
+        wanted = self._hive.bundles[record.bundle].node_tag_filter
+        tags = ", ".join(self._settings.node_tags) or "none"
+        return f"bundle {record.bundle} runs on nodes of {wanted!r}, and pqbroker.node.tags of this one is {tags}"
+
+    async def create(self, bundle: str) -> CellRecord:
+        """A new cell, open when this returns, unless the node does not run cells of the bundle.
+
+        BundleRefused, CommitRefused, ShardLost; EngineError when it cannot be opened: it is tried again.
+        """
+        async with self._changes:
+            record = await self._hive.add_cell(bundle, self._settings.cells_max)
+            if record.cell in self._wanted():
+                watched = self._watch(record)
+                await watched.tried.wait()
+                if watched.failure:
+                    raise EngineError(f"cell {record.cell} cannot be opened yet: {watched.failure}")
+            return self._hive.cells[record.cell]
+
+    async def move_tablet(self, topic: Topic, tablet_id: TabletId, cell: CellId) -> None:
+        """Have a topic's tablet live in another open cell; no backup is taken meanwhile. Raises as
+        `TabletMoves.move`."""
+        async with self._changes:
+            await uninterrupted(self._moves.move(topic, tablet_id, cell))
+
+    async def glue(self, topic: Topic, glue: Glue, change: Reshard) -> Topic:
+        """Reshard a table so that rows of tablets join those of another one; no backup is taken meanwhile. Raises as
+        `TabletGluing.reshard`."""
+        async with self._changes:
+            return await uninterrupted(self._gluing.reshard(topic, glue, change))
+
+    async def remove(self, cell: CellId, *, evacuate: bool = False) -> None:
+        """Delete a cell that no topic has a tablet in; `evacuate`: after its tablets were moved to others of its
+        bundle. BundleRefused, NoHealthyCell, CommitRefused, ShardLost, EngineError."""
+        async with self._changes:
+            self._cells.leaving.add(cell)
+            try:
+                if evacuate:
+                    await self._evacuate(cell)
+                await self._remove(cell)
+            finally:
+                self._cells.leaving.discard(cell)
+
+    async def follow_filters(self) -> None:
+        """Open and close cells as the bundles' filters say now."""
+        async with self._changes:
+            wanted = self._wanted()
+            for cell in [cell for cell in self._watched if cell not in wanted]:
+                log.info("cell %d is closed: the filter of its bundle excludes this node", cell)
+                await self._leave(cell)
+            for cell, record in list(self._hive.cells.items()):
+                if cell in wanted and cell not in self._watched and record.state is not CellState.REMOVING:
+                    await self._watch(record).tried.wait()
+
+    async def reopen(self, bundle: str) -> None:
+        """Close a bundle's cells and open them again, in a new generation: its options changed."""
+        async with self._changes:
+            for record in [one for one in self._hive.cells.values() if one.bundle == bundle]:
+                if record.cell in self._watched:
+                    await self._leave(record.cell)
+                    await self._watch(record).tried.wait()
+
+    async def back_up(self, name: str) -> BackupFacts:
+        """Copy the system cell and all others, each as it is at one moment, while they serve; none is made or removed
+        meanwhile. BackupRefused, ShardLost."""
+        async with self._changes:
+            others = {}
+            for cell in sorted(self._hive.cells):
+                host = self._cells.host(cell)
+                if host is None or self.health(cell) != "good":
+                    cure = "open or remove it first; `pqbroker cell list` says why it is not open"
+                    raise BackupRefused(f"cell {cell} is {self.health(cell)}, and a backup holds every cell: {cure}")
+                others[str(cell)] = host.cell
+            return await self._cells.system.cell.backup(name, others)
+
+    async def close(self) -> None:
+        """Close every cell; none is opened any more, so that the next opening of the node finds them free."""
+        self._is_closed = True
+        for cell in list(self._watched):
+            await self._leave(cell)
+
+    async def _evacuate(self, cell: CellId) -> None:
+        bundle = self._hive.cells[cell].bundle
+        names = list(self._topics.names(or_static=True))
+        for topic in [topic for name in names if (topic := self._topics.get(name, or_static=True)) is not None]:
+            for tablet_id, home, _ in list(topic.record.spans()):
+                if home == cell:
+                    (other,) = self._cells.place(bundle, 1)
+                    await uninterrupted(self._moves.move(topic, tablet_id, other))
+
+    async def _remove(self, cell: CellId) -> None:
+        async with self._topics.changes:  # not while the cell is left: it may be about to be served
+            held = tablets_in(cell, self._scheme.topics.values())
+            if held:
+                raise BundleRefused(f"cell {cell} has {held} tablets: delete their topics first, or evacuate it")
+            host = self._cells.host(cell)
+            if host is not None and host.cell.quarantine.is_held:
+                raise BundleRefused(f"cell {cell} was salvaged, so it is not removed: {HELD_CURE}")
+            await self._hive.set_state(cell, CellState.REMOVING)
+        await self._leave(cell)
+        await self._delete(cell)
+
+    def _wanted(self) -> set[CellId]:
+        cells = {cell: record.bundle for cell, record in self._hive.cells.items()}
+        return cells_to_open(cells, self._hive.bundles.values(), self._settings.node_tags)
+
+    def _watch(self, record: CellRecord) -> _Watched:
+        watched = self._watched[record.cell] = _Watched(asyncio.Event(), asyncio.Event())
+        if self._is_closed:
+            watched.failure = "the system cell was lost; this cell is opened with it"
+            watched.tried.set()
+            return watched
+        watched.task = asyncio.get_running_loop().create_task(self._run(record, watched))
+        watched.task.add_done_callback(self._ended)
+        return watched
+
+    async def _leave(self, cell: CellId) -> None:
+        watched = self._watched.pop(cell, None)
+        if watched is not None and watched.task is not None:
+            watched.leaving.set()
+            await asyncio.wait([watched.task])
+
+    async def _delete(self, cell: CellId) -> None:
+        await self._engine.remove_sibling(str(cell))
+        await self._hive.forget_cell(cell)
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._failed(error)
+
+    async def _run(self, record: CellRecord, watched: _Watched) -> None:
+        back_off_s = BACK_OFF_FIRST_S
+        while not watched.leaving.is_set():
+            try:
+                host = await self._open(record.cell)
+            except (EngineError, CommitRefused, ShardLost) as error:
+                watched.failure = str(error)
+                log.error("cell %d cannot be opened yet: %s", record.cell, error)
+            else:
+                back_off_s, watched.failure = BACK_OFF_FIRST_S, ""
+                log.info("cell %d is open, generation %d", record.cell, host.cell.generation)
+                watched.tried.set()
+                loss = await _first(host.cell.lost, watched.leaving)
+                if loss is not None:
+                    watched.failure = str(loss)
+                    log.error("cell %d was lost: %s", record.cell, loss)
+                self._cells.remove(record.cell)
+                await _close(host)
+                if isinstance(loss, Fenced):  # another process has it: it would be taken to and fro
+                    await watched.leaving.wait()
+            watched.tried.set()
+            await _wait(watched.leaving, back_off_s)
+            back_off_s = min(2 * back_off_s, BACK_OFF_MOST_S)
+
+    async def _open(self, cell: CellId) -> TabletHost:
+        """Open the cell and start what lives in it. EngineError, CommitRefused, ShardLost."""
+        settings, record = self._settings, self._hive.cells[cell]
+        is_ready = record.state is CellState.READY
+        profile = parse_profile(settings.storage_profile, parse_pools(settings.pools))
+        opened = await Cell.open(
+            self._engine.sibling(str(cell), must_exist=is_ready),
+            name=str(cell), profile=profile, releases=False, commits_max=settings.tablet_commits_max,
+        )  # fmt: skip
+        host = TabletHost(opened)
+        try:
+            if not is_ready:
+                await self._hive.set_state(cell, CellState.READY)
+            await self._topics.take_cell(cell, host)
+            await opened.release()
+        except BaseException:
+            self._cells.remove(cell)
+            await _close(host)
+            raise
+        return host
+
+
+async def _first(lost: "asyncio.Future[ShardLost]", leaving: asyncio.Event) -> ShardLost | None:
+    """Why the cell was lost; None: it is to be left before that."""
+    waiting = asyncio.ensure_future(leaving.wait())
+    ends: list[asyncio.Future[Any]] = [lost, waiting]
+    try:
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        waiting.cancel()
+    return lost.result() if lost.done() else None
+
+
+async def _wait(leaving: asyncio.Event, most_s: float) -> None:
+    try:
+        async with asyncio.timeout(most_s):
+            await leaving.wait()
+    except TimeoutError:
+        return
+
+
+async def _close(host: TabletHost) -> None:
+    try:
+        await host.stop()
+        await host.cell.close()
+    except ShardLost as error:
+        log.info("cell %s was lost before it was closed: %s", host.cell.name, error)

@@ -1,0 +1,44 @@
+"""What services of configs need of the node, and of whoever calls them."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from pqbroker.broker.ground.access import Principal
+from pqbroker.broker.ground.listeners import Listener
+from pqbroker.broker.ground.openings import Openings
+from pqbroker.broker.services.configs.node_settings import NodeSettings
+from pqbroker.broker.services.topics.callers import TopicsNode, TopicsOpening
+from pqbroker.storage.engine import PoolStats
+
+
+class ConfigsOpening(TopicsOpening, Protocol):
+    """One opening of the system cell, with what nodes are set to."""
+
+    @property
+    def settings(self) -> NodeSettings: ...
+
+
+class LocatedNode(TopicsNode, Protocol):
+    """A node that says where it listens and keeps its records."""
+
+    @property
+    def listeners(self) -> tuple[Listener, ...]: ...
+    @property
+    def pools(self) -> Callable[[], tuple[PoolStats, ...]]:
+        """Space of the pools of the cell."""
+
+
+class ConfigsNode(LocatedNode, Protocol):
+    """The node whose configs are changed."""
+
+    @property
+    def cell(self) -> Openings[ConfigsOpening]: ...
+
+
+class ConfigsCaller(Protocol):
+    """Whoever changes configs."""
+
+    @property
+    def node(self) -> ConfigsNode: ...
+    @property
+    def principal(self) -> Principal: ...

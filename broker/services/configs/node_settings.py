@@ -1,0 +1,144 @@
+"""What this node is set to now: how it was started, and what was changed since, kept in the scheme (KIP-226)."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+
+from pqbroker.broker.services.configs.operations import Change, Operation, Texts, apply_change
+from pqbroker.conf.broker import BrokerSettings
+from pqbroker.conf.declare import ConfigError, Effect, declarations, declared
+from pqbroker.conf.defaults import check_size
+from pqbroker.conf.dynamic import DYNAMIC, OF_ONE_NODE, Layers, layers, wrong_settings
+from pqbroker.conf.topic import COMPACT, NO_COMPACTION
+from pqbroker.protocol.errors import ErrorCode, KafkaError
+from pqbroker.storage.uninterrupted import uninterrupted
+
+log = logging.getLogger(__name__)
+
+EVERY_NODE = ""
+"""Kafka's name for what all nodes are set to."""
+_POLICY = "log.cleanup.policy"
+
+
+class NodeSettings:
+    """The settings of one opening of the cell. `stored`: what nodes were set to, by name; what of it cannot be is told
+    with its cure.
+
+    `keep` makes what is set under a name durable, and then the settings in force.
+    """
+
+    keep: Callable[[str, Texts, BrokerSettings], Awaitable[None]]
+
+    def __init__(self, at_start: BrokerSettings, stored: Mapping[str, Texts]) -> None:
+        self._at_start = at_start
+        self._stored = dict(stored)
+        self._changes = asyncio.Lock()
+        self._name = str(at_start.node_id)
+        self.layers = self._layers(self._stored)
+        self._tell_wrong()
+
+    @property
+    def in_force(self) -> BrokerSettings:
+        return self.layers.in_force
+
+    async def alter(self, name: str, changes: list[Change], *, replaces: bool, validate_only: bool) -> None:
+        """Change what this node is set to, or every node (`name` is empty); durable and in force when it returns.
+
+        KafkaError 40, 42, with Kafka's texts where it has one. `replaces`: what was set and is not named goes. What has
+        begun is made whole even if the caller is cancelled: durable and not in force is no state to be in.
+        """
+        check_node_name(name, self._name)
+        check_dynamic(name, changes)
+        await uninterrupted(self._alter(name, changes, replaces=replaces, validate_only=validate_only))
+
+    async def _alter(self, name: str, changes: list[Change], *, replaces: bool, validate_only: bool) -> None:
+        async with self._changes:
+            stored = dict(self._stored.get(name, {}))
+            try:
+                texts = self._changed({} if replaces else stored, changes)
+                check_size(texts, stored, self.in_force)
+            except ConfigError as error:
+                raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
+            # What is not new may be wrong: else of two wrong texts none could be mended.
+            wrong = wrong_settings({each: text for each, text in texts.items() if stored.get(each) != text})
+            if wrong:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "; ".join(wrong.values()))
+            found = self._layers({**self._stored, name: texts})
+            if validate_only or texts == stored:
+                return
+            await self.keep(name, texts, found.in_force)
+            self._stored[name], self.layers = texts, found
+            log.info("%s: settings changed to %s", _node_text(name), dict(texts))
+            _tell_in_vain(name, {each: text for each, text in texts.items() if stored.get(each) != text})
+
+    def _tell_wrong(self) -> None:
+        for name in (EVERY_NODE, self._name):
+            for cause in wrong_settings(self._stored.get(name, {})).values():
+                log.error(
+                    "%s: %s; the value at the start is in force, but records are kept for ever where it says how "
+                    "long. Set it again or delete it (kafka-configs --alter), or run the version that accepted it",
+                    _node_text(name),
+                    cause,
+                )
+
+    def _layers(self, stored: Mapping[str, Texts]) -> Layers:
+        return layers(self._at_start, stored.get(EVERY_NODE, {}), stored.get(self._name, {}))
+
+    def _changed(self, stored: Texts, changes: list[Change]) -> Texts:
+        texts = dict(stored)
+        for change in changes:
+            declaration = declared(BrokerSettings, change.name)
+            if declaration is None:
+                texts.pop(change.name, None)  # another version took it, and it does nothing here
+                continue
+            apply_change(texts, change, declaration, partial(declaration.value_in, self.in_force))
+        return texts
+
+
+def _node_text(name: str) -> str:
+    return f"node {name}" if name else "every node"
+
+
+def _tell_in_vain(name: str, changed: Texts) -> None:
+    known = declarations(BrokerSettings)
+    in_vain = sorted(each for each in changed if each in known and known[each].effect is Effect.NONE)
+    if in_vain:
+        log.warning("%s: set without effect in this broker: %s", _node_text(name), ", ".join(in_vain))
+    if _POLICY in changed and COMPACT in declarations(BrokerSettings)[_POLICY].parse(changed[_POLICY]):
+        log.warning("%s: %s: %s", _node_text(name), _POLICY, NO_COMPACTION)
+
+
+def check_node_name(name: str, node_id: str) -> None:
+    """Only this node is set here, or all are: KafkaError INVALID_REQUEST, in Kafka's words."""
+    if name in (EVERY_NODE, node_id):
+        return
+    if not name.removeprefix("-").isdecimal():
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
+    raise KafkaError(
+        ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {node_id} or empty string, but received {name}"
+    )
+
+
+def check_dynamic(node: str, changes: list[Change]) -> None:
+    """KafkaError INVALID_CONFIG for what no node has, INVALID_REQUEST for what cannot change while a node runs.
+
+    Anything can be deleted, known or not: what is not set stays so, as in Kafka.
+    """
+    given = [name for name, operation, _ in changes if operation != Operation.DELETE]
+    unknown = sorted(name for name in given if declared(BrokerSettings, name) is None)
+    if unknown:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"{', '.join(unknown)} is no setting of a broker")
+    fixed = sorted(name for name in given if name not in DYNAMIC)
+    if fixed:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"Cannot update these configs dynamically: [{', '.join(fixed)}]; set them at the node's start, by a flag "
+            "(--set NAME=VALUE), the environment or its file",
+        )
+    of_one = sorted(name for name in given if name in OF_ONE_NODE)
+    if of_one and node == EVERY_NODE:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"Cannot update these configs at default cluster level, broker id must be specified: [{', '.join(of_one)}]",
+        )

@@ -1,0 +1,33 @@
+"""What services of consumer groups need of the node, and of whoever calls them."""
+
+from typing import Protocol
+
+from pqbroker.broker.ground.access import Guarded, Principal
+from pqbroker.broker.ground.openings import Openings
+from pqbroker.broker.services.coordination.coordinators import Coordinators
+from pqbroker.pq.serving.topics import Topics
+
+
+class GroupsOpening(Protocol):
+    """One opening of the system cell."""
+
+    @property
+    def topics(self) -> Topics: ...
+    @property
+    def coordinators(self) -> Coordinators: ...
+
+
+class GroupsNode(Guarded, Protocol):
+    """The node that hosts consumer groups."""
+
+    @property
+    def cell(self) -> Openings[GroupsOpening]: ...
+
+
+class GroupsCaller(Protocol):
+    """Whoever asks about groups."""
+
+    @property
+    def node(self) -> GroupsNode: ...
+    @property
+    def principal(self) -> Principal: ...

@@ -1,0 +1,133 @@
+"""What goes into a group and what comes out of it: requests without a wire format, answers, what to store."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from pqbroker.broker.services.coordination.classic.memory import GroupMemory
+from pqbroker.protocol.errors import ErrorCode
+from pqbroker.storage.tablets.coordinator_rows import GroupImage, MemberProtocol
+
+Ticket = Any
+"""Stands for one parked request; a group only gives it back with the answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLimits:
+    """What a node sets for all groups: milliseconds, members, bytes as `memory.py` counts them."""
+
+    session_timeout_min_ms: int
+    session_timeout_max_ms: int
+    initial_rebalance_delay_ms: int
+    members_max: int
+    new_member_join_timeout_ms: int = 300_000
+    """A new member that joins cannot be seen to die: so long it may wait, then it must ask again (as in Kafka)."""
+    id_bytes_max: int = 1024
+    """Of a group's id."""
+    member_bytes_max: int = 1 << 20
+    metadata_bytes_max: int = 5 << 20
+    """Of all members of a group. With their assignments it has to fit into one commit of a coordinator."""
+    assignment_bytes_max: int = 5 << 19
+    memory: GroupMemory = field(default_factory=lambda: GroupMemory(64 << 20))
+    """Of all groups of the node."""
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """A JoinGroup. `new_member_id` is what a member without an id would be called: chance is the caller's business."""
+
+    member_id: str
+    instance_id: str | None
+    protocol_type: str
+    protocols: tuple[MemberProtocol, ...]
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    new_member_id: str = ""
+    client_id: str = ""
+    client_host: str = ""
+    requires_known_id: bool = True
+    """From version 4 a dynamic member is told its id first and joins with it (KIP-394)."""
+    can_skip_assignment: bool = True
+    """From version 9 a returning static leader may be told to assign nothing (KIP-814)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sync:
+    """A SyncGroup; only the leader's has assignments. Protocol names of None are not compared."""
+
+    member_id: str
+    instance_id: str | None
+    generation: int
+    protocol_type: str | None = None
+    protocol: str | None = None
+    assignments: Mapping[str, bytes] | None = None
+
+
+class Leaver(NamedTuple):
+    """One of those whom a LeaveGroup removes; an administrator names a static member by its instance alone."""
+
+    member_id: str
+    instance_id: str | None
+
+
+class JoinedMember(NamedTuple):
+    """What the leader is told of each member."""
+
+    member_id: str
+    instance_id: str | None
+    metadata: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """Answer to a Join."""
+
+    error: ErrorCode
+    member_id: str
+    generation: int = -1
+    protocol_type: str | None = None
+    protocol: str | None = None
+    leader: str = ""
+    skips_assignment: bool = False
+    members: tuple[JoinedMember, ...] = ()
+    reason: str = ""
+    """For the log: what was refused, and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Synced:
+    """Answer to a Sync."""
+
+    error: ErrorCode
+    protocol_type: str | None = None
+    protocol: str | None = None
+    assignment: bytes = b""
+    reason: str = ""
+    """For the log: what was refused, and what to do."""
+
+
+class Send(NamedTuple):
+    """Effect: answer a parked request."""
+
+    ticket: Ticket
+    answer: Joined | Synced
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What waits for a store: an assignment of a generation, or one static member's answer."""
+
+    generation: int
+    assignments: Mapping[str, bytes] | None = None
+    ticket: Ticket = None
+    joined: Joined | None = None
+
+
+class Store(NamedTuple):
+    """Effect: make the image durable; `stored` is then called with the receipt, if there is one."""
+
+    image: GroupImage
+    receipt: Receipt | None
+
+
+Effect = Send | Store

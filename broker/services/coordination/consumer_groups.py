@@ -1,0 +1,73 @@
+"""Consumer groups as a whole: members are the coordinators', offsets the partitions'; a group may have one alone."""
+
+from collections.abc import Awaitable, Mapping
+
+from pqbroker.broker.ground.access import AclKind, AclOperation, AclResource, is_allowed
+from pqbroker.broker.services.coordination.callers import GroupsCaller, GroupsNode
+from pqbroker.broker.services.coordination.classic.states import GroupState
+from pqbroker.broker.services.coordination.coordinators import DescribedGroup, ListedGroup
+from pqbroker.pq.log.consumers import ConsumerOffset
+from pqbroker.pq.serving.offsets import Outcomes, Place
+from pqbroker.protocol.errors import ErrorCode, KafkaError
+from pqbroker.storage.tablets.coordinator_rows import GroupImage
+
+
+def list_groups(node: GroupsNode) -> list[ListedGroup]:
+    """Return every group by name; one that only has, or had, offsets is empty and of no type.
+
+    KafkaError NOT_COORDINATOR.
+    """
+    found = {group.group_id: group for group in node.cell.current.coordinators.groups()}
+    for group_id in node.cell.current.topics.offsets.groups():
+        if group_id not in found:
+            found[group_id] = ListedGroup(group_id, "", GroupState.EMPTY, members=0)
+    return [found[group_id] for group_id in sorted(found)]
+
+
+def visible_groups(caller: GroupsCaller) -> list[ListedGroup]:
+    """Of all groups those that the caller may describe. KafkaError NOT_COORDINATOR."""
+    groups = list_groups(caller.node)
+    if is_allowed(caller, AclOperation.DESCRIBE):
+        return groups
+    return [
+        group
+        for group in groups
+        if is_allowed(caller, AclOperation.DESCRIBE, AclResource(AclKind.GROUP, group.group_id))
+    ]
+
+
+def describe_group(node: GroupsNode, group_id: str) -> DescribedGroup | None:
+    """None: nobody ever joined it, and it has no offsets, nor had any lately. KafkaError NOT_COORDINATOR."""
+    found = node.cell.current.coordinators.describe(group_id)
+    if found is None and node.cell.current.topics.offsets.knows(group_id):
+        return DescribedGroup(GroupState.EMPTY, GroupImage(group_id, 0, None, None, None, ()))
+    return found
+
+
+async def delete_group(node: GroupsNode, group_id: str) -> None:
+    """Forget a group and its offsets; what a failure leaves over can be deleted again.
+
+    KafkaError NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND and those of the store; CommitRefused, ShardLost.
+    """
+    offsets = node.cell.current.topics.offsets
+    await offsets.settled(group_id)
+    places = offsets.of(group_id)
+    forgotten: Awaitable[None] | None = None
+    if node.cell.current.coordinators.describe(group_id) is not None or not offsets.knows(group_id):
+        forgotten = node.cell.current.coordinators.delete(group_id)
+    # Enqueued before anybody else has a turn: whoever joins and commits from now on is another group.
+    deleted = offsets.commit(group_id, dict.fromkeys(places))
+    if forgotten is not None:
+        await forgotten
+    for refusal in (await deleted).values():
+        if refusal is not None and refusal.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise refusal
+    offsets.forget_group(group_id)
+
+
+def set_offsets(node: GroupsNode, group_id: str, offsets: Mapping[Place, ConsumerOffset | None]) -> Awaitable[Outcomes]:
+    """Commit offsets for a group without members, in one commit, enqueued in this call. KafkaError NON_EMPTY_GROUP."""
+    described = node.cell.current.coordinators.describe(group_id)
+    if described is not None and described.state is not GroupState.EMPTY:
+        raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"group {group_id} has members, which commit for themselves")
+    return node.cell.current.topics.offsets.commit(group_id, offsets)

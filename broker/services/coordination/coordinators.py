@@ -1,0 +1,251 @@
+"""The consumer groups of a node: on 16 coordinator tablets, by hash of the group id. Offsets are not theirs.
+
+Members, generation and assignment of a group are stored at each completed sync, so that after a crash its members go
+on in the same generation. Offsets belong to the partitions (pq/serving/topics.py); here is who may commit them.
+"""
+
+import asyncio
+import uuid
+import zlib
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from pqbroker.broker.services.coordination.classic import heartbeats, joining, leaving, syncing
+from pqbroker.broker.services.coordination.classic.memory import GroupMemory, payer_of
+from pqbroker.broker.services.coordination.classic.messages import GroupLimits, Join, Joined, Leaver, Sync, Synced
+from pqbroker.broker.services.coordination.classic.states import GroupState
+from pqbroker.broker.services.coordination.classic.subscriptions import subscribed_topics
+from pqbroker.broker.services.coordination.classic_groups import ClassicGroups, Hosted
+from pqbroker.broker.services.coordination.coordinator import Coordinator
+from pqbroker.broker.services.coordination.group_ids import check_new_group
+from pqbroker.conf.broker import BrokerSettings
+from pqbroker.protocol.errors import ErrorCode, KafkaError
+from pqbroker.storage.ids import TabletId
+from pqbroker.storage.tablets.coordinator_rows import GroupImage
+from pqbroker.storage.tablets.hosting import TabletHost
+from pqbroker.storage.tablets.tablet import TabletType
+
+COORDINATORS = 16
+"""Part of what is stored: a group's tablet follows from it."""
+COORDINATOR_IDS = tuple(TabletId(16 + number) for number in range(COORDINATORS))
+"""Of their tablets, by number."""
+MS_PER_MINUTE = 60_000
+_OWNER = "coordinator"
+
+
+@dataclass(frozen=True, slots=True)
+class ListedGroup:
+    """A group at a glance."""
+
+    group_id: str
+    protocol_type: str
+    state: GroupState
+    members: int
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedGroup:
+    """A group in full."""
+
+    state: GroupState
+    image: GroupImage
+
+
+class Coordinators:
+    """All groups of one opening of the cell. Once that is lost, KafkaError NOT_COORDINATOR for whatever asks.
+
+    After `close` nobody waits here any more, and nobody can join; members may still leave and commit. `clock`:
+    milliseconds since 1970.
+    """
+
+    def __init__(self, host: TabletHost, settings: BrokerSettings, clock: Callable[[], int]) -> None:
+        self._host = host
+        self._clock = clock
+        self._is_closed = False
+        self._kept_ms = settings.offsets_retention_minutes * MS_PER_MINUTE
+        self._limits = GroupLimits(
+            session_timeout_min_ms=settings.group_min_session_timeout_ms,
+            session_timeout_max_ms=settings.group_max_session_timeout_ms,
+            initial_rebalance_delay_ms=settings.group_initial_rebalance_delay_ms,
+            members_max=settings.group_max_size,
+            id_bytes_max=settings.group_id_bytes_max,
+            member_bytes_max=settings.member_metadata_bytes_max,
+            metadata_bytes_max=settings.group_metadata_bytes_max,
+            assignment_bytes_max=settings.group_assignment_bytes_max,
+            memory=GroupMemory(settings.groups_bytes_max),
+        )
+        self._groups: tuple[ClassicGroups, ...] = ()
+        """By number of the coordinator."""
+
+    async def start(self) -> None:
+        """Create the tablets if they do not exist yet, and load every group. CommitRefused, ShardLost.
+
+        A tablet whose log is unreadable costs its groups: COORDINATOR_NOT_AVAILABLE for them, which stay as they are.
+        """
+        tablets = [(tablet_id, TabletType.COORDINATOR, _OWNER) for tablet_id in COORDINATOR_IDS]
+        await self._host.cell.create_tablets(tablets)
+        self._groups = tuple(ClassicGroups(Coordinator(), self._limits, self._clock) for _ in COORDINATOR_IDS)
+        await asyncio.gather(
+            *(
+                self._host.start(tablet_id, groups.coordinator)
+                for tablet_id, groups in zip(COORDINATOR_IDS, self._groups, strict=True)
+            )
+        )
+
+    def close(self) -> None:
+        """Answer everything that waits with NOT_COORDINATOR, and each join or sync from now on."""
+        self._is_closed = True
+        for groups in self._groups:
+            groups.coordinator.close()
+
+    async def stop(self) -> None:
+        """Close, and wait for what is being stored."""
+        self.close()
+        for tablet_id in COORDINATOR_IDS:
+            await self._host.stop_tablet(tablet_id)
+
+    def advance(self, by_ms: int) -> None:
+        """Let time pass at once for every group."""
+        for groups in self._groups:
+            groups.coordinator.advance(by_ms)
+
+    @property
+    def taken_bytes(self) -> int:
+        """Of all groups, as `pqbroker.groups.bytes.max` counts them."""
+        return self._limits.memory.taken
+
+    @property
+    def is_serving(self) -> bool:
+        return not self._is_closed and not self._host.cell.lost.done()
+
+    def join(self, group_id: str, request: Join, answer: Callable[[Joined], None]) -> None:
+        """`answer` is called once, in this call or when the rebalance is over. KafkaError 16, 24, 81."""
+        groups = self._groups_of(group_id)
+        self._check_open()
+        payer = payer_of(request.client_host)
+        if group_id not in groups.hosted:
+            if request.member_id:
+                answer(Joined(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
+                return
+            check_new_group(group_id, self._limits, payer)
+        hosted = groups.host(group_id, payer)
+        joining.join(hosted.group, request, answer, groups.now_ms())
+        groups.follow(hosted)
+
+    def sync(self, group_id: str, request: Sync, answer: Callable[[Synced], None]) -> None:
+        """`answer` is called once, in this call or when the assignment is stored."""
+        groups, hosted = self._known(group_id)
+        self._check_open()
+        syncing.sync(hosted.group, request, answer, groups.now_ms())
+        groups.follow(hosted)
+
+    def heartbeat(self, group_id: str, member_id: str, group_instance_id: str | None, generation: int) -> None:
+        """KafkaError 22, 25, 27, 82."""
+        groups, hosted = self._known(group_id)
+        heartbeats.heartbeat(hosted.group, member_id, group_instance_id, generation, groups.now_ms())
+
+    def leave(self, group_id: str, leavers: Sequence[Leaver]) -> list[ErrorCode]:
+        """What became of each."""
+        groups = self._groups_of(group_id)
+        hosted = groups.hosted.get(group_id)
+        if hosted is None:
+            return [ErrorCode.UNKNOWN_MEMBER_ID] * len(leavers)
+        results = leaving.leave(hosted.group, leavers, groups.now_ms())
+        groups.follow(hosted)
+        return results
+
+    def check_commit(
+        self, group_id: str, member_id: str, group_instance_id: str | None, generation: int, *,
+        has_offsets: Callable[[str], bool],
+    ) -> None:
+        """Check that offsets may be committed so; KafkaError 16, 22, 25, 27, 69, 82. It is a member's sign of life.
+
+        `has_offsets`: whether a group has offsets, or had lately; it is a group without members then, as in Kafka.
+        """
+        groups = self._groups_of(group_id)
+        hosted = groups.hosted.get(group_id)
+        if hosted is not None:
+            heartbeats.check_commit(hosted.group, member_id, group_instance_id, generation, groups.now_ms())
+        elif generation >= 0:
+            code = ErrorCode.UNKNOWN_MEMBER_ID if has_offsets(group_id) else ErrorCode.GROUP_ID_NOT_FOUND
+            raise KafkaError(code, f"group {group_id} has no members: join first")
+
+    def describe(self, group_id: str) -> DescribedGroup | None:
+        """None: nobody ever joined it; it may have offsets all the same."""
+        hosted = self._groups_of(group_id).hosted.get(group_id)
+        return None if hosted is None else DescribedGroup(hosted.group.state, hosted.group.image())
+
+    def groups(self) -> list[ListedGroup]:
+        """Every group that had members, in no order."""
+        self._check_cell()
+        return [
+            _listed(group_id, hosted)
+            for groups in self._groups
+            for group_id, hosted in groups.hosted.items()
+        ]
+
+    def delete(self, group_id: str) -> Awaitable[None]:
+        """Forget a group, not its offsets, in this call; durable when awaited: CommitRefused, ShardLost.
+
+        NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND in this call.
+        """
+        return self._groups_of(group_id).delete(group_id)
+
+    async def expire(self, has_offsets: Callable[[str], bool]) -> None:
+        """Forget groups that have had neither members, for offsets.retention.minutes, nor offsets.
+
+        CommitRefused, ShardLost: what is left goes at the next look.
+        """
+        empty_before_ms = self._clock() - self._kept_ms
+        for groups in self._groups:
+            await groups.expire(empty_before_ms, has_offsets)
+
+    def subscribed_topics(self, group_id: str) -> frozenset[str] | None:
+        """Topics that members read: none for a group without members; None when they do not say."""
+        hosted = self._groups_of(group_id).hosted.get(group_id)
+        if hosted is None or not hosted.group.members:
+            return frozenset()
+        return subscribed_topics(hosted.group)
+
+    def unread_since(self, group_id: str, topic: str) -> int | None:
+        """Since when (ms) no member of the group reads the topic; None: one may; 0: nobody knows (KIP-211)."""
+        hosted = self._groups_of(group_id).hosted.get(group_id)
+        if hosted is None:
+            return 0
+        if hosted.group.state is GroupState.EMPTY:
+            return hosted.state_since_ms
+        topics = subscribed_topics(hosted.group)
+        return None if topics is None or topic in topics or hosted.group.state is not GroupState.STABLE else 0
+
+    def _known(self, group_id: str) -> tuple[ClassicGroups, Hosted]:
+        groups = self._groups_of(group_id)
+        hosted = groups.hosted.get(group_id)
+        if hosted is None:
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"there is no group {group_id}: join it")
+        return groups, hosted
+
+    def _groups_of(self, group_id: str) -> ClassicGroups:
+        """Those of the coordinator that the group belongs to."""
+        self._check_cell()
+        groups = self._groups[zlib.crc32(group_id.encode()) % COORDINATORS]
+        groups.coordinator.check()
+        return groups
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, "the broker is stopping: join again when it is back")
+
+    def _check_cell(self) -> None:
+        if self._host.cell.lost.done():
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, "the cell was lost and is being opened again: retry")
+
+
+def new_member_id(client_id: str | None, instance_id: str | None) -> str:
+    """Return an id that nobody has: what the member is called, and chance."""
+    name = (client_id or "member") if instance_id is None else instance_id
+    return f"{name}-{uuid.uuid4()}"
+
+
+def _listed(group_id: str, hosted: Hosted) -> ListedGroup:
+    group = hosted.group
+    return ListedGroup(group_id, group.protocol_type or "", group.state, len(group.members))

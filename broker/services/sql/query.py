@@ -1,0 +1,230 @@
+"""One query's way through a worker: what it wants to know of topics, the rows that it reads, the pieces of its answer.
+
+Limits are kept here, where the worker cannot get round them: it is stopped at each of them, and when the client goes;
+one that does not stop is killed.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from pqbroker.broker.services.sql.workers import Workers
+from pqbroker.broker.services.topics.partitions import unknown_topic
+from pqbroker.broker.services.topics.topic_schemas import schema_of
+from pqbroker.conf.broker import BrokerSettings
+from pqbroker.pq.log.row_facts import RowFacts
+from pqbroker.pq.reading.query import READ_UNCOMMITTED, visible_end
+from pqbroker.pq.serving.stretches import Stretch, StretchQuery
+from pqbroker.pq.serving.topic import Topic
+from pqbroker.storage.engine import Buffer, FileRange
+from pqbroker.tables.work.messages import Message
+from pqbroker.tables.work.process import MEMORY_EXIT, WorkerGone, WorkerProcess
+from pqbroker.tables.work.refusal import QueryRefused
+
+STRETCH_BYTES = 8 << 20
+"""Stored bytes of a stretch that a worker is shown, about."""
+STRETCHES_MAX = 4
+"""Shown at once: each turn of question and answer takes the broker as long as a few stretches."""
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A query as it came. `timeout_ms` None: as long as it may take."""
+
+    text: str
+    format: str
+    timeout_ms: int | None = None
+    explain: bool = False
+
+
+class Query:
+    """One query, from its question to its end. `find` finds a topic that the caller may read; KafkaError."""
+
+    def __init__(
+        self, workers: Workers, settings: BrokerSettings, find: Callable[[str], Topic], question: Question
+    ) -> None:
+        self._workers = workers
+        self._settings = settings
+        self._find = find
+        self._question = question
+        self._topics: dict[str, Topic] = {}
+        self._result_bytes = 0
+        most_ms = settings.sql_time_ms_max
+        self._time_ms = min(question.timeout_ms or most_ms, most_ms)
+        self._deadline_s = asyncio.get_running_loop().time() + self._time_ms / 1000
+        self.explanation: Any = None
+        """Of a query that was to be explained, once it is done."""
+
+    async def pieces(self) -> AsyncGenerator[bytes, None]:
+        """The answer as it is made. QueryRefused, KafkaError; whatever ends it, the worker is free or dead then."""
+        most = self._settings.sql_queries_max
+        if self._workers.count >= most:
+            raise QueryRefused(
+                "TOO_MANY_QUERIES", f"{self._workers.count} SQL queries are under way, as many as may be",
+                "Try again when one has ended, or raise pqbroker.sql.queries.max.",
+            )  # fmt: skip
+        self._workers.count += 1
+        try:
+            worker, first = await self._begin()
+            async with aclosing(self._run(worker, first)) as pieces:
+                async for piece in pieces:
+                    yield piece
+        finally:
+            self._workers.count -= 1
+
+    async def _begin(self) -> tuple[WorkerProcess, Message]:
+        """A worker, and what it says first. One that waited for a query may be dead by now, and another has to do."""
+        while True:
+            worker = await self._within(self._workers.take())
+            try:
+                return worker, await self._within(self._ask(worker))
+            except WorkerGone:
+                status = await self._workers.end(worker)
+                if worker.is_new or status == MEMORY_EXIT:
+                    raise self._gone(status) from None
+            except BaseException:
+                await self._stop(worker)
+                raise
+
+    async def _run(self, worker: WorkerProcess, message: Message) -> AsyncGenerator[bytes, None]:
+        is_done, is_usable = False, True
+        try:
+            while message.kind == "result":
+                yield self._counted(bytes(message.payload))
+                message = await self._within(self._follow(worker))
+            is_done = True
+            if message.kind == "refused":
+                raise QueryRefused(**message.document)
+            self.explanation = message.document["explanation"]
+            is_usable = message.document["resident_bytes"] < self._settings.sql_memory_bytes_max // 2
+        except WorkerGone:
+            status = await self._workers.end(worker)
+            raise self._gone(status) from None
+        finally:
+            if not is_done:
+                await self._stop(worker)
+            elif is_usable:
+                self._workers.give_back(worker, self._settings.sql_worker_idle_ms / 1000)
+            else:
+                await self._workers.end(worker)
+
+    async def _stop(self, worker: WorkerProcess) -> None:
+        idle_s = self._settings.sql_worker_idle_ms / 1000
+        await self._workers.stop(worker, idle_s, self._settings.sql_memory_bytes_max // 2)
+
+    async def _ask(self, worker: WorkerProcess) -> Message:
+        question = self._question
+        document: dict[str, Any] = {"query": question.text, "format": question.format, "explain": question.explain}
+        document["depth_max"] = self._settings.sql_depth_max
+        document["memory_bytes_max"] = self._settings.sql_memory_bytes_max
+        document["columns_bytes_max"] = self._settings.sql_columns_bytes_max
+        await worker.send("query", document)
+        return await self._follow(worker)
+
+    async def _follow(self, worker: WorkerProcess) -> Message:
+        """Answer what the worker asks, up to the first message that is for the client."""
+        while True:
+            message = await worker.receive()
+            if message.kind == "find":
+                await worker.send("found", {"topics": self._snapshot(message.document["topics"])})
+            elif message.kind == "read":
+                await self._hand_over(worker, message.document)
+            else:
+                return message
+
+    def _snapshot(self, names: list[str]) -> dict[str, Any]:
+        """Where the partitions of each topic start and end now: what comes later is none of the query's. And the
+        columns of its schema, where it has one."""
+        self._topics = {name: self._find(name) for name in names}
+        found = {}
+        for name, topic in self._topics.items():
+            for partition in topic.partitions:
+                partition.check_readable()
+            bounds = [(each.start_offset, visible_end(each.state, READ_UNCOMMITTED)) for each in topic.partitions]
+            unmounted = [partition.index for partition in topic.partitions if partition.is_unmounted]
+            columns, formats = schema_of(topic) or (None, {})
+            found[name] = {
+                "id": topic.record.topic_id.hex(), "bounds": bounds, "columns": columns, "formats": formats,
+                "unmounted": unmounted,
+            }  # fmt: skip
+        return found
+
+    async def _hand_over(self, worker: WorkerProcess, wanted: dict[str, Any]) -> None:
+        """The next stretches of a partition, of the topic as it is served now: its cell may have been opened again."""
+        name, index = wanted["topic"], wanted["partition"]
+        topic = self._find(name)
+        if topic.record.topic_id != self._topics[name].record.topic_id or index >= len(topic.partitions):
+            raise unknown_topic()
+        names = ("offset", "end_offset", "timestamp_min", "is_verified")
+        offset, end_offset, timestamp_min, is_verified = (wanted[each] for each in names)
+        query = StretchQuery(offset, end_offset, STRETCH_BYTES, timestamp_min, is_verified)
+        stretches = await topic.partitions[index].stretches.read(query, 1 if is_verified else STRETCHES_MAX)
+        shown: list[dict[str, Any]] = []
+        payload: list[Buffer] = []
+        for stretch in stretches:
+            facts = None
+            if wanted["facts"]:
+                facts = await topic.partitions[index].facts.read(offset, stretch.next_offset)
+                if _is_left_out(facts, stretch.next_offset - offset, wanted["commits"]):
+                    stretch = stretch._replace(pieces=())
+            shown.append(_show(stretch, payload))
+            if facts is not None:
+                payload.append(facts.encode())
+                shown[-1] |= {"weight_before": facts.weight_before, "facts_bytes": len(payload[-1])}
+            offset = stretch.next_offset
+        await worker.send("stretches", {"stretches": shown}, payload)
+
+    async def _within(self, step: Awaitable[_T]) -> _T:
+        """Do a step in the time that is left."""
+        try:
+            async with asyncio.timeout_at(self._deadline_s):
+                return await step
+        except TimeoutError:
+            limit = "" if self._time_ms < self._settings.sql_time_ms_max else " (pqbroker.sql.time.ms.max)"
+            raise QueryRefused(
+                "QUERY_TOO_LONG", f"the query took longer than {self._time_ms} ms{limit}",
+                'Read less of the topic ("$row_index", timestamp_ms), or raise timeout_ms or pqbroker.sql.time.ms.max.',
+            ) from None  # fmt: skip
+
+    def _counted(self, piece: bytes) -> bytes:
+        self._result_bytes += len(piece)
+        most = self._settings.sql_result_bytes_max
+        if self._result_bytes > most:
+            raise QueryRefused(
+                "RESULT_TOO_LARGE", f"the answer is larger than pqbroker.sql.result.bytes.max = {most}",
+                "Select fewer rows or columns, or raise the setting.",
+            )  # fmt: skip
+        return piece
+
+    def _gone(self, status: int) -> QueryRefused:
+        if status == MEMORY_EXIT:
+            most = self._settings.sql_memory_bytes_max
+            return QueryRefused(
+                "QUERY_TOO_LARGE", f"the query needs more memory than pqbroker.sql.memory.bytes.max = {most}",
+                "Read fewer rows or columns at once, or raise the setting.",
+            )  # fmt: skip
+        return QueryRefused(
+            "WORKER_LOST", f"the process that ran the query ended with status {status}",
+            "Try again; the log of the broker may say why it ended.",
+        )  # fmt: skip
+
+
+def _show(stretch: Stretch, payload: list[Buffer]) -> dict[str, Any]:
+    """Where a stretch lies, and in `payload` what is in no file."""
+    pieces: list[int | FileRange] = []
+    for piece in stretch.pieces:
+        if isinstance(piece, FileRange):
+            pieces.append(piece)
+        else:
+            pieces.append(len(piece))
+            payload.append(piece)
+    return {"pieces": pieces, "next_offset": stretch.next_offset, "blob": stretch.blob, "bounds": stretch.bounds}
+
+
+def _is_left_out(facts: RowFacts, rows: int, commits: Sequence[int] | None) -> bool:
+    """Whether all these rows are known, and none was committed at such a time."""
+    return commits is not None and len(facts) == rows and not facts.may_have_timestamp(*commits)

@@ -1,0 +1,31 @@
+"""What services of tables need of the node, and of whoever calls them."""
+
+from typing import Protocol
+
+from pqbroker.broker.ground.access import Principal
+from pqbroker.broker.ground.openings import Openings
+from pqbroker.broker.services.cells.data_cells import DataCells
+from pqbroker.broker.services.configs.callers import ConfigsNode, ConfigsOpening
+
+
+class TablesOpening(ConfigsOpening, Protocol):
+    """One opening of the system cell, and of the cells beside it."""
+
+    @property
+    def others(self) -> DataCells: ...
+
+
+class TablesNode(ConfigsNode, Protocol):
+    """The node whose tables are served."""
+
+    @property
+    def cell(self) -> Openings[TablesOpening]: ...
+
+
+class TablesCaller(Protocol):
+    """Whoever changes tables."""
+
+    @property
+    def node(self) -> TablesNode: ...
+    @property
+    def principal(self) -> Principal: ...

@@ -1,0 +1,1 @@
+"""Topics: found, made, deleted; their names, schemas and partitions; records checked before they are written."""

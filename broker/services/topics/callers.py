@@ -1,0 +1,51 @@
+"""What services of topics need of the node, and of whoever calls them."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+from pqbroker.broker.ground.access import Guarded, Principal
+from pqbroker.broker.ground.openings import Openings
+from pqbroker.conf.broker import BrokerSettings
+from pqbroker.pq.serving.topic import Topic
+from pqbroker.pq.serving.topics import Topics
+from pqbroker.storage.bundles.hive import Hive
+from pqbroker.storage.tablets.scheme import Scheme
+
+
+class TopicsOpening(Protocol):
+    """One opening of the system cell."""
+
+    @property
+    def topics(self) -> Topics: ...
+    @property
+    def scheme(self) -> Scheme: ...
+    @property
+    def hive(self) -> Hive: ...
+
+
+class TopicsNode(Guarded, Protocol):
+    """The node whose topics are served."""
+
+    @property
+    def cell(self) -> Openings[TopicsOpening]: ...
+    @property
+    def settings(self) -> BrokerSettings: ...
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop: ...
+    @property
+    def clock(self) -> Callable[[], int]:
+        """Milliseconds since 1970."""
+
+    @property
+    def creations(self) -> dict[str, asyncio.Task[Topic]]:
+        """Topics being created because somebody named them."""
+
+
+class Caller(Protocol):
+    """A request over Kafka's protocol (`Context`) or HTTP (`Call`), or another door (`DirectCaller`)."""
+
+    @property
+    def node(self) -> TopicsNode: ...
+    @property
+    def principal(self) -> Principal: ...

@@ -1,0 +1,242 @@
+"""Batches of a session that are staged in pieces, and then committed by one request.
+
+    what the session knows      the request            answer
+    no batch, or an earlier one any pieces             decided, then written piece by piece
+    a batch under way           any                    that batch is written to its end first
+    this batch                  the same rows          done before: nothing is written
+    this batch                  other rows             CHANGED_BATCH, or as `OnChanged` says
+    a later batch               any                    SESSION_AHEAD
+
+Rows are compared by their total, whatever pieces they came in. A decision is durable before the first piece is
+written, so that what a crash cuts short is ended as it was decided: by the next request of the session, or without one.
+"""
+
+import asyncio
+import secrets
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from pqbroker.broker.services.topics.partitions import check_batch
+from pqbroker.broker.services.topics.record_checks import weigh
+from pqbroker.pq.log.sessions import Fence, SessionBatch
+from pqbroker.pq.log.staged_rows import NO_ROWS, Decision, Piece, Total, batch_of, decision, total_of
+from pqbroker.pq.serving.joint_write import batches_taken
+from pqbroker.pq.serving.partition_server import PartitionServer
+from pqbroker.pq.serving.store_refusals import not_leader
+from pqbroker.pq.serving.topic import Topic
+from pqbroker.protocol.errors import ErrorCode, KafkaError
+from pqbroker.protocol.record_parts import decode_parts
+from pqbroker.storage.engine import BlobCorrupt, BlobMissing
+from pqbroker.storage.unreadable import StoredUnreadable
+
+PIECES_MAX: Final = 20_000
+"""Pieces of one batch, and pieces that one tablet holds."""
+_AT_ONCE: Final = 500
+"""Pieces that are looked at in one turn of the loop."""
+STEP_S: Final = 10.0
+"""Seconds that one request writes pieces for; the next one continues."""
+
+
+class BatchRefused(Exception):
+    """A refusal: a code for programs; cause and cure for people."""
+
+    def __init__(self, code: str, message: str, cure: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.cure = cure
+
+
+class OnChanged(StrEnum):
+    """The choice of what happens to a batch that comes again with other rows."""
+
+    FAIL = "fail"
+    KEEP = "keep"
+    APPEND = "append"
+
+
+class Committed(NamedTuple):
+    """The outcome of a commit. `is_done` False: pieces are left to write, and the same request continues."""
+
+    total: Total
+    is_duplicate: bool = False
+    is_done: bool = True
+
+
+async def stage(
+    topic: Topic, fence: Fence, index: int, batch: memoryview, named_tablet: int | None, bytes_max: int
+) -> Piece:
+    """Keep rows for a batch in the partition `index`; durable when this returns. `named_tablet`: the tablet that the
+    rows say they are for. KafkaError, BatchRefused STAGE_FULL."""
+    check_batch(topic, batch)
+    server = topic.partitions[index]
+    if server.staged.bytes + len(batch) > bytes_max:
+        held = f"tablet {index} holds {server.staged.bytes} bytes of staged rows"
+        text = f"{held}, and these would be more than pqbroker.staged.bytes.max = {bytes_max}"
+        cure = "Commit smaller batches, raise the setting, or wait: what nobody commits goes after a day."
+        raise BatchRefused("STAGE_FULL", text, cure)
+    if server.staged.count >= PIECES_MAX:
+        text = f"tablet {index} holds {server.staged.count} pieces of staged rows, as many as it may"
+        raise BatchRefused("STAGE_FULL", text, "Stage more rows in a request, or commit what is staged.")
+    total = await asyncio.to_thread(lambda: total_of(decode_parts(batch), named_tablet))
+    piece = Piece(index, total, secrets.token_hex(8))
+    await server.staged.add(piece.key(*fence), batch)
+    return piece
+
+
+async def commit(topic: Topic, fence: Fence, pieces: Sequence[Piece], on_changed: OnChanged) -> Committed:
+    """Write the staged pieces as one batch of the session. KafkaError, BatchRefused; what is decided stays decided."""
+    until = asyncio.get_running_loop().time() + STEP_S
+    async with topic.session_locks.setdefault(fence.session, asyncio.Lock()):
+        given = await asyncio.to_thread(_total, pieces)
+        if not await _finish(topic, await _decisions(topic, fence.session), until):
+            return Committed(given, is_done=False)
+        taken = batches_taken(topic.partitions, fence.session).values()
+        if not _is_new(fence, list(taken), given, on_changed):
+            await _clear(topic, fence)
+            return Committed(given, is_duplicate=True)
+        if not pieces:
+            return Committed(NO_ROWS)
+        await _check_staged(topic, fence, pieces)
+        decided = decision(*fence, pieces)
+        await topic.partitions[decided.home].staged.decide(decided)
+        return Committed(given, is_done=await _finish(topic, [decided], until))
+
+
+async def look_after(topic: Topic, before_ms: int) -> None:
+    """End what was decided and not ended, and delete pieces that were staged before the time and never named."""
+    staged = [partition.staged for partition in topic.partitions]
+    if not any(one.bytes or one.decision_count for one in staged):
+        return
+    if not all(partition.is_loaded for partition in topic.partitions):
+        return  # what cannot be seen may be decided
+    decided = await _decisions(topic, None)
+    for one in decided:
+        lock = topic.session_locks.setdefault(one.session, asyncio.Lock())
+        if not lock.locked():
+            async with lock:
+                await _finish(topic, [one], asyncio.get_running_loop().time() + STEP_S)
+    batches = {batch_of(one.key) for one in decided}
+    for one_partition in staged:
+        await one_partition.drop([key for key in one_partition.older_than(before_ms) if batch_of(key) not in batches])
+
+
+def is_being_written(topic: Topic) -> bool:
+    """Return True while a batch of staged rows is decided and not at its end: its tablets stay as they are."""
+    return any(partition.staged.decision_count for partition in topic.partitions)
+
+
+def _is_new(fence: Fence, taken: Sequence[SessionBatch], given: Total, on_changed: OnChanged) -> bool:
+    """Return True if the rows are to be written. `taken`: what partitions know of the session."""
+    last = max((batch.sequence for batch in taken), default=-1)
+    if last < fence.sequence:
+        return True
+    name = f"batch {fence.sequence} of session {fence.session!r}"
+    if last > fence.sequence:
+        text = f"{name} comes after batch {last}: the number of a batch is used once"
+        raise BatchRefused("SESSION_AHEAD", text, "Give another session name, or a greater number.")
+    totals = [batch.total for batch in taken if batch.sequence == last]
+    if given in totals or on_changed is OnChanged.KEEP:
+        return False
+    if on_changed is OnChanged.APPEND:
+        return True
+    before = " and ".join(f"{total.row_count} rows" if total else "rows in one request" for total in totals)
+    text = f"{name} comes again with other rows: {before} were committed as it, now it has {given.row_count}"
+    cure = (
+        "With on_changed=keep the rows that are there stay and the new ones are left out; with on_changed=append the "
+        "new ones are written too, and rows of both are there twice."
+    )
+    raise BatchRefused("CHANGED_BATCH", text, cure)
+
+
+def _total(pieces: Iterable[Piece]) -> Total:
+    total = NO_ROWS
+    for piece in pieces:
+        total = total.plus(piece.total)
+    return total
+
+
+async def _check_staged(topic: Topic, fence: Fence, pieces: Sequence[Piece]) -> None:
+    """BatchRefused STAGE_LOST unless every piece is there, once."""
+    lost = None
+    for number, piece in enumerate(pieces):
+        if not number % _AT_ONCE:
+            await asyncio.sleep(0)
+        if _size(topic, fence, piece) is None:
+            lost = piece
+            break
+    if lost is None and len(set(pieces)) == len(pieces):
+        return
+    text = f"the piece {lost.name!r} of the batch is not there" if lost else "a piece of the batch is named twice"
+    raise BatchRefused("STAGE_LOST", text, "Stage the rows of the batch again, and commit the pieces of that.")
+
+
+def _size(topic: Topic, fence: Fence, piece: Piece) -> int | None:
+    if piece.partition >= len(topic.partitions):
+        return None
+    return topic.partitions[piece.partition].staged.size_of(piece.key(*fence))
+
+
+async def _decisions(topic: Topic, session: str | None) -> list[Decision]:
+    """The batches that are being written, of a session or of all."""
+    found: list[Decision] = []
+    try:
+        for partition in topic.partitions:
+            if partition.staged.decision_count:
+                found += await partition.staged.decisions()
+    except (BlobCorrupt, BlobMissing, OSError, StoredUnreadable) as damage:
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"a decided batch cannot be read: {damage}") from damage
+    return [one for one in found if session in (None, one.session)]
+
+
+async def _finish(topic: Topic, decided: Sequence[Decision], until: float) -> bool:
+    """Write what is left of the decided batches; False when the time came before that."""
+    for one in decided:
+        by_partition: defaultdict[int, list[Piece]] = defaultdict(list)
+        for piece in one.pieces:
+            by_partition[piece.partition].append(piece)
+        fence = Fence(one.session, one.sequence)
+        done = await asyncio.gather(
+            *(_write(topic, fence, pieces, until) for pieces in by_partition.values()), return_exceptions=True
+        )
+        for outcome in done:
+            if isinstance(outcome, BaseException):
+                raise outcome
+        if not all(done):
+            return False
+        await topic.partitions[one.home].staged.end(one)
+        await _clear(topic, fence)
+    return True
+
+
+async def _write(topic: Topic, fence: Fence, pieces: Sequence[Piece], until: float) -> bool:
+    """Write the pieces of one partition, in their order; one that is not there any more was written."""
+    server: PartitionServer = topic.partitions[pieces[0].partition]
+    now = asyncio.get_running_loop().time
+    for number, piece in enumerate(pieces):
+        if not number % _AT_ONCE:
+            await asyncio.sleep(0)
+        key = piece.key(*fence)
+        if not server.is_loaded:
+            raise not_leader()  # nobody knows which pieces are there
+        if server.staged.size_of(key) is None:
+            continue
+        if now() > until:
+            return False
+        try:
+            batch = await server.staged.read(key)
+        except (BlobCorrupt, BlobMissing, OSError) as damage:
+            text = f"staged rows of tablet {piece.partition} cannot be read: {damage}"
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, text) from damage
+        weights = await asyncio.to_thread(weigh, topic, batch) if topic.keeps_facts else None
+        await server.staged.write(key, batch, weights)
+    return True
+
+
+async def _clear(topic: Topic, fence: Fence) -> None:
+    """Delete what other tries of the session's batches have staged."""
+    for partition in topic.partitions:
+        if partition.staged.bytes:
+            await partition.staged.drop(partition.staged.stale(*fence))

@@ -1,0 +1,98 @@
+"""Creating and deleting topics on behalf of a request: names, counts and configs are checked as Kafka checks them."""
+
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from pqbroker.broker.services.topics.callers import TopicsNode
+from pqbroker.broker.services.topics.directories import bundle_of
+from pqbroker.broker.services.topics.partitions import needs_keys, unknown_topic
+from pqbroker.broker.services.topics.topic_names import CLUSTER_METADATA, check_topic_name, colliding_name
+from pqbroker.broker.services.topics.topic_schemas import check_schema
+from pqbroker.conf.defaults import check_changed
+from pqbroker.conf.topic import NO_COMPACTION
+from pqbroker.protocol.errors import ErrorCode, KafkaError
+from pqbroker.storage.uninterrupted import Uninterrupted
+
+if TYPE_CHECKING:
+    from pqbroker.pq.serving.topic import Topic
+    from pqbroker.storage.tablets.scheme_state import TableRecord
+
+log = logging.getLogger(__name__)
+
+USE_DEFAULT = -1
+
+
+def check_new_topic(node: TopicsNode, name: str, partitions: int, config: Mapping[str, str]) -> int:
+    """The partition count a new topic would get; KafkaError 17, 36 or 37, TooManyPartitions, ConfigError."""
+    check_new_name(node, name)
+    count = node.settings.num_partitions if partitions == USE_DEFAULT else partitions
+    check_partition_count(node, count, present=0)
+    check_changed(config, {}, node.settings)
+    check_schema(config, node.settings.table_columns_max)
+    return count
+
+
+def check_new_name(node: TopicsNode, name: str) -> None:
+    """KafkaError INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_REQUEST."""
+    check_topic_name(name)
+    if name == CLUSTER_METADATA:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} is Kafka's own topic; choose another name")
+    known = node.cell.current.topics.get(name, or_static=True)
+    if known is not None:
+        kind = "static table" if known.record.is_static else "topic"
+        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"{kind} {name} exists")
+    other = colliding_name(name, node.cell.current.topics.names(or_static=True))
+    if other is not None:
+        raise KafkaError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            f"topic {name} collides with topic {other}: names that differ in '.' and '_' alone are one name in metrics",
+        )
+
+
+def check_partition_count(node: TopicsNode, count: int, *, present: int) -> None:
+    """Whether a topic of `present` partitions may have `count`: KafkaError INVALID_PARTITIONS, TooManyPartitions."""
+    most = node.settings.topic_partitions_max
+    if not 1 <= count <= most:
+        raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"a topic has 1 to {most} partitions, not {count}")
+    node.cell.current.topics.check_room(count - present)
+
+
+async def create_topic(
+    node: TopicsNode, name: str, partitions: int, config: Mapping[str, str], table: "TableRecord | None" = None
+) -> "Topic":
+    """Create a checked topic, or table; TopicExists when another request was faster. Without a bundle of its own it has
+    that of the directory that its name begins with."""
+    inherited = bundle_of(node.cell.current.scheme, name)
+    if inherited is not None and "pq.bundle" not in config:
+        config = {**config, "pq.bundle": inherited}
+    topic = await node.cell.current.topics.create(name, partitions, config, table)
+    if needs_keys(topic):
+        tell_no_compaction(name)
+    return topic
+
+
+def tell_no_compaction(name: str) -> None:
+    """A topic has become one that Kafka would compact."""
+    log.warning("topic %s: cleanup.policy: %s", name, NO_COMPACTION)
+
+
+async def find_or_create_topic(node: TopicsNode, name: str) -> "Topic":
+    """What Metadata names is created once, however many connections ask at the same time."""
+    topic = node.cell.current.topics.get(name, or_static=True)
+    if topic is not None and not topic.record.is_static:
+        return topic
+    if name == CLUSTER_METADATA or topic is not None:
+        raise unknown_topic()
+    creation = node.creations.get(name)
+    if creation is None:
+        count = check_new_topic(node, name, USE_DEFAULT, {})
+        creation = node.creations[name] = node.loop.create_task(create_topic(node, name, count, {}))
+        creation.add_done_callback(lambda _: node.creations.pop(name))
+    return await Uninterrupted(creation)
+
+
+async def delete_topic(node: TopicsNode, name: str) -> None:
+    if not node.settings.delete_topic_enable:
+        raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false: no topic is deleted")
+    await node.cell.current.topics.delete(name)

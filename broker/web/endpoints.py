@@ -1,0 +1,304 @@
+"""The node's HTTP side: the routes under /v1, /health and /metrics, put onto aiohttp. No state of its own.
+
+What a browser can send across sites without being asked to is refused: a body must say that it is JSON.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, NamedTuple
+from urllib.parse import unquote_to_bytes
+
+from aiohttp import web
+
+from pqbroker.broker.ground.access import check_access
+from pqbroker.broker.ground.listeners import Address, bind
+from pqbroker.broker.ground.metrics import Sample, samples
+from pqbroker.broker.ground.refusals import REFUSED, translate
+from pqbroker.broker.web.door import HTTP_BACKLOG, Door, holder_at, place_of
+from pqbroker.broker.web.health import health_answers
+from pqbroker.broker.web.hosts import Hosts
+from pqbroker.broker.web.pages import add_console
+from pqbroker.broker.web.replies import pack, reply
+from pqbroker.broker.web.routing.looks import Looks
+from pqbroker.broker.web.routing.node import WebNode
+from pqbroker.broker.web.routing.problems import (
+    Problem,
+    bad_request,
+    not_json,
+    of_error,
+    of_status,
+    too_large,
+    too_much_at_once,
+)
+from pqbroker.broker.web.routing.routes import Accepted, Call, Route, Stream, path_schema
+from pqbroker.broker.web.routing.schemas import SchemaError, check, parse_json, parse_json_lines, parse_text
+from pqbroker.broker.web.routing.stream_forms import LINES
+from pqbroker.broker.web.served import ROUTES
+from pqbroker.broker.web.streams import Followers
+
+HTTP_ACCEPTED = 202
+JSON_TYPE = "application/json"
+SHUTDOWN_TIMEOUT_S = 1.0
+THREAD_FROM_BYTES = 8 * 1024
+"""Bodies from this size on are parsed in a thread, and few at once: parsed they take up to thirty times the room."""
+OVERDUE_LOOK_S = 0.5
+"""Time between two looks for connections whose clients take longer than they may."""
+
+_Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+async def start_http(node: WebNode, address: Address) -> tuple[Callable[[], Awaitable[None]], Address]:
+    """Serve on an address; returns what ends it, and the address with its port. CannotListen."""
+    sockets, bound = bind(address)
+    followers = Followers(lambda: min(node.settings.http_followers_max, node.settings.http_connections_max // 2))
+    application = _application(node, Hosts(address.host, node), followers)
+    runner = web.AppRunner(application, shutdown_timeout=SHUTDOWN_TIMEOUT_S)
+    await runner.setup()
+    assert runner.server is not None
+    door = Door(runner.server, node, health_answers(node))
+    listeners = [await node.loop.create_server(door, sock=listening, backlog=HTTP_BACKLOG) for listening in sockets]
+    overdue = node.loop.create_task(_close_overdue(door))
+
+    async def close() -> None:
+        overdue.cancel()
+        for listener in listeners:
+            listener.close()
+        door.close()
+        followers.close()
+        await runner.cleanup()
+
+    return close, bound
+
+
+async def _close_overdue(door: Door) -> None:
+    while True:
+        await asyncio.sleep(OVERDUE_LOOK_S)
+        door.close_overdue()
+
+
+def _application(node: WebNode, hosts: Hosts, followers: Followers) -> web.Application:
+    scrapes = _Scrapes(node)
+
+    answers = health_answers(node)
+
+    async def health(request: web.Request) -> web.Response:
+        status, document = answers[request.path]()
+        return web.json_response(document, status=status)
+
+    async def metrics(_: web.Request) -> web.Response:
+        text, content_type = await scrapes.text()
+        return web.Response(body=text, headers={"Content-Type": content_type})
+
+    application = web.Application(middlewares=[_counter(node), _refuser(node), _guard(hosts)])
+    for path in answers:
+        application.router.add_get(path, health)
+    application.router.add_get("/metrics", metrics)
+    add_console(application)
+    looks_max = node.settings.http_looks_max
+    shared = _Shared(Looks(looks_max), Looks(looks_max), followers)
+    for route in ROUTES:
+        path = route.path.replace("{path}", "{path:.*}")  # the one name that may have slashes
+        application.router.add_route(route.method, path, _endpoint(route, node, shared))
+    return application
+
+
+class _Scrapes:
+    """The text of /metrics. One at a time is made: requests that come meanwhile take the same one."""
+
+    def __init__(self, node: WebNode) -> None:
+        self._node = node
+        self._making: asyncio.Task[tuple[bytes, str]] | None = None
+
+    async def text(self) -> tuple[bytes, str]:
+        """The text and its content type."""
+        if self._making is None or self._making.done():
+            self._making = self._node.loop.create_task(self._make())
+        return await asyncio.shield(self._making)
+
+    async def _make(self) -> tuple[bytes, str]:
+        taken = await self._node.turns.finish(samples(self._node.metrics))
+        return await asyncio.to_thread(_exposition, taken)
+
+
+def _exposition(taken: Sequence[Sample]) -> tuple[bytes, str]:
+    """Runs in a thread, imports included: both take longer than the loop's other work should wait."""
+    from pqbroker.broker.web.exposition import CONTENT_TYPE, exposition
+
+    return exposition(taken), CONTENT_TYPE
+
+
+class _Shared(NamedTuple):
+    """What all requests share out."""
+
+    looks: Looks
+    bodies: Looks
+    followers: Followers
+
+
+def _endpoint(route: Route, node: WebNode, shared: _Shared) -> _Handler:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        await node.turns.alone()
+        _check_text(request)
+        path = _path(request)
+        query, holder = _query(route, request), holder_at(request)
+        looks = shared.looks.of(holder)
+        if route.body is None:
+            call = Call(node, path, query, None, looks, request.headers, holder)
+            return await _served(route, request, call, shared)
+        given = _content_type(route, request)
+        data = await _read(request, node.settings.http_body_bytes_max)
+        if len(data) < THREAD_FROM_BYTES or given in route.raw_types:
+            body = _checked(route, data, given)
+            call = Call(node, path, query, body, looks, request.headers, holder)
+            return await _served(route, request, call, shared)
+        async with shared.bodies.of(holder):
+            body = await asyncio.to_thread(_checked, route, data, given)
+            call = Call(node, path, query, body, looks, request.headers, holder)
+            return await _served(route, request, call, shared, is_long=True)
+
+    return answer
+
+
+async def _served(
+    route: Route, request: web.Request, call: Call, shared: _Shared, *, is_long: bool = False
+) -> web.StreamResponse:
+    """The answer. `is_long`: it may be, as the body was, so that a thread writes it."""
+    if route.cluster is not None:
+        check_access(call, route.cluster)
+    served = await route.serve(call)
+    if isinstance(served, Stream):
+        return await shared.followers.send(request, served)
+    if route.answer is None:
+        return web.Response(status=route.status)
+    if isinstance(served, Accepted):
+        return reply(served.document, HTTP_ACCEPTED)
+    answer = await asyncio.to_thread(reply, served, route.status) if is_long else reply(served, route.status)
+    assert isinstance(answer.body, bytes)
+    if not place_of(request).hold(len(answer.body)):
+        raise too_much_at_once("answer")
+    return answer
+
+
+def _check_text(request: web.Request) -> None:
+    """Problem for escapes that are no UTF-8: read as other text, they would name another key, group or topic."""
+    try:
+        unquote_to_bytes(request.raw_path).decode()
+    except UnicodeError:
+        raise bad_request("path and parameters are no UTF-8; bytes that are no text cannot be named there") from None
+
+
+def _path(request: web.Request) -> dict[str, Any]:
+    """What the path names, each of its type; Problem."""
+    try:
+        return {name: parse_text(text, path_schema(name), name) for name, text in request.match_info.items()}
+    except SchemaError as error:
+        raise bad_request(str(error)) from None
+
+
+def _query(route: Route, request: web.Request) -> dict[str, Any]:
+    """The query's values by name, each known, given once and of its type; Problem."""
+    known = {parameter.name: parameter for parameter in route.parameters}
+    values: dict[str, Any] = {}
+    for name, text in request.query.items():
+        if name not in known:
+            raise bad_request(f"unknown parameter {name!r}; there is {', '.join(known) or 'none'}")
+        if name in values:
+            raise bad_request(f"the parameter {name!r} is given twice")
+        try:
+            values[name] = parse_text(text, known[name].schema, name)
+        except SchemaError as error:
+            raise bad_request(str(error)) from None
+    missing = [name for name, parameter in known.items() if parameter.required and name not in values]
+    if missing:
+        raise bad_request(f"the parameter {missing[0]!r} is missing")
+    return values
+
+
+def _content_type(route: Route, request: web.Request) -> str:
+    """The type of the body; Problem for one that the route does not take."""
+    given = request.content_type
+    taken = (JSON_TYPE, *((LINES.content_type,) if route.lines else ()), *route.raw_types)
+    if given not in taken:
+        raise not_json(request.headers.get("Content-Type", ""))
+    return given
+
+
+async def _read(request: web.Request, bytes_max: int) -> bytes:
+    """The body as it is; Problem. While it comes, the connection waits for its client."""
+    place = place_of(request)
+    place.wait()
+    parts: list[bytes] = []
+    size = 0
+    try:
+        async for part in request.content.iter_any():
+            size += len(part)
+            if size > bytes_max:
+                raise too_large(bytes_max)
+            if not place.hold(len(part)):
+                raise too_much_at_once("body")
+            parts.append(part)
+    except RuntimeError:  # aiohttp's word for a connection that was closed before its body was waited for
+        if request.transport is not None:
+            raise
+        raise ConnectionError("the connection was closed") from None
+    except web.RequestPayloadError:
+        raise bad_request("the body is not encoded as Content-Encoding and Transfer-Encoding say") from None
+    place.work()
+    return b"".join(parts)
+
+
+def _checked(route: Route, data: bytes, content_type: str) -> Any:
+    """The body's value; Problem. Long ones in a thread, but what stays bytes."""
+    assert route.body is not None
+    if content_type in route.raw_types:
+        return data
+    try:
+        value = parse_json(data) if content_type == JSON_TYPE else {route.lines: parse_json_lines(data)}
+        check(value, route.body, "body")
+    except SchemaError as error:
+        raise Problem(400, "INVALID_BODY", str(error), "See /v1/openapi.json for what this path takes.") from None
+    return value
+
+
+def _counter(node: WebNode) -> Any:
+    @web.middleware
+    async def count(request: web.Request, handler: _Handler) -> web.StreamResponse:
+        """Requests by route, not by path: what people ask for has no end."""
+        place_of(request).work()
+        response = await handler(request)
+        await pack(response, request.headers.get("Accept-Encoding", ""))
+        resource = request.match_info.route.resource
+        node.metrics.count_http(request.method, resource.canonical if resource else "", response.status)
+        return response
+
+    return count
+
+
+def _refuser(node: WebNode) -> Any:
+    @web.middleware
+    async def refuse(request: web.Request, handler: _Handler) -> web.StreamResponse:
+        """The one place where an error becomes an answer."""
+        try:
+            return await handler(request)
+        except web.HTTPException as error:
+            allowed = error.headers.get("Allow", "")
+            problem = of_status(error.status, request.method, request.path, allowed)
+            return reply(problem.document(), problem.status, {"Allow": allowed} if allowed else None)
+        except Problem as error:
+            problem = error
+        except REFUSED as error:
+            node.metrics.count_error(translate(error)[0])
+            problem = of_error(error)
+        return reply(problem.document(), problem.status)
+
+    return refuse
+
+
+def _guard(hosts: Hosts) -> Any:
+    @web.middleware
+    async def guard(request: web.Request, handler: _Handler) -> web.StreamResponse:
+        """Refuse what a web site of another name makes a browser send."""
+        hosts.check(request.method, request.path, request.headers)
+        return await handler(request)
+
+    return guard

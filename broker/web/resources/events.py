@@ -1,0 +1,121 @@
+"""What happens on the node, as it happens: its figures every second, and which topics, groups and tablets changed."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Mapping
+from itertools import islice
+from typing import Any
+
+from pqbroker.broker.ground.access import AclOperation
+from pqbroker.broker.ground.refusals import REFUSED
+from pqbroker.broker.services.coordination.consumer_groups import visible_groups
+from pqbroker.broker.services.topics.finding import every_topic
+from pqbroker.broker.web.resources.contents import TIMESTAMP
+from pqbroker.broker.web.routing.routes import Call, Route, Stream
+from pqbroker.broker.web.routing.schemas import COUNT, TEXT, Schema, array_of, object_of
+from pqbroker.broker.web.routing.stream_forms import choose_form
+
+EVENT_PERIOD_S = 1.0
+NAMES_MAX = 100
+"""Names in a list of an event; the counts are of all."""
+FIGURES = "figures"
+_State = Mapping[str, object]
+"""By name, what a change is seen by."""
+
+
+async def follow(call: Call) -> Stream:
+    """The figures come first, at once; they are the heartbeat too."""
+    form = choose_form(call.headers.get("Accept", ""))
+    return Stream(form.content_type, _pieces(call, form.write))
+
+
+async def _pieces(call: Call, write: Callable[..., bytes]) -> AsyncGenerator[bytes, None]:
+    known: dict[str, _State] = {}
+    while True:
+        yield write([_figures(call)], FIGURES, "")
+        for kind, look in _LOOKS.items():
+            await call.node.turns.breathe()
+            try:
+                found = look(call)
+            except REFUSED:
+                continue  # the cell is being opened again: what changed shows afterwards
+            if kind in known and known[kind] != found:
+                yield write([_changes(call, kind, known[kind], found)], kind, "")
+            known[kind] = found
+        await asyncio.sleep(EVENT_PERIOD_S)
+
+
+def _figures(call: Call) -> dict[str, Any]:
+    node, cell = call.node, call.cell
+    damages = len(cell.quarantine.damages)
+    status = ("damaged" if damages else "ok") if call.node.cell.is_open else "cell lost"
+    return {
+        "event": FIGURES,
+        "cell": cell.name,
+        "node": node.settings.node_id,
+        "time": node.clock(),
+        "started": node.started_ms,
+        "generation": cell.generation,
+        "status": status,
+        "unreadable_places": damages,
+        "figures": node.series.read(),
+    }
+
+
+def _topics(call: Call) -> _State:
+    return {topic.record.name: len(topic.partitions) for topic in every_topic(call, AclOperation.DESCRIBE)}
+
+
+def _groups(call: Call) -> _State:
+    return {group.group_id: (group.state, group.members) for group in visible_groups(call)}
+
+
+def _tablets(call: Call) -> _State:
+    return {str(tablet): (one.generation, one.dropping) for tablet, one in call.cell.tablets().items()}
+
+
+_LOOKS: Mapping[str, Callable[[Call], _State]] = {"topics": _topics, "groups": _groups, "tablets": _tablets}
+
+
+def _changes(call: Call, kind: str, before: _State, after: _State) -> dict[str, Any]:
+    return {
+        "event": kind,
+        "cell": call.cell.name,
+        "count": len(after),
+        "created": list(islice((name for name in after if name not in before), NAMES_MAX)),
+        "changed": list(islice((name for name in after if name in before and before[name] != after[name]), NAMES_MAX)),
+        "deleted": list(islice((name for name in before if name not in after), NAMES_MAX)),
+    }
+
+
+_EVENT: Schema = {
+    "anyOf": [
+        object_of(
+            {
+                "event": TEXT, "cell": TEXT, "node": COUNT, "time": TIMESTAMP, "started": TIMESTAMP,
+                "generation": COUNT, "status": TEXT, "unreadable_places": COUNT,
+                "figures": {"type": "object", "additionalProperties": {"type": "number"}},
+            }
+        ),
+        object_of(
+            {
+                "event": TEXT, "cell": TEXT, "count": COUNT, "created": array_of(TEXT), "changed": array_of(TEXT),
+                "deleted": array_of(TEXT),
+            }
+        ),
+    ]
+}  # fmt: skip
+
+ROUTES = (
+    Route(
+        "GET", "/v1/events",
+        "Follow the node: figures every second (names as in /v1/series), and changes of topics, groups and tablets; "
+        "JSON lines or server-sent events, by Accept",
+        follow, None, cluster=AclOperation.DESCRIBE,
+        streams=(
+            _EVENT,
+            {
+                "event": "topics", "cell": "0", "count": 5, "created": ["orders"], "changed": [], "deleted": [],
+            },
+        ),
+    ),
+)  # fmt: skip

@@ -1,0 +1,178 @@
+"""Following a topic: its records as they come, over all partitions, for as long as the client reads."""
+
+import asyncio
+import math
+import re
+from collections.abc import AsyncGenerator, Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from pqbroker.broker.ground.access import AclOperation
+from pqbroker.broker.ground.refusals import REFUSED
+from pqbroker.broker.services.topics.partitions import find_partition
+from pqbroker.broker.web.resources.contents import read_text
+from pqbroker.broker.web.resources.read_positions import first_position, offset_in
+from pqbroker.broker.web.resources.record_search import Search, Sought
+from pqbroker.broker.web.routing.problems import bad_request, of_error
+from pqbroker.broker.web.routing.routes import Call, Stream
+from pqbroker.broker.web.routing.stream_forms import PROBLEM, choose_form
+from pqbroker.pq.reading.query import READ_UNCOMMITTED, visible_end
+from pqbroker.pq.serving.partition_server import PartitionServer
+from pqbroker.protocol.errors import ErrorCode, KafkaError
+from pqbroker.protocol.record_json import show_record
+
+HEARTBEAT_S = 15.0
+GROWTH_LOOK_S = 1.0
+"""Time between two looks for partitions that are new, or served again."""
+IDS_MAX = 100
+"""Partitions up to which events say where to continue: an id names them all."""
+_OFFSET = re.compile(r"(\d{1,9}):(\d{1,19})", re.ASCII)
+_PASSING = frozenset((ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR))
+"""While the cell is opened again, or a tablet restarts."""
+
+
+async def follow(call: Call) -> Stream:
+    """A stream of records. Problem, KafkaError for what cannot be followed."""
+    form = choose_form(call.headers.get("Accept", ""))
+    tail = _Tail(call, form.write)
+    await tail.begin()
+    return Stream(form.content_type, tail.pieces(form.heartbeat))
+
+
+class _Tail:
+    """One client's reading: where it stands in each partition, and which of them have moved."""
+
+    def __init__(self, call: Call, write: Callable[..., bytes]) -> None:
+        key = call.query.get("key")
+        self._call = call
+        self._write = write
+        self._key = None if key is None else read_text(key, "key")
+        self._left: float = call.query.get("limit", math.inf)
+        self._next: dict[int, int] = {}
+        self._watched: dict[int, PartitionServer] = {}
+        self._forgets: list[Callable[[], None]] = []
+        self._moved: dict[int, None] = {}
+        """Partitions that may have records to read, those that were read longest ago first."""
+        self._woken = asyncio.Event()
+
+    async def begin(self) -> None:
+        """Find where to begin in each partition."""
+        call, position = self._call, first_position(self._call)
+        resumed = _parse_offsets(call.headers.get("Last-Event-ID") or call.query.get("offsets", ""))
+        for index, partition in self._partitions().items():
+            await call.node.turns.breathe()
+            partition.check_readable()
+            start, end = partition.start_offset, visible_end(partition.state, READ_UNCOMMITTED)
+            if index in resumed:
+                self._next[index] = min(max(resumed[index], start), end)
+            else:
+                self._next[index] = await offset_in(partition, position, is_clamped=True)
+
+    async def pieces(self, heartbeat: bytes) -> AsyncGenerator[bytes, None]:
+        """What to send, piece by piece; a refusal is the last of them."""
+        quiet_s = 0.0
+        try:
+            while self._left > 0:
+                if piece := await self._piece():
+                    quiet_s = 0.0
+                    yield piece
+                elif not await self._wait():
+                    quiet_s += GROWTH_LOOK_S
+                if quiet_s >= HEARTBEAT_S:
+                    quiet_s = 0.0
+                    yield heartbeat
+        except REFUSED as error:
+            yield self._write([of_error(error).document()], PROBLEM, "")
+        finally:
+            self._unwatch()
+
+    async def _piece(self) -> bytes:
+        """The next records; empty where there are none yet."""
+        try:
+            await self._watch()
+            while self._moved:
+                index = next(iter(self._moved))
+                del self._moved[index]
+                if shown := await self._read(index):
+                    return await asyncio.to_thread(self._write, shown, "", self._id())
+        except KafkaError as error:
+            if error.code not in _PASSING:
+                raise
+            self._unwatch()
+        return b""
+
+    async def _wait(self) -> bool:
+        """Whether a partition moved within GROWTH_LOOK_S."""
+        if not self._moved:
+            self._woken.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(GROWTH_LOOK_S):
+                    await self._woken.wait()
+        return bool(self._moved)
+
+    async def _read(self, index: int) -> list[Any]:
+        call, partition = self._call, self._watched[index]
+        partition.check_readable()
+        settings = call.node.settings
+        sought = Sought(
+            partial(show_record, call.path["name"], index),
+            self._key,
+            int(min(self._left, settings.http_items_max)),
+            settings.http_unsent_bytes_max,
+            settings.http_look_bytes_max,
+        )
+        search = Search(sought, max(self._next[index], partition.start_offset))
+        await search.look_through(partition, call.looks)
+        self._next[index] = search.next_offset
+        if search.next_offset < visible_end(partition.state, READ_UNCOMMITTED):
+            self._moved[index] = None
+        self._left -= len(search.shown)
+        return search.shown
+
+    def _partitions(self) -> dict[int, PartitionServer]:
+        """Those to follow, as they are served now."""
+        topic = self._call.topic(AclOperation.READ)
+        only: int | None = self._call.query.get("partition")
+        return dict(enumerate(topic.partitions)) if only is None else {only: find_partition(topic, only)}
+
+    async def _watch(self) -> None:
+        """Be woken by the partitions as they are served now; those that are new are read from their start."""
+        partitions = self._partitions()
+        if partitions == self._watched:
+            return
+        self._unwatch()
+        self._watched = partitions
+        for index, partition in partitions.items():
+            self._next.setdefault(index, partition.start_offset)
+            self._moved[index] = None
+            self._forgets.append(partition.watch(partial(self._wake, index)))
+            await self._call.node.turns.breathe()
+
+    def _unwatch(self) -> None:
+        for forget in self._forgets:
+            forget()
+        self._forgets.clear()
+        self._watched = {}
+        self._moved.clear()
+
+    def _wake(self, index: int) -> None:
+        self._moved[index] = None
+        self._woken.set()
+
+    def _id(self) -> str:
+        """Where another request continues: `offsets` of it."""
+        if len(self._next) > IDS_MAX:
+            return ""
+        return ",".join(f"{index}:{offset}" for index, offset in sorted(self._next.items()))
+
+
+def _parse_offsets(text: str) -> dict[int, int]:
+    """Offsets by partition; Problem."""
+    offsets: dict[int, int] = {}
+    for item in filter(None, text.split(",")):
+        found = _OFFSET.fullmatch(item)
+        if found is None:
+            raise bad_request(f"offsets has {item[:100]!r}; give PARTITION:OFFSET,… as the id of an event has them")
+        offsets[int(found[1])] = int(found[2])
+    return offsets

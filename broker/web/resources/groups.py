@@ -1,0 +1,241 @@
+"""Consumer groups: list, describe with members, offsets and lag, set offsets, delete."""
+
+import asyncio
+from bisect import bisect_right
+from collections.abc import Mapping
+from typing import Any
+
+from pqbroker.broker.ground.access import AclKind, AclOperation, AclResource, check_access
+from pqbroker.broker.services.coordination.classic.states import GroupState
+from pqbroker.broker.services.coordination.classic.subscriptions import assigned_partitions
+from pqbroker.broker.services.coordination.consumer_groups import (
+    delete_group,
+    describe_group,
+    set_offsets,
+    visible_groups,
+)
+from pqbroker.broker.services.coordination.coordinators import DescribedGroup, ListedGroup
+from pqbroker.broker.services.topics.finding import find_topic
+from pqbroker.broker.services.topics.partitions import find_partition
+from pqbroker.broker.web.resources.contents import TIMESTAMP
+from pqbroker.broker.web.routing.problems import bad_request
+from pqbroker.broker.web.routing.routes import AFTER_NAME, LIMIT, Call, Parameter, Route
+from pqbroker.broker.web.routing.schemas import (
+    COUNT,
+    OFFSET,
+    TEXT,
+    SchemaError,
+    array_of,
+    nullable,
+    object_of,
+    parse_text,
+)
+from pqbroker.pq.log.consumers import ConsumerOffset
+from pqbroker.pq.serving.offsets import Place
+from pqbroker.protocol.errors import ErrorCode, KafkaError
+from pqbroker.storage.tablets.coordinator_rows import MemberImage
+
+_FACTS = {
+    "name": TEXT, "state": TEXT, "protocol_type": TEXT, "member_count": COUNT, "topics": array_of(TEXT),
+    "lag": nullable(COUNT),
+}  # fmt: skip
+_ASSIGNED = object_of({"topic": TEXT, "partitions": array_of(COUNT)})
+_MEMBER = object_of(
+    {
+        "id": TEXT, "instance_id": nullable(TEXT), "client_id": TEXT, "host": TEXT,
+        "assignment": nullable(array_of(_ASSIGNED)),
+    }
+)  # fmt: skip
+_PARTITION = object_of(
+    {
+        "topic": TEXT, "partition": COUNT, "offset": OFFSET, "metadata": TEXT, "commit_timestamp": TIMESTAMP,
+        "end_offset": OFFSET, "lag": COUNT,
+    }
+)  # fmt: skip
+_GROUP = object_of(
+    {
+        "cell": TEXT, **_FACTS, "generation": COUNT, "protocol": nullable(TEXT), "leader": nullable(TEXT),
+        "members": array_of(_MEMBER), "members_next": nullable(TEXT),
+        "partitions": array_of(_PARTITION), "next": nullable(TEXT),
+    }
+)  # fmt: skip
+_INT64_MAX = (1 << 63) - 1
+
+
+async def list_all(call: Call) -> Any:
+    groups = visible_groups(call)
+    behind = bisect_right(groups, call.query.get("after", ""), key=lambda group: group.group_id)
+    page, has_more = call.page(groups[behind:])
+    listed = []
+    for group in page:
+        listed.append(_facts(call, group, call.node.cell.current.topics.offsets.lag(group.group_id)))
+        await asyncio.sleep(0)  # a group may have offsets in thousands of partitions
+    return {"cell": call.cell.name, "groups": listed, "next": page[-1].group_id if has_more else None}
+
+
+async def describe(call: Call) -> Any:
+    check_access(call, AclOperation.DESCRIBE, _group(call))
+    found = describe_group(call.node, call.path["name"])
+    if found is None:
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {call.path['name']}")
+    image = found.image
+    lag = call.node.cell.current.topics.offsets.lag(image.group_id)
+    listed = ListedGroup(image.group_id, image.protocol_type or "", found.state, len(image.members))
+    return {
+        "cell": call.cell.name,
+        **_facts(call, listed, lag),
+        "generation": image.generation,
+        "protocol": image.protocol if found.state is GroupState.STABLE else None,
+        "leader": image.leader,
+        **_members(call, found),
+        **_partitions(call, image.group_id, lag),
+    }
+
+
+async def change_offsets(call: Call) -> Any:
+    check_access(call, AclOperation.READ, _group(call))
+    now_ms = call.node.clock()
+    offsets: dict[Place, ConsumerOffset | None] = {}
+    for asked in call.body["offsets"]:
+        place = (asked["topic"], asked["partition"])
+        if place in offsets:
+            raise bad_request(f"partition {place[1]} of {place[0]} is named twice")
+        find_partition(find_topic(call, AclOperation.READ, place[0]), place[1])
+        offsets[place] = ConsumerOffset(asked["offset"], commit_ms=now_ms, creator=call.holder)
+    most = call.node.settings.http_items_max
+    if not 1 <= len(offsets) <= most:
+        raise bad_request(f"{len(offsets)} offsets; give 1 to {most} (pqbroker.http.items.max)")
+    outcomes = await set_offsets(call.node, call.path["name"], offsets)
+    for (topic, partition), refusal in outcomes.items():
+        if refusal is not None:
+            raise KafkaError(refusal.code, f"partition {partition} of {topic}: {refusal.message}")
+    return await describe(call)
+
+
+async def delete(call: Call) -> Any:
+    check_access(call, AclOperation.DELETE, _group(call))
+    await delete_group(call.node, call.path["name"])
+
+
+def _group(call: Call) -> AclResource:
+    return AclResource(AclKind.GROUP, call.path["name"])
+
+
+def _facts(call: Call, group: ListedGroup, lag: Mapping[Place, int]) -> dict[str, Any]:
+    subscribed = call.node.cell.current.coordinators.subscribed_topics(group.group_id)
+    topics = {topic for topic, _ in lag} | (subscribed or frozenset())
+    return {
+        "name": group.group_id,
+        "state": group.state,
+        "protocol_type": group.protocol_type,
+        "member_count": group.members,
+        "topics": sorted(topics),
+        "lag": sum(lag.values()) if lag else None,
+    }
+
+
+def _members(call: Call, group: DescribedGroup) -> dict[str, Any]:
+    members = sorted(group.image.members, key=lambda member: member.member_id)
+    behind = bisect_right(members, call.query.get("members_after", ""), key=lambda member: member.member_id)
+    page, has_more = call.page(members[behind:])
+    return {
+        "members": [_member(group, member) for member in page],
+        "members_next": page[-1].member_id if has_more else None,
+    }
+
+
+def _member(group: DescribedGroup, member: MemberImage) -> dict[str, Any]:
+    return {
+        "id": member.member_id,
+        "instance_id": member.instance_id,
+        "client_id": member.client_id,
+        "host": member.client_host,
+        "assignment": _assignment(group, member),
+    }
+
+
+def _assignment(group: DescribedGroup, member: MemberImage) -> list[dict[str, Any]] | None:
+    """None during a rebalance, and for what only the group's own programs can read."""
+    if group.state is not GroupState.STABLE:
+        return None
+    assigned = assigned_partitions(group.image.protocol_type, member.assignment)
+    if assigned is None:
+        return None
+    return [{"topic": each.topic, "partitions": each.partitions} for each in assigned]
+
+
+def _partitions(call: Call, group_id: str, lag: Mapping[Place, int]) -> dict[str, Any]:
+    offsets = call.node.cell.current.topics.offsets.of(group_id)
+    places = list(offsets)
+    page, has_more = call.page(places[bisect_right(places, _after_place(call)) :])
+    return {
+        "partitions": [
+            {
+                "topic": topic,
+                "partition": index,
+                "offset": offsets[topic, index].offset,
+                "metadata": offsets[topic, index].metadata,
+                "commit_timestamp": offsets[topic, index].commit_ms,
+                "end_offset": _end_offset(call, topic, index),
+                "lag": lag[topic, index],
+            }
+            for topic, index in page
+        ],
+        "next": "{}-{}".format(*page[-1]) if has_more else None,
+    }
+
+
+def _end_offset(call: Call, topic: str, index: int) -> int:
+    return find_partition(find_topic(call, AclOperation.DESCRIBE, topic), index).end_offset
+
+
+def _after_place(call: Call) -> Place:
+    text: str = call.query.get("after", "-0")
+    topic, _, index = text.rpartition("-")
+    try:
+        return topic, parse_text(index, COUNT, "after")
+    except SchemaError:
+        raise bad_request(f"after is {text!r}; give `next` of the answer before, TOPIC-PARTITION") from None
+
+
+_AFTER_PARTITION = Parameter("after", TEXT, "List the partitions behind this one: `next` of the answer before.")
+_AFTER_MEMBER = Parameter(
+    "members_after", TEXT, "List the members behind this one: `members_next` of the answer before."
+)
+_OFFSET = object_of({"topic": TEXT, "partition": COUNT, "offset": {**OFFSET, "maximum": _INT64_MAX}})
+_FACTS_EXAMPLE = {
+    "name": "billing", "state": "Empty", "protocol_type": "consumer", "member_count": 0, "topics": ["orders"], "lag": 2,
+}  # fmt: skip
+_GROUP_EXAMPLE = {
+    "cell": "0",
+    **_FACTS_EXAMPLE,
+    "generation": 4, "protocol": None, "leader": None, "members": [], "members_next": None,
+    "partitions": [
+        {
+            "topic": "orders", "partition": 0, "offset": 40, "metadata": "", "commit_timestamp": 1767225600000,
+            "end_offset": 42, "lag": 2,
+        }
+    ],
+    "next": None,
+}  # fmt: skip
+
+ROUTES = (
+    Route(
+        "GET", "/v1/groups", "List consumer groups by name", list_all,
+        object_of({"cell": TEXT, "groups": array_of(object_of(_FACTS)), "next": nullable(TEXT)}), (AFTER_NAME, LIMIT),
+        example={"cell": "0", "groups": [_FACTS_EXAMPLE], "next": None},
+    ),
+    Route(
+        "GET", "/v1/groups/{name}", "Describe a consumer group: its members, and offset and lag in each partition",
+        describe, _GROUP, (_AFTER_PARTITION, _AFTER_MEMBER, LIMIT), example=_GROUP_EXAMPLE,
+    ),
+    Route(
+        "POST", "/v1/groups/{name}/offsets", "Set offsets of a consumer group without members, in one commit",
+        change_offsets, _GROUP, body=object_of({"offsets": array_of(_OFFSET)}),
+        body_example={"offsets": [{"topic": "orders", "partition": 0, "offset": 40}]}, example=_GROUP_EXAMPLE,
+    ),
+    Route(
+        "DELETE", "/v1/groups/{name}", "Delete a consumer group without members, and its offsets", delete, None,
+        status=204,
+    ),
+)  # fmt: skip

@@ -1,0 +1,125 @@
+"""SQL over topics: one query, its answer while it is made."""
+
+import json
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from difflib import get_close_matches
+from functools import partial
+from typing import Any
+
+from pqbroker.broker.ground.access import AclOperation
+from pqbroker.broker.ground.refusals import REFUSED
+from pqbroker.broker.services.sql.query import Query, Question
+from pqbroker.broker.services.topics.finding import every_topic, find_topic
+from pqbroker.broker.services.topics.partitions import unknown_topic
+from pqbroker.broker.web.routing.problems import Problem, bad_request, of_error
+from pqbroker.broker.web.routing.routes import Call, Route, Stream, StreamCut
+from pqbroker.broker.web.routing.schemas import COUNT, TEXT, array_of, object_of
+from pqbroker.broker.web.routing.stream_forms import ARROW_STREAM, LINES
+from pqbroker.pq.serving.topic import Topic
+from pqbroker.protocol.errors import ErrorCode, KafkaError
+from pqbroker.tables.work.refusal import QueryRefused
+
+JSON = "application/json"
+CONTENT_TYPES = {"json": "application/x-ndjson", "csv": "text/csv", "arrow": ARROW_STREAM}
+"""By `format`."""
+_NEAR_AMONG = 300
+"""Names that one of no topic is compared with: more would take the loop too long."""
+_STATUSES = {
+    "TOO_MANY_QUERIES": 503, "WORKER_LOST": 503, "QUERY_TOO_LONG": 504, "QUERY_TOO_LARGE": 413, "RESULT_TOO_LARGE": 413,
+    "TABLES_NOT_INSTALLED": 501, "CORRUPT_MESSAGE": 500, "WRONG_STATE": 409,
+}  # fmt: skip
+"""Of refusals before the first byte; others are 400."""
+
+
+async def query(call: Call) -> Stream:
+    """Problem where the question is none; what the query is refused for comes with its first piece."""
+    body = call.body
+    format_ = body.get("format", "json")
+    if format_ not in CONTENT_TYPES:
+        raise bad_request(f"body.format is {format_[:100]!r}; give {', '.join(CONTENT_TYPES)}")
+    question = Question(body["query"], format_, body.get("timeout_ms"), body.get("explain", False))
+    find = partial(_find, call)
+    asked = Query(call.node.workers, call.node.settings, find, question)
+    if question.explain:
+        return Stream(JSON, _explained(asked), has_end=True)
+    return Stream(CONTENT_TYPES[format_], _answered(asked, format_), has_end=True)
+
+
+def _find(call: Call, name: str) -> Topic:
+    """The topic that a query names; KafkaError with a name that is near, among those that the caller may see."""
+    try:
+        return find_topic(call, AclOperation.READ, name, or_static=True)
+    except KafkaError as refusal:
+        if refusal.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise
+        known = [each.record.name for each in every_topic(call, AclOperation.DESCRIBE, or_static=True)]
+        near = get_close_matches(name, known[:_NEAR_AMONG], 1)
+        raise unknown_topic(name, f"; did you mean {near[0]!r}?" if near else "") from None
+
+
+async def _explained(asked: Query) -> AsyncGenerator[bytes, None]:
+    try:
+        async with aclosing(asked.pieces()) as pieces:
+            async for _ in pieces:
+                pass
+    except QueryRefused as refusal:
+        raise _problem(refusal) from None
+    yield json.dumps(asked.explanation, ensure_ascii=False).encode()
+
+
+async def _answered(asked: Query, format_: str) -> AsyncGenerator[bytes, None]:
+    """Problem before the first piece. Later, JSON lines end with one that names the error, and other formats break off.
+    """
+    has_begun = False
+    try:
+        async with aclosing(asked.pieces()) as pieces:
+            async for piece in pieces:
+                has_begun = True
+                yield piece
+        return
+    except QueryRefused as refusal:
+        problem = _problem(refusal)
+    except REFUSED as error:
+        problem = of_error(error)
+    if not has_begun:
+        raise problem
+    if format_ != "json":
+        raise StreamCut
+    yield (json.dumps(problem.document()) + "\n").encode()
+
+
+def _problem(refusal: QueryRefused) -> Problem:
+    return Problem(_STATUSES.get(refusal.code, 400), refusal.code, refusal.message, refusal.cure)
+
+
+_ROW: Any = {"$row_index": 42, "key": "k1"}
+_EXPLANATION: Any = {
+    "plan": "ARROW_SCAN …", "blobs_read": 1, "rows_read": 12, "bytes_read": 4096,
+    "scans": [{"topic": "orders", "tablets": [0], "columns": ["$row_index", "key"]}],
+}  # fmt: skip
+
+ROUTES = (
+    Route(
+        "POST", "/v1/sql",
+        "Query topics as tables with SQL; the answer has the format asked for, JSON lines unless told otherwise",
+        query,
+        object_of(
+            {
+                "plan": TEXT, "blobs_read": COUNT, "rows_read": COUNT, "bytes_read": COUNT,
+                "scans": array_of({"type": "object"}),
+            }
+        ),
+        body=object_of(
+            {"query": TEXT},
+            {
+                "format": TEXT, "timeout_ms": {"type": "integer", "minimum": 1}, "explain": {"type": "boolean"},
+            },
+        ),
+        body_example={"query": 'SELECT "$row_index", key FROM "orders" WHERE "$row_index" > 41', "format": "json"},
+        example=_EXPLANATION,
+        streams=({"type": "object"}, _ROW),
+        forms=(LINES,),
+        other_types=(CONTENT_TYPES["csv"], CONTENT_TYPES["arrow"]),
+    ),
+)  # fmt: skip

@@ -1,0 +1,124 @@
+"""Topics: list, create, describe, grow, delete. What is allowed is decided where the Kafka APIs have it decided."""
+
+from base64 import urlsafe_b64encode
+from bisect import bisect_right
+from typing import Any
+
+from pqbroker.broker.ground.access import AclOperation
+from pqbroker.broker.services.topics.finding import check_creation, every_topic
+from pqbroker.broker.services.topics.topics import (
+    USE_DEFAULT,
+    check_new_topic,
+    check_partition_count,
+    create_topic,
+    delete_topic,
+)
+from pqbroker.broker.web.resources.configs import CHANGES, config_texts
+from pqbroker.broker.web.routing.routes import AFTER_NAME, LIMIT, Call, Parameter, Route
+from pqbroker.broker.web.routing.schemas import COUNT, OFFSET, TEXT, array_of, nullable, object_of
+from pqbroker.pq.serving.topic import Topic
+
+_FACTS = {"name": TEXT, "id": TEXT, "partition_count": COUNT, "size_bytes": COUNT}
+_PARTITION = object_of(
+    {
+        "partition": COUNT, "start_offset": OFFSET, "end_offset": OFFSET, "leader_epoch": COUNT, "size_bytes": COUNT,
+        "tablet": COUNT, "writes_refused_by": nullable(TEXT),
+    }
+)  # fmt: skip
+_TOPIC = object_of({"cell": TEXT, **_FACTS, "partitions": array_of(_PARTITION), "next": nullable(COUNT)})
+
+
+async def list_topics(call: Call) -> Any:
+    topics = {topic.record.name: topic for topic in every_topic(call, AclOperation.DESCRIBE)}
+    names = sorted(topics)
+    page, has_more = call.page(names[bisect_right(names, call.query.get("after", "")) :])
+    shown = [_facts(topics[name]) for name in page]
+    return {"cell": call.cell.name, "topics": shown, "next": page[-1] if has_more else None}
+
+
+async def create(call: Call) -> Any:
+    config = config_texts(call.body.get("config", {}))
+    name: str = call.body["name"]
+    check_creation(call, name)
+    count = check_new_topic(call.node, name, call.body.get("partitions", USE_DEFAULT), config)
+    return _describe(call, await create_topic(call.node, name, count, config))
+
+
+async def describe(call: Call) -> Any:
+    return _describe(call, call.topic())
+
+
+async def grow(call: Call) -> Any:
+    topic = call.topic(AclOperation.ALTER)
+    check_partition_count(call.node, call.body["count"], present=len(topic.partitions))
+    await call.node.cell.current.topics.grow(topic.record.name, call.body["count"])
+    return _describe(call, call.topic())
+
+
+async def delete(call: Call) -> Any:
+    await delete_topic(call.node, call.topic(AclOperation.DELETE).record.name)
+
+
+def _facts(topic: Topic) -> dict[str, Any]:
+    return {
+        "name": topic.record.name,
+        "id": urlsafe_b64encode(topic.record.topic_id).rstrip(b"=").decode(),
+        "partition_count": len(topic.partitions),
+        "size_bytes": sum(partition.size_bytes for partition in topic.partitions),
+    }
+
+
+def _describe(call: Call, topic: Topic) -> dict[str, Any]:
+    page, has_more = call.page(topic.partitions[call.query.get("after", -1) + 1 :])
+    partitions = [
+        {
+            "partition": partition.index,
+            "start_offset": partition.start_offset,
+            "end_offset": partition.end_offset,
+            "leader_epoch": partition.leader_epoch,
+            "size_bytes": partition.size_bytes,
+            "tablet": topic.record.tablet_of(partition.index),
+            "writes_refused_by": (partition.why_no_writes() or (None,))[0],
+        }
+        for partition in page
+    ]
+    next_ = page[-1].index if has_more else None
+    return {"cell": call.cell.name, **_facts(topic), "partitions": partitions, "next": next_}
+
+
+_AFTER_PARTITION = Parameter("after", COUNT, "List the partitions behind this one: `next` of the answer before.")
+_COUNT = {"type": "integer", "minimum": 1}
+_FACTS_EXAMPLE = {"name": "orders", "id": "q7S0Yc2bQxWl8QpEJw0n1A", "partition_count": 1, "size_bytes": 4096}
+_TOPIC_EXAMPLE = {
+    "cell": "0",
+    **_FACTS_EXAMPLE,
+    "partitions": [
+        {
+            "partition": 0, "start_offset": 0, "end_offset": 42, "leader_epoch": 1, "size_bytes": 4096, "tablet": 65536,
+            "writes_refused_by": None,
+        }
+    ],
+    "next": None,
+}  # fmt: skip
+
+ROUTES = (
+    Route(
+        "GET", "/v1/topics", "List topics by name", list_topics,
+        object_of({"cell": TEXT, "topics": array_of(object_of(_FACTS)), "next": nullable(TEXT)}), (AFTER_NAME, LIMIT),
+        example={"cell": "0", "topics": [_FACTS_EXAMPLE], "next": None},
+    ),
+    Route(
+        "POST", "/v1/topics", "Create a topic", create, _TOPIC,
+        body=object_of({"name": TEXT}, {"partitions": _COUNT, "config": CHANGES}), status=201,
+        body_example={"name": "orders", "partitions": 1, "config": {"retention.ms": 86400000}}, example=_TOPIC_EXAMPLE,
+    ),
+    Route(
+        "GET", "/v1/topics/{name}", "Describe a topic and its partitions", describe, _TOPIC, (_AFTER_PARTITION, LIMIT),
+        example=_TOPIC_EXAMPLE,
+    ),
+    Route("DELETE", "/v1/topics/{name}", "Delete a topic", delete, None, status=204),
+    Route(
+        "POST", "/v1/topics/{name}/partitions", "Grow a topic to a number of partitions", grow, _TOPIC,
+        body=object_of({"count": _COUNT}), body_example={"count": 1}, example=_TOPIC_EXAMPLE,
+    ),
+)  # fmt: skip

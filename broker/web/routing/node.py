@@ -1,0 +1,60 @@
+"""The node, as what serves HTTP needs it."""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from pqbroker.broker.ground.client_connections import ConnectionFacts
+from pqbroker.broker.ground.cues.cues import Cues
+from pqbroker.broker.ground.log_tail import LogTail
+from pqbroker.broker.ground.metrics import Metrics
+from pqbroker.broker.ground.series import Series
+from pqbroker.broker.ground.turns import Turns
+from pqbroker.broker.services.cells.cell_owner import CellOwner
+from pqbroker.broker.services.sql.workers import Workers
+from pqbroker.broker.services.tables.callers import TablesNode
+
+
+class ClientConnections(Protocol):
+    """Connections of Kafka clients."""
+
+    def __len__(self) -> int: ...
+
+    def after(self, number: int, count: int) -> list[tuple[int, ConnectionFacts]]:
+        """At most `count` of those of a greater number, which came later, each with its own."""
+
+
+class WebNode(TablesNode, Protocol):
+    """A node that is asked over HTTP. What belongs to one opening of the cell is reached by `cell.current`, and not
+    kept over an await: the cell may be opened again."""
+
+    @property
+    def cell(self) -> CellOwner: ...
+    @property
+    def cluster_id(self) -> str: ...
+    @property
+    def metrics(self) -> Metrics: ...
+    @property
+    def turns(self) -> Turns: ...
+    @property
+    def connections(self) -> ClientConnections: ...
+    @property
+    def api_names(self) -> Mapping[int, str]:
+        """Names of the APIs of Kafka that are served, by key."""
+
+    @property
+    def workers(self) -> Workers:
+        """Where SQL runs."""
+
+    @property
+    def cues(self) -> Cues | None:
+        """What tests make happen on cue; None: the broker is not for tests."""
+
+    @property
+    def log_tail(self) -> LogTail: ...
+    @property
+    def series(self) -> Series:
+        """The main figures of the last minutes."""
+
+    @property
+    def started_ms(self) -> int:
+        """When the node opened its cell, in ms since 1970."""

@@ -1,0 +1,147 @@
+"""What a resource file declares: routes with their parameters, bodies and answers; and what a route gets to serve.
+
+Resources know nothing of the HTTP library: `endpoints` puts them onto it, `openapi` describes them.
+"""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from pqbroker.broker.ground.access import ANONYMOUS, AclOperation, Principal
+from pqbroker.broker.services.topics.finding import find_topic
+from pqbroker.broker.web.routing.looks import Look
+from pqbroker.broker.web.routing.node import WebNode
+from pqbroker.broker.web.routing.problems import Problem, bad_request
+from pqbroker.broker.web.routing.schemas import COUNT, TEXT, Schema
+from pqbroker.broker.web.routing.stream_forms import EVENTS, LINES, StreamForm
+from pqbroker.pq.serving.topic import Topic
+from pqbroker.storage.tablets.cell import Cell
+
+T = TypeVar("T")
+
+ITEMS_DEFAULT = 100
+NUMBERS_IN_PATHS = frozenset(("cell", "channel", "fault", "partition", "tablet"))
+"""What is a number where a path names it; all else is text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One query parameter."""
+
+    name: str
+    schema: Schema
+    doc: str
+    required: bool = False
+    example: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request: the node; names in its path, its query and body, all checked against the route."""
+
+    node: WebNode
+    path: Mapping[str, Any]
+    query: Mapping[str, Any]
+    body: Any
+    looks: Look
+    """Held by what decodes records, to limit how many do at once."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    holder: str = ""
+    """The key under which its client has its shares of the node's limits (`holder_of`)."""
+    principal: Principal = ANONYMOUS
+
+    @property
+    def cell(self) -> Cell:
+        """The system cell as it is open now."""
+        return self.node.cell.current.cell
+
+    @property
+    def cells(self) -> list[Cell]:
+        """All open cells, the system cell first."""
+        return [host.cell for _, host in self.node.cell.current.cells.hosts()]
+
+    def topic(self, operation: AclOperation = AclOperation.DESCRIBE, *, or_static: bool = False) -> Topic:
+        """The topic the path names, or with `or_static` a static table; KafkaError as `find_topic`."""
+        return find_topic(self, operation, self.path["name"], or_static=or_static)
+
+    def check_test_broker(self, what: str) -> None:
+        """Problem unless the node is one for tests."""
+        if self.node.cues is None:
+            cure = "Start one with --set pqbroker.test.door=true."
+            raise Problem(403, "NO_TEST_BROKER", f"{what} are for test brokers", cure)
+
+    def limit(self) -> int:
+        """How many items the answer may list."""
+        most = self.node.settings.http_items_max
+        limit: int = self.query.get("limit", min(ITEMS_DEFAULT, most))
+        if limit > most:
+            raise bad_request(f"limit is {limit}; the most allowed is {most} (pqbroker.http.items.max)")
+        return limit
+
+    def page(self, items: Sequence[T]) -> tuple[Sequence[T], bool]:
+        """The items of this answer out of those that follow, and whether there are more."""
+        limit = self.limit()
+        return items[:limit], len(items) > limit
+
+
+class StreamCut(Exception):
+    """A stream that has an end breaks off before it: its client must see that it has not got all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """What a route may serve instead of a document: an answer of unknown length, in pieces of its content type."""
+
+    content_type: str
+    pieces: AsyncGenerator[bytes, None]
+    has_end: bool = False
+    """Nothing is sent before the first piece is made, so that an error may come instead of it; and where not all pieces
+    are sent, the connection is cut."""
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """What a route may serve for work that it has begun and not waited for: status 202."""
+
+    document: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One method on one path. `answer` None: the status says all."""
+
+    method: str
+    path: str
+    summary: str
+    serve: Callable[[Call], Awaitable[Any]]
+    answer: Schema | None
+    parameters: tuple[Parameter, ...] = ()
+    body: Schema | None = None
+    status: int = 200
+    cluster: AclOperation | None = None
+    """What the caller must be allowed to do with the cluster; None: what it names is checked where it is found."""
+    example: Any = None
+    """An answer, for the document."""
+    body_example: Any = None
+    lines: str = ""
+    """The field of the body whose items may come as JSON lines, one each, instead of the whole."""
+    raw_types: tuple[str, ...] = ()
+    """Content types of bodies that are not parsed here: `Call.body` is bytes."""
+    streams: tuple[Schema, Any] | None = None
+    """Of an answer of unknown length: the schema of its items, and one of them."""
+    forms: tuple[StreamForm, ...] = (LINES, EVENTS)
+    """How those items may be written."""
+    other_types: tuple[str, ...] = ()
+    """Content types that have no items for JSON to describe."""
+
+
+def path_schema(name: str) -> Schema:
+    """What may stand for a name in a path."""
+    return COUNT if name in NUMBERS_IN_PATHS else TEXT
+
+
+LIMIT = Parameter(
+    "limit", {"type": "integer", "minimum": 1},
+    f"How many are listed at most; {ITEMS_DEFAULT} unless given, never more than pqbroker.http.items.max.",
+)  # fmt: skip
+AFTER_NAME = Parameter("after", TEXT, "List those behind this name: `next` of the answer before.")

@@ -1,0 +1,26 @@
+"""What tables refuse, as problems; what knows of tables is loaded with the first answer that asks them."""
+
+from collections.abc import Awaitable, Mapping
+from typing import Any
+
+from pqbroker.broker.web.routing.problems import Problem
+
+_STATUSES: Mapping[str, int] = {
+    "NO_TABLE": 404, "NO_TABLET": 404, "NO_BUNDLE": 404, "NO_CELL": 404,
+    "ROWS_TOO_LARGE": 413, "WORKER_LOST": 503, "TABLES_NOT_INSTALLED": 501,
+    "CANNOT_MOVE": 409, "CANNOT_GLUE": 409, "NO_MOUNTED_TABLETS": 409, "WRONG_STATE": 409,
+    "INCOMPATIBLE_SCHEMA": 409, "STATIC_TABLE": 409, "TOO_MANY_ATTRIBUTE_SETS": 409,
+    "CHANGED_BATCH": 409, "SESSION_AHEAD": 409, "STAGE_LOST": 409, "STAGE_FULL": 503,
+}  # fmt: skip
+"""Of refusals that have another than 400."""
+
+
+async def told(answer: Awaitable[Any]) -> Any:
+    """An answer; what a table refuses is a problem."""
+    from pqbroker.tables.refusals import TableError
+
+    try:
+        return await answer
+    except TableError as refusal:
+        status = _STATUSES.get(refusal.code, 400)
+        raise Problem(status, refusal.code, refusal.message, refusal.cure) from None

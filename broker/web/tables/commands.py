@@ -1,0 +1,123 @@
+"""What is asked of tables: to list, make, describe, change, mount, reshard and trim them."""
+
+from bisect import bisect_right
+from collections.abc import Mapping
+from typing import Any
+
+from pqbroker.broker.ground.access import AclOperation
+from pqbroker.broker.services.tables import altering, attributes, conversion, making, mounting, resharding, trimming
+from pqbroker.broker.services.tables.finding import TabletRange, find_table, find_typed, schema_of
+from pqbroker.broker.services.tables.making import NewTable
+from pqbroker.broker.services.tables.mounting import MountChange
+from pqbroker.broker.services.tables.resharding import ReshardChange
+from pqbroker.broker.services.topics.finding import every_topic
+from pqbroker.broker.services.topics.topics import delete_topic
+from pqbroker.broker.web.resources.configs import config_texts
+from pqbroker.broker.web.routing.problems import bad_request
+from pqbroker.broker.web.routing.routes import Accepted, Call
+from pqbroker.broker.web.tables.showing import facts, shown, shown_tablet
+from pqbroker.tables.mount import MountCommand
+
+
+async def list_tables(call: Call) -> Any:
+    known = every_topic(call, AclOperation.DESCRIBE, or_static=True)
+    topics = {topic.record.name: topic for topic in known if schema_of(topic)}
+    names = sorted(topics)
+    page, has_more = call.page(names[bisect_right(names, call.query.get("after", "")) :])
+    return {"tables": [facts(topics[name]) for name in page], "next": page[-1] if has_more else None}
+
+
+async def create(call: Call) -> Any:
+    body = call.body
+    new = NewTable(
+        body["path"],
+        body["schema"],
+        body.get("attributes", {}),
+        config_texts(body.get("config", {})),
+        body.get("bundle"),
+        body.get("tablet_count"),
+        body.get("trimmed_row_counts"),
+        body.get("mount"),
+        not body.get("dynamic", True),
+    )
+    return shown(await making.create(call, new))
+
+
+async def describe(call: Call) -> Any:
+    return shown(find_typed(call, AclOperation.DESCRIBE, _name(call), or_static=True)[0])
+
+
+async def delete(call: Call) -> None:
+    topic, _ = find_table(call, AclOperation.DELETE, _name(call), or_static=True)
+    await delete_topic(call.node, topic.record.name)
+
+
+async def set_attributes(call: Call) -> Any:
+    return shown(await attributes.set_attributes(call, _name(call), call.body["attributes"]))
+
+
+async def remount(call: Call) -> Any:
+    return shown(await attributes.remount(call, _name(call), _tablets(call.body)))
+
+
+async def alter(call: Call) -> Any:
+    """Another schema, or another kind."""
+    if ("schema" in call.body) == ("dynamic" in call.body):
+        raise bad_request("give one of schema and dynamic")
+    if "dynamic" in call.body:
+        return shown(await conversion.convert(call, _name(call), is_static=not call.body["dynamic"]))
+    return shown(await altering.alter_schema(call, _name(call), call.body["schema"]))
+
+
+async def list_tablets(call: Call) -> Any:
+    topic, _ = find_typed(call, AclOperation.DESCRIBE, _name(call), or_static=True)
+    tablets = [] if topic.record.is_static else topic.partitions
+    page, has_more = call.page(tablets[call.query.get("after", -1) + 1 :])
+    return {
+        "tablets": [shown_tablet(topic, partition) for partition in page],
+        "next": page[-1].index if has_more else None,
+    }
+
+
+async def trim(call: Call) -> Any:
+    partition = await trimming.trim(call, _name(call), call.body["tablet_index"], call.body["trimmed_row_count"])
+    return {"tablet_index": partition.index, "trimmed_row_count": partition.start_offset}
+
+
+async def reshard(call: Call) -> Any:
+    body = call.body
+    change = ReshardChange(body["tablet_count"], _tablets(body), body.get("trimmed_row_counts"))
+    return facts(await resharding.reshard(call, _name(call), change))
+
+
+async def mount(call: Call) -> Any:
+    is_frozen = call.body.get("freeze", False)
+    return await _change_state(call, MountCommand.MOUNT_FROZEN if is_frozen else MountCommand.MOUNT)
+
+
+async def unmount(call: Call) -> Any:
+    return await _change_state(call, MountCommand.UNMOUNT)
+
+
+async def freeze(call: Call) -> Any:
+    return await _change_state(call, MountCommand.FREEZE)
+
+
+async def unfreeze(call: Call) -> Any:
+    return await _change_state(call, MountCommand.UNFREEZE)
+
+
+async def _change_state(call: Call, command: MountCommand) -> Any:
+    body, is_awaited = call.body, call.query.get("wait", True)
+    change = MountChange(command, _tablets(body), body.get("cell_id"), body.get("force", False))
+    topic = await mounting.change_state(call, _name(call), change, is_awaited=is_awaited)
+    return facts(topic) if is_awaited else Accepted(facts(topic))
+
+
+def _name(call: Call) -> str:
+    name: str = call.path["name"]
+    return name
+
+
+def _tablets(body: Mapping[str, Any]) -> TabletRange:
+    return TabletRange(body.get("first_tablet_index"), body.get("last_tablet_index"))

@@ -1,0 +1,186 @@
+"""Tables: topics with a schema. What serves them is loaded with the first request for one, so that a broker without
+tables starts as fast and as small as ever."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from pqbroker.broker.web.resources.configs import CHANGES
+from pqbroker.broker.web.routing.routes import AFTER_NAME, LIMIT, Call, Parameter, Route
+from pqbroker.broker.web.routing.schemas import COUNT, OFFSET, TEXT, Schema, array_of, nullable, object_of
+from pqbroker.broker.web.routing.stream_forms import ARROW_STREAM
+from pqbroker.broker.web.routing.table_problems import told
+
+
+def _commands(call: Call, name: str) -> Awaitable[Any]:
+    from pqbroker.broker.web.tables import commands
+
+    return getattr(commands, name)(call)  # type: ignore[no-any-return]
+
+
+def _rows(call: Call, name: str) -> Awaitable[Any]:
+    from pqbroker.broker.web.tables import rows
+
+    return getattr(rows, name)(call)  # type: ignore[no-any-return]
+
+
+def _inserting(call: Call, name: str) -> Awaitable[Any]:
+    from pqbroker.broker.web.tables import inserting
+
+    return getattr(inserting, name)(call)  # type: ignore[no-any-return]
+
+
+def _staging(call: Call, name: str) -> Awaitable[Any]:
+    from pqbroker.broker.web.tables import staging
+
+    return getattr(staging, name)(call)  # type: ignore[no-any-return]
+
+
+def _served(name: str, load: Callable[[Call, str], Awaitable[Any]]) -> Callable[[Call], Awaitable[Any]]:
+    """The function `name` of a module that is loaded with the first call; what it refuses is a problem."""
+
+    async def serve(call: Call) -> Any:
+        return await told(load(call, name))
+
+    serve.__name__ = name
+    return serve
+
+
+_ROW_INDEX: Schema = {"type": "integer", "minimum": 0, "maximum": (1 << 62) - 1}
+_SEQUENCE: Schema = {"type": "integer", "minimum": 0, "maximum": (1 << 63) - 1}
+_TABLET_COUNT: Schema = {"type": "integer", "minimum": 1, "maximum": 20_000}
+_ANY: Schema = {"type": "object"}
+_COLUMN: Schema = {
+    "type": "object",
+    "properties": {"name": TEXT, "type": TEXT, "required": {"type": "boolean"}, "from": TEXT},
+}
+_FACTS = {
+    "name": TEXT, "path": TEXT, "dynamic": {"type": "boolean"}, "tablet_count": COUNT, "state": TEXT, "bundle": TEXT,
+}  # fmt: skip
+_TABLE = object_of(
+    {**_FACTS, "schema": array_of(_COLUMN), "formats": _ANY, "attributes": _ANY, "mounted_attributes": _ANY}
+)
+_TABLET = object_of(
+    {
+        "index": COUNT, "tablet_id": COUNT, "state": TEXT, "trimmed_row_count": COUNT, "flushed_row_count": COUNT,
+        "total_row_count": COUNT, "cell_id": nullable(TEXT), "home_cell_id": TEXT,
+        "mounted_attributes": _ANY, "statistics": _ANY,
+    }
+)  # fmt: skip
+_INSERTED = object_of({"tablet_index": COUNT, "first_row_index": OFFSET, "row_count": COUNT})
+_PIECE = object_of({"name": TEXT, "tablet_index": COUNT, "row_count": COUNT})
+_RANGE = {"first_tablet_index": COUNT, "last_tablet_index": COUNT}
+_WAIT = Parameter("wait", {"type": "boolean"}, "Answer when the state is reached; false: at once, with status 202.")
+_NEW = object_of(
+    {"path": TEXT, "schema": array_of(_COLUMN)},
+    {
+        "tablet_count": _TABLET_COUNT,
+        "trimmed_row_counts": array_of(_ROW_INDEX), "attributes": _ANY, "bundle": TEXT, "mount": {"type": "boolean"},
+        "config": CHANGES, "dynamic": {"type": "boolean"},
+    },
+)  # fmt: skip
+
+
+def _verb(name: str, summary: str, more: Mapping[str, Schema]) -> Route:
+    """A command that changes mount states."""
+    body = object_of({}, {**_RANGE, **more})
+    path = f"/v1/tables/{{name}}/{name}"
+    return Route("POST", path, summary, _served(name, _commands), object_of(_FACTS), (_WAIT,), body=body)
+
+
+ROUTES = (
+    Route(
+        "GET", "/v1/tables", "List tables by name", _served("list_tables", _commands),
+        object_of({"tables": array_of(object_of(_FACTS)), "next": nullable(TEXT)}), (AFTER_NAME, LIMIT),
+    ),
+    Route(
+        "POST", "/v1/tables", "Create an ordered table, which is a topic too", _served("create", _commands), _TABLE,
+        body=_NEW, status=201,
+        body_example={
+            "path": "//shop/orders", "schema": [{"name": "id", "type": "int64", "required": True},
+                                                {"name": "note", "type": "utf8"}],
+        },
+    ),
+    Route("GET", "/v1/tables/{name}", "Describe a table", _served("describe", _commands), _TABLE),
+    Route(
+        "PATCH", "/v1/tables/{name}", "Set attributes of a table; a tablet takes them at its remount",
+        _served("set_attributes", _commands), _TABLE, body=object_of({"attributes": _ANY}),
+    ),
+    Route(
+        "DELETE", "/v1/tables/{name}", "Delete a table and its topic", _served("delete", _commands), None, status=204
+    ),
+    Route(
+        "GET", "/v1/tables/{name}/tablets", "List the tablets of a table", _served("list_tablets", _commands),
+        object_of({"tablets": array_of(_TABLET), "next": nullable(COUNT)}),
+        (Parameter("after", COUNT, "List the tablets behind this one: `next` of the answer before."), LIMIT),
+    ),
+    Route(
+        "POST", "/v1/tables/{name}/rows", "Insert rows into tablets of one cell, all or none",
+        _served("insert", _inserting),
+        object_of({"tablets": array_of(_INSERTED), "data_weight": COUNT, "duplicate": {"type": "boolean"}}),
+        (
+            Parameter("session", TEXT, "Take no batch of this session again that was taken; with `sequence`."),
+            Parameter("sequence", _SEQUENCE, "Number the batch within its session, in rising order."),
+        ),
+        body=object_of({"rows": array_of(_ANY)}, {"session": TEXT, "sequence": _SEQUENCE}),
+        body_example={"rows": [{"id": 1, "note": "first"}]}, lines="rows", raw_types=(ARROW_STREAM,),
+    ),
+    Route(
+        "POST", "/v1/tables/{name}/staged-rows",
+        "Stage rows for a batch of a session: nobody sees them until the batch is committed",
+        _served("stage", _staging), object_of({"pieces": array_of(_PIECE)}),
+        (
+            Parameter("session", TEXT, "Name the session whose batch it is."),
+            Parameter("sequence", _SEQUENCE, "Number the batch within its session, in rising order."),
+            Parameter("tablet_hint", COUNT, "Put rows that name no tablet into this one, if it is mounted."),
+        ),
+        body=object_of({"rows": array_of(_ANY)}, {"session": TEXT, "sequence": _SEQUENCE}),
+        body_example={"rows": [{"id": 1, "note": "first"}], "session": "loader-1", "sequence": 41},
+        lines="rows", raw_types=(ARROW_STREAM,),
+    ),
+    Route(
+        "POST", "/v1/tables/{name}/staged-rows/commit",
+        "Write the staged pieces of a batch, once however often it is asked for; while `done` is false, ask again",
+        _served("commit", _staging),
+        object_of({"row_count": COUNT, "duplicate": {"type": "boolean"}, "done": {"type": "boolean"}}),
+        body=object_of(
+            {"session": TEXT, "sequence": _SEQUENCE, "pieces": array_of(TEXT)}, {"on_changed": TEXT}
+        ),
+        body_example={
+            "session": "loader-1", "sequence": 41, "pieces": ["0.2.0f343b0931126a20f133d67c2b018a3b.9f86d081884c7d65"],
+        },
+    ),
+    Route(
+        "GET", "/v1/tables/{name}/rows", "Read rows of a tablet: typed for a table, raw for any topic",
+        _served("select", _rows), object_of({"rows": array_of(_ANY), "next_row_index": {"type": "integer"}}),
+        (
+            Parameter("tablet_index", COUNT, "Read this tablet; without it: 0."),
+            Parameter("first_row_index", {"type": "integer"}, "Begin with this row, or the first one after it."),
+            Parameter("view", TEXT, "Show rows `typed` or `raw`; without it: typed where the topic is a table."),
+            LIMIT,
+        ),
+    ),
+    Route(
+        "POST", "/v1/tables/{name}/trim", "Delete the rows of a tablet before an index", _served("trim", _commands),
+        object_of({"tablet_index": COUNT, "trimmed_row_count": COUNT}),
+        body=object_of({"tablet_index": COUNT, "trimmed_row_count": {"type": "integer"}}),
+    ),
+    Route(
+        "POST", "/v1/tables/{name}/alter", "Change the schema of an unmounted table, or make it static or dynamic",
+        _served("alter", _commands),
+        _TABLE, body=object_of({}, {"schema": array_of(_COLUMN), "dynamic": {"type": "boolean"}}),
+        body_example={"schema": [{"name": "id", "type": "int64"}]},
+    ),
+    Route(
+        "POST", "/v1/tables/{name}/remount", "Have the attributes that were set act in tablets",
+        _served("remount", _commands), _TABLE, body=object_of({}, _RANGE),
+    ),
+    Route(
+        "POST", "/v1/tables/{name}/reshard", "Replace a range of unmounted tablets by more or fewer",
+        _served("reshard", _commands), object_of(_FACTS),
+        body=object_of({"tablet_count": _TABLET_COUNT}, {**_RANGE, "trimmed_row_counts": array_of(_ROW_INDEX)}),
+    ),
+    _verb("mount", "Mount tablets", {"freeze": {"type": "boolean"}, "cell_id": TEXT}),
+    _verb("unmount", "Unmount tablets: nothing is read or written", {"force": {"type": "boolean"}}),
+    _verb("freeze", "Freeze tablets: rows are read, none written", {}),
+    _verb("unfreeze", "Unfreeze tablets", {}),
+)  # fmt: skip

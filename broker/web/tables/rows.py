@@ -1,0 +1,82 @@
+"""Rows of a tablet, read typed or raw."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from pqbroker.broker.ground.access import AclOperation
+from pqbroker.broker.services.tables.finding import find_rows, schema_of, state_of
+from pqbroker.broker.services.topics.partitions import find_readable
+from pqbroker.broker.web.resources.record_search import Search, Sought
+from pqbroker.broker.web.routing.problems import bad_request
+from pqbroker.broker.web.routing.routes import Call
+from pqbroker.pq.log.row_facts import FACTS
+from pqbroker.pq.serving.partition_server import PartitionServer
+from pqbroker.pq.serving.topic import Topic
+from pqbroker.protocol.record_json import show_content, show_headers
+from pqbroker.protocol.records import Record
+from pqbroker.tables.mount import closed
+from pqbroker.tables.paths import table_path
+from pqbroker.tables.refusals import TableError
+from pqbroker.tables.rows import ROW_INDEX, TABLET_INDEX, decode_row
+from pqbroker.tables.schema import Schema
+
+
+async def select(call: Call) -> Any:
+    """Rows of one tablet, from a row index on."""
+    topic = find_rows(call, AclOperation.READ, call.path["name"])
+    first: int = call.query.get("first_row_index", 0)
+    index: int = call.query.get("tablet_index", 0)
+    shower = _shower(topic, index, call.query.get("view"))
+    if index >= len(topic.partitions):
+        return {"rows": [], "next_row_index": first}
+    partition = find_readable(topic, index)
+    if partition.is_unmounted:
+        raise closed(table_path(topic.record.name), index, state_of(topic, index))
+    settings = call.node.settings
+    sought = Sought(
+        shower, None, call.limit(), settings.http_answer_bytes_max, settings.http_look_bytes_max
+    )  # fmt: skip
+    search = Search(sought, max(first, partition.start_offset))
+    await search.look_through(partition, call.looks)
+    if search.shown:
+        await _fill(partition, search.shown)
+    return {"rows": search.shown, "next_row_index": search.next_offset}
+
+
+async def _fill(partition: PartitionServer, rows: Sequence[dict[str, Any]]) -> None:
+    """Give rows the columns that the table fills; what was written before it did has none of it."""
+    filled = [name for name in FACTS if name in rows[0]]
+    if not filled:
+        return
+    facts = await partition.facts.read(rows[0][ROW_INDEX], rows[-1][ROW_INDEX] + 1)
+    known = {row_index: dict(zip(FACTS, row_facts, strict=True)) for row_index, *row_facts in facts}
+    for row in rows:
+        row |= {name: known.get(row[ROW_INDEX], {}).get(name) for name in filled}
+
+
+def _shower(topic: Topic, index: int, view: str | None) -> Any:
+    """What makes rows of records: typed ones by the schema, or raw ones of a topic that has none."""
+    if view not in (None, "raw", "typed"):
+        raise bad_request(f"view is {view[:100]!r}; give raw or typed")
+    schema = schema_of(topic)
+    if view == "raw" or (view is None and schema is None):
+        return partial(_raw, index)
+    if schema is None:
+        raise TableError("NO_SCHEMA", f"the topic {topic.record.name} has no schema", "Leave view out, or give raw.")
+    return partial(_typed, schema, index)
+
+
+def _typed(schema: Schema, index: int, record: Record) -> dict[str, Any]:
+    return {TABLET_INDEX: index, ROW_INDEX: record.offset, **decode_row(schema, record.key, record.value)}
+
+
+def _raw(index: int, record: Record) -> dict[str, Any]:
+    return {
+        TABLET_INDEX: index,
+        ROW_INDEX: record.offset,
+        "timestamp_ms": record.timestamp,
+        "key": show_content(record.key),
+        "value": show_content(record.value),
+        "headers": show_headers(record.headers),
+    }
