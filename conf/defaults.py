@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 from pqbroker.conf.broker import BrokerSettings
-from pqbroker.conf.declare import ConfigError, declarations, declared, parse
+from pqbroker.conf.declare import ConfigError, changed, declarations, declared, parse
 from pqbroker.conf.topic import TopicConfig
 
 NODE_SETTINGS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
@@ -48,7 +48,7 @@ _MS = {"minutes": 60_000, "hours": 3_600_000}
 
 def topic_config(texts: Mapping[str, str], settings: BrokerSettings) -> TopicConfig:
     """The config in force for a topic that is set to `texts`; ConfigError when one of them cannot be."""
-    return parse(TopicConfig, {**topic_defaults(settings), **texts})
+    return changed(_of_node(settings).config, texts)
 
 
 def stored_config(texts: Mapping[str, str], settings: BrokerSettings) -> TopicConfig:
@@ -96,9 +96,32 @@ def wrong_texts(texts: Mapping[str, str]) -> dict[str, str]:
     return wrong
 
 
-def topic_defaults(settings: BrokerSettings) -> dict[str, str]:
+def topic_defaults(settings: BrokerSettings) -> Mapping[str, str]:
     """Texts by name of the topic configs that the node's settings give; a topic's own texts go over them."""
-    return {name: _first_set(of_node, settings) for name, of_node in NODE_SETTINGS.items()}
+    return _of_node(settings).texts
+
+
+class _OfNode(NamedTuple):
+    """What a topic has of a node: texts by name, and the config that they make."""
+
+    settings: BrokerSettings
+    texts: Mapping[str, str]
+    config: TopicConfig
+
+
+_KNOWN_MAX = 4
+_known: list[_OfNode] = []
+"""Those made last: a node has thousands of topics, and its settings change seldom."""
+
+
+def _of_node(settings: BrokerSettings) -> _OfNode:
+    for known in _known:
+        if known.settings is settings:
+            return known
+    texts = {name: _first_set(of_node, settings) for name, of_node in NODE_SETTINGS.items()}
+    made = _OfNode(settings, MappingProxyType(texts), parse(TopicConfig, texts))
+    _known[:] = [made, *_known[: _KNOWN_MAX - 1]]
+    return made
 
 
 def _size(texts: Mapping[str, str]) -> int:

@@ -15,6 +15,7 @@ from pqbroker.broker.kafka.apis.answer_budget import AnswerBudget
 from pqbroker.broker.kafka.apis.fetch_sessions import FetchSessions
 from pqbroker.broker.kafka.net.connections import Connections
 from pqbroker.broker.services.cells.cell_owner import CellOwner
+from pqbroker.broker.services.leaders import Leaders
 from pqbroker.broker.services.producer_ids import ProducerIds
 from pqbroker.broker.services.sql.workers import Workers
 from pqbroker.broker.services.topics.record_checks import RecordChecks
@@ -34,6 +35,7 @@ class Node:
     sessions: FetchSessions
     producer_ids: ProducerIds
     cluster_id: str
+    leaders: Leaders
     turns: Turns
     answers: AnswerBudget
     connections: Connections

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
+from pqbroker.broker.ground.access import Access
 from pqbroker.broker.ground.cues.clock import MovableClock
 from pqbroker.broker.ground.cues.cues import Cues
 from pqbroker.broker.ground.listeners import DEFAULT_NAME, Address, Listener, advertised_addresses, bind_all, close_all
@@ -32,6 +33,7 @@ from pqbroker.broker.node.partition_samples import Sums
 from pqbroker.broker.node.parts import Node
 from pqbroker.broker.node.process_samples import process_samples
 from pqbroker.broker.services.cells.cell_owner import CellLost, CellOwner
+from pqbroker.broker.services.leaders import Leaders
 from pqbroker.broker.services.producer_ids import ProducerIds
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.storage.engine import Engine
@@ -74,6 +76,8 @@ class Server:
         clock: Callable[[], int] = wall_clock_ms,
     ) -> None:
         self._settings = settings
+        self.access: Access | None = None
+        """Decides who may do what, if it is given before the start; None: everybody everything."""
         self._engine = engine
         self._clock = clock
         self._cues: Cues | None = None
@@ -180,6 +184,7 @@ class Server:
             sessions=FetchSessions(settings.fetch_sessions_max, settings.fetch_session_partitions_max, self._clock),
             producer_ids=ProducerIds(self._producer_id_block),
             cluster_id=self._cell.current.scheme.cluster_id,
+            leaders=Leaders(settings.node_id),
             turns=Turns(loop),
             answers=AnswerBudget(settings.unsent_bytes_max, loop.time),
             connections=Connections(
@@ -187,6 +192,7 @@ class Server:
             ),
             pools=lambda: self._cell.current.cell.stats().pools,
             listeners=self.listeners,
+            access=self.access,
             cues=self._cues,
             started_ms=self._clock(),
             log_tail=self._log_tail,

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 
 from pqbroker.storage.blobs.blob_storage import BlobStorage
-from pqbroker.storage.blobs.channel_history import ChannelHistory
 from pqbroker.storage.bundles.bundle import DEFAULT_BUNDLE
 from pqbroker.storage.bundles.hive import CellState, Hive
 from pqbroker.storage.bundles.placement import place
@@ -13,11 +12,10 @@ from pqbroker.storage.ids import SYSTEM_CELL, CellId, TabletId
 from pqbroker.storage.memory import MemoryShard
 from pqbroker.storage.memory_store import MemoryStore
 from pqbroker.storage.pool_status import Colour
+from pqbroker.storage.tablets.channel_profiles import begin_channels
 from pqbroker.storage.tablets.hosting import TabletHost
 from pqbroker.storage.tablets.tablet import TabletRecord, TabletStorage, TabletType
 from pqbroker.storage.tablets.tablet_kinds import TABLET_KINDS
-
-_CHANNELS = 3
 
 
 class OpenCells:
@@ -59,13 +57,12 @@ class OpenCells:
         """The cells of `count` new tablets of a bundle. NoHealthyCell."""
         return place(count, bundle, dict(self._healthy(bundle)))
 
-    def absent_storage(self, tablet_id: TabletId) -> TabletStorage:
+    def absent_storage(self, tablet_id: TabletId, type_: TabletType) -> TabletStorage:
         """What stands in for the storage of a tablet whose cell is not open: it is lost, and holds nothing."""
         if self._absent is None:
             self._absent = MemoryShard(MemoryStore(0, ("main",)), 0, _colour, Faults())
             self._absent.lose(StoreFailed("the cell is not open"))
-        channels = tuple(ChannelHistory.decoded(((1, 0),)) for _ in range(_CHANNELS))
-        record = TabletRecord(tablet_id, TabletType.PERSQUEUE, 1, channels, "")
+        record = TabletRecord(tablet_id, type_, 1, begin_channels(type_), "")
         return TabletStorage(self._absent, BlobStorage(self._absent, ("main",)), record)
 
     def _healthy(self, bundle: str) -> Iterator[tuple[CellId, int]]:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from pqbroker.storage.ids import SYSTEM_CELL, CellId, TabletId
 from pqbroker.storage.tablets.row_sets import RowSet
-from pqbroker.storage.tablets.tablet import TabletRecord
+from pqbroker.storage.tablets.tablet import TabletRecord, TabletType
 from pqbroker.storage.tablets.tablet_kinds import TABLET_KINDS
 
 NAMES = "names"
@@ -25,9 +25,13 @@ class ObjectKind:
     """As the rows of names say it."""
     row_set: str
     """Its objects' rows by id; their column `tablets` has the ids of the tablets that each one owns."""
+    tablets: TabletType
+    """Of which type these are."""
 
 
-OBJECT_KINDS: Mapping[str, ObjectKind] = {kind.name: kind for kind in (ObjectKind(TOPIC, "topics"),)}
+OBJECT_KINDS: Mapping[str, ObjectKind] = {
+    kind.name: kind for kind in (ObjectKind(TOPIC, "topics", TabletType.PERSQUEUE),)
+}
 """Every kind that this version knows."""
 
 

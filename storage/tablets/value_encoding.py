@@ -18,8 +18,8 @@ def encode(value: object) -> bytes:
 
 def encode_list_head(count: int) -> bytes:
     """What stands before the bytes of a list's `count` values."""
-    out = bytearray((_LIST,))
-    _encode_count(out, count)
+    out = bytearray()
+    _encode_head(out, _LIST, count)
     return bytes(out)
 
 
@@ -57,22 +57,20 @@ def _encode(out: bytearray, value: object) -> None:
     elif isinstance(value, bool):
         out.append(_TRUE if value else _FALSE)
     elif isinstance(value, int):
-        out.append(_INT)
-        _encode_count(out, value << 1 if value >= 0 else ~value << 1 | 1)
+        _encode_head(out, _INT, value << 1 if value >= 0 else ~value << 1 | 1)
     elif isinstance(value, float):
         out.append(_FLOAT)
         out += _DOUBLE.pack(value)
-    elif isinstance(value, str):
-        _encode_bytes(out, _STR, value.encode())
-    elif isinstance(value, bytes):
-        _encode_bytes(out, _BYTES, value)
+    elif isinstance(value, str | bytes):
+        data = value.encode() if isinstance(value, str) else value
+        _encode_head(out, _STR if isinstance(value, str) else _BYTES, len(data))
+        out += data
     elif isinstance(value, list | tuple):
-        out += encode_list_head(len(value))
+        _encode_head(out, _LIST, len(value))
         for item in value:
             _encode(out, item)
     elif isinstance(value, dict):
-        out.append(_DICT)
-        _encode_count(out, len(value))
+        _encode_head(out, _DICT, len(value))
         for name, item in value.items():
             if not isinstance(name, str):
                 raise TypeError(f"a dict's keys are texts, {name!r} is not")
@@ -82,13 +80,9 @@ def _encode(out: bytearray, value: object) -> None:
         raise TypeError(f"{value!r} cannot be stored")
 
 
-def _encode_bytes(out: bytearray, tag: int, data: bytes) -> None:
+def _encode_head(out: bytearray, tag: int, count: int) -> None:
+    """A tag, and a number in as many groups of seven bits as it takes, the lowest first."""
     out.append(tag)
-    _encode_count(out, len(data))
-    out += data
-
-
-def _encode_count(out: bytearray, count: int) -> None:
     while count > 0x7F:
         out.append(count & 0x7F | 0x80)
         count >>= 7
@@ -101,13 +95,18 @@ def _decode(data: bytes, position: int) -> tuple[Value, int]:
     if tag <= _TRUE:
         return (None, False, True)[tag], position
     if tag == _FLOAT:
-        return _DOUBLE.unpack(_cut(data, position, 8))[0], position + 8
-    count, position = _decode_count(data, position)
+        end = position + 8
+        return _DOUBLE.unpack(_whole(data[position:end], 8))[0], end
+    count = data[position]
+    position += 1
+    if count > 0x7F:
+        count, position = _decode_count(data, position - 1)
     if tag == _INT:
         return ~(count >> 1) if count & 1 else count >> 1, position
     if tag in (_STR, _BYTES):
-        raw = _cut(data, position, count)
-        return raw.decode() if tag == _STR else raw, position + count
+        end = position + count
+        raw = _whole(data[position:end], count)
+        return raw.decode() if tag == _STR else raw, end
     if tag == _LIST:
         items: list[Value] = []
         for _ in range(count):
@@ -136,8 +135,8 @@ def _decode_count(data: bytes, position: int) -> tuple[int, int]:
         shift += 7
 
 
-def _cut(data: bytes, position: int, count: int) -> bytes:
-    found = data[position : position + count]
+def _whole(found: bytes, count: int) -> bytes:
+    """What was cut out, if it is all there; else IndexError."""
     if len(found) != count:
         raise IndexError
     return found

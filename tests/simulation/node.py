@@ -9,6 +9,7 @@ from pqbroker.broker.kafka.apis.fetch_sessions import FetchSessions
 from pqbroker.broker.kafka.net.connections import Connections
 from pqbroker.broker.node.parts import Node
 from pqbroker.broker.services.cells.cell_owner import CellOwner
+from pqbroker.broker.services.leaders import Leaders
 from pqbroker.broker.services.producer_ids import ProducerIds
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.pq.serving.partition_server import PartitionServer
@@ -76,6 +77,7 @@ class SimulatedNode:
             ),
             producer_ids=ProducerIds(lambda: owner.current.scheme.producer_id_block()),
             cluster_id=opened.scheme.cluster_id,
+            leaders=Leaders(self._settings.node_id),
             turns=Turns(self._loop, self._loop.time),
             answers=AnswerBudget(self._settings.unsent_bytes_max, self._loop.time),
             connections=Connections(self._loop, metrics, lambda: 0),

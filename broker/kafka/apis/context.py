@@ -9,6 +9,7 @@ from pqbroker.broker.ground.turns import Turns
 from pqbroker.broker.kafka.apis.answer_budget import AnswerBudget
 from pqbroker.broker.services.cells.cell_owner import CellOwner
 from pqbroker.broker.services.configs.callers import ConfigsNode
+from pqbroker.broker.services.leaders import Leaders
 from pqbroker.broker.services.producer_ids import ProducerIds
 from pqbroker.broker.services.topics.record_checks import RecordChecks
 from pqbroker.conf.addresses import Address
@@ -26,6 +27,8 @@ class KafkaNode(ConfigsNode, Protocol):
     def cell(self) -> CellOwner: ...
     @property
     def cluster_id(self) -> str: ...
+    @property
+    def leaders(self) -> Leaders: ...
     @property
     def metrics(self) -> Metrics: ...
     @property
@@ -113,7 +116,11 @@ class Context:
         """Let others have their turn, if it is time; for handlers, between the entries of a request."""
         await self.node.turns.breathe()
 
-    @property
-    def address(self) -> tuple[str, int]:
-        """Host and port that this client is to connect to."""
+    def nodes(self) -> list[tuple[int, str, int]]:
+        """Each node of the cluster, with host and port that this client is to connect to."""
+        return [(node_id, *self.address_of(node_id)) for node_id in self.node.leaders.nodes]
+
+    def address_of(self, node_id: int) -> tuple[str, int]:
+        """Host and port that this client is to connect to for a node: it knows the one that it is connected to."""
+        assert node_id == self.node.leaders.own, "another node has an address of its own"
         return self.peer.address.host, self.peer.address.port

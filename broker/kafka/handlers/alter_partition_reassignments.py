@@ -54,13 +54,13 @@ def _answer(context: Context, topic: str, asked: ReassignablePartition) -> Reass
 
 def _check(context: Context, topic: str, asked: ReassignablePartition) -> None:
     find_partition(find_topic(context, None, topic), asked.partition_index)
-    node_id = context.node.settings.node_id
+    leaders = context.node.leaders
     if asked.replicas is None:
         raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "no replica of this broker is ever moved")
-    if asked.replicas != [node_id]:
+    if not leaders.can_have(asked.replicas):
         raise KafkaError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"broker {node_id} is the only one; assign the partition to it alone, not to {asked.replicas}",
+            f"broker {leaders.own} is the only one; assign the partition to it alone, not to {asked.replicas}",
         )
 
 

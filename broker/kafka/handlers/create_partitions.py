@@ -64,11 +64,11 @@ def _check(context: Context, topic: CreatePartitionsTopic) -> None:
     check_partition_count(context.node, topic.count, present=present)
     if topic.assignments is None:
         return
-    node_id = context.node.settings.node_id
+    leaders = context.node.leaders
     is_whole = len(topic.assignments) == topic.count - present
-    if not is_whole or any(item.broker_ids != [node_id] for item in topic.assignments):
+    if not is_whole or not all(leaders.can_have(item.broker_ids) for item in topic.assignments):
         raise KafkaError(
-            ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"assign each new partition one replica, on broker {node_id}"
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"assign each new partition one replica, on broker {leaders.own}"
         )
 
 

@@ -106,11 +106,10 @@ def _partitions(context: Context, topic: CreatableTopic) -> int:
     if topic.num_partitions != USE_DEFAULT or topic.replication_factor != USE_DEFAULT:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "give an assignment, or a count and a replication factor, not both")
     indexes = sorted(assignment.partition_index for assignment in topic.assignments)
-    node_id = context.node.settings.node_id
-    if indexes != list(range(len(indexes))) or any(item.broker_ids != [node_id] for item in topic.assignments):
-        raise KafkaError(
-            ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"assign partitions 0, 1, ... one replica each, on broker {node_id}"
-        )
+    leaders = context.node.leaders
+    if indexes != list(range(len(indexes))) or not all(leaders.can_have(item.broker_ids) for item in topic.assignments):
+        text = f"assign partitions 0, 1, ... one replica each, on broker {leaders.own}"
+        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
     return len(indexes)
 
 

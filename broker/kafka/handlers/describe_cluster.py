@@ -23,13 +23,14 @@ def serve(context: Context, request: DescribeClusterRequest) -> DescribeClusterR
         raise KafkaError(ErrorCode.MISMATCHED_ENDPOINT_TYPE, "this is a broker's address, not a controller's")
     if request.endpoint_type != BROKERS:
         raise KafkaError(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"endpoint type {request.endpoint_type} is unknown")
-    host, port = context.address
-    node_id = context.node.settings.node_id
     response = DescribeClusterResponse(
         endpoint_type=BROKERS,
         cluster_id=context.node.cluster_id,
-        controller_id=node_id,
-        brokers=[DescribeClusterBroker(broker_id=node_id, host=host, port=port, rack=None)],
+        controller_id=context.node.leaders.controller,
+        brokers=[
+            DescribeClusterBroker(broker_id=node_id, host=host, port=port, rack=None)
+            for node_id, host, port in context.nodes()
+        ],
     )
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = authorized_operations(context)

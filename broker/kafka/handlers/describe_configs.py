@@ -81,7 +81,7 @@ def _texts(context: Context, resource: DescribeConfigsResource) -> Iterable[Conf
     check_access(context, AclOperation.DESCRIBE_CONFIGS)
     if resource.resource_type in NAMED_KINDS:
         return texts_of(NAMED_KINDS[Resource(resource.resource_type)], context.node.cell.current.scheme, name)
-    node_id = str(context.node.settings.node_id)
+    node_id = str(context.node.leaders.own)
     if resource.resource_type == Resource.BROKER_LOGGER:
         check_logger_node(name, node_id)
         return logger_texts()

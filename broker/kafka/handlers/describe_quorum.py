@@ -32,9 +32,9 @@ def serve(context: Context, request: DescribeQuorumRequest) -> DescribeQuorumRes
     check_access(context, AclOperation.DESCRIBE)
     if not _is_of_metadata(request):
         return DescribeQuorumResponse(topics=each(request.topics, _unknown))
-    node_id, now_ms = context.node.settings.node_id, context.node.clock()
+    node_id, now_ms = context.node.leaders.controller, context.node.clock()
     voter = ReplicaState(replica_id=node_id, last_fetch_timestamp=now_ms, last_caught_up_timestamp=now_ms)
-    host, port = context.address
+    host, port = context.address_of(node_id)
     return DescribeQuorumResponse(
         topics=[
             TopicData(

@@ -13,6 +13,7 @@ from pqbroker.broker.kafka.apis.api import Api
 from pqbroker.broker.kafka.apis.authorized_operations import authorized_operations
 from pqbroker.broker.kafka.apis.context import Context
 from pqbroker.broker.kafka.apis.entries import each
+from pqbroker.broker.services.leaders import Leaders
 from pqbroker.broker.services.topics.finding import every_topic, find_topic
 from pqbroker.broker.services.topics.topic_names import check_topic_name
 from pqbroker.pq.serving.partition_server import PartitionServer
@@ -74,19 +75,21 @@ def _describe(context: Context, name: str, first: int, room: int) -> tuple[Descr
     answer = DescribeTopicPartitionsResponseTopic(
         name=name,
         topic_id=topic.record.topic_id,
-        partitions=_partitions(topic, first, room, context.node.settings.node_id),
+        partitions=_partitions(topic, first, room, context.node.leaders),
     )
     return answer, len(topic.partitions)
 
 
-def _partitions(topic: Topic, first: int, room: int, node_id: int) -> list[DescribeTopicPartitionsResponsePartition]:
+def _partitions(
+    topic: Topic, first: int, room: int, leaders: Leaders
+) -> list[DescribeTopicPartitionsResponsePartition]:
     def describe(partition: PartitionServer) -> DescribeTopicPartitionsResponsePartition:
         return DescribeTopicPartitionsResponsePartition(
             partition_index=partition.index,
-            leader_id=node_id,
+            leader_id=leaders.of_partition(partition),
             leader_epoch=partition.leader_epoch,
-            replica_nodes=[node_id],
-            isr_nodes=[node_id],
+            replica_nodes=leaders.replicas(partition),
+            isr_nodes=leaders.replicas(partition),
             eligible_leader_replicas=[],
             last_known_elr=[],
         )

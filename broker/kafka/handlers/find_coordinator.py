@@ -14,6 +14,7 @@ from pqbroker.broker.ground.access import AclKind, AclOperation, AclResource, ch
 from pqbroker.broker.kafka.apis.api import Api
 from pqbroker.broker.kafka.apis.context import Context
 from pqbroker.broker.kafka.apis.entries import each
+from pqbroker.broker.services.leaders import NO_NODE
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.messages.find_coordinator import (
     Coordinator,
@@ -24,7 +25,6 @@ from pqbroker.protocol.messages.find_coordinator import (
 SEVERAL_KEYS_FROM_VERSION = 4
 GROUP = 0
 TRANSACTION = 1
-NO_NODE = -1
 
 
 def serve(context: Context, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
@@ -32,18 +32,16 @@ def serve(context: Context, request: FindCoordinatorRequest) -> FindCoordinatorR
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"coordinator type {request.key_type} is unknown")
     if request.key_type == GROUP and not context.node.cell.current.coordinators.is_serving:
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker is stopping or restarting: retry")
-    host, port = context.address
-    found = Coordinator(node_id=context.node.settings.node_id, host=host, port=port)
     if context.version < SEVERAL_KEYS_FROM_VERSION:
         _check(context, request, request.key)
-        return _single(found)
+        return _single(_coordinator(context, request.key))
 
     def answer(key: str) -> Coordinator:
         try:
             _check(context, request, key)
         except KafkaError as refusal:
             return replace(_none(refusal.code, refusal.message), key=key)
-        return replace(found, key=key)
+        return _coordinator(context, key)
 
     return FindCoordinatorResponse(coordinators=each(request.coordinator_keys, answer))
 
@@ -60,6 +58,12 @@ def refuse(
 def _check(context: Context, request: FindCoordinatorRequest, key: str) -> None:
     kind = AclKind.GROUP if request.key_type == GROUP else AclKind.TRANSACTIONAL_ID
     check_access(context, AclOperation.DESCRIBE, AclResource(kind, key))
+
+
+def _coordinator(context: Context, key: str) -> Coordinator:
+    node_id = context.node.leaders.of_group(key)
+    host, port = context.address_of(node_id)
+    return Coordinator(key=key, node_id=node_id, host=host, port=port)
 
 
 def _none(code: ErrorCode, message: str) -> Coordinator:

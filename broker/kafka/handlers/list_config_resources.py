@@ -48,7 +48,7 @@ def _resources(context: Context, asked: set[int]) -> Iterator[tuple[Resource, st
             yield Resource.TOPIC, topic.record.name
     for resource in (Resource.BROKER, Resource.BROKER_LOGGER):
         if resource in asked:
-            yield resource, str(context.node.settings.node_id)
+            yield from ((resource, str(node_id)) for node_id in context.node.leaders.nodes)
     for resource, kind in NAMED_KINDS.items():
         if resource in asked:
             yield from ((resource, name) for name in names(kind, context.node.cell.current.scheme))

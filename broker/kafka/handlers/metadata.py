@@ -48,17 +48,17 @@ _IN_METADATA = {
 """Codes of a refused creation that clients do not expect in Metadata, and those on which they retry, or give up."""
 TOPIC_IDS_IN_REQUEST_FROM_VERSION = 12
 CREATION_FLAG_FROM_VERSION = 4
-NO_LEADER = -1
 
 
 def serve(context: Context, request: MetadataRequest) -> MetadataResponse | Awaitable[MetadataResponse]:
     node = context.node
-    host, port = context.address
-    node_id = node.settings.node_id
     response = MetadataResponse(
-        brokers=[MetadataResponseBroker(node_id=node_id, host=host, port=port, rack=None)],
+        brokers=[
+            MetadataResponseBroker(node_id=node_id, host=host, port=port, rack=None)
+            for node_id, host, port in context.nodes()
+        ],
         cluster_id=node.cluster_id,
-        controller_id=node_id,
+        controller_id=node.leaders.controller,
     )
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = authorized_operations(context)
@@ -143,8 +143,7 @@ async def _create(
 
 
 def _describe(topic: "Topic", context: Context, request: MetadataRequest) -> MetadataResponseTopic:
-    node_id = context.node.settings.node_id
-    replicas = [node_id]
+    leaders = context.node.leaders
     answer = MetadataResponseTopic(
         name=topic.record.name,
         topic_id=topic.record.topic_id,
@@ -153,10 +152,10 @@ def _describe(topic: "Topic", context: Context, request: MetadataRequest) -> Met
             lambda partition: MetadataResponsePartition(
                 error_code=ErrorCode.LEADER_NOT_AVAILABLE if partition.is_unmounted else ErrorCode.NONE,
                 partition_index=partition.index,
-                leader_id=NO_LEADER if partition.is_unmounted else node_id,
+                leader_id=leaders.of_partition(partition),
                 leader_epoch=partition.leader_epoch,
-                replica_nodes=replicas,
-                isr_nodes=replicas,
+                replica_nodes=leaders.replicas(partition),
+                isr_nodes=leaders.replicas(partition),
             ),
         ),
     )

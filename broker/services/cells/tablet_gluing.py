@@ -36,7 +36,7 @@ from pqbroker.storage.quarantine import Quarantined
 from pqbroker.storage.tablets.hosting import TabletHost
 from pqbroker.storage.tablets.scheme import Scheme
 from pqbroker.storage.tablets.scheme_state import Resharded, TopicRecord
-from pqbroker.storage.tablets.tablet import TabletStorage, TabletType
+from pqbroker.storage.tablets.tablet import TabletStorage
 
 GLUED_BYTES = 1 << 20
 """Of rows in one commit, about."""
@@ -91,9 +91,9 @@ class TabletGluing:
     async def _make(self, topic: Topic, glue: Glue, tablet_id: TabletId, home: TabletHost) -> None:
         """The new tablet, whole and closed."""
         first = topic.record.tablets[glue.survivor]
-        generation = home.cell.tablets()[first].generation + 1
+        kept = home.cell.tablets()[first]
         owner = glue.topic_id or topic.record.topic_id
-        await home.cell.create_tablets([(tablet_id, TabletType.PERSQUEUE, owner.hex())], generation)
+        await home.cell.create_tablets([(tablet_id, kept.type, owner.hex())], kept.generation + 1)
         storage = home.cell.storage(tablet_id)
         if glue.topic_id is None:
             await _copy(topic.tablets[first], storage)

@@ -23,7 +23,6 @@ from pqbroker.storage.quarantine import Quarantined
 from pqbroker.storage.tablets.hosting import TabletHost
 from pqbroker.storage.tablets.scheme import Scheme
 from pqbroker.storage.tablets.scheme_state import TopicRecord
-from pqbroker.storage.tablets.tablet import TabletType
 
 MOVE_ATTEMPTS_MAX = 5
 """A tablet that is restarted while it is copied is copied again."""
@@ -61,11 +60,11 @@ class TabletMoves:
         """False: the tablet was restarted, moved or removed meanwhile."""
         home, target = self._open(_home_of(topic.record, tablet_id)), self._open(cell)
         home.cell.quarantine.check_held()
-        tablet, generation = topic.tablets[tablet_id], home.cell.tablets()[tablet_id].generation
+        tablet, moved = topic.tablets[tablet_id], home.cell.tablets()[tablet_id]
         await _clear(target, tablet_id)
         try:
             owner = topic.record.topic_id.hex()
-            await target.cell.create_tablets([(tablet_id, TabletType.PERSQUEUE, owner)], generation + 2)
+            await target.cell.create_tablets([(tablet_id, moved.type, owner)], moved.generation + 2)
             copy = TabletCopy(tablet.kv, target.cell.storage(tablet_id))
             for _ in range(_PASSES):
                 await copy.follow()
@@ -74,7 +73,7 @@ class TabletMoves:
             raise
         async with self._topics.changes:
             is_same = topic.tablets.get(tablet_id) is tablet and home.tablet(tablet_id) is tablet
-            if not is_same or home.cell.tablets()[tablet_id].generation != generation:
+            if not is_same or home.cell.tablets()[tablet_id].generation != moved.generation:
                 target.reclaim([tablet_id])
                 return False
             await tablet.hold()

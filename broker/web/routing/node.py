@@ -10,6 +10,7 @@ from pqbroker.broker.ground.metrics import Metrics
 from pqbroker.broker.ground.series import Series
 from pqbroker.broker.ground.turns import Turns
 from pqbroker.broker.services.cells.cell_owner import CellOwner
+from pqbroker.broker.services.leaders import Leaders
 from pqbroker.broker.services.sql.workers import Workers
 from pqbroker.broker.services.tables.callers import TablesNode
 
@@ -31,6 +32,8 @@ class WebNode(TablesNode, Protocol):
     def cell(self) -> CellOwner: ...
     @property
     def cluster_id(self) -> str: ...
+    @property
+    def leaders(self) -> Leaders: ...
     @property
     def metrics(self) -> Metrics: ...
     @property

@@ -79,10 +79,11 @@ async def _cell(call: Call, path: TreePath, names: tuple[str, ...]) -> TreeNode:
         raise no_node(path)
     if names[1:]:
         return await _log(call, path, CellId(cell["id"]), names[1:])
+    leader = call.node.leaders.of_cell(CellId(cell["id"]))
     attributes = {
         "type": "tablet_cell",
         "id": cell["id"],
-        "peers": [{"address": str(call.node.settings.node_id), "state": "leading" if cell["generation"] else "none"}],
+        "peers": [{"address": str(leader), "state": "leading" if cell["generation"] else "none"}],
         "tablet_cell_bundle": cell["bundle"],
         "status": {"health": cell["health"], "decommissioned": False},
         "health": cell["health"],

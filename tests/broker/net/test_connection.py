@@ -24,6 +24,7 @@ from pqbroker.broker.kafka.net.dispatch import Dispatcher
 from pqbroker.broker.kafka.net.receiving import Receiving
 from pqbroker.broker.node.parts import Node
 from pqbroker.broker.services.cells.cell_owner import CellOwner
+from pqbroker.broker.services.leaders import Leaders
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.dynamic import layers
 from pqbroker.protocol.errors import ErrorCode, KafkaError, ProtocolError
@@ -108,7 +109,7 @@ class Bench:
         cell = cast(CellOwner, SimpleNamespace(current=SimpleNamespace(settings=configured)))
         node = Node(
             cell=cell, loop=loop, clock=lambda: 0, metrics=self.metrics,
-            sessions=FetchSessions(10, 10, lambda: 0), producer_ids=None, cluster_id="c",  # type: ignore[arg-type]
+            sessions=FetchSessions(10, 10, lambda: 0), producer_ids=None, cluster_id="c", leaders=Leaders(1),  # type: ignore[arg-type]
             api_ranges=((18, 0, 4),), turns=Turns(loop), answers=AnswerBudget(1 << 27, loop.time),
             connections=Connections(loop, self.metrics, lambda: self.node.settings.max_connections),
         )  # fmt: skip

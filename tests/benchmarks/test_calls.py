@@ -1,0 +1,16 @@
+"""What requests cost is counted the same each time, and hardly more than it was."""
+
+from pathlib import Path
+
+from tests.benchmarks.calls import measure
+
+MOST = {
+    "insert a row": 290, "count rows in SQL": 230, "move a tablet": 2_200, "create a topic": 780,
+}  # fmt: skip
+"""Calls, a tenth above what was last counted: more is a second way, or a loop that was not there."""
+
+
+async def test_requests_take_no_more_calls_than_they_did(tmp_path: Path) -> None:
+    costs = await measure(tmp_path / "data", 3)
+    assert {name: calls for name, (calls, _) in costs.items() if calls > MOST[name]} == {}
+    assert all(files > 10 for _, files in costs.values())
