@@ -1,9 +1,9 @@
-"""The project's own Python files, parsed, for the tests of the house rules."""
+"""The project's own Python files, for the tests of the house rules; each is read and parsed when a test first asks."""
 
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -13,14 +13,20 @@ PACKAGES = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Source:
     """One file: its path from the root, its import name, its text and its tree."""
 
     path: str
     module: str
-    text: str
-    tree: ast.Module
+
+    @cached_property
+    def text(self) -> str:
+        return (ROOT / self.path).read_text(encoding="utf-8")
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        return ast.parse(self.text, filename=self.path)
 
     @property
     def is_test(self) -> bool:
@@ -46,7 +52,7 @@ class Source:
 @cache
 def sources() -> tuple[Source, ...]:
     """Every file, product and tests."""
-    return tuple(_parse(path) for path in sorted(_paths()))
+    return tuple(_source(path) for path in sorted(_paths()))
 
 
 def product() -> Iterator[Source]:
@@ -60,10 +66,9 @@ def _paths() -> Iterator[Path]:
     yield from (ROOT / "src" / "pqbroker").glob("*.py")
 
 
-def _parse(path: Path) -> Source:
+def _source(path: Path) -> Source:
     relative = path.relative_to(ROOT)
-    text = path.read_text(encoding="utf-8")
     inside = relative.relative_to("src/pqbroker") if relative.parts[0] == "src" else relative
     parts = [*inside.parts[:-1], *([] if path.stem == "__init__" else [path.stem])]
     module = ".".join(parts) if relative.parts[0] == "tests" else ".".join(["pqbroker", *parts])
-    return Source(relative.as_posix(), module, text, ast.parse(text, filename=str(path)))
+    return Source(relative.as_posix(), module)
