@@ -1,22 +1,31 @@
-"""For all tests: what the workers of `./test` share out, and no deadlines, for a busy machine is no defect."""
+"""For all tests: how the workers of `./test` divide them, how Java starts, and no deadlines."""
 
 import gc
+import os
 
 import pytest
 from hypothesis import settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
+from tests.support.kafka.jars import QUICK_START
+
 settings.register_profile("no-deadline", deadline=None)
 settings.load_profile("no-deadline")
+os.environ.setdefault("SPARK_SUBMIT_OPTS", " ".join(QUICK_START))
+os.environ.setdefault("SPARK_LAUNCHER_OPTS", " ".join(QUICK_START))
 
-_WHOLE = ("tests/spark/", "tests/house/")
-"""Suites that one worker runs whole, for what their tests share is dear: a JVM, a fresh clone. They begin first."""
+_WHOLE = ("tests/spark/", "tests/house/", "tests/cli/", "tests/compat/", "tests/fixture/", "tests/http_client/")
+"""Suites that one worker runs whole and first: their tests share what is dear, as JVMs, brokers, a fresh clone."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The suites that take longest come first, so that the workers end together."""
-    items.sort(key=lambda item: not item.nodeid.startswith(_WHOLE))
+
+    def rank(item: pytest.Item) -> int:
+        return next((place for place, suite in enumerate(_WHOLE) if item.nodeid.startswith(suite)), len(_WHOLE))
+
+    items.sort(key=rank)
 
 
 @pytest.hookimpl(trylast=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 from pqbroker.testing import broker
 from tests.benchmarks.earlier import earlier_tree, importing_from
 from tests.benchmarks.figures import EARLIER, KAFKA, KAFKA_FLUSH, OURS
-from tests.support.kafka.broker import ApacheKafka
+from tests.support.kafka.broker import KAFKAS_JVM, ApacheKafka
 
 _LAG_NAME = re.compile(r"^(\w*loop_lag\w*)(?:\{[^}]*\})? (\S+)", re.MULTILINE)
 _NOT_A_LAG = re.compile(r"_(bucket|count|sum|created)$")
@@ -58,7 +58,7 @@ def earlier_broker(directory: Path, commit: str) -> Iterator[Started]:
 @contextmanager
 def apache_kafka(directory: Path) -> Iterator[Started]:
     """Apache Kafka, two systems in one process: topics that flush every message, topics that leave it to the OS."""
-    with ApacheKafka(directory, heap="1g") as kafka:
+    with ApacheKafka(directory, heap="1g", jvm=KAFKAS_JVM) as kafka:
         properties = [f"{name}={value}" for name, value in sorted(kafka.properties.items())]
         yield Started(
             (

@@ -8,15 +8,14 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.support.kafka.jars import classpath, java
+from tests.support.kafka.jars import QUICK_START, classpath, java
 
 OLDER, NEWER = "3.9.2", "4.3.1"
 
 _ROOT = Path(__file__).resolve().parents[3]
 _SOURCES = Path(__file__).parent
 _COMPILE_TIMEOUT_S = 120
-# Programs that live for seconds: no time for the second compiler, no memory for many collectors.
-_QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m", "-Xshare:auto", "-Djava.awt.headless=true")
+_OPTIONS = (*QUICK_START, "-Xmx256m", "-Djava.awt.headless=true")
 
 
 def client_jars(version: str) -> str:
@@ -31,7 +30,7 @@ def client_jars(version: str) -> str:
 def start(program: str, arguments: Sequence[str], version: str) -> subprocess.Popen[str]:
     """Start a program of the file of its name, talking over its standard input and output."""
     classes = compiled(version, _sources(program))
-    command = [java(), *_QUICK_START, "-cp", os.pathsep.join((str(classes), client_jars(version))), program, *arguments]
+    command = [java(), *_OPTIONS, "-cp", os.pathsep.join((str(classes), client_jars(version))), program, *arguments]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8")
 
 

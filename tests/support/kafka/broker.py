@@ -7,21 +7,22 @@ import struct
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests.support.kafka.jars import classpath, java
+from tests.support.kafka.jars import QUICK_START, classpath, java
 
 _START_TIMEOUT_S = 60
 _CLUSTER_ID = "pqbrokerOracle00000000"
 _API_VERSIONS_V0 = struct.pack(">ihhih", 10, 18, 0, 1, -1)
-# What Kafka's own start script sets. Log4j without a configuration prints errors only, which is what is wanted here.
-_JVM = (
+# Log4j without a configuration prints errors only, which is what is wanted here.
+KAFKAS_JVM = (
     "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35",
     "-XX:+ExplicitGCInvokesConcurrent", "-Djava.awt.headless=true",
 )  # fmt: skip
+"""What Kafka's own start script sets; a broker that is measured has it."""
 
 
 class KafkaStartError(Exception):
@@ -32,12 +33,14 @@ class ApacheKafka:
     """A context manager: inside it Kafka answers at `.kafka`; afterwards it is stopped and its data is gone."""
 
     def __init__(
-        self, directory: Path | None = None, *, properties: Mapping[str, str | None] | None = None, heap: str = "1g"
-    ) -> None:
+        self, directory: Path | None = None, *, properties: Mapping[str, str | None] | None = None, heap: str = "1g",
+        jvm: Sequence[str] = QUICK_START,
+    ) -> None:  # fmt: skip
         """`directory`: where one for the data is made; `properties`: added to server.properties, None: left out."""
         self._directory = Path(tempfile.mkdtemp(prefix="apache-kafka-", dir=directory))
         self._extra = dict(properties or {})
         self._heap = heap
+        self._jvm = jvm
         self._process: subprocess.Popen[bytes] | None = None
         self.properties: dict[str, str] = {}
 
@@ -68,7 +71,7 @@ class ApacheKafka:
     @property
     def command(self) -> list[str]:
         """What starts the broker, but for the class path."""
-        return [f"-Xms{self._heap}", f"-Xmx{self._heap}", *_JVM, "kafka.Kafka"]
+        return [f"-Xms{self._heap}", f"-Xmx{self._heap}", *self._jvm, "kafka.Kafka"]
 
     def start(self) -> None:
         """Format the storage and start; returns when the broker answers. KafkaStartError when it does not."""
@@ -99,9 +102,8 @@ class ApacheKafka:
 
     def _format(self, config: Path) -> None:
         tool = ["kafka.tools.StorageTool", "format", "--standalone", "-t", _CLUSTER_ID, "-c", str(config)]
-        quick_start = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
         run = subprocess.run(
-            [java(), *quick_start, "-cp", classpath(), *tool],
+            [java(), *QUICK_START, "-cp", classpath(), *tool],
             capture_output=True, text=True, timeout=_START_TIMEOUT_S, check=False, env=os.environ | {"LC_ALL": "C"},
         )  # fmt: skip
         if run.returncode != 0:

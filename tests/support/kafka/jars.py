@@ -11,6 +11,9 @@ from pathlib import Path
 
 KAFKA_VERSION = "4.3.1"
 
+QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
+"""Options of a Java that lives for seconds or minutes: neither the second compiler nor a collector of many threads."""
+
 _ROOT = Path(__file__).resolve().parents[3]
 _POM = Path(__file__).with_name("pom.xml")
 _COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
