@@ -14,7 +14,6 @@ from tests.benchmarks.wire import WireError, end_offsets
 from tests.benchmarks.workload import Target
 
 _TIMEOUT_S = 30
-_LOG_ERRORS = 3  # syslog's number
 _numbers = itertools.count(1)
 
 
@@ -34,7 +33,7 @@ def new_topic(system: System, workload: str, partitions: int) -> Iterator[Target
 
 @functools.cache
 def _admin(address: str) -> AdminClient:
-    return AdminClient({"bootstrap.servers": address, "log_level": _LOG_ERRORS})
+    return AdminClient({"bootstrap.servers": address, "log_level": 0})
 
 
 def _await_leaders(target: Target) -> None:

@@ -40,7 +40,8 @@ def test_a_java_client_names_what_is_not_served(outcomes: dict[str, dict[str, An
 
 
 def test_librdkafkas_consumer_with_the_new_protocol_ends_with_a_fatal_error(kafka: str, topic: str) -> None:
-    consumer = Consumer({"bootstrap.servers": kafka, "group.id": "of-the-new-protocol", "group.protocol": "consumer"})
+    options = {"bootstrap.servers": kafka, "log_level": 0, "group.id": "of-the-new-protocol"}
+    consumer = Consumer({**options, "group.protocol": "consumer"})
     deadline = time.monotonic() + ERROR_WITHIN_S
     consumer.subscribe([topic])
     told = None

@@ -174,10 +174,11 @@ def test_a_dead_letter_may_be_as_large_as_its_topic_allows(
     name = fresh_name()
     topics.client.create_topic(name, config={"max.message.bytes": str(batch_bytes_max)})
     value = random.Random(0).randbytes(batch_bytes_max - 80)  # less the batch's own bytes
-    client = Producer({"bootstrap.servers": topics.address, "log_level": 0, "message.max.bytes": 2 * batch_bytes_max})
+    options = {"bootstrap.servers": topics.address, "log_level": 0}
+    client = Producer({**options, "message.max.bytes": 2 * batch_bytes_max})
     client.produce(name, value)
     client.flush()
-    zipped = Producer({"bootstrap.servers": topics.address, "message.max.bytes": 64 << 20, "compression.type": "gzip"})
+    zipped = Producer({**options, "message.max.bytes": 64 << 20, "compression.type": "gzip"})
     zipped.produce(name, bytes(2 * batch_bytes_max))
     zipped.flush()
     Lander(topics.spark, Landing(name, tmp_path / "lake", topics.address)).run(schema=SCHEMA)

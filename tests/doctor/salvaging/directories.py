@@ -23,6 +23,10 @@ class Client:
     given: list[int] = field(default_factory=list)
     """Offsets."""
 
+    @property
+    def _quiet(self) -> dict[str, Any]:
+        return {"bootstrap.servers": self.address, "log_level": 0}
+
     def send(self, topic: str, value: bytes) -> int:
         """The record's offset."""
         offsets: list[int] = []
@@ -31,27 +35,26 @@ class Client:
             assert error is None, error
             offsets.append(message.offset())
 
-        config = {"bootstrap.servers": self.address, "linger.ms": 0, "enable.idempotence": True, "log_level": 0}
-        producer = Producer(config)
+        producer = Producer({**self._quiet, "linger.ms": 0, "enable.idempotence": True})
         producer.produce(topic, value, partition=0, on_delivery=told)
         assert producer.flush(10) == 0
         self.given += offsets
         return offsets[0]
 
     def commit(self, group: str, topic: str, offset: int) -> None:
-        consumer = Consumer({"bootstrap.servers": self.address, "group.id": group, "enable.auto.commit": False})
+        consumer = Consumer({**self._quiet, "group.id": group, "enable.auto.commit": False})
         consumer.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)
         consumer.close()
 
     def committed(self, group: str, topic: str) -> int:
-        consumer = Consumer({"bootstrap.servers": self.address, "group.id": group, "enable.auto.commit": False})
+        consumer = Consumer({**self._quiet, "group.id": group, "enable.auto.commit": False})
         (found,) = consumer.committed([TopicPartition(topic, 0)], timeout=10)
         consumer.close()
         return int(found.offset)
 
     def read(self, topic: str, offset: int = 0) -> Found:
         """Records from an offset to the end: offsets and values; the name of an error, once, and the reading ends."""
-        consumer = Consumer({"bootstrap.servers": self.address, "group.id": "reader", "enable.partition.eof": True})
+        consumer = Consumer({**self._quiet, "group.id": "reader", "enable.partition.eof": True})
         consumer.assign([TopicPartition(topic, 0, offset)])
         found: Found = []
         while (message := consumer.poll(10)) is not None:
