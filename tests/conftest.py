@@ -1,17 +1,16 @@
-"""For all tests: how the workers of `./test` divide them, how Java starts, and no deadlines."""
+"""For all tests: how the workers of `./test` divide them, how deep property tests go, how Java starts."""
 
 import gc
 import os
 
 import pytest
-from hypothesis import settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
+from tests.support import depth
 from tests.support.kafka.jars import QUICK_START
 
-settings.register_profile("no-deadline", deadline=None)
-settings.load_profile("no-deadline")
+depth.register_profiles()
 os.environ.setdefault("SPARK_SUBMIT_OPTS", " ".join(QUICK_START))
 os.environ.setdefault("SPARK_LAUNCHER_OPTS", " ".join(QUICK_START))
 

@@ -16,6 +16,7 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 PAGE: Final = ROOT / "docs" / "simulation.md"
 RUNS: Final[Mapping[str, str]] = {
     "stories": "tests.simulation --seeds 10000",
+    "properties": "tests.properties",
     "crash-points": "tests.simulation --crash-points 5000",
     "power": "tests.faults.power --cuts 1000",
     "flips": "tests.faults.flips --count 1000",

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 from tests.mutations.listing import ROOT, Mutation, mutations
+from tests.support.depth import FULL
 
 COPIED = (
     "broker", "cli", "conf", "doctor", "fixture", "http_client", "pq", "protocol", "src", "storage", "tables", "tests",
@@ -46,7 +47,8 @@ def _try(mutation: Mutation, copy: Path) -> str:
             shutil.copy(ROOT / name, copy / name)
     target = copy / mutation.file
     target.write_text(mutation.applied(target.read_text(encoding="utf-8")), encoding="utf-8")
-    command = [sys.executable, "-m", "pytest", "-x", "-p", "no:cacheprovider", *mutation.tests]
+    options = ["-x", "-p", "no:cacheprovider", f"--hypothesis-profile={FULL}"]
+    command = [sys.executable, "-m", "pytest", *options, *mutation.tests]
     # CI: hypothesis then draws the same examples every time, and none of them is too slow.
     environment = {**os.environ, "PYTHONPATH": f"{copy / 'src'}{os.pathsep}{copy}", "CI": "1"}
     try:

@@ -26,6 +26,7 @@ from pqbroker.protocol.messages.metadata import MetadataRequest, MetadataRequest
 from pqbroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from pqbroker.protocol.primitives import ELEMENTS_MAX, unsigned_varint
 from tests.protocol.strategies import every_version, values
+from tests.support.depth import examples
 
 FUZZED_BYTES_MAX = 1 << 20
 
@@ -224,7 +225,7 @@ def test_a_string_is_at_most_as_long_as_kafka_allows() -> None:
         decode_metadata(9, named(32_768))
 
 
-@settings(max_examples=200, deadline=None, database=None)
+@settings(max_examples=examples(200), deadline=None, database=None)
 @given(data=st.data(), pair=st.sampled_from(every_version()))
 def test_in_slices_a_message_is_the_same(data: st.DataObject, pair: tuple[type[Any], int]) -> None:
     declared, version = pair
@@ -254,13 +255,13 @@ def result_of(work: Generator[Any, None, Any]) -> Any:
             return done.value
 
 
-@settings(max_examples=300, deadline=None, database=None)
+@settings(max_examples=examples(300), deadline=None, database=None)
 @given(pair=st.sampled_from(every_version()), body=st.binary(max_size=200))
 def test_random_bytes_decode_or_are_a_protocol_error(pair: tuple[type, int], body: bytes) -> None:
     decode_or_refuse(*pair, body)
 
 
-@settings(max_examples=300, deadline=None, database=None)
+@settings(max_examples=examples(300), deadline=None, database=None)
 @given(data=st.data(), pair=st.sampled_from(every_version()))
 def test_damaged_messages_decode_or_are_a_protocol_error(data: st.DataObject, pair: tuple[type, int]) -> None:
     body = bytearray(encoded(data.draw(values(*pair)), pair[1]))

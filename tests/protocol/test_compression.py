@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from pqbroker.protocol.compression import CODECS, GZIP, LZ4, SNAPPY, ZSTD, compress, decompress
 from pqbroker.protocol.errors import ErrorCode, KafkaError
+from tests.support.depth import examples
 
 LIMIT = 1 << 20
 COMPRESSED = [GZIP, SNAPPY, LZ4, ZSTD]
@@ -29,7 +30,7 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
 
 
 @pytest.mark.parametrize("codec", CODECS)
-@settings(max_examples=30, deadline=None, database=None)
+@settings(max_examples=examples(30), deadline=None, database=None)
 @given(content=contents)
 def test_what_is_compressed_comes_back(codec: int, content: bytes) -> None:
     assert decompress(codec, compress(codec, content), LIMIT) == content
@@ -112,7 +113,7 @@ def test_an_unknown_codec_is_unsupported() -> None:
 
 
 @pytest.mark.parametrize("codec", COMPRESSED)
-@settings(max_examples=50, deadline=None, database=None)
+@settings(max_examples=examples(50), deadline=None, database=None)
 @given(data=st.binary(max_size=100))
 def test_random_bytes_decompress_or_are_a_kafka_error(codec: int, data: bytes) -> None:
     with contextlib.suppress(KafkaError):

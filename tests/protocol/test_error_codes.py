@@ -14,6 +14,7 @@ from pqbroker.protocol.messages.elect_leaders import ElectLeadersResponse
 from pqbroker.protocol.messages.heartbeat import HeartbeatResponse
 from pqbroker.protocol.schema import ERROR_CODE, Field, Kind, message, wire_fields
 from tests.protocol.strategies import every_version, message_classes, values
+from tests.support.depth import examples
 
 RESPONSES = [declared for declared in message_classes() if declared.__name__.endswith("Response")]
 
@@ -56,7 +57,7 @@ def test_what_is_called_an_error_code_is_declared_as_one(declared: type) -> None
 
 
 @given(st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_both_encoders_report_each_code_that_they_write(data: st.DataObject) -> None:
     declared, version = data.draw(st.sampled_from([one for one in every_version() if one[0] in RESPONSES]))
     response: Any = data.draw(values(declared, version))

@@ -18,6 +18,7 @@ from pqbroker.protocol.frames import (
 )
 from pqbroker.protocol.messages.metadata import MetadataRequest
 from tests.protocol.strategies import values
+from tests.support.depth import examples
 
 LIMIT = 8 << 20
 
@@ -43,7 +44,7 @@ def stream(contents: list[bytes]) -> bytes:
     return b"".join(b"".join(frame([content])) for content in contents)
 
 
-@settings(max_examples=100, deadline=None, database=None)
+@settings(max_examples=examples(100), deadline=None, database=None)
 @given(data=st.data(), lengths=st.lists(sizes, max_size=6))
 def test_any_chunking_gives_the_same_frames(data: st.DataObject, lengths: list[int]) -> None:
     contents = [bytes([index + 1]) * length for index, length in enumerate(lengths)]
@@ -55,7 +56,7 @@ def test_any_chunking_gives_the_same_frames(data: st.DataObject, lengths: list[i
     assert [bytes(found) for found in frames] == contents
 
 
-@settings(max_examples=50, deadline=None, database=None)
+@settings(max_examples=examples(50), deadline=None, database=None)
 @given(sent=st.lists(values(MetadataRequest, 12), max_size=5), chunk=st.integers(1, 50))
 def test_any_chunking_gives_the_same_requests(sent: list[MetadataRequest], chunk: int) -> None:
     encode, decode = encoder(MetadataRequest, 12), decoder(MetadataRequest, 12)

@@ -8,6 +8,7 @@ from pqbroker.protocol.errors import ProtocolError
 from pqbroker.protocol.headers import RequestHeader, decode_request_header, encode_response_header
 from pqbroker.protocol.schema import message
 from tests.protocol.strategies import every_version, kio_class
+from tests.support.depth import examples
 
 REQUESTS = [(declared, version) for declared, version in every_version() if declared.__name__.endswith("Request")]
 
@@ -63,7 +64,7 @@ def test_a_malformed_header_is_a_protocol_error(frame: str) -> None:
         decode_request_header(memoryview(bytes.fromhex(frame)))
 
 
-@settings(max_examples=200, deadline=None, database=None)
+@settings(max_examples=examples(200), deadline=None, database=None)
 @given(frame=st.binary(max_size=40))
 def test_random_bytes_are_a_header_or_a_protocol_error(frame: bytes) -> None:
     try:

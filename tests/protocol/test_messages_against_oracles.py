@@ -19,6 +19,7 @@ from pqbroker.protocol.codec import decoder, encoder
 from pqbroker.protocol.primitives import ZERO_UUID
 from pqbroker.protocol.schema import INT32, INT32_MIN, UUID, Field, Kind, message, wire_fields
 from tests.protocol.strategies import every_version, kio_class, values
+from tests.support.depth import examples
 
 # Where ours differs from an oracle, with the reason. Empty: it differs nowhere.
 DEVIATIONS: dict[tuple[str, int], str] = {}
@@ -36,7 +37,7 @@ KAFKA_PYTHON_MODULES = (
 UNKNOWN_TO_KAFKA_PYTHON = ("ConsumerGroupHeartbeat", "ConsumerGroupDescribe", "ShareGroupHeartbeat")
 VERSIONS = [pair for pair in every_version() if (pair[0].__name__, pair[1]) not in DEVIATIONS]
 MESSAGE = pytest.mark.parametrize(("declared", "version"), VERSIONS, ids=[f"{c.__name__}-v{v}" for c, v in VERSIONS])
-FEW = settings(max_examples=5, deadline=None, database=None)
+FEW = settings(max_examples=examples(5, least=2), deadline=None, database=None)
 
 
 def kafka_python_class(declared: type) -> Any:

@@ -20,6 +20,7 @@ from pqbroker.protocol.primitives import varlong
 from pqbroker.protocol.produced_batches import check_keys, check_produced
 from pqbroker.protocol.records import BATCH_HEADER_BYTES, Record, encode_batch
 from tests.protocol.strategies import records
+from tests.support.depth import examples
 
 BYTES_MAX = 1 << 30
 MILLION = 1_000_000
@@ -90,7 +91,7 @@ def test_the_growth_of_zstd_is_that_of_its_blocks() -> None:
     assert GROWTH_MAX[ZSTD] // 3 < (64 << 20) // len(packed) <= GROWTH_MAX[ZSTD]
 
 
-@settings(max_examples=60, deadline=None, database=None)
+@settings(max_examples=examples(60), deadline=None, database=None)
 @given(st.lists(records, min_size=1, max_size=5), st.sampled_from(sorted(GROWTH_MAX)))
 def test_whatever_a_producer_encodes_is_taken(content: list[Record], codec: int) -> None:
     check_produced(memoryview(encode_batch(content, codec=codec)), BYTES_MAX)

@@ -26,9 +26,10 @@ from pqbroker.protocol.records import (
     stamp_log_append_time,
 )
 from tests.protocol.strategies import record_batches, records
+from tests.support.depth import examples
 
 BYTES_MAX = 1 << 20
-MODEST = settings(max_examples=100, deadline=None, database=None)
+MODEST = settings(max_examples=examples(100), deadline=None, database=None)
 RECORDS = [
     Record(timestamp=1000, key=b"k", value=b"v" * 100, headers=(("h", b"1"), ("null", None))),
     Record(timestamp=900, key=None, value=b""),

@@ -14,6 +14,7 @@ from pqbroker.protocol.messages.fetch import FetchPartition, FetchRequest, Fetch
 from tests.broker.lanes.roads import TOPIC_ID, Road, note_taken, sized
 from tests.broker.lanes.test_produce_roads import Roads, lies, produce
 from tests.broker.wire import request_frame
+from tests.support.depth import examples
 
 VERSIONS = [11, 12, 13, 15, 16, 17, 18]
 """kcat, aiokafka and kafkajs send 11, kafka-python 12, librdkafka 16, Java 17 and 18."""
@@ -195,7 +196,7 @@ def test_the_topic_the_leader_epoch_and_limits_are_looked_at_each_time(both: Roa
     assert all(both.taken[:4])
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_lies_in_a_fetch_mean_the_same_on_both_roads(data: st.DataObject) -> None:
     both = Roads([])

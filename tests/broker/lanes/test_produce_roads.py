@@ -20,6 +20,7 @@ from pqbroker.storage.pool_status import Colour
 from tests.broker.conftest import Clock
 from tests.broker.lanes.roads import TOPIC_ID, Road, note_taken
 from tests.broker.wire import request_frame
+from tests.support.depth import examples
 
 TIME_MS = 1_700_000_000_000
 VERSIONS = [7, 8, 9, 10, 11, 12, 13]
@@ -343,7 +344,7 @@ def lies(frame: bytes) -> st.SearchStrategy[bytes]:
     return made.map(lambda each: struct.pack(">i", len(each)) + each)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_lies_in_a_frame_mean_the_same_on_both_roads(both: Roads, data: st.DataObject) -> None:
     topic = both.begin()
@@ -358,7 +359,7 @@ ACKS = st.sampled_from((-1, -1, 1, 0))
 PARTS = st.lists(st.tuples(st.integers(-1, PARTITIONS), st.sampled_from(sorted(BATCHES))), min_size=1, max_size=3)
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(30), deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_any_story_is_the_same_on_both_roads(data: st.DataObject) -> None:
     both = Roads([])

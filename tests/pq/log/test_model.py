@@ -30,6 +30,7 @@ from tests.pq.rig import (
     table_that_keeps_facts,
     values_of,
 )
+from tests.support.depth import examples
 
 T = TypeVar("T")
 
@@ -359,6 +360,6 @@ class PartitionMachine(RuleBasedStateMachine):
 
 
 PartitionMachine.TestCase.settings = settings(
-    max_examples=120, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=examples(120), stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
 )
 TestPartition = PartitionMachine.TestCase

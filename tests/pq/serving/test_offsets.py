@@ -13,6 +13,7 @@ from pqbroker.pq.log.consumers import NO_SESSION, ConsumerOffset
 from pqbroker.pq.serving.offsets import GroupOffsets, Place
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from tests.pq.rig import DAY_MS, START_MS, Node, batch, write
+from tests.support.depth import examples
 
 GONE = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
@@ -443,4 +444,4 @@ class OffsetsMachine(RuleBasedStateMachine):
 
 
 TestOffsetsModel = OffsetsMachine.TestCase
-TestOffsetsModel.settings = hypothesis_settings(max_examples=60, stateful_step_count=15, deadline=None)
+TestOffsetsModel.settings = hypothesis_settings(max_examples=examples(60), stateful_step_count=15, deadline=None)

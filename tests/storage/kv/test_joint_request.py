@@ -19,6 +19,7 @@ from pqbroker.storage.memory import MemoryEngine
 from pqbroker.storage.outcome import Outcome
 from pqbroker.storage.tablets.cell import Cell
 from pqbroker.storage.tablets.tablet import TabletType
+from tests.support.depth import examples
 
 FIRST = TabletId(70_000)
 COUNT = 3
@@ -237,7 +238,7 @@ STEP = st.one_of(REQUEST, st.sampled_from(["refuse", "turn"]))
 
 
 @given(st.lists(STEP, max_size=30))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_any_mix_of_requests_ends_as_if_they_ran_one_by_one(steps: list[dict[int, bytes] | str]) -> None:
     asyncio.run(_run_mix(steps))
 

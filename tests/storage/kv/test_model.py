@@ -37,6 +37,7 @@ from pqbroker.storage.memory import MemoryEngine
 from pqbroker.storage.tablets.cell import Cell
 from pqbroker.storage.tablets.tablet import TabletType
 from tests.storage.kv_bench import late_reads
+from tests.support.depth import examples
 
 TABLET = TabletId(70_000)
 State = dict[bytes, bytes]
@@ -288,7 +289,7 @@ async def _run(plan: list[Burst]) -> None:
             await _check(cell, tablet, state)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(st.lists(bursts, min_size=1, max_size=8))
 def test_the_tablet_does_what_a_dict_does_and_leaks_no_blob(plan: list[Burst]) -> None:
     with late_reads():

@@ -28,6 +28,7 @@ from pqbroker.storage.tablets.cell import Cell
 from pqbroker.storage.tablets.tablet import TabletType
 from tests.storage.kv.test_channels import tablet as tablet_of_channels
 from tests.storage.kv.test_joint_request import contents_of
+from tests.support.depth import examples
 
 TABLET = TabletId(70_000)
 names = st.sampled_from([b"a", b"b", b"c", b"d"])
@@ -85,7 +86,7 @@ def blobs_of(engine: MemoryEngine) -> set[BlobKey]:
     return set(engine._store.blobs.irange(*tablet_bounds(TABLET)))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.lists(commands, max_size=6), min_size=1, max_size=5))
 def test_a_copy_that_follows_is_what_the_original_is(rounds: list[list[list[Command]]]) -> None:
     async def follow() -> None:

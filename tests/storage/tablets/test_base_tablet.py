@@ -17,6 +17,7 @@ from pqbroker.storage.tablets.base_tablet import PART_BYTES_MAX, TURN_BYTES, Bas
 from pqbroker.storage.tablets.cell import Cell
 from pqbroker.storage.tablets.row_sets import Key, Row, RowChanges, RowSetError
 from pqbroker.storage.tablets.tablet import TabletType
+from tests.support.depth import examples
 
 TABLET = TabletId(7)
 Model = dict[str, dict[Key, dict[str, Any]]]
@@ -159,7 +160,7 @@ async def _run(plan: list[tuple[list[list[Change]], str]]) -> None:
     await row_sets.tablet.stop()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(steps)
 def test_tables_are_what_was_committed_whatever_happens(plan: list[tuple[list[list[Change]], str]]) -> None:
     asyncio.run(_run(plan))

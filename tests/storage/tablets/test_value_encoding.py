@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pqbroker.storage.tablets.value_encoding import decode, decode_items, encode, encode_list_head
+from tests.support.depth import examples
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary(),
@@ -50,7 +51,7 @@ def test_a_tuple_becomes_a_list() -> None:
     assert decode(encode((1, (2,)))) == [1, [2]]
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.lists(st.integers() | st.text() | st.lists(st.binary())), st.data())
 def test_a_list_comes_item_by_item_and_can_be_written_so(items: list[object], data: st.DataObject) -> None:
     whole = encode_list_head(len(items)) + b"".join(map(encode, items))

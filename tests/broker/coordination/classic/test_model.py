@@ -20,6 +20,7 @@ from pqbroker.broker.services.coordination.classic.states import GroupState
 from pqbroker.protocol.errors import ErrorCode
 from pqbroker.storage.tablets.coordinator_rows import MemberProtocol
 from tests.broker.coordination.classic.rig import LIMITS, REBALANCE_MS, SESSION_MS, Rig
+from tests.support.depth import examples
 
 PARTITIONS = 7
 PROTOCOLS = (MemberProtocol("range", b"r"), MemberProtocol("sticky", b"s"))
@@ -372,5 +373,5 @@ class Groups(RuleBasedStateMachine):
         assert not group.members
 
 
-Groups.TestCase.settings = settings(max_examples=120, stateful_step_count=60, deadline=None)
+Groups.TestCase.settings = settings(max_examples=examples(120), stateful_step_count=60, deadline=None)
 TestGroups = Groups.TestCase

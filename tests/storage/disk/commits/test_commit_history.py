@@ -10,6 +10,7 @@ from pqbroker.storage.disk.commits.commit_record import COMMIT_HEADER_BYTES
 from pqbroker.storage.disk.commits.commit_scan import scan_commits
 from pqbroker.storage.engine import IndexDamaged
 from tests.storage.disk.commits.logs import SEED, Written, flip, overwrite, rows_of
+from tests.support.depth import some
 
 UNIT_BYTES = 4096
 SECTOR_BYTES = 512
@@ -157,7 +158,7 @@ def test_every_byte_of_the_last_round_in_the_log_counts(written: Written) -> Non
     log.write(1, rows_of(1))
     log.write(2, rows_of(2))
     path = written.newest()
-    for position in range(*spans(path)[-1]):
+    for position in some(range(*spans(path)[-1])):
         flip(path, position)
         with pytest.raises(IndexDamaged, match="commit log is damaged at byte"):
             written.history()
