@@ -1,4 +1,4 @@
-"""For all tests: how the workers of `./test` divide them, how deep property tests go, how Java starts."""
+"""For all tests: how the workers of `./test` divide them, how deep property tests go, how Java starts, signals."""
 
 import gc
 import os
@@ -9,7 +9,9 @@ from xdist.scheduler import LoadScopeScheduling
 
 from tests.support import depth
 from tests.support.kafka.jars import QUICK_START
+from tests.support.signals import restore_signals
 
+restore_signals()
 depth.register_profiles()
 os.environ.setdefault("SPARK_SUBMIT_OPTS", " ".join(QUICK_START))
 os.environ.setdefault("SPARK_LAUNCHER_OPTS", " ".join(QUICK_START))
