@@ -1,4 +1,4 @@
-"""Twenty `kill -9` under load, or $PQBROKER_TESTS_KILLS of them, on a directory that holds a gigabyte."""
+"""Eight `kill -9` under load, or $PQBROKER_TESTS_KILLS of them, on a directory that holds a gigabyte."""
 
 import os
 import random
@@ -9,7 +9,7 @@ import pytest
 
 from tests.faults.kills import GIGABYTE, RESTART_MAX_S, Outcome, run
 
-KILLS = int(os.environ.get("PQBROKER_TESTS_KILLS", "14"))
+KILLS = int(os.environ.get("PQBROKER_TESTS_KILLS", "8"))
 TIMED = 3
 """Kills whose restarts are measured."""
 

@@ -1,4 +1,4 @@
-"""Fifty power cuts, or $PQBROKER_TESTS_POWER_CUTS of them: what was acknowledged was synced, names and all."""
+"""Thirty power cuts, or $PQBROKER_TESTS_POWER_CUTS of them: what was acknowledged was synced, names and all."""
 
 import os
 import random
@@ -11,7 +11,7 @@ from tests.faults.power.cuts import record, run
 from tests.faults.power.disk import Change, File, left_of
 from tests.faults.power.recording import reason_not_to_record
 
-CUTS = int(os.environ.get("PQBROKER_TESTS_POWER_CUTS", "50"))
+CUTS = int(os.environ.get("PQBROKER_TESTS_POWER_CUTS", "30"))
 SERVED = 3
 
 

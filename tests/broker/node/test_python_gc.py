@@ -20,7 +20,7 @@ class Node:
 
 @pytest.fixture
 def collector() -> Iterator[CycleCollector]:
-    """As in a broker; this process gets its own collector back."""
+    """As in a broker; this process gets its own collector back, with all collected tests set aside as before."""
     thresholds, callbacks = gc.get_threshold(), list(gc.callbacks)
     begun = CycleCollector()
     begun.begin()
@@ -28,6 +28,8 @@ def collector() -> Iterator[CycleCollector]:
     gc.set_threshold(*thresholds)
     gc.callbacks[:] = callbacks
     gc.unfreeze()
+    gc.collect()
+    gc.freeze()
 
 
 def test_a_full_pass_sets_aside_what_lives(collector: CycleCollector) -> None:

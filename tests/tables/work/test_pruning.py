@@ -19,6 +19,7 @@ from pqbroker.tables.work.query import answer
 from pqbroker.tables.work.refusal import QueryRefused
 from pqbroker.tables.work.scanning import Wanted
 from pqbroker.tables.work.views import View, view_of
+from tests.support.depth import examples
 
 ROWS = 6
 """Of each of two tablets."""
@@ -178,7 +179,7 @@ def test_every_form_of_a_query_answers_as_duckdb_itself(query: str) -> None:
     check(query)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(examples(40, least=10)))
 def test_ranges_leave_out_only_what_the_where_refuses(seed: int) -> None:
     dice = random.Random(seed)
     for _ in range(5):
