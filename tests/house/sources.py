@@ -28,6 +28,11 @@ class Source:
     def tree(self) -> ast.Module:
         return ast.parse(self.text, filename=self.path)
 
+    @cached_property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        """All of the tree's: many rules walk it."""
+        return tuple(ast.walk(self.tree))
+
     @property
     def is_test(self) -> bool:
         return self.path.startswith("tests/")
@@ -42,7 +47,7 @@ class Source:
         return self.path.rpartition("/")[0]
 
     def functions(self) -> Iterator[Function]:
-        return (node for node in ast.walk(self.tree) if isinstance(node, Function))
+        return (node for node in self.nodes if isinstance(node, Function))
 
     def at(self, node: ast.AST) -> str:
         """Where a finding is, to click on."""

@@ -125,7 +125,7 @@ def test_a_class_name_exists_once_on_a_floor() -> None:
     places: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     for source in product():
         if not source.path.startswith(DECLARATIONS):
-            for node in ast.walk(source.tree):
+            for node in source.nodes:
                 if isinstance(node, ast.ClassDef):
                     places[source.path.partition("/")[0], node.name].append(source.at(node))
     assert [found for (_, name), found in places.items() if len(found) > 1] == []
@@ -139,7 +139,7 @@ def _mood_names() -> set[str]:
 def _identifiers(source: Source) -> Iterator[str]:
     """The module's name, and every name that is defined or used in it."""
     yield source.module.rpartition(".")[2]
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.ClassDef | Function):
             yield node.name
         elif isinstance(node, ast.Name):

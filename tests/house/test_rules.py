@@ -48,7 +48,7 @@ def test_nobody_reaches_through_anothers_private_parts() -> None:
     found = [
         source.at(node)
         for source in sources()
-        for node in ast.walk(source.tree)
+        for node in source.nodes
         if isinstance(node, ast.Attribute) and _is_private(node.attr)
         and isinstance(node.value, ast.Attribute) and _is_private(node.value.attr)
     ]  # fmt: skip
@@ -74,7 +74,7 @@ def test_every_package_is_linked_under_the_import_name() -> None:
 
 def _catch_all(source: Source, name: str) -> Iterator[ast.ExceptHandler]:
     """Handlers of the named class; one without a class catches BaseException."""
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.ExceptHandler):
             classes = node.type.elts if isinstance(node.type, ast.Tuple) else [node.type]
             caught = [each.id if isinstance(each, ast.Name) else each and ast.unparse(each) for each in classes]
@@ -85,7 +85,7 @@ def _catch_all(source: Source, name: str) -> Iterator[ast.ExceptHandler]:
 def _names(source: Source) -> Iterator[tuple[str, str]]:
     """Place and name of the file, and of every class and function in it."""
     yield source.path, source.module.rpartition(".")[2]
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.ClassDef | Function):
             yield source.at(node), node.name
 

@@ -2,6 +2,7 @@
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -19,6 +20,7 @@ def test_every_rule_of_the_page_has_tests_and_they_are_there() -> None:
             assert not name or name in _names(ROOT / "tests" / path), f"{path}::{name}"
 
 
+@cache
 def _names(file: Path) -> set[str]:
     body = ast.parse(file.read_text(encoding="utf-8")).body
     named = {node.name for node in body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)}
