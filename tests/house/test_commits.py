@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -36,3 +37,17 @@ def test_a_subject_is_short(subjects: list[str]) -> None:
 
 def test_a_subject_begins_with_the_part_that_changes(subjects: list[str]) -> None:
     assert [subject for subject in subjects if not _PREFIXED.match(subject)] == []
+
+
+@pytest.mark.parametrize(
+    ("message", "status"),
+    [
+        ("fetch: park until min_bytes\n\nWhy.\n", 0), ("# a comment\nfetch: park until min_bytes\n", 0),
+        (f"fetch: {'ä' * (SUBJECT_MAX - 7)}\n", 0), (f"fetch: {'a' * (SUBJECT_MAX - 6)}\n", 1),
+        ("park until min_bytes\n", 1), ("Merge branch 'main'\n", 0),
+    ],
+)  # fmt: skip
+def test_the_hook_refuses_what_the_rules_refuse(message: str, status: int, tmp_path: Path) -> None:
+    (tmp_path / "message").write_text(message, encoding="utf-8")
+    ran = subprocess.run([ROOT / "tests" / "support" / "hooks" / "commit-msg", tmp_path / "message"], check=False)
+    assert ran.returncode == status
