@@ -232,12 +232,12 @@ async def test_rows_of_another_cell_are_glued_too(web: Web) -> None:
 
 
 @contextlib.asynccontextmanager
-async def closed_cell(web: Web, *, since_the_start: bool) -> AsyncIterator[None]:
+async def closed_cell(web: Web, *, since_the_start: bool, topic: str = NAME) -> AsyncIterator[None]:
     """Keep cell 1 closed; after a start nothing of its tablets is known."""
     for node_filter in ("elsewhere", ""):
         assert (await web.ask("PATCH", "/v1/bundles/default", {"node_tag_filter": node_filter}))[0] == 200
         if since_the_start:
-            await reopened(web)
+            await reopened(web, topic)
         if node_filter:
             yield
 
