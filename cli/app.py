@@ -105,6 +105,12 @@ def _list() -> Family:
     return listing
 
 
+def _exists() -> Family:
+    from pqbroker.cli.commands.tree import finding
+
+    return finding
+
+
 def _set() -> Family:
     from pqbroker.cli.commands.tree import setting
 
@@ -162,6 +168,7 @@ COMMANDS: Mapping[str, tuple[str, Callable[[], Family]]] = {
     "bundle": ("List, create, change and remove bundles of cells of a pqbroker.", _bundle),
     "get": ("Print what a path names: a table, a topic, a tablet, a cell, or an attribute (@) of one.", _get),
     "list": ("List the names below a path: tables and topics, and what runs them under //sys.", _list),
+    "exists": ("Print true if a path names something, such as a table or an attribute; else false.", _exists),
     "set": ("Set an attribute of a table or of a bundle; a table's acts in a tablet from its remount on.", _set),
     "bench": ("Measure writing and reading with one Python client.", _bench),
     "backup": ("Back up a running broker.", _backup),

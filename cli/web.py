@@ -12,7 +12,7 @@ from pqbroker.cli.notices import announce_wait
 from pqbroker.cli.refusals import CommandError, with_cure
 
 TIMEOUT_S = 60.0
-NO_CONTENT = 204
+NO_CONTENT, NOT_FOUND = 204, 404
 ANSWER_BYTES_MAX = 256 << 20
 _PIECE_BYTES = 256 << 10
 HTTP_PORT = 8092
@@ -78,6 +78,13 @@ class Web:
         """What stands at a path, or what it is set to with `body`: any JSON value."""
         sent = None if method == "GET" else json.dumps(body).encode()
         return self._parsed(*self._told(method, path, sent))
+
+    def exists(self, path: str) -> bool:
+        """Return False if the broker answers that nothing stands at the path."""
+        response, data = self._told("GET", path, None)
+        if response.status != NOT_FOUND:
+            self._parsed(response, data)
+        return response.status != NOT_FOUND
 
     def stream(self, path: str, body: Mapping[str, object]) -> Iterator[bytes]:
         """The pieces of an answer of any length, as they come."""

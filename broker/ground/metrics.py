@@ -25,6 +25,18 @@ class RouteMetrics(Histogram):
         self.version = version
 
 
+class TableCounters:
+    """Rows that passed over HTTP, and their bytes as records."""
+
+    __slots__ = ("inserted_bytes", "inserted_rows", "read_bytes", "read_rows")
+
+    def __init__(self) -> None:
+        self.inserted_rows = 0
+        self.inserted_bytes = 0
+        self.read_rows = 0
+        self.read_bytes = 0
+
+
 class Metrics:
     """The server's counters; seconds and bytes."""
 
@@ -32,7 +44,7 @@ class Metrics:
         "bytes_in", "bytes_out", "cell_openings", "connections", "connections_gave_way", "connections_refused",
         "connections_unread", "deep_pass_worst_s", "errors", "http_requests", "loop_lag", "loop_lag_worst_s",
         "loop_turn_worst_s", "overstay", "overstay_worst_s", "protocol_errors", "routes", "sampler",
-        "unfinished_closed",
+        "tables", "unfinished_closed",
     )  # fmt: skip
 
     def __init__(self, sampler: "Callable[[], Sampling] | None" = None) -> None:
@@ -56,6 +68,7 @@ class Metrics:
         self.loop_turn_worst_s = 0.0
         self.deep_pass_worst_s = 0.0
         self.cell_openings = 0
+        self.tables = TableCounters()
 
     def route(self, api: str, version: int) -> RouteMetrics:
         metrics = RouteMetrics(api, version)
@@ -216,6 +229,22 @@ _FAMILIES = (
     Family("group_members", "gauge", "Members of a consumer group.", ("group",)),
     Family("group_lag_records", "gauge", "Records after the offset that a group has committed.", _OFFSET),
     Family("group_lag_summed", "gauge", "1 if lags are sums because of pqbroker.metrics.offsets.max, else 0."),
+    Family("tables", "gauge", "Tables by state: a mount state, mixed, transient, or static.", ("state",)),
+    Family("table_tablets", "gauge", "Tablets of tables by mount state.", ("state",)),
+    Family("table_inserted_rows", "counter", "Rows inserted over HTTP; those of staged batches when they are staged."),
+    Family("table_inserted_bytes", "counter", "Bytes of rows inserted over HTTP, as record batches."),
+    Family("table_read_rows", "counter", "Rows of tablets read over HTTP, without those that SQL reads."),
+    Family("table_read_bytes", "counter", "Bytes of rows of tablets read over HTTP, as records."),
+    Family("staged_pieces", "gauge", "Pieces of rows that are staged and not written yet."),
+    Family("staged_bytes", "gauge", "Bytes of staged pieces; pqbroker.staged.bytes.max is the most of a tablet."),
+    Family("staged_batches", "gauge", "Batches of staged rows that were decided and are not written to their end."),
+    Family("sql_queries_under_way", "gauge", "SQL queries that run, and those that wait for a worker.", ("state",)),
+    Family("sql_queries", "counter", "SQL queries that ended: answered, left, failed, or why refused.", ("outcome",)),
+    Family("sql_query_seconds", "histogram", "Time of an SQL query, from its request to its end."),
+    Family("worker_processes", "gauge", "Worker processes for SQL and for rows in Arrow."),
+    Family("worker_processes_started", "counter", "Worker processes started."),
+    Family("worker_processes_lost", "counter", "Worker processes that ended by themselves, as for want of memory."),
+    Family("worker_resident_bytes", "gauge", "Memory of all worker processes that is not swapped out."),
     Family("build_info", "gauge", "1 for the version that runs.", ("version", "python")),
     Family("process_start_time_seconds", "gauge", "Time at which the node opened its cell, in seconds since 1970."),
     Family("process_cpu_seconds", "counter", "CPU time of the process, all threads."),

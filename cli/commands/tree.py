@@ -1,4 +1,4 @@
-"""`pqbroker get`, `list` and `set`: tables, topics and the system by path, as in //shop/orders/@schema."""
+"""`pqbroker get`, `list`, `exists` and `set`: tables, topics and the system by path, as in //shop/orders/@schema."""
 
 import json as encoding
 from typing import Annotated, Any
@@ -10,7 +10,7 @@ from pqbroker.cli.output import say, show_json
 from pqbroker.cli.parsing import Argument
 from pqbroker.cli.web import DEFAULT_HTTP, Web
 
-getting, listing, setting = Family(), Family(), Family()
+getting, listing, setting, finding = Family(), Family(), Family(), Family()
 
 _PAGE = 1000
 _INDENT = 2
@@ -37,6 +37,13 @@ def list_names(path: Path = "//", http: Http = DEFAULT_HTTP, json: Json = False)
             if len(names) < _PAGE:
                 return
             after = f"&after={quote(names[-1], safe='')}"
+
+
+@declare(finding, "exists", "pqbroker exists //shop/orders")
+def exists(path: Path, http: Http = DEFAULT_HTTP, json: Json = False) -> None:
+    """Print true if a path names something, such as a table or an attribute; else false."""
+    with Web(http) as web:
+        _show(web.exists(f"{_place(path)}{'' if '@' in path else '?children=true&limit=1'}"), json)
 
 
 @declare(setting, "set", "pqbroker set //shop/orders/@max_data_ttl 86400000")

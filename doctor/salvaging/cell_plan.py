@@ -13,9 +13,10 @@ from pqbroker.doctor.salvaging.base_logs import ReadLog, read_log, write_log
 from pqbroker.doctor.salvaging.losses import CellSalvage, NewBlobs
 from pqbroker.doctor.salvaging.lost_offsets import PartitionSalvage
 from pqbroker.doctor.salvaging.segment_counts import count_segments
+from pqbroker.doctor.salvaging.torn_payloads import name_torn
 from pqbroker.doctor.tablets import find_places
 from pqbroker.pq.log import consumers
-from pqbroker.pq.log.commit_timestamps import RESERVED_AHEAD, RESERVED_VALUES, timestamp_of
+from pqbroker.pq.log.commit_timestamps import RESERVED_AHEAD, RESERVED_VALUES, TIMESTAMP_MAX, timestamp_of
 from pqbroker.storage.blobs.blob_id import BlobId, tablet_bounds
 from pqbroker.storage.bundles import hive
 from pqbroker.storage.disk import index_rows
@@ -37,6 +38,9 @@ from pqbroker.storage.unreadable import StoredUnreadable
 _NAMES_MAX = 20
 """Groups, producers and sessions of a partition that are named one by one."""
 _RECORDS_END = bytes((RECORD[0] + 1,))
+_GENERATIONS_OF_ROUND = 10_000
+"""Generations of a group between two that are stored, at most: rebalances in which its leader did not answer."""
+_GENERATION_MAX = (1 << 31) - 1
 _PARTITION = slice(1, 11)
 _OF_PARTITIONS = (b"d", b"f", b"i", b"m", b"s", b"t")
 """First letters of keys that a partition's number follows; the others are left as they are."""
@@ -65,6 +69,7 @@ class CellPlan:
         self._read_records()
         if self._cell == SYSTEM_CELL:
             self.read_scheme()
+        name_torn(self._salvage, self._records, lambda tablet: self._place(tablet).topic)
         if not self._salvage.lost.rounds:
             return
         self._raise_generations()
@@ -92,6 +97,11 @@ class CellPlan:
             except StoredUnreadable:
                 continue  # a start refuses the tablet alone
 
+    def _place(self, tablet: TabletId) -> Place:
+        """The topic of a tablet, and its partitions where a topic names it."""
+        found = find_places(self._scheme.topics.values(), self._cell, 0).get(tablet)
+        return found or Place(f"tablet {tablet}", None)
+
     def _raise_generations(self) -> None:
         """Give every tablet a generation above those that lost rounds can have begun; records that are lost too."""
         for topic in self._scheme.topics.values():
@@ -114,9 +124,8 @@ class CellPlan:
         return TabletRecord(tablet, TabletType.PERSQUEUE, 1, begin_channels(TabletType.PERSQUEUE), topic.topic_id.hex())
 
     def _plan_partitions(self, record: TabletRecord, blobs: NewBlobs) -> None:
-        place = find_places(self._scheme.topics.values(), self._cell, 0).get(record.tablet_id)
-        if place is None:
-            place = Place(f"tablet {record.tablet_id}", None)
+        place = self._place(record.tablet_id)
+        if place.partitions is None:
             what = "no topic names it; if its topic is lost, its records are removed once the salvage is accepted"
             self._salvage.name("topics", place.topic, what)
         prefix = row_prefix(record.tablet_id)
@@ -190,9 +199,8 @@ class CellPlan:
         tablet_id = max(_fact(log, FACTS, "next_tablet_id"), above)
         _put(log, FACTS, "next_tablet_id", tablet_id + rounds * TABLETS_PER_TOPIC_MAX)
         _put(log, FACTS, "next_producer_id", _fact(log, FACTS, "next_producer_id") + rounds * PRODUCER_IDS_PER_BLOCK)
-        if reserved:
-            ahead = max(reserved + rounds * max(RESERVED_AHEAD, RESERVED_VALUES), now + RESERVED_AHEAD)
-            _put(log, FACTS, TIMESTAMPS_RESERVED, ahead)
+        ahead = max(reserved + rounds * max(RESERVED_AHEAD, RESERVED_VALUES), now + RESERVED_AHEAD)
+        _put(log, FACTS, TIMESTAMPS_RESERVED, min(ahead, TIMESTAMP_MAX))
         for counter in ("next_tablet_id", "next_producer_id"):
             self._salvage.name("scheme", counter.replace("_", " "), f"goes on at {_fact(log, FACTS, counter)}")
 
@@ -212,7 +220,8 @@ class CellPlan:
                 continue
             for key, row in list(stored):
                 generation: Any = row[GENERATION]
-                stored.rows[key] = {**row, GENERATION: generation + self._salvage.lost.rounds}
+                jump = min(self._salvage.lost.rounds * _GENERATIONS_OF_ROUND, (_GENERATION_MAX - generation) // 2)
+                stored.rows[key] = {**row, GENERATION: generation + jump}
                 self._salvage.name(kind.row_set, str(key[0]), "its members may be others: they join it again")
 
 

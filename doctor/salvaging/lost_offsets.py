@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from pqbroker.doctor.salvaging.losses import CellSalvage, NewBlobs
+from pqbroker.doctor.salvaging.losses import CellSalvage, Loss, NewBlobs
 from pqbroker.pq.log.body import BODY_INDEX_GAP_BYTES, encode_index
 from pqbroker.pq.log.head import HeadBlob, content_of
 from pqbroker.pq.log.keys import (
@@ -48,6 +48,12 @@ def offsets_given_max(lost: Lost) -> int:
     """How many offsets the lost rounds can have given in one partition."""
     size = lost.size_bytes or lost.rounds * _ROUND_BYTES_MAX
     return (size // BATCH_HEADER_BYTES + 1) * _RECORDS_OF_BATCH_MAX
+
+
+def unreadable_records(name: str, offset: int, end: int, which: str) -> Loss:
+    """The loss of `which` records of a partition's offsets."""
+    what = f"{which} records with the offsets {offset} to {end - 1} are lost: CORRUPT_MESSAGE until a trim"
+    return Loss("records", name, what)
 
 
 @dataclass(slots=True)
@@ -166,8 +172,7 @@ class PartitionSalvage:
             offset += count
 
     def _name_unreadable(self, offset: int, end: int, which: str) -> None:
-        what = f"{which} records with the offsets {offset} to {end - 1} are lost: CORRUPT_MESSAGE until a trim"
-        self.salvage.name("records", self.name, what)
+        self.salvage.losses.append(unreadable_records(self.name, offset, end, which))
 
     def _move_end(self, meta: Meta, spans: Sequence[Span], end: int, is_settled: bool) -> None:
         """Raise the end above all that can have been given."""

@@ -19,7 +19,7 @@ RESERVED_AHEAD = 10 << 30
 """Ten seconds: what a restart may be ahead of the clock, and how long a node that writes needs no other reservation."""
 RESERVED_VALUES = 1 << 24
 """At least, also where the last value is ahead of the clock: so restarts one after another do not add up."""
-_TIMESTAMP_MAX = (1 << 64) - 1
+TIMESTAMP_MAX = (1 << 64) - 1
 """Columns have 64 bits."""
 
 
@@ -47,7 +47,7 @@ class CommitTimestamps:
         clock, following = timestamp_of(now_ms), self.last + 1
         if max(clock + RESERVED_AHEAD // 2, following + RESERVED_VALUES // 2) <= self.reserved:
             return None
-        return min(max(clock + RESERVED_AHEAD, following + RESERVED_VALUES), _TIMESTAMP_MAX)
+        return min(max(clock + RESERVED_AHEAD, following + RESERVED_VALUES), TIMESTAMP_MAX)
 
     def take_reservation(self, reserved: int) -> None:
         """A reservation is durable."""
@@ -73,7 +73,7 @@ class CommitTimestamps:
 def unreserved() -> CommitTimestamps:
     """Return timestamps that need no reservation: of a partition that stands alone."""
     found = CommitTimestamps()
-    found.reserved = _TIMESTAMP_MAX
+    found.reserved = TIMESTAMP_MAX
     return found
 
 

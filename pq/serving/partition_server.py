@@ -174,7 +174,7 @@ class PartitionServer:
         OFFSET_OUT_OF_RANGE beyond the end offset; an offset at or before the start changes nothing.
         """
         self.state.settings.check_mounted(self.index)
-        if not 0 <= offset <= self.end_offset:
+        if self.is_loaded and not 0 <= offset <= self.end_offset:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} is outside [0, {self.end_offset}]")
         partition = self.state
         while True:

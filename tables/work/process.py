@@ -64,6 +64,11 @@ class WorkerProcess:
     def is_alive(self) -> bool:
         return self._process.poll() is None
 
+    @property
+    def has_ended(self) -> bool:
+        """Return True if it has ended by itself, or is about to."""
+        return self._incoming.has_ended or not self.is_alive
+
     async def send(self, kind: str, document: Mapping[str, Any], payload: Sequence[Bytes] = ()) -> None:
         """WorkerGone."""
         try:

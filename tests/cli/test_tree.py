@@ -43,6 +43,16 @@ def test_what_is_set_is_printed_and_acts_after_remount_table(say: Callable[..., 
     assert json.loads(say("get", "//shop/orders").output)["path"] == "//shop/orders"
 
 
+def test_paths_exist_or_not(say: Callable[..., Said]) -> None:
+    for path in ("//", "//shop", "//shop/orders", "//shop/orders/@schema", "//sys/tablet_cells/0/changelogs"):
+        assert say("exists", path).output == "true\n", path
+    for path in ("//shop/nothing", "//shop/orders/@nothing", "//sys/foo", "//sys/tablets/x", "//sys/tablet_cells/9"):
+        said = say("exists", path)
+        assert (said.status, said.output) == (0, "false\n"), path
+    assert say("exists", "//shop//orders").status == 1
+    assert "below //sys" in say("table", "create", "//sys/foo", "--column", "id:int64").errors
+
+
 def test_a_text_needs_no_quotes(say: Callable[..., Said]) -> None:
     assert say("bundle", "create", "b").status == 0
     assert say("set", "//sys/tablet_cell_bundles/b/@node_tag_filter", "ssd & !old").output == '"ssd & !old"\n'

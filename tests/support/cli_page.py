@@ -113,6 +113,7 @@ KEYS = {
     "get": "the value on one line",
     "list": "name",
     "set": "the value on one line",
+    "exists": "true or false",
     "bench": "phase, records, mb, seconds, records_per_s, mb_per_s, p50_ms, p99_ms",
     "completion": "a script, no JSON",
     "backup": "cell, directory, commit, files, linked_bytes, copied_bytes",
@@ -124,7 +125,7 @@ KEYS = {
 }
 """The tests of each command compare them with what it prints."""
 FAMILIES_OVER_HTTP = ("tablet ", "table ", "cell ", "bundle ")
-OVER_HTTP = {"sql", "get", "list", "set", "backup", "cluster connections"}
+OVER_HTTP = {"sql", "get", "list", "exists", "set", "backup", "cluster connections"}
 """Commands beside these families that ask the HTTP address of a broker of ours."""
 WITHOUT_BROKER = {"completion", "doctor", "crashtest", "restore"}
 """Commands that ask no broker: they print a script, read a directory, or start their own."""

@@ -10,6 +10,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from pqbroker.broker.services.sql.counters import ANSWERED, FAILED, LEFT
 from pqbroker.broker.services.sql.workers import Workers
 from pqbroker.broker.services.topics.partitions import unknown_topic
 from pqbroker.broker.services.topics.topic_schemas import schema_of
@@ -18,6 +19,7 @@ from pqbroker.pq.log.row_facts import RowFacts
 from pqbroker.pq.reading.query import READ_UNCOMMITTED, visible_end
 from pqbroker.pq.serving.stretches import Stretch, StretchQuery
 from pqbroker.pq.serving.topic import Topic
+from pqbroker.protocol.errors import KafkaError
 from pqbroker.storage.engine import Buffer, FileRange
 from pqbroker.tables.work.messages import Message
 from pqbroker.tables.work.process import MEMORY_EXIT, WorkerGone, WorkerProcess
@@ -61,6 +63,26 @@ class Query:
 
     async def pieces(self) -> AsyncGenerator[bytes, None]:
         """The answer as it is made. QueryRefused, KafkaError; whatever ends it, the worker is free or dead then."""
+        now, outcome = asyncio.get_running_loop().time, FAILED
+        began_s = now()
+        try:
+            async with aclosing(self._pieces()) as pieces:
+                async for piece in pieces:
+                    yield piece
+            outcome = ANSWERED
+        except (GeneratorExit, asyncio.CancelledError):
+            outcome = LEFT
+            raise
+        except QueryRefused as refusal:
+            outcome = refusal.code.lower()
+            raise
+        except KafkaError as refusal:
+            outcome = refusal.code.name.lower()
+            raise
+        finally:
+            self._workers.counters.count_end(outcome, now() - began_s)
+
+    async def _pieces(self) -> AsyncGenerator[bytes, None]:
         most = self._settings.sql_queries_max
         if self._workers.count >= most:
             raise QueryRefused(

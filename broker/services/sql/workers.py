@@ -13,6 +13,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+from pqbroker.broker.services.sql.counters import SqlCounters
 from pqbroker.tables.work.process import WorkerProcess
 
 _T = TypeVar("_T")
@@ -21,7 +22,7 @@ _T = TypeVar("_T")
 class Workers:
     """Made before it is known whether there will ever be a query: nothing is started until one comes."""
 
-    __slots__ = ("_busy", "_idle", "_pending", "count")
+    __slots__ = ("_busy", "_idle", "_pending", "count", "counters")
 
     def __init__(self) -> None:
         self._busy: set[WorkerProcess] = set()
@@ -30,11 +31,17 @@ class Workers:
         """Starts and ends under way."""
         self.count = 0
         """Queries under way, and those that wait for their worker to start."""
+        self.counters = SqlCounters()
 
     @property
     def pids(self) -> list[int]:
         """Of all processes that there are."""
         return [worker.pid for worker in (*self._busy, *self._idle)]
+
+    @property
+    def running(self) -> int:
+        """Workers that have something to do."""
+        return len(self._busy)
 
     async def take(self) -> WorkerProcess:
         """A worker for one query: one that waits, else a new one. OSError."""
@@ -44,6 +51,7 @@ class Workers:
             if worker.is_alive:
                 self._busy.add(worker)
                 return worker
+            self.counters.workers_lost += 1
             self._end(worker)
         starting = asyncio.get_running_loop().create_task(WorkerProcess.start())
         self._pending.add(starting)
@@ -53,6 +61,7 @@ class Workers:
         except asyncio.CancelledError:
             starting.add_done_callback(self._end_unwanted)
             raise
+        self.counters.workers_started += 1
         self._busy.add(worker)
         return worker
 
@@ -70,6 +79,7 @@ class Workers:
     async def end(self, worker: WorkerProcess) -> int:
         """Kill the worker, if it has not ended: how it ended."""
         self._busy.discard(worker)
+        self.counters.workers_lost += worker.has_ended
         return await asyncio.shield(self._end(worker))
 
     async def close(self) -> None:

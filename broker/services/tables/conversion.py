@@ -13,7 +13,12 @@ from pqbroker.broker.ground.access import AclOperation
 from pqbroker.broker.services.cells.tablet_gluing import Glue
 from pqbroker.broker.services.tables.callers import TablesCaller
 from pqbroker.broker.services.tables.finding import find_table
-from pqbroker.broker.services.tables.readiness import check_nothing_decided, check_sessions_fit, check_unmounted
+from pqbroker.broker.services.tables.readiness import (
+    check_loaded,
+    check_nothing_decided,
+    check_sessions_fit,
+    check_unmounted,
+)
 from pqbroker.pq.serving.topic import Topic
 from pqbroker.storage.bundles.bundle import BundleRefused
 from pqbroker.storage.ids import TabletId, new_uuid
@@ -40,13 +45,12 @@ async def convert(caller: TablesCaller, name: str, *, is_static: bool) -> Topic:
 
 
 async def _to_static(caller: TablesCaller, topic: Topic) -> Topic:
-    check_unmounted(topic)
-    check_nothing_decided(topic)
+    _check_at_rest(topic)
     await check_sessions_fit(topic, range(len(topic.partitions)), caller.node.clock())
     stood, topic_id = _stand(topic), new_uuid()
 
     def converted(record: TopicRecord, tablet_id: TabletId) -> Resharded:
-        check_unmounted(topic)
+        _check_at_rest(topic)
         assert record.table is not None
         if _stand(topic) != stood:
             text = f"rows of {record.name} were written or trimmed meanwhile"
@@ -60,6 +64,13 @@ async def _to_static(caller: TablesCaller, topic: Topic) -> Topic:
         return await caller.node.cell.current.others.glue(topic, glue, converted)
     except BundleRefused as refusal:
         raise TableError("CANNOT_GLUE", str(refusal), "GET /v1/cells shows which cells are open.") from None
+
+
+def _check_at_rest(topic: Topic) -> None:
+    """Raise TableError WRONG_STATE, TABLET_NOT_OPEN unless all rows are known, and none is on its way."""
+    check_unmounted(topic)
+    check_loaded(topic)
+    check_nothing_decided(topic)
 
 
 def _static(table: TableRecord, epoch: int) -> TableRecord:

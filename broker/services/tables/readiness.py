@@ -7,6 +7,7 @@ from pqbroker.broker.services.tables.finding import states
 from pqbroker.broker.services.topics import staged_rows
 from pqbroker.pq.serving.topic import Topic
 from pqbroker.tables.mount import MountState
+from pqbroker.tables.paths import table_path
 from pqbroker.tables.refusals import TableError
 
 _LOOKS_AT_ONCE = 5_000
@@ -20,8 +21,24 @@ def check_unmounted(topic: Topic) -> None:
         raise TableError("WRONG_STATE", text, "Unmount the whole table first.")
 
 
+def check_loaded(topic: Topic) -> None:
+    """Raise TableError TABLET_NOT_OPEN while rows of a tablet are unknown: it would be taken for one without rows,
+    sessions and epochs. WRONG_STATE while rows are written that a forced unmount left on their way."""
+    partition = next((one for one in topic.partitions if not one.is_loaded or one.state.is_writing), None)
+    if partition is None:
+        return
+    name, unreadable = f"tablet {partition.index} of {table_path(topic.record.name)}", partition.state.unreadable
+    if unreadable is not None:
+        cure = "Stop the broker, see what `pqbroker doctor` says, and restore the directory from a copy."
+        raise TableError("TABLET_NOT_OPEN", f"{name} is unreadable: {unreadable}", cure)
+    if not partition.is_loaded:
+        text = f"{name} is in cell {topic.record.cell_of(partition.index)}, which is not open"
+        raise TableError("TABLET_NOT_OPEN", text, "GET /v1/cells, or `pqbroker cell list`, shows the cause.")
+    raise TableError("WRONG_STATE", f"a write to {name} is under way", "Give the command again.")
+
+
 def check_nothing_decided(topic: Topic) -> None:
-    """TableError WRONG_STATE while a batch of staged rows is being written: tablets cannot be put in others' place."""
+    """Raise TableError WRONG_STATE while a batch of staged rows is being written: it names tablets by their numbers."""
     if staged_rows.is_being_written(topic):
         text = f"a batch of staged rows of {topic.record.name} was decided, and some of its rows are not written"
         raise TableError("WRONG_STATE", text, "Mount the table; the broker ends the batch within seconds.")

@@ -8,7 +8,7 @@ from pqbroker.broker.ground.access import AclOperation
 from pqbroker.broker.services.cells.tablet_gluing import Glue
 from pqbroker.broker.services.tables.callers import TablesCaller
 from pqbroker.broker.services.tables.finding import ALL_TABLETS, TabletRange, find_table, states
-from pqbroker.broker.services.tables.readiness import check_nothing_decided, check_sessions_fit
+from pqbroker.broker.services.tables.readiness import check_loaded, check_nothing_decided, check_sessions_fit
 from pqbroker.pq.log.head import first_kept
 from pqbroker.pq.serving.topic import Topic
 from pqbroker.storage.bundles.bundle import BundleRefused
@@ -32,7 +32,8 @@ class ReshardChange:
 async def reshard(caller: TablesCaller, name: str, change: ReshardChange) -> Topic:
     """Replace tablets, all of them or none: the change is durable with the scheme's commit.
 
-    KafkaError as `find_topic`; TableError NO_TABLE, NO_TABLET, WRONG_STATE, CANNOT_GLUE; TooManyPartitions.
+    KafkaError as `find_topic`; TableError NO_TABLE, NO_TABLET, WRONG_STATE, TABLET_NOT_OPEN, CANNOT_GLUE;
+    TooManyPartitions.
     """
     topic, _ = find_table(caller, AclOperation.ALTER, name)
     topics, plan = caller.node.cell.current.topics, _plan(change, topic)
@@ -41,20 +42,20 @@ async def reshard(caller: TablesCaller, name: str, change: ReshardChange) -> Top
 
     def resharded(record: TopicRecord) -> Resharded:
         plan = _plan(change, topic)
+        if _ends(topic, plan) != ends:
+            text = f"rows of {topic.record.name} were written or trimmed meanwhile"
+            raise TableError("WRONG_STATE", text, "Leave its tablets unmounted, and give the command again.")
         topics.check_room(len(plan.origins) - record.partitions)
         epoch = max(partition.leader_epoch for partition in topic.partitions)
         assert record.table is not None
         return Resharded(record.with_table(_table(record.table, plan, epoch)), plan.origins)
 
     await check_sessions_fit(topic, (plan.survivor, *plan.removed) if plan.removed else (), caller.node.clock())
+    ends = _ends(topic, plan)
     if all(_is_empty(topic, index) for index in plan.removed):
         return await uninterrupted(topics.reshard(topic.record.name, resharded))
-    ends = _ends(topic, plan)
 
     def glued(record: TopicRecord, tablet_id: TabletId) -> Resharded:
-        if _ends(topic, plan) != ends:
-            text = f"rows of {topic.record.name} were written or trimmed meanwhile"
-            raise TableError("WRONG_STATE", text, "Leave its tablets unmounted, and give the command again.")
         return resharded(record)._replace(replaced={plan.survivor: tablet_id})
 
     try:
@@ -69,6 +70,7 @@ def _plan(change: ReshardChange, topic: Topic) -> Reshard:
     first, last = indexes[0], indexes[-1]
     plan = plan_reshard(present, first, last, change.tablet_count, change.trimmed_row_counts)
     _check_unmounted(topic, affected(plan, present, first, last))
+    check_loaded(topic)
     check_nothing_decided(topic)
     _check_whole_chunks(topic, plan.removed)
     return plan

@@ -106,7 +106,8 @@ async def commit(topic: Topic, fence: Fence, pieces: Sequence[Piece], on_changed
 
 
 async def look_after(topic: Topic, before_ms: int) -> None:
-    """End what was decided and not ended, and delete pieces that were staged before the time and never named."""
+    """End what was decided and not ended, and delete pieces that were staged before the time and never named; those of
+    a held cell stay, for the decision that names them may be among what was given up."""
     staged = [partition.staged for partition in topic.partitions]
     if not any(one.bytes or one.decision_count for one in staged):
         return
@@ -119,8 +120,10 @@ async def look_after(topic: Topic, before_ms: int) -> None:
             async with lock:
                 await _finish(topic, [one], asyncio.get_running_loop().time() + STEP_S)
     batches = {batch_of(one.key) for one in decided}
-    for one_partition in staged:
-        await one_partition.drop([key for key in one_partition.older_than(before_ms) if batch_of(key) not in batches])
+    for partition in topic.partitions:
+        if not partition.is_held:
+            old = partition.staged.older_than(before_ms)
+            await partition.staged.drop([key for key in old if batch_of(key) not in batches])
 
 
 def is_being_written(topic: Topic) -> bool:

@@ -34,7 +34,7 @@ class Sought:
 class Search:
     """What was found so far, and what may still be looked at, from `next_offset` on."""
 
-    __slots__ = ("_answer_bytes", "_look_bytes", "_sought", "next_offset", "shown")
+    __slots__ = ("_answer_bytes", "_look_bytes", "_sought", "next_offset", "shown", "shown_bytes")
 
     def __init__(self, sought: Sought, first: int) -> None:
         self._sought = sought
@@ -42,6 +42,7 @@ class Search:
         self._look_bytes = sought.look_bytes
         self.next_offset = first
         self.shown: list[Any] = []
+        self.shown_bytes = 0
 
     @property
     def wants_more(self) -> bool:
@@ -88,6 +89,7 @@ class Search:
                     self._answer_bytes = 0
                     return
                 self._answer_bytes -= size
+                self.shown_bytes += size
                 self.shown.append(sought.show(record))
             self.next_offset = record.offset + 1
             self._look_bytes -= size + RECORD_OVERHEAD_BYTES

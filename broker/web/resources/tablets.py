@@ -21,6 +21,7 @@ from pqbroker.storage.tablets.hosting import TabletPage
 from pqbroker.storage.tablets.tablet import TabletRecord, TabletStorage
 from pqbroker.storage.tablets.tablet_kinds import TABLET_KINDS
 
+UNKNOWN_TABLET = "UNKNOWN_TABLET"
 _BOOLEAN: Schema = {"type": "boolean"}
 _FACTS = {
     "id": COUNT, "type": TEXT, "owner": TEXT, "topic": nullable(TEXT), "state": TEXT, "generation": COUNT,
@@ -119,7 +120,7 @@ def find_kv(call: Call, tablet_id: TabletId) -> KeyValueTablet:
 
 
 def unknown_tablet(tablet_id: TabletId) -> Problem:
-    return Problem(404, "UNKNOWN_TABLET", f"there is no tablet {tablet_id}", "GET /v1/tablets lists the tablets.")
+    return Problem(404, UNKNOWN_TABLET, f"there is no tablet {tablet_id}", "GET /v1/tablets lists the tablets.")
 
 
 def _facts(call: Call, record: TabletRecord) -> dict[str, Any]:

@@ -11,6 +11,7 @@ _STATUSES: Mapping[str, int] = {
     "CANNOT_MOVE": 409, "CANNOT_GLUE": 409, "NO_MOUNTED_TABLETS": 409, "WRONG_STATE": 409,
     "INCOMPATIBLE_SCHEMA": 409, "STATIC_TABLE": 409, "TOO_MANY_ATTRIBUTE_SETS": 409,
     "CHANGED_BATCH": 409, "SESSION_AHEAD": 409, "STAGE_LOST": 409, "STAGE_FULL": 503,
+    "TABLET_NOT_OPEN": 409,
 }  # fmt: skip
 """Of refusals that have another than 400."""
 

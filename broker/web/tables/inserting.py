@@ -61,6 +61,9 @@ async def _insert(
         written: Sequence[Sequence[Written]] = [[await partition.write(batch, header, *weights)]]
     else:
         written = await write_together(shares, fence, call.node.clock)
+    counted = call.node.metrics.tables
+    counted.inserted_rows += sum(map(_row_count, shares))
+    counted.inserted_bytes += sum(share.size for share in shares)
     pause_ms = max(_pause_ms(share) for share in shares)
     if pause_ms:
         await asyncio.sleep(pause_ms / 1000)

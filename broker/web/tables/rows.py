@@ -39,6 +39,9 @@ async def select(call: Call) -> Any:
     )  # fmt: skip
     search = Search(sought, max(first, partition.start_offset))
     await search.look_through(partition, call.looks)
+    counted = call.node.metrics.tables
+    counted.read_rows += len(search.shown)
+    counted.read_bytes += search.shown_bytes
     if search.shown:
         await _fill(partition, search.shown)
     return {"rows": search.shown, "next_row_index": search.next_offset}

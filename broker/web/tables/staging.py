@@ -30,6 +30,9 @@ async def stage(call: Call) -> Any:
         for index, (named, _, batch) in zip(places(topic, rows, call.query.get("tablet_hint")), rows, strict=True)
     )
     pieces = await _told(uninterrupted(_gathered(staging)))
+    counted = call.node.metrics.tables
+    counted.inserted_rows += sum(some.row_count for some in rows)
+    counted.inserted_bytes += sum(len(some.batch) for some in rows)
     shown = [
         {"name": piece.name, "tablet_index": piece.partition, "row_count": piece.total.row_count} for piece in pieces
     ]

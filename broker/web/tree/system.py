@@ -6,6 +6,7 @@ from typing import Any
 from pqbroker.broker.ground.access import AclOperation, check_access
 from pqbroker.broker.services.topics.finding import every_topic
 from pqbroker.broker.web.resources import cells, tablets
+from pqbroker.broker.web.routing.problems import Problem
 from pqbroker.broker.web.routing.routes import Call
 from pqbroker.broker.web.tables import commands
 from pqbroker.broker.web.tree.node import TreeNode, directory
@@ -18,9 +19,10 @@ from pqbroker.storage.tablets.tablet import LOG_CHANNEL, SNAPSHOT_CHANNEL
 from pqbroker.storage.tablets.tablet_kinds import TABLET_KINDS
 from pqbroker.tables.paths import table_path
 
-SYSTEM = "sys"
 _TABLETS, _CELLS, _BUNDLES = "tablets", "tablet_cells", "tablet_cell_bundles"
 _CHANNELS = {"changelogs": LOG_CHANNEL, "snapshots": SNAPSHOT_CHANNEL}
+_BLOB_DEPTH = 2
+"""Names below a cell that a blob of its log has."""
 _CONFIG = ("orchid", "config")
 """Of a tablet: the attributes that act."""
 
@@ -52,20 +54,32 @@ async def _tablet(call: Call, path: TreePath, names: tuple[str, ...]) -> TreeNod
     tablet, topic = found
     if names[1:]:
         return _tablet_config(path, topic, tablet, names[1:])
-    shown = await tablets.describe(replace(call, path={"tablet": tablet}))
-    if topic.record.table is not None:
-        index = topic.record.tablets.index(tablet)
+    index, is_table = topic.record.tablets.index(tablet), topic.record.table is not None
+    shown = await _described(call, topic, tablet, topic.record.cell_of(index))
+    if is_table:
         of_table = replace(call, path={"name": topic.record.name}, query={"after": index - 1, "limit": 1})
         shown |= (await commands.list_tablets(of_table))["tablets"][0]
-    return TreeNode(_CONFIG[:1], {"type": "tablet", "table_path": table_path(topic.record.name), **shown}, shown)
+    attributes = {"type": "tablet", "table_path": table_path(topic.record.name), **shown}
+    return TreeNode(_CONFIG[:1] if is_table else (), attributes, shown)
+
+
+async def _described(call: Call, topic: Topic, tablet: TabletId, cell: CellId) -> dict[str, Any]:
+    """Facts of a tablet; while its cell is not open, those that the scheme has."""
+    try:
+        described: dict[str, Any] = await tablets.describe(replace(call, path={"tablet": tablet}))
+    except Problem as problem:
+        if problem.code != tablets.UNKNOWN_TABLET:
+            raise
+        return {"id": tablet, "topic": topic.record.name, "state": "offline", "cell": str(cell)}
+    return described
 
 
 def _tablet_config(path: TreePath, topic: Topic, tablet: TabletId, names: tuple[str, ...]) -> TreeNode:
+    table = topic.record.table
+    if table is None or names not in (_CONFIG[:1], _CONFIG):
+        raise no_node(path)
     if names == _CONFIG[:1]:
         return directory(_CONFIG[1:])
-    table = topic.record.table
-    if names != _CONFIG or table is None:
-        raise no_node(path)
     index = topic.record.tablets.index(tablet)
     return TreeNode(value=in_force(table.mounted.of_tablet(index)), attributes={"type": "document"})
 
@@ -89,21 +103,31 @@ async def _cell(call: Call, path: TreePath, names: tuple[str, ...]) -> TreeNode:
         "health": cell["health"],
         "total_statistics": {"tablet_count": cell["tablets"]},
     }
-    return TreeNode(_CHANNELS, attributes, cell)
+    is_open = call.node.cell.current.cells.host(CellId(cell["id"])) is not None
+    return TreeNode(_CHANNELS if is_open else (), attributes, cell)
 
 
 async def _log(call: Call, path: TreePath, cell: CellId, names: tuple[str, ...]) -> TreeNode:
     """The log blobs, or the parts of snapshots, of a cell's own tablets: what a start would read."""
     host = call.node.cell.current.cells.host(cell)
-    if names[0] not in _CHANNELS or len(names) > 1 or host is None:
+    if names[0] not in _CHANNELS or len(names) > _BLOB_DEPTH:
         raise no_node(path)
-    found: list[str] = []
+    if host is None:
+        text = f"there is no {TreePath(path.names)} now: cell {cell} is not open"
+        raise Problem(404, "NO_NODE", text, f"//sys/{_CELLS}/{cell}/@health, or `pqbroker cell list`, says why.")
+    found: dict[str, BlobId] = {}
     for tablet, record in host.cell.tablets().items():
         if not TABLET_KINDS[record.type].belongs_to_object:
             bounds = channel_bounds(tablet, _CHANNELS[names[0]])
             stored = await host.cell.inspection.stored_blobs(*bounds, call.node.settings.http_items_max + 1)
-            found += map(str, map(BlobId.from_key, stored))
-    return directory(found)
+            found |= {str(blob): blob for blob in map(BlobId.from_key, stored)}
+    if not names[1:]:
+        return directory(found)
+    blob = found.get(names[1])
+    if blob is None:
+        raise no_node(path)
+    facts = {"id": names[1], **{name: getattr(blob, name) for name in ("tablet", "generation", "step", "size")}}
+    return TreeNode(attributes={"type": "blob", **facts}, value=facts)
 
 
 async def _bundle(call: Call, path: TreePath, names: tuple[str, ...]) -> TreeNode:

@@ -16,12 +16,12 @@ from pqbroker.broker.web.routing.routes import Call
 from pqbroker.broker.web.tables import commands
 from pqbroker.broker.web.tree.node import TreeNode, directory
 from pqbroker.broker.web.tree.paths import TreePath, no_attribute, no_node, parse_path, value_at, with_value
-from pqbroker.broker.web.tree.system import SYSTEM, find_system
+from pqbroker.broker.web.tree.system import find_system
 from pqbroker.conf.table_attributes import in_force
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.bundles.bundle import DEFAULT_BUNDLE
 from pqbroker.tables.attributes import check_attributes
-from pqbroker.tables.paths import ROOT, table_path
+from pqbroker.tables.paths import ROOT, SYSTEM, has_path, table_path
 
 _MOUNT_CONFIG = "mount_config"
 """The seeds' name of all attributes that a mount takes."""
@@ -91,9 +91,12 @@ def _below(call: Call, names: tuple[str, ...]) -> list[str]:
     """The names of directories, topics and tables below a directory, in order."""
     prefix = ".".join((*names, ""))
     known = (topic.record.name for topic in every_topic(call, AclOperation.DESCRIBE, or_static=True))
-    made = (f"{name}." for name in directories.directory_names(call.node.cell.current.scheme))
-    found = {name[len(prefix) :].partition(".")[0] for name in (*known, *made) if name.startswith(prefix)}
-    return sorted((found if names else found | {SYSTEM}) - {""})
+    below = (
+        name[len(prefix) :].partition(".")[0]
+        for name in (*known, *directories.directory_names(call.node.cell.current.scheme))
+        if name.startswith(prefix) and has_path(name)
+    )
+    return sorted({*below} if names else {*below, SYSTEM})
 
 
 def _directory(call: Call, path: TreePath, below: Sequence[str]) -> TreeNode:

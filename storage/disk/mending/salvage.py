@@ -60,6 +60,8 @@ class Lost:
     size_bytes: int
     rewritten: frozenset[bytes]
     """Keys of the index that rounds behind the last lost one set or delete."""
+    torn: frozenset[BlobKey] = frozenset()
+    """Blobs of rounds that are kept though their payload lacks a sector; some of them are unreadable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,12 +156,16 @@ def _salvage(directory: CellDirectory, plan: Plan) -> LogDamage:
 
 def _lost_with(damage: LogDamage, mark: SalvageMark) -> Lost:
     """What is lost in all, with what a salvage gave up that has not ended: then no row is known to be newer."""
-    keys = _Keys()
+    keys, torn = _Keys(), _Keys()
     if not mark.lost_rounds:
         for record in damage.history.rounds:
             if damage.given_up and record.header.number > damage.given_up[-1]:
                 decode_changes(record.content()).apply(keys)
-    return Lost(damage.lost_rounds_max + mark.lost_rounds, damage.lost_bytes + mark.lost_bytes, frozenset(keys.found))
+    for record in damage.torn_payloads:
+        decode_changes(record.content()).apply(torn)
+    blobs = frozenset(BlobKey(key[1:]) for key in torn.found if key[:1] == index_rows.BLOB)
+    lost = damage.lost_rounds_max + mark.lost_rounds, damage.lost_bytes + mark.lost_bytes
+    return Lost(*lost, frozenset(keys.found), blobs)
 
 
 class _Keys:

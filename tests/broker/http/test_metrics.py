@@ -47,6 +47,8 @@ async def test_every_declared_metric_is_told_with_its_labels(web: Web) -> None:
     await web.node.produce("t", b"a")
     await web.node.produce("t", b"a")
     await web.ask("GET", "/v1/topics")
+    await web.ask("POST", "/v1/tables", {"path": "//rows", "schema": [{"name": "id", "type": "int64"}]})
+    await web.ask("POST", "/v1/sql", {"query": "SELECT 1"})
     await commit_offsets(web, "g", ("t", 0, 0))
     declared = {family.name: set(family.labels) for family in FAMILIES}
     told = {

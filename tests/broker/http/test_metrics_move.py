@@ -1,11 +1,16 @@
 """Every metric moves when what it counts does: a node is kept busy, and scraped after each thing that it did."""
 
 import asyncio
+import os
+import signal
 import struct
 from collections.abc import Awaitable, Callable
 
+import pytest
+
 from pqbroker.broker.ground.metrics import FAMILIES
 from pqbroker.broker.kafka.net.connection_limits import IDLE_S
+from pqbroker.broker.services.topics import staged_rows
 from pqbroker.protocol.messages.metadata import MetadataRequest
 from pqbroker.storage.pool_status import Colour
 from tests.broker.conftest import make_batch, produce_request, until
@@ -141,6 +146,46 @@ class Hour:
         await until(lambda: self.web.node.server.node.metrics.cell_openings == 2)
         await self.web.ask("POST", "/v1/cells", {})
 
+    async def tables(self) -> None:
+        """A table that is filled, read and frozen; a batch of staged rows, written in two steps; a static table."""
+        web, table = self.web, "/v1/tables/rows"
+        schema = [{"name": "id", "type": "int64"}]
+        await web.ask("POST", "/v1/tables", {"path": "//rows", "schema": schema, "tablet_count": 2})
+        await web.ask("POST", "/v1/tables", {"path": "//still", "schema": schema, "dynamic": False})
+        await web.ask("POST", f"{table}/rows", {"rows": [{"id": 1}]})
+        await web.ask("GET", f"{table}/rows?tablet_index=0")
+        await web.ask("GET", f"{table}/rows?tablet_index=1")
+        await web.ask("POST", f"{table}/freeze", {"first_tablet_index": 1})
+        await self.scrape()
+        batch = {"session": "s", "sequence": 1}
+        staged = f"{table}/staged-rows"
+        _, told = await web.ask("POST", staged, {**batch, "rows": [{"id": 2}]})
+        await self.scrape()
+        pieces = {**batch, "pieces": [piece["name"] for piece in told["pieces"]]}
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(staged_rows, "STEP_S", -1.0)
+            _, told = await web.ask("POST", f"{staged}/commit", pieces)
+            assert not told["done"]
+        await self.scrape()
+        await web.ask("POST", f"{staged}/commit", pieces)
+
+    async def query(self) -> None:
+        """A query that waits for its worker, one that is refused, and one whose worker is lost."""
+        workers = self.web.node.server.node.workers
+        asking = asyncio.create_task(self.ask("SELECT 1"))
+        await until(lambda: workers.count > 0)
+        await self.scrape()
+        assert await asking == 200
+        assert await self.ask("DELETE FROM rows") == 400
+        await self.scrape()
+        for pid in workers.pids:
+            os.kill(pid, signal.SIGKILL)
+        while not workers.counters.workers_lost:
+            await self.ask("SELECT 1")
+
+    async def ask(self, query: str) -> int:
+        return (await self.web.ask("POST", "/v1/sql", {"query": query}))[0]
+
     async def scrape(self) -> None:
         self.scrapes.append(await scrape(self.web))
 
@@ -167,7 +212,7 @@ async def test_every_metric_moves(serve: Callable[..., Awaitable[Web]]) -> None:
     for step in (
         hour.write, hour.forget_a_producer, hour.read, hour.refuse, hour.hold, hour.trim, hour.group, hour.stop_halfway,
         hour.open_a_session, hour.drop, hour.break_the_protocol, hour.run_out_of_room, hour.lose_the_cell,
-        hour.connect_too_often,
+        hour.connect_too_often, hour.tables, hour.query,
     ):  # fmt: skip
         await step()
         await hour.scrape()

@@ -10,7 +10,7 @@ from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.broker.conftest import until
 from tests.broker.http.conftest import Web
-from tests.broker.http.test_table_resharding import command, filled
+from tests.broker.http.test_table_resharding import closed_cell, command, filled
 from tests.broker.http.test_tables import NAME, SCHEMA, create, insert, reopened, select, tablets
 
 Serve = Callable[..., Awaitable[Web]]
@@ -223,6 +223,18 @@ async def test_rows_that_come_before_it_is_decided_refuse_it(web: Web, monkeypat
     assert (await web.refusal("POST", f"{TABLE}/alter", {"dynamic": False}))[:2] == (409, "WRONG_STATE")
     await converted(web, dynamic=False)
     assert await queried(web) == [0, 9, 10, 11]
+
+
+@pytest.mark.parametrize("since_the_start", [False, True])
+async def test_a_table_with_a_tablet_in_a_closed_cell_stays_dynamic(web: Web, *, since_the_start: bool) -> None:
+    assert (await web.ask("POST", "/v1/cells", {"bundle": "default"}))[0] == 201
+    await filled(web, 2)
+    async with closed_cell(web, since_the_start=since_the_start):
+        status, code, message = await web.refusal("POST", f"{TABLE}/alter", {"dynamic": False})
+        assert (status, code) == (409, "TABLET_NOT_OPEN")
+        assert "tablet 1 of //shop/orders is in cell 1, which is not open" in message
+    await converted(web, dynamic=False)
+    assert await queried(web) == [0, 10, 11]
 
 
 async def test_static_tables_of_another_cell_move_with_it(web: Web) -> None:

@@ -1,12 +1,17 @@
 """Resharding over HTTP: rows and offsets of groups stay with their tablet, epochs rise, a crash leaves one state."""
 
-from collections.abc import Awaitable, Callable
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
 
+from pqbroker.pq.log.keys import meta_key
 from pqbroker.pq.serving.topics import Topics
 from pqbroker.storage.ids import SYSTEM_CELL
+from pqbroker.storage.kv.commands import INLINE, Write
+from tests.broker.conftest import until
 from tests.broker.http.conftest import Web
 from tests.broker.http.test_tables import NAME, create, insert, reopened, select, tablets
 
@@ -224,6 +229,69 @@ async def test_rows_of_another_cell_are_glued_too(web: Web) -> None:
     assert (await command(web, "reshard", tablet_count=1))[0] == 200
     await command(web, "mount")
     assert await ids(web, 1) == [[0, 10, 11]]
+
+
+@contextlib.asynccontextmanager
+async def closed_cell(web: Web, *, since_the_start: bool, topic: str = NAME) -> AsyncIterator[None]:
+    """Keep cell 1 closed; after a start nothing of its tablets is known."""
+    for node_filter in ("elsewhere", ""):
+        assert (await web.ask("PATCH", "/v1/bundles/default", {"node_tag_filter": node_filter}))[0] == 200
+        if since_the_start:
+            await reopened(web, topic)
+        if node_filter:
+            yield
+
+
+@pytest.mark.parametrize("since_the_start", [False, True])
+@pytest.mark.parametrize("shape", [{"tablet_count": 1}, {"tablet_count": 3}])
+async def test_a_table_with_a_tablet_in_a_closed_cell_keeps_its_tablets(
+    web: Web, shape: dict[str, int], *, since_the_start: bool
+) -> None:
+    assert (await web.ask("POST", "/v1/cells", {"bundle": "default"}))[0] == 201
+    await filled(web, 2)
+    async with closed_cell(web, since_the_start=since_the_start):
+        status, code, message = await web.refusal("POST", f"/v1/tables/{NAME}/reshard", shape)
+        assert (status, code) == (409, "TABLET_NOT_OPEN")
+        assert "tablet 1" in message
+        trim = {"tablet_index": 1, "trimmed_row_count": 1}
+        await command(web, "mount")
+        assert (await web.refusal("POST", f"/v1/tables/{NAME}/trim", trim))[:2] == (503, "NOT_LEADER_OR_FOLLOWER")
+    assert await ids(web, 2) == [[0], [10, 11]]
+
+
+@pytest.mark.parametrize("verb", ["reshard", "alter"])
+async def test_a_row_that_a_forced_unmount_leaves_on_its_way_is_waited_for(web: Web, verb: str) -> None:
+    assert (await web.ask("POST", "/v1/cells", {"bundle": "default"}))[0] == 201
+    await create(web, tablet_count=2)
+    faults = web.node.engine.sibling("1", must_exist=False).faults
+    topic = web.node.server.node.cell.current.topics.get(NAME)
+    assert topic is not None
+    faults.hold()
+    inserting = asyncio.create_task(insert(web, {"$tablet_index": 1, "id": 7}))
+    await until(lambda: topic.partitions[1].state.is_writing)
+    assert (await command(web, "unmount", force=True))[0] == 200
+    body = {"tablet_count": 1} if verb == "reshard" else {"dynamic": False}
+    status, code, message = await web.refusal("POST", f"/v1/tables/{NAME}/{verb}", body)
+    assert (status, code) == (409, "WRONG_STATE")
+    assert "a write to tablet 1 of //shop/orders is under way" in message
+    faults.release()
+    await inserting
+    assert (await command(web, "reshard", tablet_count=1))[0] == 200
+    await command(web, "mount")
+    assert await ids(web, 1) == [[7]]
+
+
+async def test_a_tablet_that_cannot_be_read_is_not_taken_for_an_empty_one(web: Web) -> None:
+    await filled(web, 2)
+    topic = web.node.server.node.cell.current.topics.get(NAME)
+    assert topic is not None
+    unknown = meta_key(1)
+    await topic.tablets[topic.record.tablets[1]].kv.execute([Write(unknown, (b"9",), 1, INLINE)])
+    await reopened(web)
+    status, code, message = await web.refusal("POST", f"/v1/tables/{NAME}/reshard", {"tablet_count": 1})
+    assert (status, code) == (409, "TABLET_NOT_OPEN")
+    assert "tablet 1" in message
+    assert len(await tablets(web, "tablet_id")) == 2
 
 
 @pytest.mark.parametrize("index", [0, 1])

@@ -340,10 +340,10 @@ def test_a_node_without_tables_loads_none_of_their_rules_and_libraries() -> None
     assert tables.isdisjoint(("work.query", "work.parsing"))
 
 
-async def reopened(web: Web) -> None:
+async def reopened(web: Web, topic: str = NAME) -> None:
     """The store fails; the node opens its cell again."""
     owner = web.node.server.node.cell
     before = owner.current
     web.node.engine.faults.lose_next()
     await web.ask("POST", "/v1/topics", {"name": "lost"})
-    await until(lambda: owner.current is not before and NAME in owner.current.topics.names())
+    await until(lambda: owner.current is not before and topic in owner.current.topics.names())

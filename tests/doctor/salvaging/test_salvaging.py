@@ -8,7 +8,10 @@ from urllib.request import urlopen
 import pytest
 
 from pqbroker.__main__ import main
+from pqbroker.storage.disk.commits.commit_record import cell_seed
 from pqbroker.storage.disk.commits.commit_scan import CommitAt
+from pqbroker.storage.disk.commits.log_end import LogEnd
+from pqbroker.storage.disk.directory import read_both
 from pqbroker.storage.disk.mending.salvage_mark import read_mark
 from pqbroker.storage.disk.offline import look_into
 from pqbroker.testing import BrokerFailedError, broker
@@ -165,6 +168,41 @@ def test_a_lost_topic_is_named_by_its_tablets_and_no_id_is_given_again(
 def _changes_scheme(record: CommitAt) -> bool:
     """Return True if a round has a log blob of the scheme."""
     return b"b" + (1).to_bytes(8, "big") + b"\0" in record.content()
+
+
+def test_records_in_a_torn_payload_of_a_synced_round_are_named_one_partition_at_a_time(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = killed(tmp_path / "data")
+    with broker(data.path) as node:
+        client = Client(node.kafka)
+        assert client.send(SECOND, b"whole") == 4
+        assert client.send(FIRST, b"x" * 50_000) == 4
+        node.kill()
+    (torn,) = [each for each in rounds(data.path) if each.header.payload_bytes >= 50_000]
+    tear(data.path, torn)
+    shown = perform(data.path, capsys)
+    assert [loss["kind"] for loss in shown["losses"]] == ["payload", "records"]
+    (records,) = named(shown, "records")
+    merged = "some of the records with the offsets 0 to 4 are lost: CORRUPT_MESSAGE until a trim"
+    assert records == (f"{FIRST}-0", merged)
+    with broker(data.path) as node:
+        client = Client(node.kafka)
+        assert client.read(FIRST, 4) == ["INVALID_MSG"]
+        assert client.read(SECOND, 4) == [(4, b"whole")]
+        assert client.send(FIRST, b"later") == 5
+
+
+def tear(path: Path, torn: CommitAt) -> None:
+    """Lose a sector of the payload of a round, which is known to be synced."""
+    (index,) = path.glob("index-*")
+    generation = int(index.name.removeprefix("index-"))
+    end = LogEnd(index / "commits", generation, cell_seed(read_both(path)[0].cell), 0)
+    end.tell(rounds(path)[-1].header.number)
+    end.close()
+    with torn.path.open("r+b") as file:
+        file.seek((torn.position - 20_000) // 512 * 512)
+        file.write(bytes(512))
 
 
 def test_a_directory_without_damage_has_nothing_to_salvage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,71 @@
+"""Metrics of tables, staged rows, SQL queries and worker processes, read at scrape time."""
+
+import resource
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+
+from pqbroker.broker.ground.metrics import Sample, Sampling, TableCounters
+from pqbroker.broker.services.sql.workers import Workers
+from pqbroker.pq.serving.topic import Topic
+from pqbroker.tables.mount import MountState, table_state
+
+_LOOKS_AT_ONCE = 500
+_STATIC = "static"
+
+
+def table_samples(topics: Sequence[Topic], counted: TableCounters) -> Sampling:
+    """Tables and their tablets by state, and what is staged. `topics`: static tables too."""
+    tables, tablets = Counter[str](), Counter[str]()
+    pieces = staged_bytes = batches = 0
+    for topic in topics:
+        if topic.record.is_static:
+            tables[_STATIC] += 1
+        elif topic.record.table is not None:
+            of_table = Counter(topic.states)
+            tablets.update(of_table)
+            tables[table_state(map(MountState, of_table))] += 1
+        partitions = iter(topic.partitions)
+        while some := list(islice(partitions, _LOOKS_AT_ONCE)):
+            for partition in some:
+                pieces += partition.staged.count
+                staged_bytes += partition.staged.bytes
+                batches += partition.staged.decision_count
+            yield
+    return [
+        *(Sample("tables", count, (state,)) for state, count in tables.items()),
+        *(Sample("table_tablets", count, (state,)) for state, count in tablets.items()),
+        Sample("table_inserted_rows", counted.inserted_rows),
+        Sample("table_inserted_bytes", counted.inserted_bytes),
+        Sample("table_read_rows", counted.read_rows),
+        Sample("table_read_bytes", counted.read_bytes),
+        Sample("staged_pieces", pieces),
+        Sample("staged_bytes", staged_bytes),
+        Sample("staged_batches", batches),
+    ]
+
+
+def sql_samples(workers: Workers) -> list[Sample]:
+    """SQL queries, those under way and those that ended, and worker processes."""
+    counters, pids, running = workers.counters, workers.pids, workers.running
+    return [
+        Sample("sql_queries_under_way", running, ("running",)),
+        Sample("sql_queries_under_way", max(workers.count - running, 0), ("waiting",)),
+        *(Sample("sql_queries", count, (outcome,)) for outcome, count in counters.ended.items()),
+        Sample("sql_query_seconds", histogram=counters.seconds),
+        Sample("worker_processes", len(pids)),
+        Sample("worker_processes_started", counters.workers_started),
+        Sample("worker_processes_lost", counters.workers_lost),
+        Sample("worker_resident_bytes", _resident_bytes(pids)),
+    ]
+
+
+def _resident_bytes(pids: Iterable[int]) -> int:
+    """The memory of these processes that is not swapped out; 0 where the system has no /proc."""
+    pages = 0
+    for pid in pids:
+        with suppress(OSError):  # it has ended
+            pages += int(Path(f"/proc/{pid}/statm").read_bytes().split()[1])
+    return pages * resource.getpagesize()

@@ -1,0 +1,60 @@
+"""Names by topic, partition and offsets what is unreadable of rounds that are kept though their payload lacks a sector.
+"""
+
+import contextlib
+from collections.abc import Callable, Mapping
+
+from pqbroker.doctor.salvaging.losses import CellSalvage, Loss
+from pqbroker.doctor.salvaging.lost_offsets import unreadable_records
+from pqbroker.pq.log.keys import parse_data_key
+from pqbroker.storage.blobs.blob_id import BlobId
+from pqbroker.storage.disk import index_rows
+from pqbroker.storage.engine import BlobCorrupt, BlobKey, BlobMissing
+from pqbroker.storage.ids import TabletId
+from pqbroker.storage.kv.rows import Entry
+from pqbroker.storage.tablets.tablet import TabletRecord, TabletType, row_prefix
+
+_PARTITION = slice(1, 11)
+_STAGED = (b"s", b"t")
+"""First letters of keys of staged pieces and of decisions."""
+
+
+def name_torn(
+    salvage: CellSalvage, records: Mapping[TabletId, TabletRecord], topic_of: Callable[[TabletId], str]
+) -> None:
+    """Read the blobs of torn payloads, and name the rows of those that are unreadable."""
+    torn = {blob for blob in salvage.lost.torn if _is_unreadable(salvage, blob)}
+    for tablet in sorted({BlobId.from_key(blob).tablet for blob in torn}):
+        record = records.get(tablet)
+        if record is not None and record.type is TabletType.PERSQUEUE:
+            _name_rows(salvage, tablet, topic_of(tablet), torn)
+        else:
+            kind = "tablet" if record is None else record.type.name.lower()
+            what = "a change of it is unreadable, so it does not start: restore a copy of the directory"
+            salvage.name(kind, f"tablet {tablet}", what)
+
+
+def _name_rows(salvage: CellSalvage, tablet: TabletId, topic: str, torn: set[BlobKey]) -> None:
+    prefix, end = (index_rows.ROW + row_prefix(TabletId(tablet + more)) for more in (0, 1))
+    for key, row in salvage.rows.rows(prefix, end):
+        with contextlib.suppress(ValueError, IndexError):  # a start refuses the partition alone
+            if not torn.isdisjoint(map(BlobKey, Entry.stored(row).blobs())):
+                salvage.losses.append(_loss(topic, key[len(prefix) :]))
+
+
+def _loss(topic: str, key: bytes) -> Loss:
+    """The loss of a blob that a PQ tablet's row names. ValueError for a key that no tablet writes."""
+    where = f"{topic}-{int(key[_PARTITION])}"
+    if key[:1] == b"d":
+        found = parse_data_key(key)
+        return unreadable_records(where, found.offset, found.offset + found.records, "some of the")
+    kind = "staged rows" if key[:1] in _STAGED else "partitions"
+    return Loss(kind, where, f"what its row {key.decode('ascii', 'backslashreplace')} holds is unreadable")
+
+
+def _is_unreadable(salvage: CellSalvage, blob: BlobKey) -> bool:
+    try:
+        salvage.rows.content(blob)
+    except (BlobCorrupt, BlobMissing):
+        return True
+    return False
