@@ -362,6 +362,12 @@ LIMITS = (
         share=Share.REQUEST,
     ),
     Limit(
+        "objects and arrays of a JSON body, how deep they are nested",
+        ("pqbroker.http.body.objects.max", "broker/web/routing/schemas.py:NESTING_MAX"), "413 before it is parsed; 400",
+        "attacks/test_long_bodies.py::test_more_objects_than_the_limit_are_refused_at_once",
+        share=Share.REQUEST,
+    ),
+    Limit(
         "items of an HTTP answer", ("pqbroker.http.items.max",), "INVALID_REQUEST, 400",
         "broker/http/test_topics.py::test_what_cannot_be_is_refused",
         share=Share.REQUEST,
