@@ -399,8 +399,9 @@ LIMITS = (
         share=Share.ADDRESS, beside=_FILLED,
     ),
     Limit(
-        "SQL queries", ("pqbroker.sql.queries.max",), "503",
-        "broker/http/test_sql_limits.py::test_one_query_too_many_is_refused",
+        "SQL queries", ("pqbroker.sql.queries.max",), "they wait; 503 after the time that they may take",
+        "broker/http/test_sql_limits.py::test_one_query_too_many_waits_and_is_refused_after_its_time",
+        share=Share.ADDRESS, beside=_FILLED,
     ),
     Limit(
         "levels of an SQL query", ("pqbroker.sql.depth.max",), "400, INVALID_QUERY",
