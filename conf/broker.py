@@ -291,6 +291,7 @@ class BrokerSettings:
     # HTTP and metrics
     http_hosts: tuple[str, ...] = http.HOSTS
     http_body_bytes_max: int = http.BODY_BYTES_MAX
+    http_body_objects_max: int = http.BODY_OBJECTS_MAX
     http_bytes_max: int = http.BYTES_MAX
     http_connections_max: int = http.CONNECTIONS_MAX
     http_arrivals_max: int = http.ARRIVALS_MAX

@@ -13,6 +13,12 @@ HOSTS = setting(
 BODY_BYTES_MAX = setting(
     "pqbroker.http.body.bytes.max", Kind.INT, 2 * MIB, "Bytes of the body of an HTTP request at most.", low=1024
 )
+BODY_OBJECTS_MAX = setting(
+    "pqbroker.http.body.objects.max", Kind.INT, 200_000,
+    "Objects and arrays in a JSON body of an HTTP request at most: rows, records, and what lies in them. They are "
+    "counted before they are parsed, which takes up to thirty times their text. A row or record of one object counts "
+    "once.", low=1000,
+)  # fmt: skip
 BYTES_MAX = setting(
     "pqbroker.http.inflight.bytes.max", Kind.LONG, 64 * MIB,
     "Bytes of HTTP bodies and answers in memory at once. Above, the slowest connection that holds some is closed; "

@@ -6,7 +6,10 @@ MIB = 1 << 20
 
 QUERIES_MAX = setting(
     "pqbroker.sql.queries.max", Kind.INT, 2,
-    "SQL queries at once, each in a worker process of its own; one more is answered 503. 0: no SQL.", low=0, high=64,
+    "SQL queries at once, each in a worker process of its own. More wait, and are answered 503 after the time that "
+    "they may take. Addresses that wait take turns; one place (of many an eighth) is for addresses that have none. "
+    "0: no SQL.",
+    low=0, high=64,
 )  # fmt: skip
 DEPTH_MAX = setting(
     "pqbroker.sql.depth.max", Kind.INT, 100,

@@ -2,8 +2,8 @@
 
 pass      looks at                                      when
 young     what is new; Python's own, some milliseconds  as Python decides
-deep      everything, 0.2 s for ten thousand partitions what outlived the passes has grown by half, and little comes
-                                                        in; or it has grown by a million objects
+deep      everything, 0.2 s for ten thousand partitions what outlived the passes has grown by half, but for topics
+                                                        that are served, and little comes in; or by a million objects
 What a full pass of Python's leaves is set aside (frozen) once it has grown to `SET_ASIDE_MIN` objects, so that the time
 of a pass does not grow with what the broker holds. A cycle that becomes garbage later is found by the deep pass alone,
 with all that it holds: so as little as possible is set aside while requests are in work. In runs of random requests
@@ -15,23 +15,44 @@ import gc
 import sys
 import time
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 LOOK_S: Final = 10.0
 QUIET_S: Final = 1.0
 QUIET_BYTES: Final = 64 << 10
 """Less than this in `QUIET_S` is what clients send that have nothing to do: a pause is in nobody's way."""
-SET_ASIDE_MIN: Final = 20_000
+SET_ASIDE_MIN: Final = 10_000
 """Objects; a pass looks at them within 3 ms. What an idle broker makes and drops stays below it."""
 GROWTH_MIN: Final = 150_000
 """Objects, some ten megabytes. Fewer are no reason for a deep pass."""
 FORCED_GROWTH: Final = 1_000_000
 """Objects, some hundred megabytes: from there on a deep pass comes however much is going on."""
-OBJECT_BYTES: Final = 100
-"""An object takes about so much."""
-_THRESHOLDS = (700, 10, 4)
-"""Python's own, but for the last: a full pass sees 40 000 new objects at most, 20 ms, and not 80 000."""
+OBJECT_BYTES: Final = 50
+"""An object takes at least about so much: 2.4 million were seen where long requests held 137 MB."""
+PARTITION_OBJECTS: Final = 80
+TOPIC_OBJECTS: Final = 46
+"""Of a partition that is served, those of its tablet among them, and of a topic beside: they are no garbage."""
+BLOCKS_PER_OBJECT: Final = 1.5
+"""Of memory, by what is served: 1.3 of a partition, 2 of a topic beside."""
+_THRESHOLDS = (700, 10, 1)
+"""Python's own, but for the last: a full pass sees 25 000 new objects at most, 8 ms, and not 80 000."""
 _OLDEST = 2
+
+
+class Load(NamedTuple):
+    """What the broker has to do, and what it serves."""
+
+    bytes_in: Callable[[], int]
+    """Grows with every request."""
+    bytes_in_work: Callable[[], int]
+    """Of long requests: a pass would walk through all that they hold, and find nothing."""
+    served: Callable[[], int]
+    """Objects of topics and their partitions (`objects_of`)."""
+
+
+def objects_of(topics: int, partitions: int) -> int:
+    """Return about how many objects so many topics and partitions are."""
+    return topics * TOPIC_OBJECTS + partitions * PARTITION_OBJECTS
 
 
 class CycleCollector:
@@ -45,13 +66,18 @@ class CycleCollector:
         """Objects that the last deep pass set aside."""
         self.growth = 0
         """Set aside since."""
+        self.served = 0
+        """Objects of what was served when growth was last explained by it."""
+        self._owed = 0
+        """Those of them that were not seen yet; negative: of others that went."""
         self._blocks = 0
-        """Blocks of memory that Python had after the last deep pass."""
+        """Blocks of memory that Python had after the last deep pass, and those of what is served since."""
         self._is_deep = False
         """A deep pass is under way."""
 
-    def begin(self) -> None:
-        """Set aside at once what lives now."""
+    def begin(self, served: int = 0) -> None:
+        """Set aside at once what lives now, that many objects of what is served among it."""
+        self.served = served
         self.collect_deeply()
         self.known = gc.get_freeze_count()
         gc.set_threshold(*_THRESHOLDS)
@@ -64,27 +90,36 @@ class CycleCollector:
         gc.unfreeze()
         gone = gc.collect()
         gc.freeze()
+        gc.collect()  # of nothing: Python's next full pass comes when what it knows has grown by a quarter
         self._is_deep = False
         self.known, self.growth = max(self.known + self.growth - gone, 0), 0
+        self._owed = 0
         self._blocks = sys.getallocatedblocks()
         return time.thread_time() - begun_s
 
-    async def collect_at_quiet_moments(
-        self, bytes_in: Callable[[], int], bytes_in_work: Callable[[], int], observe: Callable[[float], None]
-    ) -> None:
-        """Deep passes, for ever; `bytes_in` grows with every request, `observe` is given the seconds of each pass.
-
-        `bytes_in_work`: of long requests: a pass would walk through all that they hold, and find nothing.
-        """
+    async def collect_at_quiet_moments(self, load: "Load", observe: Callable[[float], None]) -> None:
+        """Deep passes, for ever; `observe` is given the seconds of each."""
         while True:
             await asyncio.sleep(LOOK_S)
+            self.explain(load.served())
             self.forget_gone()
             while self.growth >= max(GROWTH_MIN, self.known // 2):
-                before = bytes_in()
+                before = load.bytes_in()
                 await asyncio.sleep(QUIET_S)
+                self.explain(load.served())
                 self.forget_gone()
-                if self.is_time(bytes_in() - before, bytes_in_work()):
+                if self.is_time(load.bytes_in() - before, load.bytes_in_work()):
                     observe(self.collect_deeply())
+
+    def explain(self, served: int) -> None:
+        """Count objects of what is served now as known; those of what went may be garbage."""
+        self._owed += served - self.served
+        self.served = served
+        explained = max(min(self._owed, self.growth), -self.known)
+        self._owed -= explained
+        self.known += explained
+        self.growth -= explained
+        self._blocks += int(explained * BLOCKS_PER_OBJECT)
 
     def forget_gone(self) -> None:
         """Count no more than memory has grown by: what was set aside in work, and is gone since, is no garbage."""

@@ -29,7 +29,7 @@ from pqbroker.broker.node.places import (
     Places,
     choose_places,
 )
-from pqbroker.broker.node.python_gc import CycleCollector
+from pqbroker.broker.node.python_gc import CycleCollector, Load, objects_of
 from pqbroker.broker.node.start_line import describe_start
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.declare import ConfigError, parse, set_in_vain
@@ -39,6 +39,7 @@ from pqbroker.storage.engine import CommitRefused, EngineError, ShardLost
 from pqbroker.storage.pool_status import Thresholds
 
 if TYPE_CHECKING:
+    from pqbroker.broker.apis.context import Node
     from pqbroker.broker.node.server import Server
     from pqbroker.storage.disk.rocks import RocksEngine
     from pqbroker.storage.memory import MemoryEngine
@@ -118,11 +119,10 @@ async def _serve(settings: BrokerSettings, places: Places) -> int:
     server = Server(settings, engine, places.kafka, places.http)
     await server.start()
     log.info("%s", describe_start(server.node, data, time.monotonic() - began_at))
-    cycles, metrics, answers = CycleCollector(), server.node.metrics, server.node.answers
-    cycles.begin()
-    collecting = asyncio.create_task(
-        cycles.collect_at_quiet_moments(lambda: metrics.bytes_in, lambda: answers.made, metrics.observe_deep_pass)
-    )
+    cycles, node = CycleCollector(), server.node
+    load = Load(lambda: node.metrics.bytes_in, lambda: node.answers.made, lambda: _served_objects(node))
+    cycles.begin(load.served())
+    collecting = asyncio.create_task(cycles.collect_at_quiet_moments(load, node.metrics.observe_deep_pass))
     if in_vain := set_in_vain(server.node.settings):
         log.warning("set without effect in this broker: %s", ", ".join(in_vain))
     tell_limit(settings)
@@ -139,6 +139,11 @@ async def _serve(settings: BrokerSettings, places: Places) -> int:
     if server.failed.done():
         raise ServeError(str(server.failed.result()))
     return 0
+
+
+def _served_objects(node: "Node") -> int:
+    topics = node.cell.current.topics
+    return objects_of(topics.topic_count, topics.partition_count)
 
 
 async def _stop(server: "Server") -> None:

@@ -52,7 +52,7 @@ def sql_samples(workers: Workers) -> list[Sample]:
     counters, pids, running = workers.counters, workers.pids, workers.running
     return [
         Sample("sql_queries_under_way", running, ("running",)),
-        Sample("sql_queries_under_way", max(workers.count - running, 0), ("waiting",)),
+        Sample("sql_queries_under_way", max(workers.places.running + workers.places.waiting - running, 0), ("waiting",)),
         *(Sample("sql_queries", count, (outcome,)) for outcome, count in counters.ended.items()),
         Sample("sql_query_seconds", histogram=counters.seconds),
         Sample("worker_processes", len(pids)),

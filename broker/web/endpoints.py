@@ -4,7 +4,7 @@ What a browser can send across sites without being asked to is refused: a body m
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import unquote_to_bytes
 
@@ -28,10 +28,18 @@ from pqbroker.broker.web.routing.problems import (
     of_error,
     of_status,
     too_large,
+    too_many_objects,
     too_much_at_once,
 )
 from pqbroker.broker.web.routing.routes import Accepted, Call, Route, Stream, path_schema
-from pqbroker.broker.web.routing.schemas import SchemaError, check, parse_json, parse_json_lines, parse_text
+from pqbroker.broker.web.routing.schemas import (
+    SchemaError,
+    TooManyObjects,
+    check,
+    parse_json,
+    parse_json_lines,
+    parse_text,
+)
 from pqbroker.broker.web.routing.stream_forms import LINES
 from pqbroker.broker.web.served import ROUTES
 from pqbroker.broker.web.streams import Followers
@@ -147,12 +155,13 @@ def _endpoint(route: Route, node: WebNode, shared: _Shared) -> _Handler:
             return await _served(route, request, call, shared)
         given = _content_type(route, request)
         data = await _read(request, node.settings.http_body_bytes_max)
+        objects_max = node.settings.http_body_objects_max
         if len(data) < THREAD_FROM_BYTES or given in route.raw_types:
-            body = _checked(route, data, given)
+            body = _checked(route, data, given, objects_max)
             call = Call(node, path, query, body, looks, request.headers, holder)
             return await _served(route, request, call, shared)
         async with shared.bodies.of(holder):
-            body = await asyncio.to_thread(_checked, route, data, given)
+            body = await asyncio.to_thread(_checked, route, data, given, objects_max)
             call = Call(node, path, query, body, looks, request.headers, holder)
             return await _served(route, request, call, shared, is_long=True)
 
@@ -247,17 +256,31 @@ async def _read(request: web.Request, bytes_max: int) -> bytes:
     return b"".join(parts)
 
 
-def _checked(route: Route, data: bytes, content_type: str) -> Any:
+def _checked(route: Route, data: bytes, content_type: str, objects_max: int) -> Any:
     """The body's value; Problem. Long ones in a thread, but what stays bytes."""
     assert route.body is not None
     if content_type in route.raw_types:
         return data
     try:
-        value = parse_json(data) if content_type == JSON_TYPE else {route.lines: parse_json_lines(data)}
-        check(value, route.body, "body")
+        if content_type == JSON_TYPE:
+            value = parse_json(data, objects_max)
+            check(value, route.body, "body")
+        else:
+            value = {route.lines: list(_lines(route, data, objects_max))}
+    except TooManyObjects as error:
+        raise too_many_objects(str(error)) from None
     except SchemaError as error:
         raise Problem(400, "INVALID_BODY", str(error), "See /v1/openapi.json for what this path takes.") from None
     return value
+
+
+def _lines(route: Route, data: bytes, objects_max: int) -> Iterator[Any]:
+    """Items of the body, one a line; what follows one that is none is not parsed."""
+    assert route.body is not None
+    schema = route.body["properties"][route.lines]["items"]
+    for number, item in enumerate(parse_json_lines(data, objects_max)):
+        check(item, schema, f"body.{route.lines}[{number}]")
+        yield item
 
 
 def _counter(node: WebNode) -> Any:

@@ -219,10 +219,13 @@ class PartitionServer:
         return max(pause_ms, quota_ms)
 
     def configure(self, settings: PartitionSettings) -> None:
-        self.state.settings = settings
-        self._quota = write_quota(settings.topic, self._clock())
-        self.is_unmounted = _is_unmounted(self.state)
-        if self.is_unmounted:
+        """Thousands may be configured in one turn of the loop."""
+        state, was_unmounted = self.state, self.is_unmounted
+        if settings.topic is not state.settings.topic:
+            self._quota = write_quota(settings.topic, self._clock())
+        state.settings = settings
+        self.is_unmounted = settings.closed.get(self.index) is Closed.EVERYTHING
+        if self.is_unmounted and not was_unmounted:
             self.watchers.notify()
 
     def stop(self) -> None:

@@ -7,7 +7,7 @@ serving   delete (scheme: a tombstone)      absent; its tablets are dropped in t
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
@@ -120,6 +120,16 @@ class Topics:
 
     def names(self, *, or_static: bool = False) -> Iterable[str]:
         return (*self._topics, *self._known.static) if or_static else self._topics.keys()
+
+    @property
+    def topic_count(self) -> int:
+        """Topics that the scheme has."""
+        return len(self._scheme.topics)
+
+    @property
+    def partition_count(self) -> int:
+        """Of all these."""
+        return self._count.known
 
     def check_room(self, count: int) -> None:
         """Whether `count` partitions more may be created: TooManyPartitions."""
@@ -304,20 +314,28 @@ class Topics:
             except (CommitRefused, ShardLost) as refusal:
                 _log.warning("topics wait to be served: %s", refusal)
                 break
-        servers = [(topic, server) for topic in self._topics.values() for server in topic.partitions]
-        async for (topic, server) in _in_turns(servers):
+        is_any_held = False
+        async for topic, server in _in_turns(self._served_partitions()):
             if server.staged.bytes or server.staged.decision_count:
                 staged[topic.record.name] = topic
             try:
-                if not server.is_held:
+                if server.is_held:
+                    is_any_held = True
+                else:
                     await server.retain()
             except KafkaError as refusal:
                 _log.warning("retention of %s-%d waits: %s", topic.record.name, server.index, refusal)
         now_ms = self._clock()
-        if not any(server.is_held for _, server in servers):
+        if not is_any_held:
             await self.offsets.expire(now_ms, self._settings.offsets_retention_minutes * _MS_PER_MINUTE)
             self.offsets.forget_emptied(now_ms, self._settings.offsets_retention_check_interval_ms)
         return list(staged.values())
+
+    def _served_partitions(self) -> Iterator[tuple[Topic, PartitionServer]]:
+        """Those of the topics that are served now, each as it is looked at: to list tens of thousands takes long."""
+        for topic in list(self._topics.values()):
+            for server in topic.partitions:
+                yield topic, server
 
     def _partition(self, name: str, index: int) -> PartitionServer | None:
         topic = self._topics.get(name)
@@ -326,6 +344,7 @@ class Topics:
     async def _serve(self, record: TopicRecord) -> Topic:
         topic = Topic(record, config_of(record, self._settings), self._settings)
         await self._tablets.start(topic)
+        await asyncio.sleep(0)  # of thousands of partitions, lining up and learning take milliseconds each
         self._show(topic)
         return topic
 

@@ -143,17 +143,18 @@ class Cell:
         """Create those that do not exist yet, in one commit; `generation` to begin with, above every one that they had
         elsewhere. Raises TabletTaken, CommitRefused, ShardLost."""
         async with self._changes:
-            new = [NewTablet(*item) for item in tablets if not self._is_there(NewTablet(*item))]
             batch = Batch()
             records = []
-            for item in new:
-                record = TabletRecord(
-                    item.tablet_id, item.type, max(generation, self._blobs.blocked_generation(item.tablet_id) + 1),
-                    self._profiles.new_channels(item.type), item.owner,
-                )  # fmt: skip
-                batch.put(record_key(record.tablet_id), record.encode())
-                records.append(record)
-                if not len(records) % _MADE_AT_ONCE:
+            for number, wanted in enumerate(tablets, 1):
+                item = NewTablet(*wanted)
+                if not self._is_there(item):
+                    record = TabletRecord(
+                        item.tablet_id, item.type, max(generation, self._blobs.blocked_generation(item.tablet_id) + 1),
+                        self._profiles.new_channels(item.type), item.owner,
+                    )  # fmt: skip
+                    batch.put(record_key(record.tablet_id), record.encode())
+                    records.append(record)
+                if not number % _MADE_AT_ONCE:
                     await asyncio.sleep(0)
             if records:
                 await self._shard.commit(batch)

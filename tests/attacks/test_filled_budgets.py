@@ -1,5 +1,6 @@
 """One address fills a budget that addresses share, each in its turn; another address is served within a second."""
 
+import json
 import socket
 import struct
 import threading
@@ -201,6 +202,18 @@ def long_requests(node: Attacked, stack: ExitStack) -> None:
     stack.enter_context(repeated(ask, 20))
 
 
+LONG_QUERY = "SELECT count(*) FROM range(1000000) AS one, range(1000000) AS other"
+
+
+def long_queries(node: Attacked, stack: ExitStack) -> None:
+    """SQL queries without an end, on many connections."""
+    body = json.dumps({"query": LONG_QUERY}).encode()
+    head = _head(node, "POST /v1/sql", f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n")
+    for one in http_connected(node, stack, 20):
+        one.sendall(head + body)
+    use_query(node)  # a worker's start takes longer than a query
+
+
 def use_session(node: Attacked) -> None:
     with Caller(node.broker.kafka, source=HONEST) as caller:
         partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=0)
@@ -245,6 +258,11 @@ def use_look(node: Attacked) -> None:
     assert http(node, f"GET /v1/topics/{TOPIC}/records?partition=0&limit=1 HTTP/1.1") == 200
 
 
+def use_query(node: Attacked) -> None:
+    body = json.dumps({"query": f'SELECT count(*) FROM "{TOPIC}" WHERE "$row_index" < 1'}).encode()
+    assert http(node, "POST /v1/sql HTTP/1.1\r\nContent-Type: application/json", body) == 200
+
+
 FILLINGS = (
     Filling("pqbroker.inflight.bytes.max", whole_requests, {"pqbroker.inflight.bytes.max": str(16 * MIB)}, use_large),
     Filling(
@@ -263,6 +281,7 @@ FILLINGS = (
     ),
     Filling("pqbroker.http.followers.max", followers, {"pqbroker.http.connections.max": "32"}, use_follower),
     Filling("pqbroker.http.looks.max", looks, {"pqbroker.http.looks.max": "1"}, use_look),
+    Filling("pqbroker.sql.queries.max", long_queries, use=use_query),
     Filling("broker/ground/turns.py:SLICE_S", long_requests),
 )  # fmt: skip
 

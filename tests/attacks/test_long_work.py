@@ -1,33 +1,26 @@
-"""Others are served beside requests and objects of thousands, in sizes that a test can have: see long_work.py."""
-
-from collections.abc import Callable
-from functools import partial
+"""Others are served beside requests and objects of thousands, which are done in slices: see long_work.py."""
 
 import pytest
 
-from tests.attacks.long_work import SETTINGS, many_topics, measured, parked_fetches, wide_table
-from tests.support.attacked import TURN_EVER_S_MAX, Attacked, attacked
+from tests.attacks.long_work import PARTITIONS, SETTINGS, WORK, measured
+from tests.support.attacked import TURN_EVER_S_MAX, attacked
 
 pytestmark = pytest.mark.alone
 
-P99_S_MAX = 0.100
-"""Twice what it is on a machine that does nothing else."""
-WIDTH = 2_000
+P99_S_MAX = 0.050
+TURN_S_MAX = 0.060
+"""CPU time of the longest turn, passes of the collector included. It is 20 ms on a machine that does nothing else: the
+same turn was seen to take three times that beside other programs."""
 
 
-@pytest.mark.parametrize(
-    "work",
-    [
-        pytest.param(partial(parked_fetches, count=50, width=WIDTH), id="parked Fetches"),
-        pytest.param(partial(many_topics, count=500), id="CreateTopics"),
-        pytest.param(partial(wide_table, count=WIDTH), id="a table"),
-    ],
-)
-def test_others_have_their_turn_beside(work: Callable[[Attacked], None]) -> None:
+@pytest.mark.parametrize("work", WORK)
+def test_others_have_their_turn_beside(work: str) -> None:
     with attacked(SETTINGS, turn_s_max=TURN_EVER_S_MAX) as node:
         node.create("other", 1)
-        node.create("wide", WIDTH)
+        if "Fetches" in work:
+            node.create("wide", PARTITIONS)
         with measured(node) as found:
-            work(node)
+            WORK[work](node)
         print(found)
-        assert found.p99_s < P99_S_MAX, found
+        assert found.own_p99_s < P99_S_MAX, found
+        assert found.turn_s < TURN_S_MAX, found

@@ -362,6 +362,12 @@ LIMITS = (
         share=Share.REQUEST,
     ),
     Limit(
+        "objects and arrays of a JSON body, how deep they are nested",
+        ("pqbroker.http.body.objects.max", "broker/web/routing/schemas.py:NESTING_MAX"), "413 before it is parsed; 400",
+        "attacks/test_long_bodies.py::test_more_objects_than_the_limit_are_refused_at_once",
+        share=Share.REQUEST,
+    ),
+    Limit(
         "items of an HTTP answer", ("pqbroker.http.items.max",), "INVALID_REQUEST, 400",
         "broker/http/test_topics.py::test_what_cannot_be_is_refused",
         share=Share.REQUEST,
@@ -393,8 +399,9 @@ LIMITS = (
         share=Share.ADDRESS, beside=_FILLED,
     ),
     Limit(
-        "SQL queries", ("pqbroker.sql.queries.max",), "503",
-        "broker/http/test_sql_limits.py::test_one_query_too_many_is_refused",
+        "SQL queries", ("pqbroker.sql.queries.max",), "they wait; 503 after the time that they may take",
+        "broker/http/test_sql_limits.py::test_one_query_too_many_waits_and_is_refused_after_its_time",
+        share=Share.ADDRESS, beside=_FILLED,
     ),
     Limit(
         "levels of an SQL query", ("pqbroker.sql.depth.max",), "400, INVALID_QUERY",

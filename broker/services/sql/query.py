@@ -35,10 +35,11 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A query as it came. `timeout_ms` None: as long as it may take."""
+    """A query as it came. `timeout_ms` None: as long as it may take. `holder`: its client, as `holder_of` names it."""
 
     text: str
     format: str
+    holder: str
     timeout_ms: int | None = None
     explain: bool = False
 
@@ -83,20 +84,29 @@ class Query:
             self._workers.counters.count_end(outcome, now() - began_s)
 
     async def _pieces(self) -> AsyncGenerator[bytes, None]:
-        most = self._settings.sql_queries_max
-        if self._workers.count >= most:
-            raise QueryRefused(
-                "TOO_MANY_QUERIES", f"{self._workers.count} SQL queries are under way, as many as may be",
-                "Try again when one has ended, or raise pqbroker.sql.queries.max.",
-            )  # fmt: skip
-        self._workers.count += 1
+        places, holder = self._workers.places, self._question.holder
+        await self._wait(places.begin(holder, self._settings.sql_queries_max))
         try:
             worker, first = await self._begin()
             async with aclosing(self._run(worker, first)) as pieces:
                 async for piece in pieces:
                     yield piece
         finally:
-            self._workers.count -= 1
+            places.end(holder)
+
+    async def _wait(self, begun: Awaitable[None]) -> None:
+        """For a place, as long as the query may take."""
+        most, places = self._settings.sql_queries_max, self._workers.places
+        try:
+            async with asyncio.timeout_at(self._deadline_s if most else 0):
+                await begun
+        except TimeoutError:
+            waited = f", and this one has waited {self._time_ms} ms for its turn" if most else ""
+            raise QueryRefused(
+                "TOO_MANY_QUERIES",
+                f"{places.running} SQL queries are under way, of at most pqbroker.sql.queries.max = {most}{waited}",
+                "Try again when one has ended, or raise pqbroker.sql.queries.max.",
+            ) from None  # fmt: skip
 
     async def _begin(self) -> tuple[WorkerProcess, Message]:
         """A worker, and what it says first. One that waited for a query may be dead by now, and another has to do."""

@@ -14,6 +14,7 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from pqbroker.broker.services.sql.counters import SqlCounters
+from pqbroker.broker.services.sql.query_places import QueryPlaces
 from pqbroker.tables.work.process import WorkerProcess
 
 _T = TypeVar("_T")
@@ -22,16 +23,16 @@ _T = TypeVar("_T")
 class Workers:
     """Made before it is known whether there will ever be a query: nothing is started until one comes."""
 
-    __slots__ = ("_busy", "_idle", "_pending", "count", "counters")
+    __slots__ = ("_busy", "_idle", "_pending", "counters", "places")
 
     def __init__(self) -> None:
         self._busy: set[WorkerProcess] = set()
         self._idle: dict[WorkerProcess, asyncio.TimerHandle] = {}
         self._pending: set[asyncio.Task[Any]] = set()
         """Starts and ends under way."""
-        self.count = 0
-        """Queries under way, and those that wait for their worker to start."""
         self.counters = SqlCounters()
+        self.places = QueryPlaces()
+        """Of queries under way, and of those that wait for their worker to start."""
 
     @property
     def pids(self) -> list[int]:

@@ -57,7 +57,8 @@ async def change_state(caller: TablesCaller, name: str, change: MountChange, *, 
     begun = {index: state for index, state in targets.items() if state is not present[index]}
     under_way = [topic.moving[index].end for index in indexes if index in topic.moving and index not in begun]
     end = asyncio.get_running_loop().create_future()
-    topic.moving.update({index: Moving(state.value, end) for index, state in begun.items()})
+    moving = {state: Moving(state.value, end) for state in {*begun.values()}}  # one for all: there may be thousands
+    topic.moving.update({index: moving[state] for index, state in begun.items()})
     topic.renew()
     way = _Way(begun, end, {index: cell for index in indexes if cell is not None}, change.is_forced)
     reaching = _reach(caller, topic, way)

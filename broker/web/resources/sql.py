@@ -38,7 +38,7 @@ async def query(call: Call) -> Stream:
     format_ = body.get("format", "json")
     if format_ not in CONTENT_TYPES:
         raise bad_request(f"body.format is {format_[:100]!r}; give {', '.join(CONTENT_TYPES)}")
-    question = Question(body["query"], format_, body.get("timeout_ms"), body.get("explain", False))
+    question = Question(body["query"], format_, call.holder, body.get("timeout_ms"), body.get("explain", False))
     find = partial(_find, call)
     asked = Query(call.node.workers, call.node.settings, find, question)
     if question.explain:

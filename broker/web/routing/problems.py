@@ -103,6 +103,11 @@ def too_large(bytes_max: int) -> Problem:
     )  # fmt: skip
 
 
+def too_many_objects(message: str) -> Problem:
+    cure = "Send fewer rows, records or items at once, or raise pqbroker.http.body.objects.max."
+    return Problem(413, "BODY_TOO_LARGE", message, cure)
+
+
 def too_much_at_once(what: str) -> Problem:
     return Problem(
         503, "TOO_MUCH_AT_ONCE",

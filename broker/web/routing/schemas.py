@@ -5,20 +5,24 @@ Types (one or several), properties with required and additional ones, items, min
 
 import difflib
 import json
+import re
 from collections import Counter
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import Any, Final
 
 Schema = Mapping[str, Any]
 
-_PYTHON_TYPES: Mapping[str, tuple[type, ...]] = {
-    "string": (str,),
-    "integer": (int,),
-    "number": (int, float),
-    "boolean": (bool,),
-    "object": (dict,),
-    "array": (list,),
-    "null": (type(None),),
+NESTING_MAX: Final = 256
+"""Levels of objects and arrays within one another: fewer than the parsers and writers behind can take."""
+_TYPE_NAMES: Mapping[type, str] = {
+    str: "string",
+    int: "integer",
+    float: "number",
+    bool: "boolean",
+    dict: "object",
+    list: "array",
+    type(None): "null",
 }
 
 SHOWN = 100
@@ -34,6 +38,18 @@ _BOOLEANS = {"true": True, "false": False}
 
 class SchemaError(ValueError):
     """A value that the schema does not allow; the text names its place and the reason."""
+
+
+class TooManyObjects(ValueError):
+    """A body has more objects and arrays than it may have: it is not parsed."""
+
+
+class _Misfit(Exception):
+    """The reason of a SchemaError, and its place from the inside to the outside. Places of what fits are never made."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        self.place: list[str] = []
 
 
 def object_of(required: Mapping[str, Schema], optional: Mapping[str, Schema] | None = None) -> Schema:
@@ -54,28 +70,27 @@ def nullable(schema: Schema) -> Schema:
     return {**schema, "type": [*_types(schema), "null"]}
 
 
-def parse_json(data: bytes) -> Any:
-    """The value of a JSON document; SchemaError for what is none, or names a field twice."""
-    try:
-        return json.loads(data, object_pairs_hook=_fields, parse_constant=_no_number)
-    except RecursionError:
-        raise SchemaError("the body is nested too deeply") from None
-    except SchemaError:
-        raise
-    except ValueError as error:
-        raise SchemaError(f"the body is no JSON: {error}") from None
+def parse_json(data: bytes, objects_max: int) -> Any:
+    """The value of a JSON document; SchemaError for what is none, or names a field twice. TooManyObjects."""
+    text = _text(data)
+    _check_objects(text, objects_max)
+    return _parsed(text)
 
 
-def parse_json_lines(data: bytes) -> list[Any]:
-    """The values of JSON documents, one a line; empty lines are left out. SchemaError names the line."""
-    values = []
-    for number, line in enumerate(data.splitlines(), start=1):
-        if line.strip():
+def parse_json_lines(data: bytes, objects_max: int) -> Iterator[Any]:
+    """The values of JSON documents, one a line, each parsed when it is asked for; empty lines are left out.
+
+    SchemaError names the line. TooManyObjects, before the first.
+    """
+    text = _text(data)
+    _check_objects(text, objects_max)
+    for line in _LINE.finditer(text):
+        if not line[0].isspace():
             try:
-                values.append(parse_json(line))
+                yield _parsed(line[0])
             except SchemaError as error:
+                number = text.count("\n", 0, line.start()) + 1
                 raise SchemaError(f"line {number}: {error}") from None
-    return values
 
 
 def parse_text(text: str, schema: Schema, where: str) -> Any:
@@ -94,31 +109,67 @@ def parse_text(text: str, schema: Schema, where: str) -> Any:
 
 def check(value: Any, schema: Schema, where: str) -> None:
     """SchemaError unless the schema allows the value; `where` is its place for the reader."""
-    types = _types(schema)
-    if types and not any(_is(value, name) for name in types):
-        raise SchemaError(f"{where} is {_type_name(value)}; give {' or '.join(types)}")
-    if isinstance(value, dict):
-        _check_fields(value, schema, where)
-    elif isinstance(value, list):
-        for number, item in enumerate(value):
-            check(item, schema.get("items", {}), f"{where}[{number}]")
-    elif _is(value, "number"):
+    try:
+        _check(value, schema, NESTING_MAX)
+    except _Misfit as misfit:
+        raise SchemaError(f"{where}{''.join(reversed(misfit.place))} {misfit.reason}") from None
+
+
+def _check(value: Any, schema: Schema, levels: int) -> None:
+    """`levels`: so many may lie within one another."""
+    types, name = schema.get("type"), _TYPE_NAMES[type(value)]
+    if types is not None and types != name and not _is_one(name, types):
+        raise _Misfit(f"is {name}; give {types if isinstance(types, str) else ' or '.join(types)}")
+    if name == "object":
+        _check_fields(value, schema, levels - 1)
+    elif name == "array":
+        _check_items(value, schema.get("items", _ANYTHING), levels - 1)
+    elif name in ("integer", "number"):
         if value < schema.get("minimum", value):
-            raise SchemaError(f"{where} is {value}; the least allowed is {schema['minimum']}")
+            raise _Misfit(f"is {value}; the least allowed is {schema['minimum']}")
         if value > schema.get("maximum", value):
-            raise SchemaError(f"{where} is {value}; the most allowed is {schema['maximum']}")
+            raise _Misfit(f"is {value}; the most allowed is {schema['maximum']}")
 
 
-def _check_fields(value: Mapping[str, Any], schema: Schema, where: str) -> None:
-    known = schema.get("properties", {})
-    others = schema.get("additionalProperties", {})
+def _check_fields(value: Mapping[str, Any], schema: Schema, levels: int) -> None:
+    known = schema.get("properties", _ANYTHING)
+    others = schema.get("additionalProperties", _ANYTHING)
     missing = [name for name in schema.get("required", ()) if name not in value]
     if missing:
-        raise SchemaError(f"{where} has no field {missing[0]!r}, which it needs")
-    for name, item in value.items():
-        if name not in known and others is False:
-            raise SchemaError(f"{where} has an unknown field {name[:SHOWN]!r}; {_hint(name[:SHOWN], known)}")
-        check(item, known.get(name, others), f"{where}.{name}")
+        raise _Misfit(f"has no field {missing[0]!r}, which it needs")
+    unknown = next((name for name in value if name not in known), None) if others is False else None
+    if unknown is not None:
+        raise _Misfit(f"has an unknown field {unknown[:SHOWN]!r}; {_hint(unknown[:SHOWN], known)}")
+    _check_levels(levels)
+    name = ""
+    try:
+        for name, item in value.items():
+            _check(item, known.get(name, others), levels)
+    except _Misfit as misfit:
+        misfit.place.append(f".{name[:SHOWN]}")
+        raise
+
+
+def _check_items(value: list[Any], schema: Schema, levels: int) -> None:
+    _check_levels(levels)
+    number = 0
+    try:
+        for number, item in enumerate(value):  # noqa: B007 (the place of the one that does not fit)
+            _check(item, schema, levels)
+    except _Misfit as misfit:
+        misfit.place.append(f"[{number}]")
+        raise
+
+
+def _check_levels(left: int) -> None:
+    if left < 0:
+        raise _Misfit(f"is nested too deeply; at most {NESTING_MAX} objects and arrays may lie within one another")
+
+
+def _is_one(name: str, types: str | list[str]) -> bool:
+    """Return True if the type is one of those; an integer is a number too."""
+    some = (types,) if isinstance(types, str) else types
+    return name in some or (name == "integer" and "number" in some)
 
 
 def _hint(name: str, known: Mapping[str, Schema]) -> str:
@@ -131,16 +182,6 @@ def _types(schema: Schema) -> list[str]:
     return [types] if isinstance(types, str) else list(types)
 
 
-def _is(value: Any, name: str) -> bool:
-    if isinstance(value, bool):
-        return name == "boolean"
-    return isinstance(value, _PYTHON_TYPES[name])
-
-
-def _type_name(value: Any) -> str:
-    return next(name for name in _PYTHON_TYPES if _is(value, name))
-
-
 def _fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields = dict(pairs)
     if len(fields) < len(pairs):
@@ -151,3 +192,39 @@ def _fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _no_number(text: str) -> None:
     raise SchemaError(f"the body is no JSON: it has {text} for a number")
+
+
+_ANYTHING: Schema = {}
+_DECODER: Final = json.JSONDecoder(object_pairs_hook=_fields, parse_constant=_no_number)
+_LINE: Final = re.compile(r"[^\r\n]+")
+_OPENING: Final = re.compile(r'[\[{]|"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+"""The beginning of an object or array; or a whole string, which is passed over."""
+
+
+def _text(data: bytes) -> str:
+    try:
+        return data.decode(json.detect_encoding(data), "surrogatepass")
+    except UnicodeDecodeError as error:
+        raise SchemaError(f"the body is no JSON: {error}") from None
+
+
+def _check_objects(text: str, objects_max: int) -> None:
+    """TooManyObjects, at the cost of a search: parsed they take up to thirty times their text."""
+    if text.count("{") + text.count("[") <= objects_max:
+        return
+    openings = (found for found in _OPENING.finditer(text) if text[found.start()] != '"')
+    if next(islice(openings, objects_max, None), None) is not None:
+        raise TooManyObjects(
+            f"the body has more objects and arrays than pqbroker.http.body.objects.max = {objects_max}"
+        )
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return _DECODER.decode(text)
+    except RecursionError:
+        raise SchemaError("the body is nested too deeply") from None
+    except SchemaError:
+        raise
+    except ValueError as error:
+        raise SchemaError(f"the body is no JSON: {error}") from None

@@ -196,15 +196,41 @@ async def test_an_answer_over_its_bytes_breaks_off(serve: Serve, session: aiohtt
     assert pids(web) == []
 
 
-async def test_one_query_too_many_is_refused(serve: Serve, session: aiohttp.ClientSession) -> None:
+async def test_one_query_too_many_waits_and_is_refused_after_its_time(
+    serve: Serve, session: aiohttp.ClientSession
+) -> None:
     web = await serve(sql_queries_max=1)
     async with session.post(web.url("/v1/sql"), json={"query": "begin-wait"}) as answer:
         await answer.content.readline()
-        status, code, message = await refusal(web, "say x")
+        status, code, message = await refusal(web, "say x", timeout_ms=50)
         assert (status, code) == (503, "TOO_MANY_QUERIES")
         assert "1 SQL queries" in message
-    await until(lambda: not web.node.server.node.workers.count)
-    await say(web)
+        assert "waited 50 ms" in message
+        waiting = asyncio.create_task(say(web))
+        await until(lambda: web.node.server.node.workers.places.waiting == 1)
+    await waiting
+    await until(lambda: not web.node.server.node.workers.places.running)
+
+
+async def test_a_query_that_waits_is_forgotten_when_its_client_goes(
+    serve: Serve, session: aiohttp.ClientSession
+) -> None:
+    web = await serve(sql_queries_max=1)
+    places = web.node.server.node.workers.places
+    async with session.post(web.url("/v1/sql"), json={"query": "begin-wait"}) as answer:
+        await answer.content.readline()
+        waiting = asyncio.create_task(say(web))
+        await until(lambda: places.waiting == 1)
+        waiting.cancel()
+        await until(lambda: not places.waiting)
+    await until(lambda: not places.running)
+
+
+async def test_without_places_every_query_is_refused_at_once(serve: Serve) -> None:
+    web = await serve(sql_queries_max=0)
+    status, code, message = await refusal(web, "say x")
+    assert (status, code) == (503, "TOO_MANY_QUERIES")
+    assert "pqbroker.sql.queries.max = 0" in message
 
 
 @pytest.mark.parametrize("query", ["wait", "begin-wait", "flood"])

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from pqbroker.broker.node import python_gc
-from pqbroker.broker.node.python_gc import CycleCollector
+from pqbroker.broker.node.python_gc import CycleCollector, Load, objects_of
 
 
 class Node:
@@ -96,7 +96,7 @@ async def test_how_much_is_set_aside_is_not_asked_of_python(
         seconds.append(took_s)
         done.set()
 
-    task = asyncio.create_task(collector.collect_at_quiet_moments(lambda: 0, lambda: 0, observe))
+    task = asyncio.create_task(collector.collect_at_quiet_moments(Load(lambda: 0, lambda: 0, lambda: 0), observe))
     await done.wait()
     task.cancel()
     assert seconds
@@ -107,7 +107,7 @@ def test_what_was_set_aside_and_is_gone_again_is_no_reason_for_a_deep_pass(colle
     living = [Node() for _ in range(2 * python_gc.SET_ASIDE_MIN)]
     gc.collect()
     collector.forget_gone()
-    assert collector.growth >= len(living)
+    assert collector.growth >= python_gc.SET_ASIDE_MIN
     for node in living:
         node.other = None
     living.clear()
@@ -132,7 +132,8 @@ async def test_no_deep_pass_comes_while_long_requests_are_in_work(
     monkeypatch.setattr(collector, "forget_gone", lambda: None)
     collector.known = collector.growth = python_gc.GROWTH_MIN
     work, passes = [python_gc.QUIET_BYTES], list[float]()
-    task = asyncio.create_task(collector.collect_at_quiet_moments(lambda: 0, lambda: work[0], passes.append))
+    load = Load(lambda: 0, lambda: work[0], lambda: 0)
+    task = asyncio.create_task(collector.collect_at_quiet_moments(load, passes.append))
     for _ in range(20):
         await asyncio.sleep(0)
     assert not passes
@@ -141,3 +142,45 @@ async def test_no_deep_pass_comes_while_long_requests_are_in_work(
         while not passes:  # noqa: ASYNC110
             await asyncio.sleep(0)
     task.cancel()
+
+
+def test_what_came_after_a_deep_pass_is_looked_at_as_soon_as_ever(collector: CycleCollector) -> None:
+    """Python waits until a quarter more has come than lived through its last full pass: it must not count all."""
+    living = [Node() for _ in range(10 * python_gc.SET_ASIDE_MIN)]
+    collector.collect_deeply()
+    more, seen = list[Node](), list[int]()
+    gc.callbacks.insert(0, lambda phase, info: seen.append(len(gc.get_objects(2))) if info["generation"] == 2 else None)
+    while not seen and len(more) < len(living):
+        more.append(Node())
+    assert seen
+    assert len(more) < 2 * python_gc.SET_ASIDE_MIN
+
+
+def test_topics_that_are_served_are_no_reason_for_a_deep_pass(collector: CycleCollector) -> None:
+    served = objects_of(100, 10_000)
+    known, collector.growth = collector.known, served // 2
+    collector.explain(served)
+    assert collector.growth == 0
+    collector.growth = served - served // 2 + 7  # the others are seen later
+    collector.explain(served)
+    assert collector.growth == 7
+    assert collector.known == known + served
+
+
+def test_partitions_that_went_may_be_garbage(collector: CycleCollector) -> None:
+    served = collector.growth = objects_of(0, 10_000)
+    collector.explain(served)
+    known = collector.known
+    collector.explain(0)
+    assert collector.growth == served
+    assert collector.known == known - served
+
+
+def test_what_is_gone_again_is_no_reason_for_a_deep_pass_beside_what_is_served_since(collector: CycleCollector) -> None:
+    collector.collect_deeply()
+    served = [Node() for _ in range(4 * python_gc.SET_ASIDE_MIN)]
+    collector.growth = len(served)
+    collector.explain(len(served))
+    collector.growth = 10 * len(served)  # of requests that were in work, and are gone
+    collector.forget_gone()
+    assert collector.growth < len(served)

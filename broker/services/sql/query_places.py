@@ -1,0 +1,72 @@
+"""Places of SQL queries: so many run at once, shared by address, and those that wait are served address by address.
+
+    none      begin -> running while its address may have one more, and no other address waits before it; else waiting
+    waiting   its turn comes -> running
+    waiting   its time is over, or its client has gone -> none
+    running   end -> none; then the next address, in turn, that may have one more runs the first that waits of it
+An eighth of the places, at least one where there are two, is for addresses that have none: one that fills its share
+with long queries keeps nobody else waiting.
+"""
+
+import asyncio
+from collections import OrderedDict, deque
+
+from pqbroker.conf.shares import Shares, reserve_of
+
+
+class QueryPlaces:
+    """There are as many places as the last query was told: a smaller number ends no query."""
+
+    __slots__ = ("_most", "_shares", "_waiting")
+
+    def __init__(self) -> None:
+        self._most = 0
+        self._shares = Shares[str]()
+        self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
+
+    @property
+    def running(self) -> int:
+        return self._shares.total
+
+    @property
+    def waiting(self) -> int:
+        return sum(map(len, self._waiting.values()))
+
+    async def begin(self, holder: str, most: int) -> None:
+        """Return when a query of the holder (`holder_of`) may run, `most` at once; to be followed by `end`."""
+        self._most = most
+        if holder not in self._waiting and self._may_run(holder):
+            self._shares.take(holder)
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(holder, deque()).append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self.end(holder)  # it was given its turn, and has gone
+            else:
+                self._forget(holder, turn)
+            raise
+
+    def end(self, holder: str) -> None:
+        self._shares.give_back(holder)
+        while (following := next(filter(self._may_run, self._waiting), None)) is not None:
+            turns = self._waiting.pop(following)
+            turn = turns.popleft()
+            if turns:
+                self._waiting[following] = turns
+            if not turn.done():
+                self._shares.take(following)
+                turn.set_result(None)
+
+    def _may_run(self, holder: str) -> bool:
+        after, reserve = self._shares.total + 1, max(reserve_of(self._most), min(self._most - 1, 1))
+        return after <= self._most - reserve or (after <= self._most and not self._shares.of(holder))
+
+    def _forget(self, holder: str, turn: "asyncio.Future[None]") -> None:
+        turns = self._waiting.get(holder, deque())
+        if turn in turns:  # else it was passed over
+            turns.remove(turn)
+            if not turns:
+                del self._waiting[holder]
