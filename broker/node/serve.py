@@ -187,6 +187,7 @@ def make_engine(data: str, settings: BrokerSettings) -> "MemoryEngine | RocksEng
         round_bytes_max=settings.round_bytes_max,
         index_blob_bytes_max=settings.index_blob_bytes_max,
         ballast_bytes=settings.ballast_bytes,
+        read_only_look_ms=settings.read_only_look_ms,
         read_threads=settings.read_threads,
         pools={MAIN_POOL: Path(data, "blobs"), **pools},
         thresholds=thresholds,
