@@ -1,6 +1,8 @@
 """A node whose cells have no room for a log: opened for reading only, by every door, until there is room again."""
 
 import asyncio
+import errno
+import os
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -9,9 +11,9 @@ from typing import Any
 import aiohttp
 import pytest
 
-from pqbroker.broker.cells.cell_owner import open_cell
-from pqbroker.broker.net.listeners import Address
+from pqbroker.broker.ground.listeners import Address
 from pqbroker.broker.node.server import Server
+from pqbroker.broker.services.cells.cell_owner import open_cell
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.doctor.checkup import examine
 from pqbroker.doctor.findings import Findings
@@ -45,7 +47,7 @@ from pqbroker.protocol.messages.offset_commit import (
 from pqbroker.protocol.messages.offset_fetch import OffsetFetchRequest
 from pqbroker.protocol.messages.sync_group import SyncGroupRequest
 from pqbroker.storage.bundles.hive import CellState
-from pqbroker.storage.disk.free_space import ASKED_BYTES
+from pqbroker.storage.disk.free_space import ASKED_BYTES, Rooms
 from pqbroker.storage.disk.rocks import RocksEngine
 from pqbroker.storage.engine import EngineError, NoRoom
 from pqbroker.storage.ids import CellId
@@ -357,6 +359,30 @@ async def test_the_system_cell_alone_is_opened_for_reading_only_and_the_others_t
         deleted = await (await web.node.connect()).ask(DeleteTopicsRequest(topic_names=["far"]), 5)
         assert deleted.responses[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
         assert await stored(web, "far") == 3
+
+
+@pytest.mark.parametrize("what", ["a refusal", "a write that fails"])
+async def test_a_start_whose_first_commit_finds_no_room_is_one_for_reading_only(
+    place: Place, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    def refuse(self: Rooms, batch: object) -> bool:
+        return False
+
+    def fail(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    place.disks.free(2 * ASKED_BYTES)
+    with monkeypatch.context() as patch:
+        if what == "a refusal":
+            patch.setattr(Rooms, "take", refuse)
+        else:
+            patch.setattr(os, "pwritev", fail)
+        async with place.served() as web:
+            assert (await web.ask("GET", "/health"))[1]["status"] == "reading only"
+            assert [await stored(web, topic) for topic in ("kept", "far")] == [2, 2]
+    async with place.served() as web:
+        assert (await web.ask("GET", "/health"))[1]["status"] == "ok"
+        assert [await stored(web, topic) for topic in ("kept", "far")] == [2, 2]
 
 
 async def test_nothing_periodic_writes_or_fails_meanwhile(place: Place) -> None:

@@ -170,6 +170,38 @@ async def test_a_start_on_a_full_disk_has_the_ballast_and_leaves_in_the_log_what
         await each.close()
 
 
+class BehindBallast(Disk):
+    """A disk that is full as long as the ballast is there."""
+
+    def __init__(self, ballast: Path) -> None:
+        super().__init__()
+        self._ballast = ballast
+
+    def __getattribute__(self, name: str) -> object:
+        if name == "f_bavail":
+            return 0 if self._ballast.exists() else START_BYTES // 4096
+        return super().__getattribute__(name)
+
+
+async def test_the_ballast_is_room_for_a_start(cell: RocksCell) -> None:
+    await (await cell.open()).close()
+    cell.disk = BehindBallast(cell.path / "ballast")
+    shard = await cell.open()
+    await shard.commit(rows((b"K", b"the start's")))
+    await shard.close()
+
+
+async def test_the_index_writes_what_it_has_while_a_filling_disk_has_room(cell: RocksCell) -> None:
+    shard = await cell.open()
+    for number in range(30):
+        await shard.commit(rows((b"K%d" % number, bytes(20_000))))
+    assert not list(cell.index().glob("*.sst"))
+    cell.disk.f_bavail = 36 * MIB // 4096
+    await until(lambda: bool(list(cell.index().glob("*.sst"))))
+    assert await shard.get([b"K7"]) == [bytes(20_000)]
+    await shard.close()
+
+
 async def test_deletes_leave_the_room_that_the_next_start_takes(cell: RocksCell) -> None:
     shard = await cell.open()
     await shard.commit(rows((b"K", b"the start's")))
