@@ -221,6 +221,11 @@ class BrokerSettings:
         "Bytes of a file that reserves space to start and to delete with on a full disk; a start needs 1 MiB or more.",
         low=0,
     )  # fmt: skip
+    read_only_look_ms: int = setting(
+        "pqbroker.read.only.look.ms", Kind.INT, 1000,
+        "Time between looks at the full disk of a cell that is open for reading only. With 1 MiB free the cell is "
+        "opened for writing.", low=10, high=60_000,
+    )  # fmt: skip
     pools: tuple[str, ...] = setting(
         "pqbroker.pools", Kind.LIST, (),
         "Additional pools for blobs, each NAME=DIRECTORY, such as big=/mnt/big. `main` is in the data directory, which "

@@ -47,6 +47,10 @@ class DiskFull(CommitRefused):
     """Refused for want of room in a pool or in the index."""
 
 
+class ReadingOnly(DiskFull):
+    """Refused, since the cell was opened for reading only: its disk had no room for a log; the text names the cure."""
+
+
 class ShardLost(Exception):
     """The shard is unusable; what was not acknowledged may or may not be stored."""
 
@@ -57,6 +61,14 @@ class Fenced(ShardLost):
 
 class StoreFailed(ShardLost):
     """A write or a sync failed after its first byte."""
+
+
+class StoreFull(StoreFailed):
+    """There was no room for a write, after its first byte or where the engine looks for none."""
+
+
+class RoomAgain(ShardLost):
+    """A cell that is open for reading only has room to be opened for writing; nothing that it holds is lost."""
 
 
 class DirectoryGone(ShardLost):
@@ -83,6 +95,14 @@ class BlobCorrupt(Exception):
 
 class EngineError(Exception):
     """A cell cannot be opened; the text names cause and cure."""
+
+
+class NoRoom(EngineError):
+    """A cell cannot be opened for writing, since its disk is full. Nothing is lost."""
+
+
+WANTS_ROOM = (NoRoom, DiskFull, StoreFull)
+"""Errors of an opening that one for reading only does not meet."""
 
 
 class IndexDamaged(EngineError):
@@ -247,6 +267,11 @@ class Shard(Protocol):
     def quarantine(self) -> "Quarantine":
         """What of the cell cannot be read, and whether what is dead in it may be removed."""
 
+    @property
+    def reading_only(self) -> str:
+        """Why every commit behind `release` is refused, with the cure: the cell is open for reading only. Empty: it
+        takes writes."""
+
     async def release(self) -> None:
         """All that a start reads was read: begin to remove what is dead, unless something could not be read."""
 
@@ -316,11 +341,25 @@ class Shard(Protocol):
         """Make all that was committed durable and release the cell."""
 
 
+class Opener(Protocol):
+    """Opens one cell in one way."""
+
+    async def open(self) -> Shard: ...
+
+
 class Engine(Protocol):
     """Opens shards."""
 
     async def open(self) -> Shard:
-        """Open the cell with a new generation, fencing any earlier owner. Raises EngineError."""
+        """Open the cell with a new generation, fencing any earlier owner. Raises EngineError; NoRoom on a full disk."""
+
+    def for_reading(self, cause: str) -> Opener | None:
+        """What opens the cell for reading only, where `cause` kept it from being opened for writing.
+
+        It changes nothing that is stored. Commits before the shard's `release` act in memory alone, so that tablets can
+        start; later ones are refused. The shard is lost with RoomAgain once there is room. None: the engine has no such
+        opening.
+        """
 
     def sibling(self, name: str, *, must_exist: bool) -> "Engine":
         """The engine of another cell of the same node, below this one's place; the same object for the same name.

@@ -69,6 +69,9 @@ class MemoryEngine:
         self._shard.undo = deque(maxlen=self._forgettable)
         return self._shard
 
+    def for_reading(self, cause: str) -> None:
+        """Memory needs no room for a log; see `Engine.for_reading`."""
+
     def sibling(self, name: str, *, must_exist: bool) -> "MemoryEngine":
         """An engine for another cell of the same size; see `Engine.sibling`."""
         if name not in self._siblings:
@@ -134,6 +137,7 @@ class MemoryShard:
         self.caps = Caps(BLOB_BYTES_MAX, _INDEX_BLOB_BYTES_MAX, MEMORY_BATCH_BYTES_MAX)
         self.lost: asyncio.Future[ShardLost] = asyncio.get_running_loop().create_future()
         self.quarantine = Quarantine()
+        self.reading_only = ""
         self.undo: deque[StoredBefore] = deque(maxlen=0)
         """The last commits, to be taken back by a crash."""
         self._faults = faults

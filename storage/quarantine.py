@@ -46,6 +46,8 @@ class Quarantine:
         """Whether what is dead may be removed."""
         self.is_held = False
         """A salvage gave something up that nobody has accepted: nothing is moved away either, and retention waits."""
+        self._cause = "it is closed"
+        """Why nothing may be removed, where no damage is."""
         self._loop = asyncio.get_running_loop()
         self._decided = asyncio.Event()
         self._lock = threading.Lock()
@@ -70,8 +72,9 @@ class Quarantine:
         self._decided.set()
         return self.is_sound
 
-    def end(self) -> None:
-        """The cell is closed or lost: whoever waits for its release is refused."""
+    def end(self, cause: str = "it is closed") -> None:
+        """The cell is closed, lost, or open for reading only: who waits for its release is refused with the cause."""
+        self._cause = cause
         self._decided.set()
 
     def found(self, place: str, cause: str) -> None:
@@ -97,5 +100,6 @@ class Quarantine:
         """Return when what is dead may be removed, once the start is over. Raises Quarantined when it may not."""
         await self._decided.wait()
         if not self.is_sound:
-            place = next(iter(self.damages), "the cell is closed")
-            raise Quarantined(f"nothing is removed from the cell, since a part of it cannot be read: {place}")
+            place = next(iter(self.damages), "")
+            cause = f"a part of it cannot be read: {place}" if place else self._cause
+            raise Quarantined(f"nothing is removed from the cell, since {cause}")

@@ -23,6 +23,7 @@ RUNS: Final[Mapping[str, str]] = {
     "index-flips": "tests.faults.index_flips --count 1000",
     "kills": "tests.faults.kills --kills 500",
     "full-disk": "tests.faults.full_disk --rounds 10",
+    "full-disk-ext4": "tests.faults.full_disk --kind ext4 --rounds 10",
     "backups": "tests.faults.backups --times 50",
     "churn": "tests.faults.churn --seconds 600",
     "grammar": "tests.grammar --requests 1000000",

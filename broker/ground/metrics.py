@@ -158,6 +158,7 @@ _FAMILIES = (
     Family("cell_openings", "counter", "Openings of the system cell, the one at the start included."),
     Family("cell_open", "gauge", "1 while the cell is open, else 0.", _CELL),
     Family("cell_generation", "gauge", "The cell's generation.", _CELL),
+    Family("cell_reading_only", "gauge", "1: the cell is open for reading only, since its disk is full.", _CELL),
     Family("cell_unreadable_places", "gauge", "Damaged places in the cell; above 0 nothing in it is removed.", _CELL),
     Family("commits", "counter", "Batches committed since the cell was opened.", _CELL),
     Family("commit_rounds", "counter", "Group commits: rounds of batches with one sync.", _CELL),

@@ -34,6 +34,7 @@ def _samples_of(name: str, cell: Cell) -> list[Sample]:
     stats, blobs, labels = cell.stats(), cell.inspection.blob_counters, (name,)
     samples = [
         Sample("cell_open", not cell.lost.done(), labels),
+        Sample("cell_reading_only", bool(cell.reading_only), labels),
         Sample("cell_generation", cell.generation, labels),
         Sample("cell_unreadable_places", len(cell.quarantine.damages), labels),
         Sample("commits", stats.commits, labels),

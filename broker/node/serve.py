@@ -39,7 +39,7 @@ from pqbroker.storage.engine import CommitRefused, EngineError, ShardLost
 from pqbroker.storage.pool_status import Thresholds
 
 if TYPE_CHECKING:
-    from pqbroker.broker.apis.context import Node
+    from pqbroker.broker.node.parts import Node
     from pqbroker.broker.node.server import Server
     from pqbroker.storage.disk.rocks import RocksEngine
     from pqbroker.storage.memory import MemoryEngine
@@ -192,6 +192,7 @@ def make_engine(data: str, settings: BrokerSettings) -> "MemoryEngine | RocksEng
         round_bytes_max=settings.round_bytes_max,
         index_blob_bytes_max=settings.index_blob_bytes_max,
         ballast_bytes=settings.ballast_bytes,
+        read_only_look_ms=settings.read_only_look_ms,
         read_threads=settings.read_threads,
         pools={MAIN_POOL: Path(data, "blobs"), **pools},
         thresholds=thresholds,

@@ -21,4 +21,5 @@ def describe_start(node: Node, data: str, seconds: float) -> str:
         f"{opened.cell.name}, generation {opened.cell.generation}, {len(topics)} topics, {len(partitions)} partitions, "
         f"{records} records in {size / _MIB:.1f} MiB"
         + (f", {damages} places unreadable" if damages else "")
+        + (f"; {opened.cell.reading_only}" if opened.cell.reading_only else "")
     )

@@ -50,9 +50,10 @@ def table_samples(topics: Sequence[Topic], counted: TableCounters) -> Sampling:
 def sql_samples(workers: Workers) -> list[Sample]:
     """SQL queries, those under way and those that ended, and worker processes."""
     counters, pids, running = workers.counters, workers.pids, workers.running
+    asked = workers.places.running + workers.places.waiting
     return [
         Sample("sql_queries_under_way", running, ("running",)),
-        Sample("sql_queries_under_way", max(workers.places.running + workers.places.waiting - running, 0), ("waiting",)),
+        Sample("sql_queries_under_way", max(asked - running, 0), ("waiting",)),
         *(Sample("sql_queries", count, (outcome,)) for outcome, count in counters.ended.items()),
         Sample("sql_query_seconds", histogram=counters.seconds),
         Sample("worker_processes", len(pids)),

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+from pqbroker.broker.services.cells.cell_owner import OpenCell
+from pqbroker.broker.services.cells.data_cells import READING_ONLY
 from pqbroker.broker.web.routing.node import WebNode
 
 Health = Callable[[], tuple[int, Any]]
@@ -21,27 +23,44 @@ def health_answers(node: WebNode) -> Mapping[str, Health]:
     return dict(zip(PATHS, (partial(_health, node), partial(_ready, node)), strict=True))
 
 
+def status_of(node: WebNode) -> str:
+    """Return the state of the system cell in a word or two."""
+    if not node.cell.is_open:
+        return "cell lost"
+    cell = node.cell.current.cell
+    if cell.quarantine.damages:
+        return "damaged"
+    return READING_ONLY if cell.reading_only else "ok"
+
+
+def reading_only_cells(opened: OpenCell) -> dict[str, str]:
+    """Return the cause with its cure, by cell, of those that are open for reading only."""
+    return {str(cell): host.cell.reading_only for cell, host in opened.cells.hosts() if host.cell.reading_only}
+
+
 def _health(node: WebNode) -> tuple[int, Any]:
     """200 while the cell is open, 503 while it is not.
 
-    A cell that is served in part is open: another start would find it as it is.
+    A cell that is served in part, or open for reading only, is open: another start would find it as it is.
     """
     is_open = node.cell.is_open
     damages = node.cell.current.cell.quarantine.damages
-    status = ("damaged" if damages else "ok") if is_open else "cell lost"
-    state = _state(node, status)
+    state = _state(node, status_of(node))
+    if causes := reading_only_cells(node.cell.current):
+        state["reading_only"] = causes
     if damages:
         state["unreadable"] = sorted(damages)[:DAMAGES_SHOWN]
     return 200 if is_open else 503, state
 
 
 def _ready(node: WebNode) -> tuple[int, Any]:
-    """200 while new requests are served: not while the cell is opened again, nor once the node stops."""
+    """200 while new requests are served: not while the cell is opened again, nor once the node stops. Reads of a cell
+    that is open for reading only are."""
     if not node.cell.is_open:
         return 503, _state(node, "cell lost")
-    if not node.cell.current.coordinators.is_serving:
+    if node.cell.current.coordinators.is_closed:
         return 503, _state(node, "stopping")
-    return 200, _state(node, "ready")
+    return 200, _state(node, READING_ONLY if node.cell.current.cell.reading_only else "ready")
 
 
 def _state(node: WebNode, status: str) -> dict[str, Any]:

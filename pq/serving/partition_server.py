@@ -23,7 +23,7 @@ from pqbroker.pq.reading.run_loading import RunLoader
 from pqbroker.pq.serving.partition_consumers import PartitionConsumers
 from pqbroker.pq.serving.partition_times import PartitionTimes
 from pqbroker.pq.serving.staged_pieces import StagedPieces
-from pqbroker.pq.serving.store_refusals import DISK_FULL, not_leader, unreadable
+from pqbroker.pq.serving.store_refusals import not_leader, unreadable
 from pqbroker.pq.serving.stretches import StretchReader
 from pqbroker.pq.serving.timestamps import NodeTime
 from pqbroker.pq.serving.watchers import Watchers
@@ -200,7 +200,7 @@ class PartitionServer:
         if self.is_lost:
             return "lost", not_leader().message
         if self._writer.is_disk_full:
-            return "disk", DISK_FULL
+            return "disk", self._writer.disk_full
         refusal = self.state.why_closed()
         return None if refusal is None else ("full" if self.state.is_active else "inactive", refusal.message)
 

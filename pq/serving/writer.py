@@ -81,6 +81,11 @@ class Writer:
         return self._storage.status(USER_CHANNEL) >= Colour.YELLOW_STOP
 
     @property
+    def disk_full(self) -> str:
+        """What is told to users while `is_disk_full`."""
+        return self._storage.reading_only or DISK_FULL
+
+    @property
     def pause_ms(self) -> int:
         """How long producers have to pause for what is in flight to sink to its border (A.8)."""
         node = self._partition.settings.node
@@ -203,7 +208,7 @@ class Writer:
             if not jobs and not queue.items:
                 break
             if size and self.is_disk_full:
-                queue.refuse_all(ErrorCode.KAFKA_STORAGE_ERROR, DISK_FULL, self._loop.time())
+                queue.refuse_all(ErrorCode.KAFKA_STORAGE_ERROR, self.disk_full, self._loop.time())
             elif size and self._partition.needs_content(size):
                 self.state = states.ON_COLD_HEAD[self.state]
                 counters.waiting.start(self._loop.time())

@@ -54,8 +54,10 @@ class OpenCells:
         self._hosts.pop(cell, None)
 
     def place(self, bundle: str, count: int) -> Sequence[CellId]:
-        """The cells of `count` new tablets of a bundle. NoHealthyCell."""
-        return place(count, bundle, dict(self._healthy(bundle)))
+        """The cells of `count` new tablets of a bundle: those that take writes, if any does. NoHealthyCell."""
+        healthy = dict(self._healthy(bundle))
+        written = {cell: count for cell, count in healthy.items() if not self._hosts[cell].cell.reading_only}
+        return place(count, bundle, written or healthy)
 
     def absent_storage(self, tablet_id: TabletId, type_: TabletType) -> TabletStorage:
         """What stands in for the storage of a tablet whose cell is not open: it is lost, and holds nothing."""

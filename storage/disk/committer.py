@@ -16,22 +16,28 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from pqbroker.storage.disk.commits.commit_log import CommitLog
-from pqbroker.storage.disk.commits.round_writer import RoundWriter
-from pqbroker.storage.disk.free_space import Rooms
+from pqbroker.storage.disk.free_space import wants_room
 from pqbroker.storage.disk.pools import Pool
-from pqbroker.storage.disk.round_plan import RoundPlan, RoundPlanner, full
+from pqbroker.storage.disk.round_plan import RoundPlan, RoundPlanner
 from pqbroker.storage.disk.segment_check import Leftovers
-from pqbroker.storage.engine import CommitRefused, EngineError, ShardLost, StoreFailed
+from pqbroker.storage.engine import (
+    Batch,
+    CommitRefused,
+    DiskFull,
+    EngineError,
+    RoomAgain,
+    ShardLost,
+    StoreFailed,
+    StoreFull,
+)
 from pqbroker.storage.faults import Faults, Loss
+from pqbroker.storage.pool_status import Colour
 from pqbroker.storage.turn import Failures, Queued
 
 _log = logging.getLogger(__name__)
-_LOOK_SECONDS = 1.0
-_ANXIOUS_LOOK_SECONDS = 0.2
-"""Between looks at free space while nothing is committed: when all is green, and when a colour is to clear."""
 
 
 @dataclass(slots=True)
@@ -44,14 +50,64 @@ class Counters:
     refused: int = 0
 
 
+class WritesRounds(Protocol):
+    """Makes rounds durable and applies them; see `RoundWriter`."""
+
+    number: int
+    syncs: int
+    is_held: bool
+
+    @property
+    def patience(self) -> float | None: ...
+
+    def write_payload(self, plan: RoundPlan) -> bool: ...
+
+    def write_rows(self, plan: RoundPlan) -> None: ...
+
+    def apply(self, plan: RoundPlan) -> None: ...
+
+    def tend(self) -> None: ...
+
+    def make_spare(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def let_go(self, *, is_ours: bool) -> None: ...
+
+    def end(self) -> None: ...
+
+    def tell(self, told: str) -> EngineError: ...
+
+
+class LooksForRoom(Protocol):
+    """Says whether there is room for a round; see `Rooms`."""
+
+    @property
+    def look_seconds(self) -> float: ...
+
+    @property
+    def is_full(self) -> bool: ...
+
+    def look(self) -> None:
+        """Raises ShardLost where what is free asks for another opening of the cell."""
+
+    def colour(self, pool: str) -> Colour: ...
+
+    def take_all(self, size: int) -> bool: ...
+
+    def take(self, batch: Batch) -> bool: ...
+
+    def refusal(self, batch: Batch) -> DiskFull: ...
+
+
 @dataclass(frozen=True, slots=True)
 class OpenCell:
-    """What the thread works on once the cell is open."""
+    """What the thread works on once the cell is open. `log`: None where it is open for reading only."""
 
-    log: CommitLog
-    writer: RoundWriter
+    log: CommitLog | None
+    writer: WritesRounds
     planner: RoundPlanner
-    rooms: Rooms
+    rooms: LooksForRoom
     pools: Sequence[Pool]
     leftovers: Leftovers
 
@@ -153,6 +209,8 @@ class Committer(threading.Thread):
             except queue.Empty:
                 cell.writer.tend()
                 cell.rooms.look()
+                if cell.rooms.is_full:
+                    cell.writer.make_spare()
 
     def _take(self, item: list[Queued] | None) -> None:
         if item is None:
@@ -164,8 +222,7 @@ class Committer(threading.Thread):
 
     def _patience(self, cell: OpenCell) -> float:
         """Seconds to wait for an item before there is something else to do."""
-        look = _LOOK_SECONDS if cell.rooms.is_green else _ANXIOUS_LOOK_SECONDS
-        soon = cell.writer.patience
+        look, soon = cell.rooms.look_seconds, cell.writer.patience
         return look if soon is None else min(look, soon)
 
     def _gather(self) -> list[Queued]:
@@ -188,7 +245,8 @@ class Committer(threading.Thread):
         number = cell.writer.number + 1
         plan = cell.planner.plan(queued, refused, number)
         while plan.in_segments and not cell.writer.write_payload(plan):
-            refused = {**plan.refused, **{position: full(queued[position][0]) for position in plan.in_segments}}
+            full = {position: cell.rooms.refusal(queued[position][0]) for position in plan.in_segments}
+            refused = {**plan.refused, **full}
             plan = cell.planner.plan(queued, refused, number)
         if len(plan.refused) < len(queued):
             self._complete(cell, plan, loss)
@@ -231,26 +289,31 @@ class Committer(threading.Thread):
         if cell.rooms.take_all(size):
             return {}
         return {
-            position: full(batch) for position, (batch, _) in enumerate(queued) if not cell.rooms.take(batch)
+            position: cell.rooms.refusal(batch)
+            for position, (batch, _) in enumerate(queued)
+            if not cell.rooms.take(batch)
         }
 
     def _fail(self, failure: Exception) -> None:
         """Whatever went wrong while opening or serving."""
         if self._cell is None:
+            cure = "" if wants_room(failure) else "; restore a copy"
             known = isinstance(failure, EngineError)
-            told = failure if known else EngineError(f"the index cannot be opened: {failure}; restore a copy")
+            told = failure if known else EngineError(f"the index cannot be opened: {failure}{cure}")
             self._post(self._ownership.on_open, told)
             return
         told = self._cell.writer.tell(str(failure)) if type(failure) is Exception else failure
         is_ours = self._ownership.is_ours()
         reason: ShardLost
-        if isinstance(failure, ShardLost):
+        if isinstance(failure, ShardLost) and (is_ours or not isinstance(failure, RoomAgain)):
             reason = failure
         elif not is_ours:
             reason = self._ownership.why_not_ours()
         else:
-            reason = StoreFailed(f"{type(told).__name__}: {told}")
-        _log.error("the cell at %s is lost: %s", self._ownership.path, reason, exc_info=failure)
+            kind = StoreFull if wants_room(failure) else StoreFailed
+            reason = kind(f"{type(told).__name__}: {told}")
+        if not isinstance(reason, RoomAgain):
+            _log.error("the cell at %s is lost: %s", self._ownership.path, reason, exc_info=failure)
         self._cell.writer.let_go(is_ours=is_ours)
         self._post(self._ownership.on_lost, reason, self._round)
 

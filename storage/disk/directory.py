@@ -102,6 +102,28 @@ class CellDirectory:
             self.release()
             raise
 
+    def hold(self) -> None:
+        """Lock the directory and check what it is; change nothing in it. Raises EngineError.
+
+        Its index keeps its generation: who opens it for writing later is a later owner, as after a `take`.
+        """
+        try:
+            self._take_lock()
+            self.facts, _ = read_both(self.path)
+            assert self.facts.ready, "a cell that was never open is not held"
+            self._check_named()
+            self.pools = {name: self.pools[name] for name in self.facts.pools}
+            for name, path in self.pools.items():
+                check_identity(path, name, self.facts)
+            self.generation = index_generation(self.path)
+            self._index_name = str(self.index)
+        except OSError as failure:
+            self.release()
+            raise EngineError(f"{self.path} cannot be read: {failure}") from failure
+        except EngineError:
+            self.release()
+            raise
+
     def is_ours(self) -> bool:
         """Whether no later owner has renamed the index away."""
         return os.path.exists(self._index_name)
@@ -178,10 +200,7 @@ class CellDirectory:
 
     def _check_pools(self) -> None:
         """An identity file marks every pool, so that an unmounted one is not mistaken for an empty one."""
-        forgotten = set(self.facts.pools) - set(self.pools)
-        if forgotten:
-            names = ", ".join(sorted(forgotten))
-            raise EngineError(f"{self.path} has blobs in pool {names}, which is not configured; configure it")
+        self._check_named()
         for name, path in self.pools.items():
             if check_identity(path, name, self.facts):
                 continue
@@ -190,6 +209,12 @@ class CellDirectory:
             fsync_directory(path.absolute().parent)
         if set(self.pools) != set(self.facts.pools):
             self._write_facts(replace(self.facts, pools=tuple(self.pools)))
+
+    def _check_named(self) -> None:
+        forgotten = set(self.facts.pools) - set(self.pools)
+        if forgotten:
+            names = ", ".join(sorted(forgotten))
+            raise EngineError(f"{self.path} has blobs in pool {names}, which is not configured; configure it")
 
     def _take_index(self) -> None:
         if not self.facts.ready:

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol
 
-from pqbroker.storage.engine import Batch, EngineError
+from pqbroker.storage.engine import Batch, DiskFull, NoRoom
 from pqbroker.storage.pool_status import DEFAULT_THRESHOLDS, Colour, Thresholds
 
 _log = logging.getLogger(__name__)
@@ -19,14 +19,22 @@ INDEX_RESERVE_BYTES = 32 << 20
 """Kept free where the index is: for the commit log and one flush of the index."""
 POOL_RESERVE_BYTES = 16 << 20
 """Kept free in a pool on a disk of its own. Of every reserve a half may be used to empty mostly dead segments."""
-FLOOR_BYTES = 2 << 20
+ASKED_BYTES = 1 << 20
+"""What a user is asked to free: a cell opens with less, and takes deletes then."""
+FLOOR_BYTES = 448 << 10
 """Below this even deletes are refused, so that the next start finds room."""
 LOOK_SECONDS = 0.005
 """How old a look may be for a round: what others take meanwhile comes out of the reserve."""
-START_BYTES = 1 << 20
-"""Free space without which a cell does not open: the index takes 40 KB, the first commit two rows for each tablet."""
-START_FLOOR_BYTES = 256 << 10
+START_BYTES = 384 << 10
+"""Free space without which a cell opens for reading only: the index takes 40 KB, the first commit two rows for each
+tablet."""
+START_FLOOR_BYTES = 192 << 10
 """What the first commit leaves."""
+
+
+_LOOK_SECONDS = 1.0
+_ANXIOUS_LOOK_SECONDS = 0.2
+"""Between looks while nothing is committed: when all is green, and when a colour is to clear."""
 
 
 class Space(Protocol):
@@ -137,6 +145,13 @@ class Rooms:
         self._look_due = 0.0
         self.is_green = False
         """At the last look."""
+        self.is_full = False
+        """Return True if a pool takes no writes of users, by the last look."""
+
+    @property
+    def look_seconds(self) -> float:
+        """How long to wait between looks while nothing is committed."""
+        return _LOOK_SECONDS if self.is_green else _ANXIOUS_LOOK_SECONDS
 
     def look(self) -> None:
         """See what is free now; take the ballast's room again once there is plenty."""
@@ -145,6 +160,7 @@ class Rooms:
         for room in rooms:
             room.refresh()
         self.is_green = all(room.colour is Colour.GREEN for room in rooms)
+        self.is_full = any(room.colour >= Colour.YELLOW_STOP for room in rooms)
         if self._ballast.is_wanted:
             self._ballast.restore(self._index.free, INDEX_RESERVE_BYTES)
 
@@ -187,6 +203,10 @@ class Rooms:
         self._index.free += self._ballast.release()
         return self._index.take_last(bytes_here, START_FLOOR_BYTES if is_start else FLOOR_BYTES)
 
+    def refusal(self, batch: Batch) -> DiskFull:
+        """The refusal of a batch that found no room."""
+        return full(batch)
+
     def _take_elsewhere(self, batch: Batch, from_reserve: bool) -> int | None:
         """Bytes of the batch that are left to go where the index is; None when another disk has no room."""
         left = batch.bytes
@@ -203,10 +223,7 @@ class Rooms:
 
 
 class TellsFullDisk:
-    """A context in which what failed for want of room becomes an EngineError that says so.
-
-    RocksDB's errors are plain Exceptions, with the system's words in their text.
-    """
+    """A context in which what failed for want of room becomes a NoRoom that says so."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -216,16 +233,33 @@ class TellsFullDisk:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if any(os.strerror(code) in str(error) for code in NO_ROOM):
-            raise full_disk(self._directory, START_BYTES, str(error)) from error
+        if error is not None and wants_room(error):
+            raise full_disk(self._directory, str(error)) from error
 
 
-def full_disk(directory: Path, missing_bytes: int, cause: str) -> EngineError:
+def wants_room(error: BaseException) -> bool:
+    """Return True for what a write raises without room.
+
+    RocksDB's errors are plain Exceptions, with the system's words in their text.
+    """
+    return any(os.strerror(code) in str(error) for code in NO_ROOM)
+
+
+def full_disk(directory: Path, cause: str) -> NoRoom:
     """The refusal of a start for want of room."""
-    return EngineError(
-        f"the disk of {directory} is full: {cause}. No record is lost: free {missing_bytes} bytes by deleting files"
-        " that are not the broker's, or enlarge the disk, and start the broker again"
+    return NoRoom(f"the disk of {directory} is full: {cause}. No record is lost: {room_cure()}")
+
+
+def room_cure() -> str:
+    """What helps a cell that has no room for its log."""
+    return (
+        f"free at least {ASKED_BYTES >> 20} MiB by deleting files that are not the broker's, or enlarge the disk"
     )
+
+
+def full(batch: Batch) -> DiskFull:
+    """The refusal of a batch for which there is no room."""
+    return DiskFull(f"no room for {batch.bytes} bytes: delete records, or other files on the disk, or enlarge it")
 
 
 def _allocate(descriptor: int, size: int) -> None:

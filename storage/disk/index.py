@@ -24,6 +24,10 @@ class Index(Protocol):
     def is_flushing(self) -> bool:
         """Whether a flush has begun whose end `flushed` has not told yet."""
 
+    @property
+    def unwritten_bytes(self) -> int:
+        """How much a flush would write, at most."""
+
     def tend(self) -> None:
         """Nothing is committed: do what can wait until then."""
 

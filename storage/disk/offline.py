@@ -59,9 +59,7 @@ class OfflineCell:
         index = index_path(self.path, self.generation)
         if (mended := find_mended(index)) is not None:
             self.manifest_damage = mended.damage
-        else:
-            check_manifest(index)
-        self._index.open_unchanged(staging, synced=self.facts.durability == "fsync")
+        open_stopped(self._index, index, staging, self.facts)
         newest = index_rows.newest_number(self.get(index_rows.number_keys()))
         start = LogStart(index, self.facts, self.pools, read)
         self.history = take_rounds(start, self._index, newest, syncs=False)
@@ -87,6 +85,13 @@ class OfflineCell:
 
     def close(self) -> None:
         self._index.close()
+
+
+def open_stopped(index: RocksIndex, path: Path, staging: Path, facts: CellFacts) -> None:
+    """Open an index of which nothing is to be changed, through links in an empty directory. EngineError."""
+    if find_mended(path) is None:
+        check_manifest(path)
+    index.open_unchanged(staging, synced=facts.durability == "fsync")
 
 
 @contextmanager

@@ -7,20 +7,29 @@ The bytes of a blob: `segments`.
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from pqbroker.conf.storage import MAIN_POOL
 from pqbroker.storage.disk import index_rows
 from pqbroker.storage.disk.backups.backup import BackupRoom
 from pqbroker.storage.disk.blob_reading import BlobReader
 from pqbroker.storage.disk.commits.commit_log import log_files
-from pqbroker.storage.disk.commits.log_start import LogStart, start_log
+from pqbroker.storage.disk.commits.log_start import LogStart, start_log, take_rounds
 from pqbroker.storage.disk.commits.round_writer import RoundWriter
 from pqbroker.storage.disk.committer import OpenCell, Pace
-from pqbroker.storage.disk.directory import CELLS, DURABILITIES, CellDirectory, index_path, list_indexes, remove_cell
+from pqbroker.storage.disk.directory import (
+    CELLS,
+    DURABILITIES,
+    CellDirectory,
+    index_path,
+    list_indexes,
+    read_both,
+    remove_cell,
+)
 from pqbroker.storage.disk.free_space import (
     FLOOR_BYTES,
     INDEX_RESERVE_BYTES,
@@ -34,9 +43,12 @@ from pqbroker.storage.disk.free_space import (
     full_disk,
 )
 from pqbroker.storage.disk.index_log import check_manifest
+from pqbroker.storage.disk.mending.facts_copy import has_facts
 from pqbroker.storage.disk.mending.manifest_copy import mend_manifest
 from pqbroker.storage.disk.mending.salvage_mark import MarkState, check_complete, read_mark
+from pqbroker.storage.disk.offline import open_stopped
 from pqbroker.storage.disk.pools import Pool, PoolLimits
+from pqbroker.storage.disk.reading_only import ReadingRooms, ReadingWriter, staging
 from pqbroker.storage.disk.rocks_index import RocksIndex
 from pqbroker.storage.disk.round_plan import RoundPlanner
 from pqbroker.storage.disk.segment_check import NO_LEFTOVERS, load_segments
@@ -44,7 +56,7 @@ from pqbroker.storage.disk.segment_emptying import DEFAULT_PACE, EmptyingPace
 from pqbroker.storage.disk.segments import UNSYNCED
 from pqbroker.storage.disk.shard import DiskShard, ShardOptions
 from pqbroker.storage.disk.spare_room import give_back, spare_bytes
-from pqbroker.storage.engine import BLOB_BYTES_MAX, Caps, EngineError
+from pqbroker.storage.engine import BLOB_BYTES_MAX, Caps, EngineError, NoRoom
 from pqbroker.storage.faults import Faults
 from pqbroker.storage.pool_status import DEFAULT_THRESHOLDS, Colour, Thresholds
 from pqbroker.storage.quarantine import HELD_CURE, Quarantine
@@ -74,6 +86,7 @@ class RocksEngine:
     emptying: EmptyingPace = DEFAULT_PACE
     statvfs: Callable[[Path], Space] = os.statvfs
     faults: Faults | None = None
+    read_only_look_ms: int = 1000
     backups: BackupRoom | None = None
     """Where backups go; None: `backups` in the cell's directory."""
     _told: dict[str, Colour] = field(default_factory=dict, init=False)
@@ -100,17 +113,37 @@ class RocksEngine:
         """Open the cell under its next generation, which fences any earlier owner. Raises EngineError."""
         directory = CellDirectory(self.directory, self.pools, on_locked=self._make_room)
         await asyncio.to_thread(self._take, directory)
-        index = RocksIndex(directory.index, self._has_room)
+        return await self._start(directory, RocksIndex(directory.index, self._has_room), self._open_cell)
+
+    def for_reading(self, cause: str) -> "_ForReading":
+        """See `Engine.for_reading`."""
+        return _ForReading(partial(self._open_for_reading, cause))
+
+    async def _open_for_reading(self, cause: str) -> DiskShard:
+        directory = CellDirectory(self.directory, self.pools)
+        await asyncio.to_thread(self._hold, directory, cause)
+        rooms = ReadingRooms(self.directory, cause, self.statvfs, self.read_only_look_ms / 1000)
+        index = RocksIndex(directory.index, _never)
+        return await self._start(directory, index, partial(self._open_unchanged, rooms), rooms)
+
+    async def _start(
+        self,
+        directory: CellDirectory,
+        index: RocksIndex,
+        open_cell: Callable[[CellDirectory, RocksIndex, BlobReader, Quarantine], OpenCell],
+        reading: ReadingRooms | None = None,
+    ) -> DiskShard:
+        """Start the shard of a directory that this process holds. EngineError, and then nothing is held."""
         reader = BlobReader(index.get, directory.pools)
         options = ShardOptions(
             self._caps, self._pace, self.emptying, self.read_threads, self._told, self.faults,
-            self.backups or BackupRoom(self.directory / "backups", _BACKUPS_MAX),
+            self.backups or BackupRoom(self.directory / "backups", _BACKUPS_MAX), reading,
         )  # fmt: skip
         shard = DiskShard(directory, index, reader, options, self._damages)
         shard.quarantine.is_held = self._is_held
         index.on_damage = partial(self._note_damage, shard.quarantine)
         with TellsFullDisk(self.directory):
-            await shard.start(partial(self._open_cell, directory, index, reader, shard.quarantine))
+            await shard.start(partial(open_cell, directory, index, reader, shard.quarantine))
         self._was_open = True
         return shard
 
@@ -176,6 +209,31 @@ class RocksEngine:
         removable = leftovers if started.is_flushed else NO_LEFTOVERS
         return OpenCell(log, writer, planner, self._rooms(directory), tuple(pools.values()), removable)
 
+    def _open_unchanged(
+        self,
+        rooms: ReadingRooms,
+        directory: CellDirectory,
+        index: RocksIndex,
+        reader: BlobReader,
+        quarantine: Quarantine,
+    ) -> OpenCell:
+        """In the commit thread: as `_open_cell`, for reading only."""
+        facts = directory.facts
+        with staging(rooms.cause) as draft:
+            open_stopped(index, directory.index, draft, facts)
+        last = index_rows.last_number(index.get(index_rows.number_keys()))
+        history = take_rounds(LogStart(directory.index, facts, directory.pools), index, last, syncs=True)
+        limits = PoolLimits(self.segment_bytes, self.emptying.dead_percent, self.statvfs)
+        pools = {
+            name: Pool(name, path, directory.generation + 1, quarantine, limits)
+            for name, path in directory.pools.items()
+        }
+        load_segments(pools, index.rows(*index_rows.SEGMENT_ROWS), history.last_number)
+        rows_alone = replace(self._caps, index_blob_bytes_max=BLOB_BYTES_MAX + 1)
+        planner = RoundPlanner(pools, rows_alone, 0, index.get, reader.content)
+        writer = ReadingWriter(index, tuple(pools.values()), history.last_number)
+        return OpenCell(None, writer, planner, rooms, tuple(pools.values()), NO_LEFTOVERS)
+
     def _rooms(self, directory: CellDirectory) -> Rooms:
         device = directory.path.stat().st_dev
         elsewhere = {
@@ -194,8 +252,32 @@ class RocksEngine:
             directory.take(must_exist=self._was_open)
             self._heed_salvage(directory)
             if self._free_bytes() < INDEX_RESERVE_BYTES:
-                # Not before the index is renamed: an owner that lost its lock may acknowledge rounds until then.
-                give_back(_owned_files(directory))
+                self._give_back(directory)
+
+    def _hold(self, directory: CellDirectory, cause: str) -> None:
+        """EngineError; NoRoom with the cause where nothing is in the cell yet."""
+        if not has_facts(self.directory) or not read_both(self.directory)[0].ready:
+            raise NoRoom(cause)
+        directory.hold()
+        self._heed_salvage(directory)
+
+    def _give_back(self, directory: CellDirectory) -> None:
+        """Free what owners took beforehand, then the ballast. NoRoom, and then nothing is held.
+
+        Not before the index is renamed: an owner that lost its lock may acknowledge rounds until then.
+        """
+        try:
+            give_back(_owned_files(directory))
+            if self._free_bytes() < INDEX_RESERVE_BYTES:
+                Ballast(directory.ballast, self.ballast_bytes).release()
+            free = self._free_bytes()
+        except OSError:
+            directory.release()
+            raise
+        if free < START_BYTES:
+            directory.release()
+            raise full_disk(self.directory, f"{free} bytes are free")
+        _log.warning("the disk of %s is full: %d bytes are left to start and to delete with", self.directory, free)
 
     def _heed_salvage(self, directory: CellDirectory) -> None:
         """What a salvage gave up, until it is accepted, is as damage is. EngineError when it was interrupted."""
@@ -210,16 +292,14 @@ class RocksEngine:
         self._damages.update(held)
 
     def _make_room(self, directory: CellDirectory) -> None:
-        """Before a start writes anything, with the directory locked: a full disk gives the ballast up. EngineError."""
+        """Before a start changes anything, with the directory locked: see that there is room for it. NoRoom."""
         free = self._free_bytes()
-        if free >= INDEX_RESERVE_BYTES:
-            return
-        free += Ballast(directory.ballast, self.ballast_bytes).release()
+        if free < START_BYTES:
+            free += directory.ballast.stat().st_size if directory.ballast.exists() else 0
         if free < START_BYTES:
             free += spare_bytes(_owned_files(directory))
         if free < START_BYTES:
-            raise full_disk(self.directory, START_BYTES - free, f"{free} bytes are free")
-        _log.warning("the disk of %s is full: %d bytes are left to start and to delete with", self.directory, free)
+            raise full_disk(self.directory, f"{free} bytes are free")
 
     def _has_room(self, size: int) -> bool:
         """Whether the index can write so many bytes."""
@@ -228,6 +308,17 @@ class RocksEngine:
     def _free_bytes(self) -> int:
         space = self.statvfs(self.directory)
         return space.f_bavail * space.f_frsize
+
+
+@dataclass(frozen=True, slots=True)
+class _ForReading:
+    """An `Opener`."""
+
+    open: Callable[[], Coroutine[Any, Any, DiskShard]]
+
+
+def _never(size: int) -> bool:
+    return False
 
 
 def _owned_files(directory: CellDirectory) -> list[Path]:

@@ -8,7 +8,6 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from errno import EACCES
-from functools import partial
 from itertools import takewhile
 from pathlib import Path
 from typing import cast
@@ -27,6 +26,7 @@ from rocksdict import (
 
 from pqbroker.storage.disk.commits.index_changes import IndexChanges
 from pqbroker.storage.disk.commits.recent_rows import RecentRows
+from pqbroker.storage.disk.commits.unwritten_rows import CountedBatch, UnwrittenRows
 from pqbroker.storage.disk.index import TellsDamage
 from pqbroker.storage.disk.index_log import is_torn
 from pqbroker.storage.disk.mending.manifest_copy import CURRENT, ManifestCopy, find_mended
@@ -79,6 +79,8 @@ class RocksIndex:
         """What RocksDB's memtable takes, about."""
         self._rows_bytes = 0
         """Keys and values in it: what its file will take, at most."""
+        self._unwritten: UnwrittenRows | None = None
+        """On a full disk they are counted row by row: what is deleted again takes no room in the file."""
         self._last_number = 0
         self._flushing = 0
         """The last round that RocksDB was asked to write to a file."""
@@ -103,6 +105,7 @@ class RocksIndex:
         self._manifest.begin()
         self._memtable_bytes = self._rows.property_int_value("rocksdb.cur-size-all-mem-tables") or 0
         self._rows_bytes = self._memtable_bytes
+        self._unwritten = UnwrittenRows() if self._is_frugal else None
 
     def open_unchanged(self, staging: Path, *, synced: bool) -> None:
         """Open through links in the empty directory `staging`, where all goes that is written: files, which `staging`
@@ -158,7 +161,7 @@ class RocksIndex:
             self.flush()
         if changes.deletes_ranges:
             self._settle()
-            batch = WriteBatch(raw_mode=True)
+            batch = self._batch()
             changes.apply(batch)
             self._write(batch)
         else:
@@ -171,15 +174,21 @@ class RocksIndex:
         """Exchange the memtable, if there is room for its file; `wait` until that is whole."""
         assert self._rows is not None
         self._settle()
-        if self._last_number == self._flushing or not self._has_room(self._rows_bytes):
+        if self._last_number == self._flushing or not self._has_room(self.unwritten_bytes):
             return
         self._rows.flush(wait)
         self._memtable_bytes = self._rows_bytes = 0
+        self._unwritten = UnwrittenRows() if self._is_frugal else None
         self._flushing = self._last_number
         self.is_flushing = True
         if self._is_frugal and self._has_room(_SPARE_BYTES):
-            self._is_frugal = False
+            self._is_frugal, self._unwritten = False, None
             self.compact(is_on=self._may_empty)
+
+    @property
+    def unwritten_bytes(self) -> int:
+        """How much a flush would write, at most."""
+        return self._rows_bytes if self._unwritten is None else self._unwritten.file_bytes
 
     @property
     def is_frugal(self) -> bool:
@@ -226,6 +235,8 @@ class RocksIndex:
         `close` lets the interpreter lock go meanwhile, the end of the object would not.
         """
         if self._rows is not None:
+            if self._staging:  # what RocksDB writes at its end is for nobody
+                self.on_damage = _nobody_listens
             with suppress(EngineError), self._telling:
                 self._settle()
             rows, self._rows = self._rows, None
@@ -249,10 +260,15 @@ class RocksIndex:
 
     def _settle(self) -> None:
         """Have RocksDB know every round."""
-        self._recent.hand_over(partial(WriteBatch, raw_mode=True), self._write)
+        self._recent.hand_over(self._batch, self._write)
 
-    def _write(self, batch: WriteBatch) -> None:
+    def _batch(self) -> "WriteBatch | CountedBatch[WriteBatch]":
+        batch = WriteBatch(raw_mode=True)
+        return batch if self._unwritten is None else CountedBatch(batch, self._unwritten)
+
+    def _write(self, written: "WriteBatch | CountedBatch[WriteBatch]") -> None:
         assert self._rows is not None
+        batch = written.batch if isinstance(written, CountedBatch) else written
         size = batch.size_in_bytes()
         self._rows_bytes += size
         self._memtable_bytes += size + _ENTRY_BYTES * batch.len()

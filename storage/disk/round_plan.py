@@ -23,7 +23,6 @@ from pqbroker.storage.engine import (
     Buffer,
     Caps,
     CommitRefused,
-    DiskFull,
     IndexDamaged,
     Move,
 )
@@ -278,8 +277,3 @@ def _in_rows(content: bytes, position: int, begin: int) -> list[Run]:
 def _named(batch: Batch) -> list[BlobKey]:
     """The blobs that a commit stores, deletes or moves."""
     return [*(item[0] for item in batch.blobs), *batch.dead, *(move.blob for move in batch.moves)]
-
-
-def full(batch: Batch) -> DiskFull:
-    """The refusal of a batch for which there is no room."""
-    return DiskFull(f"no room for {batch.bytes} bytes: delete records, or other files on the disk, or enlarge it")

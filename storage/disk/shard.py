@@ -16,7 +16,9 @@ from pqbroker.storage.disk.backups.copying import Copier
 from pqbroker.storage.disk.blob_reading import BlobReader
 from pqbroker.storage.disk.committer import Committer, OpenCell, Ownership, Pace
 from pqbroker.storage.disk.directory import CellDirectory
+from pqbroker.storage.disk.free_space import room_cure
 from pqbroker.storage.disk.index import ReadableIndex
+from pqbroker.storage.disk.reading_only import ReadingRooms
 from pqbroker.storage.disk.segment_emptying import EmptyingPace, SegmentEmptying
 from pqbroker.storage.engine import (
     BackupFacts,
@@ -54,6 +56,8 @@ class ShardOptions:
     told: Mapping[str, Colour]
     faults: Faults | None
     backups: BackupRoom
+    reading: ReadingRooms | None
+    """None: the cell takes writes."""
 
 
 class DiskShard:
@@ -120,7 +124,16 @@ class DiskShard:
             self._cell.pools, self._index.get, self.commit, self._in_thread, self._options.emptying
         )
 
+    @property
+    def reading_only(self) -> str:
+        reading = self._options.reading
+        return "" if reading is None else reading.told
+
     async def release(self) -> None:
+        if (reading := self._options.reading) is not None:
+            reading.seal()
+            self.quarantine.end(f"it is open for reading only: {room_cure()}")
+            return
         if not self.quarantine.release():
             return
         await self._in_thread(self._cell.leftovers.remove)
@@ -181,6 +194,10 @@ class DiskShard:
 
     def _back_up(self, work: Coroutine[Any, Any, R]) -> asyncio.Task[R]:
         """One at a time; cancelled when the cell ends."""
+        if self.reading_only:
+            work.close()
+            cure = "stop the broker and copy the directory, in which nothing is changed, or ask again after that"
+            raise BackupRefused(f"{self.reading_only}: until then no backup is made; {cure}")
         is_busy = self._backup is not None and not self._backup.done()
         if self._reason is not None or is_busy:
             work.close()

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from pqbroker.conf.storage import StorageProfile
 from pqbroker.storage.blobs.blob_storage import BlobStorage, garbage_prefix
 from pqbroker.storage.blobs.channel_history import RANGES_MAX
-from pqbroker.storage.engine import BackupFacts, Batch, Engine, Shard, ShardLost, ShardStats
+from pqbroker.storage.engine import BackupFacts, Batch, Opener, Shard, ShardLost, ShardStats
 from pqbroker.storage.ids import TabletId
 from pqbroker.storage.quarantine import Quarantine
 from pqbroker.storage.tablets.cell_facts import put_facts, read_facts
@@ -77,7 +77,7 @@ class Cell:
     @classmethod
     async def open(
         cls,
-        engine: Engine,
+        engine: Opener,
         *,
         name: str = "0",
         profile: StorageProfile = MappingProxyType({}),
@@ -109,6 +109,11 @@ class Cell:
     def lost(self) -> "asyncio.Future[ShardLost]":
         """Resolves once, with the reason, when the cell can store nothing more."""
         return self._shard.lost
+
+    @property
+    def reading_only(self) -> str:
+        """Why the cell is open for reading only, with the cure; empty where it takes writes."""
+        return self._shard.reading_only
 
     async def release(self) -> None:
         """All that lives in the cell was loaded: what is dead may be removed, unless something cannot be read."""
@@ -275,7 +280,7 @@ class Cell:
         channels = self._profiles.new_channels(TabletType.PERSQUEUE)
         nothing = TabletRecord(tablet_id, TabletType.PERSQUEUE, 1, channels, "")
         storage = self._storages[tablet_id] = TabletStorage(self._shard, self._blobs, nothing)
-        storage.unreadable = unreadable
+        storage.leave(unreadable)
 
     async def _host(self, record: TabletRecord) -> None:
         self._records[record.tablet_id] = record

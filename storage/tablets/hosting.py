@@ -98,7 +98,9 @@ class TabletHost:
         `lose` is called when the cell is lost, and ends what waits in the tablet. KeyError when there is no such
         tablet; and what `Tablet.start` raises.
         """
-        await tablet.start(self.cell.storage(tablet_id))
+        storage = self.cell.storage(tablet_id)
+        await tablet.start(storage)
+        storage.started()
         self._hosted[tablet_id] = _Hosted(tablet, lose) if guard is None else _Hosted(tablet, lose, guard)
         if self.cell.lost.done():
             lose()

@@ -136,6 +136,7 @@ async def _check_rows(shard: Shard, name: str) -> None:
         return
     storage = TabletStorage(shard, blobs, TabletRecord.decode(SCHEME_TABLET_ID, scheme))
     has_objects = any(row[1:2] in _OBJECT_TYPES for row in records.values())
-    storage.unreadable = (await blobs.start([SCHEME_TABLET_ID])).get(SCHEME_TABLET_ID)
+    if (blocked := (await blobs.start([SCHEME_TABLET_ID])).get(SCHEME_TABLET_ID)) is not None:
+        storage.leave(blocked)
     with suppress(CommitRefused):  # of one that is to be laid out yet
         await Scheme(clock=lambda: 0, may_be_new=not has_objects).start(storage)

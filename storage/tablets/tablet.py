@@ -123,6 +123,7 @@ class TabletStorage:
         "_is_over",
         "_limits",
         "_pools",
+        "_refusal",
         "_shard",
         "_step",
         "_wear",
@@ -162,7 +163,23 @@ class TabletStorage:
         self.prefix = row_prefix(record.tablet_id)
         """First bytes of the tablet's rows in a batch."""
         self.unreadable: StoredUnreadable | None = None
-        """Why the tablet cannot be read; nothing of it is then read or written."""
+        """Why the tablet cannot be read; nothing of it is then read or written. Set by `leave`."""
+        self._refusal = ""
+        """Why every commit is refused; empty: none is for the tablet's sake."""
+
+    def leave(self, unreadable: StoredUnreadable) -> None:
+        """The tablet cannot be read: it stays as it is."""
+        self.unreadable = unreadable
+        self._refusal = str(unreadable)
+
+    def started(self) -> None:
+        """The tablet runs: what it writes from now on is refused where its cell is open for reading only."""
+        self._refusal = self._refusal or self._shard.reading_only
+
+    @property
+    def reading_only(self) -> str:
+        """Why its cell is open for reading only; empty where it takes writes."""
+        return self._shard.reading_only
 
     @property
     def is_lost(self) -> bool:
@@ -319,8 +336,8 @@ class TabletStorage:
 
     def _submit(self, batch: Batch, told: Told, beside: "Sequence[TabletStorage]" = ()) -> None:
         try:
-            if self.unreadable is not None:
-                raise CommitRefused(str(self.unreadable))
+            if self._refusal:
+                raise CommitRefused(self._refusal)
             self.check()
             for storage in beside:
                 storage.check()

@@ -3,6 +3,10 @@
 A round fills a small file system to its last byte, ends the broker (every second time with `kill -9`), fills what that
 gave back, and starts the broker there, twice. It must serve every acknowledged record, refuse writes, and take deletes
 until there is room to write again.
+
+Then another process holds the disk at its last byte while the broker, of two cells, is killed: it must open both for
+reading only, serve every acknowledged record, refuse each write, and be healthy when it is killed so. With 1 MiB free
+it must take deletes without a restart, and with room write again.
 """
 
 import argparse
@@ -10,13 +14,18 @@ import asyncio
 import os
 import random
 import subprocess
+import sys
 import tempfile
+import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
+from pqbroker.doctor.checkup import examine
+from pqbroker.doctor.findings import Findings
+from pqbroker.fixture.http_calls import BrokerRefusedError, HttpCalls
 from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from pqbroker.protocol.messages.delete_records import (
@@ -31,13 +40,28 @@ from tests.broker.wire import Client
 from tests.support.wire import Wire
 
 DISK_BYTES = 128 << 20
-KEPT, TRIMMED, DROPPED = "kept", "trimmed", "dropped"
+KEPT, TRIMMED, DROPPED, FAR = "kept", "trimmed", "dropped", "far"
+"""The last one in a cell beside the system cell."""
 _KEPT_BATCHES_MAX = 40
 _LARGE_BYTES, _SMALL_BYTES = 700_000, 6_000
 """The small ones are rows of the index: its log is long when the broker is killed."""
 _SMALL_PER_LARGE = 20
 _OTHER = "other"
-_ROOM_S = 30.0
+_ROOM_S = 60.0
+_ASKED_BYTES = 1 << 20
+_READING_ONLY = "reading only"
+_HOLDER = """
+import sys, time
+with open(sys.argv[1], "ab", buffering=0) as file:
+    while True:
+        for size in (1 << 20, 4096, 1):
+            try:
+                while True:
+                    file.write(bytes(size))
+            except OSError:
+                continue
+        time.sleep(0.001)
+"""
 
 Acknowledged = dict[str, list[bytes]]
 """Batches of partition 0 by topic, each behind its epoch."""
@@ -88,15 +112,43 @@ def give_back(disk: Path) -> None:
     (disk / _OTHER).unlink()
 
 
+@contextmanager
+def held(disk: Path) -> Iterator[None]:
+    """Another process takes every byte of the disk as soon as it is free."""
+    with subprocess.Popen([sys.executable, "-c", _HOLDER, str(disk / _OTHER)]) as holder:
+        try:
+            wait_until(lambda: free_bytes(disk) == 0)
+            yield
+        finally:
+            holder.kill()
+
+
+def free_bytes(disk: Path) -> int:
+    space = os.statvfs(disk)
+    return space.f_bavail * space.f_frsize
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + _ROOM_S
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come in time"
+        time.sleep(0.02)
+
+
 async def run(disk: Path, *, rounds: int, seed: int) -> int:
     """Play the rounds; batches acknowledged. AssertionError where the broker breaks what the module promises."""
     source = random.Random(seed)
     acknowledged: Acknowledged = defaultdict(list)
     count = 0
-    with broker(disk / "data") as node:
+    with broker(disk / "data", {"pqbroker.read.only.look.ms": "50"}) as node:
+        calls = HttpCalls(lambda: node.http)
+        calls.ask("POST", "/v1/bundles", {"name": "b"})
+        calls.ask("POST", "/v1/cells", {"bundle": "b"})
         await create(node, KEPT, TRIMMED)
+        calls.ask("POST", "/v1/topics", {"name": FAR, "partitions": 1, "config": {"pq.bundle": "b"}})
         for number in range(rounds):
             count += await _round(node, disk, acknowledged, source, kill=number % 2 == 0)
+            count += await _held_round(node, disk, acknowledged, source)
             print(f"round {number + 1}: {count} batches acknowledged so far, all there", flush=True)
         node.restart()
         _expect_stored(node, acknowledged)
@@ -121,8 +173,7 @@ async def _round(node: Broker, disk: Path, acknowledged: Acknowledged, source: r
     for size in (_LARGE_BYTES, _SMALL_BYTES):
         assert await produce(node, KEPT, make_batch(source.randbytes(size))) == ErrorCode.KAFKA_STORAGE_ERROR
     _expect_stored(node, acknowledged)
-    await _delete(node)
-    acknowledged[TRIMMED], acknowledged[DROPPED] = [], []
+    await _delete(node, acknowledged)
     await _write_when_there_is_room(node, acknowledged)
     _expect_stored(node, acknowledged)
     give_back(disk)
@@ -131,19 +182,88 @@ async def _round(node: Broker, disk: Path, acknowledged: Acknowledged, source: r
     return count + 1
 
 
+async def _held_round(node: Broker, disk: Path, acknowledged: Acknowledged, source: random.Random) -> int:
+    """One disk that another process holds at its last byte; batches acknowledged."""
+    await create(node, DROPPED)
+    count = await _fill(node, acknowledged, source, batches_max=source.choice((20, 200, 2000)))
+    with held(disk):
+        node.kill()
+        node.start()
+        reading_only = await _expect_readable(node, acknowledged, source)
+        node.kill()
+        await _expect_healthy(disk / "data")
+        node.start()
+        reading_only += await _expect_readable(node, acknowledged, source)
+    other = disk / _OTHER
+    os.truncate(other, other.stat().st_size - _ASKED_BYTES)
+    wait_until(lambda: _health(node) == ["good", "good"])
+    _expect_stored(node, acknowledged)
+    await _delete(node, acknowledged)
+    _expect_stored(node, acknowledged)
+    give_back(disk)
+    await _write_when_there_is_room(node, acknowledged)
+    await _write_when_there_is_room(node, acknowledged, FAR)
+    _expect_stored(node, acknowledged)
+    await _trim(node, KEPT)
+    acknowledged[KEPT] = []
+    print(f"held at 0 bytes: {reading_only} of 4 openings of a cell were for reading only", flush=True)
+    return count + 2
+
+
+async def _expect_readable(node: Broker, acknowledged: Acknowledged, source: random.Random) -> int:
+    """How many cells are open for reading only; one whose log began in time takes no write either."""
+    wait_until(lambda: _settled_health(node) is not None)
+    health = _settled_health(node) or []
+    _expect_stored(node, acknowledged)
+    for topic, size in ((KEPT, _LARGE_BYTES), (FAR, _SMALL_BYTES)):
+        assert await produce(node, topic, make_batch(source.randbytes(size))) == ErrorCode.KAFKA_STORAGE_ERROR
+    if health[0] == _READING_ONLY:
+        answer = await _ask(node, DeleteTopicsRequest(topic_names=[DROPPED], timeout_ms=5000), 5)
+        assert answer.responses[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert HttpCalls(lambda: node.http).ask("GET", "/health")["status"] == _READING_ONLY
+    return health.count(_READING_ONLY)
+
+
+def _settled_health(node: Broker) -> list[str] | None:
+    """How the node's cells are; None while one is opened. What a failed try gives back, if only for a moment, is worth
+    another try."""
+    looks = []
+    for _ in range(5):
+        looks.append(_health(node))
+        time.sleep(0.1)
+    is_settled = set(looks[0]) <= {"good", _READING_ONLY} and all(look == looks[0] for look in looks)
+    return looks[0] if is_settled else None
+
+
+async def _expect_healthy(data: Path) -> None:
+    findings = Findings(lambda size: None)
+    await examine(data, {}, findings, lambda total: None)
+    assert findings.damages == 0, findings.found
+
+
+def _health(node: Broker) -> list[str]:
+    """How the node's cells are, the system cell first."""
+    try:
+        return [cell["health"] for cell in HttpCalls(lambda: node.http).ask("GET", "/v1/cells")["cells"]]
+    except BrokerRefusedError as refusal:  # the system cell is being opened again
+        return [refusal.code]
+
+
 async def create(node: Broker, *names: str) -> None:
     topics = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in names]
     answer = await _ask(node, CreateTopicsRequest(topics=topics, timeout_ms=5000))
     assert {topic.error_code for topic in answer.topics} == {ErrorCode.NONE}
 
 
-async def _fill(node: Broker, acknowledged: Acknowledged, source: random.Random) -> int:
-    """Produce until nothing is taken any more; batches taken."""
+async def _fill(
+    node: Broker, acknowledged: Acknowledged, source: random.Random, batches_max: int = 1 << 30
+) -> int:
+    """Produce until nothing is taken any more, or so many batches are; batches taken."""
     count = 0
     sizes = [_LARGE_BYTES, *[_SMALL_BYTES] * _SMALL_PER_LARGE]
     async with _connected(node) as client:
         while True:
-            for topic in (KEPT, TRIMMED, DROPPED):
+            for topic in (KEPT, TRIMMED, DROPPED, FAR):
                 if topic == KEPT and len(acknowledged[KEPT]) >= _KEPT_BATCHES_MAX:
                     continue
                 for size in sizes:
@@ -154,12 +274,16 @@ async def _fill(node: Broker, acknowledged: Acknowledged, source: random.Random)
                     assert code == ErrorCode.NONE, code
                     acknowledged[topic].append(bytes(batch[16:]))
                     count += 1
+                    if count >= batches_max:
+                        return count
 
 
-async def _delete(node: Broker) -> None:
-    await _trim(node, TRIMMED)
+async def _delete(node: Broker, acknowledged: Acknowledged) -> None:
+    for topic in (TRIMMED, FAR):
+        await _trim(node, topic)
     answer = await _ask(node, DeleteTopicsRequest(topic_names=[DROPPED], timeout_ms=5000), 5)
     assert answer.responses[0].error_code == ErrorCode.NONE
+    acknowledged[TRIMMED], acknowledged[DROPPED], acknowledged[FAR] = [], [], []
 
 
 async def _trim(node: Broker, topic: str) -> None:
@@ -169,13 +293,14 @@ async def _trim(node: Broker, topic: str) -> None:
     assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
 
 
-async def _write_when_there_is_room(node: Broker, acknowledged: Acknowledged) -> None:
+async def _write_when_there_is_room(node: Broker, acknowledged: Acknowledged, topic: str = KEPT) -> None:
     batch = make_batch(b"again")
-    async with asyncio.timeout(_ROOM_S):
-        while (code := await produce(node, KEPT, batch)) == ErrorCode.KAFKA_STORAGE_ERROR:  # noqa: ASYNC110 - nothing tells
-            await asyncio.sleep(0.05)
-    assert code == ErrorCode.NONE
-    acknowledged[KEPT].append(bytes(batch[16:]))
+    waits = (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    deadline = time.monotonic() + _ROOM_S
+    while (code := await produce(node, topic, batch)) in waits and time.monotonic() < deadline:  # noqa: ASYNC110
+        await asyncio.sleep(0.05)
+    assert code == ErrorCode.NONE, (code, HttpCalls(lambda: node.http).ask("GET", "/v1/pools"), node.log[-2000:])
+    acknowledged[topic].append(bytes(batch[16:]))
 
 
 async def produce(node: Broker, topic: str, batch: bytes | bytearray) -> int:
@@ -224,7 +349,8 @@ def main() -> None:
         mount.mkdir()
         with small_disk(mount, options.kind):
             count = asyncio.run(run(mount, rounds=options.rounds, seed=options.seed))
-    print(f"{options.rounds} full disks, {count} batches acknowledged, none lost")
+    rounds = options.rounds
+    print(f"{rounds} full disks and {rounds} held at 0 bytes ({options.kind}), {count} batches acknowledged, none lost")
 
 
 if __name__ == "__main__":

@@ -89,6 +89,7 @@ class RocksCell:
             read_threads=2,
             emptying=self._compaction,
             statvfs=lambda path: self.disk,
+            read_only_look_ms=10,
             faults=self.faults,
         )
 

@@ -139,7 +139,10 @@ def _group_topic(topic: Asked, find: Find) -> OffsetFetchResponseTopics:
 
 
 def _check_serving(context: Context) -> None:
-    if not context.node.cell.current.coordinators.is_serving:
+    current = context.node.cell.current
+    if current.cell.reading_only:
+        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, current.cell.reading_only)
+    if not current.coordinators.is_serving:
         raise KafkaError(ErrorCode.NOT_COORDINATOR, "the broker is stopping, or its cell was lost: try again")
 
 

@@ -6,6 +6,9 @@ States:
     open       the shard is lost with StoreFailed -> reopening; with Fenced, DirectoryGone -> failed; close() -> closed
     reopening  opened -> open, with a new generation; not within the time allowed -> failed
     failed     terminal: another process owns the cell, or it cannot be opened; the node must exit
+
+An opening that finds no room on its disk is one for reading only (`opening.py`): it is lost with RoomAgain, and opened
+again as any other.
 """
 
 import asyncio
@@ -14,6 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pqbroker.broker.services.cells.data_cells import BACK_OFF_FIRST_S, BACK_OFF_MOST_S, DataCells
+from pqbroker.broker.services.cells.opening import level_of, open_or_read
 from pqbroker.broker.services.configs.node_settings import NodeSettings
 from pqbroker.broker.services.coordination.coordinators import Coordinators
 from pqbroker.conf.broker import BrokerSettings
@@ -23,7 +27,7 @@ from pqbroker.pq.serving.topics import Topics
 from pqbroker.protocol.errors import KafkaError
 from pqbroker.storage.bundles.hive import Hive
 from pqbroker.storage.bundles.open_cells import OpenCells
-from pqbroker.storage.engine import CommitRefused, DirectoryGone, Engine, EngineError, Fenced, ShardLost
+from pqbroker.storage.engine import CommitRefused, DirectoryGone, Engine, EngineError, Fenced, Opener, ShardLost
 from pqbroker.storage.ids import TabletId
 from pqbroker.storage.quarantine import CURE, HELD_CURE
 from pqbroker.storage.tablets.cell import Cell, TabletUnknown
@@ -69,15 +73,26 @@ def _log(defect: BaseException) -> None:
 async def open_cell(
     engine: Engine, settings: BrokerSettings, clock: Callable[[], int], failed: Callable[[BaseException], None] = _log
 ) -> OpenCell:
-    """Open the system cell with a new generation and start all that lives in it. EngineError, CommitRefused, ShardLost.
+    """Open the system cell with a new generation and start all that lives in it; for reading only where its disk is
+    full. EngineError, CommitRefused, ShardLost.
 
     `settings`: what the node was started with; ConfigError when the storage profile cannot be. What is dead is removed
     from the cell from then on, unless something of it could not be read.
     """
     profile = parse_profile(settings.storage_profile, parse_pools(settings.pools))
-    cell = await Cell.open(
-        engine, profile=profile, releases=False, commits_max=settings.tablet_commits_max
-    )
+
+    async def open_by(opener: Opener) -> OpenCell:
+        cell = await Cell.open(opener, profile=profile, releases=False, commits_max=settings.tablet_commits_max)
+        return await _start_all(cell, engine, settings, clock, failed)
+
+    return await open_or_read(engine, open_by)
+
+
+async def _start_all(
+    cell: Cell, engine: Engine, settings: BrokerSettings, clock: Callable[[], int],
+    failed: Callable[[BaseException], None],
+) -> OpenCell:
+    """Start what lives in the system cell; it is closed when that fails."""
     try:
         host = TabletHost(cell)
         hive, cells, scheme = await _open_known(host, clock)
@@ -87,7 +102,8 @@ async def open_cell(
         now.keep = topics.configure_node
         await topics.start()
         coordinators = Coordinators(host, now.in_force, clock)
-        await coordinators.start()
+        if not cell.reading_only:
+            await coordinators.start()
         topics.offsets.unread_since = coordinators.unread_since
         scheme.reclaim(host)
         await cell.release()
@@ -156,6 +172,8 @@ class CellOwner:
     async def retain(self) -> None:
         """Let every topic drop what is past its retention, then forget consumer groups that nothing is left of."""
         opened = self.current
+        if opened.cell.reading_only:
+            return
         try:
             staged = await opened.topics.retain()
             if staged:
@@ -181,7 +199,8 @@ class CellOwner:
 
     async def renew(self) -> None:
         """Restart the tablets that are worn: blob ids nearly used up, or a write that could not be planned."""
-        for tablet_id in [worn for _, host in self.current.cells.hosts() for worn in host.cell.worn()]:
+        hosts = [host for _, host in self.current.cells.hosts() if not host.cell.reading_only]
+        for tablet_id in [worn for host in hosts for worn in host.cell.worn()]:
             try:
                 generation = await self.restart_tablet(tablet_id)
             except (TabletUnknown, CommitRefused, ShardLost) as refusal:
@@ -215,7 +234,7 @@ class CellOwner:
         """
         while not self.failed.done():
             loss = await asyncio.shield(self.current.cell.lost)
-            log.error("the cell was lost: %s", loss)
+            log.log(level_of(loss), "the cell was lost: %s", loss)
             self.current.coordinators.close()
             await self.current.others.close()
             await _close(self.current.cell)
@@ -244,7 +263,8 @@ class CellOwner:
             lost, self.current = self.current, opened
             await self._stop(lost)
             told()
-            log.warning("the cell is open again, generation %d", opened.cell.generation)
+            how = "for reading only" if opened.cell.reading_only else "again"
+            log.warning("the cell is open %s, generation %d", how, opened.cell.generation)
             return
 
     async def _stop(self, opened: OpenCell) -> None:

@@ -11,8 +11,10 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+from pqbroker.broker.services.cells.opening import level_of, open_or_read
 from pqbroker.broker.services.cells.tablet_gluing import Glue, Reshard, TabletGluing
 from pqbroker.broker.services.cells.tablet_moves import TabletMoves
 from pqbroker.conf.broker import BrokerSettings
@@ -23,8 +25,17 @@ from pqbroker.storage.bundles.bundle import BundleRefused
 from pqbroker.storage.bundles.hive import CellRecord, CellState, Hive
 from pqbroker.storage.bundles.open_cells import OpenCells
 from pqbroker.storage.bundles.placement import cells_to_open
-from pqbroker.storage.engine import BackupFacts, BackupRefused, CommitRefused, Engine, EngineError, Fenced, ShardLost
-from pqbroker.storage.ids import CellId, TabletId
+from pqbroker.storage.engine import (
+    BackupFacts,
+    BackupRefused,
+    CommitRefused,
+    Engine,
+    EngineError,
+    Fenced,
+    Opener,
+    ShardLost,
+)
+from pqbroker.storage.ids import SYSTEM_CELL, CellId, TabletId
 from pqbroker.storage.quarantine import HELD_CURE
 from pqbroker.storage.tablets.cell import Cell
 from pqbroker.storage.tablets.hosting import TabletHost
@@ -34,6 +45,8 @@ from pqbroker.storage.uninterrupted import uninterrupted
 
 log = logging.getLogger(__name__)
 
+READING_ONLY = "reading only"
+"""Health of a cell that has no room to be written."""
 BACK_OFF_FIRST_S = 0.05
 BACK_OFF_MOST_S = 5.0
 
@@ -83,21 +96,26 @@ class DataCells:
         wanted = self._wanted()
         for record in list(self._hive.cells.values()):
             if record.state is CellState.REMOVING:
-                await self._delete(record.cell)
+                if not self._cells.system.cell.reading_only:
+                    await self._delete(record.cell)
             elif record.cell in wanted:
                 self._watch(record)
         for watched in list(self._watched.values()):
             await watched.tried.wait()
 
     def health(self, cell: CellId) -> str:
-        """Of a cell: good, failed, or offline where the node does not run it."""
+        """Of a cell: good, reading only, failed, or offline where the node does not run it."""
         host = self._cells.host(cell)
+        if host is not None and not host.cell.lost.done():
+            return READING_ONLY if host.cell.reading_only else "good"
         if host is not None:
-            return "failed" if host.cell.lost.done() else "good"
+            return "failed"
         return "failed" if cell in self._watched else "offline"
 
     def failure(self, cell: CellId) -> str:
-        """Why a cell is not open; empty where it is."""
+        """Why a cell is not open, or for reading only; empty where it takes writes."""
+        if cell == SYSTEM_CELL:
+            return self._cells.system.cell.reading_only
         watched = self._watched.get(cell)
         if watched is not None:
             return watched.failure
@@ -173,7 +191,7 @@ class DataCells:
             for cell in sorted(self._hive.cells):
                 host = self._cells.host(cell)
                 if host is None or self.health(cell) != "good":
-                    cure = "open or remove it first; `pqbroker cell list` says why it is not open"
+                    cure = self.failure(cell) or "open or remove it first; `pqbroker cell list` says why it is not open"
                     raise BackupRefused(f"cell {cell} is {self.health(cell)}, and a backup holds every cell: {cure}")
                 others[str(cell)] = host.cell
             return await self._cells.system.cell.backup(name, others)
@@ -244,12 +262,14 @@ class DataCells:
                 log.error("cell %d cannot be opened yet: %s", record.cell, error)
             else:
                 back_off_s, watched.failure = BACK_OFF_FIRST_S, ""
-                log.info("cell %d is open, generation %d", record.cell, host.cell.generation)
+                watched.failure = host.cell.reading_only
+                how = " for reading only" if watched.failure else ""
+                log.info("cell %d is open%s, generation %d", record.cell, how, host.cell.generation)
                 watched.tried.set()
                 loss = await _first(host.cell.lost, watched.leaving)
                 if loss is not None:
                     watched.failure = str(loss)
-                    log.error("cell %d was lost: %s", record.cell, loss)
+                    log.log(level_of(loss), "cell %d was lost: %s", record.cell, loss)
                 self._cells.remove(record.cell)
                 await _close(host)
                 if isinstance(loss, Fenced):  # another process has it: it would be taken to and fro
@@ -259,13 +279,17 @@ class DataCells:
             back_off_s = min(2 * back_off_s, BACK_OFF_MOST_S)
 
     async def _open(self, cell: CellId) -> TabletHost:
-        """Open the cell and start what lives in it. EngineError, CommitRefused, ShardLost."""
-        settings, record = self._settings, self._hive.cells[cell]
-        is_ready = record.state is CellState.READY
+        """Open the cell, for reading only where its disk is full, and start what lives in it. EngineError,
+        CommitRefused, ShardLost."""
+        is_ready = self._hive.cells[cell].state is CellState.READY
+        engine = self._engine.sibling(str(cell), must_exist=is_ready)
+        return await open_or_read(engine, partial(self._open_by, cell, is_ready))
+
+    async def _open_by(self, cell: CellId, is_ready: bool, opener: Opener) -> TabletHost:
+        settings = self._settings
         profile = parse_profile(settings.storage_profile, parse_pools(settings.pools))
         opened = await Cell.open(
-            self._engine.sibling(str(cell), must_exist=is_ready),
-            name=str(cell), profile=profile, releases=False, commits_max=settings.tablet_commits_max,
+            opener, name=str(cell), profile=profile, releases=False, commits_max=settings.tablet_commits_max,
         )  # fmt: skip
         host = TabletHost(opened)
         try:

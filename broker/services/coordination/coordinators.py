@@ -52,7 +52,8 @@ class DescribedGroup:
 
 
 class Coordinators:
-    """All groups of one opening of the cell. Once that is lost, KafkaError NOT_COORDINATOR for whatever asks.
+    """All groups of one opening of the cell. Once that is lost, KafkaError NOT_COORDINATOR for whatever asks; while it
+    is open for reading only, when it is not started, COORDINATOR_NOT_AVAILABLE.
 
     After `close` nobody waits here any more, and nobody can join; members may still leave and commit. `clock`:
     milliseconds since 1970.
@@ -116,7 +117,17 @@ class Coordinators:
 
     @property
     def is_serving(self) -> bool:
-        return not self._is_closed and not self._host.cell.lost.done()
+        return not self._is_closed and not self._host.cell.lost.done() and not self._host.cell.reading_only
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._is_closed
+
+    @property
+    def why_not(self) -> str:
+        """Why no group is served while `is_serving` is False."""
+        return self._host.cell.reading_only or "the broker is stopping or restarting: retry"
 
     def join(self, group_id: str, request: Join, answer: Callable[[Joined], None]) -> None:
         """`answer` is called once, in this call or when the rebalance is over. KafkaError 16, 24, 81."""
@@ -238,6 +249,8 @@ class Coordinators:
     def _check_cell(self) -> None:
         if self._host.cell.lost.done():
             raise KafkaError(ErrorCode.NOT_COORDINATOR, "the cell was lost and is being opened again: retry")
+        if self._host.cell.reading_only:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, self._host.cell.reading_only)
 
 
 def new_member_id(client_id: str | None, instance_id: str | None) -> str:

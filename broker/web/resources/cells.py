@@ -135,7 +135,7 @@ def _show_cell(opened: OpenCell, cell: CellId) -> dict[str, Any]:
         "health": opened.others.health(cell),
         "generation": host.cell.generation if host is not None else None,
         "tablets": len(host.cell.tablets()) if host is not None else tablets_in(cell, opened.scheme.topics.values()),
-        "cause": "" if is_system else opened.others.failure(cell),
+        "cause": opened.others.failure(cell),
     }
 
 

@@ -9,6 +9,7 @@ from pqbroker.broker.ground.access import AclOperation
 from pqbroker.broker.ground.refusals import REFUSED
 from pqbroker.broker.services.coordination.consumer_groups import visible_groups
 from pqbroker.broker.services.topics.finding import every_topic
+from pqbroker.broker.web.health import status_of
 from pqbroker.broker.web.resources.contents import TIMESTAMP
 from pqbroker.broker.web.routing.routes import Call, Route, Stream
 from pqbroker.broker.web.routing.schemas import COUNT, TEXT, Schema, array_of, object_of
@@ -47,7 +48,6 @@ async def _pieces(call: Call, write: Callable[..., bytes]) -> AsyncGenerator[byt
 def _figures(call: Call) -> dict[str, Any]:
     node, cell = call.node, call.cell
     damages = len(cell.quarantine.damages)
-    status = ("damaged" if damages else "ok") if call.node.cell.is_open else "cell lost"
     return {
         "event": FIGURES,
         "cell": cell.name,
@@ -55,7 +55,7 @@ def _figures(call: Call) -> dict[str, Any]:
         "time": node.clock(),
         "started": node.started_ms,
         "generation": cell.generation,
-        "status": status,
+        "status": status_of(call.node),
         "unreadable_places": damages,
         "figures": node.series.read(),
     }

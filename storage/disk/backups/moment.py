@@ -42,6 +42,7 @@ def let_go(cell: OpenCell) -> None:
 
 def take_moment(cell: OpenCell, index: Path, pools: Mapping[str, Path]) -> Moment:
     """The moment between two rounds, of a cell that is held. `index`, `pools`: where their copies go."""
+    assert cell.log is not None, "a cell that is open for reading only is not copied"
     files = [CellFile(path, index / COMMITS / path.name, size) for path, size in cell.log.parts()]
     for pool in cell.pools:
         for segment in (*pool.segments.values(), *pool.emptied):

@@ -155,6 +155,17 @@ class CommitLog:
         path = self._directory / commit_file_name(self._owner.generation, self._sequence)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         file = _LogFile(path, os.open(path, flags, 0o644))
+        try:
+            self._write_begin(file)
+        except OSError:  # without room for it the cell is opened again and again
+            os.close(file.descriptor)
+            with contextlib.suppress(OSError):
+                path.unlink()
+            raise
+        fsync_directory(self._directory)
+        return file
+
+    def _write_begin(self, file: _LogFile) -> None:
         content = TAKEN.pack(self._owner.taken)
         head = encode_commit(
             self._owner.seed, content, generation=self._owner.generation, number=self.last_number, flags=BEGIN
@@ -164,8 +175,6 @@ class CommitLog:
         _write_rest(file.descriptor, head + content, 0, 0)
         file.end = size
         sync_data(file.descriptor)
-        fsync_directory(self._directory)
-        return file
 
     def _allocate(self, file: _LogFile, size: int) -> None:
         """Take room for `size` bytes and more. Where there is not enough the file grows as it is written."""

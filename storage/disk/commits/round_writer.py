@@ -21,6 +21,8 @@ from pqbroker.storage.engine import EngineError
 _log = logging.getLogger(__name__)
 _IDLE_SECONDS = 0.05
 """Without a commit, after which the log's end is written a second time."""
+SPARE_ROWS_BYTES = 128 << 10
+"""Rows that the index keeps in memory on a disk that is nearly full: a flush of them fits where a start does."""
 _FLUSH_SECONDS = 1.0
 """Between flushes of the index that are only made to give back segments."""
 
@@ -131,6 +133,14 @@ class RoundWriter:
             self._give_back()
         self._index.tend()
         self._log.end.tell(self._synced_number)
+
+    def make_spare(self) -> None:
+        """The disk is nearly full: have the index write what it has while there is room, so that the log holds little.
+
+        A start with less room than that takes needs it all the same before any segment goes.
+        """
+        if not self.is_held and not self._index.is_flushing and self._index.unwritten_bytes >= SPARE_ROWS_BYTES:
+            self._index.flush()
 
     def sync(self) -> None:
         """Make everything written so far durable."""

@@ -11,9 +11,9 @@ import pytest
 
 from pqbroker.storage.disk import free_space
 from pqbroker.storage.disk.committer import Committer
-from pqbroker.storage.disk.free_space import INDEX_RESERVE_BYTES, START_BYTES, Ballast, Room, Rooms
+from pqbroker.storage.disk.free_space import FLOOR_BYTES, INDEX_RESERVE_BYTES, START_BYTES, Ballast, Room, Rooms
 from pqbroker.storage.disk.rocks_index import RocksIndex
-from pqbroker.storage.engine import Batch, Buffer, DiskFull, EngineError, Shard, StoreFailed
+from pqbroker.storage.engine import Batch, Buffer, DiskFull, NoRoom, Shard, StoreFailed
 from tests.storage.cells import MIB, Disk, RocksCell, blob_key, blobs, content, dead, rows, until
 
 END = b"\xff"
@@ -147,6 +147,7 @@ async def test_a_full_disk_refuses_blobs_takes_deletes_and_recovers(cell: RocksC
 async def test_with_nearly_nothing_free_even_rows_are_refused_before_the_index_fails(cell: RocksCell) -> None:
     shard = await cell.open()
     await shard.commit(rows((b"K", b"v")))
+    (cell.path / "ballast").unlink()
     cell.disk.f_bavail = 0
     with pytest.raises(DiskFull):
         await shard.commit(rows((b"K", b"v")))
@@ -169,10 +170,43 @@ async def test_a_start_on_a_full_disk_has_the_ballast_and_leaves_in_the_log_what
         await each.close()
 
 
+class BehindBallast(Disk):
+    """A disk that is full as long as the ballast is there."""
+
+    def __init__(self, ballast: Path) -> None:
+        super().__init__()
+        self._ballast = ballast
+
+    def __getattribute__(self, name: str) -> object:
+        if name == "f_bavail":
+            return 0 if self._ballast.exists() else START_BYTES // 4096
+        return super().__getattribute__(name)
+
+
+async def test_the_ballast_is_room_for_a_start(cell: RocksCell) -> None:
+    await (await cell.open()).close()
+    cell.disk = BehindBallast(cell.path / "ballast")
+    shard = await cell.open()
+    await shard.commit(rows((b"K", b"the start's")))
+    await shard.close()
+
+
+async def test_the_index_writes_what_it_has_while_a_filling_disk_has_room(cell: RocksCell) -> None:
+    shard = await cell.open()
+    for number in range(30):
+        await shard.commit(rows((b"K%d" % number, bytes(20_000))))
+    assert not list(cell.index().glob("*.sst"))
+    cell.disk.f_bavail = 36 * MIB // 4096
+    await until(lambda: bool(list(cell.index().glob("*.sst"))))
+    assert await shard.get([b"K7"]) == [bytes(20_000)]
+    await shard.close()
+
+
 async def test_deletes_leave_the_room_that_the_next_start_takes(cell: RocksCell) -> None:
     shard = await cell.open()
     await shard.commit(rows((b"K", b"the start's")))
-    cell.disk.f_bavail = (START_BYTES - MIB) // 4096
+    (cell.path / "ballast").unlink()
+    cell.disk.f_bavail = FLOOR_BYTES // 4096
     with pytest.raises(DiskFull):
         await shard.commit(rows((b"K", None)))
     await shard.close()
@@ -189,7 +223,7 @@ async def test_a_start_without_even_that_room_changes_nothing_and_says_how_much_
     (cell.path / "ballast").unlink()
     before = cell.index()
     cell.disk.f_bavail = 2
-    with pytest.raises(EngineError, match=f"free {START_BYTES - 2 * 4096} bytes") as refused:
+    with pytest.raises(NoRoom, match=r"8192 bytes are free\. No record is lost: free at least 1 MiB") as refused:
         await cell.open()
     assert "restore" not in str(refused.value)
     assert cell.index() == before

@@ -34,6 +34,7 @@ class Rows:
     """An index: keys and values, in memory."""
 
     is_flushing = False
+    unwritten_bytes = 0
 
     def __init__(self) -> None:
         self.rows: dict[bytes, bytes] = {}
