@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 from pqbroker.cli.command import Family, declare
-from pqbroker.cli.kafka.cluster import Cluster
+from pqbroker.cli.kafka.cluster import Cluster, check_led, leaderless
 from pqbroker.cli.kafka.link import DEFAULT_KAFKA
 from pqbroker.cli.kafka.positions import choose_partitions
 from pqbroker.cli.kafka.topics import find_or_create
@@ -76,7 +76,9 @@ def produce(
     descriptor = STANDARD_INPUT if file is None else _open(file)
     with Cluster(broker) as cluster:
         found = find_or_create(cluster, topic)
-        choose_partitions(found, [] if partition is None else [partition])
+        chosen = choose_partitions(found, [] if partition is None else [partition])
+        if len(leaderless(found, chosen)) == len(chosen):
+            check_led(found, chosen)
     from pqbroker.cli.records.producing import Target, write_lines
 
     target = Target(cluster.brokers, topic, len(found.partitions), compression, acks, partition)

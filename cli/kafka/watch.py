@@ -47,6 +47,11 @@ class Watch:
         """The work makes progress: the broker is there."""
         self._has_moved = True
 
+    @property
+    def is_gone(self) -> bool:
+        """Return True while no broker answers."""
+        return self._gone_since_s is not None
+
     async def over(self, work: Awaitable[T]) -> T:
         """What the work returns, which is cancelled when the broker is gone too long; BrokerGone then."""
         task = asyncio.current_task()

@@ -16,7 +16,9 @@ REQUEST_BYTES_MAX = 128 << 20
 """What a client refuses by itself; below it the broker says what it takes."""
 
 INTERRUPTED_STOP_S = 2.0
-"""So long, after Ctrl-C, what is on its way may take: a broker that has gone would never have it."""
+"""Time for what is on its way after Ctrl-C, or when it is given up: a broker that has gone would never have it."""
+UNANSWERED_S = 30.0
+"""Time without an acknowledgement after which a writer gives up: nobody serves what it waits for."""
 
 
 class Compression(StrEnum):
@@ -60,7 +62,7 @@ async def producer(
         await client.start()
         try:
             yield client
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, CommandError):
             # Left to the end of the loop, which ends all of its tasks: cancelled here, it would leave one of its own.
             await asyncio.wait([asyncio.ensure_future(client.stop())], timeout=INTERRUPTED_STOP_S)
             raise

@@ -3,18 +3,20 @@
 import asyncio
 import os
 import threading
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Coroutine
 from concurrent.futures import CancelledError
 from typing import Any, NamedTuple
 
 from aiokafka.errors import KafkaError
 from aiokafka.partitioner import DefaultPartitioner
 
-from pqbroker.cli.kafka.watch import GONE_TIMEOUT_S, BrokerGone, Watch
+from pqbroker.cli.kafka.watch import GONE_TIMEOUT_S, LOOK_EVERY_S, BrokerGone, Watch
 from pqbroker.cli.progress import Progress, is_file
-from pqbroker.cli.records.client import REQUEST_BYTES_MAX, Acks, Compression, producer, refusal
+from pqbroker.cli.records.client import REQUEST_BYTES_MAX, UNANSWERED_S, Acks, Compression, producer, refusal
 from pqbroker.cli.records.lines import NO_TIMESTAMP, LineError, NewRecord, Parse
-from pqbroker.cli.refusals import CommandError
+from pqbroker.cli.refusals import CommandError, words
+from pqbroker.protocol.errors import ErrorCode
 
 INPUT_BYTES = 1 << 16
 CHUNKS_AHEAD = 16
@@ -44,9 +46,28 @@ class Written:
         self.spans: dict[int, tuple[int, int]] = {}
         self.refusal: CommandError | None = None
         self._refused_line = 0
+        self._waiting = 0
+        self._moved_s = 0.0
+
+    def sent(self) -> None:
+        """A record is on its way; the time of those that wait begins with the first one."""
+        if not self._waiting:
+            self._moved_s = time.monotonic()
+        self._waiting += 1
+
+    def check_moving(self) -> None:
+        """CommandError when records wait and none was answered for UNANSWERED_S by a broker that is there."""
+        if not self._waiting or self._watch.is_gone:
+            self._moved_s = time.monotonic()
+        elif time.monotonic() - self._moved_s > UNANSWERED_S:
+            cause = words(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            written = f"{self.records} records are written, and none of {self._waiting} more"
+            raise CommandError(f"{written} was acknowledged within {UNANSWERED_S:g} s: {cause}")
 
     def count(self, line: int, size: int, done: "asyncio.Future[Any]") -> None:
         """One record's answer has come."""
+        self._waiting -= 1
+        self._moved_s = time.monotonic()
         if done.cancelled():
             return
         error = done.exception()
@@ -74,8 +95,7 @@ def write_lines(target: Target, parse: Parse, descriptor: int) -> Written:
 
     async def write() -> None:
         async with producer(target.brokers, target.compression, target.acks, LINGER_MS, BATCH_BYTES) as client:
-            await _send_all(client, target, parse, descriptor, written)
-            await client.flush()
+            await _watched(_send_and_flush(client, target, parse, descriptor, written), written)
 
     try:
         asyncio.run(watch.over(write()))
@@ -84,6 +104,24 @@ def write_lines(target: Target, parse: Parse, descriptor: int) -> Written:
     if written.refusal is not None:
         raise written.refusal
     return written
+
+
+async def _watched(work: Coroutine[Any, Any, None], written: Written) -> None:
+    """Await the work while it moves. aiokafka sends a record again for ever, also to a partition that nobody serves."""
+    task = asyncio.ensure_future(work)
+    try:
+        while not task.done():
+            await asyncio.wait([task], timeout=LOOK_EVERY_S)
+            if not task.done():
+                written.check_moving()
+    finally:
+        task.cancel()
+    await task
+
+
+async def _send_and_flush(client: Any, target: Target, parse: Parse, descriptor: int, written: Written) -> None:
+    await _send_all(client, target, parse, descriptor, written)
+    await client.flush()
 
 
 async def _send_all(client: Any, target: Target, parse: Parse, descriptor: int, written: Written) -> None:
@@ -146,6 +184,7 @@ async def _send(client: Any, target: Target, record: NewRecord | None, number: i
     except KafkaError as error:
         raise refusal(error, f"line {number} was not written") from None
     size = len(record.key or b"") + len(record.value or b"")
+    written.sent()
     future.add_done_callback(lambda done: written.count(number, size, done))
 
 

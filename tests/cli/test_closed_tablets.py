@@ -166,6 +166,75 @@ def test_rows_of_an_unmounted_tablet_name_it(shell: Commands, tables: dict[str, 
     assert "table mount" in said.errors
 
 
+def write(name: str, kafka: str, *options: str, lines: str = '{"id": 7}\n') -> Said:
+    return run("produce", name, *options, "--broker", kafka, given=lines)
+
+
+@pytest.fixture
+def table(running: Broker, request: pytest.FixtureRequest) -> Iterator[str]:
+    """A table of two tablets for one test, the second in the state that the test asks for."""
+    name = f"one.{request.param}"
+    for command in (
+        ("create", f"//one/{request.param}", *COLUMNS, "--tablets", "2"), ("insert", name, *ROWS),
+        ("unmount" if request.param == UNMOUNTED else "freeze", name, "--first", "1", "--last", "1"),
+    ):  # fmt: skip
+        said = run("table", *command, "--http", running.http)
+        assert said.status == 0, said.errors
+    yield name
+    run("topic", "delete", name, "--yes", "--broker", running.kafka)
+
+
+@pytest.mark.parametrize("state", [UNMOUNTED, FROZEN])
+def test_producing_to_a_closed_tablet_names_the_verb(
+    running: Broker, tables: dict[str, str], state: str
+) -> None:
+    with soon():
+        said = write(tables[state], running.kafka, "--partition", "1")
+    assert said.status == 1
+    assert f"table {'mount' if state == UNMOUNTED else 'unfreeze'}" in said.errors
+
+
+@pytest.mark.parametrize("table", [UNMOUNTED, FROZEN], indirect=True)
+def test_producing_to_the_other_tablet_works_until_all_are_unmounted(running: Broker, table: str) -> None:
+    said = write(table, running.kafka, "--partition", "0")
+    assert said.status == 0, said.errors
+    run("table", "unmount", table, "--http", running.http)
+    with soon():
+        said = write(table, running.kafka)
+    assert said.status == 1
+    assert f"`pqbroker table mount {table}`" in said.errors
+
+
+CHANGING = {
+    "configs": ("topic", "configs", "{}", "--set", "max.message.bytes=100000"), "grow": ("topic", "grow", "{}", "3"),
+    "top": ("top", "--count", "1", "--interval", "0.1"), "bench": ("bench", "--records", "100"),
+    "delete": ("topic", "delete", "{}", "--yes"),
+}
+
+
+@pytest.mark.parametrize("command", CHANGING)
+@pytest.mark.parametrize("table", [UNMOUNTED, FROZEN], indirect=True)
+def test_changing_a_topic_beside_a_closed_tablet_works(
+    shell: Commands, table: str, tmp_path: Path, command: str
+) -> None:
+    with soon():
+        said = shell(*typed(CHANGING[command], table, "", tmp_path))
+    assert said.status == 0, said.errors
+
+
+def test_following_an_unmounted_tablet_is_refused_and_a_frozen_one_is_read(
+    running: Broker, tables: dict[str, str]
+) -> None:
+    for more in ((), ("--group", "follower")):
+        with soon():
+            said = run("consume", tables[UNMOUNTED], "--follow", *more, "--broker", running.kafka)
+        assert said.status == 1
+        assert "`pqbroker table mount closed.unmounted` mounts them" in said.errors
+    with soon():
+        said = run("consume", tables[FROZEN], "--follow", "--limit", "6", "--broker", running.kafka)
+    assert (said.status, len(said.output.splitlines())) == (0, 6), said.errors
+
+
 @pytest.fixture(scope="module")
 def offline() -> Iterator[Broker]:
     """A broker with a table `closed.offline` in a cell that no longer runs there."""
@@ -213,3 +282,42 @@ def test_rows_beside_a_cell_that_is_not_open_are_refused(
         said = Commands(offline, capsys).web(*command)
     assert said.status == 1
     assert "pqbroker cell list" in said.errors, said.errors
+
+
+@pytest.mark.parametrize("options", [(), ("--partition", "1")])
+def test_producing_to_a_cell_that_is_not_open_names_the_cells(
+    offline: Broker, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    options: tuple[str, ...],
+) -> None:  # fmt: skip
+    monkeypatch.setattr("pqbroker.cli.records.producing.UNANSWERED_S", 2.0)
+    lines = tmp_path / "lines"
+    lines.write_text('{"id": 7}\n')
+    with soon():
+        said = Commands(offline, capsys)("produce", "closed.offline", *options, "--file", str(lines))
+    assert said.status == 1
+    assert "0 records are written, and none of 1 more was acknowledged within 2 s" in said.errors
+    assert "pqbroker cell list" in said.errors
+
+
+@pytest.mark.parametrize("command", ["configs", "top", "bench"])
+def test_changing_beside_a_cell_that_is_not_open_works(
+    offline: Broker, capsys: pytest.CaptureFixture[str], tmp_path: Path, command: str
+) -> None:
+    with soon():
+        said = Commands(offline, capsys)(*typed(CHANGING[command], "closed.offline", OFFLINE, tmp_path))
+    assert said.status == 0, said.errors
+
+
+def test_growing_into_a_bundle_without_an_open_cell_is_refused(
+    offline: Broker, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with soon():
+        said = Commands(offline, capsys)("topic", "grow", "closed.offline", "3")
+    assert said.status == 1
+    assert "No healthy tablet cells in bundle 'far'" in said.errors
+
+
+def test_a_topic_in_a_cell_that_is_not_open_is_deleted(offline: Broker, capsys: pytest.CaptureFixture[str]) -> None:
+    with soon():
+        said = Commands(offline, capsys)("topic", "delete", "closed.offline", "--yes")
+    assert said.status == 0, said.errors
