@@ -16,8 +16,8 @@ from typing import Any, cast
 from aiohttp import web
 
 from pqbroker.broker.ground.open_files import http_arrivals_max
-from pqbroker.broker.web.health import Health
 from pqbroker.broker.web.places import HeldBytes, Place, Room, State
+from pqbroker.broker.web.routing.health import Health
 from pqbroker.broker.web.routing.node import WebNode
 from pqbroker.broker.web.routing.problems import Problem, of_kafka, unreadable
 from pqbroker.conf.shares import holder_of

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ipaddress import ip_address
 from typing import Protocol
 
-from pqbroker.broker.web.health import PATHS
+from pqbroker.broker.web.routing.health import PATHS
 from pqbroker.broker.web.routing.node import WebNode
 from pqbroker.broker.web.routing.problems import bad_request, foreign_origin, unknown_host, unknown_origin
 

@@ -9,8 +9,8 @@ from pqbroker.broker.ground.access import AclOperation
 from pqbroker.broker.ground.refusals import REFUSED
 from pqbroker.broker.services.coordination.consumer_groups import visible_groups
 from pqbroker.broker.services.topics.finding import every_topic
-from pqbroker.broker.web.health import status_of
 from pqbroker.broker.web.resources.contents import TIMESTAMP
+from pqbroker.broker.web.routing.health import status_of
 from pqbroker.broker.web.routing.routes import Call, Route, Stream
 from pqbroker.broker.web.routing.schemas import COUNT, TEXT, Schema, array_of, object_of
 from pqbroker.broker.web.routing.stream_forms import choose_form

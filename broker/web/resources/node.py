@@ -7,7 +7,7 @@ from typing import Any
 from pqbroker import __version__
 from pqbroker.broker.ground.access import AclOperation
 from pqbroker.broker.services.configs.location_configs import ADVERTISED, locations
-from pqbroker.broker.web.health import reading_only_cells
+from pqbroker.broker.web.routing.health import reading_only_cells
 from pqbroker.broker.web.routing.routes import Call, Route
 from pqbroker.broker.web.routing.schemas import COUNT, TEXT, Schema, array_of, object_of
 

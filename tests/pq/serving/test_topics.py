@@ -8,8 +8,10 @@ import pytest
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.declare import ConfigError, parse
 from pqbroker.protocol.errors import KafkaError
-from pqbroker.storage.engine import Batch, CommitRefused
+from pqbroker.storage.engine import Batch, CommitRefused, DiskFull
 from pqbroker.storage.ids import TabletId
+from pqbroker.storage.outcome import Outcome
+from pqbroker.storage.tablets import reclaiming
 from pqbroker.storage.tablets.row_sets import RowChanges
 from pqbroker.storage.tablets.scheme import PartitionsNotGrown, TopicExists, TopicUnknown
 from pqbroker.storage.tablets.tablet import TabletType
@@ -131,6 +133,28 @@ async def test_reclaiming_goes_on_after_a_crash() -> None:
     await node.topics.delete("t")
     await node.restart()
     assert node.topics.get("t") is None
+    await until_reclaimed(node)
+    assert tablets_of(node) == []
+
+
+async def test_a_full_disk_puts_reclaiming_off_and_does_not_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reclaiming, "RETRY_S", 0)
+    node = await Node().start()
+    await write(await node.topic(), batch(size=5000))
+    await node.topics.delete("t")
+    is_full, shard = True, node.cell._shard
+    commit = shard.commit
+
+    def commit_with_room(changes: Batch) -> Outcome[None]:
+        if is_full:
+            raise DiskFull("there is no room")
+        return commit(changes)
+
+    monkeypatch.setattr(shard, "commit", commit_with_room)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert tablets_of(node) != []
+    is_full = False
     await until_reclaimed(node)
     assert tablets_of(node) == []
 
