@@ -10,7 +10,6 @@ from pathlib import Path
 from pqbroker.broker.ground.metrics import Sample, Sampling, TableCounters
 from pqbroker.broker.services.sql.workers import Workers
 from pqbroker.pq.serving.topic import Topic
-from pqbroker.tables.mount import MountState, table_state
 
 _LOOKS_AT_ONCE = 500
 _STATIC = "static"
@@ -26,7 +25,7 @@ def table_samples(topics: Sequence[Topic], counted: TableCounters) -> Sampling:
         elif topic.record.table is not None:
             of_table = Counter(topic.states)
             tablets.update(of_table)
-            tables[table_state(map(MountState, of_table))] += 1
+            tables[_state(of_table)] += 1
         partitions = iter(topic.partitions)
         while some := list(islice(partitions, _LOOKS_AT_ONCE)):
             for partition in some:
@@ -45,6 +44,13 @@ def table_samples(topics: Sequence[Topic], counted: TableCounters) -> Sampling:
         Sample("staged_bytes", staged_bytes),
         Sample("staged_batches", batches),
     ]
+
+
+def _state(tablets: Iterable[str]) -> str:
+    """Of a table, by the states of its tablets; what knows of states is loaded with the first table."""
+    from pqbroker.tables.mount import MountState, table_state
+
+    return table_state(map(MountState, tablets))
 
 
 def sql_samples(workers: Workers) -> list[Sample]:

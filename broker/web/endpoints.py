@@ -12,6 +12,7 @@ from aiohttp import web
 
 from pqbroker.broker.ground.access import check_access
 from pqbroker.broker.ground.listeners import Address, bind
+from pqbroker.broker.ground.looks import Looks
 from pqbroker.broker.ground.metrics import Sample, samples
 from pqbroker.broker.ground.refusals import REFUSED, translate
 from pqbroker.broker.web.door import HTTP_BACKLOG, Door, holder_at, place_of
@@ -19,7 +20,6 @@ from pqbroker.broker.web.hosts import Hosts
 from pqbroker.broker.web.pages import add_console
 from pqbroker.broker.web.replies import pack, reply
 from pqbroker.broker.web.routing.health import health_answers
-from pqbroker.broker.web.routing.looks import Looks
 from pqbroker.broker.web.routing.node import WebNode
 from pqbroker.broker.web.routing.problems import (
     Problem,

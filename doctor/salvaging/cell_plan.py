@@ -199,7 +199,7 @@ class CellPlan:
         tablet_id = max(_fact(log, FACTS, "next_tablet_id"), above)
         _put(log, FACTS, "next_tablet_id", tablet_id + rounds * TABLETS_PER_TOPIC_MAX)
         _put(log, FACTS, "next_producer_id", _fact(log, FACTS, "next_producer_id") + rounds * PRODUCER_IDS_PER_BLOCK)
-        ahead = max(reserved + rounds * max(RESERVED_AHEAD, RESERVED_VALUES), now + RESERVED_AHEAD)
+        ahead = max(reserved, now) + rounds * max(RESERVED_AHEAD, RESERVED_VALUES)
         _put(log, FACTS, TIMESTAMPS_RESERVED, min(ahead, TIMESTAMP_MAX))
         for counter in ("next_tablet_id", "next_producer_id"):
             self._salvage.name("scheme", counter.replace("_", " "), f"goes on at {_fact(log, FACTS, counter)}")

@@ -428,7 +428,7 @@ LIMITS = (
         share=Share.REQUEST,
     ),
     Limit(
-        "rows of a request in JSON", ("max.message.bytes", "broker/web/tables/inserting.py:MANY_ROWS"),
+        "rows of a request in JSON", ("max.message.bytes", "broker/services/tables/inserting.py:MANY_ROWS"),
         "413; more than MANY_ROWS wait for a turn",
         "broker/http/test_inserting.py::test_rows_that_fill_more_than_a_batch_are_refused_before_the_rest_is_encoded",
         share=Share.REQUEST,

@@ -3,9 +3,11 @@
 from typing import Protocol
 
 from pqbroker.broker.ground.access import Principal
+from pqbroker.broker.ground.metrics import Metrics
 from pqbroker.broker.ground.openings import Openings
 from pqbroker.broker.services.cells.data_cells import DataCells
 from pqbroker.broker.services.configs.callers import ConfigsNode, ConfigsOpening
+from pqbroker.broker.services.sql.workers import Workers
 
 
 class TablesOpening(ConfigsOpening, Protocol):
@@ -20,6 +22,11 @@ class TablesNode(ConfigsNode, Protocol):
 
     @property
     def cell(self) -> Openings[TablesOpening]: ...
+    @property
+    def metrics(self) -> Metrics: ...
+    @property
+    def workers(self) -> Workers:
+        """The processes that look into columns."""
 
 
 class TablesCaller(Protocol):

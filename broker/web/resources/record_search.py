@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from pqbroker.broker.ground.looks import Look
 from pqbroker.broker.web.resources.contents import size_of
-from pqbroker.broker.web.routing.looks import Look
 from pqbroker.pq.log.batch_run import Batches
 from pqbroker.pq.reading.query import READ_UNCOMMITTED, ReadQuery, visible_end
 from pqbroker.pq.serving.partition_server import PartitionServer

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from pqbroker.broker.ground.access import ANONYMOUS, AclOperation, Principal
+from pqbroker.broker.ground.looks import Look
 from pqbroker.broker.services.topics.finding import find_topic
-from pqbroker.broker.web.routing.looks import Look
 from pqbroker.broker.web.routing.node import WebNode
 from pqbroker.broker.web.routing.problems import Problem, bad_request
 from pqbroker.broker.web.routing.schemas import COUNT, TEXT, Schema

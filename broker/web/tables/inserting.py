@@ -1,85 +1,67 @@
-"""Rows of tables, inserted as record batches through the partitions' ordinary queues."""
+"""Rows that are inserted, or staged for a batch of a session."""
 
 import asyncio
-import random
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from functools import partial
-from typing import Any, Final
+from typing import Any
 
-from pqbroker.broker.ground.access import AclOperation
-from pqbroker.broker.services.tables.finding import check_tablet, find_typed, state_of, states
-from pqbroker.broker.services.topics.partitions import check_batch
-from pqbroker.broker.services.topics.record_checks import weigh
+from pqbroker.broker.services.tables import inserting, staging
+from pqbroker.broker.services.tables.inserting import GivenRows
+from pqbroker.broker.services.topics.staged_rows import PIECES_MAX, OnChanged
 from pqbroker.broker.web.routing.problems import bad_request
 from pqbroker.broker.web.routing.routes import Call
-from pqbroker.broker.web.tables.arrow_rows import encode_arrow
-from pqbroker.broker.web.tables.encoded_rows import EncodedRows, TabletRows
-from pqbroker.pq.log.sessions import NAME_BYTES_MAX, Fence, SessionBatch
-from pqbroker.pq.log.write_cycle import Written
-from pqbroker.pq.serving.joint_write import Share, batches_taken, write_together
-from pqbroker.pq.serving.topic import Topic
-from pqbroker.protocol.produced_batches import RECORD_BYTES_MIN
-from pqbroker.protocol.records import Record, encode_batch
-from pqbroker.tables.mount import MountState, closed
-from pqbroker.tables.paths import table_path
-from pqbroker.tables.refusals import TableError
-from pqbroker.tables.rows import TABLET_INDEX, TABLETS_MAX, encode_row
-from pqbroker.tables.schema import Schema
-
-MANY_ROWS: Final = 10_000
-"""More rows of a request wait for a turn to be encoded (`pqbroker.http.looks.max`), for they take memory."""
+from pqbroker.pq.log.sessions import NAME_BYTES_MAX, Fence
+from pqbroker.pq.log.staged_rows import Piece
 
 
 async def insert(call: Call) -> Any:
-    """All rows of a request appear together, or none. Rows of a session's batch that was taken are not taken again."""
-    topic, schema = find_typed(call, AclOperation.WRITE, call.path["name"])
-    fence = read_fence(call)
+    fence = _read_fence(call)
+    done = await inserting.insert(call, call.path["name"], _rows(call), fence)
+    return {
+        "tablets": [some._asdict() for some in done.tablets],
+        "data_weight": done.weight,
+        "duplicate": done.is_duplicate,
+    }
+
+
+async def stage(call: Call) -> Any:
+    fence, hint = _fence(call), call.query.get("tablet_hint")
+    pieces = await staging.stage(call, call.path["name"], _rows(call), fence, hint)
+    shown = [
+        {"name": piece.name, "tablet_index": piece.partition, "row_count": piece.total.row_count} for piece in pieces
+    ]
+    return {"pieces": shown}
+
+
+async def commit(call: Call) -> Any:
+    names, on_changed = call.body["pieces"], call.body.get("on_changed", OnChanged.FAIL.value)
+    if len(names) > PIECES_MAX:
+        raise bad_request(f"body.pieces has {len(names)} pieces; a batch has at most {PIECES_MAX}")
+    if on_changed not in set(OnChanged):
+        raise bad_request(f"body.on_changed is {on_changed[:100]!r}; give {', '.join(OnChanged)}")
+    try:
+        pieces = await asyncio.to_thread(lambda: [Piece.named(name) for name in names])
+    except ValueError as wrong:
+        raise bad_request(f"body.pieces: {wrong}") from None
+    done = await staging.commit(call, call.path["name"], pieces, _fence(call), OnChanged(on_changed))
+    return {"row_count": done.total.row_count, "duplicate": done.is_duplicate, "done": done.is_done}
+
+
+def _rows(call: Call) -> GivenRows:
+    """Those of the body: an Arrow IPC stream, or JSON."""
+    if isinstance(call.body, bytes):
+        return GivenRows(call.body, call.looks)
+    if not call.body["rows"]:
+        raise bad_request("body.rows is empty; give at least one row")
+    return GivenRows(call.body["rows"], call.looks, "body.rows")
+
+
+def _fence(call: Call) -> Fence:
+    fence = _read_fence(call)
     if fence is None:
-        return await _insert(call, topic, schema, None, {})
-    async with topic.session_locks.setdefault(fence.session, asyncio.Lock()):
-        taken = batches_taken(topic.partitions, fence.session)
-        if fence.sequence <= max((batch.sequence for batch in taken.values()), default=-1):
-            return _taken_before(taken, fence.sequence)
-        return await _insert(call, topic, schema, fence, taken)
+        raise bad_request("session and sequence are missing; give both")
+    return fence
 
 
-async def _insert(
-    call: Call, topic: Topic, schema: Schema, fence: Fence | None, taken: Mapping[int, SessionBatch]
-) -> Any:
-    """`taken`: what the session's last batches were, by tablet."""
-    encoded = await encode_rows(call, schema, topic.config.max_message_bytes)
-    last = max(taken, key=lambda index: taken[index].sequence, default=None)
-    shares = [
-        Share(topic.partitions[index], [(batch, check_batch(topic, batch)) for batch in batches])
-        for index, batches in _placed(topic, encoded.tablets, last).items()
-    ]
-    if topic.keeps_facts:
-        shares = await asyncio.to_thread(_weighed, topic, shares)
-    if fence is None and len(shares) == 1 and len(shares[0].batches) == 1:
-        partition, ((batch, header),), weights = shares[0]
-        written: Sequence[Sequence[Written]] = [[await partition.write(batch, header, *weights)]]
-    else:
-        written = await write_together(shares, fence, call.node.clock)
-    counted = call.node.metrics.tables
-    counted.inserted_rows += sum(map(_row_count, shares))
-    counted.inserted_bytes += sum(share.size for share in shares)
-    pause_ms = max(_pause_ms(share) for share in shares)
-    if pause_ms:
-        await asyncio.sleep(pause_ms / 1000)
-    tablets = [
-        _shown(share.partition.index, some[0].base_offset, _row_count(share))
-        for share, some in zip(shares, written, strict=True)
-    ]
-    return {"tablets": tablets, "data_weight": encoded.weight, "duplicate": False}
-
-
-def _weighed(topic: Topic, shares: Sequence[Share]) -> list[Share]:
-    """With the weights of their rows. Runs in a thread."""
-    return [share._replace(weights=[weigh(topic, batch) for batch, _ in share.batches]) for share in shares]
-
-
-def read_fence(call: Call) -> Fence | None:
+def _read_fence(call: Call) -> Fence | None:
     """What the request is known by: fields of a JSON body, or of the query."""
     body = call.body if isinstance(call.body, dict) else {}
     session, sequence = (body.get(name, call.query.get(name)) for name in ("session", "sequence"))
@@ -90,91 +72,3 @@ def read_fence(call: Call) -> Fence | None:
     if not 1 <= len(session.encode(errors="surrogatepass")) <= NAME_BYTES_MAX or not session.isprintable():
         raise bad_request(f"session is {session[:100]!r}; give 1 to {NAME_BYTES_MAX} bytes of printable text")
     return Fence(session, sequence)
-
-
-def _taken_before(taken: Mapping[int, SessionBatch], sequence: int) -> Any:
-    """Where the rows are is known of a session's last batch alone."""
-    same = {index: batch for index, batch in sorted(taken.items()) if batch.sequence == sequence}
-    tablets = [_shown(index, batch.base_offset, batch.row_count) for index, batch in same.items() if batch.row_count]
-    return {"tablets": tablets, "data_weight": 0, "duplicate": True}
-
-
-def _shown(index: int, first_row_index: int, row_count: int) -> dict[str, int]:
-    return {"tablet_index": index, "first_row_index": first_row_index, "row_count": row_count}
-
-
-async def encode_rows(call: Call, schema: Schema, batch_bytes_max: int) -> EncodedRows:
-    if isinstance(call.body, bytes):
-        return await encode_arrow(call, schema, batch_bytes_max)
-    if not call.body["rows"]:
-        raise bad_request("body.rows is empty; give at least one row")
-    encode = partial(_encode, schema, call.body["rows"], call.node.clock(), batch_bytes_max)
-    if len(call.body["rows"]) <= MANY_ROWS:
-        return await asyncio.to_thread(encode)
-    async with call.looks:
-        return await asyncio.to_thread(encode)
-
-
-def _encode(schema: Schema, rows: Sequence[Any], now_ms: int, batch_bytes_max: int) -> EncodedRows:
-    """Runs in a thread, for there may be many. TableError ROWS_TOO_LARGE as soon as a tablet's rows are too many."""
-    by_tablet: defaultdict[int | None, list[Record]] = defaultdict(list)
-    sizes: defaultdict[int | None, int] = defaultdict(int)
-    weight = 0
-    for number, given in enumerate(rows):
-        row = encode_row(schema, given, f"body.rows[{number}]")
-        sizes[row.tablet_index] += RECORD_BYTES_MIN + len(row.key or b"") + len(row.value or b"")
-        if sizes[row.tablet_index] > batch_bytes_max:
-            text = f"the rows are larger as records than max.message.bytes = {batch_bytes_max}"
-            cure = "Send fewer rows at once, or raise max.message.bytes of the topic."
-            raise TableError("ROWS_TOO_LARGE", text, cure)
-        by_tablet[row.tablet_index].append(Record(0, now_ms, row.key, row.value, ()))
-        weight += row.weight
-    tablets = [TabletRows(index, len(some), memoryview(encode_batch(some))) for index, some in by_tablet.items()]
-    return EncodedRows(tablets, weight)
-
-
-def _placed(topic: Topic, rows: Sequence[TabletRows], last: int | None) -> Mapping[int, Sequence[memoryview]]:
-    """Batches by tablet."""
-    placed: defaultdict[int, list[memoryview]] = defaultdict(list)
-    for index, (_, _, batch) in zip(places(topic, rows, last), rows, strict=True):
-        placed[index].append(batch)
-    return placed
-
-
-def places(topic: Topic, rows: Sequence[TabletRows], last: int | None) -> list[int]:
-    """The tablet for each of the rows. Those that name none go to the tablet `last`, or to any other that is mounted in
-    the same cell as those that are named."""
-    if len(rows) > TABLETS_MAX:
-        text = f"the rows are for {len(rows)} tablets; one request has rows for at most {TABLETS_MAX}"
-        raise TableError("SEVERAL_TABLETS", text, "Send the rows in several requests.")
-    mounted = {index for index, state in enumerate(states(topic)) if state is MountState.MOUNTED}
-    named = {index for index, _, _ in rows if index is not None}
-    for index in sorted(named):
-        check_tablet(topic, index, TABLET_INDEX)
-        if index not in mounted:
-            raise closed(table_path(topic.record.name), index, state_of(topic, index))
-    cells = {topic.record.cell_of(index) for index in named}
-    if len(cells) > 1:
-        text = f"the rows are for tablets of {len(cells)} cells: {', '.join(sorted(map(str, cells)))}"
-        cure = "Send the rows of each cell's tablets in a request of their own; …/tablets shows the cell of each."
-        raise TableError("SEVERAL_CELLS", text, cure)
-    return [_any_of(topic, mounted, cells, last) if index is None else index for index, _, _ in rows]
-
-
-def _any_of(topic: Topic, mounted: set[int], cells: set[Any], last: int | None) -> int:
-    found = [index for index in sorted(mounted) if not cells or topic.record.cell_of(index) in cells]
-    if not found:
-        raise _none_mounted(f"{table_path(topic.record.name)} has no mounted tablets")
-    return last if last in found else random.choice(found)
-
-
-def _none_mounted(text: str) -> TableError:
-    return TableError("NO_MOUNTED_TABLETS", text, "Mount or unfreeze it; GET /v1/tables/NAME/tablets shows states.")
-
-
-def _row_count(share: Share) -> int:
-    return sum(header.record_count for _, header in share.batches)
-
-
-def _pause_ms(share: Share) -> int:
-    return share.partition.throttle_ms(share.size, _row_count(share))

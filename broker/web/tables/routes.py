@@ -29,12 +29,6 @@ def _inserting(call: Call, name: str) -> Awaitable[Any]:
     return getattr(inserting, name)(call)  # type: ignore[no-any-return]
 
 
-def _staging(call: Call, name: str) -> Awaitable[Any]:
-    from pqbroker.broker.web.tables import staging
-
-    return getattr(staging, name)(call)  # type: ignore[no-any-return]
-
-
 def _served(name: str, load: Callable[[Call, str], Awaitable[Any]]) -> Callable[[Call], Awaitable[Any]]:
     """The function `name` of a module that is loaded with the first call; what it refuses is a problem."""
 
@@ -127,7 +121,7 @@ ROUTES = (
     Route(
         "POST", "/v1/tables/{name}/staged-rows",
         "Stage rows for a batch of a session: nobody sees them until the batch is committed",
-        _served("stage", _staging), object_of({"pieces": array_of(_PIECE)}),
+        _served("stage", _inserting), object_of({"pieces": array_of(_PIECE)}),
         (
             Parameter("session", TEXT, "Name the session whose batch it is."),
             Parameter("sequence", _SEQUENCE, "Number the batch within its session, in rising order."),
@@ -140,7 +134,7 @@ ROUTES = (
     Route(
         "POST", "/v1/tables/{name}/staged-rows/commit",
         "Write the staged pieces of a batch, once however often it is asked for; while `done` is false, ask again",
-        _served("commit", _staging),
+        _served("commit", _inserting),
         object_of({"row_count": COUNT, "duplicate": {"type": "boolean"}, "done": {"type": "boolean"}}),
         body=object_of(
             {"session": TEXT, "sequence": _SEQUENCE, "pieces": array_of(TEXT)}, {"on_changed": TEXT}

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from pqbroker.broker.web.routing.looks import Looks
+from pqbroker.broker.ground.looks import Looks
 
 
 async def begun(looks: Looks, holder: str) -> "asyncio.Task[None]":

@@ -94,7 +94,9 @@ def reservations(reserved: int, rounds: int, now_ms: int) -> int:
 
 
 @pytest.mark.parametrize("rounds", [1, 2_000])
-@pytest.mark.parametrize("reserved_ms", [0, NOW_MS - 3_600_000, NOW_MS, NOW_MS + 3_600_000])
+@pytest.mark.parametrize(
+    "reserved_ms", [0, NOW_MS - 3_600_000, NOW_MS, NOW_MS + 3_600_000], ids=["never", "earlier", "now", "ahead"]
+)
 def test_timestamps_begin_above_every_reservation_that_is_lost(cell: SystemCell, rounds: int, reserved_ms: int) -> None:
     reserved = timestamp_of(reserved_ms)
     facts = {"next_tablet_id": 70_000, "next_producer_id": 0, TIMESTAMPS_RESERVED: reserved}

@@ -5,38 +5,37 @@ that can, and what a hostile stream takes of memory or time is the worker's.
 import asyncio
 from typing import Any
 
-from pqbroker.broker.web.routing.routes import Call
-from pqbroker.broker.web.tables.encoded_rows import EncodedRows, TabletRows
+from pqbroker.broker.services.tables.callers import TablesNode
+from pqbroker.broker.services.tables.encoded_rows import EncodedRows, TabletRows
 from pqbroker.tables.refusals import TableError
 from pqbroker.tables.schema import Schema
 from pqbroker.tables.work.messages import Message
 from pqbroker.tables.work.process import MEMORY_EXIT, WorkerGone, WorkerProcess
 
 
-async def encode_arrow(call: Call, schema: Schema, batch_bytes_max: int) -> EncodedRows:
-    """TableError. As many at once as may decode records; each in a worker of its own."""
-    settings, workers = call.node.settings, call.node.workers
+async def encode_arrow(node: TablesNode, schema: Schema, stream: bytes, batch_bytes_max: int) -> EncodedRows:
+    """TableError. Each stream has a worker of its own."""
+    settings, workers = node.settings, node.workers
     document = {
-        "schema": schema.documents(), "formats": schema.format_configs, "now_ms": call.node.clock(),
+        "schema": schema.documents(), "formats": schema.format_configs, "now_ms": node.clock(),
         "batch_bytes_max": batch_bytes_max,
         "memory_bytes_max": settings.sql_memory_bytes_max,
     }  # fmt: skip
-    async with call.looks:
-        worker, answer = await _answered(call, document)
-        if answer.document.get("resident_bytes", 0) < settings.sql_memory_bytes_max // 2:
-            workers.give_back(worker, settings.sql_worker_idle_ms / 1000)
-        else:
-            await workers.end(worker)
+    worker, answer = await _answered(node, document, stream)
+    if answer.document.get("resident_bytes", 0) < settings.sql_memory_bytes_max // 2:
+        workers.give_back(worker, settings.sql_worker_idle_ms / 1000)
+    else:
+        await workers.end(worker)
     return _encoded(answer)
 
 
-async def _answered(call: Call, document: dict[str, Any]) -> tuple[WorkerProcess, Message]:
+async def _answered(node: TablesNode, document: dict[str, Any], stream: bytes) -> tuple[WorkerProcess, Message]:
     """What a worker makes of the rows. One that rested may be dead by now, and another has to do."""
-    settings, workers = call.node.settings, call.node.workers
+    settings, workers = node.settings, node.workers
     while True:
         worker = await workers.take()
         try:
-            return worker, await _asked(worker, document, call.body, settings.sql_time_ms_max)
+            return worker, await _asked(worker, document, stream, settings.sql_time_ms_max)
         except WorkerGone:
             status = await workers.end(worker)
             if worker.is_new or status == MEMORY_EXIT:

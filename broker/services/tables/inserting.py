@@ -1,0 +1,197 @@
+"""Rows of tables, inserted as record batches through the partitions' ordinary queues."""
+
+import asyncio
+import random
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from pqbroker.broker.ground.access import AclOperation
+from pqbroker.broker.services.tables.arrow_rows import encode_arrow
+from pqbroker.broker.services.tables.callers import TablesCaller
+from pqbroker.broker.services.tables.encoded_rows import EncodedRows, TabletRows
+from pqbroker.broker.services.tables.finding import check_tablet, find_typed, state_of, states
+from pqbroker.broker.services.topics.partitions import check_batch
+from pqbroker.broker.services.topics.record_checks import weigh
+from pqbroker.pq.log.sessions import Fence, SessionBatch
+from pqbroker.pq.log.write_cycle import Written
+from pqbroker.pq.serving.joint_write import Share, batches_taken, write_together
+from pqbroker.pq.serving.topic import Topic
+from pqbroker.protocol.produced_batches import RECORD_BYTES_MIN
+from pqbroker.protocol.records import Record, encode_batch
+from pqbroker.tables.mount import MountState, closed
+from pqbroker.tables.paths import table_path
+from pqbroker.tables.refusals import TableError
+from pqbroker.tables.rows import TABLET_INDEX, TABLETS_MAX, encode_row
+from pqbroker.tables.schema import Schema
+
+MANY_ROWS: Final = 10_000
+"""More rows of a request wait for a turn to be encoded (`pqbroker.http.looks.max`), for they take memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class GivenRows:
+    """Rows as they were given: objects, or an Arrow IPC stream. `look` is entered while many are encoded, for they take
+    memory; `place` is what refusals call them."""
+
+    items: Sequence[Any] | bytes
+    look: AbstractAsyncContextManager[None] = field(default_factory=nullcontext)
+    place: str = "rows"
+
+
+class InsertedRange(NamedTuple):
+    """Where rows stand."""
+
+    tablet_index: int
+    first_row_index: int
+    row_count: int
+
+
+class Inserted(NamedTuple):
+    """What became of rows. `is_duplicate`: they were taken before, and none was taken now."""
+
+    tablets: Sequence[InsertedRange]
+    weight: int
+    is_duplicate: bool = False
+
+
+async def insert(caller: TablesCaller, name: str, rows: GivenRows, fence: Fence | None = None) -> Inserted:
+    """Insert rows, which appear together or not at all; those of a session's batch that was taken are not taken again.
+
+    KafkaError as `find_topic` and `PartitionServer.write`; TableError, among others NO_MOUNTED_TABLETS, WRONG_STATE,
+    SEVERAL_CELLS, ROWS_TOO_LARGE and those of rows that do not fit their schema.
+    """
+    topic, schema = find_typed(caller, AclOperation.WRITE, name)
+    if fence is None:
+        return await _insert(caller, topic, await encode_rows(caller, topic, schema, rows), None, {})
+    async with topic.session_locks.setdefault(fence.session, asyncio.Lock()):
+        taken = batches_taken(topic.partitions, fence.session)
+        if fence.sequence <= max((batch.sequence for batch in taken.values()), default=-1):
+            return _taken_before(taken, fence.sequence)
+        return await _insert(caller, topic, await encode_rows(caller, topic, schema, rows), fence, taken)
+
+
+async def _insert(
+    caller: TablesCaller, topic: Topic, encoded: EncodedRows, fence: Fence | None, taken: Mapping[int, SessionBatch]
+) -> Inserted:
+    """`taken`: what the session's last batches were, by tablet."""
+    last = max(taken, key=lambda index: taken[index].sequence, default=None)
+    shares = [
+        Share(topic.partitions[index], [(batch, check_batch(topic, batch)) for batch in batches])
+        for index, batches in _placed(topic, encoded.tablets, last).items()
+    ]
+    if topic.keeps_facts:
+        shares = await asyncio.to_thread(_weighed, topic, shares)
+    if fence is None and len(shares) == 1 and len(shares[0].batches) == 1:
+        partition, ((batch, header),), weights = shares[0]
+        written: Sequence[Sequence[Written]] = [[await partition.write(batch, header, *weights)]]
+    else:
+        written = await write_together(shares, fence, caller.node.clock)
+    counted = caller.node.metrics.tables
+    counted.inserted_rows += sum(map(_row_count, shares))
+    counted.inserted_bytes += sum(share.size for share in shares)
+    pause_ms = max(_pause_ms(share) for share in shares)
+    if pause_ms:
+        await asyncio.sleep(pause_ms / 1000)
+    tablets = [
+        InsertedRange(share.partition.index, some[0].base_offset, _row_count(share))
+        for share, some in zip(shares, written, strict=True)
+    ]
+    return Inserted(tablets, encoded.weight)
+
+
+def _weighed(topic: Topic, shares: Sequence[Share]) -> list[Share]:
+    """With the weights of their rows. Runs in a thread."""
+    return [share._replace(weights=[weigh(topic, batch) for batch, _ in share.batches]) for share in shares]
+
+
+def _taken_before(taken: Mapping[int, SessionBatch], sequence: int) -> Inserted:
+    """Where the rows are is known of a session's last batch alone."""
+    same = {index: batch for index, batch in sorted(taken.items()) if batch.sequence == sequence}
+    tablets = [
+        InsertedRange(index, batch.base_offset, batch.row_count) for index, batch in same.items() if batch.row_count
+    ]
+    return Inserted(tablets, 0, is_duplicate=True)
+
+
+async def encode_rows(caller: TablesCaller, topic: Topic, schema: Schema, rows: GivenRows) -> EncodedRows:
+    """Rows as record batches. TableError."""
+    batch_bytes_max, now_ms = topic.config.max_message_bytes, caller.node.clock()
+    if isinstance(rows.items, bytes):
+        async with rows.look:
+            return await encode_arrow(caller.node, schema, rows.items, batch_bytes_max)
+    encode = partial(_encode, schema, rows.place, rows.items, now_ms, batch_bytes_max)
+    if len(rows.items) <= MANY_ROWS:
+        return await asyncio.to_thread(encode)
+    async with rows.look:
+        return await asyncio.to_thread(encode)
+
+
+def _encode(
+    schema: Schema, place: str, rows: Sequence[Any], now_ms: int, batch_bytes_max: int
+) -> EncodedRows:
+    """Runs in a thread, for there may be many. TableError ROWS_TOO_LARGE as soon as a tablet's rows are too many."""
+    by_tablet: defaultdict[int | None, list[Record]] = defaultdict(list)
+    sizes: defaultdict[int | None, int] = defaultdict(int)
+    weight = 0
+    for number, given in enumerate(rows):
+        row = encode_row(schema, given, f"{place}[{number}]")
+        sizes[row.tablet_index] += RECORD_BYTES_MIN + len(row.key or b"") + len(row.value or b"")
+        if sizes[row.tablet_index] > batch_bytes_max:
+            text = f"the rows are larger as records than max.message.bytes = {batch_bytes_max}"
+            cure = "Send fewer rows at once, or raise max.message.bytes of the topic."
+            raise TableError("ROWS_TOO_LARGE", text, cure)
+        by_tablet[row.tablet_index].append(Record(0, now_ms, row.key, row.value, ()))
+        weight += row.weight
+    tablets = [TabletRows(index, len(some), memoryview(encode_batch(some))) for index, some in by_tablet.items()]
+    return EncodedRows(tablets, weight)
+
+
+def _placed(topic: Topic, rows: Sequence[TabletRows], last: int | None) -> Mapping[int, Sequence[memoryview]]:
+    """Batches by tablet."""
+    placed: defaultdict[int, list[memoryview]] = defaultdict(list)
+    for index, (_, _, batch) in zip(places(topic, rows, last), rows, strict=True):
+        placed[index].append(batch)
+    return placed
+
+
+def places(topic: Topic, rows: Sequence[TabletRows], last: int | None) -> list[int]:
+    """The tablet for each of the rows. Those that name none go to the tablet `last`, or to any other that is mounted in
+    the same cell as those that are named."""
+    if len(rows) > TABLETS_MAX:
+        text = f"the rows are for {len(rows)} tablets; one request has rows for at most {TABLETS_MAX}"
+        raise TableError("SEVERAL_TABLETS", text, "Send the rows in several requests.")
+    mounted = {index for index, state in enumerate(states(topic)) if state is MountState.MOUNTED}
+    named = {index for index, _, _ in rows if index is not None}
+    for index in sorted(named):
+        check_tablet(topic, index, TABLET_INDEX)
+        if index not in mounted:
+            raise closed(table_path(topic.record.name), index, state_of(topic, index))
+    cells = {topic.record.cell_of(index) for index in named}
+    if len(cells) > 1:
+        text = f"the rows are for tablets of {len(cells)} cells: {', '.join(sorted(map(str, cells)))}"
+        cure = "Send the rows of each cell's tablets in a request of their own; …/tablets shows the cell of each."
+        raise TableError("SEVERAL_CELLS", text, cure)
+    return [_any_of(topic, mounted, cells, last) if index is None else index for index, _, _ in rows]
+
+
+def _any_of(topic: Topic, mounted: set[int], cells: set[Any], last: int | None) -> int:
+    found = [index for index in sorted(mounted) if not cells or topic.record.cell_of(index) in cells]
+    if not found:
+        raise _none_mounted(f"{table_path(topic.record.name)} has no mounted tablets")
+    return last if last in found else random.choice(found)
+
+
+def _none_mounted(text: str) -> TableError:
+    return TableError("NO_MOUNTED_TABLETS", text, "Mount or unfreeze it; GET /v1/tables/NAME/tablets shows states.")
+
+
+def _row_count(share: Share) -> int:
+    return sum(header.record_count for _, header in share.batches)
+
+
+def _pause_ms(share: Share) -> int:
+    return share.partition.throttle_ms(share.size, _row_count(share))
