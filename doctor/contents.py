@@ -8,7 +8,7 @@ from pqbroker.protocol.records import BATCH_MAGIC, CRC_END, batches
 
 
 class Damaged(ValueError):
-    """What is stored is not what was written; the text says how."""
+    """Stored bytes are not those that were written; the text says how."""
 
 
 def require(holds: bool, told: str) -> None:
@@ -36,7 +36,7 @@ def check_body(value: memoryview, offset: int, end: int, generation: int) -> Non
 
 
 def _check_batches(data: memoryview, offset: int, end: int, generation: int) -> dict[int, int]:
-    """Where each batch begins, and its base offset."""
+    """Return where each batch begins, and its base offset."""
     begins: dict[int, int] = {}
     following = offset
     try:

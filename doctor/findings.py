@@ -1,4 +1,4 @@
-"""What a check-up finds: damage, and what looks odd but does no harm; and how far it has come."""
+"""Findings of a check-up: damage, and oddities that do no harm; and how far the check-up has come."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ NEXT_START = "nothing: the next start removes it"
 
 
 class Weight(StrEnum):
-    """What a finding means for the data."""
+    """The meaning of a finding for the data."""
 
     DAMAGE = "damage"
     """Something is lost, or cannot be trusted."""

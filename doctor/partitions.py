@@ -51,8 +51,8 @@ class Keys:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Which topic a tablet serves, and which partitions of it; None when no topic has it. `epoch_base`: above 0 in a
-    table that was resharded. `timestamps_reserved`: commits have timestamps below; 0: unknown."""
+    """The topic that a tablet serves, and its partitions there; None when no topic has the tablet. `epoch_base`: above
+    0 in a table that was resharded. `timestamps_reserved`: commits have timestamps below; 0: unknown."""
 
     topic: str
     partitions: range | None
@@ -192,7 +192,7 @@ class Partition:
         return meta
 
     def _recover(self, meta: Meta) -> StartState | None:
-        """What a start makes of the keys."""
+        """Return the partition that a start makes of the keys."""
         stored = [
             StoredBlob(key, entry.size, entry.created_ms, max(len(entry.pieces), 1)) for key, entry in self.keys.data
         ]

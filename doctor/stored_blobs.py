@@ -79,7 +79,7 @@ class StoredBlobs:
         return True
 
     def has_leaks(self, tablet: int) -> bool:
-        """Whether nobody holds some of the tablet's blobs; to be asked when all its rows have been looked at."""
+        """Return True if nobody holds some of the tablet's blobs; to be asked when all its rows have been looked at."""
         return self._unheld.get(tablet, 0) > 0
 
     def content(self, blob: BlobKey) -> Buffer:

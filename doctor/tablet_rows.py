@@ -26,7 +26,7 @@ _UNREADABLE = (IndexError, struct.error, ValueError)
 
 @dataclass(slots=True)
 class TabletRows:
-    """What a cell's rows say about its tablets."""
+    """A cell's rows about its tablets."""
 
     cell: OfflineCell
     findings: Findings

@@ -1,4 +1,4 @@
-"""What runs on the tablets of a cell: the scheme, coordinators, and the partitions of topics; a check for each type."""
+"""Checks of a cell's tablets, one for each type: the scheme, the hive, coordinators, and the partitions of topics."""
 
 import struct
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -28,7 +28,7 @@ _UNREADABLE = (BlobCorrupt, BlobMissing, LookupError, StoredUnreadable, struct.e
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """What the checks of a cell's tablets look at."""
+    """A cell's tablets, as the checks look at them."""
 
     rows: TabletRows
     blobs: StoredBlobs
@@ -39,7 +39,7 @@ class Examined:
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """Which cell of a node is looked at; the system cell has the scheme itself."""
+    """The cell of a node that is looked at; the system cell has the scheme itself."""
 
     cell: CellId = SYSTEM_CELL
     scheme: Scheme | None = None
@@ -157,7 +157,7 @@ def _hold_logs(records: Mapping[TabletId, TabletRecord], blobs: StoredBlobs) -> 
 
 
 def find_places(topics: Iterable[TopicRecord], cell: CellId, reserved: int) -> dict[TabletId, Place]:
-    """Of the tablets that live in the cell."""
+    """Return the places of the tablets that live in the cell."""
     found: dict[TabletId, Place] = {}
     for topic in topics:
         for tablet, home, partitions in topic.spans():

@@ -1,1 +1,1 @@
-"""What a salvage gives up of a stopped node, by name, and the rows that make up for it: nothing is given twice."""
+"""Losses of a salvage of a stopped node, by name, and the rows that make up for them: nothing is given twice."""

@@ -24,7 +24,7 @@ _UNREADABLE = (BlobCorrupt, BlobMissing, LookupError, TypeError, ValueError, str
 
 @dataclass(slots=True)
 class ReadLog:
-    """What a base tablet's log says. `is_broken`: log blobs of its chain are missing, or cannot be read."""
+    """The row sets of a base tablet's log. `is_broken`: log blobs of its chain are missing, or cannot be read."""
 
     row_sets: dict[str, RowSet] = field(default_factory=dict)
     is_broken: bool = False
@@ -84,7 +84,7 @@ def _records(salvage: CellSalvage, tablet: TabletId, found: ReadLog) -> Iterator
 
 
 def _beginning(records: Sequence[tuple[BlobKey, LogRecord]]) -> int | None:
-    """Where the last chain begins; None where its beginning is lost. Then what is left of earlier ones is read too:
+    """Return the beginning of the last chain; None where it is lost. Then what is left of earlier ones is read too:
     the snapshot between them says the same."""
     if not records:
         return None

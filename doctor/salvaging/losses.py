@@ -1,4 +1,4 @@
-"""What a salvage gives up, line by line, and the blobs that it stores in the place of what is lost."""
+"""Losses of a salvage, line by line, and the blobs that it stores in their place."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple

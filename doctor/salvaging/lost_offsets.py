@@ -45,7 +45,7 @@ class Span:
 
 
 def offsets_given_max(lost: Lost) -> int:
-    """How many offsets the lost rounds can have given in one partition."""
+    """Return the most offsets that the lost rounds can have given in one partition."""
     size = lost.size_bytes or lost.rounds * _ROUND_BYTES_MAX
     return (size // BATCH_HEADER_BYTES + 1) * _RECORDS_OF_BATCH_MAX
 

@@ -23,7 +23,7 @@ WHOLE_CELL = (
 
 @dataclass(frozen=True, slots=True)
 class NodeSalvage:
-    """What is wrong with a node's commit logs, and what is given up for it. Nothing: there is nothing to salvage."""
+    """Damage of a node's commit logs, and what a salvage gives up for it. Nothing: there is nothing to salvage."""
 
     losses: tuple[Loss, ...]
     is_damaged: bool
@@ -65,7 +65,7 @@ def _place(path: Path, pools: Mapping[str, Path], cell: CellId) -> tuple[Path, d
 def _look(
     place: Path, pools: Mapping[str, Path], cell: CellId, scheme: SchemeState, others: list[CellId]
 ) -> list[Loss] | None:
-    """What a salvage of the cell would give up; None when there is nothing to salvage. The scheme is learned."""
+    """Return what a salvage of the cell would give up; None when there is nothing to salvage. The scheme is learned."""
     with look_past_damage(place, pools) as (rows, damage, lost):
         found = CellSalvage(rows, lost)
         plan = CellPlan(found, cell, scheme, others)
@@ -108,5 +108,5 @@ def _name_rounds(damage: LogDamage) -> list[Loss]:
 
 
 def _at(found: CommitAt | Gap) -> str:
-    """Where it is, by the file's name alone: the index's directory has another one after a salvage."""
+    """Return its place by the file's name alone: the index's directory has another one after a salvage."""
     return f"byte {found.position} of {found.path.name}"

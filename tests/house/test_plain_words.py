@@ -1,5 +1,6 @@
 """Help texts, metric HELP and descriptions of settings start with a noun or a verb and make sense alone."""
 
+import ast
 import re
 from collections.abc import Iterator
 
@@ -10,6 +11,7 @@ from pqbroker.cli.help_text import shown
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.declare import declarations
 from pqbroker.conf.topic import TopicConfig
+from tests.house.sources import product
 from tests.support.cli_page import commands
 
 OURS = ("pq.", "pqbroker.")
@@ -63,3 +65,20 @@ def test_no_text_has_a_phrase_that_leans_on_another() -> None:
 @pytest.mark.parametrize("text", ["Whether it is.", "What is left.", "Of each value."])
 def test_a_start_that_says_nothing_is_found(text: str) -> None:
     assert NO_START.match(text)
+
+
+READ = ("broker/__init__.py", "doctor/", "storage/disk/mending/")
+"""Where docstrings were read once as a stranger reads them: they begin with a noun or a verb too."""
+
+
+def test_a_docstring_starts_with_a_noun_or_a_verb() -> None:
+    begun = [
+        f"{source.path} {getattr(node, 'name', '')}: {text.splitlines()[0]}"
+        for source in product()
+        if source.path.startswith(READ)
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        and (text := ast.get_docstring(node) or "")
+        and NO_START.match(text)
+    ]
+    assert begun == []

@@ -52,7 +52,7 @@ class MendedRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LogDamage:
-    """What is wrong with a commit log, and what a salvage takes from it."""
+    """Damage of a commit log, and what a salvage takes from the log."""
 
     history: CommitHistory
     """The rounds to apply; in the places of those that are given up, rounds that hold their numbers alone."""
@@ -85,7 +85,7 @@ class LogDamage:
 
     @property
     def lost_rounds_max(self) -> int:
-        """How many rounds are given up at most: at the log's end, as many as its damaged bytes had room for."""
+        """The most rounds that are given up: at the log's end, as many as its damaged bytes had room for."""
         count = len(self.given_up)
         return max(count, self.lost_bytes // _ROUND_BYTES_MIN) if self.is_open_ended else count
 
@@ -94,7 +94,7 @@ NO_DAMAGE = LogDamage(CommitHistory(0, (), (), ()), (), (), ())
 
 
 def read_damaged(places: LogPlaces, flushed: int) -> LogDamage:
-    """As `read_history`, for a log of which not all can be read. Changes nothing.
+    """Read a log of which not all can be read, as `read_history` reads a whole one. Changes nothing.
 
     IndexDamaged for what no salvage helps: files that the disk does not give, an index older than the log.
     """
@@ -138,7 +138,7 @@ def _known_end(ends: Iterable[KnownEnd], bounds: Bounds) -> int:
 
 
 def _last_rests(scanned: Iterable[Scanned], mended: Iterable[MendedRecord]) -> list[Unreadable]:
-    """What is left at the ends of the files that were written last: the log's newest one, and that of each pool."""
+    """Return what is left at the ends of the files written last: the log's newest one, and that of each pool."""
     newest = {each.path.parent: each for each in sorted(scanned, key=lambda each: each.path.name)}
     whole = {(each.record.path, each.record.position) for each in mended}
     rests = [each.rest for each in newest.values() if each.rest is not None]
@@ -249,7 +249,7 @@ def _lost_gaps(scanned: Iterable[Scanned], flushed: int) -> Iterator[Gap]:
 
 
 def _between(gap: Gap, mended: Sequence[CommitAt]) -> Iterator[Gap]:
-    """What is left of damaged bytes without the records in them that were mended."""
+    """Return damaged bytes without the records in them that were mended."""
     position, payload_bytes = gap.position, gap.payload_bytes
     for record in mended:
         if record.position > position:

@@ -59,7 +59,7 @@ def _flips(head: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _in_parts(header: CommitHeader, record: bytes, seed: int) -> tuple[int, int] | None:
-    """Where the wrong bit is of a record with a whole header, and the byte as it should be: in its rows or its map,
+    """Find the wrong bit of a record with a whole header, and the byte as it should be: in its rows or its map,
     whichever does not match its checksum."""
     rows_at, map_at = header.header_bytes, header.header_bytes + header.size
     for start, size, crc in ((rows_at, header.size, header.crc), (map_at, header.map_bytes, header.map_crc)):
@@ -107,7 +107,7 @@ def _is_written(header: CommitHeader, content: bytes, zeros: bytes) -> bool:
 
 
 def _steps() -> list[int]:
-    """What a byte makes of the checksum that all that follows is carried on with."""
+    """Return what a byte makes of the checksum that all that follows is carried on with."""
     steps = []
     for byte in range(256):
         value = byte

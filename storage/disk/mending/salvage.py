@@ -54,7 +54,7 @@ class CellRows(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """What a salvage gives up: rounds of which nothing can be read, at most so many, in so many bytes."""
+    """Losses of a salvage: rounds of which nothing can be read, at most so many, in so many bytes."""
 
     rounds: int
     size_bytes: int
@@ -155,7 +155,7 @@ def _salvage(directory: CellDirectory, plan: Plan) -> LogDamage:
 
 
 def _lost_with(damage: LogDamage, mark: SalvageMark) -> Lost:
-    """What is lost in all, with what a salvage gave up that has not ended: then no row is known to be newer."""
+    """Return all that is lost, with what a salvage gave up that has not ended: then no row is known to be newer."""
     keys, torn = _Keys(), _Keys()
     if not mark.lost_rounds:
         for record in damage.history.rounds:

@@ -23,7 +23,7 @@ GO_ON = "run `pqbroker doctor --salvage --perform` again"
 
 
 class MarkState(StrEnum):
-    """As it is stored."""
+    """The state of a salvage, as its mark stores it."""
 
     BEGUN = "begun"
     HELD = "held"
@@ -32,7 +32,7 @@ class MarkState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SalvageMark:
-    """What salvages did to a cell. `places`: what was damaged, and where its bytes are kept.
+    """The mark of the salvages of a cell. `places`: what was damaged, and where its bytes are kept.
 
     `skipped`: by the name of a partition, the offsets [first, end) that its records leave out.
     """
@@ -46,7 +46,7 @@ class SalvageMark:
 
     @property
     def damages(self) -> dict[str, str]:
-        """What holds back removals, by place."""
+        """Reasons why nothing is removed, by place."""
         if self.state is MarkState.ACCEPTED:
             return {}
         return {place: f"{what}: {HELD_CURE}" for place, what in self.places.items()} or {"a salvage": HELD_CURE}
