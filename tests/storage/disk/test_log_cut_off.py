@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from pqbroker.storage.disk import committer
+from pqbroker.storage.disk.backups.restoring import restore
 from pqbroker.storage.disk.commits.commit_scan import scan_commits
 from pqbroker.storage.disk.commits.log_end import known_ends
 from pqbroker.storage.disk.offline import look_into
@@ -69,6 +70,27 @@ async def test_a_log_cut_off_behind_a_whole_record_is_refused_after_a_kill(
     found = await shard.read([(blob_key(number), 0, MIB) for number in range(COUNT)])
     assert [bytes(part) for part in found] == [content(number, size) for number in range(COUNT)]
     await shard.close()
+
+
+@pytest.mark.parametrize("size", [50, 20_000], ids=["in the log", "behind its payload"])
+async def test_a_log_cut_off_in_a_backup_is_named_by_the_doctor_and_when_it_is_restored(
+    cell: RocksCell, size: int
+) -> None:
+    shard = await cell.open()
+    await fill(shard, size)
+    backup = RocksCell(Path((await shard.backup("one")).directory))
+    await shard.close()
+    restore(backup.path, cell.path.with_name("whole"), {}, lambda size: None)
+    whole = await RocksCell(cell.path.with_name("whole")).open()
+    found = await whole.read([(blob_key(number), 0, MIB) for number in range(COUNT)])
+    assert [bytes(part) for part in found] == [content(number, size) for number in range(COUNT)]
+    await whole.close()
+    os.truncate(*last_record(backup))
+    with pytest.raises(EngineError, match=CUT_OFF), look_into(backup.path, {}):
+        pass
+    restore(backup.path, cell.path.with_name("restored"), {}, lambda size: None)
+    with pytest.raises(EngineError, match=CUT_OFF):
+        await RocksCell(cell.path.with_name("restored")).open()
 
 
 async def test_a_log_cut_off_is_refused_after_a_kill_amid_a_clean_end(
