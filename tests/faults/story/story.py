@@ -188,7 +188,7 @@ class Story:
         except BrokerRefusedError as refusal:
             if "exist" not in str(refusal):
                 raise
-            self.book.answers.append(Answer(names=(name,)))
+            self.book.answers[-1] = Answer(names=(name,))
 
     def _ask(
         self,
@@ -199,7 +199,8 @@ class Story:
         *,
         is_repeatable: bool = True,
     ) -> Mapping[str, Any]:
-        """Ask until there is an answer, and note what it promises. BrokerGone, BrokerRefusedError."""
+        """Ask until there is an answer, and note what it promises, which of a refusal is nothing. BrokerGone,
+        BrokerRefusedError."""
         until = time.monotonic() + self._patience_s
         while True:
             try:
@@ -207,6 +208,7 @@ class Story:
             except (OSError, HTTPException) as loss:
                 failure: Exception = loss
             except BrokerRefusedError as refusal:
+                self.book.answers.append(Answer())
                 if refusal.status < _SERVER_ERROR:
                     raise
                 failure = refusal
