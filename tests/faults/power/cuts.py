@@ -8,12 +8,11 @@ there would leave it, and a broker on it must have all that was answered.
 import asyncio
 import os
 import random
-import shutil
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 from unittest.mock import patch
@@ -22,7 +21,6 @@ from pqbroker.cli.commands.doctor import examine_directory
 from pqbroker.fixture.process import BrokerProcess
 from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.protocol.records import batches
-from pqbroker.storage.disk.backups.restoring import restore
 from pqbroker.testing import BrokerFailedError, broker
 from tests.faults.power.disk import Directory, Disk, File, cut_power
 from tests.faults.power.expectation import Found, Owed, nothing_found
@@ -30,7 +28,7 @@ from tests.faults.power.recording import Event, build, environment, events, resi
 from tests.faults.power.workload import GROUP, PARTITIONS, TOPIC, Book, load
 from tests.faults.story.book import Book as Told
 from tests.faults.story.book import Owed as Promised
-from tests.faults.story.reading import close, opened_cell, read_back
+from tests.faults.story.reading import close, opened_cell, read_back, restore_all
 from tests.faults.story.story import SETTINGS, BrokerGone, Story
 from tests.pq.rig import read
 from tests.support.in_memory import in_memory
@@ -116,7 +114,8 @@ def run(scratch: Path, recorded: Recorded, *, cuts: int, served: int, seed: int)
             story = Chapter(recorded.told, owed.answers)
             try:
                 _check(Path(place, "data"), owed, story, by_process=point in by_process)
-                outcome.backups += _check_backups(Path(place), story) if point % _BACKUPS_EVERY == 0 else 0
+                if not point % _BACKUPS_EVERY:
+                    outcome.backups += restore_all(Path(place, "data", "backups"), story.book, story.owed.backups)
             except Exception as failure:
                 kept = scratch / f"cut-{point}"
                 kept.mkdir()
@@ -132,30 +131,6 @@ def _check(data: Path, owed: Owed, story: Chapter, *, by_process: bool) -> None:
         found = examine_directory(data, {})
         assert not found.damages, found.found
     owed.check(_serve(data, story) if by_process else asyncio.run(_open(data, story)))
-
-
-def _check_backups(place: Path, story: Chapter) -> int:
-    """Restore and read the backups that a power cut left; how many there are."""
-    owed = {Path(each.directory).name: each.answers for each in story.owed.backups}
-    there = {path.name: path for path in place.glob("data/backups/[!.]*")}
-    assert owed.keys() <= there.keys(), f"backups that were whole are gone: {owed.keys() - there.keys()}"
-    for name, path in there.items():
-        found = examine_directory(path, {})
-        assert not found.damages, (name, found.found)
-        restored = place / f"restored-{name}"
-        restore(path, restored, {}, lambda size: None)
-        missing = asyncio.run(_missing(restored, replace(story, answers=owed.get(name, 0))))
-        assert not missing, (name, missing)
-        shutil.rmtree(restored)
-    return len(there)
-
-
-async def _missing(data: Path, story: Chapter) -> list[str]:
-    opened = await opened_cell(data)
-    try:
-        return await read_back(opened, story.book, story.owed)
-    finally:
-        await close(opened)
 
 
 def _at(recorded: Recorded, points: list[int]) -> Iterator[tuple[int, tuple[Disk, Owed]]]:

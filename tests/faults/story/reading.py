@@ -1,13 +1,16 @@
 """Compares what a directory gives back with what its broker owes: in this process, which is quicker than a broker."""
 
+import asyncio
+import tempfile
 from base64 import b64decode
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from pqbroker.broker.services.cells.cell_owner import OpenCell, open_cell
 from pqbroker.broker.services.tables.finding import schema_of
+from pqbroker.cli.commands.doctor import examine_directory
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.pq.log.staged_rows import Piece
 from pqbroker.pq.serving.joint_write import batches_taken
@@ -15,12 +18,14 @@ from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.pq.serving.topic import Topic
 from pqbroker.protocol.errors import KafkaError
 from pqbroker.protocol.records import Record, batches, decode_records
+from pqbroker.storage.disk.backups.restoring import restore
 from pqbroker.storage.disk.rocks import RocksEngine
 from pqbroker.storage.engine import BlobCorrupt, BlobMissing
 from pqbroker.tables.rows import decode_row
-from tests.faults.story.book import SOMEWHERE, Book, Owed, Place, Staged
+from tests.faults.story.book import SOMEWHERE, Backup, Book, Owed, Place, Staged
 from tests.faults.story.story import TABLE
 from tests.pq.rig import check_crc, read
+from tests.support.in_memory import in_memory
 
 NOW_MS = 1_700_000_000_000
 _READ_BYTES = 1 << 20
@@ -38,6 +43,34 @@ async def close(opened: OpenCell) -> None:
     if not opened.cell.lost.done():
         await opened.stop()
     await opened.cell.close()
+
+
+async def missing_in(path: Path, book: Book, owed: Owed) -> list[str]:
+    """What a start on a directory does not give back. EngineError, CommitRefused."""
+    opened = await opened_cell(path)
+    try:
+        return await read_back(opened, book, owed)
+    finally:
+        await close(opened)
+
+
+def restore_all(directory: Path, book: Book, whole: Iterable[Backup], count_max: int = 1000) -> int:
+    """Restore and read the backups in a directory, of which those that were answered hold what they owe: all, or as
+    many as `count_max`. How many; AssertionError."""
+    owed = {Path(each.directory).name: each.answers for each in whole}
+    there = {path.name: path for path in directory.glob("[!.]*")}
+    assert owed.keys() <= there.keys(), f"backups that were whole are gone: {owed.keys() - there.keys()}"
+    chosen = sorted(there)[:: 1 + len(there) // count_max]
+    for name in chosen:
+        path = there[name]
+        findings = examine_directory(path, {})
+        assert not findings.damages, (name, findings.found)
+        with tempfile.TemporaryDirectory(prefix="pqbroker-restored-", dir=in_memory()) as place:
+            restored = Path(place, "data")
+            restore(path, restored, {}, lambda size: None)
+            missing = asyncio.run(missing_in(restored, book, book.owed(owed.get(name, 0))))
+        assert not missing, (name, missing)
+    return len(chosen)
 
 
 async def read_back(opened: OpenCell, book: Book, owed: Owed) -> list[str]:
