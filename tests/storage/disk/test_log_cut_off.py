@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pqbroker.storage.disk import committer
+from pqbroker.storage.disk import free_space
 from pqbroker.storage.disk.backups.restoring import restore
 from pqbroker.storage.disk.commits.commit_scan import scan_commits
 from pqbroker.storage.disk.commits.log_end import known_ends
@@ -55,7 +55,7 @@ def killed(cell: RocksCell, name: str = "killed") -> RocksCell:
 async def test_a_log_cut_off_behind_a_whole_record_is_refused_after_a_kill(
     cell: RocksCell, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(committer, "_LOOK_SECONDS", 100)  # it is for the end's sake that the thread wakes
+    monkeypatch.setattr(free_space, "_LOOK_SECONDS", 100)  # it is for the end's sake that the thread wakes
     shard = await cell.open()
     await fill(shard, size)
     await until(lambda: told_end(cell) >= COUNT)
@@ -122,7 +122,7 @@ async def test_an_end_is_written_at_a_clean_end_though_the_cell_was_never_idle(
 
 
 async def test_only_rounds_that_are_synced_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(committer, "_LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(free_space, "_LOOK_SECONDS", 0.02)
     cell = RocksCell(tmp_path / "cell", durability="none")
     shard = await cell.open()
     before = told_end(cell)
