@@ -7,7 +7,8 @@ from pathlib import Path
 from pqbroker.doctor.findings import RESTORE, Findings
 from pqbroker.doctor.stored_blobs import StoredBlobs
 from pqbroker.doctor.tablet_rows import TabletRows
-from pqbroker.doctor.tablets import Home, check_tablets
+from pqbroker.doctor.tablets import Home, Known, check_tablets
+from pqbroker.storage.bundles.hive import CellState
 from pqbroker.storage.disk import index_rows
 from pqbroker.storage.disk.directory import CELLS
 from pqbroker.storage.disk.mending.salvage_mark import MarkState, SalvageMark, read_mark
@@ -15,7 +16,6 @@ from pqbroker.storage.disk.offline import OfflineCell, look_into
 from pqbroker.storage.engine import EngineError, IndexDamaged
 from pqbroker.storage.ids import SYSTEM_CELL, CellId
 from pqbroker.storage.quarantine import HELD_CURE
-from pqbroker.storage.tablets.scheme import Scheme
 
 ROW_KINDS = (index_rows.ROW, index_rows.BLOB, index_rows.SEGMENT, index_rows.number_keys()[0][:1])
 NUMBER_ROWS = (b"n", b"o")
@@ -36,29 +36,35 @@ async def examine(path: Path, pools: Mapping[str, Path], findings: Findings, exp
         expected += size
         expect(expected)
 
-    scheme = await _examine_cell(path, pools, findings, expect_more, Home())
-    for cell in _other_cells(path, scheme):
+    known = await _examine_cell(path, pools, findings, expect_more, Home())
+    for cell in _other_cells(path, known):
         findings.cell = f"cell {cell}: "
         place = path / CELLS / str(cell)
         of_cell = {name: directory / CELLS / str(cell) for name, directory in pools.items()}
         try:
-            await _examine_cell(place, of_cell, findings, expect_more, Home(cell, scheme))
+            await _examine_cell(place, of_cell, findings, expect_more, Home(cell, known))
         except EngineError as cannot:
-            findings.damage("cell", str(place), str(cannot))
+            record = known.cells.get(cell)
+            if record is None or record.state is CellState.READY:
+                findings.damage("cell", str(place), str(cannot))
+            else:  # nothing was ever in it, or is any more
+                what = "made" if record.state is CellState.CREATING else "removed"
+                findings.harmless("cell", str(place), f"it is half {what}", "nothing: the next start goes on")
     findings.cell = ""
 
 
-def _other_cells(path: Path, scheme: Scheme | None) -> list[CellId]:
-    """Cells beside the system cell: those that have a directory, and those that topics name."""
+def _other_cells(path: Path, known: Known) -> list[CellId]:
+    """Cells beside the system cell: those that have a directory, that topics name, or that the hive has ready."""
     there = {CellId(int(place.name)) for place in path.glob(f"{CELLS}/*") if place.name.isdecimal()}
-    named = {cell for topic in (scheme.topics.values() if scheme else ()) for cell in topic.cells}
-    return sorted((there | named) - {SYSTEM_CELL})
+    named = {cell for topic in (known.scheme.topics.values() if known.scheme else ()) for cell in topic.cells}
+    ready = {record.cell for record in known.cells.values() if record.state is CellState.READY}
+    return sorted((there | named | ready) - {SYSTEM_CELL})
 
 
 async def _examine_cell(
     path: Path, pools: Mapping[str, Path], findings: Findings, expect: Callable[[int], None], home: Home
-) -> Scheme | None:
-    """Verify one cell; the scheme that it has, or that is given with its home."""
+) -> Known:
+    """Verify one cell; what it says of the node, or what is given with its home."""
     with look_into(path, pools) as cell:
         cell.listen(DamagedBlocks(findings).found)
         if cell.facts_damage is not None:
@@ -73,11 +79,11 @@ async def _examine_cell(
         blobs = StoredBlobs(cell, findings)
         expect(blobs.load(rows.records))
         blobs.check_owners(rows.records, rows.pools, rows.unreadable)
-        scheme = await check_tablets(cell, rows, blobs, findings, home)
+        known = await check_tablets(cell, rows, blobs, findings, home)
         blobs.check_leaks(rows.records)
         blobs.check_segments(last_number)
         blobs.verify_rest()
-    return scheme
+    return known
 
 
 def _tell_salvage(mark: SalvageMark, findings: Findings) -> None:

@@ -2,7 +2,7 @@
 
 import struct
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pqbroker.doctor.findings import NEXT_START, Findings
 from pqbroker.doctor.partitions import Place, check_tablet
@@ -10,7 +10,7 @@ from pqbroker.doctor.stored_blobs import StoredBlobs
 from pqbroker.doctor.tablet_rows import TabletRows
 from pqbroker.storage.blobs.blob_id import BlobId
 from pqbroker.storage.blobs.blob_storage import BlobStorage
-from pqbroker.storage.bundles.hive import Hive
+from pqbroker.storage.bundles.hive import HIVE_TABLET_ID, CellRecord, Hive
 from pqbroker.storage.disk.offline import OfflineCell, reading_shard
 from pqbroker.storage.engine import BlobCorrupt, BlobMissing, CommitRefused, IndexDamaged
 from pqbroker.storage.ids import SYSTEM_CELL, CellId, TabletId
@@ -38,17 +38,25 @@ class Examined:
 
 
 @dataclass(frozen=True, slots=True)
+class Known:
+    """What the system cell says of the node: the scheme, if it is readable, and the other cells by the hive."""
+
+    scheme: Scheme | None = None
+    cells: Mapping[CellId, CellRecord] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Home:
-    """The cell of a node that is looked at; the system cell has the scheme itself."""
+    """The cell of a node that is looked at; for the system cell nothing is known before."""
 
     cell: CellId = SYSTEM_CELL
-    scheme: Scheme | None = None
+    known: Known = field(default_factory=Known)
 
 
 async def check_tablets(
     cell: OfflineCell, rows: TabletRows, blobs: StoredBlobs, findings: Findings, home: Home
-) -> Scheme | None:
-    """Start each tablet as far as reading goes, and look at all that it has; the scheme, if it is readable."""
+) -> Known:
+    """Start each tablet as far as reading goes, and look at all that it has."""
     rows.check_strays()
     shard = reading_shard(cell)
     storages = {
@@ -56,9 +64,11 @@ async def check_tablets(
         for record in rows.records.values()
     }
     _hold_logs(rows.records, blobs)
-    scheme = home.scheme
+    known = home.known
     if home.cell == SYSTEM_CELL:
         scheme = await _read_scheme(storages.get(SCHEME_TABLET_ID), rows.records, findings)
+        known = Known(scheme, await _read_hive(storages.get(HIVE_TABLET_ID), findings))
+    scheme = known.scheme
     places = find_places(scheme.topics.values(), home.cell, scheme.timestamps_reserved) if scheme is not None else {}
     if scheme is not None:
         _check_places(places, rows, findings)
@@ -70,7 +80,7 @@ async def check_tablets(
             findings.harmless("tablet", where, "it is half dropped", "nothing: the next start goes on")
         else:
             await _CHECKS[record.type](record, examined)
-    return scheme
+    return known
 
 
 async def _read_scheme(
@@ -96,17 +106,20 @@ async def _read_scheme(
     return scheme
 
 
-async def _check_scheme(record: TabletRecord, examined: Examined) -> None:
-    """It was looked at before the others: it says whose they are."""
-
-
-async def _check_hive(record: TabletRecord, examined: Examined) -> None:
-    """Replay the hive's log."""
+async def _read_hive(storage: TabletStorage | None, findings: Findings) -> Mapping[CellId, CellRecord]:
+    """Replay the hive's log. A node without cells beside the system cell may lack it."""
+    if storage is None:
+        return {}
     try:
-        await Hive.check_log(examined.storages[record.tablet_id])
-    except (CommitRefused, *_UNREADABLE) as bad:
+        return await Hive.read_log(storage)
+    except _UNREADABLE as bad:
         told = f"it cannot be replayed: {type(bad).__name__}: {bad}"
-        examined.findings.damage("hive", f"tablet {record.tablet_id}", told)
+        findings.damage("hive", f"tablet {HIVE_TABLET_ID}", told)
+        return {}
+
+
+async def _check_known(record: TabletRecord, examined: Examined) -> None:
+    """It was looked at before the others: it says whose they are."""
 
 
 async def _check_coordinator(record: TabletRecord, examined: Examined) -> None:
@@ -141,10 +154,10 @@ async def _check_partitions(record: TabletRecord, examined: Examined) -> None:
 
 
 _CHECKS: Mapping[TabletType, Callable[[TabletRecord, Examined], Awaitable[None]]] = {
-    TabletType.SCHEME: _check_scheme,
+    TabletType.SCHEME: _check_known,
     TabletType.PERSQUEUE: _check_partitions,
     TabletType.COORDINATOR: _check_coordinator,
-    TabletType.HIVE: _check_hive,
+    TabletType.HIVE: _check_known,
 }
 
 

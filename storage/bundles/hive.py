@@ -119,9 +119,15 @@ class Hive:
                 self._held = None
 
     @staticmethod
-    async def check_log(storage: TabletStorage) -> None:
-        """For a stopped cell: whether the log can be replayed. Raises as `start`."""
-        await _replayed(storage)
+    async def read_log(storage: TabletStorage) -> Mapping[CellId, CellRecord]:
+        """For a stopped cell: what the hive's log says of cells; nothing where it is to be laid out yet. Raises
+        StoredUnreadable, and what a damaged log raises."""
+        state = HiveState()
+        tablet = BaseTablet(storage, changed=state.follow)
+        await tablet.start()
+        if tablet.row_sets:
+            state.check()
+        return state.cells
 
     async def hold(self) -> None:
         """Changes that are asked for from now on wait until the next start."""

@@ -20,7 +20,7 @@ def _zeros(_: random.Random, size: int) -> bytes:
 def _islands(source: random.Random, size: int) -> bytes:
     """Zeros with a few other bytes."""
     found = bytearray(size)
-    for _ in range(size // 2_000 + 1):
+    for _ in range(size // 2_000 + 1 if size else 0):
         found[source.randrange(size)] = source.randrange(256)
     return bytes(found)
 

@@ -3,7 +3,7 @@
     commit thread, between rounds   hold the cell: nothing of it is removed from now on
     own thread                      copy the index, which has on disk all up to some earlier round
     commit thread, between rounds   take the moment: the last round, its files and how long they are
-    own thread                      link or copy them
+    own thread                      link or copy them, and write where the log ends
 
 Each cell is copied as it is at one moment, that of the system cell the last. In the end the directory, which was
 `.NAME.unfinished`, gets its name. A start on the copy takes from log and segments what the index has not, as after a
@@ -27,6 +27,8 @@ from pqbroker.storage.disk.backups.copying import STOPPED, Copier
 from pqbroker.storage.disk.backups.index_copy import RowFiles, copy_index
 from pqbroker.storage.disk.backups.moment import Moment, hold, let_go, pool_place, take_moment
 from pqbroker.storage.disk.commits.commit_log import COMMITS
+from pqbroker.storage.disk.commits.commit_record import cell_seed
+from pqbroker.storage.disk.commits.log_end import write_end
 from pqbroker.storage.disk.committer import OpenCell
 from pqbroker.storage.disk.directory import CELLS, CellDirectory, fsync_directory
 from pqbroker.storage.disk.mending.facts_copy import FACTS, FACTS_COPY
@@ -158,6 +160,9 @@ class CellCopy:
                 self._copier.link(file.origin, file.target)
             else:
                 self._copier.copy(file.origin, file.target, file.size)
+        owner = self._directory
+        log = self._places.directory / owner.index.name / COMMITS
+        write_end(log, owner.generation, cell_seed(owner.facts.cell), moment.number)
         for pool, path in self._directory.pools.items():
             self._take_pool(path, self._places.pools[pool])
         for name in (SALVAGED, FACTS_COPY, FACTS):

@@ -4,9 +4,10 @@
     slot: magic "PQE1" · generation u64 · number u64 · crc u32; the crc begins from the cell's seed
 
 An owner writes the number of its last synced round into the slots by turns, in place and without a sync: when it has
-nothing to commit, and at a clean end. So a slot that is older, torn or missing means nothing. A log that ends before
-the number of a whole slot has lost rounds. An owner that was stopped, and woke after a takeover, may write a higher
-number than the later one took; `commit_history` knows how far each generation counts.
+nothing to commit, and at a clean end; a backup has a file of its own, with its last round. So a slot that is older,
+torn or missing means nothing. A log that ends before the number of a whole slot has lost rounds. An owner that was
+stopped, and woke after a takeover, may write a higher number than the later one took; `commit_history` knows how far
+each generation counts.
 """
 
 import contextlib
@@ -18,6 +19,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from crc32c import crc32c
+
+from pqbroker.storage.disk.directory import write_durably
 
 _SLOT_BYTES = 512
 _FIELDS = struct.Struct(">4sQQ")
@@ -47,7 +50,7 @@ class LogEnd:
         self._file = -1
         with contextlib.suppress(OSError):
             self._file = os.open(_path(directory, generation), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
-            self._write(b"".join((self._encoded(), self._encoded())), 0)
+            self._write(2 * self._encoded(), 0)
 
     def tell(self, number: int) -> None:
         """Write the number of a round that is synced, as are all before it."""
@@ -64,8 +67,7 @@ class LogEnd:
             self._file = -1
 
     def _encoded(self) -> bytes:
-        fields = _FIELDS.pack(_MAGIC, self._generation, self.number)
-        return (fields + _CRC.pack(crc32c(fields, self._seed))).ljust(_SLOT_BYTES, b"\0")
+        return _slot(self._generation, self._seed, self.number)
 
     def _write(self, data: bytes, position: int) -> None:
         if self._file < 0:
@@ -74,6 +76,11 @@ class LogEnd:
             os.pwrite(self._file, data, position)
         except OSError:  # a number that is missing means nothing; the log itself tells of a disk that fails
             self.close()
+
+
+def write_end(directory: Path, generation: int, seed: int, number: int) -> None:
+    """Write durably where a copy of the log ends, all of which is durable. OSError."""
+    write_durably(_path(directory, generation), 2 * _slot(generation, seed, number))
 
 
 def known_ends(directory: Path, seed: int) -> list[KnownEnd]:
@@ -90,6 +97,11 @@ def forget_ends(directory: Path, kept: Container[int]) -> None:
     for path, generation in list(_files(directory)):
         if generation not in kept:
             path.unlink(missing_ok=True)
+
+
+def _slot(generation: int, seed: int, number: int) -> bytes:
+    fields = _FIELDS.pack(_MAGIC, generation, number)
+    return (fields + _CRC.pack(crc32c(fields, seed))).ljust(_SLOT_BYTES, b"\0")
 
 
 def _numbers(path: Path, generation: int, seed: int) -> Iterator[int]:

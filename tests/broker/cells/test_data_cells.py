@@ -1,8 +1,10 @@
 """Cells beside the system cell on a disk: kills at every step of their lives, and damage to one of them."""
 
+import json
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -10,15 +12,17 @@ import pytest
 from pqbroker.broker.services.cells.cell_owner import OpenCell, open_cell
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.doctor.checkup import examine
-from pqbroker.doctor.findings import Findings
+from pqbroker.doctor.findings import Findings, Weight
 from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.bundles.bundle import new_bundle
-from pqbroker.storage.bundles.hive import CellState
+from pqbroker.storage.bundles.hive import HIVE_TABLET_ID, CellState
+from pqbroker.storage.disk.directory import FORMAT, CellFacts
 from pqbroker.storage.disk.rocks import RocksEngine
 from pqbroker.storage.engine import CommitRefused, EngineError, ShardLost
 from pqbroker.storage.faults import Faults
 from pqbroker.storage.ids import CellId
+from pqbroker.storage.tablets.tablet import TabletType
 from tests.pq.rig import START_MS, batch, read_all
 
 ONE = CellId(1)
@@ -126,6 +130,61 @@ async def examined(path: Path) -> Findings:
     findings = Findings(lambda size: None)
     await examine(path / "data", {}, findings, lambda total: None)
     return findings
+
+
+@pytest.mark.parametrize("cut", range(4))
+async def test_the_doctor_calls_a_cell_half_made_wherever_the_power_was_cut(tmp_path: Path, cut: int) -> None:
+    """As it is before its directory, in an empty one, with facts that say it was never opened whole, and before its
+    index has a name."""
+    async with started(tmp_path) as opened:
+        await opened.hive.add_cell("default", 1)
+    place = tmp_path / "data" / "cells" / "1"
+    if cut:
+        place.mkdir(parents=True)
+    if cut > 1:
+        facts = CellFacts(FORMAT, "7" * 32, (), "fsync", ready=False)
+        (place / "cell").write_text(json.dumps(asdict(facts)))
+        (place / "lock").touch()
+    if cut > 2:
+        (place / "blobs").mkdir()
+    findings = await examined(tmp_path)
+    assert not findings.damages
+    told = [(f"cell 1: {place}", "it is half made")] if cut else []
+    assert [(one.where, one.what) for one in findings.found] == told
+    async with started(tmp_path) as opened:
+        assert opened.others.health(ONE) == "good"
+    assert (await examined(tmp_path)).found == []
+
+
+async def test_the_doctor_calls_a_cell_half_removed_that_is_being_removed(tmp_path: Path) -> None:
+    async with started(tmp_path) as opened:
+        await opened.others.create("default")
+        await opened.hive.set_state(ONE, CellState.REMOVING)
+    place = tmp_path / "data" / "cells" / "1"
+    (place / "cell").unlink()
+    (place / "cell.copy").unlink()
+    findings = await examined(tmp_path)
+    assert [(one.where, one.what) for one in findings.found] == [(f"cell 1: {place}", "it is half removed")]
+    assert not findings.damages
+    async with started(tmp_path) as opened:
+        assert not opened.hive.cells
+    assert not place.exists()
+
+
+async def test_the_doctor_misses_a_ready_cell_whose_directory_is_gone_and_that_no_topic_names(tmp_path: Path) -> None:
+    async with started(tmp_path) as opened:
+        await opened.others.create("default")
+    shutil.rmtree(tmp_path / "data" / "cells" / "1")
+    (found,) = (await examined(tmp_path)).found
+    assert (found.weight, found.where) == (Weight.DAMAGE, f"cell 1: {tmp_path / 'data' / 'cells' / '1'}")
+
+
+async def test_the_doctor_lets_a_hive_be_that_is_not_laid_out_yet(tmp_path: Path) -> None:
+    async with started(tmp_path) as opened:
+        await opened.cell.create_tablets([(HIVE_TABLET_ID, TabletType.HIVE, "hive")])
+    assert (await examined(tmp_path)).found == []
+    async with started(tmp_path) as opened:
+        assert (await opened.hive.add_cell("default", 1)).cell == ONE
 
 
 async def test_a_cell_is_made_or_not_wherever_its_making_is_cut(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ def main() -> None:
     outcome = run.run(scratch, count=options.count, seed=options.seed)
     for (kind, how), count in sorted(outcome.flips.items()):
         print(f"{count:6} in {kind}, {how}")
-    print(outcome)
+    print(f"{outcome} (seed {options.seed})")
     if outcome.silent:
         parser.exit(1, "\n".join(outcome.silent) + "\n")
     scratch.rmdir()

@@ -4,15 +4,15 @@ import random
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.faults.flips.story import Left
+from tests.faults.flips.life import Left
 
 KINDS = {
-    "log": ("index-*/commits/*.commits",),
-    "end": ("index-*/commits/*.end",),
-    "segment": ("blobs/*.segment",),
-    "index": ("index-*/*.sst", "index-*/MANIFEST-*", "index-*/CURRENT"),
-    "cell": ("cell", "cell.copy"),
-    "pool": ("blobs/pool",),
+    "log": ("**/index-*/commits/*.commits",),
+    "end": ("**/index-*/commits/*.end",),
+    "segment": ("**/blobs/*.segment",),
+    "index": ("**/index-*/*.sst", "**/index-*/MANIFEST-*", "**/index-*/CURRENT"),
+    "cell": ("**/cell", "**/cell.copy"),
+    "pool": ("**/blobs/pool",),
 }
 LAST_ROUND = "last round"
 _WEIGHTS = {"log": 4, "end": 2, "segment": 4, "index": 4, "cell": 2, "pool": 1}
@@ -39,10 +39,11 @@ class Flip(NamedTuple):
 
 
 def choose(left: Left, source: random.Random) -> Flip:
-    """A bit of the last round in half of the cases."""
+    """A bit of a cell's last round in half of the cases."""
     bit = source.randrange(8)
-    if left.last is not None and source.random() < 0.5:
-        return Flip(LAST_ROUND, left.last.path, source.randrange(left.last.begin, left.last.end), bit)
+    if left.lasts and source.random() < 0.5:
+        last = source.choice(left.lasts)
+        return Flip(LAST_ROUND, last.path, source.randrange(last.begin, last.end), bit)
     found = {kind: _files(left.directory, patterns) for kind, patterns in KINDS.items()}
     kinds = [kind for kind, files in found.items() if files]
     (kind,) = source.choices(kinds, [_WEIGHTS[kind] for kind in kinds])

@@ -11,13 +11,11 @@ from pqbroker.broker.services.cells.cell_owner import OpenCell
 from pqbroker.conf.storage import MAIN_POOL
 from pqbroker.doctor.checkup import examine
 from pqbroker.doctor.findings import Findings, Weight
-from pqbroker.pq.serving.partition_server import PartitionServer
-from pqbroker.protocol.errors import KafkaError
-from pqbroker.protocol.records import read_header
+from pqbroker.storage.disk.backups.restoring import restore
 from pqbroker.storage.engine import EngineError
 from pqbroker.storage.tablets.preview import preview
-from tests.faults.flips.story import COVERED_FROM, Owed, Place, close, opened_cell
-from tests.pq.rig import read
+from tests.faults.story.book import Book, Owed
+from tests.faults.story.reading import close, opened_cell, read_back
 
 _TORN = "a power cut tore"
 
@@ -36,68 +34,35 @@ class Verdict:
         return bool(self.missing) and not self.named
 
 
-def judge(path: Path, owed: Owed) -> Verdict:
-    """Ask the doctor, then start on the directory and read all."""
-    return asyncio.run(_judge(path, owed))
+def judge(path: Path, book: Book, owed: Owed, *, restored: Path | None = None) -> Verdict:
+    """Ask the doctor, then start on the directory, or on what is restored of it, and read all."""
+    return asyncio.run(_judge(path, book, owed, restored))
 
 
-async def _judge(path: Path, owed: Owed) -> Verdict:
+async def _judge(path: Path, book: Book, owed: Owed, restored: Path | None) -> Verdict:
     with _warnings() as heard:
         named = await _diagnose(path)
         try:
+            if restored is not None:
+                restore(path, restored, {}, lambda size: None)
+                path = restored
             await preview(path, {MAIN_POOL: path / "blobs"})
             opened = await opened_cell(path)
         except EngineError as refusal:
             return Verdict((), (*named, str(refusal)), _is_torn(heard))
         try:
-            missing = await _read_back(opened, owed)
-            named += tuple(f"{place}: {cause}" for place, cause in opened.cell.quarantine.damages.items())
+            missing = await read_back(opened, book, owed)
+            named += tuple(_damages(opened))
         finally:
             await close(opened)
     return Verdict(tuple(missing), named, _is_torn(heard))
 
 
-async def _read_back(opened: OpenCell, owed: Owed) -> list[str]:
-    """What is not read back the same."""
-    missing: list[str] = []
-    for place, known in owed.batches.items():
-        topic = opened.topics.get(place[0])
-        if topic is None:
-            missing.append(f"topic {place[0]} is gone")
-        else:
-            missing += await _read_partition(topic.partitions[place[1]], place, known)
-    for group, offsets in owed.offsets.items():
-        missing += _read_offsets(opened, group, offsets)
-    return missing
-
-
-async def _read_partition(server: PartitionServer, place: Place, known: list[tuple[int, bytes]]) -> list[str]:
-    name = f"{place[0]}-{place[1]}"
-    if server.state.unreadable is not None:
-        return [f"{name} is unreadable"]
-    end = known[-1][0] + 1
-    missing = [f"{name} ends at {server.end_offset}, not {end}"] if server.end_offset < end else []
-    for offset, content in known:
-        try:
-            found = b"".join((await read(server, offset, 1)).in_memory())
-        except (KafkaError, AssertionError) as cannot:
-            missing.append(f"{name} at {offset}: {cannot!r}")
-            continue
-        header = read_header(memoryview(found), 0) if found else None
-        if header is None or header.base_offset != offset or found[COVERED_FROM : header.size_bytes] != content:
-            missing.append(f"{name} at {offset} has other bytes")
-    return missing
-
-
-def _read_offsets(opened: OpenCell, group: str, offsets: dict[Place, int]) -> list[str]:
-    missing = []
-    for place, offset in offsets.items():
-        topic = opened.topics.get(place[0])
-        state = topic.partitions[place[1]].consumers.get(group) if topic else None
-        found = state.offset if state else None
-        if found != offset:
-            missing.append(f"group {group} has {found} in {place}, not {offset}")
-    return missing
+def _damages(opened: OpenCell) -> Iterator[str]:
+    """What the start has found in each cell."""
+    for cell, host in opened.cells.hosts():
+        yield from (f"{cell}: {place}: {cause}" for place, cause in host.cell.quarantine.damages.items())
+    yield from (failure for cell in opened.hive.cells if (failure := opened.others.failure(cell)))
 
 
 async def _diagnose(path: Path) -> tuple[str, ...]:

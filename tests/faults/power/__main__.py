@@ -22,7 +22,10 @@ def main() -> None:
     print(f"seed {options.seed}, in {scratch}", flush=True)
     recorded = cuts.record(scratch, options.seed)
     seen = cuts.run(scratch, recorded, cuts=options.cuts, served=options.served, seed=options.seed)
-    print(f"{seen.cuts} power cuts between {seen.events} events, {seen.acknowledged} writes acknowledged, none lost")
+    print(
+        f"0 of {seen.cuts} power cuts between {seen.events} events lost any of {seen.acknowledged} records and"
+        f" {seen.answers} answers of the story; {seen.backups} backups restored (seed {options.seed})"
+    )
 
 
 if __name__ == "__main__":

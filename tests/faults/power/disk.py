@@ -111,6 +111,8 @@ class Disk:
             history.sync(count)
         elif event.kind == "R":
             self._rename(*event.data.decode().split("\0"))
+        elif event.kind == "L":
+            self._link(*event.data.decode().split("\0"))
         elif event.kind in "UD":
             parent, name = self._find(event.data.decode())
             parent.history.change({name: None})
@@ -154,6 +156,12 @@ class Disk:
         assert parent is target, f"{old} is renamed into another directory"
         parent.history.change({old_name: None, new_name: parent.history.live[old_name]})
 
+    def _link(self, old: str, new: str) -> None:
+        """Give a file another name: what is written through one of them is in the other."""
+        origin, old_name = self._find(old)
+        target, new_name = self._find(new)
+        target.history.change({new_name: origin.history.live[old_name]})
+
     def _find(self, text: str) -> tuple[Directory, str]:
         """The directory of a path, and the last name in it."""
         *above, name = Path(text).relative_to(self._path).parts
@@ -191,21 +199,27 @@ def cut_power(root: Directory, into: Path, source: random.Random) -> None:
     """Write what a power cut leaves into a directory. What is not synced is there with a chance of its own each time:
     nothing of it, all of it, or some."""
     share = source.choice([0.0, 0.0, 0.2, 0.5, 0.8, 1.0])
-    _write_directory(root, into, source, share)
+    _write_directory(root, into, source, share, {})
 
 
-def _write_directory(directory: Directory, into: Path, source: random.Random, share: float) -> None:
+def _write_directory(
+    directory: Directory, into: Path, source: random.Random, share: float, written: dict[File, Path]
+) -> None:
+    """`written`: files that have a name already."""
     left = dict(directory.history.synced)
     count = len(directory.history.pending)
     kept = round(share * count) if share in (0, 1) else source.randint(0, count)
     for names in directory.history.pending[:kept]:
         rename(left, names)
     for name, item in left.items():
-        if isinstance(item, File):
-            (into / name).write_bytes(left_of(item, source, share))
-        else:
+        if isinstance(item, Directory):
             (into / name).mkdir()
-            _write_directory(item, into / name, source, share)
+            _write_directory(item, into / name, source, share, written)
+        elif item in written:
+            os.link(written[item], into / name)
+        else:
+            (into / name).write_bytes(left_of(item, source, share))
+            written[item] = into / name
 
 
 def left_of(file: File, source: random.Random, share: float) -> bytes:

@@ -1,5 +1,6 @@
 """What a broker owes after a power cut, by the answers it had sent; and whether it is there."""
 
+import re
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,13 +17,18 @@ from pqbroker.protocol.messages.produce import ProduceRequest
 from tests.faults.power.recording import Event
 from tests.faults.power.workload import PARTITIONS, Asked, Book
 
+_HTTP = b"HTTP/"
+"""What no answer of Kafka's begins with: it would be of a gigabyte."""
+_END = b"\r\n\r\n"
+_LENGTH = re.compile(rb"(?i)\r\ncontent-length: *([0-9]+)")
 _UNSTAMPED = slice(16, None)
 """What the broker leaves of a batch as it came: all but base offset and leader epoch (and the length between)."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Found:
-    """What a broker has: start offset and batches of each partition of the topic, offsets of the group, topics.
+    """What a broker has: start offset and batches of each partition of the topic, offsets of the group, topics; and
+    what it lacks of the story.
 
     Without a text of its own: `asyncio.run` makes one of what a task returned, and of megabytes that takes a second.
     """
@@ -30,6 +36,7 @@ class Found:
     logs: Mapping[int, tuple[int, Sequence[bytes]]]
     offsets: Mapping[int, int]
     topics: frozenset[str]
+    missing: Sequence[str] = ()
 
 
 @dataclass(slots=True)
@@ -43,6 +50,8 @@ class Owed:
     offsets: dict[int, int] = field(default_factory=dict)
     created: set[str] = field(default_factory=set)
     deleted: set[str] = field(default_factory=set)
+    answers: int = 0
+    """Of HTTP, which the story was told over: as many as were sent whole."""
     _streams: dict[int, bytearray] = field(default_factory=dict)
 
     def take(self, event: Event) -> None:
@@ -52,15 +61,21 @@ class Owed:
         elif event.kind == "S":
             stream = self._streams.setdefault(event.file, bytearray())
             stream += event.data
+            while stream.startswith(_HTTP) and (size := _answer_bytes(stream)) <= len(stream):
+                self.answers += 1
+                del stream[:size]
             while len(stream) >= 4 and len(stream) >= 4 + (size := int.from_bytes(stream[:4], "big")):
                 self._answered(bytes(stream[4 : 4 + size]))
                 del stream[: 4 + size]
 
-    def start_process(self) -> None:
+    def start_process(self, answers: int) -> None:
+        """A new process begins; `answers` came from those before."""
         self._streams.clear()
+        self.answers = answers
 
     def check(self, found: Found) -> None:
         """AssertionError unless everything owed is there, and all else whole or not at all."""
+        assert not found.missing, found.missing[:5]
         missing = self.created - found.topics - self._asked_to_delete()
         assert not missing, f"topics were acknowledged and are gone: {missing}"
         assert not self.deleted & found.topics, f"deleted topics are there: {self.deleted & found.topics}"
@@ -139,6 +154,13 @@ class Owed:
             for each in self.book.asked.values() if isinstance(each.request, DeleteTopicsRequest)
             for name in each.request.topic_names
         }  # fmt: skip
+
+
+def _answer_bytes(stream: bytearray) -> int:
+    """How long the answer of HTTP is that the stream begins with; more than there is while that is not known."""
+    head = stream.find(_END)
+    found = _LENGTH.search(stream, 0, head) if head >= 0 else None
+    return len(stream) + 1 if found is None else head + len(_END) + int(found[1])
 
 
 def nothing_found() -> Found:

@@ -5,7 +5,7 @@
    An event: kind u32, fd i32, a i64, b i64, size u32, then `size` bytes; native byte order.
      O open of a path (a: flags)   C close   W write (a: position, -1: where the descriptor stands)   T size becomes a
      G size becomes a at least     B, E a sync begins, has ended (a: number of the pair)   S bytes sent
-     R rename "from\0to"           U unlink of a path   M mkdir of a path   D rmdir of a path
+     R rename, L link "from\0to"   U unlink of a path   M mkdir of a path   D rmdir of a path
    Every call but a sync is made and written down under one lock: the order of the events is the order of effects. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -239,25 +239,27 @@ int unlinkat(int dir, const char *path, int flags) { NAME(unlinkat, flags & AT_R
 CALL(int, mkdir, const char *, mode_t)
 int mkdir(const char *path, mode_t mode) { NAME(mkdir, 'M', AT_FDCWD, path, mode) }
 
-static void renamed(const char *from, const char *to) {
+static void renamed(uint32_t kind, const char *from, const char *to) {
     char both[2 * PATH_MAX + 1];
     if (!is_below(from) || !is_below(to)) return;
     size_t first = strlen(from) + 1, second = strlen(to);
     memcpy(both, from, first);
     memcpy(both + first, to, second);
-    note_text('R', -1, 0, both, first + second);
+    note_text(kind, -1, 0, both, first + second);
 }
 
+#define TWO_NAMES(name, kind, ...) \
+    { find_##name(); int entered = enter(); int result = real_##name(__VA_ARGS__); int error = errno; \
+      if (entered && !result) renamed(kind, from, to); \
+      errno = error; leave(entered); return result; }
+
 CALL(int, rename, const char *, const char *)
-int rename(const char *from, const char *to) {
-    find_rename();
-    int entered = enter();
-    int result = real_rename(from, to), error = errno;
-    if (entered && !result) renamed(from, to);
-    errno = error;
-    leave(entered);
-    return result;
-}
+int rename(const char *from, const char *to) { TWO_NAMES(rename, 'R', from, to) }
+CALL(int, link, const char *, const char *)
+int link(const char *from, const char *to) { TWO_NAMES(link, 'L', from, to) }
+CALL(int, linkat, int, const char *, int, const char *, int)
+int linkat(int from_dir, const char *from, int to_dir, const char *to, int flags)
+    { TWO_NAMES(linkat, 'L', from_dir, from, to_dir, to, flags) }
 CALL(int, truncate, const char *, off_t)
 int truncate(const char *path, off_t size) {
     int fd = open(path, O_WRONLY | O_CLOEXEC);

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pqbroker.storage.disk import committer
+from pqbroker.storage.disk import free_space
+from pqbroker.storage.disk.backups.restoring import restore
 from pqbroker.storage.disk.commits.commit_scan import scan_commits
 from pqbroker.storage.disk.commits.log_end import known_ends
 from pqbroker.storage.disk.offline import look_into
@@ -54,7 +55,7 @@ def killed(cell: RocksCell, name: str = "killed") -> RocksCell:
 async def test_a_log_cut_off_behind_a_whole_record_is_refused_after_a_kill(
     cell: RocksCell, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(committer, "_LOOK_SECONDS", 100)  # it is for the end's sake that the thread wakes
+    monkeypatch.setattr(free_space, "_LOOK_SECONDS", 100)  # it is for the end's sake that the thread wakes
     shard = await cell.open()
     await fill(shard, size)
     await until(lambda: told_end(cell) >= COUNT)
@@ -69,6 +70,27 @@ async def test_a_log_cut_off_behind_a_whole_record_is_refused_after_a_kill(
     found = await shard.read([(blob_key(number), 0, MIB) for number in range(COUNT)])
     assert [bytes(part) for part in found] == [content(number, size) for number in range(COUNT)]
     await shard.close()
+
+
+@pytest.mark.parametrize("size", [50, 20_000], ids=["in the log", "behind its payload"])
+async def test_a_log_cut_off_in_a_backup_is_named_by_the_doctor_and_when_it_is_restored(
+    cell: RocksCell, size: int
+) -> None:
+    shard = await cell.open()
+    await fill(shard, size)
+    backup = RocksCell(Path((await shard.backup("one")).directory))
+    await shard.close()
+    restore(backup.path, cell.path.with_name("whole"), {}, lambda size: None)
+    whole = await RocksCell(cell.path.with_name("whole")).open()
+    found = await whole.read([(blob_key(number), 0, MIB) for number in range(COUNT)])
+    assert [bytes(part) for part in found] == [content(number, size) for number in range(COUNT)]
+    await whole.close()
+    os.truncate(*last_record(backup))
+    with pytest.raises(EngineError, match=CUT_OFF), look_into(backup.path, {}):
+        pass
+    restore(backup.path, cell.path.with_name("restored"), {}, lambda size: None)
+    with pytest.raises(EngineError, match=CUT_OFF):
+        await RocksCell(cell.path.with_name("restored")).open()
 
 
 async def test_a_log_cut_off_is_refused_after_a_kill_amid_a_clean_end(
@@ -100,7 +122,7 @@ async def test_an_end_is_written_at_a_clean_end_though_the_cell_was_never_idle(
 
 
 async def test_only_rounds_that_are_synced_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(committer, "_LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(free_space, "_LOOK_SECONDS", 0.02)
     cell = RocksCell(tmp_path / "cell", durability="none")
     shard = await cell.open()
     before = told_end(cell)

@@ -1,0 +1,129 @@
+"""A life of a broker that tells the story, and the directories that a kill, a power cut, a clean end and a backup
+leave."""
+
+import random
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from pqbroker.storage.disk.commits.commit_scan import scan_commits
+from pqbroker.storage.disk.commits.zero_sectors import SECTOR_BYTES
+from pqbroker.testing import broker
+from tests.faults.story.book import Book, Owed
+from tests.faults.story.story import SETTINGS, Story
+from tests.storage.cells import copy_alive, seed_of
+
+KILLED, CUT, STOPPED, BACKUP = "killed", "power cut", "stopped", "backup"
+_ROUNDS = 3
+_IDLE_S = 0.15
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The bytes of a round, payload and rows; the path is relative to the directory."""
+
+    path: Path
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """A directory, how it was left, what it owes, and of each cell the last round that was acknowledged, if it stands
+    in a file."""
+
+    directory: Path
+    how: str
+    owed: Owed
+    lasts: tuple[Span, ...]
+
+    def copied(self, to: Path) -> Path:
+        """Copy the directory, and return where the copy is."""
+        return Path(shutil.copytree(self.directory, to))
+
+
+def live(scratch: Path, source: random.Random, book: Book) -> list[Left]:
+    """Let a broker live and end in four ways."""
+    data, backups = scratch / "whole", scratch / "backups"
+    with broker(data, {**SETTINGS, "pqbroker.backup.dir": str(backups)}, log_level="warning") as node:
+        story = Story(lambda: node.http, book, source)
+        story.begin()
+        for _ in range(source.randint(0, 1)):
+            _write(story, source)
+            node.restart()
+        _write(story, source)
+        story.back_up()
+        (made,) = book.answers[-1].backups
+        story.write()
+        if source.random() < 0.5:
+            time.sleep(_IDLE_S)
+        killed = _left(data, scratch / "killed", KILLED, book.owed())
+        cut = _cut(data, scratch / "cut", killed, story, source)
+        before = _last_spans(data)
+    lasts = tuple(span for span in before.values() if span.path.suffix == ".segment")
+    stopped = Left(data, STOPPED, book.owed(), lasts)
+    backup = Path(made.directory)
+    return [killed, cut, stopped, Left(backup, BACKUP, book.owed(made.answers), tuple(_last_spans(backup).values()))]
+
+
+def _write(story: Story, source: random.Random) -> None:
+    """Some rounds, with a move among them."""
+    moves = source.randrange(_ROUNDS)
+    for number in range(_ROUNDS):
+        if number == moves:
+            story.move()
+        story.write()
+
+
+def _left(data: Path, directory: Path, how: str, owed: Owed) -> Left:
+    copy_alive(data, directory)
+    return Left(directory, how, owed, tuple(_last_spans(directory).values()))
+
+
+def _cut(data: Path, directory: Path, killed: Left, story: Story, source: random.Random) -> Left:
+    """Write more, which counts as not acknowledged: the last round of each cell is torn, and one has several sectors.
+    """
+    begun: list[tuple[Path, Span]] = []
+    while not any(span.end - span.begin > 2 * SECTOR_BYTES for _, span in begun):
+        story.write()
+        copy_alive(data, directory)
+        begun = [(cell, last) for cell, last in _last_spans(directory).items() if last not in killed.lasts]
+    for file in killed.directory.rglob("*.segment"):
+        if not (again := directory / file.relative_to(killed.directory)).exists():
+            shutil.copy(file, again)  # it went once a round was synced that is torn here
+    for cell, last in begun:
+        _tear(directory, cell, last, source)
+    return Left(directory, CUT, killed.owed, killed.lasts)
+
+
+def _last_spans(directory: Path) -> dict[Path, Span]:
+    """The last round that stands in a file of each cell, by the cell's directory."""
+    found = {}
+    for cell in (directory, *sorted(place for place in directory.glob("cells/*") if place.is_dir())):
+        seed = seed_of(cell)
+        files = [*cell.glob("blobs/*.segment"), *cell.glob("index-*/commits/*.commits")]
+        records = [each for file in files for each in scan_commits(file, 0, seed).records]
+        last = max(records, key=lambda each: each.header.number, default=None)
+        if last is not None:
+            begin, end = last.position - last.header.payload_bytes, last.position + last.header.record_bytes
+            found[cell] = Span(last.path.relative_to(directory), begin, end)
+    return found
+
+
+def _tear(directory: Path, cell: Path, span: Span, source: random.Random) -> None:
+    """Leave a round as a power cut does before its sync: without a few of its sectors, of one alone without it."""
+    file = directory / span.path
+    content = bytearray(file.read_bytes())
+    written = [piece for piece in _sectors(span) if any(content[piece[0] : piece[1]])]
+    for begin, end in source.sample(written, source.randint(1, max(1, len(written) - 1))):
+        content[begin:end] = bytes(end - begin)
+    file.write_bytes(content)
+    for end_file in cell.glob("index-*/commits/*.end"):
+        end_file.unlink()  # it may have said that the round was synced, which this one was not
+
+
+def _sectors(span: Span) -> Iterator[tuple[int, int]]:
+    for start in range(span.begin - span.begin % SECTOR_BYTES, span.end, SECTOR_BYTES):
+        yield max(start, span.begin), min(start + SECTOR_BYTES, span.end)
