@@ -39,7 +39,7 @@ class Examined:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What the system cell says of the node: the scheme, if it is readable, and the other cells by the hive."""
+    """The node as its system cell has it: the scheme, if it is readable, and the other cells by the hive."""
 
     scheme: Scheme | None = None
     cells: Mapping[CellId, CellRecord] = field(default_factory=dict)
@@ -119,7 +119,7 @@ async def _read_hive(storage: TabletStorage | None, findings: Findings) -> Mappi
 
 
 async def _check_known(record: TabletRecord, examined: Examined) -> None:
-    """It was looked at before the others: it says whose they are."""
+    """Check the scheme, which was looked at before the others: it says whose they are."""
 
 
 async def _check_coordinator(record: TabletRecord, examined: Examined) -> None:

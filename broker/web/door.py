@@ -77,7 +77,7 @@ class Door:
     def protocol(self, transport: asyncio.Transport, path: bytes, *, is_whole: bool) -> asyncio.Protocol | None:
         """What serves a connection whose first request is for a path; None: it was refused."""
         room = self._metrics if path == b"/metrics" else self._general
-        place = room.enter(transport.abort, State.ARRIVED if is_whole else State.SLOW)
+        place = room.enter(transport.abort, State.ARRIVED if is_whole else State.SLOW, _holder(transport))
         if place is None:
             self._refuse(transport)
             return None
@@ -104,7 +104,7 @@ class Door:
         self._node.metrics.count_http("", "", 503)
         problem = Problem(
             503, "TOO_MANY_CONNECTIONS",
-            f"the broker works on the requests of {len(self._general)} HTTP connections",
+            f"the broker works on the requests of {len(self._general)} HTTP connections, and keeps some places for others",
             "Try again, send fewer requests at once, or raise pqbroker.http.connections.max.",
         )  # fmt: skip
         _answer(transport, problem.status, problem.document())
@@ -225,7 +225,11 @@ class _Protocol(web.RequestHandler):
 
 def holder_at(request: web.Request) -> str:
     """The key under which the request's client has its shares of the node's limits (`holder_of`)."""
-    peer = request.transport.get_extra_info("peername") if request.transport else None
+    return _holder(request.transport) if request.transport else ""
+
+
+def _holder(transport: asyncio.BaseTransport) -> str:
+    peer = transport.get_extra_info("peername")
     return holder_of(peer[0], peer[1]) if peer else ""
 
 

@@ -6,12 +6,15 @@
     idle      kept open between two requests                  wait() -> slow
 
 A connection that is slow or idle waits for its client, so it can be closed to make room for another one: the idle ones
-first, of each kind the one that has waited longest.
+first, of each kind the one that has waited longest. Those that the broker works for are not closed, so the last eighth
+of the places is for addresses that have few: one address alone cannot have all.
 """
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from enum import Enum, auto
+
+from pqbroker.conf.shares import Shares, first_of
 
 
 class State(Enum):
@@ -26,11 +29,13 @@ class State(Enum):
 class Place:
     """One connection's place. `abort` closes the connection at once, without sending what it still has to."""
 
-    __slots__ = ("_room", "abort", "held_bytes", "state", "when_left")
+    __slots__ = ("_room", "abort", "held_bytes", "holder", "state", "when_left")
 
-    def __init__(self, room: "Room", abort: Callable[[], None], state: State) -> None:
+    def __init__(self, room: "Room", abort: Callable[[], None], state: State, holder: str) -> None:
         self._room = room
         self.abort = abort
+        self.holder = holder
+        """The key of its client (`holder_of`)."""
         self.held_bytes = 0
         """Bytes of its request's body and of its answer that are in memory."""
         self.state = state
@@ -117,23 +122,29 @@ class Room:
         self._count_max = count_max
         self._places: dict[State, OrderedDict[Place, float]] = {state: OrderedDict() for state in State}
         """By state, each with the time since when, the earliest first."""
+        self._shares = Shares[str]()
         self.bytes = held
         self.is_reserved = is_reserved
 
     def __len__(self) -> int:
         return sum(map(len, self._places.values()))
 
-    def enter(self, abort: Callable[[], None], state: State) -> Place | None:
-        """A place for a connection, or None while every place is taken by one that the broker works for."""
-        while len(self) >= self._count_max():
+    def enter(self, abort: Callable[[], None], state: State, holder: str) -> Place | None:
+        """A place for a connection of a holder, or None while every place that it may have is taken by one that the
+        broker works for."""
+        while not self._shares.may_take(most := self._count_max(), holder):
+            has_few = self._shares.of(holder) < first_of(most)
             waiting = (one for each in (State.IDLE, State.SLOW) for one in self._places[each])
-            victim = next(waiting, None)
+            victim = next((one for one in waiting if has_few or one.holder == holder), None)
             if victim is None:
                 return None
             victim.leave()
             victim.abort()
-        place = Place(self, abort, state)
+            if victim.holder == holder and len(self) < most:
+                break  # one of its own for another
+        place = Place(self, abort, state, holder)
         self._places[state][place] = self._clock()
+        self._shares.take(holder)
         return place
 
     def slow(self) -> Sequence[Place]:
@@ -147,7 +158,8 @@ class Room:
             self._places[state][place] = self._clock()
 
     def take_out(self, place: Place) -> None:
-        self._places[place.state].pop(place, None)
+        if self._places[place.state].pop(place, None) is not None:
+            self._shares.give_back(place.holder)
 
     def close_overdue(self, slow_s: float, idle_s: float) -> None:
         """Close connections that have waited longer for their client than is allowed."""

@@ -19,13 +19,13 @@ class Bench:
         self.room, self.other = (Room(self._clock, self.held, lambda: self.places) for _ in range(2))
         self.held.rooms = (self.room, self.other)
 
-    def enter(self, name: str, room: Room | None = None) -> Place:
-        place = (self.room if room is None else room).enter(lambda: self.closed.append(name), State.ARRIVED)
+    def enter(self, name: str, room: Room | None = None, holder: str = "") -> Place:
+        place = (self.room if room is None else room).enter(lambda: self.closed.append(name), State.ARRIVED, holder)
         assert place is not None
         return place
 
-    def refuses(self) -> bool:
-        return self.room.enter(lambda: None, State.ARRIVED) is None
+    def refuses(self, holder: str = "") -> bool:
+        return self.room.enter(lambda: None, State.ARRIVED, holder) is None
 
     def _clock(self) -> float:
         self.now_s += 1
@@ -42,6 +42,24 @@ def test_who_is_worked_for_keeps_its_place(bench: Bench) -> None:
     bench.enter("working").work()
     assert bench.refuses()
     assert bench.closed == []
+
+
+def test_one_address_cannot_have_all_places(bench: Bench) -> None:
+    bench.places = 16
+    theirs = [bench.enter(f"theirs {number}", holder="theirs") for number in range(14)]
+    for place in theirs:
+        place.work()
+    assert bench.refuses("theirs")
+    ours, another = bench.enter("ours", holder="ours"), bench.enter("another's", holder="another's")
+    ours.work()
+    another.rest()
+    assert bench.refuses("theirs"), "an address over its share closes nobody else's connection"
+    theirs[3].rest()
+    bench.enter("theirs again", holder="theirs")
+    assert bench.closed == ["theirs 3"]
+    for place in (ours, another, theirs[5]):
+        place.leave()
+    assert not bench.refuses("theirs")
 
 
 def test_an_idle_connection_goes_before_a_slow_one_and_the_longest_waiting_first(bench: Bench) -> None:
