@@ -104,7 +104,7 @@ class Door:
         self._node.metrics.count_http("", "", 503)
         problem = Problem(
             503, "TOO_MANY_CONNECTIONS",
-            f"the broker works on the requests of {len(self._general)} HTTP connections; the last are for other addresses",
+            f"the broker works on the requests of {len(self._general)} HTTP connections; the last are for others",
             "Try again, send fewer requests at once, or raise pqbroker.http.connections.max.",
         )  # fmt: skip
         _answer(transport, problem.status, problem.document())
