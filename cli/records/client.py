@@ -64,7 +64,9 @@ async def producer(
             yield client
         except (asyncio.CancelledError, CommandError):
             # Left to the end of the loop, which ends all of its tasks: cancelled here, it would leave one of its own.
-            await asyncio.wait([asyncio.ensure_future(client.stop())], timeout=INTERRUPTED_STOP_S)
+            _, waiting = await asyncio.wait([asyncio.ensure_future(client.stop())], timeout=INTERRUPTED_STOP_S)
+            if waiting:
+                await client.client.close()  # its connections, which it closes last
             raise
         finally:
             await client.stop()

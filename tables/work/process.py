@@ -31,7 +31,7 @@ class WorkerGone(Exception):
 class WorkerProcess:
     """One process; `start` makes it, `end` must be called."""
 
-    __slots__ = ("_incoming", "_process", "_writer", "is_new")
+    __slots__ = ("_incoming", "_is_gone", "_process", "_writer", "is_new")
 
     def __init__(
         self, process: "subprocess.Popen[bytes]", reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -39,6 +39,7 @@ class WorkerProcess:
         self._process = process
         self._incoming = Incoming(reader)
         self._writer = writer
+        self._is_gone = False
         self.is_new = True
         """Whether it has not done a query yet. Its owner sets it."""
 
@@ -67,13 +68,14 @@ class WorkerProcess:
     @property
     def has_ended(self) -> bool:
         """Return True if it has ended by itself, or is about to."""
-        return self._incoming.has_ended or not self.is_alive
+        return self._is_gone or self._incoming.has_ended or not self.is_alive
 
     async def send(self, kind: str, document: Mapping[str, Any], payload: Sequence[Bytes] = ()) -> None:
         """WorkerGone."""
         try:
             await messages.send(self._writer, kind, document, payload)
         except ConnectionError as gone:
+            self._is_gone = True
             raise WorkerGone from gone
 
     async def receive(self) -> Message:
@@ -81,6 +83,7 @@ class WorkerProcess:
         try:
             return await self._incoming.receive()
         except (EOFError, ConnectionError) as gone:
+            self._is_gone = True
             raise WorkerGone from gone
 
     async def stop(self) -> int | None:
@@ -96,7 +99,7 @@ class WorkerProcess:
 
     async def end(self) -> int:
         """Kill it unless it is ending by itself: how it ended, as `subprocess.Popen.returncode`."""
-        is_ending = self._incoming.has_ended
+        is_ending = self._is_gone or self._incoming.has_ended
         self._writer.close()
         return await asyncio.to_thread(self._wait, ENDING_S if is_ending else 0)
 

@@ -3,7 +3,9 @@
 import asyncio
 from typing import Any
 
+from pqbroker.broker.ground.access import AclOperation
 from pqbroker.broker.services.tables import inserting, staging
+from pqbroker.broker.services.tables.finding import find_typed
 from pqbroker.broker.services.tables.inserting import GivenRows
 from pqbroker.broker.services.topics.staged_rows import PIECES_MAX, OnChanged
 from pqbroker.broker.web.routing.problems import bad_request
@@ -23,6 +25,7 @@ async def insert(call: Call) -> Any:
 
 
 async def stage(call: Call) -> Any:
+    find_typed(call, AclOperation.WRITE, call.path["name"])  # who may not write is not told what is missing
     fence, hint = _fence(call), call.query.get("tablet_hint")
     pieces = await staging.stage(call, call.path["name"], _rows(call), fence, hint)
     shown = [

@@ -22,7 +22,7 @@ from tests.broker.http.test_metrics import Values, commit_offsets, is_blocked, s
 
 STILL = {
     "compaction_moved_bytes", "segment_emptying_moved_bytes", "commit_syncs", "pool_trash_bytes",  # what memory has not
-    "cell_unreadable_places",  # what only a disk has, tests/faults shows it
+    "cell_unreadable_places", "cell_reading_only",  # what only a disk has, tests of it show them
     "connections_unread",  # what needs all memory for answers, tests/attacks/test_shares.py shows it
     "durability", "build_info", "process_start_time_seconds",  # what a node is set to
     "group_lag_summed",
