@@ -114,7 +114,7 @@ class OpenCell:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Limit of a round, and when it is synced: `sync_seconds` is 0 for every round, None for never."""
+    """Limit of a round, and when rounds are synced: `sync_seconds` is 0 for every round, None for never."""
 
     round_bytes_max: int
     sync_seconds: float | None

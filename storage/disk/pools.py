@@ -255,7 +255,7 @@ class Pool:
                 _seal(segment)
 
     def _note_sparse(self, segment: Segment) -> None:
-        """Note that what is alive in a sealed segment has become less, or is being learnt."""
+        """Note whether a sealed segment is sparse: what is alive in it has become less, or is being learnt."""
         if segment.live and (segment.end - segment.live) * 100 >= self._limits.dead_percent * segment.end:
             self.sparse[segment.key] = segment
         else:
