@@ -1,4 +1,4 @@
-"""What the tablet floor counts where requests and blobs pass: plain numbers, read when somebody asks for metrics."""
+"""Counts of the tablet floor, where requests and blobs pass: plain numbers, read when somebody asks for metrics."""
 
 from bisect import bisect_left
 

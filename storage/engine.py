@@ -22,7 +22,7 @@ BlobKey = NewType("BlobKey", bytes)
 """The 24 bytes of a blob id, big-endian, in the sort order of the id."""
 
 class FileRange(NamedTuple):
-    """Where verified bytes of a blob lie. Nothing keeps the file: opening it tells whether they are there still."""
+    """Place of verified bytes of a blob. Nothing keeps the file: opening it tells whether they are there still."""
 
     path: str
     position: int
@@ -64,7 +64,7 @@ class StoreFailed(ShardLost):
 
 
 class StoreFull(StoreFailed):
-    """There was no room for a write, after its first byte or where the engine looks for none."""
+    """A write found no room, after its first byte or where the engine looks for none."""
 
 
 class RoomAgain(ShardLost):
@@ -123,7 +123,7 @@ class LogDamaged(IndexDamaged):
 
 @dataclass(frozen=True, slots=True)
 class Caps:
-    """What an engine can take: sizes in bytes."""
+    """Limits of what an engine can take: sizes in bytes."""
 
     blob_bytes_max: int
     index_blob_bytes_max: int
@@ -189,7 +189,7 @@ class Move(NamedTuple):
 
 
 class InlineUse(NamedTuple):
-    """What a commit does to a channel whose values are rows, not blobs: for the channel's limits, not for engines."""
+    """Effect of a commit on a channel whose values are rows, not blobs: for the channel's limits, not for engines."""
 
     tablet: int
     channel: int
@@ -265,12 +265,12 @@ class Shard(Protocol):
 
     @property
     def quarantine(self) -> "Quarantine":
-        """What of the cell cannot be read, and whether what is dead in it may be removed."""
+        """Return the quarantine: what of the cell is unreadable, and whether what is dead in it may be removed."""
 
     @property
     def reading_only(self) -> str:
-        """Why every commit behind `release` is refused, with the cure: the cell is open for reading only. Empty: it
-        takes writes."""
+        """Return why every commit behind `release` is refused, with the cure: the cell is open for reading only. Empty:
+        it takes writes."""
 
     async def release(self) -> None:
         """All that a start reads was read: begin to remove what is dead, unless something could not be read."""
@@ -288,7 +288,7 @@ class Shard(Protocol):
         """
 
     def commit(self, batch: Batch) -> Outcome[None]:
-        """As `submit`, for who waits."""
+        """Commit as `submit` does, for a caller that waits."""
 
     def plan_later(self, plan: Callable[[], None]) -> None:
         """Call `plan` at the end of the loop's turn; what all these submit is one round's, if nothing else is."""
@@ -316,11 +316,11 @@ class Shard(Protocol):
     async def verify(
         self, ranges: Sequence[tuple[BlobKey, int, int]], *, by_reader: bool = False
     ) -> list[Buffer | FileRange]:
-        """As `read`, for bytes that are only to be sent: where they lie in files, as far as they do. `by_reader`:
-        whoever reads them there verifies them, and nothing of a file is read here."""
+        """Read as `read` does, for bytes that are only to be sent: return where they lie in files, as far as they do.
+        `by_reader`: their reader there verifies them, and nothing of a file is read here."""
 
     def colour(self, pool: str) -> Colour:
-        """How full the pool was at the last look, a round or a second ago; asks nobody."""
+        """Return how full the pool was at the last look, a round or a second ago; asks nobody."""
 
     async def confirm(self) -> None:
         """Return once it is certain that this owner is not fenced now; else raise ShardLost."""
@@ -335,7 +335,7 @@ class Shard(Protocol):
     def stats(self) -> ShardStats: ...
 
     def segments(self) -> Sequence[SegmentFacts]:
-        """Where blobs lie, the oldest first of each pool; nothing for an engine without files."""
+        """Return where blobs lie, the oldest first of each pool; nothing for an engine without files."""
 
     async def close(self) -> None:
         """Make all that was committed durable and release the cell."""
@@ -354,7 +354,7 @@ class Engine(Protocol):
         """Open the cell with a new generation, fencing any earlier owner. Raises EngineError; NoRoom on a full disk."""
 
     def for_reading(self, cause: str) -> Opener | None:
-        """What opens the cell for reading only, where `cause` kept it from being opened for writing.
+        """Return what opens the cell for reading only, where `cause` kept it from being opened for writing.
 
         It changes nothing that is stored. Commits before the shard's `release` act in memory alone, so that tablets can
         start; later ones are refused. The shard is lost with RoomAgain once there is room. None: the engine has no such

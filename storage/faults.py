@@ -65,7 +65,7 @@ class Faults:
         self.released()
 
     def fill(self) -> None:
-        """There is no room for blobs from now on."""
+        """Leave no room for blobs from now on."""
         self._is_full = True
 
     def make_room(self) -> None:
@@ -84,7 +84,7 @@ class Faults:
 
     @property
     def is_full(self) -> bool:
-        """Whether there is no room for blobs."""
+        """Return True if there is no room for blobs."""
         return self._is_full
 
     @property
@@ -96,7 +96,7 @@ class Faults:
         self._gate.wait()
 
     def meet(self, batch: Batch) -> CommitRefused | Loss | None:
-        """What happens to this commit; None: it goes its way."""
+        """Return what happens to this commit; None: it goes its way."""
         fault = self._script.pop(self._commits, None)
         self._commits += 1
         if fault is None and self._is_full and batch.blobs:

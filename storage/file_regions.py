@@ -70,7 +70,7 @@ class SentFiles:
         self._numbers: set[int] = set()
 
     def __len__(self) -> int:
-        """How many are open."""
+        """Return how many files are open."""
         return len(self._numbers)
 
     def open(self, pieces: Sequence[Buffer | FileRange], verified_s: float) -> list[Buffer | FileRegion] | None:

@@ -86,7 +86,7 @@ class MemoryEngine:
 
     @property
     def is_open(self) -> bool:
-        """Whether anybody has opened the cell so far."""
+        """Return True if anybody has opened the cell so far."""
         return self._shard is not None
 
     def crash(self, *, durable: int = 0) -> None:
@@ -112,7 +112,7 @@ class MemoryEngine:
             self._told[pool] = colour
 
     def colour(self, pool: str) -> Colour:
-        """What the pool has now."""
+        """Return the pool's colour now."""
         bytes_max = self._store.bytes_max
         return self._told.get(pool) or self._thresholds.colour(bytes_max - self._store.total_bytes, bytes_max)
 

@@ -1,4 +1,4 @@
-"""What the engine in memory keeps: rows and blobs in key order, and what a commit would change of them."""
+"""Contents of the engine in memory: rows and blobs in key order, and what a commit would change of them."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ MEMORY_BATCH_BYTES_MAX = 64 << 20
 
 
 class StoredBefore(NamedTuple):
-    """What stood in the store under the keys and ids that a commit was about to change; None: nothing."""
+    """Contents of the store under the keys and ids that a commit was about to change; None: nothing."""
 
     rows: list[tuple[bytes, bytes | None]]
     blobs: list[tuple[BlobKey, bytes | None, str]]
@@ -21,7 +21,7 @@ class StoredBefore(NamedTuple):
 
 @dataclass(slots=True)
 class MemoryStore:
-    """What is kept: rows and blobs in key order, and how many bytes they are."""
+    """Contents of the store: rows and blobs in key order, and how many bytes they are."""
 
     bytes_max: int
     pools: tuple[str, ...]
@@ -41,7 +41,7 @@ class MemoryStore:
         return self.blob_bytes + self.row_bytes
 
     def refusal(self, batch: Batch) -> CommitRefused | None:
-        """Why the batch cannot be taken; None when it can."""
+        """Return why the batch cannot be taken; None when it can."""
         if batch.bytes > MEMORY_BATCH_BYTES_MAX:
             return CommitRefused(f"a batch of {batch.bytes} bytes; at most {MEMORY_BATCH_BYTES_MAX} are taken")
         for blob, buffers, size, pool in batch.blobs:
@@ -68,7 +68,7 @@ class MemoryStore:
             self._set_blob(blob, None, "")
 
     def before(self, batch: Batch) -> StoredBefore:
-        """What applying the batch would change, as it is now."""
+        """Return what applying the batch would change, as it is now."""
         keys = {key for key, _ in batch.rows}
         for lo, hi in batch.ranges:
             keys.update(self.rows.irange(lo, hi, inclusive=(True, False)))

@@ -1,4 +1,4 @@
-"""What becomes of something asked for.
+"""Outcomes of what was asked for.
 
 The news of a commit passes several floors before a client has it. On the usual road one call carries it: each floor is
 called with the error or None (`Told`) and calls the next. An `Outcome` is for those who await it, or look at it later;
@@ -35,7 +35,7 @@ class Outcome(Generic[T]):
 
     @classmethod
     def of(cls, begin: Callable[[Told], None]) -> "Outcome[None]":
-        """What `begin` will tell the callback that it is given."""
+        """Return the outcome that `begin` will tell the callback that it is given."""
         outcome: Outcome[None] = Outcome()
         begin(outcome.settle)
         return outcome
@@ -66,7 +66,7 @@ class Outcome(Generic[T]):
         self._settle()
 
     def settle(self: "Outcome[None]", error: BaseException | None) -> None:
-        """As a `Told`."""
+        """Settle the outcome; called as a `Told`."""
         if error is None:
             self.set_result(None)
         else:

@@ -1,4 +1,4 @@
-"""How full a pool is, as a colour: what the floors above may still write (spec B.3, A.12)."""
+"""Fullness of a pool, as a colour: what the floors above may still write (spec B.3, A.12)."""
 
 from dataclasses import dataclass
 from enum import IntEnum

@@ -1,4 +1,4 @@
-"""What of an open cell cannot be read. While there is anything, nothing of the cell is removed, moved or emptied.
+"""Unreadable parts of an open cell. While there are any, nothing of the cell is removed, moved or emptied.
 
     starting --release--> sound --found--> quarantined
         '----------------found-----------------^       no way back: the next start looks again
@@ -33,7 +33,7 @@ class Quarantined(CommitRefused):
 
 
 class Quarantine:
-    """Of one opening of a cell. Created on the loop; every thread may call `found` and read `is_sound`.
+    """The quarantine of one opening of a cell. Created on the loop; every thread may call `found` and read `is_sound`.
 
     `earlier`: what openings before this one found in this process. `hold` is called at the first damage behind
     `release`, by the thread that found it. `is_told`: in the log.
@@ -57,7 +57,7 @@ class Quarantine:
 
     @property
     def damages(self) -> Mapping[str, str]:
-        """What is wrong, by place."""
+        """Return what is wrong, by place."""
         with self._lock:
             return dict(self._damages)
 

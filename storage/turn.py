@@ -17,7 +17,7 @@ Failures = Mapping[int, CommitRefused | ShardLost]
 
 
 class Turn:
-    """Of one shard. Only the loop thread calls it."""
+    """The turn of one shard. Only the loop thread calls it."""
 
     __slots__ = ("_commits", "_hand_over", "_is_due", "_loop", "_lost", "_plans")
 

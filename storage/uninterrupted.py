@@ -1,4 +1,4 @@
-"""What has begun is made whole, though whoever asked for it has gone: a change may have its first half on disk already.
+"""Changes made whole once begun, though the client has gone: a change may have its first half on disk already.
 
 asyncio itself keeps only a weak reference to a task, and has a failure that nobody asked for logged as a defect.
 """
@@ -45,7 +45,7 @@ def uninterrupted(change: Coroutine[Any, Any, T]) -> Uninterrupted[T]:
 
 
 def _tell_failure(task: asyncio.Task[Any]) -> None:
-    """Who would have been told has gone."""
+    """Log the failure, since its client has gone."""
     error = None if task.cancelled() else task.exception()
     if error is not None:
         log.warning("a change failed after its client had gone: %s", error, exc_info=error)

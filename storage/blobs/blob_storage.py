@@ -135,7 +135,8 @@ class BlobStorage:
             lo = following(page[-1][0])
 
     async def bodies(self, lo: BlobKey, hi: BlobKey) -> AsyncIterator[tuple[BlobKey, Buffer]]:
-        """As `range`, with each blob's body. Raises BlobMissing when one is deleted meanwhile, BlobCorrupt."""
+        """Yield what `range` yields, with each blob's body. Raises BlobMissing when one is deleted meanwhile,
+        BlobCorrupt."""
         portion: list[tuple[BlobKey, int, int]] = []
         portion_bytes = 0
         async for key, size in self.range(lo, hi):
@@ -187,7 +188,7 @@ class BlobStorage:
             self.counters.collections += 1
 
     async def barriers(self, tablet: TabletId, channels: int) -> list[Barriers]:
-        """Where the barriers of the tablet's channels 0, 1, … stand."""
+        """Return where the barriers of the tablet's channels 0, 1, … stand."""
         return [await self._barriers(tablet, channel) for channel in range(channels)]
 
     def blocked_generation(self, tablet: TabletId) -> int:

@@ -1,4 +1,4 @@
-"""Which pool a tablet's channel wrote to in which generation: old blobs stay where they are (spec B.5)."""
+"""Pools that a tablet's channel wrote to, by generation: old blobs stay where they are (spec B.5)."""
 
 from dataclasses import dataclass
 from itertools import pairwise

@@ -61,7 +61,7 @@ class ChannelLimits:
         return profile is not None and profile.space > 0
 
     def measured(self, tablet: int, channel: int, used: int) -> None:
-        """What the channel holds after a collection of garbage."""
+        """Note what the channel holds after a collection of garbage."""
         self._used[tablet, channel] = used
 
     def holds_inline(self, tablet: int, channel: int, used: int) -> None:

@@ -1,4 +1,4 @@
-"""What CollectGarbage may do: barriers that only move forward, and the flags that keep a blob below one (spec B.3)."""
+"""Rules of CollectGarbage: barriers that only move forward, and the flags that keep a blob below one (spec B.3)."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -52,7 +52,7 @@ class Collection:
 
 @dataclass(frozen=True, slots=True)
 class Barriers:
-    """Where a channel's barriers stand, and which collection moved them last."""
+    """Barriers of a channel, and the collection that moved them last."""
 
     generation: int = 0
     counter: int = 0
@@ -61,7 +61,7 @@ class Barriers:
     digest: bytes = field(default=b"\0" * 16)
 
     def repeats(self, collection: Collection) -> bool:
-        """Whether this very collection was the last one."""
+        """Return True if this very collection was the last one."""
         return (self.generation, self.counter, self.digest) == (
             collection.generation,
             collection.counter,
@@ -90,7 +90,7 @@ class Barriers:
     def condemned(
         self, tablet: TabletId, channel: int, blobs: Iterable[BlobKey], kept: frozenset[BlobKey]
     ) -> list[BlobKey]:
-        """Which of the blobs are garbage."""
+        """Return those of the blobs that are garbage."""
         soft = after_step(tablet, channel, *self.soft)
         hard = after_step(tablet, channel, *self.hard)
         return [blob for blob in blobs if blob < hard or (blob < soft and blob not in kept)]

@@ -107,7 +107,7 @@ def changed_bundle(
 
 
 def reopens_cells(before: Bundle, after: Bundle) -> bool:
-    """Whether the change takes effect only once the bundle's cells are opened again."""
+    """Return True if the change takes effect only once the bundle's cells are opened again."""
     old, new = before.all_options, after.all_options
     return any(old[name] != new[name] for name, option in OPTIONS.items() if not option.is_dynamic)
 

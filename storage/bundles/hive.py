@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 class CellState(StrEnum):
-    """As it is stored."""
+    """The state of a cell, as it is stored."""
 
     CREATING = "creating"
     READY = "ready"
@@ -51,7 +51,7 @@ class CellRecord:
 
 
 class HiveState:
-    """What the rows of a hive say. Only `follow` changes it."""
+    """The state that the rows of a hive describe. Only `follow` changes it."""
 
     __slots__ = ("bundles", "cells", "facts")
 
@@ -61,7 +61,7 @@ class HiveState:
         self.facts: dict[str, Any] = {}
 
     def check(self) -> None:
-        """What was replayed is a hive of this version. StoredUnreadable."""
+        """Check that what was replayed is a hive of this version. Raises StoredUnreadable."""
         written = self.facts.get("format")
         if written != HIVE_FORMAT:
             raise StoredUnreadable("the hive", f"it is of format {written!r}; this version reads {HIVE_FORMAT}")
@@ -147,7 +147,7 @@ class Hive:
 
     @property
     def bundles(self) -> Mapping[str, Bundle]:
-        """By name; the default bundle always."""
+        """Return the bundles by name, the default bundle always among them."""
         return MappingProxyType(self._state.bundles)
 
     @property
@@ -216,7 +216,7 @@ class Hive:
         await self._change(plan)
 
     async def forget_cell(self, cell: CellId) -> None:
-        """What the cell stored is gone."""
+        """Forget a cell. What it stored is gone."""
         await self._change(lambda changes: changes.delete(CELLS, (cell,)))
 
     def _known(self, name: str) -> Bundle:

@@ -28,7 +28,8 @@ class NodeTagFilter:
     """Variables and operators, each operator behind its operands. Empty: every node."""
 
     def matches(self, tags: Collection[str]) -> bool:
-        """Whether the formula is true on a node with these tags; a variable is true where the node has that tag."""
+        """Return True if the formula is true on a node with these tags; a variable is true where the node has that
+        tag."""
         if not self.postfix:
             return True
         values: list[bool] = []
@@ -79,7 +80,7 @@ def parse_filter(text: str) -> NodeTagFilter:
 
 
 def is_tag(text: str) -> bool:
-    """Whether a node may have this tag: whether a formula can name it."""
+    """Return True if a node may have this tag: if a formula can name it."""
     found = _TOKEN.fullmatch(text)
     return found is not None and text not in _STRENGTH and text not in ("(", ")", *_RESERVED)
 

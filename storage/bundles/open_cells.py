@@ -37,11 +37,11 @@ class OpenCells:
         return self._hosts[SYSTEM_CELL]
 
     def hosts(self) -> list[tuple[CellId, TabletHost]]:
-        """Those of all open cells, in the order of ids."""
+        """Return the hosts of all open cells, in the order of ids."""
         return sorted(self._hosts.items(), key=lambda item: item[0])
 
     def host_of(self, tablet_id: TabletId) -> TabletHost:
-        """Where a tablet runs; the system cell for one that runs nowhere."""
+        """Return the host where a tablet runs; the system cell's for one that runs nowhere."""
         return next((host for host in self._hosts.values() if host.tablet(tablet_id) is not None), self.system)
 
     def add(self, cell: CellId, host: TabletHost) -> None:
@@ -60,7 +60,7 @@ class OpenCells:
         return place(count, bundle, written or healthy)
 
     def absent_storage(self, tablet_id: TabletId, type_: TabletType) -> TabletStorage:
-        """What stands in for the storage of a tablet whose cell is not open: it is lost, and holds nothing."""
+        """Return what stands in for the storage of a tablet whose cell is not open: it is lost, and holds nothing."""
         if self._absent is None:
             self._absent = MemoryShard(MemoryStore(0, ("main",)), 0, _colour, Faults())
             self._absent.lose(StoreFailed("the cell is not open"))

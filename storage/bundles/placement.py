@@ -1,4 +1,4 @@
-"""Where tablets are placed and which cells a node opens; pure."""
+"""Placement of tablets, and choice of the cells that a node opens; pure."""
 
 from collections.abc import Collection, Iterable, Mapping
 from heapq import heapify, heapreplace
@@ -33,6 +33,6 @@ def place(count: int, bundle: str, tablets: Mapping[CellId, int]) -> list[CellId
 
 
 def cells_to_open(cells: Mapping[CellId, str], bundles: Iterable[Bundle], tags: Collection[str]) -> set[CellId]:
-    """Which cells, by id with the names of their bundles, a node with these tags opens: the system cell always."""
+    """Return which cells, by id with their bundles' names, a node with these tags opens: the system cell always."""
     matching = {bundle.name for bundle in bundles if bundle.filter.matches(tags)}
     return {SYSTEM_CELL, *(cell for cell, bundle in cells.items() if bundle in matching)}

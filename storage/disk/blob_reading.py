@@ -61,7 +61,7 @@ class BlobReader:
         return found
 
     def verify(self, ranges: Sequence[tuple[BlobKey, int, int]]) -> list[Buffer | FileRange]:
-        """As `read`, but of what lies in a segment it is only told where: it is read to be verified, and not kept."""
+        """Read as `read` does, but return only where bytes in a segment lie: they are verified, and not kept."""
         rows = self._rows([blob for blob, _, _ in ranges])
         found: list[Buffer | FileRange] = []
         scratch = bytearray(_SCRATCH_BYTES)
@@ -81,8 +81,8 @@ class BlobReader:
         return found
 
     def locate(self, ranges: Sequence[tuple[BlobKey, int, int]]) -> list[Buffer | FileRange]:
-        """As `verify`, but what lies in a segment is not read: whoever reads it there may find that it is gone, or
-        other bytes by then."""
+        """Return what `verify` returns, but do not read what lies in a segment: its reader may find by then that it is
+        gone, or other bytes."""
         rows = self._rows([blob for blob, _, _ in ranges])
         found: list[Buffer | FileRange] = []
         for (blob, offset, size), row in zip(ranges, rows, strict=True):
@@ -178,7 +178,7 @@ class BlobReader:
 
 
 def _place(blob: BlobKey, row: bytes) -> Location | None:
-    """Where a blob lies, None for in its index row. Raises BlobCorrupt for a row of no known kind."""
+    """Return where a blob lies; None: in its index row. Raises BlobCorrupt for a row of no known kind."""
     try:
         return index_rows.location(row)
     except ValueError as bad:
@@ -186,7 +186,7 @@ def _place(blob: BlobKey, row: bytes) -> Location | None:
 
 
 def _neighbours(places: Sequence[Location | None], first: int) -> tuple[int, int]:
-    """How far the records from `first` on lie end to end in one segment: the number behind them, where they end."""
+    """Return how far records from `first` on lie end to end in one segment: the number behind them, their end."""
     at = places[first]
     assert at is not None
     start, end = at.position, at.position + record_bytes(at.size)

@@ -74,8 +74,8 @@ def _end_to_end(checksums: Sequence[int]) -> int:
 
 
 def _past_a_page() -> tuple[list[int], ...]:
-    """What a checksum becomes when a page of zeros follows, less that page's own: by each of its four bytes, lowest
-    first."""
+    """Return what a checksum becomes when a page of zeros follows, less that page's own: by each of its four bytes,
+    lowest first."""
     zeros = bytes(SEGMENT_PAGE_BYTES)
     own = crc32c(zeros)
     by_bit = [crc32c(zeros, 1 << bit) ^ own for bit in range(32)]

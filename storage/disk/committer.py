@@ -42,7 +42,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Counters:
-    """What the thread has done since its start."""
+    """Counts of what the thread has done since its start."""
 
     commits: int = 0
     rounds: int = 0
@@ -102,7 +102,7 @@ class LooksForRoom(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class OpenCell:
-    """What the thread works on once the cell is open. `log`: None where it is open for reading only."""
+    """Parts of an open cell that the thread works on. `log`: None where it is open for reading only."""
 
     log: CommitLog | None
     writer: WritesRounds
@@ -114,7 +114,7 @@ class OpenCell:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How much a round takes, and when it is synced: `sync_seconds` is 0 for every round, None for never."""
+    """Limit of a round, and when rounds are synced: `sync_seconds` is 0 for every round, None for never."""
 
     round_bytes_max: int
     sync_seconds: float | None
@@ -174,7 +174,7 @@ class Committer(threading.Thread):
         self._queue.put([])
 
     def drain(self) -> list[Queued]:
-        """What is queued and will not be taken any more, after a loss."""
+        """Return what is queued and will not be taken any more, after a loss."""
         while not self._queue.empty():
             self._take(self._queue.get())
         return self._waiting
@@ -197,7 +197,7 @@ class Committer(threading.Thread):
             self._commit(cell, self._round)
 
     def _wait(self, cell: OpenCell) -> bool:
-        """Whether anything is to be committed; meanwhile syncs what is due and looks at the room that is free."""
+        """Return True if anything is to be committed; meanwhile sync what is due and look at the room that is free."""
         while True:
             while self._errands:
                 errand, told = self._errands.popleft()
@@ -269,7 +269,8 @@ class Committer(threading.Thread):
     def _meet_faults(
         self, faults: Faults, queued: Sequence[Queued], refused: dict[int, CommitRefused]
     ) -> Loss | None:
-        """What tests want of the round: some refused, or the cell lost, now (StoreFailed) or once all is durable."""
+        """Meet the faults that tests want of the round: some commits refused, or the cell lost, now (StoreFailed) or
+        once all is durable."""
         faults.wait()
         loss = None
         for position, (batch, _) in enumerate(queued):
@@ -295,7 +296,7 @@ class Committer(threading.Thread):
         }
 
     def _fail(self, failure: Exception) -> None:
-        """Whatever went wrong while opening or serving."""
+        """Report a failure of opening or serving, whatever it was."""
         if self._cell is None:
             cure = "" if wants_room(failure) else "; restore a copy"
             known = isinstance(failure, EngineError)

@@ -39,7 +39,7 @@ _FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
 
 @dataclass(frozen=True, slots=True)
 class CellFacts:
-    """What the file `cell` says. `ready`: the index was created whole, so a cell without one is damaged, not new."""
+    """Facts of the file `cell`. `ready`: the index was created whole, so a cell without one is damaged, not new."""
 
     format: int
     cell: str
@@ -125,18 +125,18 @@ class CellDirectory:
             raise
 
     def is_ours(self) -> bool:
-        """Whether no later owner has renamed the index away."""
+        """Return True if no later owner has renamed the index away."""
         return os.path.exists(self._index_name)
 
     def told_gone(self) -> str:
-        """What is said of a directory that was removed while it was open."""
+        """Return the message about a directory that was removed while it was open."""
         return (
             f"the data directory {self.path} was removed, renamed or unmounted while the broker ran: put it back, or"
             " restore a copy, and start the broker again"
         )
 
     def loss(self) -> ShardLost:
-        """Why the index is not ours any more: a later owner took it, or it is gone."""
+        """Return why the index is not ours any more: a later owner took it, or it is gone."""
         try:
             later = [generation for generation in list_indexes(self.path) if generation > self.generation]
         except OSError:
@@ -175,7 +175,8 @@ class CellDirectory:
             raise EngineError(told) from None
 
     def _note_owner(self) -> None:
-        """For who finds the directory locked. On a full disk the note is what it was: it is only a help."""
+        """Note the owner for those who find the directory locked. A full disk leaves the note as it was: it only
+        helps."""
         note = b"%d\n" % os.getpid()
         with contextlib.suppress(OSError):
             os.pwrite(self._lock, note, 0)
@@ -290,7 +291,8 @@ def _check_facts(facts: CellFacts) -> None:
 
 
 def check_identity(path: Path, name: str, facts: CellFacts) -> bool:
-    """Whether `path` is marked as the cell's pool `name`. EngineError when it is another's, or should be and is not."""
+    """Return True if `path` is marked as the cell's pool `name`. Raises EngineError when it is another's, or should be
+    and is not."""
     file = path / _IDENTITY
     if file.exists():
         found = file.read_text("utf-8", "replace")

@@ -51,7 +51,7 @@ class Space(Protocol):
 
 
 class Room:
-    """What is free where `path` is, beyond a reserve: looked up now and then (2 µs), counted down meanwhile."""
+    """Free space where `path` is, beyond a reserve: looked up now and then (2 µs), counted down meanwhile."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Room:
         self.colour = self._thresholds.colour(self.free - self._reserve_bytes, space.f_blocks * space.f_frsize)
 
     def take(self, size: int, *, from_reserve: bool = False) -> bool:
-        """Whether `size` bytes more leave the reserve untouched, or half of it; counts them as taken if so."""
+        """Return True if `size` bytes more leave the reserve untouched, or half of it; count them as taken if so."""
         kept = self._reserve_bytes // 2 if from_reserve else self._reserve_bytes
         if self.free - size < kept:
             return False
@@ -84,7 +84,7 @@ class Room:
         return True
 
     def take_last(self, size: int, floor_bytes: int) -> bool:
-        """As `take`, down to a floor."""
+        """Take as `take` does, down to a floor."""
         is_there = self.free - size >= floor_bytes
         if is_there:
             self.free -= size
@@ -150,7 +150,7 @@ class Rooms:
 
     @property
     def look_seconds(self) -> float:
-        """How long to wait between looks while nothing is committed."""
+        """Return how many seconds to wait between looks while nothing is committed."""
         return _LOOK_SECONDS if self.is_green else _ANXIOUS_LOOK_SECONDS
 
     def look(self) -> None:
@@ -165,12 +165,12 @@ class Rooms:
             self._ballast.restore(self._index.free, INDEX_RESERVE_BYTES)
 
     def colour(self, pool: str) -> Colour:
-        """At the last look. A full index stops every pool."""
+        """Return the pool's colour at the last look. A full index stops every pool."""
         own = self._elsewhere.get(pool)
         return self._index.colour if own is None else max(own.colour, self._index.colour)
 
     def take_all(self, size: int) -> bool:
-        """Whether there is plenty for a round of `size` bytes, by a look that may be a little old.
+        """Return True if there is plenty for a round of `size` bytes, by a look that may be a little old.
 
         If not, or where there are several disks: this was a look, and each of its commits has to be asked for.
         """
@@ -186,7 +186,7 @@ class Rooms:
         return has_room
 
     def take(self, batch: Batch) -> bool:
-        """Whether there is room for a commit.
+        """Return True if there is room for a commit.
 
         One of rows alone may use the reserve, and the ballast's room: deletes are such, and what the scheme and the
         coordinators write down of them.
@@ -251,7 +251,7 @@ def full_disk(directory: Path, cause: str) -> NoRoom:
 
 
 def room_cure() -> str:
-    """What helps a cell that has no room for its log."""
+    """Return what helps a cell that has no room for its log."""
     return (
         f"free at least {ASKED_BYTES >> 20} MiB by deleting files that are not the broker's, or enlarge the disk"
     )

@@ -1,4 +1,4 @@
-"""What the disk engine asks of the ordered rows below it: in the commit thread, and in the threads that read."""
+"""Ordered rows, as the disk engine above them calls them: in the commit thread, and in the threads that read."""
 
 from collections.abc import Callable, Iterator
 from types import TracebackType
@@ -22,11 +22,11 @@ class Index(Protocol):
 
     @property
     def is_flushing(self) -> bool:
-        """Whether a flush has begun whose end `flushed` has not told yet."""
+        """Return True if a flush has begun whose end `flushed` has not told yet."""
 
     @property
     def unwritten_bytes(self) -> int:
-        """How much a flush would write, at most."""
+        """Return how many bytes a flush would write, at most."""
 
     def tend(self) -> None:
         """Nothing is committed: do what can wait until then."""
@@ -35,11 +35,11 @@ class Index(Protocol):
         """The number of the last round that is on disk, all before it too."""
 
     def tell(self, told: str) -> EngineError:
-        """What an error of the other calls means, a plain Exception of this text."""
+        """Return the EngineError for an error of the other calls, which is a plain Exception of this text."""
 
 
 class ReadableIndex(Index, Protocol):
-    """What reading threads call besides."""
+    """The index with the calls that reading threads make besides."""
 
     def compact(self, *, is_on: bool) -> None: ...
 

@@ -35,7 +35,7 @@ class _Fragment(NamedTuple):
 
 
 def is_torn(index: Path) -> bool:
-    """Whether the newest log of a closed index ends in a torn write, and nothing else of its logs is unreadable.
+    """Return True if the newest log of a closed index ends in a torn write, and nothing else of its logs is unreadable.
 
     OSError.
     """
@@ -48,7 +48,7 @@ def is_torn(index: Path) -> bool:
 
 
 def is_damaged(log: bytes) -> bool:
-    """Whether a file of this form, such as RocksDB's manifest, has a write that cannot be read: other than a last one
+    """Return True if a file of this form, such as RocksDB's manifest, has an unreadable write: other than a last one
     whose end was never written. A length that is too large is taken by RocksDB for such a one, with all behind it.
     """
     position = _first_unreadable(log)
@@ -81,7 +81,7 @@ def check_manifest(index: Path) -> None:
 
 
 def _first_unreadable(log: bytes) -> int | None:
-    """Where the first fragment begins that cannot be read; None when all can."""
+    """Return where the first unreadable fragment begins; None when all are readable."""
     position = 0
     while position < len(log):
         room = _BLOCK_BYTES - position % _BLOCK_BYTES
@@ -96,7 +96,7 @@ def _first_unreadable(log: bytes) -> int | None:
 
 
 def _unreadable_from(log: bytes) -> int | None:
-    """Where the first write begins that cannot be read; None when all can."""
+    """Return where the first unreadable write begins; None when all are readable."""
     position = begin = 0
     is_within = False
     while position < len(log):
@@ -115,7 +115,7 @@ def _unreadable_from(log: bytes) -> int | None:
 
 
 def _begins_behind(log: bytes, begin: int) -> bool:
-    """Whether another write begins behind the one at `begin`, wherever it may be: lengths cannot be trusted there."""
+    """Return True if another write begins behind that at `begin`, wherever it may be: no length there is trusted."""
     kinds = _MAY_BEGIN.finditer(log, begin + _HEADER.size)
     return any(_fragment(log, kind.start() - _CHECKED_FROM) is not None for kind in kinds)
 
@@ -138,7 +138,7 @@ def _fragment(log: bytes, position: int) -> _Fragment | None:
 
 
 def _matches(log: bytes, position: int, end: int) -> bool:
-    """Whether the bytes from `position` to `end` are a fragment by their checksum."""
+    """Return True if the bytes from `position` to `end` are a fragment by their checksum."""
     if position + _HEADER.size > end:
         return False
     (masked, _, _) = _HEADER.unpack_from(log, position)

@@ -42,7 +42,7 @@ def located_row(at: Location) -> bytes:
 
 
 def location(row: bytes) -> Location | None:
-    """Where the blob is; None when the row itself holds it. ValueError for a row that is of neither kind."""
+    """Return where the blob is; None when the row itself holds it. Raises ValueError for a row of neither kind."""
     if row[0] == _INLINE:
         return None
     if row[0] != _LOCATED or len(row) <= _LOCATION.size:
@@ -60,7 +60,7 @@ def place(row: bytes) -> str | None:
 
 
 def is_known(row: bytes) -> bool:
-    """Whether a blob's row is of a kind that is known here."""
+    """Return True if a blob's row is of a kind that is known here."""
     return row[0] in (_INLINE, _LOCATED)
 
 

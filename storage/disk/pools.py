@@ -57,7 +57,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class PoolLimits:
-    """How large segments become, and from how many dead bytes in a hundred on one is emptied."""
+    """Limits of segments: how large they become, and from how many dead bytes in a hundred on one is emptied."""
 
     segment_bytes: int
     dead_percent: int
@@ -148,7 +148,7 @@ class Pool:
         return segment.live == 0 and segment is not self._active
 
     def is_growing(self, segment: Segment) -> bool:
-        """Whether rounds to come may be written to it."""
+        """Return True if rounds to come may be written to the segment."""
         return segment is self._active
 
     def pending(self) -> list[Segment]:
@@ -255,7 +255,7 @@ class Pool:
                 _seal(segment)
 
     def _note_sparse(self, segment: Segment) -> None:
-        """What is alive in a sealed segment has become less, or is being learnt."""
+        """Note whether a sealed segment is sparse: what is alive in it has become less, or is being learnt."""
         if segment.live and (segment.end - segment.live) * 100 >= self._limits.dead_percent * segment.end:
             self.sparse[segment.key] = segment
         else:

@@ -76,7 +76,8 @@ class ReadingRooms:
         return ReadingOnly(self.told)
 
     def _has_room(self, free: int) -> bool:
-        """Where the look saw room before, that was not enough: more is wanted, or some time."""
+        """Return True if there is enough room. What the look saw before was too little: more is wanted, or some
+        time."""
         wanted = START_BYTES if self._free_at_start < START_BYTES else self._free_at_start + START_BYTES
         return free >= wanted or (free >= START_BYTES and time.monotonic() >= self._try_due)
 

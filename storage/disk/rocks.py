@@ -181,7 +181,7 @@ class RocksEngine:
     def _open_cell(
         self, directory: CellDirectory, index: RocksIndex, reader: BlobReader, quarantine: Quarantine
     ) -> OpenCell:
-        """In the commit thread: open the index, see that it is whole, and load what the thread works on."""
+        """Open the index in the commit thread, see that it is whole, and load what the thread works on."""
         facts = directory.facts
         mend_manifest(directory.index)
         check_manifest(directory.index)
@@ -217,7 +217,7 @@ class RocksEngine:
         reader: BlobReader,
         quarantine: Quarantine,
     ) -> OpenCell:
-        """In the commit thread: as `_open_cell`, for reading only."""
+        """Open the cell as `_open_cell` does, in the commit thread, for reading only."""
         facts = directory.facts
         with staging(rooms.cause) as draft:
             open_stopped(index, directory.index, draft, facts)
@@ -280,7 +280,7 @@ class RocksEngine:
         _log.warning("the disk of %s is full: %d bytes are left to start and to delete with", self.directory, free)
 
     def _heed_salvage(self, directory: CellDirectory) -> None:
-        """What a salvage gave up, until it is accepted, is as damage is. EngineError when it was interrupted."""
+        """Treat what a salvage gave up as damage, until it is accepted. Raises EngineError when it was interrupted."""
         try:
             held = check_complete(self.directory).damages
         except EngineError:
@@ -302,7 +302,7 @@ class RocksEngine:
             raise full_disk(self.directory, f"{free} bytes are free")
 
     def _has_room(self, size: int) -> bool:
-        """Whether the index can write so many bytes."""
+        """Return True if the index can write `size` bytes."""
         return self._free_bytes() >= size + FLOOR_BYTES
 
     def _free_bytes(self) -> int:

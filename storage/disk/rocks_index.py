@@ -187,12 +187,12 @@ class RocksIndex:
 
     @property
     def unwritten_bytes(self) -> int:
-        """How much a flush would write, at most."""
+        """Return how many bytes a flush would write, at most."""
         return self._rows_bytes if self._unwritten is None else self._unwritten.file_bytes
 
     @property
     def is_frugal(self) -> bool:
-        """Whether the disk was so full at the opening that what a log holds is to stay there."""
+        """Return True if the disk was so full at the opening that what a log holds is to stay there."""
         return self._is_frugal
 
     def flushed(self) -> int:
@@ -324,7 +324,8 @@ def _nobody_listens(place: str, cause: str) -> None: ...
 
 
 def _frugal_options(index: Path) -> Options | None:
-    """As `_options`, for a full disk: what the log holds stays there, and no file is compacted. None without that.
+    """Return `_options` for a full disk: what the log holds stays there, and no file is compacted. None: there are
+    none.
 
     To recover without a flush is an option that rocksdict 0.3.29 cannot set. But it reads options from a file, and
     every opening of the index wrote one.

@@ -1,4 +1,4 @@
-"""What one round of group commit will write: index rows, and payloads placed in segments. Plans, and writes nothing."""
+"""Plan of one round of group commit: index rows, and payloads placed in segments. Nothing is written here."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -183,7 +183,7 @@ class RoundPlanner:
         return None
 
     def _is_same(self, blob: BlobKey, row: bytes, buffers: Sequence[Buffer], size: int, plan: RoundPlan) -> bool:
-        """Whether a blob written again has the content it has already. Rare, so it may join and read."""
+        """Return True if a blob written again has the content it has already. Rare, so it may join and read."""
         if index_rows.blob_size(row) != size:
             return False
         try:

@@ -1,4 +1,4 @@
-"""What a start does with segments: load their counts, see that the index lost no commit, find what nothing names."""
+"""A start's check of segments: load their counts, see that the index lost no commit, find what nothing names."""
 
 import contextlib
 import logging
@@ -19,7 +19,7 @@ P = TypeVar("P")
 
 @dataclass(frozen=True, slots=True)
 class Leftovers:
-    """What a crash left in the pools, and no row names."""
+    """Remains of a crash in the pools, which no row names."""
 
     tails: tuple[tuple[Path, int], ...]
     """Segments, and where their last record ends."""

@@ -42,7 +42,7 @@ DEFAULT_PACE = EmptyingPace()
 
 @dataclass(frozen=True, slots=True)
 class _Portion:
-    """What is alive in a stretch of a segment, and where the next one begins: None at the segment's end."""
+    """Blobs that are alive in a stretch of a segment, and where the next stretch begins: None at the segment's end."""
 
     moves: list[Move]
     size: int
@@ -53,7 +53,7 @@ _NOTHING = _Portion([], 0, None)
 
 
 class SegmentEmptying:
-    """Of one open cell. `run` ends with the shard."""
+    """The segment emptying of one open cell. `run` ends with the shard."""
 
     def __init__(
         self,
@@ -110,7 +110,8 @@ class SegmentEmptying:
             self.moved_bytes += portion.size
 
     def _read(self, pool: Pool, segment: Segment, position: int) -> _Portion:
-        """In a reading thread: what is alive from `position` on. OSError when the segment cannot be opened now."""
+        """Return what is alive from `position` on, in a reading thread. OSError when the segment cannot be opened
+        now."""
         path = str(pool.path_of(segment))
         try:
             file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

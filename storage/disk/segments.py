@@ -37,7 +37,7 @@ UNSYNCED = 1
 
 
 class Location(NamedTuple):
-    """Where a blob's record begins."""
+    """Place where a blob's record begins."""
 
     pool: str
     generation: int
@@ -48,7 +48,7 @@ class Location(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RecordHeader:
-    """What a record says of itself; `checksums` are the packed crcs of its pages."""
+    """Header of a blob's record; `checksums` are the packed crcs of its pages."""
 
     blob: BlobKey
     size: int
@@ -135,7 +135,7 @@ def read_range(segment: SegmentFile, blob: BlobKey, at: Location, offset: int, s
 def verify_range(
     file: int, blob: BlobKey, at: Location, part: tuple[int, int], where: str, scratch: bytearray
 ) -> tuple[int, int]:
-    """As `read_range`, but keeping nothing: where in the file the bytes begin, and how many there are.
+    """Verify as `read_range` does, but keep nothing: return where in the file the bytes begin, and how many there are.
 
     `part`: offset and size. Raises BlobCorrupt.
     """
@@ -159,7 +159,7 @@ def verify_range(
 
 
 def locate_range(at: Location, part: tuple[int, int]) -> tuple[int, int]:
-    """As `verify_range`, but reading nothing."""
+    """Return what `verify_range` returns, but read nothing."""
     offset, size = part
     return at.position + _payload_at(at) + offset, max(min(offset + size, at.size) - offset, 0)
 
@@ -191,7 +191,7 @@ def blob_header_at(file: int, position: int) -> RecordHeader | None:
 
 
 def blob_header_bytes_told(head: bytes) -> int | None:
-    """How long header and page checksums are, as the header says unverified; None when the bytes are none."""
+    """Return the length of header and page checksums, unverified; None when the bytes are no header."""
     if len(head) < BLOB_HEADER_BYTES or head[: len(_MAGIC)] != _MAGIC:
         return None
     size = int(_FIELDS.unpack_from(head)[2])
@@ -199,7 +199,7 @@ def blob_header_bytes_told(head: bytes) -> int | None:
 
 
 def wrong_pages(file: int, position: int, header: RecordHeader) -> Iterator[tuple[int, int]]:
-    """Where the pages begin and end that do not match their checksums, of the record that begins at `position`."""
+    """Yield begin and end of each page that does not match its checksum, in the record that begins at `position`."""
     end = position + header.record_bytes
     start = end - header.size
     for (checksum,) in _CRC.iter_unpack(header.checksums):

@@ -47,7 +47,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class ShardOptions:
-    """How a shard is opened; `told`: colours on cue, by pool."""
+    """Options of an opening of a shard; `told`: colours on cue, by pool."""
 
     caps: Caps
     pace: Pace
@@ -189,7 +189,7 @@ class DiskShard:
         return await Uninterrupted(work)
 
     async def copy_into(self, place: Callable[[Iterable[str]], Places], copier: Copier) -> None:
-        """As part of the backup of another cell; see `CopiesInto`."""
+        """Copy the cell as part of the backup of another one; see `CopiesInto`."""
         await self._back_up(self._copy(place(self._directory.pools), copier).run())
 
     def _back_up(self, work: Coroutine[Any, Any, R]) -> asyncio.Task[R]:
@@ -250,7 +250,8 @@ class DiskShard:
         self._directory.release()
 
     def _between_rounds(self, errand: Callable[[OpenCell], R]) -> asyncio.Future[R]:
-        """What `errand` returns in the commit thread between two rounds; pending for ever once that has ended."""
+        """Run `errand` in the commit thread between two rounds, and return its result; pending for ever once that has
+        ended."""
         done: asyncio.Future[R] = self._loop.create_future()
         self._committer.between_rounds(errand, partial(_resolve, done))
         return done
@@ -266,7 +267,7 @@ class DiskShard:
         self._turn.lose(reason, round_ + self._committer.drain())
 
     def _hold_emptying(self) -> None:
-        """In any thread: the first damage in a cell that was thought sound."""
+        """Hold compaction at the first damage in a cell that was thought sound. Called in any thread."""
         with suppress(RuntimeError):  # the threads have ended, and RocksDB with them
             self._threads.submit(self._index.compact, is_on=False)
 

@@ -14,7 +14,7 @@ PATCH_ATTEMPTS_MAX = 10
 
 
 async def execute_patching(tablet: KeyValueTablet, commands: Sequence[Command | Patch]) -> None:
-    """As `KeyValueTablet.execute`, with patches among the commands, for which the originals are read before.
+    """Execute, as `KeyValueTablet.execute` does, commands and patches, for which the originals are read before.
 
     What changes meanwhile is read again. Raises KeyValueError (ValueChanged when an original was changed
     `PATCH_ATTEMPTS_MAX` times), CommitRefused, BlobCorrupt, ShardLost.
@@ -34,8 +34,8 @@ async def execute_patching(tablet: KeyValueTablet, commands: Sequence[Command | 
 async def read_unchanged(
     tablet: KeyValueTablet, entries: Sequence[tuple[bytes, Entry]], ranges: Sequence[Range]
 ) -> list[list[Buffer]]:
-    """As `KeyValueTablet.read`, of the values that these entries are; ValueChanged when a request deletes blobs of
-    them."""
+    """Read, as `KeyValueTablet.read` does, the values that these entries are. Raises ValueChanged when a request
+    deletes blobs of them."""
     try:
         return await tablet.read(ranges)
     except BlobMissing:

@@ -1,4 +1,4 @@
-"""What a request to a KV tablet says: its commands and their refusals (spec B.1).
+"""Commands of a request to a KV tablet, and their refusals (spec B.1).
 
 Commands of one request run by their `order`, whatever place they have in it: CheckGeneration, DeleteRange, Rename,
 CopyRange, Concat, Splice, Write (spec H12). What is read is in kv_reads.py.
@@ -33,7 +33,7 @@ class KeyValueError(Exception):
 
 
 class KeyMissing(KeyValueError):
-    """There is no such key (NODATA)."""
+    """The key does not exist (NODATA)."""
 
     def __init__(self, key: bytes) -> None:
         super().__init__(f"there is no key {key!r}")

@@ -107,7 +107,7 @@ class _Together:
 
 
 def _for_one(tablet: KeyValueTablet, error: BaseException | None) -> BaseException | None:
-    """What became of the commit for one of the tablets: to others than the blocked ones it was only refused."""
+    """Return what became of the commit for one of the tablets: to others than the blocked ones it was only refused."""
     if isinstance(error, Blocked) and not tablet.storage.is_blocked:
         return CommitRefused(str(error))
     return error

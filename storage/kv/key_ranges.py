@@ -31,7 +31,7 @@ def keys_within(entries: OrderedEntries, within: DeleteRange | KeyRange) -> Iter
 
 
 def touches(commands: Sequence[Command], busy: AbstractSet[bytes]) -> bool:
-    """Whether a request changes or reads one of the keys; a command of which that is not known does."""
+    """Return True if a request changes or reads one of the keys; a command of which that is not known does."""
     for command in commands:
         if type(command) is Write:
             if command.key in busy:
@@ -57,7 +57,7 @@ def touches(commands: Sequence[Command], busy: AbstractSet[bytes]) -> bool:
 
 
 def covers(within: DeleteRange | KeyRange, key: bytes) -> bool:
-    """Whether the key lies in the range."""
+    """Return True if the key lies in the range."""
     lo, hi = within.lo, within.hi
     if key < lo or (key == lo and not within.include_lo):
         return False

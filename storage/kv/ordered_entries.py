@@ -14,7 +14,7 @@ CHANGED_MAX = 1000
 
 
 class OrderedEntries:
-    """Of one tablet."""
+    """The ordered entries of one tablet."""
 
     __slots__ = ("_changed", "_order", "by_key", "get")
 

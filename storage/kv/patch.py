@@ -1,4 +1,4 @@
-"""What a Patch makes of a value's blobs (spec B.1): which are read and rewritten, and which stay. Nothing is read here.
+"""Changes of a value's blobs by a Patch (spec B.1): which are read and rewritten, which stay. Nothing is read here.
 
 A value lies in blobs that never change, and a request is planned in memory. So the blobs that diffs fall into are read
 first; then one request puts new blobs in their place, and is refused if the original changed meanwhile: all of it is
@@ -45,7 +45,7 @@ class Patching:
         return [(rewrite.patch.original, rewrite.entry) for rewrite in self._rewrites]
 
     def ranges(self) -> list[tuple[bytes, int, int]]:
-        """What has to be read: key, offset, size."""
+        """Return what has to be read: key, offset, size."""
         return [
             (rewrite.patch.original, start, stop - start) for rewrite in self._rewrites for start, stop in rewrite.runs
         ]

@@ -1,4 +1,4 @@
-"""What a request would change in a KV tablet, worked out on its memory; nothing is changed here."""
+"""Changes that a request would make in a KV tablet, worked out on its memory; nothing is changed here."""
 
 from collections.abc import Mapping, Sequence
 from itertools import islice
@@ -119,7 +119,7 @@ class Planner:
         return plan
 
     def status(self, channel: int) -> Colour:
-        """How full the place is that values of the channel go to. KeyValueError for no such channel."""
+        """Return how full the place is that values of the channel go to. Raises KeyValueError for no such channel."""
         return self._storage.status(lane_of(channel, self._storage.channel_count))
 
     def _write(self, plan: Plan, command: Write, now_ms: int) -> None:

@@ -21,7 +21,7 @@ PAIR_BYTES = 32
 
 
 class Status(Enum):
-    """How an answer ended. NODATA: there is no such key; OVERRUN: there is more than the limit lets through."""
+    """The end of an answer. NODATA: there is no such key; OVERRUN: there is more than the limit lets through."""
 
     OK = "ok"
     NODATA = "nodata"

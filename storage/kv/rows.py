@@ -90,7 +90,7 @@ class Entry:
 
     @property
     def channel(self) -> int:
-        """Where the value is: INLINE, or the channel of its first blob (MAIN, EXTRA)."""
+        """Return where the value is: INLINE, or the channel of its first blob (MAIN, EXTRA)."""
         return INLINE if self.row[0] == _INLINE else self.row[_HEADER_BYTES + _CHANNEL_BYTE] - USER_CHANNEL
 
     @property
@@ -100,7 +100,7 @@ class Entry:
 
     @property
     def piece_count(self) -> int:
-        """How many pieces the value is chained from."""
+        """Return how many pieces the value is chained from."""
         return 1 if self.row[0] == _INLINE else (len(self.row) - _HEADER_BYTES) // BLOB_KEY_BYTES
 
     @property
@@ -118,7 +118,7 @@ class Entry:
                 yield BlobKey(row[at : at + BLOB_KEY_BYTES])
 
     def sharing(self) -> "Entry":
-        """This entry in the form that says its blobs may be held elsewhere too."""
+        """Return this entry in the form that says its blobs may be held elsewhere too."""
         if self.row[0] != _OWNED:
             return self
         return Entry(bytes((_SHARED,)) + self.row[1:], self.size)

@@ -1,4 +1,4 @@
-"""What a KV tablet finds of itself at a start: all its rows, each of them readable, or none."""
+"""Rows that a KV tablet finds at a start: all of them, each readable, or none."""
 
 from pqbroker.storage.kv.key_ranges import GENERATION_KEY
 from pqbroker.storage.kv.rows import Entry

@@ -93,7 +93,7 @@ class KeyValueTablet:
         return len(self._entries)
 
     def entry(self, key: bytes) -> Entry | None:
-        """What is durable under the key."""
+        """Return what is durable under the key."""
         return self._entries.get(key)
 
     def keys(self, lo: bytes = b"", hi: bytes | None = None) -> Iterator[tuple[bytes, Entry]]:
@@ -109,7 +109,7 @@ class KeyValueTablet:
         return Outcome.of(partial(self.submit, commands))
 
     def submit(self, commands: Sequence[Command], told: Told) -> None:
-        """As `execute`, told by one call, which is never within this one."""
+        """Execute as `execute` does, and report to `told` by one call, which is never within this one."""
         if self._lost is not None:
             asyncio.get_running_loop().call_soon(told, self._lost)
             return
@@ -146,12 +146,13 @@ class KeyValueTablet:
             yield key, self._entries[key]
 
     def status(self, channel: int = MAIN) -> Colour:
-        """How full the place is that values of the channel go to (GetStatus). KeyValueError for no such channel."""
+        """Return how full the place is that values of the channel go to (GetStatus). Raises KeyValueError for no such
+        channel."""
         return self._planner.status(channel)
 
     @property
     def user_generation(self) -> int:
-        """How often the tablet's users were told to lock out earlier ones (IncrementGeneration). Durable."""
+        """Return how often the tablet's users were told to lock out earlier ones (IncrementGeneration). Durable."""
         return self._planner.user_generation
 
     @property
@@ -160,11 +161,11 @@ class KeyValueTablet:
 
     @property
     def lost(self) -> ShardLost | None:
-        """Why everything fails from now on; None while the tablet runs."""
+        """Return why everything fails from now on; None while the tablet runs."""
         return self._lost
 
     def is_next(self, request: JointRequest) -> bool:
-        """Whether the request may be planned now: it stands first, or would if it were queued."""
+        """Return True if the request may be planned now: it stands first, or would if it were queued."""
         return not self._waiting or self._waiting[0] is request
 
     def enqueue(self, request: JointRequest) -> None:
@@ -285,7 +286,7 @@ class KeyValueTablet:
 
 
 def _is_touched(tablet: KeyValueTablet, commands: Sequence[Command]) -> bool:
-    """Whether something in flight changes what the commands change or read."""
+    """Return True if something in flight changes what the commands change or read."""
     busy = tablet._busy.union(*tablet._stores) if tablet._stores else tablet._busy
     return bool(busy) and touches(commands, busy)
 

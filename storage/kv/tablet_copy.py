@@ -22,7 +22,7 @@ _CHANNEL_BYTE = 8
 
 
 class TabletCopy:
-    """From a running tablet to the storage of its copy, which nothing runs on yet."""
+    """The copying of a running tablet to the storage of its copy, which nothing runs on yet."""
 
     def __init__(self, original: KeyValueTablet, target: TabletStorage) -> None:
         self._original = original

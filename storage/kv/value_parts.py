@@ -74,8 +74,8 @@ class ValueReader:
     async def verify(
         self, ranges: Sequence[Range], *, by_reader: bool = False
     ) -> list[list[Buffer | FileRange] | None]:
-        """As `read`, for bytes that are only to be sent; None for a range whose pieces are too small for that.
-        `by_reader` as `Shard.verify` has it."""
+        """Read as `read` does, for bytes that are only to be sent; None for a range whose pieces are too small for
+        that. `by_reader` as `Shard.verify` has it."""
         located: list[list[Part] | None] = []
         for item in ranges:
             parts = self._locate(*item)

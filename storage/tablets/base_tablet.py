@@ -65,7 +65,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class LogRecord:
-    """What a log blob says. `first` begins the chain that this one ends: itself (None), or one that has a snapshot."""
+    """Content of a log blob. `first` begins the chain that this one ends: itself (None), or one that has a snapshot."""
 
     first: BlobKey | None
     previous: BlobKey | None
@@ -109,7 +109,7 @@ class BaseTablet:
 
     @property
     def row_sets(self) -> Mapping[str, RowSet]:
-        """What is durable."""
+        """Return the durable row sets."""
         return MappingProxyType(self._row_sets)
 
     async def start(self) -> None:

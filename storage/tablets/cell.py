@@ -112,7 +112,7 @@ class Cell:
 
     @property
     def reading_only(self) -> str:
-        """Why the cell is open for reading only, with the cure; empty where it takes writes."""
+        """Return why the cell is open for reading only, with the cure; empty where it takes writes."""
         return self._shard.reading_only
 
     async def release(self) -> None:
@@ -121,7 +121,7 @@ class Cell:
 
     @property
     def quarantine(self) -> Quarantine:
-        """What of the cell cannot be read."""
+        """Return the quarantine: what of the cell is unreadable."""
         return self._shard.quarantine
 
     @property
@@ -138,7 +138,7 @@ class Cell:
         return sorted(self._wear.worn)
 
     def storage(self, tablet_id: TabletId) -> TabletStorage:
-        """What the tablet's instance writes through: the same object until the tablet is restarted.
+        """Return what the tablet's instance writes through: the same object until the tablet is restarted.
 
         KeyError when there is no such tablet or it is being dropped. One that is unreadable gives nothing.
         """

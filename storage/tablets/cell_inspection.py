@@ -1,4 +1,4 @@
-"""What of an open cell is looked at by people and metrics: blobs and where they are, blocks, barriers, counters."""
+"""View of an open cell for people and metrics: blobs and where they are, blocks, barriers, counters."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ class CellInspection:
 
     @property
     def blob_counters(self) -> BlobCounters:
-        """What BlobStorage did since the cell was opened."""
+        """Return counts of what BlobStorage did since the cell was opened."""
         return self._blobs.counters
 
     @property
@@ -42,9 +42,9 @@ class CellInspection:
         return [blob for blob, _ in await self._shard.scan_blobs(lo, hi, count_max)]
 
     async def segments(self) -> Sequence[SegmentFacts]:
-        """Where the blobs of the pools lie. In a thread, for there may be thousands."""
+        """Return where the blobs of the pools lie. Runs in a thread, for there may be thousands."""
         return await asyncio.to_thread(self._shard.segments)
 
     async def places(self, blobs: Sequence[BlobKey]) -> list[str | None]:
-        """Where each durable blob is; see `Shard.places`. ShardLost."""
+        """Return where each durable blob is; see `Shard.places`. Raises ShardLost."""
         return await self._shard.places(blobs)

@@ -1,4 +1,4 @@
-"""Where the channels of a cell's new tablets begin, and which limits channels have, by what the node is set to."""
+"""Pools where the channels of a cell's new tablets begin, and limits of channels, by what the node is set to."""
 
 from pqbroker.conf.storage import ChannelProfile, StorageProfile
 from pqbroker.storage.blobs.blob_storage import BlobStorage
@@ -11,7 +11,7 @@ from pqbroker.storage.tablets.tablet_kinds import TABLET_KINDS
 
 
 def begin_channels(type_: TabletType) -> tuple[ChannelHistory, ...]:
-    """Those of a new tablet of a cell without a profile: all in its first pool."""
+    """Return the channels of a new tablet of a cell without a profile: all in its first pool."""
     return tuple(ChannelHistory(((1, 0),)) for _ in TABLET_KINDS[type_].channels)
 
 
@@ -26,7 +26,7 @@ class ChannelProfiles:
         """None: no channel of the cell is limited."""
 
     def new_channels(self, type_: TabletType) -> tuple[ChannelHistory, ...]:
-        """Those of a new tablet, each in its pool."""
+        """Return the channels of a new tablet, each in its pool."""
         kind = TABLET_KINDS[type_]
         profiles = [self._profile.get((kind.name, channel), ChannelProfile()) for channel in range(len(kind.channels))]
         return tuple(ChannelHistory(((1, self._blobs.pools.index(profile.pool)),)) for profile in profiles)

@@ -1,4 +1,4 @@
-"""How coordinator tablets store their residents: kind by kind a row set, a row each; a consumer group with its members.
+"""Rows of coordinator tablets' residents: kind by kind a row set, a row each; a consumer group with its members.
 
 Lies below what decides, and below the doctor, which reads these rows in a stopped cell.
 """
@@ -12,7 +12,7 @@ from pqbroker.storage.tablets.row_sets import Row, RowChanges
 
 @dataclass(frozen=True, slots=True)
 class ResidentRows:
-    """How the residents of one kind are stored."""
+    """Stored form of the residents of one kind."""
 
     name: str
     """Of one resident, for people."""

@@ -27,7 +27,7 @@ class TabletSample(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TabletPage:
-    """What a tablet shows of itself to people; None: it has nothing of the kind."""
+    """Facts that a tablet shows of itself to people; None: it has nothing of the kind."""
 
     topic: str | None = None
     partitions: tuple[int, ...] = ()
@@ -66,7 +66,7 @@ class Tablet(Protocol):
 
 
 def _nothing_waits() -> None:
-    """Of a tablet in which nothing waits that the store does not refuse itself."""
+    """Do nothing, for a tablet in which nothing waits that the store does not refuse itself."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,7 +68,7 @@ class TopicExists(SchemeError):
 
 
 class TopicUnknown(SchemeError):
-    """There is no topic of that name."""
+    """No topic has that name."""
 
 
 class PartitionsNotGrown(SchemeError):
@@ -161,7 +161,7 @@ class Scheme:
 
     @property
     def settings(self) -> Mapping[str, Mapping[str, str]]:
-        """What nodes were set to while they ran, as texts, by the node's name; "" is every node."""
+        """Return what nodes were set to while they ran, as texts, by the node's name; "" is every node."""
         return MappingProxyType(self._state.settings)
 
     def named_settings(self, kind: str) -> Mapping[str, Mapping[str, str]]:
@@ -169,7 +169,7 @@ class Scheme:
         return MappingProxyType(self._state.named_settings.get(kind, {}))
 
     def unowned(self, tablets: Iterable[TabletRecord], cell: CellId = SYSTEM_CELL) -> Unowned:
-        """Which of a cell's tablets no object owns."""
+        """Return those of a cell's tablets that no object owns."""
         return unowned_tablets(self._tablet.row_sets, tablets, cell)
 
     def reclaim(self, host: TabletHost, cell: CellId = SYSTEM_CELL) -> None:
@@ -355,5 +355,5 @@ def bundle_of(config: Mapping[str, str]) -> str:
 
 
 def _stored_cells(cells: Sequence[CellId]) -> tuple[CellId, ...]:
-    """As a record has them: none where all are the system cell."""
+    """Return the cells as a record has them: none where all are the system cell."""
     return tuple(cells) if any(cell != SYSTEM_CELL for cell in cells) else ()

@@ -19,7 +19,7 @@ TOPIC = "topic"
 
 @dataclass(frozen=True, slots=True)
 class ObjectKind:
-    """What the scheme stores of the objects of one kind."""
+    """The scheme's stored form of the objects of one kind."""
 
     name: str
     """As the rows of names say it."""
@@ -36,7 +36,7 @@ OBJECT_KINDS: Mapping[str, ObjectKind] = {
 
 
 def has_object_tablets(records: Iterable[TabletRecord]) -> bool:
-    """Whether a cell has tablets that belong to objects, which its scheme has to name."""
+    """Return True if a cell has tablets that belong to objects, which its scheme has to name."""
     return any(TABLET_KINDS[record.type].belongs_to_object for record in records)
 
 

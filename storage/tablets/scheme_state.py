@@ -1,4 +1,4 @@
-"""What a scheme knows, by name and by id: it follows the row sets of the tablet, in memory alone."""
+"""State of a scheme, by name and by id: it follows the row sets of the tablet, in memory alone."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -35,7 +35,7 @@ CELLS_COLUMN = "cells"
 
 @dataclass(frozen=True, slots=True)
 class TableRecord:
-    """What makes a topic a table, as stored: the rules for it are those of the tables' floor.
+    """Facts that make a topic a table, as stored: the rules for it are those of the tables' floor.
 
     `columns`: the schema's, each with its fields. `attributes` were set, `mounted` act: a tablet takes what is set at
     its own mount or remount. `states`: a mount state for each tablet, never one on its way.
@@ -53,7 +53,8 @@ class TableRecord:
     """It takes no rows, and is no topic for Kafka's clients (E.10); all its rows are in one tablet."""
 
     def grown(self, count: int) -> "TableRecord":
-        """With `count` tablets: the new ones are mounted, by the attributes that are set, and begin at 0."""
+        """Return the record with `count` tablets: the new ones are mounted, by the attributes that are set, and begin
+        at 0."""
         added = count - len(self.states)
         mounted = MountedAttributes.collect([*self.mounted, *[self.attributes] * added])
         states, first_rows = (*self.states, *["mounted"] * added), (*self.first_rows, *[0] * added)
@@ -89,7 +90,7 @@ class TopicRecord:
     """Where each tablet lives; empty: all in the system cell."""
 
     def cell_of(self, tablet: int) -> CellId:
-        """Of the topic's tablet of this number."""
+        """Return the cell of the topic's tablet of this number."""
         return self.cells[tablet] if self.cells else SYSTEM_CELL
 
     def tablet_of(self, partition: int) -> TabletId:
@@ -133,7 +134,7 @@ class Tombstone:
 
 
 class Resharded(NamedTuple):
-    """What a table becomes: its record but for the tablets, and the number that each tablet had; None: a new one.
+    """A resharded table: its record but for the tablets, and the number that each tablet had; None: a new one.
     `replaced`: by such a number, the tablet that stands for it from now on. The record may have another topic id."""
 
     record: TopicRecord
@@ -141,7 +142,7 @@ class Resharded(NamedTuple):
     replaced: Mapping[int, TabletId] = MappingProxyType({})
 
     def tablets(self, before: Sequence[TabletId], new: Iterable[TabletId]) -> tuple[TabletId, ...]:
-        """Those that the table has from now on; `new` for those that are new."""
+        """Return the tablets that the table has from now on; `new` for those that are new."""
         added = iter(new)
         return tuple(
             next(added) if origin is None else self.replaced.get(origin, before[origin]) for origin in self.origins
@@ -163,7 +164,7 @@ class SchemeState:
         """The settings of resources that are neither topics nor nodes, by kind and name."""
 
     def check(self) -> None:
-        """What was replayed is a scheme of this version. Raises StoredUnreadable."""
+        """Check that what was replayed is a scheme of this version. Raises StoredUnreadable."""
         written = self.facts.get("format")
         lacking = {"cluster_id", "next_tablet_id", "next_producer_id"} - self.facts.keys()
         if not isinstance(written, int) or not 1 <= written <= SCHEME_FORMAT:
@@ -210,7 +211,7 @@ class SchemeState:
 
 
 def tablets_in(cell: CellId, topics: Iterable[TopicRecord]) -> int:
-    """How many tablets of topics live in a cell other than the system cell."""
+    """Return how many tablets of topics live in a cell other than the system cell."""
     return sum(topic.cells.count(cell) for topic in topics)
 
 

@@ -39,7 +39,7 @@ _KEY = Struct(">cQ")
 
 
 class TabletType(IntEnum):
-    """What runs on the tablet's storage. The numbers are stored."""
+    """Types of tablets, by what runs on their storage. The numbers are stored."""
 
     SCHEME = 1
     PERSQUEUE = 2
@@ -49,7 +49,7 @@ class TabletType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class TabletRecord:
-    """What a cell stores of each tablet; `owner` says whose it is, such as a topic id in hex."""
+    """A cell's record of each tablet; `owner` says whose it is, such as a topic id in hex."""
 
     tablet_id: TabletId
     type: TabletType
@@ -111,7 +111,7 @@ class Wear:
 
 
 class TabletStorage:
-    """What one running instance of a tablet reads and writes through.
+    """Storage that one running instance of a tablet reads and writes through.
 
     Blob ids come from the step, which grows with every commit, and the cookie, which counts blobs within it.
     """
@@ -178,12 +178,12 @@ class TabletStorage:
 
     @property
     def reading_only(self) -> str:
-        """Why its cell is open for reading only; empty where it takes writes."""
+        """Return why its cell is open for reading only; empty where it takes writes."""
         return self._shard.reading_only
 
     @property
     def is_lost(self) -> bool:
-        """Whether its cell can store nothing more."""
+        """Return True if its cell can store nothing more."""
         return self._shard.lost.done()
 
     @property
@@ -197,7 +197,7 @@ class TabletStorage:
 
     @property
     def commits(self) -> int:
-        """How many commits this instance asked for."""
+        """Return how many commits this instance asked for."""
         return self._step - 1
 
     def put_blob(self, batch: Batch, channel: int, buffers: Sequence[Buffer], size: int) -> BlobKey:
@@ -230,7 +230,7 @@ class TabletStorage:
             self._submit(batch, told, beside)
 
     def commit(self, batch: Batch) -> Outcome[None]:
-        """As `submit`, for who waits."""
+        """Commit as `submit` does, for a caller that waits."""
         return Outcome.of(partial(self.submit, batch))
 
     def wear_out(self) -> None:
@@ -238,7 +238,7 @@ class TabletStorage:
         self._wear.worn.add(self.tablet_id)
 
     def status(self, channel: int) -> Colour:
-        """How full the channel is, at the last look: YELLOW_STOP and above stop user writes (A.12)."""
+        """Return how full the channel is, at the last look: YELLOW_STOP and above stop user writes (A.12)."""
         colour = self._shard.colour(self._blobs.pools[self._pools[channel]])
         if self._limits is not None and self._limits.is_full(self.tablet_id, channel):
             return max(colour, Colour.YELLOW_STOP)
@@ -250,12 +250,12 @@ class TabletStorage:
             self._limits.holds_inline(self.tablet_id, channel, used)
 
     def pool(self, channel: int) -> str:
-        """Where the channel's blobs go now."""
+        """Return the pool that the channel's blobs go to now."""
         return self._blobs.pools[self._pools[channel]]
 
     @property
     def is_blocked(self) -> bool:
-        """Whether `check` would raise."""
+        """Return True if `check` would raise."""
         return self._is_over or self.generation <= self._blobs.blocked_generation(self.tablet_id)
 
     def check(self) -> None:
@@ -278,7 +278,7 @@ class TabletStorage:
         self._shard.quarantine.found(f"tablet {self.tablet_id}: {unreadable.place}", unreadable.cause)
 
     def shares_cell(self, other: "TabletStorage") -> bool:
-        """Whether one commit can hold changes of both tablets."""
+        """Return True if one commit can hold changes of both tablets."""
         return self._shard is other._shard
 
     async def scan(self, lo: bytes, hi: bytes | None, rows_max: int) -> list[tuple[bytes, bytes]]:

@@ -10,7 +10,7 @@ from pqbroker.storage.tablets.tablet import TabletType
 
 @dataclass(frozen=True, slots=True)
 class TabletKind:
-    """What is common to all tablets of one type."""
+    """Facts common to all tablets of one type."""
 
     name: str
     """As metrics, profiles of storage and people call it."""

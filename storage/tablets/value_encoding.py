@@ -17,7 +17,7 @@ def encode(value: object) -> bytes:
 
 
 def encode_list_head(count: int) -> bytes:
-    """What stands before the bytes of a list's `count` values."""
+    """Return what stands before the bytes of a list's `count` values."""
     out = bytearray()
     _encode_head(out, _LIST, count)
     return bytes(out)
@@ -136,7 +136,7 @@ def _decode_count(data: bytes, position: int) -> tuple[int, int]:
 
 
 def _whole(found: bytes, count: int) -> bytes:
-    """What was cut out, if it is all there; else IndexError."""
+    """Return what was cut out, if it is all there; else raise IndexError."""
     if len(found) != count:
         raise IndexError
     return found

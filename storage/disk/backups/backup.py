@@ -56,13 +56,13 @@ class BetweenRounds(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BackupRoom:
-    """Where backups go: directories right below `directory`, at most `count_max`."""
+    """Place of backups: directories right below `directory`, at most `count_max`."""
 
     directory: Path
     count_max: int
 
     def find(self, name: str) -> Path:
-        """Where the backup of that name goes; `name` may be its whole path. BackupRefused."""
+        """Return where the backup of that name goes; `name` may be its whole path. Raises BackupRefused."""
         path = Path(name)
         root = self.directory.absolute().resolve()
         if path.is_absolute() and path.parent.resolve() != root:
@@ -88,7 +88,7 @@ class BackupRoom:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where the copy of a cell goes, and those of its pools by name."""
+    """Places of the copy of a cell, and of those of its pools by name."""
 
     directory: Path
     pools: Mapping[str, Path]
@@ -98,7 +98,7 @@ class Places:
         return cls(root, {pool: root / pool_place(pool) for pool in pools})
 
     def of_cell(self, name: str, pools: Iterable[str]) -> "Places":
-        """Of another cell of the node, as in the data directory and the directories of its pools."""
+        """Return the places of another cell of the node, as in the data directory and the directories of its pools."""
         directory = self.directory / CELLS / name
         places = {pool: self.directory / pool_place(pool) / CELLS / name for pool in pools}
         return Places(directory, {**places, MAIN_POOL: directory / pool_place(MAIN_POOL)})
@@ -173,7 +173,7 @@ class CellCopy:
             raise self._directory.loss()
 
     def _take_pool(self, pool: Path, target: Path) -> None:
-        """What marks the pool; and segments of earlier owners that no row names, which may have rows of the log."""
+        """Take the pool's mark; and segments of earlier owners that no row names, which may have rows of the log."""
         self._copier.copy(pool / "pool", target / "pool", (pool / "pool").stat().st_size)
         for name in os.listdir(pool):
             key = parse_segment_name(name)

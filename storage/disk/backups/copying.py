@@ -17,7 +17,8 @@ STOPPED = "the broker stopped, or its store failed, before the backup was whole:
 
 
 class Copier:
-    """Of one backup. `stopping`: set when it is to end early. Its calls block; they raise OSError, BackupRefused."""
+    """The copier of one backup. `stopping`: set when it is to end early. Its calls block; they raise OSError,
+    BackupRefused."""
 
     def __init__(self, stopping: threading.Event) -> None:
         self.files = 0

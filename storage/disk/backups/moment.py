@@ -54,5 +54,5 @@ def take_moment(cell: OpenCell, index: Path, pools: Mapping[str, Path]) -> Momen
 
 
 def pool_place(pool: str) -> Path:
-    """Where a pool's segments are, below a backup."""
+    """Return where a pool's segments are, below a backup."""
     return Path("blobs") if pool == "main" else Path("pools", pool)

@@ -17,7 +17,7 @@ _MAIN = pool_place(MAIN_POOL)
 
 
 def backup_pools(backup: Path) -> dict[str, Path]:
-    """Where the pools of a backup are, by name. Raises EngineError when the directory is no backup."""
+    """Return where the pools of a backup are, by name. Raises EngineError when the directory is no backup."""
     if not has_facts(backup):
         raise EngineError(f"{backup} is no backup: there is no file `cell`; check the path")
     return {name: backup / pool_place(name) for name in read_both(backup)[0].pools}

@@ -1,4 +1,4 @@
-"""What a start takes from the commit log: every round behind the last one that the index has on disk, in order.
+"""Rounds that a start takes from the commit log: every one behind the last that the index has on disk, in order.
 
 Numbers are dense over all log files and segments. What is not whole is a torn end only if no whole record with a later
 number is anywhere, and if it lacks a sector; else acknowledged rows are damaged, and the cell does not open.
@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class LogPlaces:
-    """Where a cell's rounds may be. `tails`: segments, and behind which byte the index does not know them yet."""
+    """Places of a cell's rounds. `tails`: segments, and behind which byte the index does not know them yet."""
 
     index: Path
     tails: Sequence[tuple[Path, int]]
@@ -77,7 +77,7 @@ def read_history(places: LogPlaces, flushed: int) -> CommitHistory:
 
 
 def scan_tails(places: LogPlaces) -> list[Scanned]:
-    """What segments hold behind what the index knows of them. Raises IndexDamaged."""
+    """Return what segments hold behind what the index knows of them. Raises IndexDamaged."""
     return [
         scan_file(path, end, places.seed) for path, end in places.tails if path.exists() and path.stat().st_size > end
     ]
@@ -162,7 +162,7 @@ class Bounds:
 
 
 def counted(scanned: Iterable[Scanned], bounds: Bounds, flushed: int) -> dict[int, CommitAt]:
-    """By number, the records behind `flushed` that count."""
+    """Return by number the records behind `flushed` that count."""
     found: dict[int, CommitAt] = {}
     for each in scanned:
         for record in each.records:
@@ -177,7 +177,7 @@ def counted(scanned: Iterable[Scanned], bounds: Bounds, flushed: int) -> dict[in
 
 
 def _may_be(rest: Unreadable, number: int, bounds: Bounds) -> bool:
-    """Whether the bytes may be what is left of the round of that number, or of a later one."""
+    """Return True if the bytes may be what is left of the round of that number, or of a later one."""
     if rest.number is not None and rest.number < number:
         return False
     return bounds.counts(file_generation(rest.path), number)

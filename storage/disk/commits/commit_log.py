@@ -33,7 +33,7 @@ _NAME = re.compile(r"([0-9a-f]{16})-([0-9a-f]{8})\.commits")
 
 @dataclass(frozen=True, slots=True)
 class LogOwner:
-    """Whose records these are. `taken`: the last number taken from earlier generations, which count no further."""
+    """Owner of a log's records. `taken`: the last number taken from earlier generations, which count no further."""
 
     generation: int
     seed: int
@@ -50,7 +50,7 @@ class _LogFile:
 
 
 class CommitLog:
-    """Of one opening of a cell. `has_room`: whether room may be taken that is not needed yet."""
+    """The commit log of one opening of a cell. `has_room` returns True if room may be taken that is not needed yet."""
 
     def __init__(self, directory: Path, owner: LogOwner, earlier: list[Path], has_room: Callable[[], bool]) -> None:
         """Begin the generation's first file, durably. `earlier`: the files of those before. OSError."""

@@ -36,7 +36,7 @@ BEGIN = 2
 
 
 class CommitHeader(NamedTuple):
-    """What a record says of itself."""
+    """Header of a commit record."""
 
     size: int
     flags: int
@@ -59,7 +59,7 @@ class CommitHeader(NamedTuple):
 
 
 def cell_seed(cell: str) -> int:
-    """Where the checksums of a cell's records begin; `cell` is the id in its facts."""
+    """Return the value that the checksums of a cell's records begin with; `cell` is the id in its facts."""
     return crc32c(cell.encode())
 
 
@@ -90,7 +90,7 @@ def parse_commit(head: Buffer, seed: int) -> CommitHeader | None:
 
 
 def record_bytes_told(head: Buffer) -> int | None:
-    """How long the record is that the bytes begin with, as it says unverified; None when they begin none."""
+    """Return the length of the record that the bytes begin with, unverified; None when they begin with none."""
     if head[: len(_MAGIC)] == _MAGIC and len(head) >= COMMIT_HEADER_BYTES:
         _, size, *_, map_bytes, _ = _FIELDS.unpack_from(head)
         return COMMIT_HEADER_BYTES + int(size) + int(map_bytes)

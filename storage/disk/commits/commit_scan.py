@@ -37,7 +37,7 @@ class CommitAt(NamedTuple):
         return f"byte {self.position} of {self.path}"
 
     def content(self) -> bytes:
-        """Its content, as it was when it was found. OSError."""
+        """Return the record's content, as it was when the record was found. Raises OSError."""
         if self.stand_in is not None:
             return self.stand_in
         with _opened(self.path) as file:
@@ -71,7 +71,7 @@ class Gap(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Scanned:
-    """What a file holds."""
+    """Contents of a file."""
 
     path: Path
     records: tuple[CommitAt, ...]
@@ -132,7 +132,7 @@ def _earlier_payload_is_torn(file: int, position: int, end: int) -> bool:
 
 
 def behind_blobs(file: int, position: int) -> int:
-    """Where the records of blobs end that begin at a position."""
+    """Return where the records of blobs end that begin at a position."""
     while (blob := blob_header_at(file, position)) is not None:
         position += blob.record_bytes
     return position
@@ -187,7 +187,7 @@ def _next_commit(file: int, path: Path, position: int, seed: int) -> CommitAt | 
 
 
 def _unreadable(file: int, path: Path, position: int, seed: int) -> Unreadable | None:
-    """What is at a position where no record is; None for zeros."""
+    """Return what is at a position where no record is; None for zeros."""
     head = os.pread(file, COMMIT_HEADER_BYTES, position)
     if not any(head):
         return None
@@ -209,7 +209,7 @@ def _record_is_torn(file: int, position: int, header: CommitHeader, seed: int) -
 
 
 def _told_end(file: int, position: int) -> int:
-    """Where the header at a position ends, which does not verify."""
+    """Return where the header at a position ends, which does not verify."""
     told = blob_header_bytes_told(os.pread(file, BLOB_HEADER_BYTES, position))
     return position + (told or COMMIT_HEADER_BYTES)
 

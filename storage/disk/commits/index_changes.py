@@ -18,7 +18,7 @@ GONE: Final = cast(bytes, bytearray())
 
 
 class IndexBatch(Protocol):
-    """What takes changes of the index, in order: RocksDB's batch, or ours."""
+    """Receiver of changes of the index, in order: RocksDB's batch, or ours."""
 
     def put(self, key: bytes, value: bytes) -> None: ...
 
@@ -72,7 +72,7 @@ class IndexChanges:
         self._texts[at] = value
 
     def encoded_bytes(self) -> int:
-        """How long `encoded` is."""
+        """Return how long `encoded` is."""
         sizes = len(self._kinds) + _SIZE_BYTES * len(self._texts)
         return _COUNT.size + sizes + sum(map(len, self._texts))
 

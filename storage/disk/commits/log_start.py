@@ -1,4 +1,4 @@
-"""How a start brings the index up to the last round, and begins the commit log of its generation.
+"""Steps of a start that bring the index up to the last round, and begin the commit log of its generation.
 
 Every step may be the last before a crash. Rounds that are not on disk yet are applied before anything is removed; the
 first file of the new generation, which says up to where the earlier ones count, is durable before the first commit. The
@@ -31,11 +31,11 @@ _FORMAT_WITH_LOG = 2
 
 
 class StartingIndex(ReadableIndex, Protocol):
-    """What a start asks of the index besides."""
+    """The index with the calls that a start makes besides."""
 
     @property
     def is_frugal(self) -> bool:
-        """Whether the disk is so full that what the log has is to stay there alone."""
+        """Return True if the disk is so full that what the log has is to stay there alone."""
 
     def begin(self, number: int) -> None:
         """The index has on disk all up to round `number`."""

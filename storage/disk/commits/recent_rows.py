@@ -19,7 +19,7 @@ Get = Callable[[list[bytes]], list[bytes | None]]
 
 
 class RecentRows:
-    """Of one index. The commit thread adds; any thread looks, and hands over before it walks."""
+    """The recent rows of one index. The commit thread adds; any thread looks, and hands over before it walks."""
 
     __slots__ = ("_bytes", "_lock", "_rounds", "_rows")
 

@@ -28,7 +28,8 @@ _FLUSH_SECONDS = 1.0
 
 
 class RoundWriter:
-    """Of one open cell, the commit thread's. `sync_seconds`: 0 for every round, None for never by itself."""
+    """The round writer of one open cell; it belongs to the commit thread. `sync_seconds`: 0 for every round, None for
+    never by itself."""
 
     def __init__(self, index: Index, log: CommitLog, pools: Sequence[Pool], sync_seconds: float | None) -> None:
         self.syncs = 0
@@ -189,7 +190,7 @@ class RoundWriter:
             self._side_by_side.shutdown()
 
     def tell(self, told: str) -> EngineError:
-        """What an error of the index means, a plain Exception of this text."""
+        """Return the EngineError for an error of the index, which is a plain Exception of this text."""
         return self._index.tell(told)
 
     def _has_emptied(self) -> bool:

@@ -1,4 +1,4 @@
-"""How much of what the index has in memory its next file would take: on a full disk, where that is asked to the byte.
+"""Size of the index's next file, by what the index has in memory: on a full disk, where that is asked to the byte.
 
 A row that is changed again is in the file once, one that is deleted as its key. So deletes make room for the very file
 that has to be written before a segment can go.
@@ -26,7 +26,7 @@ class UnwrittenRows:
 
     @property
     def file_bytes(self) -> int:
-        """What their file would take, at most."""
+        """Return how many bytes the rows' file would take, at most."""
         return self._rows_bytes + _ROW_BYTES * len(self._sizes) + _FILE_BYTES
 
     def put(self, key: bytes, size: int) -> None:
