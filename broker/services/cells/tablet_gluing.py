@@ -59,7 +59,7 @@ class Glue(NamedTuple):
 
 
 class TabletGluing:
-    """Of one opening of the node's cells."""
+    """Gluing of tablets in one opening of the node's cells."""
 
     def __init__(self, scheme: Scheme, topics: Topics, cells: OpenCells) -> None:
         self._scheme = scheme

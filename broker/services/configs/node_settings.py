@@ -1,4 +1,4 @@
-"""What this node is set to now: how it was started, and what was changed since, kept in the scheme (KIP-226)."""
+"""Settings of this node now: those of its start, and what was changed since, kept in the scheme (KIP-226)."""
 
 import asyncio
 import logging

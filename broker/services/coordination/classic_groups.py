@@ -40,7 +40,7 @@ class Hosted:
 
 
 class ClassicGroups:
-    """Those of one coordinator tablet. `clock`: milliseconds since 1970."""
+    """The classic groups of one coordinator tablet. `clock`: milliseconds since 1970."""
 
     def __init__(self, coordinator: Coordinator, limits: GroupLimits, clock: Callable[[], int]) -> None:
         self.coordinator = coordinator
@@ -63,7 +63,7 @@ class ClassicGroups:
 
     @property
     def hosted(self) -> Mapping[str, Hosted]:
-        """By group id."""
+        """Return the hosted groups by group id."""
         return MappingProxyType(self._hosted)
 
     def now_ms(self) -> int:

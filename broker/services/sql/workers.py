@@ -36,7 +36,7 @@ class Workers:
 
     @property
     def pids(self) -> list[int]:
-        """Of all processes that there are."""
+        """Return the ids of all worker processes that exist."""
         return [worker.pid for worker in (*self._busy, *self._idle)]
 
     @property
