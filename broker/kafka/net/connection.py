@@ -356,7 +356,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.close()
 
     def facts(self) -> ConnectionFacts:
-        """What is known of the connection and the client behind it."""
+        """Return what is known of the connection and the client behind it."""
         peer = self.peer
         return ConnectionFacts(
             client_id=peer.client_id,
