@@ -15,7 +15,7 @@ from enum import Enum, auto
 
 
 class State(Enum):
-    """What a connection does."""
+    """The states of a connection's place."""
 
     ARRIVED = auto()
     WORKING = auto()
@@ -39,7 +39,7 @@ class Place:
 
     @property
     def is_reserved(self) -> bool:
-        """Whether the place is for one request only."""
+        """Return True if the place is for one request only."""
         return self._room.is_reserved
 
     def work(self) -> None:
@@ -103,7 +103,7 @@ class HeldBytes:
 
 
 class Room:
-    """At most `count_max` connections. `clock`: seconds. `is_reserved`: each is closed after one request."""
+    """Places of at most `count_max` connections. `clock`: seconds. `is_reserved`: each is closed after one request."""
 
     def __init__(
         self,

@@ -133,7 +133,7 @@ async def _read(call: Call, tablet: KeyValueTablet, name: str, fields: Mapping[s
 
 
 def _range(fields: Mapping[str, Any]) -> KeyRange:
-    """As the semantics have it: the ends are in the range only when told so."""
+    """Return a range of keys as the semantics have it: its ends are in the range only when the fields say so."""
     hi = parse_key(fields["to"], "to") if "to" in fields else None
     lo = parse_key(fields["from"], "from") if "from" in fields else b""
     return KeyRange(lo, fields.get("include_from", not lo), hi, fields.get("include_to", False))
