@@ -71,6 +71,7 @@ READ = (
     "broker/__init__.py",
     "broker/ground/",
     "broker/kafka/",
+    "broker/node/",
     "broker/services/",
     "broker/web/",
     "doctor/",
