@@ -29,7 +29,7 @@ def raise_limit() -> None:
 
 
 def connections_max(settings: BrokerSettings) -> int:
-    """Return the most Kafka connections: max.connections, or what the limit leaves, at least half of it."""
+    """Return the most Kafka connections allowed: max.connections, or what the limit leaves, at least half of it."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit == resource.RLIM_INFINITY:
         return settings.max_connections

@@ -252,7 +252,10 @@ class FetchSessions:
         return FetchTurn(session, session.session_id, is_incremental=False)
 
     def _count(self, session: FetchSession, request: FetchRequest) -> None:
-        """After a change of its partitions. FETCH_SESSION_ID_NOT_FOUND, and it is closed, when there is no room."""
+        """Count a session after a change of its partitions.
+
+        Raise FETCH_SESSION_ID_NOT_FOUND, and close it, when there is no room.
+        """
         if request.topics and not self._has_room_for(session, request):
             self._drop(session.session_id)
             raise KafkaError(

@@ -15,7 +15,7 @@ Serve = Callable[[Context, memoryview, Callable[[Context], Any]], Exchange]
 
 
 class Lane(Protocol):
-    """One connection's, for requests of one API that say what one before them said."""
+    """One connection's lane, for requests of one API that say what one before them said."""
 
     @property
     def form(self) -> Hashable:

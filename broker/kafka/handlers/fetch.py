@@ -131,7 +131,7 @@ class _Fetch:
             self.look((wanted,))
 
     def look_and_read(self) -> Served | Awaitable[Served]:
-        """After a wait: what was lost may be gone with its topic, or served by a new opening of the cell."""
+        """Read after a wait: what was lost may be gone with its topic, or served by a new opening of the cell."""
         for wanted in self._turn.wanted:
             if wanted.partition is None or wanted.partition.is_lost:
                 self.look((wanted,))
@@ -252,8 +252,8 @@ class _Fetch:
         topic.partitions.append(data)
 
     def _fetched(self, topic: str, topic_id: bytes) -> list[Fetched] | None:
-        """Return the partitions of an answer about one topic; None, and nothing is done, when it is not all about that
-        one, or a partition could not be read."""
+        """Return what an answer about one topic says of its partitions; None, and nothing is done, when it is not all
+        about that one, or a partition could not be read."""
         turn = self._turn
         for wanted, read in zip(turn.wanted, self._reads, strict=True):
             if type(read) is not Batches or wanted.topic != topic or wanted.topic_id != topic_id:

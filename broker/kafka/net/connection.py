@@ -291,7 +291,7 @@ class Connection(asyncio.BufferedProtocol):
         self._advance()
 
     def _go_on(self) -> None:
-        """After something was answered, or may be written again."""
+        """Continue after something was answered, or may be written again."""
         if self._life >= Life.CLOSING:
             return
         self._serve()

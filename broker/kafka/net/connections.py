@@ -51,7 +51,7 @@ class Connections:
         return [(own, connection.facts()) for own, connection in islice(later, count)]
 
     def add(self, connection: "Connection") -> bool:
-        """False above a limit: the connection must close. Another one may close for its sake."""
+        """Add a connection; False above a limit: it must close. Another one may close for its sake."""
         limits = self._limits
         refusal = limits.refusal(connection)
         if refusal is None and not limits.has_room(connection):

@@ -15,7 +15,7 @@ from pqbroker.protocol.frames import HELD_STEP_BYTES, FrameReader
 
 
 class Intake:
-    """One connection's. It is what `Receiving` sees of the connection."""
+    """One connection's intake. It is what `Receiving` sees of the connection."""
 
     __slots__ = (
         "_budget", "_in_flight", "_make_room", "_pause", "_receiving", "_settings", "_transport", "_unserved", "bytes",

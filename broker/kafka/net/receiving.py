@@ -163,7 +163,7 @@ class Receiving:
 
     @property
     def is_at_rest(self) -> bool:
-        """Nothing is held, and nobody waits."""
+        """Return True if nothing is held, and nobody waits."""
         budget, small, large = self.budget, self._small, self._large
         return not (budget.taken or budget.is_awaited or small.held or large.held or self._claims or self._look)
 
@@ -198,7 +198,7 @@ class Receiving:
         self._large.touch(receiver)
 
     def finish(self, receiver: Receiver) -> int:
-        """Return the bytes that a whole request held, which stay in the budget as the caller's."""
+        """End a request that is whole: return the bytes that it held, which stay in the budget as the caller's."""
         return (self._large if receiver in self._large.held else self._small).end(receiver)
 
     def release(self, receiver: Receiver) -> None:

@@ -169,8 +169,8 @@ class Query:
                 return message
 
     def _snapshot(self, names: list[str]) -> dict[str, Any]:
-        """Return where the partitions of each topic start and end now: what comes later is none of the query's. And the
-        columns of its schema, where it has one."""
+        """Return where the partitions of each topic start and end now, and the columns of its schema, where it has one.
+        What comes later is none of the query's."""
         self._topics = {name: self._find(name) for name in names}
         found = {}
         for name, topic in self._topics.items():

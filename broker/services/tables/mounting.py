@@ -82,7 +82,7 @@ class _Way:
 
 
 async def _logged(reaching: Coroutine[Any, Any, None], topic: Topic) -> None:
-    """Nobody waits for it: what refuses it is in the log, and the tablets are in the state before."""
+    """Run what nobody waits for: what refuses it is in the log, and the tablets are in the state before."""
     try:
         await reaching
     except _REFUSED as refusal:

@@ -119,7 +119,8 @@ def follow_retention(
 
 @lru_cache(maxsize=_TEXTS_KEPT)
 def _stored(text: str, formats: tuple[tuple[str, str], ...]) -> Columns | None:
-    """None too for what another version of this broker took, and this one does not."""
+    """Return the columns of a stored schema; None too for what another version of this broker took, and this one does
+    not."""
     from pqbroker.tables.refusals import TableError
 
     try:

@@ -213,7 +213,7 @@ def _content(value: Any, where: str) -> bytes:
 
 
 def _problem(refusal: KeyValueError) -> Problem:
-    """Nothing of the request was applied."""
+    """Return the problem of a refusal; nothing of the request was applied."""
     if isinstance(refusal, KeyMissing):
         return Problem(404, "NO_SUCH_KEY", str(refusal), "GET /v1/tablets/ID/keys lists the keys.")
     if isinstance(refusal, GenerationMismatch):

@@ -1,1 +1,1 @@
-"""Work of the routes of tables; loaded with the first request for a table."""
+"""Functions behind the routes of tables; loaded with the first request for a table."""

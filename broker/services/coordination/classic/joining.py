@@ -75,7 +75,7 @@ def _has_place(group: Group, member_id: str) -> bool:
 
 
 def _forget(group: Group, member_id: str, now_ms: int) -> None:
-    """One for whom there is no room is no member any more, and is not waited for."""
+    """Remove a member for which there is no room; the group does not wait for it any more."""
     was_waited_for = group.forget_pending(member_id)
     if member_id in group.members:
         group.remove(member_id)

@@ -50,7 +50,7 @@ def _topics(subscription: bytes) -> list[str] | None:
 
 
 def _decode(declared: type[T], data: bytes) -> T | None:
-    """None for what is not in the consumers' format."""
+    """Return the decoded message; None for what is not in the consumers' format."""
     if len(data) < _VERSION.size:
         return None
     (version,) = _VERSION.unpack_from(data)
