@@ -1,1 +1,1 @@
-"""What services and doors stand on: who may do what, refusals, metrics, listeners, turns of the loop."""
+"""The ground of services and doors: who may do what, refusals, metrics, listeners, turns of the loop."""

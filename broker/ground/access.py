@@ -1,7 +1,7 @@
-"""Who calls, and what the caller may do: the one place where a request is allowed or refused.
+"""Callers and what they may do: the one place where a request is allowed or refused.
 
-A resource is a topic, a group, a transactional id or the cluster; operations and codes are Kafka's. Whoever does
-something checks it where it is done; `services.topics.finding` checks as it looks up.
+A resource is a topic, a group, a transactional id or the cluster; operations and codes are Kafka's. An operation
+is checked where it is done; `services.topics.finding` checks as it looks up.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ ANONYMOUS: Final = Principal("User", "ANONYMOUS")
 
 
 class AclOperation(IntEnum):
-    """What a caller does with a resource, in Kafka's codes."""
+    """Actions of a caller on a resource, in Kafka's codes."""
 
     READ = 3
     WRITE = 4
@@ -44,7 +44,7 @@ class AclOperation(IntEnum):
 
 
 class AclKind(IntEnum):
-    """What kind of thing a resource is, in Kafka's codes."""
+    """Kinds of resources, in Kafka's codes."""
 
     TOPIC = 2
     GROUP = 3
@@ -86,7 +86,7 @@ class Guarded(Protocol):
 
 
 class Asker(Protocol):
-    """Whoever asks a node for something."""
+    """A caller of a node."""
 
     @property
     def node(self) -> Guarded: ...

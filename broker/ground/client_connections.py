@@ -6,7 +6,7 @@ from pqbroker.conf.addresses import Address
 
 
 class ConnectionFacts(NamedTuple):
-    """What is known of one connection and the client behind it."""
+    """Known facts of one connection and the client behind it."""
 
     client_id: str | None
     address: Address

@@ -1,4 +1,4 @@
-"""Where clients come to: addresses, listeners and their sockets."""
+"""Places that clients connect to: addresses, listeners and their sockets."""
 
 import errno
 import logging
@@ -54,7 +54,7 @@ def parse_listeners(text: str) -> tuple[Listener, ...]:
 
 
 def advertised_addresses(listeners: Sequence[Listener], text: str) -> Mapping[str, Address]:
-    """Where each listener sends its clients (`advertised.listeners`), by name; AddressError.
+    """Return where each listener sends its clients (`advertised.listeners`), by name. Raise AddressError.
 
     A listener without an entry sends them where they came. A node with one listener takes the entry of its name, or
     else the first.

@@ -10,7 +10,7 @@ from types import TracebackType
 
 
 class Looks:
-    """At most `count` requests that have begun."""
+    """Requests that have begun, at most `count`, and those that wait to begin."""
 
     __slots__ = ("_free", "_waiting")
 

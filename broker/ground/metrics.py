@@ -84,12 +84,12 @@ class Metrics:
         self.http_requests[key] = self.http_requests.get(key, 0) + 1
 
     def observe_overstay(self, seconds: float) -> None:
-        """How long a parked Fetch outlived the arrival of the next request on its connection."""
+        """Record how long a parked Fetch outlived the arrival of the next request on its connection."""
         self.overstay.observe(seconds)
         self.overstay_worst_s = max(self.overstay_worst_s, seconds)
 
     def observe_loop_lag(self, seconds: float) -> None:
-        """How late a timer of the event loop fired."""
+        """Record how late a timer of the event loop fired."""
         self.loop_lag.observe(seconds)
         self.loop_lag_worst_s = max(self.loop_lag_worst_s, seconds)
 

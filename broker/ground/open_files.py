@@ -1,4 +1,4 @@
-"""How many files the system lets this process hold open: raised as far as it goes, and what of it is connections'.
+"""The system's limit of open files of this process: raised as far as it goes, and the connections' part of it.
 
 Each connection is a file. A broker that runs out of them could not open its own either, and would lose its cell: the
 last ones are kept from connections.
@@ -29,7 +29,7 @@ def raise_limit() -> None:
 
 
 def connections_max(settings: BrokerSettings) -> int:
-    """How many Kafka connections there may be: max.connections, or what the limit leaves, at least half of it."""
+    """Return the most Kafka connections allowed: max.connections, or what the limit leaves, at least half of it."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit == resource.RLIM_INFINITY:
         return settings.max_connections

@@ -1,4 +1,4 @@
-"""What is opened again after it was lost: each opening is one object, replaced as a whole."""
+"""Openings of what is opened again after it was lost: each is one object, replaced as a whole."""
 
 from typing import Protocol, TypeVar
 

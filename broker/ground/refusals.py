@@ -1,4 +1,4 @@
-"""Which Kafka error stands for what went wrong (semantics G.5): the one place for refusals of the lower floors."""
+"""Kafka errors for what went wrong (semantics G.5): the one place for refusals of the lower floors."""
 
 import logging
 from collections.abc import Mapping

@@ -26,7 +26,7 @@ class SeldomLog:
         self._tell(logging.WARNING, text, arguments)
 
     def error(self, text: str, error: BaseException) -> None:
-        """With the traceback of the error."""
+        """Write an error with its traceback."""
         self._tell(logging.ERROR, text, (), error)
 
     def _tell(self, level: int, text: str, arguments: tuple[object, ...], error: BaseException | None = None) -> None:

@@ -36,7 +36,7 @@ class Turns:
         """Whether something has begun alone in this turn."""
 
     def slice_end(self) -> float:
-        """Until when (by `clock`) work may continue in this turn."""
+        """Return until when (by `clock`) work may continue in this turn."""
         if not self._is_planned:
             self._begin_slice()
         return self._slice_end

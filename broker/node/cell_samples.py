@@ -30,7 +30,7 @@ def cell_samples(opened: OpenCell, partition_series_max: int, sums: Sums) -> Sam
 
 
 def _samples_of(name: str, cell: Cell) -> list[Sample]:
-    """One open cell's."""
+    """Return the samples of one open cell."""
     stats, blobs, labels = cell.stats(), cell.inspection.blob_counters, (name,)
     samples = [
         Sample("cell_open", not cell.lost.done(), labels),

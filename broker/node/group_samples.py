@@ -54,7 +54,7 @@ def _lag_samples(node: Node) -> Sampling:
 
 
 def _lags(topics: Sequence[Topic]) -> Generator[None, None, list[Lag]]:
-    """One for each offset."""
+    """Return one lag for each offset."""
     lags: list[Lag] = []
     for topic in topics:
         for partition in topic.partitions:
@@ -67,7 +67,7 @@ def _lags(topics: Sequence[Topic]) -> Generator[None, None, list[Lag]]:
 
 
 def _sums(lags: Sequence[Lag], series_max: int) -> Generator[None, None, list[Lag]]:
-    """One for each group, or one for all where there are too many groups."""
+    """Return one sum for each group, or one for all where there are too many groups."""
     by_group: Counter[str] = Counter()
     for (group_id, _, _), lag in lags:
         by_group[group_id] += lag

@@ -26,7 +26,7 @@ from pqbroker.storage.engine import PoolStats
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """What the floors need of the node, wired once; each says what: `KafkaNode`, `WebNode`, `TablesNode`."""
+    """Parts of the node that the floors need, wired once; each says which: `KafkaNode`, `WebNode`, `TablesNode`."""
 
     cell: CellOwner
     loop: asyncio.AbstractEventLoop
@@ -64,5 +64,5 @@ class Node:
 
     @property
     def settings(self) -> BrokerSettings:
-        """Those in force now."""
+        """Return the settings in force now."""
         return self.cell.current.settings.layers.in_force

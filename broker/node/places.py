@@ -1,4 +1,4 @@
-"""Where a node listens and keeps its records: an option wins over the environment, that over the settings.
+"""Places where a node listens and keeps its records: an option wins over the environment, that over the settings.
 
 A `server.properties` of Apache Kafka says it with `listeners` and `log.dirs`; only what was set counts, not Kafka's
 defaults, which would open a port to every network.
@@ -21,7 +21,7 @@ _KAFKAS_FILE = "meta.properties"
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Of one node. `data`: a directory, or `:memory:`."""
+    """The places of one node. `data`: a directory, or `:memory:`."""
 
     kafka: tuple[Listener, ...]
     http: Address
@@ -30,7 +30,7 @@ class Places:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What was typed; None where nothing was."""
+    """Options as they were typed; None where nothing was."""
 
     kafka: str | None
     http: str | None

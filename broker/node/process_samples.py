@@ -19,7 +19,7 @@ _THREADS, _RESIDENT_PAGES = 17, 21
 
 
 class Use(NamedTuple):
-    """What the process takes of the machine."""
+    """The process's use of the machine."""
 
     threads: int
     resident_bytes: int
@@ -39,7 +39,7 @@ def process_samples(started_ms: int) -> list[Sample]:
 
 
 def read_use() -> Use:
-    """As the system counts; where it has no /proc, Python's threads and the most memory so far."""
+    """Return the use as the system counts; where it has no /proc, Python's threads and the most memory so far."""
     try:
         fields = _STAT.read_bytes().rpartition(b")")[2].split()
     except OSError:

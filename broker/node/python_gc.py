@@ -40,7 +40,7 @@ _OLDEST = 2
 
 
 class Load(NamedTuple):
-    """What the broker has to do, and what it serves."""
+    """The work that the broker has to do, and what it serves."""
 
     bytes_in: Callable[[], int]
     """Grows with every request."""

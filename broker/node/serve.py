@@ -60,7 +60,7 @@ class ServeError(Exception):
 
 
 class WrongSettings(ServeError):
-    """What was typed, here, in a file or in the environment, cannot be meant."""
+    """Settings that cannot be meant: typed on the command line, in a file or in the environment."""
 
 
 def add_serve(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:

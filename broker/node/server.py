@@ -55,7 +55,7 @@ def wall_clock_ms() -> int:
 
 
 def _held_samples(node: Node, receiving: Receiving) -> list[Sample]:
-    """What clients hold of this node."""
+    """Return samples of what clients hold of this node."""
     return [
         Sample("request_bytes", receiving.budget.taken),
         Sample("unfinished_request_bytes", receiving.unfinished_bytes),

@@ -47,7 +47,7 @@ def table_samples(topics: Sequence[Topic], counted: TableCounters) -> Sampling:
 
 
 def _state(tablets: Iterable[str]) -> str:
-    """Of a table, by the states of its tablets; what knows of states is loaded with the first table."""
+    """Return the state of a table by the states of its tablets; what knows of states is loaded with the first table."""
     from pqbroker.tables.mount import MountState, table_state
 
     return table_state(map(MountState, tablets))

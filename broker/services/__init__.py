@@ -1,1 +1,1 @@
-"""What every door calls to change topics, tables, groups and cells: plain arguments, typed errors, no request."""
+"""Services by which every door changes topics, tables, groups and cells: plain arguments, typed errors, no request."""

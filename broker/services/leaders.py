@@ -1,4 +1,4 @@
-"""Which node leads a partition, coordinates a group and runs a cell: the one place that says so.
+"""Nodes that lead a partition, coordinate a group or run a cell: the one place that names them.
 
 One node runs everything today, so every answer is that node.
 """

@@ -1,4 +1,4 @@
-"""What stands before the routes: connections, from the first byte to a place, and requests that are unreadable.
+"""The door before the routes: connections, from the first byte to a place, and requests that are unreadable.
 
 A connection waits in the hall until the head of its first request is complete. Then it gets a place, and aiohttp's
 protocol; or a refusal. `/metrics` has places of its own, and `/health` and `/ready` need none and wait for no turn:
@@ -75,7 +75,7 @@ class Door:
             arrival.go_in()
 
     def protocol(self, transport: asyncio.Transport, path: bytes, *, is_whole: bool) -> asyncio.Protocol | None:
-        """What serves a connection whose first request is for a path; None: it was refused."""
+        """Return what serves a connection whose first request is for a path; None: it was refused."""
         room = self._metrics if path == b"/metrics" else self._general
         place = room.enter(transport.abort, State.ARRIVED if is_whole else State.SLOW, _holder(transport))
         if place is None:
@@ -168,7 +168,7 @@ class _Arrival(asyncio.Protocol):
 
 
 def _path(head: bytes) -> bytes:
-    """What the first line of a request asks for, without its query."""
+    """Return what the first line of a request asks for, without its query."""
     words = head.partition(b"\r\n")[0].split(b" ")
     return words[1].partition(b"?")[0] if len(words) == 3 and words[0] == b"GET" else b""
 

@@ -136,7 +136,7 @@ def _exposition(taken: Sequence[Sample]) -> tuple[bytes, str]:
 
 
 class _Shared(NamedTuple):
-    """What all requests share out."""
+    """The resources that all requests share out."""
 
     looks: Looks
     bodies: Looks
@@ -197,7 +197,7 @@ def _check_text(request: web.Request) -> None:
 
 
 def _path(request: web.Request) -> dict[str, Any]:
-    """What the path names, each of its type; Problem."""
+    """Return what the path names, each of its type. Raise Problem."""
     try:
         return {name: parse_text(text, path_schema(name), name) for name, text in request.match_info.items()}
     except SchemaError as error:

@@ -1,4 +1,4 @@
-"""For which host a request may be: a browser says with it which site it means, and a site of any name can point to us.
+"""Hosts that a request may be for: a browser says with it which site it means, and a site of any name can point to us.
 
 Without this check a web page could have its name resolved to our address (DNS rebinding), and then read and change what
 is here as if it were its own.

@@ -18,7 +18,7 @@ from pqbroker.conf.shares import Shares, first_of
 
 
 class State(Enum):
-    """What a connection does."""
+    """The states of a connection's place."""
 
     ARRIVED = auto()
     WORKING = auto()
@@ -44,7 +44,7 @@ class Place:
 
     @property
     def is_reserved(self) -> bool:
-        """Whether the place is for one request only."""
+        """Return True if the place is for one request only."""
         return self._room.is_reserved
 
     def work(self) -> None:
@@ -108,7 +108,7 @@ class HeldBytes:
 
 
 class Room:
-    """At most `count_max` connections. `clock`: seconds. `is_reserved`: each is closed after one request."""
+    """Places of at most `count_max` connections. `clock`: seconds. `is_reserved`: each is closed after one request."""
 
     def __init__(
         self,

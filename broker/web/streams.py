@@ -64,7 +64,7 @@ class Followers:
 async def _send_pieces(
     answer: web.StreamResponse, piece: bytes | None, stream: Stream, place: Place, end: "asyncio.Future[None]"
 ) -> None:
-    """This piece and all others. A client that must get all of them is cut where it does not."""
+    """Send this piece and all others. A client that must get all of them is cut where it does not."""
     try:
         while piece is not None and place.hold(len(piece)):
             if piece:

@@ -1,1 +1,1 @@
-"""What tests may make happen on a broker for tests: its clock, its store, faults of its answers."""
+"""Cues that tests may give to a broker for tests: its clock, its store, faults of its answers."""

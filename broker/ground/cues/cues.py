@@ -14,7 +14,7 @@ class FaultsOnCue(Protocol):
 
     @property
     def apis(self) -> Sequence[NamedApi]:
-        """Those that may meet one."""
+        """Return the APIs whose requests may meet a fault."""
 
     @property
     def by_partition(self) -> Collection[int]:
@@ -37,7 +37,7 @@ class FaultsOnCue(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Cues:
-    """Of a broker for tests."""
+    """The cues of a broker for tests."""
 
     answers: FaultsOnCue
     clock: MovableClock

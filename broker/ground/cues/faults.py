@@ -18,7 +18,7 @@ class NamedApi(Protocol):
 
 
 class Act(StrEnum):
-    """What a fault does with a request."""
+    """The effect of a fault on a request."""
 
     ERROR = "error"
     """Answer with an error; nothing of what it meets is performed."""
@@ -32,7 +32,7 @@ class Act(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Cue:
-    """What is to happen, and to which requests."""
+    """An order of a test: an act, and the requests that it is for."""
 
     act: Act
     api: NamedApi | None
@@ -62,5 +62,5 @@ class Fault:
         self.timer: asyncio.TimerHandle | None = None
 
     def meets(self, key: int) -> bool:
-        """Whether it may yet meet a request of an API."""
+        """Return True if the fault may yet meet a request of an API."""
         return self.left != 0 and (self.cue.api is None or self.cue.api.key == key)

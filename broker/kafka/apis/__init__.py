@@ -1,1 +1,1 @@
-"""What the handlers of Kafka's APIs share: declaration, context, look-ups, error codes, sessions."""
+"""Shared parts of the handlers of Kafka's APIs: declaration, context, look-ups, error codes, sessions."""

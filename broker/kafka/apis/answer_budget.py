@@ -177,7 +177,7 @@ class AnswerBudget:
 
 
 class Untaken:
-    """What one connection has written and its client has not taken; times are the loop's."""
+    """Bytes that one connection has written and its client has not taken; times are the loop's."""
 
     __slots__ = ("_answers", "_left", "_reader", "_since", "_since_left", "holder", "moved_s", "size")
 

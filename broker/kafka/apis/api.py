@@ -1,4 +1,4 @@
-"""What a handler file declares: one served Kafka API. The table of all of them is `broker.served`."""
+"""Declaration that a handler file makes: one served Kafka API. The table of all of them is `broker.served`."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass

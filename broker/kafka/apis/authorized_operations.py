@@ -1,4 +1,4 @@
-"""What a caller may do with a resource (KIP-430): of the operations that Kafka knows for it, those that are allowed.
+"""Operations that a caller may do with a resource (KIP-430): of those that Kafka knows for it, the allowed ones.
 
 Bits are numbered by Kafka's codes of operations. A program takes the value for the set of actions that it may offer.
 """
@@ -33,7 +33,7 @@ _EVERY: Final = {kind: _bits(operations) for kind, operations in _KNOWN.items()}
 
 
 def authorized_operations(caller: Caller, resource: AclResource = CLUSTER) -> int:
-    """As the field of that name in a response."""
+    """Return the allowed operations as the field of that name in a response has them."""
     if caller.node.access is None:
         return _EVERY[resource.kind]
     return _bits(operation for operation in _KNOWN[resource.kind] if is_allowed(caller, operation, resource))

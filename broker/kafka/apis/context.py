@@ -1,4 +1,4 @@
-"""What a handler may use: the node, as its APIs need it, and the caller."""
+"""Context of a handler: the node, as its APIs need it, and the caller."""
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
@@ -43,7 +43,7 @@ class KafkaNode(ConfigsNode, Protocol):
     def record_checks(self) -> RecordChecks: ...
     @property
     def api_ranges(self) -> tuple[tuple[int, int, int], ...]:
-        """What ApiVersions lists: key, least and greatest version."""
+        """Return what ApiVersions lists: key, least and greatest version."""
 
 
 @dataclass(slots=True)

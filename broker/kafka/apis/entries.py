@@ -12,7 +12,7 @@ E = TypeVar("E")
 
 
 class _Entries(Generic[A, E]):
-    """What the encoder needs of a list: its length, and its items once."""
+    """The part of a list that the encoder needs: its length, and its items once."""
 
     __slots__ = ("_asked", "_make")
 

@@ -19,7 +19,7 @@ class Exchange(Protocol):
     def frame_bytes(self) -> int: ...
     @property
     def is_produce(self) -> bool:
-        """What follows may begin while it is in work, if that is a Produce too."""
+        """Return True for a Produce: what follows may begin while it is in work, if that is a Produce too."""
     @property
     def is_begun(self) -> bool:
         """False while a long request is decoded and handed over; what follows on its connection waits for that."""
@@ -31,20 +31,20 @@ class Exchange(Protocol):
     def must_close(self) -> bool: ...
     @property
     def pause_ms(self) -> int:
-        """For how long the handler wants nothing to be read from the connection; known once the exchange is begun."""
+        """Return how long the handler wants nothing read from the connection; known once the exchange is begun."""
     @property
     def is_parked(self) -> bool:
-        """Whether `hurry` has it answered now."""
+        """Return True if `hurry` has it answered now."""
     @property
     def is_charged(self) -> bool:
-        """Whether the node's budget of answers holds something for it."""
+        """Return True if the node's budget of answers holds something for it."""
 
     def hurry(self) -> None:
         """Answer now, with what there is; only while it is parked."""
 
     @property
     def hurried_at(self) -> float:
-        """When it was hurried (`perf_counter`); 0: it was not."""
+        """Return when it was hurried (`perf_counter`); 0: it was not."""
 
     def leave(self) -> None:
         """The connection is lost: nobody waits for the answer."""

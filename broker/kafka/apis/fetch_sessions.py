@@ -55,7 +55,7 @@ class Wanted:
         self.sent_start_offset = -1
 
     def is_known(self, high_watermark: int, start_offset: int) -> bool:
-        """Whether the session's last answer said so of the partition."""
+        """Return True if the session's last answer said so of the partition."""
         return high_watermark == self.sent_high_watermark and start_offset == self.sent_start_offset
 
 
@@ -74,7 +74,7 @@ def make_wanted(request: FetchRequest) -> Generator[None, None, dict[PartitionKe
 
 
 class FetchSession:
-    """What one client fetches, in the order it is served; what was sent last moves to the end."""
+    """Partitions that one client fetches, in the order they are served; what was sent last moves to the end."""
 
     __slots__ = ("by_id", "counted", "epoch", "holder", "peer", "session_id", "used_at_ms", "wanted")
 
@@ -113,7 +113,7 @@ class FetchSession:
                 wanted.leader_epoch = asked.current_leader_epoch
 
     def want(self, topic: tuple[str, bytes], asked: Sequence[Asked]) -> bool:
-        """As `update`, for partitions of one topic that it has; False, and nothing is changed, when it lacks one."""
+        """Update partitions of one topic that the session has; False, and nothing is changed, when it lacks one."""
         found = [self.wanted.get((*topic, index)) for index, *_ in asked]
         if None in found:
             return False
@@ -178,9 +178,9 @@ class FetchSessions:
         peer: "Peer | None" = None,
         made: dict[PartitionKey, Wanted] | None = None,
     ) -> FetchTurn:
-        """What a request fetches; `made`: see `FetchSession.update`.
+        """Return what a request fetches; `made`: see `FetchSession.update`.
 
-        KafkaError FETCH_SESSION_ID_NOT_FOUND or INVALID_FETCH_SESSION_EPOCH.
+        Raise KafkaError FETCH_SESSION_ID_NOT_FOUND or INVALID_FETCH_SESSION_EPOCH.
         """
         by_id = version >= TOPIC_IDS_FROM_VERSION
         if request.session_epoch in (EPOCH_FINAL, EPOCH_INITIAL):
@@ -222,7 +222,7 @@ class FetchSessions:
     def next_turn(
         self, session_id: int, epoch: int, peer: "Peer", asked: tuple[tuple[str, bytes], Sequence[Asked]]
     ) -> FetchTurn | None:
-        """As `turn`, for an incremental request that names partitions of one topic that its session has, or none.
+        """Return the turn of an incremental request that names partitions of one topic that its session has, or none.
 
         None, and nothing is changed, where it is anything else.
         """
@@ -252,7 +252,10 @@ class FetchSessions:
         return FetchTurn(session, session.session_id, is_incremental=False)
 
     def _count(self, session: FetchSession, request: FetchRequest) -> None:
-        """After a change of its partitions. FETCH_SESSION_ID_NOT_FOUND, and it is closed, when there is no room."""
+        """Count a session after a change of its partitions.
+
+        Raise FETCH_SESSION_ID_NOT_FOUND, and close it, when there is no room.
+        """
         if request.topics and not self._has_room_for(session, request):
             self._drop(session.session_id)
             raise KafkaError(

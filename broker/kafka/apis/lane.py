@@ -1,4 +1,4 @@
-"""What a lane is to a connection: it takes a request, or leaves it to be dispatched before anything is done."""
+"""Lanes, as a connection sees them: a lane takes a request, or leaves it to be dispatched before anything is done."""
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
@@ -15,11 +15,11 @@ Serve = Callable[[Context, memoryview, Callable[[Context], Any]], Exchange]
 
 
 class Lane(Protocol):
-    """One connection's, for requests of one API that say what one before them said."""
+    """One connection's lane, for requests of one API that say what one before them said."""
 
     @property
     def form(self) -> Hashable:
-        """What its requests say: another lane of the same form takes its place."""
+        """Return what its requests say: another lane of the same form takes its place."""
 
     def begin(self, frame: memoryview) -> Exchange | None:
         """Serve the request; None: it says something else, or what the lane knows holds no longer."""
@@ -27,7 +27,7 @@ class Lane(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LaneRoad:
-    """What the dispatcher has for the lanes of one API in one version."""
+    """The dispatcher's part in the lanes of one API in one version."""
 
     metrics: RouteMetrics
     serve: Serve

@@ -18,7 +18,7 @@ ENOUGH: Final = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class ParkedFetch:
-    """From where what is wanted, how far the reader sees, how many bytes are enough, and how long it waits for them."""
+    """Partitions and offsets wanted, how far the reader sees, how many bytes are enough, how long it waits for them."""
 
     wanted: Sequence[Wanted]
     isolation: Isolation

@@ -44,7 +44,7 @@ class AnswerFaults:
 
     @property
     def faults(self) -> Sequence[Fault]:
-        """In the order in which they were given: the first that meets a request has it."""
+        """Return the faults in the order in which they were given: the first that meets a request has it."""
         return tuple(self._faults.values())
 
     def add(self, cue: Cue) -> Fault:
@@ -142,7 +142,7 @@ class AnswerFaults:
 
 
 async def _hold(fault: Fault, served: Any) -> Any:
-    """What a handler served, once it may be answered."""
+    """Return what a handler served, once it may be answered."""
     while inspect.isawaitable(served):
         served = await served
     if fault.cue.act is Act.DISCONNECT:

@@ -1,4 +1,4 @@
-"""Which partitions a request names, and the request cut in two at them: for faults of one topic or partition.
+"""Partitions that a request names, and the request cut in two at them: for faults of one topic or partition.
 
 Of the APIs only those that answer for each partition are known here; `SHAPES` says where their lists stand.
 """

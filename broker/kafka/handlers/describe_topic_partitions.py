@@ -66,7 +66,7 @@ def _every_name(context: Context) -> set[str]:
 
 
 def _describe(context: Context, name: str, first: int, room: int) -> tuple[DescribeTopicPartitionsResponseTopic, int]:
-    """At most `room` of a topic's partitions from `first` on, and how many the topic has."""
+    """Return at most `room` of a topic's partitions from `first` on, and how many the topic has."""
     try:
         check_topic_name(name)
         topic = find_topic(context, AclOperation.DESCRIBE, name)

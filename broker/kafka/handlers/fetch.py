@@ -60,7 +60,8 @@ async def _make_and_serve(context: Context, request: FetchRequest) -> Served | A
 def serve_turn(
     context: Context, request: FetchRequest, turn: FetchTurn, answers: FetchAnswers | None = None
 ) -> Served | Answer[FetchResponse] | Awaitable[Served | Answer[FetchResponse]]:
-    """Of the request only what it says of the whole answer counts here. `answers`: to pack an answer with at once."""
+    """Serve a turn. The request counts only for what it says of the whole answer. `answers`: to pack an answer with at
+    once."""
     fetch = _Fetch(context, request, turn, answers)
     if len(turn.wanted) > SHORT_PARTITIONS_MAX:
         return _serve_long(context, fetch)
@@ -130,7 +131,7 @@ class _Fetch:
             self.look((wanted,))
 
     def look_and_read(self) -> Served | Awaitable[Served]:
-        """After a wait: what was lost may be gone with its topic, or served by a new opening of the cell."""
+        """Read after a wait: what was lost may be gone with its topic, or served by a new opening of the cell."""
         for wanted in self._turn.wanted:
             if wanted.partition is None or wanted.partition.is_lost:
                 self.look((wanted,))
@@ -199,7 +200,7 @@ class _Fetch:
             self._is_first = False
 
     def _read_one(self, wanted: Wanted, left: int, *, is_first: bool) -> tuple[Read | Awaitable[Batches], int]:
-        """What a partition gives, and how many bytes of the answer that takes (an estimate when it is cold)."""
+        """Return what a partition gives, and how many bytes of the answer that takes (an estimate when it is cold)."""
         partition = wanted.partition
         if wanted.error is not None or partition is None:
             return wanted.error or KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), 0
@@ -251,8 +252,8 @@ class _Fetch:
         topic.partitions.append(data)
 
     def _fetched(self, topic: str, topic_id: bytes) -> list[Fetched] | None:
-        """What an answer about one topic tells of its partitions; None, and nothing is done, when it is not all about
-        that one, or a partition could not be read."""
+        """Return what an answer about one topic says of its partitions; None, and nothing is done, when it is not all
+        about that one, or a partition could not be read."""
         turn = self._turn
         for wanted, read in zip(turn.wanted, self._reads, strict=True):
             if type(read) is not Batches or wanted.topic != topic or wanted.topic_id != topic_id:
@@ -294,7 +295,7 @@ class _Fetch:
 
 
 def _is_news(wanted: Wanted, data: PartitionData) -> bool:
-    """Whether an incremental answer must list the partition (KIP-227)."""
+    """Return True if an incremental answer must list the partition (KIP-227)."""
     is_known = wanted.is_known(data.high_watermark, data.log_start_offset)
     return bool(data.records or data.error_code or not is_known)
 

@@ -46,7 +46,7 @@ def serve(
 
 
 async def _join_in_slices(context: Context, request: JoinGroupRequest) -> Answer[JoinGroupResponse]:
-    """With turns for others between the protocols."""
+    """Join with turns for others between the protocols."""
     protocols = []
     for each in request.protocols:
         await context.breathe()

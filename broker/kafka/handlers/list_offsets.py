@@ -71,7 +71,7 @@ def refuse(context: Context, request: ListOffsetsRequest, code: ErrorCode, messa
 
 
 async def _serve_in_slices(context: Context, request: ListOffsetsRequest) -> ListOffsetsResponse:
-    """With turns for others between the partitions, and a bounded number of searches at a time."""
+    """Serve with turns for others between the partitions, and a bounded number of searches at a time."""
     response = ListOffsetsResponse()
     searches: list[Awaitable[None]] = []
     for named in _answered(request, response):

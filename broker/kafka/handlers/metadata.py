@@ -80,7 +80,7 @@ def refuse(context: Context, request: MetadataRequest, code: ErrorCode, message:
 
 
 def _missing(context: Context, asked: Iterable[MetadataRequestTopic]) -> Iterator[str | None]:
-    """For each that is asked for: its name if no topic has it and the caller may know that, else None."""
+    """Yield for each topic asked for its name if no topic has it and the caller may know that, else None."""
     topics = context.node.cell.current.topics
     for topic in asked:
         name = topic.name if topic.topic_id == NO_TOPIC_ID else None

@@ -79,7 +79,8 @@ class _Commit:
         self._now_ms = context.node.clock()
 
     async def serve_in_slices(self) -> OffsetCommitResponse:
-        """With turns for others between topics and partitions, while they are planned too; the commit itself is one."""
+        """Serve with turns for others between topics and partitions, while they are planned too; the commit itself is
+        one."""
         for topic in self._request.topics:
             await self._context.breathe()
             self.begin(topic)

@@ -60,7 +60,7 @@ def refuse(context: Context, request: OffsetDeleteRequest, code: ErrorCode, mess
 
 
 def _check(context: Context, place: "Place", subscribed: frozenset[str]) -> ErrorCode:
-    """Why a group that reads the topics `subscribed` keeps its offset there, or NONE."""
+    """Return why a group that reads the topics `subscribed` keeps its offset there, or NONE."""
     topic, index = place
     try:
         find_partition(find_topic(context, AclOperation.READ, topic), index)

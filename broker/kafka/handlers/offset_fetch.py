@@ -147,7 +147,7 @@ def _check_serving(context: Context) -> None:
 
 
 def _finder(context: Context, group_id: str) -> Find:
-    """What a group has in a partition, -1 where it has nothing."""
+    """Return a function that finds the offset of a group in a partition, -1 where it has none."""
     topics = context.node.cell.current.topics
 
     def find(asked: Asked, index: int) -> ConsumerOffset:

@@ -63,7 +63,10 @@ def serve(
 
 
 def refuse(context: Context, request: ProduceRequest, code: ErrorCode, message: str) -> ProduceResponse | None:
-    """None with acks 0: the client waits for no answer, the closed connection tells it."""
+    """Return a response that refuses the whole request.
+
+    None with acks 0: the client waits for no answer, the closed connection tells it.
+    """
     if request.acks == 0:
         return None
     return ProduceResponse(

@@ -26,7 +26,7 @@ Fetched = tuple[int, int, int, int, Batches]
 
 
 class FetchAnswers:
-    """For requests of one version about one topic, of at most 100 partitions."""
+    """Answers to requests of one version about one topic, of at most 100 partitions."""
 
     __slots__ = ("_aborted", "_entry", "_head", "_is_flexible", "_name", "_tags", "topic")
 

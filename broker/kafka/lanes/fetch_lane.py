@@ -29,7 +29,7 @@ FETCH_LANES_FROM_VERSION: Final = 11
 PARTS_MAX: Final = 100
 
 class ServeTurn(Protocol):
-    """What the handler does with a turn of a session; of the request only its numbers count."""
+    """The handler's service of a turn of a session; of the request only its numbers count."""
 
     def __call__(
         self, context: Context, request: FetchRequest, turn: FetchTurn, answers: FetchAnswers | None = None
@@ -73,7 +73,7 @@ def open_lane(
 
 
 class _FetchForm:
-    """What stands where in such a request."""
+    """The layout of a lane's requests."""
 
     __slots__ = ("_name", "_none", "_tail", "said", "words")
 
@@ -111,7 +111,7 @@ class _FetchForm:
 
 
 class FetchLane:
-    """What such requests have in common."""
+    """A lane: what the requests on it have in common."""
 
     __slots__ = ("_context", "_form", "_request", "_serve", "_serve_turn", "_topic", "_whole", "_words", "form")
 

@@ -28,7 +28,7 @@ _RECORD_ERRORS_FROM_VERSION = 8
 
 
 class ProduceAnswers:
-    """For requests of one version about one topic."""
+    """Answers to requests of one version about one topic."""
 
     __slots__ = (
         "_count", "_encode", "_head", "_is_silent", "_metrics", "_name", "_packing", "_respond", "_tags",
@@ -86,7 +86,7 @@ class ProduceAnswers:
         raise failure
 
     def _prepare(self, count: int) -> None:
-        """For answers of so many partitions."""
+        """Prepare for answers of `count` partitions."""
         self._count = count
         if self._tags:
             self._head = b"\0\x02" + self._name + bytes((count + 1,))

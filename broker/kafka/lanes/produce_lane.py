@@ -77,7 +77,7 @@ def open_lane(
 
 
 class ProduceLane:
-    """What such requests have in common."""
+    """A lane: what the requests on it have in common."""
 
     __slots__ = (
         "_bytes_max", "_config", "_cut", "_name", "_peer", "_topic_id", "_words", "answers", "form", "metrics",
@@ -168,10 +168,10 @@ class ProduceInLane:
             self._finish()
 
     def hurry(self) -> None:
-        """It is never parked."""
+        """Do nothing: it is never parked."""
 
     def leave(self) -> None:
-        """What is enqueued is stored all the same."""
+        """Do nothing: what is enqueued is stored all the same."""
 
     def _decide(self, position: int, decided: Decided) -> None:
         self._decided[position] = decided

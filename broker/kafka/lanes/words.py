@@ -40,7 +40,7 @@ def find_words(frame: memoryview, body: bytes) -> Words | None:
 
 
 def topic_words(context: Context, name: str, topic_id: bytes, *, flexible: bool) -> bytes:
-    """How a request or an answer names a topic."""
+    """Return the bytes that name a topic in a request or an answer."""
     if context.version >= TOPIC_IDS_FROM_VERSION:
         return topic_id
     encoded = name.encode()

@@ -291,7 +291,7 @@ class Connection(asyncio.BufferedProtocol):
         self._advance()
 
     def _go_on(self) -> None:
-        """After something was answered, or may be written again."""
+        """Continue after something was answered, or may be written again."""
         if self._life >= Life.CLOSING:
             return
         self._serve()
@@ -356,7 +356,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.close()
 
     def facts(self) -> ConnectionFacts:
-        """What is known of the connection and the client behind it."""
+        """Return what is known of the connection and the client behind it."""
         peer = self.peer
         return ConnectionFacts(
             client_id=peer.client_id,

@@ -1,4 +1,4 @@
-"""Which connections a node keeps: the limit of all, that of each address, and who gives way to one that comes.
+"""Connections that a node keeps: the limit of all, that of each address, and who gives way to one that comes.
 
 a connection comes                                   what happens
 its address has max.connections.per.ip               it is refused

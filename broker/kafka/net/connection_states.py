@@ -8,7 +8,7 @@ from typing import Final
 
 
 class Life(IntEnum):
-    """In the order in which a connection goes through them."""
+    """Lives of a connection, in the order in which it goes through them."""
 
     OPEN = auto()
     DRAINING = auto()
@@ -39,7 +39,7 @@ LIFE: Final[Mapping[tuple[Life, LifeEvent], Life]] = {
 
 
 class Intaking(IntEnum):
-    """Whether a connection is read."""
+    """States of reading from a connection."""
 
     READING = auto()
     PAUSED = auto()
@@ -61,7 +61,7 @@ INTAKE: Final[Mapping[tuple[Intaking, IntakeEvent], Intaking]] = {
 
 
 class Turn(IntEnum):
-    """Whether a request may begin."""
+    """States that decide if a request may begin."""
 
     FREE = auto()
     SERVING = auto()
@@ -90,7 +90,7 @@ TURNS: Final[Mapping[tuple[Turn, TurnEvent], Turn]] = {
 
 
 class Sending(IntEnum):
-    """What becomes of answers that are due."""
+    """States of sending the answers that are due."""
 
     IDLE = auto()
     """The next call sends them."""

@@ -42,16 +42,16 @@ class Connections:
         return len(self._open)
 
     def __iter__(self) -> "Iterator[Connection]":
-        """Those open now; they may close meanwhile."""
+        """Iterate over the connections open now; they may close meanwhile."""
         return iter(list(self._open))
 
     def after(self, number: int, count: int) -> list[tuple[int, ConnectionFacts]]:
-        """What is known of at most `count` of those of a greater number, which came later, each with its own."""
+        """Return facts of at most `count` connections of a greater number, which came later, each with its number."""
         later = ((own, connection) for connection, own in self._open.items() if own > number)
         return [(own, connection.facts()) for own, connection in islice(later, count)]
 
     def add(self, connection: "Connection") -> bool:
-        """False above a limit: the connection must close. Another one may close for its sake."""
+        """Add a connection; False above a limit: it must close. Another one may close for its sake."""
         limits = self._limits
         refusal = limits.refusal(connection)
         if refusal is None and not limits.has_room(connection):

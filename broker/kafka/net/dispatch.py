@@ -1,4 +1,4 @@
-"""From a frame to its handler and back to bytes: versions, decoding, and errors turned into responses in one place.
+"""Road of a frame to its handler and back to bytes: versions, decoding, and errors turned into responses in one place.
 
 A request of few elements is decoded, served and answered in one call. A long one leaves this road: it is decoded in
 slices between turns of the loop, and so is a long answer encoded; both are charged to the node's budget of answers.
@@ -106,7 +106,7 @@ class Dispatcher:
         return exchange
 
     def _open_lane(self, exchange: Dispatched, frame: memoryview) -> None:
-        """For the requests to come that say what this one says."""
+        """Open a lane for the requests to come that say what this one says."""
         api, context = exchange.route.api, exchange.context
         assert api.open_lane is not None
         road = LaneRoad(exchange.route.metrics, partial(self._serve_for_lane, exchange.route))

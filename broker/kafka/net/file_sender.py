@@ -71,7 +71,7 @@ class FileSender:
         return sum(map(len, self._parts))
 
     def unsent_memory(self) -> int:
-        """Those of them that are in memory."""
+        """Return the bytes in memory that the socket has not taken."""
         return memory_of(self._parts)
 
     def close(self) -> None:

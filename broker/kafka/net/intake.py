@@ -1,4 +1,4 @@
-"""What a connection takes in: the request that is still arriving, and whether the connection is read.
+"""Intake of a connection: the request that is still arriving, and whether the connection is read.
 
 Its states are the table `INTAKE` of connection_states.py. Nothing here is called for a request that arrives whole,
 but `limit`.
@@ -15,7 +15,7 @@ from pqbroker.protocol.frames import HELD_STEP_BYTES, FrameReader
 
 
 class Intake:
-    """One connection's. It is what `Receiving` sees of the connection."""
+    """One connection's intake. It is what `Receiving` sees of the connection."""
 
     __slots__ = (
         "_budget", "_in_flight", "_make_room", "_pause", "_receiving", "_settings", "_transport", "_unserved", "bytes",
@@ -111,7 +111,7 @@ class Intake:
         self.consider()
 
     def _grant(self, size: int) -> bool:
-        """Whether a large request may have its memory now; else `begin_claimed` is called."""
+        """Claim the memory of a large request. Return True if it may have it now; else `begin_claimed` is called."""
         is_granted = self._receiving.claim(self, size)
         if is_granted:
             self.held_bytes = min(size, HELD_STEP_BYTES)

@@ -44,7 +44,7 @@ class Outbox:
 
     @property
     def holds_files(self) -> bool:
-        """Whether what lies in files is still to be sent, so that the transport must not be closed."""
+        """Return True if what lies in files is still to be sent, so that the transport must not be closed."""
         return self.state in (Sending.WAITING, Sending.BUSY)
 
     def unsent(self) -> tuple[int, int]:

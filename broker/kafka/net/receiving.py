@@ -30,7 +30,7 @@ class Receiver(Protocol):
 
     @property
     def share(self) -> RequestShare:
-        """Its holder's bytes."""
+        """Return the share of its holder: its bytes."""
 
     def give_up(self) -> None:
         """Close: the unfinished request has to make room. It is not counted any more."""
@@ -73,7 +73,7 @@ class _Unfinished:
             self._give_up(self._stalled() or self._last())
 
     def touch(self, receiver: Receiver) -> None:
-        """It has moved, or could not: it was not read."""
+        """Note that a receiver has moved, or could not: it was not read."""
         if receiver in self.held:
             _, held = self._moved.pop(receiver)
             self._moved[receiver] = (self._loop.time(), held)
@@ -100,7 +100,7 @@ class _Unfinished:
         return True
 
     def stalls_at(self) -> float:
-        """When the first of them has not moved for too long, unless it moves before (loop time)."""
+        """Return when the first of them has not moved for too long, unless it moves before (loop time)."""
         oldest = next(iter(self._moved.values()), None)
         return (self._loop.time() if oldest is None else oldest[0]) + self._stall_s
 
@@ -134,7 +134,7 @@ class _Unfinished:
 
 
 class Receiving:
-    """What the connections of a node share on their receiving side. Whole requests are counted in `budget` alone."""
+    """The receiving side that the connections of a node share. Whole requests are counted in `budget` alone."""
 
     def __init__(self, settings: BrokerSettings, loop: asyncio.AbstractEventLoop) -> None:
         self.buffer = receive_buffer()
@@ -163,7 +163,7 @@ class Receiving:
 
     @property
     def is_at_rest(self) -> bool:
-        """Nothing is held, and nobody waits."""
+        """Return True if nothing is held, and nobody waits."""
         budget, small, large = self.budget, self._small, self._large
         return not (budget.taken or budget.is_awaited or small.held or large.held or self._claims or self._look)
 
@@ -180,7 +180,7 @@ class Receiving:
         self._small.hold(receiver, held)
 
     def claim(self, receiver: Receiver, size: int) -> bool:
-        """Whether a large request begins with memory now; if not, `begin_claimed` is called when it may.
+        """Claim memory for a large request. True: it begins now; if not, `begin_claimed` is called when it may.
 
         From then on its first 2 MiB count as held.
         """
@@ -193,16 +193,16 @@ class Receiving:
         return False
 
     def touch(self, receiver: Receiver) -> None:
-        """Its connection is read again: it could not move."""
+        """Note that a receiver's connection is read again: it could not move."""
         self._small.touch(receiver)
         self._large.touch(receiver)
 
     def finish(self, receiver: Receiver) -> int:
-        """Its request is whole: returns the bytes that it held, which stay in the budget as the caller's."""
+        """End a request that is whole: return the bytes that it held, which stay in the budget as the caller's."""
         return (self._large if receiver in self._large.held else self._small).end(receiver)
 
     def release(self, receiver: Receiver) -> None:
-        """Its connection closes."""
+        """Release a receiver's bytes and claim: its connection closes."""
         self._small.release(receiver)
         self._large.release(receiver)
         if self._claims and self._forget_claim(receiver) and not self._claims:

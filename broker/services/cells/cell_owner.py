@@ -127,7 +127,10 @@ async def _start_others(others: DataCells, scheme: Scheme, topics: Topics) -> No
 
 
 async def _open_known(host: TabletHost, clock: Callable[[], int]) -> tuple[Hive, OpenCells, Scheme]:
-    """Without hive and scheme there is no topic: where one cannot be read the cell is not opened. EngineError."""
+    """Open hive and scheme. Without them there is no topic: where one is unreadable the cell is not opened.
+
+    Raise EngineError.
+    """
     try:
         hive = await Hive.open(host)
         cells = OpenCells(host, hive)

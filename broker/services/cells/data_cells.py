@@ -104,7 +104,7 @@ class DataCells:
             await watched.tried.wait()
 
     def health(self, cell: CellId) -> str:
-        """Of a cell: good, reading only, failed, or offline where the node does not run it."""
+        """Return the health of a cell: good, reading only, failed, or offline where the node does not run it."""
         host = self._cells.host(cell)
         if host is not None and not host.cell.lost.done():
             return READING_ONLY if host.cell.reading_only else "good"
@@ -113,7 +113,7 @@ class DataCells:
         return "failed" if cell in self._watched else "offline"
 
     def failure(self, cell: CellId) -> str:
-        """Why a cell is not open, or for reading only; empty where it takes writes."""
+        """Return why a cell is not open, or for reading only; empty where it takes writes."""
         if cell == SYSTEM_CELL:
             return self._cells.system.cell.reading_only
         watched = self._watched.get(cell)
@@ -305,7 +305,7 @@ class DataCells:
 
 
 async def _first(lost: "asyncio.Future[ShardLost]", leaving: asyncio.Event) -> ShardLost | None:
-    """Why the cell was lost; None: it is to be left before that."""
+    """Return why the cell was lost; None: it is to be left before that."""
     waiting = asyncio.ensure_future(leaving.wait())
     ends: list[asyncio.Future[Any]] = [lost, waiting]
     try:

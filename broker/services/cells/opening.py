@@ -1,4 +1,4 @@
-"""How every cell of a node is opened: for writing; where its disk has no room for that, for reading only.
+"""Opening of every cell of a node: for writing; where its disk has no room for that, for reading only.
 
 A cell that is open for reading only has its tablets, and serves what is stored. It takes no write, so nothing of a
 group can be kept: the system cell has no coordinators then. Once there is room it is lost with RoomAgain, and opened

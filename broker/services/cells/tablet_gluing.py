@@ -59,7 +59,7 @@ class Glue(NamedTuple):
 
 
 class TabletGluing:
-    """Of one opening of the node's cells."""
+    """Gluing of tablets in one opening of the node's cells."""
 
     def __init__(self, scheme: Scheme, topics: Topics, cells: OpenCells) -> None:
         self._scheme = scheme
@@ -127,7 +127,7 @@ class TabletGluing:
 
 
 async def _copy(tablet: PqTablet, storage: TabletStorage) -> None:
-    """All of a tablet."""
+    """Copy all of a tablet."""
     copy = TabletCopy(tablet.kv, storage)
     for _ in range(_FOLLOWS_MAX):
         if await copy.follow():
@@ -138,7 +138,7 @@ async def _copy(tablet: PqTablet, storage: TabletStorage) -> None:
 async def _append(
     rows: PartitionServer, server: PartitionServer, clock: Callable[[], int], *, with_trimmed: bool
 ) -> None:
-    """All rows of a partition, and its sessions."""
+    """Append all rows of a partition, and its sessions."""
     rows.check_readable()
     log = rows.state
     offset = rows.start_offset

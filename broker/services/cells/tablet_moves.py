@@ -31,7 +31,7 @@ _PASSES = 2
 
 
 class TabletMoves:
-    """Of one opening of the node's cells."""
+    """Moves of tablets in one opening of the node's cells."""
 
     def __init__(self, scheme: Scheme, topics: Topics, cells: OpenCells) -> None:
         self._scheme = scheme

@@ -1,1 +1,1 @@
-"""What nodes and topics are set to: showing and changing it."""
+"""Configs of nodes and topics: showing and changing them."""

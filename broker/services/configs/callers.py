@@ -1,4 +1,4 @@
-"""What services of configs need of the node, and of whoever calls them."""
+"""Needs of the services of configs: of the node, and of their callers."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -36,7 +36,7 @@ class ConfigsNode(LocatedNode, Protocol):
 
 
 class ConfigsCaller(Protocol):
-    """Whoever changes configs."""
+    """A caller that changes configs."""
 
     @property
     def node(self) -> ConfigsNode: ...

@@ -161,7 +161,7 @@ def _apply(texts: dict[str, str], change: Change, defaults: Texts) -> None:
 
 
 def _value(name: str, texts: Texts, defaults: Texts) -> Any:
-    """What a topic config is in force, given what the topic and the node are set to."""
+    """Return the value of a topic config that is in force, given what the topic and the node are set to."""
     declaration = declared(TopicConfig, name)
     assert declaration is not None
     text = texts.get(name, defaults.get(name))

@@ -1,4 +1,4 @@
-"""Where a node listens and keeps its records, as configs: what it was started with decides, and they describe it."""
+"""Places where a node listens and keeps its records, as configs: its start decides, and the configs describe it."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -15,7 +15,7 @@ OF_ONE_LISTENER = "listener.name."
 
 
 def locations(node: LocatedNode) -> dict[str, str]:
-    """What the node's places are in fact, by the names of the settings that have them in Kafka."""
+    """Return the node's actual places, by the names of the settings that have them in Kafka."""
     advertised = advertised_addresses(node.listeners, node.settings.advertised_listeners)
     return {
         LISTENERS: ",".join(f"{one.name}://{one.address}" for one in node.listeners),

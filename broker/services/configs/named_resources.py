@@ -72,7 +72,7 @@ def texts_of(kind: NamedKind, scheme: "Scheme", name: str) -> Iterator[ConfigTex
 
 
 def _node_name(kind: NamedKind, name: str) -> str:
-    """What a config is called as a setting of the node, or its own name where there is no such setting."""
+    """Return a config's name as a setting of the node, or its own name where no such setting exists."""
     of_node = f"{kind.name}.{name}"
     return of_node if of_node in declarations(BrokerSettings) else name
 

@@ -1,4 +1,4 @@
-"""What this node is set to now: how it was started, and what was changed since, kept in the scheme (KIP-226)."""
+"""Settings of this node now: those of its start, and what was changed since, kept in the scheme (KIP-226)."""
 
 import asyncio
 import logging
@@ -110,7 +110,7 @@ def _tell_in_vain(name: str, changed: Texts) -> None:
 
 
 def check_node_name(name: str, node_id: str) -> None:
-    """Only this node is set here, or all are: KafkaError INVALID_REQUEST, in Kafka's words."""
+    """Check that a request sets this node or all nodes: KafkaError INVALID_REQUEST, in Kafka's words."""
     if name in (EVERY_NODE, node_id):
         return
     if not name.removeprefix("-").isdecimal():

@@ -1,4 +1,4 @@
-"""What is to become of single configs, whosever they are: Kafka's four operations on texts by name."""
+"""Operations on single configs of any owner: Kafka's four, on texts by name."""
 
 import logging
 from collections import Counter

@@ -106,7 +106,7 @@ def broker_texts(layers: Layers) -> Iterator[ConfigText]:
 
 
 def every_broker_texts(layers: Layers) -> Iterator[ConfigText]:
-    """What was set for all brokers."""
+    """Yield what was set for all brokers."""
     known = declarations(BrokerSettings)
     for synonym in _given(tuple(layers.of_all), layers.of_all, Source.DYNAMIC_DEFAULT_BROKER):
         declaration = known.get(synonym.name) or _foreign(synonym.name)
@@ -114,9 +114,9 @@ def every_broker_texts(layers: Layers) -> Iterator[ConfigText]:
 
 
 def _of_node(names: Sequence[str], layers: Layers) -> list[Synonym]:
-    """What the node is set to under these names: on its own, with all others, at its start, by default.
+    """Return what the node is set to under these names: on its own, with all others, at its start, by default.
 
-    Empty where all that is known is the default of a coarser unit: Kafka tells nothing then.
+    Empty where all that is known is the default of a coarser unit: Kafka reports nothing then.
     """
     known = declarations(BrokerSettings)
     found = _set_since(names, layers)
@@ -132,7 +132,7 @@ def _of_node(names: Sequence[str], layers: Layers) -> list[Synonym]:
 
 
 def _set_since(names: Sequence[str], layers: Layers) -> list[Synonym]:
-    """What was set under these names while nodes ran."""
+    """Return what was set under these names while nodes ran."""
     return [
         *_given(names, layers.of_node, Source.DYNAMIC_BROKER),
         *_given(names, layers.of_all, Source.DYNAMIC_DEFAULT_BROKER),

@@ -1,4 +1,4 @@
-"""What services of consumer groups need of the node, and of whoever calls them."""
+"""Needs of the services of consumer groups: of the node, and of their callers."""
 
 from typing import Protocol
 
@@ -25,7 +25,7 @@ class GroupsNode(Guarded, Protocol):
 
 
 class GroupsCaller(Protocol):
-    """Whoever asks about groups."""
+    """A caller that asks about groups."""
 
     @property
     def node(self) -> GroupsNode: ...

@@ -40,7 +40,7 @@ class Hosted:
 
 
 class ClassicGroups:
-    """Those of one coordinator tablet. `clock`: milliseconds since 1970."""
+    """The classic groups of one coordinator tablet. `clock`: milliseconds since 1970."""
 
     def __init__(self, coordinator: Coordinator, limits: GroupLimits, clock: Callable[[], int]) -> None:
         self.coordinator = coordinator
@@ -63,7 +63,7 @@ class ClassicGroups:
 
     @property
     def hosted(self) -> Mapping[str, Hosted]:
-        """By group id."""
+        """Return the hosted groups by group id."""
         return MappingProxyType(self._hosted)
 
     def now_ms(self) -> int:
@@ -135,7 +135,7 @@ class ClassicGroups:
         self.follow(resident)
 
     def close(self) -> None:
-        """Nobody waits here afterwards."""
+        """End all groups; nobody waits here afterwards."""
         for hosted in self._hosted.values():
             hosted.group.usage.release()
             leaving.end(hosted.group, ErrorCode.NOT_COORDINATOR)

@@ -25,7 +25,7 @@ def list_groups(node: GroupsNode) -> list[ListedGroup]:
 
 
 def visible_groups(caller: GroupsCaller) -> list[ListedGroup]:
-    """Of all groups those that the caller may describe. KafkaError NOT_COORDINATOR."""
+    """Return the groups that the caller may describe. Raise KafkaError NOT_COORDINATOR."""
     groups = list_groups(caller.node)
     if is_allowed(caller, AclOperation.DESCRIBE):
         return groups

@@ -74,7 +74,7 @@ class Coordinator:
             kind.load(loaded)
 
     def check(self) -> None:
-        """Whether residents are served: KafkaError NOT_COORDINATOR while it restarts, COORDINATOR_NOT_AVAILABLE."""
+        """Check that residents are served: KafkaError NOT_COORDINATOR while it restarts, COORDINATOR_NOT_AVAILABLE."""
         if self._refusal is not None:
             raise self._refusal
 
@@ -147,7 +147,7 @@ class Coordinator:
         kind.wake(resident)
 
     def _read(self, kind: ResidentKind) -> list[Any]:
-        """What is stored of a kind's residents. StoredUnreadable."""
+        """Return what is stored of a kind's residents. Raise StoredUnreadable."""
         rows, found = kind.rows, []
         for key, row in self._tablet.row_sets.get(rows.row_set, ()):
             try:

@@ -112,7 +112,7 @@ class Coordinators:
 
     @property
     def taken_bytes(self) -> int:
-        """Of all groups, as `pqbroker.groups.bytes.max` counts them."""
+        """Return the bytes of all groups, as `pqbroker.groups.bytes.max` counts them."""
         return self._limits.memory.taken
 
     @property
@@ -121,12 +121,12 @@ class Coordinators:
 
     @property
     def is_closed(self) -> bool:
-        """Whether `close` was called."""
+        """Return True if `close` was called."""
         return self._is_closed
 
     @property
     def why_not(self) -> str:
-        """Why no group is served while `is_serving` is False."""
+        """Return why no group is served while `is_serving` is False."""
         return self._host.cell.reading_only or "the broker is stopping or restarting: retry"
 
     def join(self, group_id: str, request: Join, answer: Callable[[Joined], None]) -> None:
@@ -156,7 +156,7 @@ class Coordinators:
         heartbeats.heartbeat(hosted.group, member_id, group_instance_id, generation, groups.now_ms())
 
     def leave(self, group_id: str, leavers: Sequence[Leaver]) -> list[ErrorCode]:
-        """What became of each."""
+        """Remove members from a group. Return what became of each."""
         groups = self._groups_of(group_id)
         hosted = groups.hosted.get(group_id)
         if hosted is None:
@@ -236,7 +236,7 @@ class Coordinators:
         return groups, hosted
 
     def _groups_of(self, group_id: str) -> ClassicGroups:
-        """Those of the coordinator that the group belongs to."""
+        """Return the groups of the coordinator that the group belongs to."""
         self._check_cell()
         groups = self._groups[zlib.crc32(group_id.encode()) % COORDINATORS]
         groups.coordinator.check()

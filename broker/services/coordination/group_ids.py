@@ -1,4 +1,4 @@
-"""What a consumer group may be called, and whether there is room for another one."""
+"""Rules for the ids of consumer groups, and the check that there is room for another group."""
 
 from pqbroker.broker.services.coordination.classic.memory import group_bytes, text_bytes
 from pqbroker.broker.services.coordination.classic.messages import GroupLimits

@@ -1,4 +1,5 @@
-"""What a kind of residents of a coordinator tablet is to it: how they are stored, loaded, woken, ended and counted."""
+"""A kind of residents of a coordinator tablet, as the tablet sees it: how they are stored, loaded, woken, ended and
+counted."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -14,7 +15,7 @@ class ResidentKind(Protocol):
 
     @property
     def rows(self) -> ResidentRows:
-        """How they are stored. Their row set is their kind's alone."""
+        """Return the form in which residents are stored. Their row set is their kind's alone."""
 
     def load(self, stored: Sequence[Any]) -> None:
         """Begin with those that are stored, as `rows` reads them, instead of all that were known before."""
@@ -26,4 +27,4 @@ class ResidentKind(Protocol):
         """Answer whatever waits so that it comes again: the tablet is stopped or restarted."""
 
     def __len__(self) -> int:
-        """How many residents there are."""
+        """Return the number of residents."""

@@ -95,7 +95,7 @@ class Query:
             places.end(holder)
 
     async def _wait(self, begun: Awaitable[None]) -> None:
-        """For a place, as long as the query may take."""
+        """Wait for a place, as long as the query may take."""
         most, places = self._settings.sql_queries_max, self._workers.places
         try:
             async with asyncio.timeout_at(self._deadline_s if most else 0):
@@ -169,8 +169,8 @@ class Query:
                 return message
 
     def _snapshot(self, names: list[str]) -> dict[str, Any]:
-        """Where the partitions of each topic start and end now: what comes later is none of the query's. And the
-        columns of its schema, where it has one."""
+        """Return where the partitions of each topic start and end now, and the columns of its schema, where it has one.
+        What comes later is none of the query's."""
         self._topics = {name: self._find(name) for name in names}
         found = {}
         for name, topic in self._topics.items():
@@ -246,7 +246,7 @@ class Query:
 
 
 def _show(stretch: Stretch, payload: list[Buffer]) -> dict[str, Any]:
-    """Where a stretch lies, and in `payload` what is in no file."""
+    """Return where a stretch lies; what is in no file is appended to `payload`."""
     pieces: list[int | FileRange] = []
     for piece in stretch.pieces:
         if isinstance(piece, FileRange):
@@ -258,5 +258,5 @@ def _show(stretch: Stretch, payload: list[Buffer]) -> dict[str, Any]:
 
 
 def _is_left_out(facts: RowFacts, rows: int, commits: Sequence[int] | None) -> bool:
-    """Whether all these rows are known, and none was committed at such a time."""
+    """Return True if all these rows are known, and none was committed at such a time."""
     return commits is not None and len(facts) == rows and not facts.may_have_timestamp(*commits)

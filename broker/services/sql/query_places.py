@@ -15,7 +15,7 @@ from pqbroker.conf.shares import Shares, reserve_of
 
 
 class QueryPlaces:
-    """There are as many places as the last query was told: a smaller number ends no query."""
+    """The places of queries, as many as the last `begin` allowed: a smaller number ends no query."""
 
     __slots__ = ("_most", "_shares", "_waiting")
 

@@ -36,7 +36,7 @@ class Workers:
 
     @property
     def pids(self) -> list[int]:
-        """Of all processes that there are."""
+        """Return the ids of all worker processes that exist."""
         return [worker.pid for worker in (*self._busy, *self._idle)]
 
     @property
@@ -119,6 +119,6 @@ class Workers:
         return task
 
     def _end_unwanted(self, starting: "asyncio.Task[WorkerProcess]") -> None:
-        """Nobody waits for it any more."""
+        """End a worker that was started, and that nobody waits for any more."""
         if not starting.cancelled() and starting.exception() is None:
             self._end(starting.result())

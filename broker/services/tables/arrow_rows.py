@@ -30,7 +30,7 @@ async def encode_arrow(node: TablesNode, schema: Schema, stream: bytes, batch_by
 
 
 async def _answered(node: TablesNode, document: dict[str, Any], stream: bytes) -> tuple[WorkerProcess, Message]:
-    """What a worker makes of the rows. One that rested may be dead by now, and another has to do."""
+    """Return a worker and what it makes of the rows. One that rested may be dead by now; then another is asked."""
     settings, workers = node.settings, node.workers
     while True:
         worker = await workers.take()

@@ -53,7 +53,7 @@ def remounted(record: TopicRecord, tablets: Collection[int]) -> TopicRecord:
 
 
 def _check_sets(table: TableRecord, attributes: Mapping[str, Any], sets_max: int) -> None:
-    """Whatever tablets take, those that act and those that are set are no more than the limit."""
+    """Check that acting sets, with the attributes that are set, are no more than the limit, whatever tablets take."""
     if attributes not in table.mounted.sets and len(table.mounted.sets) >= sets_max:
         text = f"{len(table.mounted.sets)} sets of attributes act in tablets of the table, and the limit is {sets_max}"
         cure = "Remount tablets, so that several have the same, or raise pqbroker.table.attribute.sets.max."

@@ -1,4 +1,4 @@
-"""What services of tables need of the node, and of whoever calls them."""
+"""Needs of the services of tables: of the node, and of their callers."""
 
 from typing import Protocol
 
@@ -30,7 +30,7 @@ class TablesNode(ConfigsNode, Protocol):
 
 
 class TablesCaller(Protocol):
-    """Whoever changes tables."""
+    """A caller that changes tables."""
 
     @property
     def node(self) -> TablesNode: ...

@@ -74,7 +74,8 @@ def _check_at_rest(topic: Topic) -> None:
 
 
 def _static(table: TableRecord, epoch: int) -> TableRecord:
-    """Its tablet is frozen: rows are read, and none is written or deleted. It has the first one's attributes."""
+    """Return the table as a static one. Its tablet is frozen: rows are read, and none is written or deleted. It has the
+    first one's attributes."""
     mounted = MountedAttributes.collect([{**table.mounted.of_tablet(0), **_WEAK}])
     return replace(
         table, is_static=True, states=(MountState.FROZEN.value,), first_rows=(0,), epoch_base=epoch,
@@ -88,5 +89,5 @@ def _to_dynamic(record: TopicRecord) -> TopicRecord:
 
 
 def _stand(topic: Topic) -> Sequence[tuple[int, int]]:
-    """What says that no row came or went."""
+    """Return the starts and ends of the partitions, which are unchanged while no row comes or goes."""
     return [(partition.start_offset, partition.end_offset) for partition in topic.partitions]

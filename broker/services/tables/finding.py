@@ -70,7 +70,7 @@ def find_typed(caller: Caller, operation: AclOperation, name: str, *, or_static:
 
 
 def schema_of(topic: Topic) -> Schema | None:
-    """As it was given, whatever the limit of columns is now."""
+    """Return the schema as it was given, whatever the limit of columns is now."""
     stored = topic_schemas.schema_of(topic)
     return None if stored is None else read_schema(stored.columns, len(stored.columns), stored.formats)
 
@@ -84,7 +84,7 @@ def check_tablet(topic: Topic, index: int, name: str = "tablet_index") -> int:
 
 
 def states(topic: Topic) -> list[MountState]:
-    """Of each partition; those of a topic that was not made as a table are always mounted."""
+    """Return the state of each partition; those of a topic that was not made as a table are always mounted."""
     if topic.record.table is None:
         return [MountState.MOUNTED] * len(topic.partitions)
     return list(map(_STATES.__getitem__, topic.states))

@@ -43,7 +43,7 @@ class GivenRows:
 
 
 class InsertedRange(NamedTuple):
-    """Where rows stand."""
+    """The place of inserted rows."""
 
     tablet_index: int
     first_row_index: int
@@ -51,7 +51,7 @@ class InsertedRange(NamedTuple):
 
 
 class Inserted(NamedTuple):
-    """What became of rows. `is_duplicate`: they were taken before, and none was taken now."""
+    """The outcome of an insertion. `is_duplicate`: they were taken before, and none was taken now."""
 
     tablets: Sequence[InsertedRange]
     weight: int
@@ -104,12 +104,12 @@ async def _insert(
 
 
 def _weighed(topic: Topic, shares: Sequence[Share]) -> list[Share]:
-    """With the weights of their rows. Runs in a thread."""
+    """Return the shares with the weights of their rows. Runs in a thread."""
     return [share._replace(weights=[weigh(topic, batch) for batch, _ in share.batches]) for share in shares]
 
 
 def _taken_before(taken: Mapping[int, SessionBatch], sequence: int) -> Inserted:
-    """Where the rows are is known of a session's last batch alone."""
+    """Return the outcome of rows taken before. Their place is known for a session's last batch alone."""
     same = {index: batch for index, batch in sorted(taken.items()) if batch.sequence == sequence}
     tablets = [
         InsertedRange(index, batch.base_offset, batch.row_count) for index, batch in same.items() if batch.row_count

@@ -118,7 +118,7 @@ def _check_static(new: NewTable) -> None:
 
 
 def _first_rows(new: NewTable) -> Sequence[int]:
-    """Where the rows of each tablet begin. TableError INVALID_TABLE."""
+    """Return where the rows of each tablet begin. Raise TableError INVALID_TABLE."""
     given = new.trimmed_row_counts
     if given is None:
         return [0] * (1 if new.tablet_count is None else new.tablet_count)

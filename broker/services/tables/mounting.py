@@ -35,7 +35,7 @@ _MOUNTS = frozenset({MountState.MOUNTING, MountState.FROZEN_MOUNTING})
 
 @dataclass(frozen=True, slots=True)
 class MountChange:
-    """What is asked of a table's tablets. `cell`: where they are to be mounted; None: where each of them lives.
+    """A command to a table's tablets. `cell`: where they are to be mounted; None: where each of them lives.
     `is_forced`: rows that were not written out may stay so."""
 
     command: MountCommand
@@ -82,7 +82,7 @@ class _Way:
 
 
 async def _logged(reaching: Coroutine[Any, Any, None], topic: Topic) -> None:
-    """Nobody waits for it: what refuses it is in the log, and the tablets are in the state before."""
+    """Run what nobody waits for: what refuses it is in the log, and the tablets are in the state before."""
     try:
         await reaching
     except _REFUSED as refusal:

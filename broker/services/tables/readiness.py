@@ -1,4 +1,4 @@
-"""What must hold of a table before its tablets are put in the place of others."""
+"""Checks of a table before its tablets are put in the place of others."""
 
 import asyncio
 from collections.abc import Iterable

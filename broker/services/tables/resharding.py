@@ -65,7 +65,7 @@ async def reshard(caller: TablesCaller, name: str, change: ReshardChange) -> Top
 
 
 def _plan(change: ReshardChange, topic: Topic) -> Reshard:
-    """What the table becomes; TableError for what cannot be."""
+    """Return what the table becomes. Raise TableError for an impossible change."""
     indexes, present = change.tablets.of(topic), len(topic.partitions)
     first, last = indexes[0], indexes[-1]
     plan = plan_reshard(present, first, last, change.tablet_count, change.trimmed_row_counts)
@@ -96,7 +96,7 @@ def _check_unmounted(topic: Topic, indexes: Sequence[int]) -> None:
 
 
 def _check_whole_chunks(topic: Topic, removed: Sequence[int]) -> None:
-    """What was trimmed of a tablet that is glued must be gone: its rows are glued by whole chunks (E.9)."""
+    """Check that trimmed rows of a tablet that is glued are gone: its rows are glued by whole chunks (E.9)."""
     for index in removed:
         log = topic.partitions[index].state
         if first_kept(log.bodies, log.head, 0) < log.start_offset < log.end_offset:
@@ -111,7 +111,7 @@ def _is_empty(topic: Topic, index: int) -> bool:
 
 
 def _ends(topic: Topic, plan: Reshard) -> Sequence[tuple[int, int, int]]:
-    """What says that the tablets to be glued are as they were: which ones, and their first and last rows."""
+    """Return the tablets to be glued, and their first and last rows: equal while the tablets are as they were."""
     return [
         (topic.record.tablets[index], topic.partitions[index].start_offset, topic.partitions[index].end_offset)
         for index in (plan.survivor, *plan.removed)

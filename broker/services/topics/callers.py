@@ -1,4 +1,4 @@
-"""What services of topics need of the node, and of whoever calls them."""
+"""Needs of the services of topics: of the node, and of their callers."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Which names a topic may have: Kafka's rule (semantics G.1)."""
+"""Names that a topic may have: Kafka's rule (semantics G.1)."""
 
 import re
 from collections.abc import Iterable

@@ -39,7 +39,7 @@ _AVRO_SCHEMAS = ("value.avro.schema", "key.avro.schema")
 
 
 class TopicSchema(NamedTuple):
-    """What `tables.schema.read_schema` takes."""
+    """The arguments of `tables.schema.read_schema`."""
 
     columns: Columns
     formats: Mapping[str, str]
@@ -58,7 +58,7 @@ def schema_of(topic: "Topic") -> TopicSchema | None:
 
 
 def formats_of(topic: "Topic") -> Mapping[str, str]:
-    """By config, those that are not the default."""
+    """Return the formats by config, those that are not the default."""
     config = topic.config
     if config.value_format == config.key_format == JSON:
         return _ALL_JSON
@@ -66,7 +66,7 @@ def formats_of(topic: "Topic") -> Mapping[str, str]:
 
 
 def fixed_configs(topic: "Topic") -> Collection[str]:
-    """Those that a topic got when it was made, and keeps: rows of a table are stored in its formats."""
+    """Return the configs that a topic got when it was made, and keeps: rows of a table are stored in its formats."""
     return FIXED_AT_CREATION if topic.record.table is None else FIXED_AT_CREATION.union(FORMATS)
 
 
@@ -93,8 +93,8 @@ def check_schema(config: Mapping[str, str], columns_max: int, old: TopicSchema |
 
 
 def check_new_schema(topic: "Topic", config: Mapping[str, str], settings: BrokerSettings) -> None:
-    """As `check_schema`, of a topic that is there and the configs that it is to have. KafkaError POLICY_VIOLATION for
-    one that was made as a table: its schema is altered as its rows allow."""
+    """Check the configs that an existing topic is to have, as `check_schema` does. Raise KafkaError POLICY_VIOLATION
+    for a topic that was made as a table: its schema is altered as its rows allow."""
     if topic.record.table is None:
         check_schema(config, settings.table_columns_max, schema_of(topic))
     elif config.get(SCHEMA):
@@ -119,7 +119,8 @@ def follow_retention(
 
 @lru_cache(maxsize=_TEXTS_KEPT)
 def _stored(text: str, formats: tuple[tuple[str, str], ...]) -> Columns | None:
-    """None too for what another version of this broker took, and this one does not."""
+    """Return the columns of a stored schema; None too for what another version of this broker took, and this one does
+    not."""
     from pqbroker.tables.refusals import TableError
 
     try:

@@ -51,7 +51,7 @@ def check_new_name(node: TopicsNode, name: str) -> None:
 
 
 def check_partition_count(node: TopicsNode, count: int, *, present: int) -> None:
-    """Whether a topic of `present` partitions may have `count`: KafkaError INVALID_PARTITIONS, TooManyPartitions."""
+    """Check that a topic of `present` partitions may have `count`: KafkaError INVALID_PARTITIONS, TooManyPartitions."""
     most = node.settings.topic_partitions_max
     if not 1 <= count <= most:
         raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"a topic has 1 to {most} partitions, not {count}")
@@ -78,7 +78,7 @@ def tell_no_compaction(name: str) -> None:
 
 
 async def find_or_create_topic(node: TopicsNode, name: str) -> "Topic":
-    """What Metadata names is created once, however many connections ask at the same time."""
+    """Return a topic that Metadata names. It is created once, however many connections ask at the same time."""
     topic = node.cell.current.topics.get(name, or_static=True)
     if topic is not None and not topic.record.is_static:
         return topic

@@ -29,7 +29,7 @@ class ConsoleFile:
 
 @cache
 def console_files() -> Mapping[str, ConsoleFile]:
-    """By path below `static`. The first call reads them all: some 300 KB, so not on the loop."""
+    """Return the files by path below `static`. The first call reads them all: some 300 KB, so not on the loop."""
     paths = [path for path in STATIC.rglob("*") if path.suffix in _TYPES]
     return {path.relative_to(STATIC).as_posix(): _read(path) for path in paths}
 

@@ -106,7 +106,7 @@ def _find_bundle(opened: OpenCell, name: str) -> Bundle:
 
 
 def _served_topics(opened: OpenCell, bundle: str) -> set[str]:
-    """Those of the bundle with a tablet that is not unmounted: a topic that is no table always."""
+    """Return topics of the bundle with a tablet that is not unmounted: a topic that is no table always."""
     topics = [topic for name in opened.topics.names() if (topic := opened.topics.get(name)) is not None]
     return {
         topic.record.name

@@ -74,7 +74,7 @@ def _text(name: str, value: Any) -> str:
 
 
 def _is_utf8(text: str) -> bool:
-    """Whether a text has no half of a surrogate pair, which JSON can name and no store can keep."""
+    """Return True if a text has no half of a surrogate pair, which JSON can name and no store can keep."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -86,7 +86,7 @@ async def advance_clock(call: Call) -> Any:
 
 
 def _cue(call: Call, answers: FaultsOnCue) -> Cue:
-    """What the body asks for; Problem."""
+    """Return the cue that the body asks for. Raise Problem."""
     body, apis = call.body, answers.apis
     act = _act(body["act"])
     api = _api(body["api"], apis) if "api" in body else None
@@ -114,7 +114,7 @@ def _act(name: str) -> Act:
 
 
 def _api(named: str | int, apis: Sequence[NamedApi]) -> NamedApi:
-    """By name or key."""
+    """Return an API by name or key."""
     for api in apis:
         if named in (api.name, api.key):
             return api

@@ -1,4 +1,4 @@
-"""What happens on the node, as it happens: its figures every second, and which topics, groups and tablets changed."""
+"""Events of the node, as they happen: its figures every second, and which topics, groups and tablets changed."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping

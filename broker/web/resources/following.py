@@ -70,7 +70,7 @@ class _Tail:
                 self._next[index] = await offset_in(partition, position, is_clamped=True)
 
     async def pieces(self, heartbeat: bytes) -> AsyncGenerator[bytes, None]:
-        """What to send, piece by piece; a refusal is the last of them."""
+        """Yield what to send, piece by piece; a refusal is the last of them."""
         quiet_s = 0.0
         try:
             while self._left > 0:
@@ -103,7 +103,7 @@ class _Tail:
         return b""
 
     async def _wait(self) -> bool:
-        """Whether a partition moved within GROWTH_LOOK_S."""
+        """Wait for a partition to move. Return True if one moved within GROWTH_LOOK_S."""
         if not self._moved:
             self._woken.clear()
             with suppress(TimeoutError):
@@ -131,7 +131,7 @@ class _Tail:
         return search.shown
 
     def _partitions(self) -> dict[int, PartitionServer]:
-        """Those to follow, as they are served now."""
+        """Return the partitions to follow, as they are served now."""
         topic = self._call.topic(AclOperation.READ)
         only: int | None = self._call.query.get("partition")
         return dict(enumerate(topic.partitions)) if only is None else {only: find_partition(topic, only)}
@@ -161,7 +161,7 @@ class _Tail:
         self._woken.set()
 
     def _id(self) -> str:
-        """Where another request continues: `offsets` of it."""
+        """Return where another request continues: `offsets` of it."""
         if len(self._next) > IDS_MAX:
             return ""
         return ",".join(f"{index}:{offset}" for index, offset in sorted(self._next.items()))

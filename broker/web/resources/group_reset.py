@@ -20,7 +20,7 @@ _BOOLEAN: Schema = {"type": "boolean"}
 
 
 async def reset(call: Call) -> Any:
-    """As `pqbroker group reset --to`."""
+    """Reset offsets of a group, as `pqbroker group reset --to` does."""
     group_id: str = call.path["name"]
     check_access(call, AclOperation.READ, AclResource(AclKind.GROUP, group_id))
     topic = find_topic(call, AclOperation.READ, call.body["topic"])
@@ -46,7 +46,7 @@ async def reset(call: Call) -> Any:
 
 
 def _partitions(call: Call, topic: Topic) -> Sequence[int]:
-    """Those asked for, or all; Problem for more than one answer lists."""
+    """Return the partitions asked for, or all. Raise Problem for more than one answer lists."""
     asked = sorted(set(call.body.get("partitions", ()))) or range(len(topic.partitions))
     most = call.node.settings.http_items_max
     if len(asked) > most:

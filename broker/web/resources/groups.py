@@ -155,7 +155,7 @@ def _member(group: DescribedGroup, member: MemberImage) -> dict[str, Any]:
 
 
 def _assignment(group: DescribedGroup, member: MemberImage) -> list[dict[str, Any]] | None:
-    """None during a rebalance, and for what only the group's own programs can read."""
+    """Return a member's partitions; None during a rebalance, and for what only the group's own programs can read."""
     if group.state is not GroupState.STABLE:
         return None
     assigned = assigned_partitions(group.image.protocol_type, member.assignment)

@@ -133,7 +133,7 @@ async def _read(call: Call, tablet: KeyValueTablet, name: str, fields: Mapping[s
 
 
 def _range(fields: Mapping[str, Any]) -> KeyRange:
-    """As the semantics have it: the ends are in the range only when told so."""
+    """Return a range of keys as the semantics have it: its ends are in the range only when the fields say so."""
     hi = parse_key(fields["to"], "to") if "to" in fields else None
     lo = parse_key(fields["from"], "from") if "from" in fields else b""
     return KeyRange(lo, fields.get("include_from", not lo), hi, fields.get("include_to", False))
@@ -213,7 +213,7 @@ def _content(value: Any, where: str) -> bytes:
 
 
 def _problem(refusal: KeyValueError) -> Problem:
-    """Nothing of the request was applied."""
+    """Return the problem of a refusal; nothing of the request was applied."""
     if isinstance(refusal, KeyMissing):
         return Problem(404, "NO_SUCH_KEY", str(refusal), "GET /v1/tablets/ID/keys lists the keys.")
     if isinstance(refusal, GenerationMismatch):

@@ -1,4 +1,4 @@
-"""This node: version, addresses, cell, and how much it serves."""
+"""The facts of this node: version, addresses, cell, and how much it serves."""
 
 import os
 import platform

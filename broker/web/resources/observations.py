@@ -1,4 +1,4 @@
-"""What the node has seen of late: its main figures for fifteen minutes, and the last lines of its log."""
+"""Recent observations of the node: its main figures for fifteen minutes, and the last lines of its log."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Which partition a record goes to that names none: by its key as every Kafka client does it, else any one."""
+"""The partition of a record that names none: by its key as every Kafka client does it, else any one."""
 
 import random
 

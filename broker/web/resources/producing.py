@@ -55,8 +55,8 @@ def parse_record(item: Mapping[str, Any], where: str, now_ms: int) -> Record:
 def _encode(
     asked: Sequence[Any], now_ms: int, partition_count: int, preparation: Preparation | None
 ) -> tuple[Mapping[int, Sequence[int]], dict[int, memoryview], Mapping[int, Weighed]]:
-    """By partition: the numbers of its records, a batch of them, and their weights. Runs in a thread, for there may be
-    many."""
+    """Return by partition the numbers of its records, a batch of them, and their weights. Runs in a thread, for there
+    may be many."""
     records = [parse_record(item, f"body.records[{number}]", now_ms) for number, item in enumerate(asked)]
     keyless = partition_of(None, partition_count)
     numbers: defaultdict[int, list[int]] = defaultdict(list)
@@ -80,7 +80,7 @@ def _encode(
 def _offsets(
     written: Mapping[int, Written], numbers: Mapping[int, Sequence[int]], count: int
 ) -> list[dict[str, int] | None]:
-    """Where each record was written, in the order of the request. Runs in a thread."""
+    """Return where each record was written, in the order of the request. Runs in a thread."""
     offsets: list[dict[str, int] | None] = [None] * count
     for index, one in written.items():
         for delta, number in enumerate(numbers[index]):
@@ -89,7 +89,7 @@ def _offsets(
 
 
 def _all_written(outcomes: Mapping[int, Written | BaseException]) -> dict[int, Written]:
-    """What was written; Problem when a partition failed, which says where the records went."""
+    """Return what was written. Raise Problem when a partition failed, which says where the records went."""
     written = {index: outcome for index, outcome in outcomes.items() if isinstance(outcome, Written)}
     for index, outcome in outcomes.items():
         if isinstance(outcome, BaseException):

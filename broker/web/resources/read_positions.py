@@ -1,4 +1,4 @@
-"""Where reading a topic begins, as a request names it: `from`, in the words of the command line."""
+"""Positions where reading a topic begins, as a request names them: `from`, in the words of the command line."""
 
 from datetime import UTC
 
@@ -25,7 +25,7 @@ START = (FROM, OFFSET, TIME)
 
 
 def first_position(call: Call) -> Position:
-    """Where a request with START wants to begin; Problem."""
+    """Return where a request with START wants to begin. Raise Problem."""
     given = [parameter.name for parameter in START if parameter.name in call.query]
     if len(given) > 1:
         raise bad_request(f"{' and '.join(given)} are given; give one of them")

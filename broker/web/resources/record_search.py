@@ -21,7 +21,7 @@ RECORD_OVERHEAD_BYTES = 32
 
 @dataclass(frozen=True, slots=True)
 class Sought:
-    """What is looked for, how a record is shown, and how much is shown (`records_max`, `answer_bytes`) and looked at
+    """The records looked for, how one is shown, and how much is shown (`records_max`, `answer_bytes`) and looked at
     (`look_bytes`)."""
 
     show: Callable[[Record], Any]
@@ -32,7 +32,7 @@ class Sought:
 
 
 class Search:
-    """What was found so far, and what may still be looked at, from `next_offset` on."""
+    """The records found so far, and what may still be looked at, from `next_offset` on."""
 
     __slots__ = ("_answer_bytes", "_look_bytes", "_sought", "next_offset", "shown", "shown_bytes")
 

@@ -56,7 +56,7 @@ async def change(call: Call) -> Any:
 
 
 def _texts(call: Call) -> list[ConfigText]:
-    """By name."""
+    """Return the node's settings, sorted by name."""
     found = with_locations(call.node, broker_texts(call.node.cell.current.settings.layers))
     return sorted(found, key=lambda one: one.declaration.name)
 

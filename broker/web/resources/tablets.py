@@ -98,7 +98,7 @@ async def keys(call: Call) -> Any:
 
 
 def find_tablet(call: Call, tablet_id: TabletId) -> TabletRecord:
-    """What the tablet's cell stores of it; Problem when no open cell has one of that id."""
+    """Return what the tablet's cell stores of it. Raise Problem when no open cell has one of that id."""
     record = cell_of(call, tablet_id).tablets().get(tablet_id)
     if record is None:
         raise unknown_tablet(tablet_id)
@@ -138,7 +138,7 @@ def _facts(call: Call, record: TabletRecord) -> dict[str, Any]:
 
 
 def _page(call: Call, record: TabletRecord) -> TabletPage:
-    """What the tablet shows of itself; nothing when none runs, such as one of a topic that is deleted."""
+    """Return what the tablet shows of itself; nothing when none runs, such as one of a topic that is deleted."""
     tablet = call.node.cell.current.cells.host_of(record.tablet_id).tablet(record.tablet_id)
     return tablet.describe() if tablet is not None else TabletPage()
 
@@ -158,7 +158,7 @@ def _channel(number: int, record: TabletRecord, cell: Cell) -> dict[str, Any]:
 
 
 def _use(instance: TabletStorage | None, number: int) -> dict[str, Any]:
-    """How full the channel is, and what the running instance has put into it."""
+    """Return how full the channel is, and what the running instance has put into it."""
     if instance is None:
         return {"status": None, "puts": 0, "put_bytes": 0}
     counters = instance.counters[number]

@@ -1,1 +1,1 @@
-"""What a route is: its parameters, bodies and answers, and how what is wrong is said."""
+"""Routes: their parameters, bodies and answers, and the form of problems."""

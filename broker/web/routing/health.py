@@ -1,4 +1,4 @@
-"""Whether the node is well, for supervisors (`/health`), and whether it takes requests, for load balancers (`/ready`).
+"""Health of the node for supervisors (`/health`), and its readiness to take requests for load balancers (`/ready`).
 
 Neither waits for anything: both answer whatever other connections do.
 """
@@ -19,7 +19,7 @@ PATHS = ("/health", "/ready")
 
 
 def health_answers(node: WebNode) -> Mapping[str, Health]:
-    """By path."""
+    """Return the answers by path."""
     return dict(zip(PATHS, (partial(_health, node), partial(_ready, node)), strict=True))
 
 

@@ -21,7 +21,7 @@ class ClientConnections(Protocol):
     def __len__(self) -> int: ...
 
     def after(self, number: int, count: int) -> list[tuple[int, ConnectionFacts]]:
-        """At most `count` of those of a greater number, which came later, each with its own."""
+        """Return facts of at most `count` connections of a greater number, which came later, each with its number."""
 
 
 class WebNode(TablesNode, Protocol):
@@ -46,11 +46,11 @@ class WebNode(TablesNode, Protocol):
 
     @property
     def workers(self) -> Workers:
-        """Where SQL runs."""
+        """Return the workers that run SQL."""
 
     @property
     def cues(self) -> Cues | None:
-        """What tests make happen on cue; None: the broker is not for tests."""
+        """Return the cues that tests give; None: the broker is not for tests."""
 
     @property
     def log_tail(self) -> LogTail: ...
@@ -60,4 +60,4 @@ class WebNode(TablesNode, Protocol):
 
     @property
     def started_ms(self) -> int:
-        """When the node opened its cell, in ms since 1970."""
+        """Return when the node opened its cell, in ms since 1970."""

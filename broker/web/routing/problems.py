@@ -145,7 +145,7 @@ def foreign_origin(origin: str) -> Problem:
 
 
 def unreadable(status: int, why: str) -> Problem:
-    """What is no HTTP, or has a longer line than is read; `why` may show it, behind a colon."""
+    """Return the problem of what is no HTTP, or has a longer line than is read; `why` may show it, behind a colon."""
     cause = why.partition("\n")[0].partition(":")[0] or "it is no HTTP"
     return Problem(
         status, "UNREADABLE_REQUEST", f"the request cannot be read: {cause}",

@@ -1,4 +1,4 @@
-"""What a resource file declares: routes with their parameters, bodies and answers; and what a route gets to serve.
+"""Declarations of a resource file: routes with their parameters, bodies and answers; and what a route gets to serve.
 
 Resources know nothing of the HTTP library: `endpoints` puts them onto it, `openapi` describes them.
 """
@@ -71,7 +71,7 @@ class Call:
             raise Problem(403, "NO_TEST_BROKER", f"{what} are for test brokers", cure)
 
     def limit(self) -> int:
-        """How many items the answer may list."""
+        """Return the most items that the answer may list."""
         most = self.node.settings.http_items_max
         limit: int = self.query.get("limit", min(ITEMS_DEFAULT, most))
         if limit > most:
@@ -90,7 +90,7 @@ class StreamCut(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """What a route may serve instead of a document: an answer of unknown length, in pieces of its content type."""
+    """An answer that a route may serve instead of a document: of unknown length, in pieces of its content type."""
 
     content_type: str
     pieces: AsyncGenerator[bytes, None]
@@ -101,7 +101,7 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """What a route may serve for work that it has begun and not waited for: status 202."""
+    """An answer that a route may serve for work that it has begun and not waited for: status 202."""
 
     document: Any
 
@@ -136,7 +136,7 @@ class Route:
 
 
 def path_schema(name: str) -> Schema:
-    """What may stand for a name in a path."""
+    """Return the schema of what may stand for a name in a path."""
     return COUNT if name in NUMBERS_IN_PATHS else TEXT
 
 

@@ -1,4 +1,4 @@
-"""What a request's JSON may look like: the part of JSON Schema that our routes use, checked here and shown in OpenAPI.
+"""Schemas of a request's JSON: the part of JSON Schema that our routes use, checked here and shown in OpenAPI.
 
 Types (one or several), properties with required and additional ones, items, minimum and maximum. Nothing else.
 """

@@ -1,4 +1,4 @@
-"""How an answer without an end is written: JSON lines, or server-sent events, as the client accepts."""
+"""Forms of an answer without an end: JSON lines, or server-sent events, as the client accepts."""
 
 import json
 from collections.abc import Callable, Iterable, Sequence

@@ -1,4 +1,4 @@
-"""What tables refuse, as problems; what knows of tables is loaded with the first answer that asks them."""
+"""Refusals of tables, as problems; what knows of tables is loaded with the first answer that asks them."""
 
 from collections.abc import Awaitable, Mapping
 from typing import Any

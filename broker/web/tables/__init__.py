@@ -1,1 +1,1 @@
-"""What the routes of tables do; loaded with the first request for a table."""
+"""Functions behind the routes of tables; loaded with the first request for a table."""

@@ -1,4 +1,4 @@
-"""What is asked of tables: to list, make, describe, change, mount, reshard and trim them."""
+"""Commands of tables: to list, make, describe, change, mount, reshard and trim them."""
 
 from bisect import bisect_right
 from collections.abc import Mapping

@@ -49,7 +49,7 @@ async def commit(call: Call) -> Any:
 
 
 def _rows(call: Call) -> GivenRows:
-    """Those of the body: an Arrow IPC stream, or JSON."""
+    """Return the rows of the body: an Arrow IPC stream, or JSON."""
     if isinstance(call.body, bytes):
         return GivenRows(call.body, call.looks)
     if not call.body["rows"]:
@@ -65,7 +65,7 @@ def _fence(call: Call) -> Fence:
 
 
 def _read_fence(call: Call) -> Fence | None:
-    """What the request is known by: fields of a JSON body, or of the query."""
+    """Return what the request is known by: fields of a JSON body, or of the query."""
     body = call.body if isinstance(call.body, dict) else {}
     session, sequence = (body.get(name, call.query.get(name)) for name in ("session", "sequence"))
     if session is None and sequence is None:

@@ -59,7 +59,7 @@ async def _fill(partition: PartitionServer, rows: Sequence[dict[str, Any]]) -> N
 
 
 def _shower(topic: Topic, index: int, view: str | None) -> Any:
-    """What makes rows of records: typed ones by the schema, or raw ones of a topic that has none."""
+    """Return what makes rows of records: typed ones by the schema, or raw ones of a topic that has none."""
     if view not in (None, "raw", "typed"):
         raise bad_request(f"view is {view[:100]!r}; give raw or typed")
     schema = schema_of(topic)

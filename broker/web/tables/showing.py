@@ -1,4 +1,4 @@
-"""What is said of tables and their tablets."""
+"""Documents about tables and their tablets."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ NO_TABLETS = "none"
 
 
 def facts(topic: Topic) -> dict[str, Any]:
-    """What a list says of a table."""
+    """Return what a list says of a table."""
     return {
         "name": topic.record.name,
         "path": table_path(topic.record.name),
@@ -67,8 +67,8 @@ def shown_tablet(topic: Topic, partition: PartitionServer) -> dict[str, Any]:
 
 
 def _statistics(log: Partition) -> dict[str, Any]:
-    """By the names of D.1. A chunk is a body blob, the dynamic store is the head, and the store compresses nothing:
-    batches lie there as they came. What only sorted tables have is 0."""
+    """Return the statistics by the names of D.1. A chunk is a body blob, the dynamic store is the head, and the store
+    compresses nothing: batches lie there as they came. What only sorted tables have is 0."""
     chunks, size = len(log.bodies), log.size_bytes
     first, end = (log.bodies.offsets[0], log.bodies.ends[-1]) if chunks else (0, 0)
     return {

@@ -23,7 +23,7 @@ class TreePath:
 
 
 def parse_path(text: str) -> TreePath:
-    """With or without slashes around it. Problem INVALID_PATH."""
+    """Parse a path with or without slashes around it. Raise Problem INVALID_PATH."""
     parts = text.strip("/").split("/") if text.strip("/") else []
     at = next((number for number, part in enumerate(parts) if part.startswith(_MARK)), len(parts))
     attribute = None
@@ -37,7 +37,10 @@ def parse_path(text: str) -> TreePath:
 
 
 def value_at(value: Any, steps: tuple[str, ...], path: TreePath) -> Any:
-    """What lies in a document, step by step: by name in an object, by number in a list. Problem NO_ATTRIBUTE."""
+    """Return what lies in a document, step by step: by name in an object, by number in a list.
+
+    Raise Problem NO_ATTRIBUTE.
+    """
     for step in steps:
         if isinstance(value, dict) and step in value:
             value = value[step]

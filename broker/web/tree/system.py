@@ -1,4 +1,4 @@
-"""What lies under //sys: tablets of topics and tables, cells and bundles of cells, as the doors for them answer."""
+"""Nodes under //sys: tablets of topics and tables, cells and bundles of cells, as the doors for them answer."""
 
 from dataclasses import replace
 from typing import Any

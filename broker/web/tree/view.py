@@ -142,7 +142,7 @@ def _setting(call: Call, name: str) -> Callable[[Any], Awaitable[Any]]:
 
 
 async def _set_mount_config(call: Call, before: Mapping[str, Any], value: Any) -> None:
-    """Those that are left out go back to their defaults."""
+    """Set the attributes of the object; those that are left out go back to their defaults."""
     if not isinstance(value, dict):
         raise bad_request(f"{_MOUNT_CONFIG} is an object of attributes")
     check_attributes(value)
@@ -170,7 +170,7 @@ async def _attribute(node: TreeNode, path: TreePath) -> Any:
 
 
 def _names(call: Call, path: TreePath, node: TreeNode) -> list[str]:
-    """Those of this page. Problem where there are more than may be listed, and no page was asked for."""
+    """Return the names of this page. Raise Problem where more exist than may be listed, and no page was asked for."""
     names, after = list(node.names), call.query.get("after")
     if after is not None:
         behind = names.index(after) + 1 if after in names else 0

@@ -1,4 +1,4 @@
-"""What time alone changes in a group: sessions end, ids are given up, phases of a rebalance are over."""
+"""Changes of a group by time alone: sessions end, ids are given up, phases of a rebalance are over."""
 
 from pqbroker.broker.services.coordination.classic.group import Group
 from pqbroker.broker.services.coordination.classic.rebalance import (

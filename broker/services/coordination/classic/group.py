@@ -88,7 +88,7 @@ class Group:
         return group
 
     def take_effects(self) -> list[Effect]:
-        """What is to be done, once, in order."""
+        """Return the effects to be carried out, once, in order."""
         effects, self.effects = self.effects, []
         return effects
 
@@ -134,7 +134,7 @@ class Group:
         return member
 
     def supports(self, protocol_type: str, protocols: tuple[MemberProtocol, ...]) -> bool:
-        """Whether one who offers these can be a member beside those who are."""
+        """Return True if a client that offers these can be a member beside the present ones."""
         if not protocol_type or not protocols:
             return False
         if not self.members:
@@ -170,7 +170,7 @@ class Group:
             self.leader = next(iter(self.members), None)
 
     def offer(self, member: Member, protocols: tuple[MemberProtocol, ...]) -> None:
-        """What a member offers from now on."""
+        """Set what a member offers from now on."""
         self.offers.take_back(member.protocols)
         member.protocols = protocols
         self.offers.add(protocols)
@@ -187,7 +187,7 @@ class Group:
         self.usage.add(memory.pending_bytes(member_id))
 
     def forget_pending(self, member_id: str) -> bool:
-        """Whether the id was given out and had not joined."""
+        """Forget an id that was given out. Return True if it was given out and had not joined."""
         if self.pending.pop(member_id, None) is None:
             return False
         self.usage.add(-memory.pending_bytes(member_id))
@@ -222,7 +222,7 @@ class Group:
             self.effects.append(Send(ticket, answer))
 
     def joined(self, member: Member) -> Joined:
-        """What a member of the current generation learns; the leader, of all members."""
+        """Return what a member of the current generation learns; the leader, of all members."""
         is_leader = member.member_id == self.leader
         described: tuple[JoinedMember, ...] = ()
         if is_leader:

@@ -17,9 +17,9 @@ def heartbeat(group: Group, member_id: str, instance_id: str | None, generation:
 
 
 def check_commit(group: Group, member_id: str, instance_id: str | None, generation: int, now_ms: int) -> None:
-    """Whether offsets may be committed: by a member of this generation, or by anyone while there are no members.
+    """Check that offsets may be committed: by a member of this generation, or by anyone while there are no members.
 
-    KafkaError 25, 82, 22; REBALANCE_IN_PROGRESS while the generation has no assignment yet.
+    Raise KafkaError 25, 82, 22; REBALANCE_IN_PROGRESS while the generation has no assignment yet.
     """
     is_simple = generation < 0
     if is_simple and group.state is GroupState.EMPTY:

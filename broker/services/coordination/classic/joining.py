@@ -41,7 +41,7 @@ def join(group: Group, request: Join, ticket: Ticket, now_ms: int) -> None:
 
 
 def _objection(group: Group, request: Join) -> str:
-    """Why there is no room for a member. Clients take GROUP_MAX_SIZE_REACHED as final and show it."""
+    """Return why there is no room for a member. Clients take GROUP_MAX_SIZE_REACHED as final and show it."""
     limits = group.limits
     if not _has_place(group, request.member_id):
         return f"group {group.group_id} has {limits.members_max} members or ids given out (group.max.size)"
@@ -75,7 +75,7 @@ def _has_place(group: Group, member_id: str) -> bool:
 
 
 def _forget(group: Group, member_id: str, now_ms: int) -> None:
-    """One for whom there is no room is no member any more, and is not waited for."""
+    """Remove a member for which there is no room; the group does not wait for it any more."""
     was_waited_for = group.forget_pending(member_id)
     if member_id in group.members:
         group.remove(member_id)
@@ -126,7 +126,7 @@ def _add(group: Group, member_id: str, request: Join, ticket: Ticket, now_ms: in
 
 
 def _update(group: Group, member: Member, request: Join, ticket: Ticket) -> None:
-    """What it offers now; an earlier Join of it that still waits is superseded."""
+    """Set what a member offers now; an earlier Join of it that still waits is superseded."""
     group.answer_join(member, Joined(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
     member.session_timeout_ms = request.session_timeout_ms
     member.rebalance_timeout_ms = request.rebalance_timeout_ms

@@ -9,7 +9,7 @@ from pqbroker.protocol.errors import ErrorCode, KafkaError
 
 
 def leave(group: Group, leavers: Sequence[Leaver], now_ms: int) -> list[ErrorCode]:
-    """What became of each, in their order."""
+    """Remove the leavers. Return what became of each, in their order."""
     members = len(group.members)
     results = [_remove(group, leaver) for leaver in leavers]
     if len(group.members) < members:

@@ -59,7 +59,7 @@ class Member:
 
     @property
     def is_timed(self) -> bool:
-        """Whether the deadline counts: not while a request of a known member waits here (clients 4.33)."""
+        """Return True if the deadline counts: not while a request of a known member waits here (clients 4.33)."""
         return self.is_new or (self.join_ticket is None and self.sync_ticket is None)
 
     def renew(self, now_ms: int) -> None:

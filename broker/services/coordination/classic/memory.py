@@ -1,4 +1,4 @@
-"""What groups take in memory, so that a node can limit it: bytes that clients give, and a part that everyone takes."""
+"""Memory of groups, so that a node can limit it: bytes that clients give, and a part that everyone takes."""
 
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
@@ -55,7 +55,7 @@ def pending_bytes(member_id: str) -> int:
 
 
 def member_bytes(texts: Iterable[str | None], protocols: "Iterable[MemberProtocol]") -> int:
-    """Of a member without its assignment."""
+    """Return the bytes of a member without its assignment."""
     size = MEMBER_BYTES + sum(map(text_bytes, texts))
     return size + sum(PROTOCOL_BYTES + text_bytes(offered.name) + len(offered.metadata) for offered in protocols)
 

@@ -1,4 +1,4 @@
-"""What goes into a group and what comes out of it: requests without a wire format, answers, what to store."""
+"""Messages into a group and out of it: requests without a wire format, answers, what to store."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ Ticket = Any
 
 @dataclass(frozen=True, slots=True)
 class GroupLimits:
-    """What a node sets for all groups: milliseconds, members, bytes as `memory.py` counts them."""
+    """Limits that a node sets for all groups: milliseconds, members, bytes as `memory.py` counts them."""
 
     session_timeout_min_ms: int
     session_timeout_max_ms: int
@@ -71,7 +71,7 @@ class Leaver(NamedTuple):
 
 
 class JoinedMember(NamedTuple):
-    """What the leader is told of each member."""
+    """Facts of each member that the leader gets."""
 
     member_id: str
     instance_id: str | None
@@ -115,7 +115,7 @@ class Send(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What waits for a store: an assignment of a generation, or one static member's answer."""
+    """An answer that waits for a store: an assignment of a generation, or one static member's answer."""
 
     generation: int
     assignments: Mapping[str, bytes] | None = None

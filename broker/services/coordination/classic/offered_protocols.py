@@ -8,7 +8,7 @@ from pqbroker.storage.tablets.coordinator_rows import MemberProtocol
 
 
 class Offers:
-    """How many members offer each protocol; a member that names one twice offers it once."""
+    """The number of members that offer each protocol; a member that names one twice offers it once."""
 
     __slots__ = ("_members",)
 
@@ -25,7 +25,7 @@ class Offers:
                 del self._members[name]
 
     def is_shared(self, protocol: str, members: int) -> bool:
-        """Whether as many members offer it as the group has."""
+        """Return True if as many members offer the protocol as the group has."""
         return self._members[protocol] == members
 
     def choose(self, members: Collection[Member]) -> str:

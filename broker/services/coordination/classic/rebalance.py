@@ -1,4 +1,4 @@
-"""From a change in a group to the next generation: who is waited for, how long, and who is dropped."""
+"""Rebalances, from a change in a group to the next generation: who is waited for, how long, and who is dropped."""
 
 from pqbroker.broker.services.coordination.classic.group import Group
 from pqbroker.broker.services.coordination.classic.messages import Synced
@@ -38,7 +38,7 @@ def end_join_phase(group: Group, now_ms: int) -> None:
 
 
 def end_sync_phase(group: Group, now_ms: int) -> None:
-    """Who has the generation and did not ask for an assignment within the rebalance timeout is gone."""
+    """Remove members of the generation that did not ask for an assignment within the rebalance timeout."""
     late = [member_id for member_id in group.members if member_id in group.unsynced]
     assert late, "a deadline nobody is waited for at"
     for member_id in late:

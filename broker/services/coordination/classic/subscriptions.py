@@ -1,4 +1,4 @@
-"""What the members of a group subscribe to and are assigned, where they are consumers: the protocol's bytes say so."""
+"""Subscriptions and assignments of a group's members, where they are consumers: the protocol's bytes give them."""
 
 from struct import Struct
 from typing import TypeVar
@@ -35,7 +35,7 @@ def subscribed_topics(group: Group) -> frozenset[str] | None:
 
 
 def assigned_partitions(protocol_type: str | None, assignment: bytes) -> list[TopicPartition] | None:
-    """What a member is to read; None when that cannot be known."""
+    """Return the partitions that a member is to read; None when they are unknown."""
     if protocol_type != CONSUMER:
         return None
     if not assignment:
@@ -50,7 +50,7 @@ def _topics(subscription: bytes) -> list[str] | None:
 
 
 def _decode(declared: type[T], data: bytes) -> T | None:
-    """None for what is not in the consumers' format."""
+    """Return the decoded message; None for what is not in the consumers' format."""
     if len(data) < _VERSION.size:
         return None
     (version,) = _VERSION.unpack_from(data)

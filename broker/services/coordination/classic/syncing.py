@@ -19,7 +19,7 @@ def sync(group: Group, request: Sync, ticket: Ticket, now_ms: int) -> None:
 
 
 def stored(group: Group, receipt: Receipt, failure: ErrorCode | None, now_ms: int) -> None:
-    """What waited for a store goes on, unless the group has moved on meanwhile."""
+    """Continue what waited for a store, unless the group has moved on meanwhile."""
     if receipt.generation != group.generation:
         return
     if receipt.assignments is None:
@@ -60,8 +60,9 @@ def _sync(group: Group, request: Sync, ticket: Ticket, now_ms: int) -> None:
 
 
 def _objection(group: Group, assignments: Mapping[str, bytes]) -> str:
-    """Why an assignment is refused. Kafka answers UNKNOWN_SERVER_ERROR to one that is too large for a record of its
-    log, to all who wait for it; clients take it as final and show it, where codes of the group make them join again.
+    """Return why an assignment is refused. Kafka answers UNKNOWN_SERVER_ERROR to one that is too large for a record of
+    its log, to all who wait for it; clients take it as final and show it, where codes of the group make them join
+    again.
     """
     limits, size = group.limits, assignment_bytes(assignments)
     if size > limits.assignment_bytes_max:

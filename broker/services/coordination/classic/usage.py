@@ -1,4 +1,4 @@
-"""What one group takes of the memory that a node gives to all groups."""
+"""One group's use of the memory that a node gives to all groups."""
 
 from collections.abc import Mapping
 
@@ -27,7 +27,7 @@ class Usage:
         self._count(size)
 
     def count_member(self, member: Member) -> None:
-        """What a member takes from now on."""
+        """Count what a member takes from now on."""
         size = member.metadata_bytes
         more, member.counted_bytes = size - member.counted_bytes, size
         self._add_metadata(more)
@@ -36,7 +36,7 @@ class Usage:
         self._add_metadata(-member.counted_bytes)
 
     def count_assignments(self, assignments: Mapping[str, bytes]) -> None:
-        """Those that the members have from now on."""
+        """Count the assignments that the members have from now on."""
         size = assignment_bytes(assignments)
         self.add(size - self.assignment_bytes)
         self.assignment_bytes = size
