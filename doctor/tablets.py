@@ -97,7 +97,7 @@ async def _read_scheme(
 
 
 async def _check_scheme(record: TabletRecord, examined: Examined) -> None:
-    """It was looked at before the others: it says whose they are."""
+    """Check nothing: the scheme was looked at before the others, since it says whose they are."""
 
 
 async def _check_hive(record: TabletRecord, examined: Examined) -> None:
