@@ -207,12 +207,12 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def find_family(name: str) -> Family:
-    """Where a command of the first level is declared, or the commands below it."""
+    """Return the family that declares a command of the first level, or the commands below it."""
     return COMMANDS[name][1]()
 
 
 def is_single(name: str, family: Family) -> bool:
-    """Whether a name is a command itself."""
+    """Return True if a name is a command itself."""
     return family.commands.keys() == {name}
 
 

@@ -1,4 +1,4 @@
-"""How commands are declared: alone or in a family, each with an example that stands in its help and in its refusals."""
+"""Declarations of commands: alone or in a family, each with an example that stands in its help and in its refusals."""
 
 import inspect
 from collections.abc import Callable

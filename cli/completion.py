@@ -1,4 +1,4 @@
-"""What a shell offers for the word being typed: commands, options, their values, topics and groups."""
+"""Suggestions that a shell offers for the word being typed: commands, options, their values, topics and groups."""
 
 from collections.abc import Iterable, Mapping, Sequence
 

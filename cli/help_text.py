@@ -1,4 +1,4 @@
-"""What `--help` prints, and the lines that a refusal shows: plain text of 80 columns."""
+"""Plain text of 80 columns: the help that `--help` prints, and the lines that a refusal shows."""
 
 import textwrap
 from collections.abc import Iterable, Iterator
@@ -58,7 +58,7 @@ def written(parameter: Parameter) -> str:
 
 
 def meaning(parameter: Parameter) -> str:
-    """Its help text, with the default."""
+    """Return a parameter's help text, with the default."""
     default = parameter.default
     if isinstance(parameter.spec, Argument) or default in (None, False, []):
         return parameter.spec.help

@@ -16,7 +16,7 @@ def tell(text: str) -> None:
 
 
 def _fresh_line() -> str:
-    """What takes a progress line away; it stays where somebody may be typing."""
+    """Return the characters that take a progress line away; it stays where somebody may be typing."""
     return "\r\x1b[K" if sys.stderr.isatty() and sys.stdin is not None and not sys.stdin.isatty() else ""
 
 

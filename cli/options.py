@@ -75,7 +75,7 @@ Yes = Annotated[bool, option("--yes", "-y", help="Do not ask for confirmation.")
 
 
 def table_path(table: str) -> str:
-    """Where a table stands over HTTP, by its path `//a/b` or its topic `a.b`."""
+    """Return the path of a table over HTTP, by its own path `//a/b` or its topic `a.b`."""
     return f"/v1/tables/{quote(table[2:].replace('/', '.') if table.startswith('//') else table, safe='')}"
 
 

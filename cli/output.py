@@ -1,6 +1,6 @@
-"""What commands print: tables and lines for people, JSON lines for programs.
+"""Output of commands: tables and lines for people, JSON lines for programs.
 
-What is printed is UTF-8, whatever the locale says, and is written at once: a full disk is found out here.
+The output is UTF-8, whatever the locale says, and is written at once: a full disk is found out here.
 """
 
 import json
@@ -19,7 +19,7 @@ _BOLD, _DIM, _PLAIN = "\x1b[1m", "\x1b[2m", "\x1b[0m"
 
 
 def write(data: bytes) -> None:
-    """To standard output. OutputClosed when nobody reads it any more, CommandError when it cannot be written."""
+    """Write to standard output. Raises OutputClosed when nobody reads it any more, CommandError when writing fails."""
     output = getattr(sys.stdout, "buffer", None)
     if output is None:
         raise CommandError("standard output is closed; give the command one, if only /dev/null")
@@ -73,7 +73,7 @@ def terminal_width() -> int | None:
 
 
 def has_colour() -> bool:
-    """Whether tables may be coloured; records never are."""
+    """Return True if tables may be coloured; records never are."""
     return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
@@ -101,7 +101,7 @@ def display_width(text: str) -> int:
 
 
 def _cell(value: object) -> str:
-    """What a name holds beside printable characters is shown escaped: it would move the cursor."""
+    """Return the text of a cell. A name's characters that are not printable are escaped: they would move the cursor."""
     text = "-" if value is None else str(value)
     return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 

@@ -20,7 +20,7 @@ Complete = Callable[[str, str], list[str]]
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """How an option is written, `--long` (as its Python name unless given) and `-s`, and what it may be.
+    """An option: how it is written, `--long` (as its Python name unless given) and `-s`, and what it may be.
 
     A flag has no metavar.
     """
@@ -39,7 +39,7 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """What stands behind a command without a name."""
+    """A value that stands behind a command without a name."""
 
     metavar: str
     help: str
@@ -70,12 +70,12 @@ class Parameter:
 
     @property
     def label(self) -> str:
-        """As refusals name it."""
+        """Return the name that refusals use."""
         return f"'{self.spec.names[0] if isinstance(self.spec, Option) else self.spec.metavar}'"
 
     @property
     def choices(self) -> list[str]:
-        """What it may be, where that is a list."""
+        """Return the values that the parameter may have, where that is a list."""
         return [str(each.value) for each in self.kind] if issubclass(self.kind, Enum) else []
 
     def parse(self, text: str) -> Any:
@@ -99,7 +99,7 @@ class Parameter:
 
 
 def parameters_of(function: Callable[..., None]) -> tuple[Parameter, ...]:
-    """What the annotations of a command's function declare."""
+    """Return the parameters that the annotations of a command's function declare."""
     defaults = dict(zip(reversed(_names(function)), reversed(function.__defaults__ or ()), strict=False))
     hints = typing.get_type_hints(function, include_extras=True)
     return tuple(_parameter(name, hints[name], defaults) for name in _names(function))
@@ -124,7 +124,7 @@ def _parameter(name: str, hint: Any, defaults: Mapping[str, Any]) -> Parameter:
 
 @dataclass(slots=True)
 class _Reading:
-    """What has been read of a line so far."""
+    """The part of a line that has been read so far."""
 
     parameters: Sequence[Parameter]
     options: dict[str, Parameter]
@@ -216,7 +216,7 @@ def _assign(reading: _Reading) -> None:
 
 
 def fallback(parameter: Parameter) -> Any:
-    """What holds where it is not given: its environment, or else its default; WrongInput."""
+    """Return the value of a parameter that is not given: its environment, or else its default. Raises WrongInput."""
     spec = parameter.spec
     text = os.environ.get(spec.environment) if isinstance(spec, Option) and spec.environment else None
     return parameter.parse(text) if text else parameter.default

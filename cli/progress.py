@@ -32,15 +32,15 @@ class Progress:
             print(CLEAR, end="", file=sys.stderr, flush=True)
 
     def expect(self, total: int) -> None:
-        """So much is to be done in all."""
+        """Set how much is to be done in all."""
         self.total = total
 
     def advance(self, count: int) -> None:
-        """So much more is done."""
+        """Add `count` to what is done."""
         self.reach(self.done + count)
 
     def reach(self, done: int) -> None:
-        """So much is done by now."""
+        """Set how much is done by now."""
         self.done = done
         if not self._is_shown:
             return
@@ -56,7 +56,7 @@ class Progress:
 
 
 def prints_to_file() -> bool:
-    """Whether standard output is a file: records that go to a terminal, or through a pipe to one, share it."""
+    """Return True if standard output is a file: records that go to a terminal, or through a pipe to one, share it."""
     try:
         return sys.stdout is not None and is_file(sys.stdout.fileno())
     except OSError:  # a stream without a descriptor
@@ -64,5 +64,5 @@ def prints_to_file() -> bool:
 
 
 def is_file(descriptor: int) -> bool:
-    """Whether it is a regular file, no terminal and no pipe; OSError."""
+    """Return True if the descriptor is a regular file, no terminal and no pipe. Raises OSError."""
     return stat.S_ISREG(os.fstat(descriptor).st_mode)

@@ -1,4 +1,4 @@
-"""Why a command is not carried out: what was wrong and what to do, in the user's words; Kafka's codes too."""
+"""Reasons why a command is not carried out: what was wrong and what to do, in the user's words; Kafka's codes too."""
 
 import difflib
 from collections.abc import Iterable
@@ -36,20 +36,20 @@ class CommandError(Exception):
 
 
 class WrongInput(CommandError):
-    """What was typed cannot be meant: exit status 2, and the command's right form is shown."""
+    """Invalid input: exit status 2, and the command's right form is shown."""
 
 
 class OutputClosed(Exception):
-    """Whoever read what we print, as `head` does, has enough: nothing went wrong."""
+    """The reader of our output, such as `head`, has enough: nothing went wrong."""
 
 
 def with_cure(message: str, cure: str) -> str:
-    """Both as one text; a message may end with a question."""
+    """Return message and cure as one text; a message may end with a question."""
     return f"{message}{'' if message.endswith('?') else '.'} {cure}"
 
 
 def words(code: ErrorCode, message: str | None = None) -> str:
-    """What a Kafka error code means: the broker's own message if it sent one."""
+    """Return the meaning of a Kafka error code: the broker's own message if it sent one."""
     return message or _WORDS.get(code) or code.name.lower().replace("_", " ")
 
 

@@ -59,7 +59,7 @@ class Web:
         self._connection.close()
 
     def get(self, path: str, name: str, **query: object) -> dict[str, Any]:
-        """What stands at a path; a broker's answer has the field `name`."""
+        """Return the object at a path; a broker's answer has the field `name`."""
         return self._ask("GET", f"{path}?{urlencode(query)}" if query else path, None, name)
 
     def post(self, path: str, body: Mapping[str, object], name: str) -> dict[str, Any]:
@@ -75,7 +75,7 @@ class Web:
         self._ask("DELETE", path, None, None)
 
     def value(self, method: str, path: str, body: Any = None) -> Any:
-        """What stands at a path, or what it is set to with `body`: any JSON value."""
+        """Return the value at a path, or the one that it is set to with `body`: any JSON value."""
         sent = None if method == "GET" else json.dumps(body).encode()
         return self._parsed(*self._told(method, path, sent))
 

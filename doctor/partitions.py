@@ -230,7 +230,8 @@ class Partition:
             self._damage("partition", told)
 
     def _check_hole(self, first: int, last: int, *, within_head: bool) -> None:
-        """Who mirrors a topic may leave offsets out (A.5), but a head has no hole, and a lost row leaves its blobs."""
+        """Report offsets without a blob: a mirror of a topic may leave some out (A.5), but a head has no hole, and a
+        lost row leaves its blobs."""
         told = f"no blob has the offsets {first} to {last}"
         if self.findings.is_skipped(self.name, first, last + 1):
             self.findings.harmless("partition", self.name, told, SKIPPED)

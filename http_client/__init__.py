@@ -1,1 +1,1 @@
-"""What `pqbroker.client` speaks: calls of tables and SQL over HTTP, as requests and answers, and two transports."""
+"""The protocol of `pqbroker.client`: calls of tables and SQL over HTTP, as requests and answers, and two transports."""

@@ -43,7 +43,7 @@ def read_stream(data: bytes) -> Any:
 
 
 def arrow_pieces(rows: Any, tablet_index: int | None) -> Iterator[Piece]:
-    """Of whatever has an Arrow stream or array."""
+    """Yield the pieces of whatever has an Arrow stream or array."""
     for batch in _batches(rows):
         whole = _in_tablet(batch, tablet_index)
         count = _rows_a_piece(whole)
@@ -71,6 +71,6 @@ def _in_tablet(batch: Any, tablet_index: int | None) -> Any:
 
 
 def _rows_a_piece(batch: Any) -> int:
-    """How many rows are about ROWS_PIECE_BYTES as JSON, where each has its columns' names."""
+    """Return how many rows are about ROWS_PIECE_BYTES as JSON, where each has its columns' names."""
     text_bytes = sum(len(name) + 4 + _NUMBER_TEXT_BYTES for name in batch.schema.names) * batch.num_rows
     return max(1, int(batch.num_rows * ROWS_PIECE_BYTES // max(1, batch.nbytes + text_bytes)))

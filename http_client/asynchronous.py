@@ -25,7 +25,7 @@ class AsyncioTransport:
         self._places = asyncio.Semaphore(CONNECTIONS_MAX)
 
     async def perform(self, steps: Steps[T]) -> T:
-        """What a call returns; ClientError."""
+        """Return the result of a call. Raises ClientError."""
         try:
             request = next(steps)
             while True:
@@ -82,7 +82,7 @@ class AsyncioTransport:
 
 
 class _Received:
-    """What came over a connection, as Python's own parser of HTTP takes it."""
+    """The bytes that came over a connection, as Python's own parser of HTTP takes them."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data

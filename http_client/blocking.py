@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class BlockingTransport:
-    """For one thread at a time."""
+    """A transport for one thread at a time."""
 
     def __init__(self, address: HttpAddress, timeout_s: float) -> None:
         self._address = str(address)
@@ -20,7 +20,7 @@ class BlockingTransport:
         self._connection = HTTPConnection(address.host, address.port, timeout=timeout_s)
 
     def perform(self, steps: Steps[T]) -> T:
-        """What a call returns; ClientError."""
+        """Return the result of a call. Raises ClientError."""
         try:
             request = next(steps)
             while True:
@@ -66,7 +66,7 @@ class BlockingTransport:
 
 
 def _is_open(connected: socket.socket, timeout_s: float) -> bool:
-    """Whether the other side has neither closed nor sent what nobody asked for."""
+    """Return True if the other side has neither closed nor sent what nobody asked for."""
     connected.setblocking(False)
     try:
         connected.recv(1, socket.MSG_PEEK)

@@ -1,4 +1,4 @@
-"""Why a call failed: the broker refused it, or its answer did not come."""
+"""Reasons why a call failed: the broker refused it, or its answer did not come."""
 
 from collections.abc import Mapping
 from http.client import HTTPException, IncompleteRead
@@ -36,7 +36,7 @@ class ClientError(Exception):
 
 
 def refusal(address: str, status: int, document: Any) -> ClientError:
-    """What a broker says of a call that it refuses; `document` None: it is no JSON."""
+    """Return the error of a call that a broker refuses; `document` None: it is no JSON."""
     error = document.get("error") if isinstance(document, Mapping) else None
     if not isinstance(error, Mapping) or not {"code", "message", "cure"} <= error.keys():
         return no_pqbroker(address, f"status {status}")
@@ -50,7 +50,7 @@ def no_broker(address: str, error: Exception) -> ClientError:
 
 
 def failure_of(address: str, error: OSError | HTTPException) -> ClientError:
-    """Of a request that was sent, in part or as a whole."""
+    """Return the error of a request that was sent, in part or as a whole."""
     if isinstance(error, IncompleteRead):
         text = f"the answer of {address} broke off"
         return ClientError(ANSWER_CUT, text, "The broker's log says why; a query may have met one of its limits.")

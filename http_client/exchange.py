@@ -53,7 +53,7 @@ def get(path: str) -> Steps[dict[str, Any]]:
 
 
 def post(path: str, body: Mapping[str, Any], *, is_repeatable: bool = False) -> Steps[dict[str, Any]]:
-    """What became of a command."""
+    """Send a command and return its outcome."""
     request = Request("POST", path, json.dumps(body).encode(), is_repeatable=is_repeatable)
     return read((yield from ask(request)))
 
@@ -67,7 +67,7 @@ def read(answer: Answer) -> dict[str, Any]:
 
 
 def accepted(answer: Answer, found: T) -> T:
-    """What was found in an answer, unless it is a refusal: ClientError."""
+    """Return what was found in an answer. Raises ClientError if it is a refusal."""
     if answer.status >= 300:
         raise refusal(answer.address, answer.status, _parsed(answer.data))
     return found

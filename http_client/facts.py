@@ -24,7 +24,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class TableSummary:
-    """What a list says of a table. `state`: of all its tablets, else `mixed`, or `transient` while one changes; a
+    """The entry of a table in a list. `state`: of all its tablets, else `mixed`, or `transient` while one changes; a
     static table has none."""
 
     name: str
@@ -80,8 +80,8 @@ class TabletDescription:
 
 @dataclass(frozen=True, slots=True)
 class RowRanges:
-    """By tablet the index of its first row, and the one behind its last, of any topic. A topic that is deleted and
-    created again has another `topic_id`."""
+    """The rows of any topic: by tablet the index of its first row, and the one behind its last. A topic that is deleted
+    and created again has another `topic_id`."""
 
     topic_id: str
     ranges: tuple[tuple[int, int], ...]
@@ -89,7 +89,7 @@ class RowRanges:
 
 @dataclass(frozen=True, slots=True)
 class InsertedRows:
-    """Where the rows of one request are: all in a row, from `first_row_index` on."""
+    """The place of the rows of one request: all in a row, from `first_row_index` on."""
 
     tablet_index: int
     first_row_index: int
@@ -98,7 +98,7 @@ class InsertedRows:
 
 @dataclass(frozen=True, slots=True)
 class Inserted:
-    """Where an insert has put the rows, request by request."""
+    """The places where an insert has put the rows, request by request."""
 
     parts: tuple[InsertedRows, ...]
     data_weight: int
@@ -112,7 +112,7 @@ class Inserted:
 
     @classmethod
     def read(cls, documents: list[dict[str, Any]]) -> Self:
-        """Of the answers to the requests."""
+        """Read the answers to the requests."""
         tablets = [tablet for document in documents for tablet in document["tablets"]]
         parts = (InsertedRows(**{name: one[name] for name in InsertedRows.__slots__}) for one in tablets)
         weight = sum(document["data_weight"] for document in documents)

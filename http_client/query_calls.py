@@ -18,7 +18,7 @@ class QueryCalls:
     timeout_ms: int | None
 
     def rows(self) -> Steps[list[Row]]:
-        """As the format `json` of POST /v1/sql has them."""
+        """Return the rows as the format `json` of POST /v1/sql has them."""
         answer = yield from ask(self._request({"format": "json"}))
         rows = [json.loads(line) for line in accepted(answer, answer.data).splitlines()]
         if rows and _is_error(rows[-1]):

@@ -23,7 +23,7 @@ class Piece(Protocol):
     def row_count(self) -> int: ...
     def body(self) -> bytes: ...
     def halves(self) -> "tuple[Piece, Piece]":
-        """Of two rows or more: for a broker to which they are too many at once."""
+        """Split a piece of two rows or more: for a broker to which they are too many at once."""
 
 
 class JsonPiece:

@@ -65,7 +65,7 @@ class TableCalls:
         return [TabletDescription.read(one) for one in (yield from _items(f"{self._path}/tablets", "tablets"))]
 
     def row_ranges(self) -> Steps[RowRanges]:
-        """Of any topic."""
+        """Return the row ranges of any topic."""
         path = f"/v1/topics/{quote(self.name, safe='')}"
         topic_id = (yield from get(f"{path}?limit=1"))["id"]
         partitions = yield from _items(path, "partitions")
@@ -127,7 +127,7 @@ class TableCalls:
             requests += 1
 
     def page(self, tablet_index: int, first_row_index: int, limit: int, is_raw: bool) -> Steps[Page]:
-        """At most `limit` rows; fewer where one answer has no room for more."""
+        """Return at most `limit` rows; fewer where one answer has no room for more."""
         if self._byte_columns is None and not is_raw:
             self._byte_columns = yield from self._learn_byte_columns()
         query: dict[str, Any] = {"tablet_index": tablet_index, "first_row_index": first_row_index}
@@ -137,7 +137,7 @@ class TableCalls:
         return Page([_read_row(row, names) for row in document["rows"]], document["next_row_index"])
 
     def select(self, tablet_index: int, first_row_index: int, limit: int, is_raw: bool) -> Steps[list[Row]]:
-        """At most `limit` rows, with as many requests as it takes."""
+        """Return at most `limit` rows, with as many requests as it takes."""
         rows: list[Row] = []
         while len(rows) < limit:
             page = yield from self.page(tablet_index, first_row_index, limit - len(rows), is_raw)

@@ -1,4 +1,4 @@
-"""What a job asks of a broker beside records, through the admin client that Spark's Kafka source brought along."""
+"""Requests of a job to a broker beside records, through the admin client that Spark's Kafka source brought along."""
 
 from collections.abc import Mapping
 from types import TracebackType
@@ -66,7 +66,7 @@ class Admin:
         return int(described[resource].get(_BATCH_BYTES_MAX).value())
 
     def partition_count(self, topic: str) -> int:
-        """How many partitions a topic has that exists."""
+        """Return how many partitions an existing topic has."""
         return len(_result(self._client.describeTopics([topic]).allTopicNames())[topic].partitions())
 
     def ends(self, topic: str) -> dict[str, int]:

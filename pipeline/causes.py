@@ -1,4 +1,4 @@
-"""Why Spark failed, in a line: the innermost cause; what is round it names threads, tasks and its own classes."""
+"""Spark's failures, in a line each: the innermost cause; what is round it names threads, tasks and its own classes."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -18,7 +18,7 @@ _LOSS = ("KAFKA_DATA_LOSS", "Some data may have been lost")
 
 
 def failure(error: CapturedException | Py4JJavaError, topic: str, broker: str) -> JobError:
-    """What Spark failed with, as the job says it."""
+    """Return the error that Spark failed with, as the job says it."""
     *_, why = messages = list(_messages(error))
     if any(mark in why for mark in _NO_ROOM):
         place = "in the job's directory or Spark's temporary one"

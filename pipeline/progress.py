@@ -1,4 +1,4 @@
-"""How a job is getting on, batch by batch: from Spark's listener to a line for people and figures for Prometheus."""
+"""The progress of a job, batch by batch: from Spark's listener to a line for people and figures for Prometheus."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from pyspark.sql.streaming.listener import (
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What a job counts in a batch, beside what Spark counts."""
+    """The counts of a job in a batch, beside those of Spark."""
 
     letters: int = 0
     """Dead letters."""
@@ -29,7 +29,7 @@ class Counts:
     """Rows of the table as the batch left it; None for a job without one."""
 
     def line(self) -> str:
-        """For people; empty without anything to say."""
+        """Return a line for people; empty without anything to say."""
         keys = "" if self.keys is None else f"  {self.keys:,} keys"
         letters = f"  {self.letters:,} dead letters" if self.letters else ""
         keyless = f"  {self.keyless:,} without a key" if self.keyless else ""
@@ -48,7 +48,7 @@ class Progress:
     counts: Counts = Counts()
 
     def line(self) -> str:
-        """For people."""
+        """Return a line for people."""
         rate = f"{self.rows_per_s:,.0f} rows/s"
         return f"batch {self.batch}  {self.rows:,} rows  {rate}  lag {sum(self.lag.values()):,}{self.counts.line()}"
 

@@ -1,4 +1,4 @@
-"""What a job says: its reports, and every few seconds what it waits for, so that no wait is silent."""
+"""The messages of a job: its reports, and every few seconds what it waits for, so that no wait is silent."""
 
 import threading
 import time

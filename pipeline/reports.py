@@ -9,7 +9,7 @@ from pqbroker.pipeline.progress import Counts, Figures, Progress
 
 
 class Reported(Protocol):
-    """What a job reads, and the consumer group that shows how far it is; empty for none."""
+    """The topic that a job reads, and the consumer group that shows how far it is; empty for none."""
 
     @property
     def topic(self) -> str: ...

@@ -1,4 +1,5 @@
-"""What Spark needs on this machine: PySpark, Java, the jars of its Kafka source. Found before Spark starts, without it.
+"""Requirements of Spark on this machine: PySpark, Java, the jars of its Kafka source. They are found before Spark
+starts, without it.
 
 Spark itself names what is missing a minute later and worse: "Java gateway process exited".
 """
@@ -59,7 +60,8 @@ def find_jars(directory: Path | None = None) -> tuple[Path, ...]:
 
 
 def jars_missing(what: str) -> SparkUnavailableError:
-    """What is missing, and how to fetch it; the cure works in a clone and beside an installed wheel."""
+    """Return the error that says what is missing, and how to fetch it; the cure works in a clone and beside an
+    installed wheel."""
     pom = _PACKAGE / "pom.xml"
     return SparkUnavailableError(
         f"{what}\n"

@@ -1,4 +1,4 @@
-"""What the directories of jobs tell of them, read from outside while the jobs may run."""
+"""The state of jobs as their directories tell it, read from outside while the jobs may run."""
 
 import fcntl
 import json
@@ -26,7 +26,7 @@ class JobState:
     is_running: bool
 
     def line(self) -> str:
-        """For people."""
+        """Return a line for people."""
         done = "no batch yet" if self.batch is None else f"batch {self.batch} done {_ago(self.age_s)}"
         return f"{self.directory}: {self.what}, {'running' if self.is_running else 'stopped'}, {done}"
 
@@ -77,7 +77,8 @@ def _age_s(path: Path) -> float:
 
 
 def _is_locked(file: Path) -> bool:
-    """Whether a job has the lock, which is the JVM's; shared, so that two who look do not see each other."""
+    """Return True if a job has the lock, which is the JVM's; asked for as shared, so that two who look do not
+    see each other."""
     with suppress(FileNotFoundError), file.open("rb") as lock:
         try:
             fcntl.lockf(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)

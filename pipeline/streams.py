@@ -25,7 +25,7 @@ _NAMED_TOPICS_MAX = 10
 
 
 class Reading(Protocol):
-    """What a job reads, and until when."""
+    """The source that a job reads, and until when."""
 
     @property
     def topic(self) -> str: ...
@@ -44,7 +44,7 @@ class Reading(Protocol):
 
 
 class Batches:
-    """What Spark calls with the records and the number of each batch: one at a time, none once it is closed."""
+    """A callback of Spark with the records and the number of each batch: one at a time, none once it is closed."""
 
     def __init__(self, write: Callable[[DataFrame, int], None], reading: Reading) -> None:
         self._write = write

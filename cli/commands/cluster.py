@@ -123,7 +123,7 @@ def _connection_row(one: Mapping[str, Any]) -> tuple[object, ...]:
 
 
 def _has_come(now: DescribeConfigsResourceResult, wanted: str | None, before: Mapping[str, str | None]) -> bool:
-    """Whether a node shows what it took: Apache Kafka does a little later, and may write a value otherwise."""
+    """Return True if a node shows what it took: Apache Kafka does a little later, and may write a value otherwise."""
     if wanted is None:
         return now.config_source != CHANGED
     return now.value == wanted or now.value != before[now.name]

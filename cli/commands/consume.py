@@ -139,7 +139,7 @@ def _led(topic: Topic, partitions: list[int], *, is_named: bool) -> list[int]:
 
 
 class _Span(NamedTuple):
-    """What of each partition is read: from a position, or as many as the last ones, up to a position or its end."""
+    """The part of each partition that is read: from a position, or the `last` records, up to a position or its end."""
 
     first: Position
     until: Position | None
@@ -162,7 +162,7 @@ def _check_together(given: Mapping[str, object], start: str, group: str | None) 
 
 
 def _bounds(cluster: Cluster, topic: Topic, partitions: list[int], span: _Span) -> dict[int, tuple[int, int]]:
-    """By partition the first offset to read and the first one not to read."""
+    """Return by partition the first offset to read and the first one not to read."""
     spans = cluster.spans(topic, partitions)
     ends = {index: each.end for index, each in spans.items()}
     if span.until is not None and span.until.offset is not None:

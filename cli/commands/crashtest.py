@@ -32,7 +32,7 @@ DATA, LOG = "data", "log"
 
 
 class Verdict(NamedTuple):
-    """What a run saw."""
+    """The kills and records that a run saw."""
 
     kills: int
     records: int

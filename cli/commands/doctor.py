@@ -74,7 +74,7 @@ def doctor(
 
 
 def examine_directory(directory: Path, pools: Mapping[str, Path]) -> Findings:
-    """What is found in a directory. CommandError when it cannot be looked at as a whole."""
+    """Return the findings in a directory. Raises CommandError when it cannot be looked at as a whole."""
     from pqbroker.doctor.checkup import examine
     from pqbroker.storage.engine import EngineError
 

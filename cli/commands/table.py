@@ -235,7 +235,7 @@ add_reshard(app)
 
 
 def _acting(name: str, value: Any, table: dict[str, Any], tablets: list[dict[str, Any]]) -> str:
-    """Which other values of an attribute act, and where."""
+    """Return the other values of an attribute that act, and where."""
     agreed = table["mounted_attributes"]
     if name in agreed:
         return "" if agreed[name] == value else f", {_set(agreed[name])} until the table is remounted"
@@ -283,7 +283,7 @@ def _tablets(table: dict[str, Any]) -> str:
 
 
 def _set(value: object) -> object:
-    """What an attribute is set to; null: nothing."""
+    """Return the value that an attribute is set to; null: it is set to nothing."""
     return "none" if value is None else value
 
 

@@ -28,7 +28,7 @@ app = Family()
 
 
 class GroupFigures(NamedTuple):
-    """What a group has read."""
+    """Figures of what a group has read."""
 
     state: str
     members: int
@@ -36,7 +36,7 @@ class GroupFigures(NamedTuple):
 
 
 class Look(NamedTuple):
-    """What a cluster has at one moment; `at_s` is a clock's time."""
+    """The figures of a cluster at one moment; `at_s` is a clock's time."""
 
     at_s: float
     spans: dict[Place, tuple[int, int]]
@@ -158,7 +158,7 @@ def group_rows(before: Look, now: Look) -> list[GroupRow]:
 
 
 def screen(topics: list[TopicRow], groups: list[GroupRow], width: int | None, height: int | None) -> list[str]:
-    """Both tables, cut to a terminal: half of its lines for each, more where the other needs less."""
+    """Return both tables, cut to a terminal: half of its lines for each, more where the other needs less."""
     shown = [(*row[:3], show_bytes(row.size), row.records_per_s, f"{show_bytes(row.bytes_per_s)}/s") for row in topics]
     coloured = width is not None and has_colour()
     tables = [
@@ -173,7 +173,7 @@ def screen(topics: list[TopicRow], groups: list[GroupRow], width: int | None, he
 
 
 def _end(before: Look, place: Place, now: Look) -> int:
-    """Where a partition ended; a new one has grown from its start."""
+    """Return the earlier end of a partition; a new one has grown from its start."""
     return before.spans.get(place, now.spans[place][:1] * 2)[1]
 
 

@@ -92,7 +92,7 @@ def _row(row: Row, headers: "Iterable[BatchHeader]") -> Row:
 
 
 def _skew(rows: list[Row]) -> float | None:
-    """How many times the mean the largest partition holds."""
+    """Return how many times the mean the largest partition holds."""
     total = sum(each.records for each in rows)
     return round(max(each.records for each in rows) * len(rows) / total, 2) if total else None
 

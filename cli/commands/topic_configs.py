@@ -70,7 +70,7 @@ def tell_no_compaction(cluster: Cluster, topic: str, given: Mapping[str, str | N
 
 
 def is_own(each: DescribeConfigsResourceResult) -> bool:
-    """Whether a config was set at the topic."""
+    """Return True if a config was set at the topic."""
     return each.config_source == _TOPIC_SOURCE
 
 
@@ -99,7 +99,8 @@ def _have_come(
     before: list[DescribeConfigsResourceResult],
     after: list[DescribeConfigsResourceResult],
 ) -> bool:
-    """Whether a broker says what it has taken: Apache Kafka does so a little later. It may write a value otherwise."""
+    """Return True if a broker says what it has taken: Apache Kafka does so a little later. It may write a value
+    otherwise."""
     earlier = {each.name: each.value for each in before}
     return all(
         is_own(each) == (changes[each.name] is not None)

@@ -56,7 +56,7 @@ def trim(
 
 
 def _delete_records(cluster: Cluster, topic: Topic, offsets: dict[int, int]) -> dict[int, int]:
-    """By partition where its records begin afterwards."""
+    """Return by partition the offset at which its records begin afterwards."""
     found: dict[int, int] = {}
     for leader, indices in cluster.by_leader(topic, offsets).items():
         asked = [DeleteRecordsPartition(partition_index=index, offset=offsets[index]) for index in indices]

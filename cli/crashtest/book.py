@@ -1,4 +1,4 @@
-"""What producers wrote and what was acknowledged, in books; and whether a log has just that, in order, once."""
+"""Books of what producers wrote and what was acknowledged; and the check that a log has just that, in order, once."""
 
 import threading
 from array import array
@@ -19,7 +19,7 @@ class Broken(Exception):
 
 @dataclass(slots=True)
 class Book:
-    """What one producer did: how many records it sent, and where those lie that were acknowledged. Eight bytes each."""
+    """One producer's book: how many records it sent, and where those lie that were acknowledged. Eight bytes each."""
 
     producer: int
     partition: int
@@ -44,7 +44,7 @@ class Book:
         self.end = max(self.end, offset + 1)
 
     def offset(self, number: int) -> int | None:
-        """Where a record was acknowledged, -1 where that was not told; None when it was not."""
+        """Return the offset at which a record was acknowledged, -1 where none was reported; None when it was not."""
         known = self._offsets[number] if number < len(self._offsets) else _NOT_YET
         return None if known == _NOT_YET else known
 
@@ -102,7 +102,7 @@ class Books:
 
 
 class Comparison:
-    """Whether logs, record by record as they are read, are what the books say; only faults are kept."""
+    """A comparison of logs, record by record as they are read, with the books; only faults are kept."""
 
     def __init__(self, books: Sequence[Book]) -> None:
         self._followed = [_Followed(book) for book in books]

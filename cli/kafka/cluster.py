@@ -70,7 +70,7 @@ class Topic(NamedTuple):
 
 
 class Span(NamedTuple):
-    """Where a partition's records begin, and the offset that the next one gets."""
+    """The offset where a partition's records begin, and the one that the next record gets."""
 
     start: int
     end: int
@@ -137,7 +137,7 @@ class Cluster:
         return self.ask(request, response, self._controller if self._controller in self._nodes else None)
 
     def about(self) -> About:
-        """Its id and its nodes."""
+        """Return the cluster's id and its nodes."""
         answer = self.ask(MetadataRequest(topics=[], allow_auto_topic_creation=False), MetadataResponse)
         nodes = (
             Node(each.node_id, Address(each.host, each.port), each.rack, each.node_id == answer.controller_id)
@@ -162,7 +162,7 @@ class Cluster:
         raise CommandError(f"no topic {name} at {self.address}; {hint}")
 
     def lacks(self, name: str) -> bool:
-        """Whether there is no such topic, though there might be: its name is a topic's."""
+        """Return True if no such topic exists, though one might: the name is valid for a topic."""
         return self._metadata([name])[name] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def created(self, name: str, partitions: int = 1) -> Topic:
@@ -178,7 +178,7 @@ class Cluster:
         settled(lambda: self._metadata([name])[name], lambda found: found == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     def offsets(self, topic: Topic, timestamps: Mapping[int, int]) -> dict[int, int]:
-        """By partition the first offset at or after a time in ms, or the end that EARLIEST and LATEST name.
+        """Return by partition the first offset at or after a time in ms, or the end that EARLIEST and LATEST name.
 
         -1 when no record is that late.
         """
@@ -193,7 +193,7 @@ class Cluster:
         return found
 
     def spans(self, topic: Topic, partitions: Iterable[int] | None = None) -> dict[int, Span]:
-        """By partition, from the first record on; of all partitions unless some are named."""
+        """Return the span of each partition, from the first record on; of all partitions unless some are named."""
         chosen = list(topic.partitions if partitions is None else partitions)
         starts = self.offsets(topic, dict.fromkeys(chosen, EARLIEST))
         ends = self.offsets(topic, dict.fromkeys(chosen, LATEST))
@@ -236,7 +236,7 @@ class Cluster:
         return any(each.name == _OWN_CONFIG for one in answer.results for each in one.configs)
 
     def _settled_offsets(self, request: ListOffsetsRequest, leader: int) -> list[ListOffsetsPartitionResponse]:
-        """What a leader says, which of partitions just made may not know yet that it is one."""
+        """Return the answers of a leader, which may not know yet that it leads partitions just created."""
         not_yet = NOT_YET | {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
         return settled(
             lambda: self.ask(request, ListOffsetsResponse, leader).topics[0].partitions,
@@ -286,7 +286,7 @@ class Cluster:
 
 
 def leaderless(topic: Topic, partitions: Iterable[int]) -> list[int]:
-    """Those of some partitions that nobody leads."""
+    """Return the given partitions that have no leader."""
     return [index for index in partitions if topic.partitions[index].leader < 0]
 
 

@@ -64,10 +64,10 @@ def alter_configs(
 
 
 def source(each: DescribeConfigsResourceResult) -> str:
-    """Where a config's value comes from."""
+    """Return the source of a config's value."""
     return _SOURCES.get(each.config_source, "unknown")
 
 
 def is_default(each: DescribeConfigsResourceResult) -> bool:
-    """Whether nobody has set it."""
+    """Return True if nobody has set the config."""
     return each.config_source == _DEFAULT

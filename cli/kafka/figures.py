@@ -25,7 +25,7 @@ Place = tuple[str, int]
 
 
 def read_spans(cluster: Cluster, topics: Collection[Topic]) -> dict[Place, tuple[int, int]]:
-    """By partition its first offset and the one behind its last; those that nobody leads are left out."""
+    """Return by partition its first offset and the one behind its last; partitions without a leader are left out."""
     starts = _offsets(cluster, topics, EARLIEST)
     ends = _offsets(cluster, topics, LATEST)
     return {place: (starts[place], end) for place, end in ends.items() if place in starts}

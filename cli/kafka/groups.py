@@ -1,4 +1,4 @@
-"""What a cluster knows of consumer groups: their state, their members, and how far they have read."""
+"""A cluster's consumer groups: their state, their members, and how far they have read."""
 
 import struct
 from collections.abc import Mapping
@@ -126,7 +126,7 @@ def _member(described: DescribedGroupMember) -> Member:
 
 
 def _assigned(assignment: memoryview) -> list[Place]:
-    """What a consumer got; nothing where the group is not one of consumers, or is rebalancing."""
+    """Return the partitions that a consumer got; none where the group is not one of consumers, or is rebalancing."""
     if len(assignment) < 2:
         return []
     (version,) = struct.unpack_from(">h", assignment)

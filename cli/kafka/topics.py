@@ -76,7 +76,7 @@ def _create(
 
 
 def _creates(cluster: Cluster) -> bool:
-    """Whether the broker creates a topic that a producer names."""
+    """Return True if the broker creates a topic that a producer names."""
     node = cluster.nodes()[0]
     found = describe_configs(cluster, BROKER, str(node), [AUTO_CREATE], node)
     return any(each.name == AUTO_CREATE and each.value == "true" for each in found)

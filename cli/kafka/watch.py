@@ -1,4 +1,4 @@
-"""Whether the broker is still there while aiokafka works, which waits for it in silence and without end.
+"""A watch on whether the broker still answers while aiokafka works, which waits for it in silence and without end.
 
 answering --no progress, and a look fails--> gone: told
 gone      --progress, or a look succeeds---> answering: told
@@ -53,7 +53,7 @@ class Watch:
         return self._gone_since_s is not None
 
     async def over(self, work: Awaitable[T]) -> T:
-        """What the work returns, which is cancelled when the broker is gone too long; BrokerGone then."""
+        """Return what the work returns. Cancel it when the broker is gone too long; raises BrokerGone then."""
         task = asyncio.current_task()
         assert task is not None
         watching = asyncio.get_running_loop().create_task(self._watch(task))
@@ -96,7 +96,7 @@ class Watch:
             self._given_up = BrokerGone(f"no broker has answered at {self._shown} for {self._patience_s:g} s ({why})")
 
     def _look(self) -> str | None:
-        """Why nobody answers. A connection of before may have been closed as an idle one is."""
+        """Return why nobody answers. An earlier connection may have been closed as an idle one is."""
         if self._link is not None:
             try:
                 self._link.ask(ApiVersionsRequest(), ApiVersionsResponse, version_max=0)

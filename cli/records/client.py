@@ -32,7 +32,7 @@ class Compression(StrEnum):
 
 
 class Acks(StrEnum):
-    """Who must have a record before it counts as written."""
+    """The brokers that must have a record before it counts as written."""
 
     NONE = "0"
     LEADER = "1"

@@ -17,7 +17,7 @@ Headers = list[tuple[str, bytes | None]]
 
 
 class Columns(NamedTuple):
-    """Of consecutive records of a partition; a timestamp below 0 means that the record has none."""
+    """The columns of consecutive records of a partition; a timestamp below 0 means that the record has none."""
 
     offsets: list[int]
     timestamps: list[int]
@@ -86,7 +86,7 @@ def _decode(header: BatchHeader, data: bytes) -> Columns:
 
 
 def _number(data: bytes, position: int) -> tuple[int, int]:
-    """As `read_varlong`, quicker where it takes one byte or two, as nearly all do."""
+    """Read a number as `read_varlong` does, quicker where it takes one byte or two, as nearly all do."""
     low = data[position]
     if low >= 0x80:
         high = data[position + 1]

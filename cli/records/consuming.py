@@ -29,7 +29,7 @@ Place = tuple[str, int]
 
 
 class Reading(NamedTuple):
-    """What is to be read; `ends` are the offsets to stop at, or, where it follows, where what exists ends."""
+    """The records to read; `ends` are the offsets to stop at, or, where it follows, the ends of what exists."""
 
     brokers: str
     topics: list[str]
@@ -68,7 +68,7 @@ def read_group(reading: Reading, group: str, start: str) -> None:
 
 
 class _Joined(ConsumerRebalanceListener):  # type: ignore[misc]
-    """Whether the group has said which partitions are ours; there may be none for us."""
+    """A note that the group has said which partitions are ours; there may be none for us."""
 
     def __init__(self) -> None:
         self.has = False
@@ -149,7 +149,7 @@ def _stalled(reading: Reading, consumer: Any) -> str:
 
 
 def _within(reading: Reading, records: list[Any], joined: _Joined | None) -> list[Any]:
-    """What stands before the ends; a member of a group prints all, for it commits all."""
+    """Return the records before the ends; a member of a group prints all, for it commits all."""
     if joined is not None or reading.follow:
         return records
     return [each for each in records if each.offset < reading.ends[each.topic, each.partition]]

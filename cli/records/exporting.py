@@ -30,7 +30,8 @@ class Writer(Protocol):
 
 
 def writer_for(path: Path, suffix: str, topic: str) -> Writer:
-    """What writes a file of that kind to `path`. WrongInput for another kind, CommandError without pyarrow."""
+    """Return a writer of that kind of file to `path`. Raises WrongInput for another kind, CommandError
+    without pyarrow."""
     if suffix not in _WRITERS:
         raise WrongInput(f"{suffix or 'no suffix'!r} is no kind of file: end its name in {' or '.join(_WRITERS)}")
     return _WRITERS[suffix](path, topic)

@@ -1,4 +1,4 @@
-"""Which records `consume` prints: those in which a pattern is found, those whose JSON value has something at a path."""
+"""Filters of `consume`: it prints records in which a pattern is found, or whose JSON value has something at a path."""
 
 import json
 import operator
@@ -59,7 +59,7 @@ def _parse_path(text: str) -> tuple[list[str | int], str]:
 
 
 def _value(text: str) -> Any:
-    """What is compared with: a JSON value, or else the text itself."""
+    """Return the value to compare with: a JSON value, or else the text itself."""
     try:
         return json.loads(text)
     except ValueError:

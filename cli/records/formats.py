@@ -1,4 +1,4 @@
-"""How `consume` prints a record: a part of it, JSON, or a template. Bytes come out as they are, never coloured."""
+"""Formats of `consume` for a record: a part of it, JSON, or a template. Bytes come out as they are, never coloured."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""How a line becomes a record: its text, with a key before a separator, or JSON as `consume --json` prints it."""
+"""Conversion of a line to a record: its text, with a key before a separator, or JSON as `consume --json` prints it."""
 
 import difflib
 import json
@@ -24,7 +24,7 @@ class NewRecord(NamedTuple):
 
 
 class TextForm(NamedTuple):
-    """What the parts of a line of text mean."""
+    """The meaning of the parts of a line of text."""
 
     key_separator: bytes | None
     null: bytes | None
@@ -102,7 +102,7 @@ def _headers(fields: dict[str, Any]) -> list[Any]:
 
 
 def _read_header(header: Any, where: str) -> tuple[str, bytes | None]:
-    """As `consume` prints it, or a pair as it did in version 0.1."""
+    """Read a header as `consume` prints it, or a pair as it did in version 0.1."""
     if isinstance(header, list) and len(header) == 2:
         header = {"key": header[0], "value": header[1]}
     if not isinstance(header, dict) or header.keys() != {"key", "value"} or not isinstance(header["key"], str):

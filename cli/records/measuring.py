@@ -21,7 +21,7 @@ _MB = 1_000_000
 
 
 class Workload(NamedTuple):
-    """What is written: counts and bytes."""
+    """The load to write: counts and bytes."""
 
     records: int
     size: int
@@ -32,7 +32,7 @@ class Workload(NamedTuple):
 
 
 class Phase(NamedTuple):
-    """What one phase took; latencies are of acknowledgements, in seconds, none for reading."""
+    """The measurements of one phase; latencies are of acknowledgements, in seconds, none for reading."""
 
     name: str
     records: int
@@ -118,7 +118,7 @@ async def _read(broker: str, topic: str, load: Workload, watch: Watch) -> Phase:
 
 
 async def _counts(consumer: Any, records: int) -> AsyncIterator[int]:
-    """How many records have been read, until all are."""
+    """Yield how many records have been read, until all are."""
     read = 0
     while read < records:
         found = await consumer.getmany(timeout_ms=READ_TIMEOUT_MS)

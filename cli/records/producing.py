@@ -25,7 +25,7 @@ BATCH_BYTES = 1 << 17
 
 
 class Target(NamedTuple):
-    """Where records go: a topic at brokers, and what holds for all of them."""
+    """The target of records: a topic at brokers, and what holds for all of them."""
 
     brokers: str
     topic: str
@@ -204,7 +204,7 @@ async def _send_alone(client: Any, target: Target, record: NewRecord, partition:
 
 
 async def _chunks(descriptor: int) -> AsyncIterator[bytes]:
-    """What is read, as it comes, and an empty one at the end.
+    """Yield the chunks that are read, as they come, and an empty one at the end.
 
     A terminal or a pipe may keep a read waiting for ever: the thread is a daemon, which Ctrl-C leaves behind, and it
     reads the descriptor itself, since Python's own buffer would be locked at exit.

@@ -1,4 +1,4 @@
-"""Of the records that were read those to print: filtered, as many as wanted, or the last of them by time."""
+"""Choice of the records to print among those read: filtered, as many as wanted, or the last of them by time."""
 
 import heapq
 from collections.abc import Iterable, Sequence
@@ -10,7 +10,7 @@ from pqbroker.cli.records.formats import Form, ReadRecord
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is printed of which records. `limit` and `last` are counts; one of them at most is given."""
+    """The records to print, and in which form. `limit` and `last` are counts; one of them at most is given."""
 
     form: Form
     filters: Sequence[Filter] = ()
@@ -30,7 +30,7 @@ class Selection:
 
     @property
     def is_full(self) -> bool:
-        """Whether nothing more is to be printed."""
+        """Return True if nothing more is to be printed."""
         return self.wanted.limit is not None and self._count >= self.wanted.limit
 
     @property

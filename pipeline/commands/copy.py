@@ -8,7 +8,7 @@ from pqbroker.pipeline.relays.copying import Copying
 
 
 def declare(one: Parser) -> None:
-    """Its arguments."""
+    """Declare the command's arguments."""
     one.add_argument("topic", metavar="TOPIC", help="name of the topic")
     one.add_argument("target", metavar="TARGET", help="name of the topic to copy into; made if it is missing")
     one.add_argument("--state", type=directory, required=True, metavar="DIR", help="directory of the job's memory")

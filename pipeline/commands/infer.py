@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def declare(one: Parser) -> None:
-    """Its arguments."""
+    """Declare the command's arguments."""
     one.add_argument("topic", metavar="TOPIC", help="name of the topic")
     add_broker(one)
     one.add_argument("--sample", type=count, default=10_000, metavar="N", help="newest records to read (%(default)s)")

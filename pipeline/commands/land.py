@@ -26,7 +26,7 @@ _TO = "directory, rows in DIR/data/batch=N; of several topics in DIR/TOPIC/data/
 
 
 def declare(one: Parser) -> None:
-    """Its arguments."""
+    """Declare the command's arguments."""
     one.add_argument("topics", nargs="+", metavar="TOPIC", help="names of topics, or patterns with * and ? in quotes")
     one.add_argument("--to", type=directory, required=True, metavar="DIR", help=_TO)
     add_broker(one)

@@ -1,4 +1,4 @@
-"""What the commands' arguments have in common: the parser, checked values, and the work that they come to."""
+"""Parts that the commands' arguments have in common: the parser, checked values, and the work that they come to."""
 
 import argparse
 import os
@@ -63,7 +63,7 @@ def add_broker(command: argparse.ArgumentParser) -> None:
 
 
 def add_stream(command: argparse.ArgumentParser, interval_s: float = 10.0, batch_rows: int = 1_000_000) -> None:
-    """When a job that reads a topic ends, and how often it works until then."""
+    """Add options that say when a job that reads a topic ends, and how often it works until then."""
     often, most = f"seconds between batches ({interval_s:g})", f"most rows of a batch ({batch_rows:,})"
     command.add_argument("--once", action="store_true", help="stop at the current end of the topic")
     command.add_argument("--interval", type=seconds, default=interval_s, metavar="S", help=often)
@@ -71,7 +71,7 @@ def add_stream(command: argparse.ArgumentParser, interval_s: float = 10.0, batch
 
 
 def add_values(command: argparse.ArgumentParser) -> None:
-    """What values are."""
+    """Add options that say what values are."""
     command.add_argument("--format", choices=("raw", "json"), default="raw", help="format of values (raw: bytes)")
     schema = f"JSON schema: {_JSON_EXAMPLE}; other values go to TOPIC.dlq"
     command.add_argument("--schema", metavar="SQL", help=schema)
@@ -84,7 +84,7 @@ def check_values(parser: Parser, options: Options) -> None:
 
 
 def add_reports(command: argparse.ArgumentParser, group: str) -> None:
-    """What shows the job from outside, and whether it may pass over records that are gone."""
+    """Add options that say what shows the job from outside, and whether it may pass over records that are gone."""
     shown = f"consumer group that shows offsets and lag; default: {group}"
     command.add_argument("--group", help=shown)
     command.add_argument("--no-group", dest="group", action="store_const", const="", help="show offsets in no group")

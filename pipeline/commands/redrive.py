@@ -8,7 +8,7 @@ from pqbroker.pipeline.relays.copying import Copying
 
 
 def declare(one: Parser) -> None:
-    """Its arguments."""
+    """Declare the command's arguments."""
     one.add_argument("topic", metavar="TOPIC", help="name of the topic that the records failed in")
     one.add_argument("--letters", metavar="TOPIC", help="topic of the dead letters; default: TOPIC.dlq")
     one.add_argument("--state", type=directory, required=True, metavar="DIR", help="directory of the job's memory")

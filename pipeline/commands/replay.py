@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def declare(one: Parser) -> None:
-    """Its arguments."""
+    """Declare the command's arguments."""
     one.add_argument("source", type=Path, metavar="PATH", help="file or directory of .parquet or .jsonl; DIR of `land`")
     one.add_argument("target", metavar="TOPIC", help="name of the topic to write into, which must exist")
     one.add_argument("--state", type=directory, required=True, metavar="DIR", help="directory of the job's memory")

@@ -28,7 +28,7 @@ _BATCH_ROWS = 10_000_000
 
 
 def declare(one: Parser) -> None:
-    """Its arguments."""
+    """Declare the command's arguments."""
     one.add_argument("topic", metavar="TOPIC", help="name of the topic")
     one.add_argument("--to", type=directory, required=True, metavar="DIR", help=_TO)
     add_broker(one)

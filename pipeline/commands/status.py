@@ -7,7 +7,7 @@ from pqbroker.pipeline.state import find_jobs
 
 
 def declare(one: Parser) -> None:
-    """Its arguments."""
+    """Declare the command's arguments."""
     here = Path()
     one.add_argument(
         "directories", type=Path, nargs="*", default=[here], metavar="DIR",

@@ -23,7 +23,7 @@ class BatchWriter:
     """Writes the records of each batch, of which a crash may repeat one."""
 
     def __init__(self, admin: Admin, landing: Landing, lake: Lake, schema: StructType | None, topic_id: str) -> None:
-        """With a schema, makes the topic for dead letters. JobError when it cannot."""
+        """Create the topic for dead letters if `schema` is given. Raises JobError when that fails."""
         self._admin = admin
         self._landing = landing
         self._lake = lake
@@ -48,7 +48,7 @@ class BatchWriter:
             told_apart.unpersist()
 
     def counts(self, number: int) -> Counts:
-        """Of a batch that is done; asked once."""
+        """Return the counts of a batch that is done; asked once."""
         return self._counts.pop(number, Counts())
 
     def _land(self, batch: Batch, rows: DataFrame) -> None:

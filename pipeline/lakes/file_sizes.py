@@ -1,4 +1,4 @@
-"""How many files a batch is written to, so that they come near a size; nothing is written here."""
+"""The number of files that a batch is written to, so that they come near a size; nothing is written here."""
 
 import math
 from collections.abc import Mapping

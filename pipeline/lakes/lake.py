@@ -33,7 +33,7 @@ _LAND = "land"
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What a job keeps in its directory."""
+    """The layout of what a job keeps in its directory."""
 
     job: str
     batches: str
@@ -47,7 +47,7 @@ class Kind:
         return sorted(int(number) for name in names if (number := name.removeprefix(self.prefix)).isdecimal())
 
     def place(self, directory: Path, number: int) -> Path:
-        """Where the batch of this number is or would be."""
+        """Return the place where the batch of this number is or would be."""
         return directory / self.batches / f"{self.prefix}{number}"
 
 
@@ -125,7 +125,7 @@ class Lake:
         return self._kind.numbers(self.directory)
 
     def place(self, number: int) -> Path:
-        """Where the batch of this number is or would be."""
+        """Return the place where the batch of this number is or would be."""
         return self._kind.place(self.directory, number)
 
     def temporary(self, name: object) -> Path:
@@ -157,7 +157,7 @@ class Lake:
             raise LakeError(f"the checkpoint in {self.checkpoint} does not tell of batch {number}: {error}") from error
 
     def has(self, batch: Batch) -> bool:
-        """Whether this very batch is there. LakeError when another one is there under its number."""
+        """Return True if this very batch exists. Raises LakeError when another one exists under its number."""
         place = self.place(batch.number)
         if not place.exists():
             return False
@@ -181,7 +181,7 @@ class Lake:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """What the system refuses becomes a LakeError."""
+        """Raise a LakeError for what the system refuses."""
         try:
             yield
         except OSError as error:

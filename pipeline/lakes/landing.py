@@ -1,4 +1,4 @@
-"""What the job `land` is asked for."""
+"""Settings of the job `land`."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,13 +8,13 @@ LETTERS = ".dlq"
 
 
 def is_pattern(topic: str) -> bool:
-    """Whether a name stands for several topics."""
+    """Return True if a name stands for several topics."""
     return "*" in topic or "?" in topic
 
 
 @dataclass(frozen=True, slots=True)
 class Landing:
-    """What to land and how."""
+    """The settings of a landing: what to land and how."""
 
     topic: str
     directory: Path

@@ -20,7 +20,7 @@ def latest(rows: DataFrame) -> DataFrame:
 
 
 def keyless(found: DataFrame) -> int:
-    """How many records without a key are among the latest rows."""
+    """Return how many records without a key are among the latest rows."""
     return sum(row[_RECORDS] for row in found.where("key IS NULL").select(_RECORDS).collect())
 
 

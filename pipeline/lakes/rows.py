@@ -1,4 +1,5 @@
-"""From records of the Kafka source to rows of a lake: the value as it is, or parsed; and what did not parse, with why.
+"""Conversion of records of the Kafka source to rows of a lake: the value as it is, or parsed; and what did not parse,
+with why.
 
 A record is bad when its value is absent, is not one JSON document, does not fit the schema, or lacks a field that is
 NOT NULL, at any depth.
@@ -75,7 +76,7 @@ def bad(judged: DataFrame) -> DataFrame:
 
 
 def _reason(schema: StructType) -> Column:
-    """Why a record is bad; null for a good one, for which nothing else is worked out."""
+    """Return why a record is bad; null for a good one, for which nothing else is worked out."""
     is_json = expr(f"{_IS_WHOLE} AND try_parse_json({_TEXT}) IS NOT NULL")
     given = expr(f"try_variant_get(try_parse_json({_TEXT}), '$', 'map<string,variant>')")
     wrong = concat_ws("; ", *(_wrong(field.name, field.dataType, given) for field in schema.fields))
@@ -117,7 +118,7 @@ def _lacking(place: Column, name: str, kind: DataType) -> Iterator[tuple[str, Co
 
 
 def _lacks(number: int, kind: DataType, element: Column) -> Column:
-    """Whether an element of this type lacks the one of this number of what is NOT NULL in it."""
+    """Return the test that an element of this type lacks the one of this number of what is NOT NULL in it."""
     return list(_lacking(element, "", kind))[number][1]
 
 

@@ -80,7 +80,7 @@ class _VersionWriter:
         show(self._lake, number, self._snapshotting.keep)
 
     def counts(self, number: int) -> Counts:
-        """Of a batch that is done; asked once."""
+        """Return the counts of a batch that is done; asked once."""
         return self._counts.pop(number, Counts())
 
     def _land(self, batch: Batch, rows: DataFrame, letters: int) -> None:

@@ -1,4 +1,4 @@
-"""What the job `snapshot` is asked for."""
+"""Settings of the job `snapshot`."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Snapshotting:
-    """Which topic to make a table of, and how."""
+    """The settings of a snapshot: which topic to make a table of, and how."""
 
     topic: str
     directory: Path

@@ -1,4 +1,4 @@
-"""Which version of a table readers see: `latest` names one that is whole, and a few earlier ones stay for those who
+"""The version of a table that readers see: `latest` names one that is whole, and a few earlier ones stay for those who
 read them."""
 
 import shutil

@@ -23,7 +23,7 @@ Offsets = str | Mapping[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a reader or writer is given."""
+    """The options that a reader or writer is given."""
 
     table: str
     http: str = DEFAULT_ADDRESS

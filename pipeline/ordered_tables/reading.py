@@ -30,14 +30,14 @@ class Span(NamedTuple):
 
 
 class Table(NamedTuple):
-    """What a task needs to know, pickled with it."""
+    """The facts that a task needs, pickled with it."""
 
     options: Options
     wanted: StructType
 
 
 class OrderedTableReader(DataSourceReader):
-    """Of a batch. The base class is Spark's way to be called."""
+    """A reader of a batch. The base class is Spark's way to be called."""
 
     def __init__(self, table: Table) -> None:
         self._table = table

@@ -18,7 +18,8 @@ Offset = dict[str, Any]
 
 
 class OrderedTableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Its offsets are in Spark's checkpoint, and nowhere else. The base classes are Spark's way to be called."""
+    """A reader of a stream. Its offsets are in Spark's checkpoint, and nowhere else. The base classes are Spark's way
+    to be called."""
 
     def __init__(self, table: Table) -> None:
         self._table = table
@@ -66,7 +67,7 @@ class OrderedTableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableN
 
 
 def ends_within(begins: Mapping[int, int], found: RowRanges, most: int | None) -> Mapping[int, int]:
-    """Where to stop in each tablet so that at most `most` rows are read, of each its share."""
+    """Return where to stop in each tablet so that at most `most` rows are read, of each its share."""
     rest = {tablet: max(0, found.ranges[tablet][1] - begin) for tablet, begin in begins.items()}
     ends: dict[int, int] = {}
     left, waiting = most, sum(rest.values())

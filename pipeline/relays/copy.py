@@ -36,7 +36,7 @@ def copy(spark: SparkSession, copying: Copying, say: Callable[[str], None], stop
 def _relay(
     admin: Admin, target_admin: Admin, journal: Journal, copying: Copying
 ) -> Callable[[DataFrame, int], None]:
-    """What writes a batch of records. Makes the target where it is missing, as wide as the source."""
+    """Make the target where it is missing, as wide as the source; return the writer of a batch of records."""
     source_id = find_topic(admin, copying.topic, copying.broker)
     try:
         count = admin.partition_count(copying.topic)

@@ -1,4 +1,4 @@
-"""What the jobs `copy` and `redrive` are asked for."""
+"""Settings of the jobs `copy` and `redrive`."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Copying:
-    """What to copy, where to, and how."""
+    """The settings of a copy: what to copy, where to, and how."""
 
     topic: str
     target: str
@@ -29,5 +29,5 @@ class Copying:
 
     @property
     def job(self) -> str:
-        """Its name in lines and metrics."""
+        """Return the job's name in lines and metrics."""
         return "redrive" if self.are_letters else "copy"

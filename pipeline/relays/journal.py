@@ -1,4 +1,4 @@
-"""What a relay remembers in its directory: what it relays, and where its target ended when the batch in work began.
+"""The memory of a relay in its directory: what it relays, and where its target ended when the batch in work began.
 
 DIRECTORY/job.json         what the job was begun for, and the id its records carry
 DIRECTORY/batch.json       the last batch, whether it is done, and the target's ends before it

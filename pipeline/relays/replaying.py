@@ -1,4 +1,4 @@
-"""What the job `replay` is asked for."""
+"""Settings of the job `replay`."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Replaying:
-    """Which files to write into which topic, and how."""
+    """The settings of a replay: which files to write into which topic, and how."""
 
     source: Path
     """A file of Parquet or JSON lines, or a directory of such files."""

@@ -44,7 +44,7 @@ def marked(rows: DataFrame, job: str) -> DataFrame:
 
 
 def marks(records: DataFrame, job: str) -> DataFrame:
-    """Where the records of a job came from, of records of the Kafka source."""
+    """Return the places that the records of a job came from, of records of the Kafka source."""
     mine = records.where(_header("source.job") == lit(job))
     return mine.select(
         _header("source.partition").cast("int").alias(FROM[0]), _header("source.offset").cast("long").alias(FROM[1])

@@ -26,14 +26,14 @@ _PACED_RECORDS = 100
 
 
 class Pace:
-    """How long to wait so that records keep to a rate; `now` in seconds, of any clock."""
+    """The waits that keep records to a rate; `now` in seconds, of any clock."""
 
     def __init__(self, records_per_s: float, now: float) -> None:
         self._records_per_s = records_per_s
         self._free_at = now
 
     def wait_s(self, records: int, now: float) -> float:
-        """How long to wait before so many records. What was not used is not saved up."""
+        """Return how long to wait before `records` more records. What was not used is not saved up."""
         begin = max(self._free_at, now)
         self._free_at = begin + records / self._records_per_s
         return begin - now

@@ -42,7 +42,7 @@ Rows = Iterable[Mapping[str, Any]] | ArrowRows
 
 
 class Client:
-    """For one thread at a time. `timeout_s`: how long an answer may take."""
+    """A client for one thread at a time. `timeout_s`: how long an answer may take."""
 
     def __init__(self, address: str = DEFAULT_ADDRESS, *, timeout_s: float = TIMEOUT_S) -> None:
         self._transport = BlockingTransport(parse_http_address(address), timeout_s)
@@ -81,7 +81,7 @@ class Table:
 
     @property
     def name(self) -> str:
-        """Of its topic."""
+        """Return the name of the table's topic."""
         return self._calls.name
 
     def create(self, schema: Iterable[Column], **options: Any) -> TableDescription:
@@ -96,11 +96,11 @@ class Table:
         return self._perform(self._calls.tablets())
 
     def columns(self) -> tuple[Column, ...] | None:
-        """Of the schema; None: a topic without one."""
+        """Return the columns of the schema; None: a topic without one."""
         return self._perform(self._calls.columns())
 
     def row_ranges(self) -> RowRanges:
-        """By tablet the index of its first row, and the one behind its last."""
+        """Return by tablet the index of its first row, and the one behind its last."""
         return self._perform(self._calls.row_ranges())
 
     def delete(self) -> None:
@@ -154,7 +154,7 @@ class Table:
         return self._perform(self._calls.select(tablet_index, first_row_index, limit, is_raw))
 
     def rows(self, tablet_index: int = 0, first_row_index: int = 0, *, is_raw: bool = False) -> Iterator[Row]:
-        """As `select`, all up to the end, read while they are taken."""
+        """Yield rows as `select` returns them, all up to the end, read while they are taken."""
         while True:
             page = self._perform(self._calls.page(tablet_index, first_row_index, PAGE_ROWS, is_raw))
             yield from page.rows
@@ -197,7 +197,7 @@ class Table:
         return self._perform(self._calls.convert(is_dynamic=True))
 
     def set_attributes(self, attributes: Mapping[str, Any]) -> TableDescription:
-        """They act in a tablet from its next mount or remount on."""
+        """Set attributes. They act in a tablet from its next mount or remount on."""
         return self._perform(self._calls.set_attributes(attributes))
 
 

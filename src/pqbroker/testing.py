@@ -74,12 +74,12 @@ class Broker:
 
     @property
     def running(self) -> bool:
-        """Whether it runs: started, and ended neither by us nor by itself."""
+        """Return True if the broker runs: started, and ended neither by us nor by itself."""
         return self._runner.running
 
     @property
     def log(self) -> str:
-        """What the broker has written to its log so far, restarts included."""
+        """Return what the broker has written to its log so far, restarts included."""
         return self._runner.log
 
     def start(self) -> None:
@@ -274,7 +274,7 @@ def _end(calls: HttpCalls, number: int) -> None:
 
 
 def _records(calls: HttpCalls, topic: str, partition: int | None) -> Iterator[Record]:
-    """Those of a topic that are there now."""
+    """Yield the records of a topic that exist now."""
     count = calls.ask("GET", f"/v1/topics/{topic}?limit=1")["partition_count"]
     for index in range(count) if partition is None else (partition,):
         path = f"/v1/topics/{topic}/records?partition={index}"

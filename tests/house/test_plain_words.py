@@ -69,13 +69,20 @@ def test_a_start_that_says_nothing_is_found(text: str) -> None:
 
 READ = (
     "broker/__init__.py",
+READ = (
     "broker/ground/",
     "broker/kafka/",
     "broker/node/",
     "broker/services/",
     "broker/web/",
+    "cli/",
     "doctor/",
+    "fixture/",
+    "http_client/",
+    "pipeline/",
+    "src/pqbroker/",
     "storage/",
+)
 )
 """Where docstrings were read once as a stranger reads them: they begin with a noun or a verb too."""
 
