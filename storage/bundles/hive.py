@@ -120,7 +120,7 @@ class Hive:
 
     @staticmethod
     async def read_log(storage: TabletStorage) -> Mapping[CellId, CellRecord]:
-        """For a stopped cell: what the hive's log says of cells; nothing where it is to be laid out yet. Raises
+        """Return the cells by the hive's log of a stopped cell; nothing where it is to be laid out yet. Raises
         StoredUnreadable, and what a damaged log raises."""
         state = HiveState()
         tablet = BaseTablet(storage, changed=state.follow)
