@@ -67,7 +67,7 @@ def test_a_start_that_says_nothing_is_found(text: str) -> None:
     assert NO_START.match(text)
 
 
-READ = ("broker/__init__.py", "conf/", "doctor/", "pq/", "storage/disk/mending/", "tables/")
+READ = ("broker/__init__.py", "conf/", "doctor/", "pq/", "protocol/", "storage/disk/mending/", "tables/")
 """Where docstrings were read once as a stranger reads them: they begin with a noun or a verb too."""
 
 
