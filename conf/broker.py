@@ -18,7 +18,7 @@ MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class BrokerSettings:
-    """What one node is set to."""
+    """The settings of one node."""
 
     node_id: int = setting("node.id", Kind.INT, 1, "The node's id in Kafka's metadata.", low=0)
     listeners: tuple[str, ...] = setting(

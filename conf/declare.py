@@ -31,7 +31,7 @@ class Kind(Enum):
 
 
 class Effect(Enum):
-    """What comes of giving a setting."""
+    """The effect of giving a setting."""
 
     FULL = "does what it says"
     NONE = "accepted, and without effect"
@@ -131,7 +131,7 @@ class Declaration:
         return str(value)
 
     def value_in(self, settings: Any) -> Any:
-        """This setting's value in a settings object."""
+        """Return this setting's value in a settings object."""
         held = getattr(settings, self.attribute)
         return dict(held).get(self.name, self.default) if self.is_row else held
 
@@ -141,7 +141,7 @@ class Declaration:
 
 
 class Limits(TypedDict, total=False):
-    """What a value may be, and what else a declaration says."""
+    """The values that a setting may have, and what else a declaration says."""
 
     low: float | None
     high: float | None
@@ -222,7 +222,7 @@ def current_names(settings: type, texts: Mapping[str, str]) -> dict[str, str]:
 
 
 def superseded(settings: type, names: Iterable[str]) -> dict[str, str]:
-    """Those of the names that are earlier ones, each with its name of now, where that is among the names too."""
+    """Return those of the names that are earlier ones, each with its name of now, where that is among the names too."""
     given, now_called = set(names), _now_called(settings)
     return {name: now_called[name] for name in sorted(given & now_called.keys()) if now_called[name] in given}
 

@@ -1,4 +1,4 @@
-"""What a node's settings make of the configs that a topic leaves open, as Kafka's `log.…` settings do."""
+"""Defaults that a node's settings make of the configs that a topic leaves open, as Kafka's `log.…` settings do."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -82,7 +82,7 @@ def check_size(texts: Mapping[str, str], stored: Mapping[str, str], settings: Br
 
 
 def wrong_texts(texts: Mapping[str, str]) -> dict[str, str]:
-    """Why those texts of a topic that cannot be cannot, by name."""
+    """Return why a topic's invalid texts are invalid, by name."""
     wrong: dict[str, str] = {}
     for name, text in texts.items():
         declaration = declared(TopicConfig, name)
@@ -102,7 +102,7 @@ def topic_defaults(settings: BrokerSettings) -> Mapping[str, str]:
 
 
 class _OfNode(NamedTuple):
-    """What a topic has of a node: texts by name, and the config that they make."""
+    """The part of a topic's config that comes from a node: texts by name, and the config that they make."""
 
     settings: BrokerSettings
     texts: Mapping[str, str]

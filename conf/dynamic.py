@@ -1,4 +1,5 @@
-"""What a node can be set to while it runs (KIP-226): for it alone, or for every node, over what it was started with.
+"""Settings of a node that can change while it runs (KIP-226): for it alone, or for every node, over what it was started
+with.
 
 `DYNAMIC` is Kafka's list. Settings that protect or move a listener are on it too: a value that would do so is refused
 with the cause, any other is taken.
@@ -58,7 +59,8 @@ _KEEPS_EVERY_RECORD = {"log.retention.ms": "-1", "log.retention.bytes": "-1"}
 
 @dataclass(frozen=True, slots=True)
 class Layers:
-    """What a node is set to, by where from; `of_node` goes over `of_all`, that over `at_start`. Texts by name.
+    """The settings of a node, by where they come from; `of_node` goes over `of_all`, that over `at_start`. Texts by
+    name.
 
     What of them cannot be is there and not in force.
     """
@@ -85,7 +87,7 @@ def layers(at_start: BrokerSettings, of_all: Mapping[str, str], of_node: Mapping
 
 
 def wrong_settings(texts: Mapping[str, str]) -> dict[str, str]:
-    """Why those texts of a node that cannot be, or cannot be what a topic falls back to, cannot, by name."""
+    """Return, by name, why a text of a node is invalid, or invalid as what a topic falls back to."""
     wrong: dict[str, str] = {}
     for name, text in texts.items():
         try:

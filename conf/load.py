@@ -34,7 +34,7 @@ _KEY = re.compile(r"(?:\\.|[^\\=: \t\f])*", re.DOTALL)
 def read_texts(
     config_file: Path | None, environment: Mapping[str, str], assignments: Sequence[str] = ()
 ) -> dict[str, str]:
-    """What the node is set to, by name, each checked; `assignments` are NAME=VALUE, the last for a name wins.
+    """Return the node's settings, by name, each checked; `assignments` are NAME=VALUE, the last for a name wins.
 
     Raises ConfigError, which names the place (file and line, variable, flag), the cause and the cure.
     """

@@ -1,4 +1,4 @@
-"""How a limit is shared: who holds how much of a pool, by key, who may take more of it, and who gives way. Pure.
+"""Shares of a limit: who holds how much of a pool, by key, who may take more of it, and who gives way. Pure.
 
 The last eighth of a pool is its reserve. A holder takes from it only while it holds less than `first`, so that one
 alone may have all but the reserve, and one that comes late still gets its first part. What can be taken back goes from

@@ -1,4 +1,4 @@
-"""Where blobs go: pools beside the one in the data directory, and the storage profile of tablets' channels (spec K.2).
+"""Places of blobs: pools beside the one in the data directory, and the storage profile of tablets' channels (spec K.2).
 
 Two settings whose values have a form of their own; both are read here, and refused with cause and cure. And where
 backups go.

@@ -23,7 +23,7 @@ FIXED_AT_CREATION = frozenset({"pq.bundle", "pq.partitions.per.tablet"})
 
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
-    """What one topic is set to; names outside are Kafka's (`retention.ms`), defaults are Kafka's."""
+    """The settings of one topic; names outside are Kafka's (`retention.ms`), defaults are Kafka's."""
 
     cleanup_policy: tuple[str, ...] = setting(
         "cleanup.policy", Kind.LIST, ("delete",),

@@ -1,4 +1,4 @@
-"""What is counted where records pass: plain numbers, read when metrics are scraped."""
+"""Counters of the places where records pass: plain numbers, read when metrics are scraped."""
 
 from collections.abc import Iterable
 
@@ -17,13 +17,13 @@ class Stopwatch:
         self.is_running = False
 
     def start(self, now_s: float) -> None:
-        """It is so from now on; one that runs continues."""
+        """Start measuring: the state holds from now on; a measurement that runs continues."""
         if not self.is_running:
             self.is_running = True
             self._since_s = now_s
 
     def stop(self, now_s: float) -> None:
-        """It is so no longer."""
+        """Stop measuring: the state holds no longer."""
         self._total_s = self.total(now_s)
         self.is_running = False
 

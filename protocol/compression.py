@@ -59,7 +59,7 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
 
 
 def decompress(codec: int, data: Buffer, bytes_max: int) -> bytes | bytearray:
-    """What `data` was compressed from. It is in memory once: no copy is made of what may be large.
+    """Return what `data` was compressed from. It is in memory once: no copy is made of what may be large.
 
     KafkaError: UNSUPPORTED_COMPRESSION_TYPE when the codec is unknown, INVALID_RECORD when the data is damaged or comes
     out larger than `bytes_max`.

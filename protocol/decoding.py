@@ -227,7 +227,7 @@ class _Decoder:
 
 
 def _made(item: Field, variable: str) -> str:
-    """What a field is given of the variable that was decoded for it."""
+    """Return the expression that a field is given for the variable that was decoded for it."""
     return f"ErrorCode({variable})" if item.kind is ERROR_CODE else variable
 
 

@@ -228,4 +228,4 @@ class _Encoder:
 
 
 def _ignore(_: ErrorCode) -> None:
-    """What becomes of error codes that nobody counts."""
+    """Ignore error codes that nobody counts."""

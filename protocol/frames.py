@@ -65,7 +65,8 @@ class FrameReader:
         self.held_bytes = 0
 
     def get_buffer(self, size_hint: int) -> memoryview:
-        """Where the next bytes are to be received; never empty. `size_hint` is asyncio's and has no effect."""
+        """Return the buffer in which the next bytes are to be received; never empty. `size_hint` is asyncio's and has
+        no effect."""
         if self._large is not None:
             return self._large[self._filled :]
         start = self._start

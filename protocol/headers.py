@@ -13,7 +13,7 @@ _CORRELATION_ID: Final = struct.Struct(">i")
 
 
 class RequestHeader(NamedTuple):
-    """What every request starts with."""
+    """The header with which every request starts."""
 
     api_key: int
     api_version: int

@@ -1,4 +1,4 @@
-"""What a broker checks of the record batches that clients send: header and first record at once, every key if asked."""
+"""Checks of the record batches that clients send: header and first record at once, every key if asked."""
 
 from typing import Final
 
@@ -87,7 +87,7 @@ def check_keys(records: memoryview, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> 
 
 
 def _check_meaning(header: BatchHeader) -> None:
-    """What a sound batch from a client must not say."""
+    """Refuse what a sound batch from a client must not say."""
     if header.record_count <= 0 or header.last_offset_delta != header.record_count - 1:
         raise KafkaError(
             ErrorCode.INVALID_RECORD,
@@ -102,8 +102,8 @@ def _check_meaning(header: BatchHeader) -> None:
 
 
 def _check_compressed(header: BatchHeader, records: memoryview) -> None:
-    """What can be seen of compressed records as they are: that their bytes can stand for as many as the header counts,
-    and that they begin as the codec does. INVALID_RECORD."""
+    """Check what can be seen of compressed records as they are: that their bytes can stand for as many as the header
+    counts, and that they begin as the codec does. INVALID_RECORD."""
     codec, count, size = header.codec, header.record_count, len(records) - BATCH_HEADER_BYTES
     if codec not in CODECS:
         raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"compression codec {codec} is unknown")

@@ -53,7 +53,7 @@ def show_content(content: bytes | None) -> str | dict[str, str] | None:
 
 
 def show_headers(headers: Iterable[tuple[str, bytes | None]]) -> list[dict[str, object]]:
-    """In their order; a name may stand there twice."""
+    """Return the headers in their order; a name may stand there twice."""
     return [{"key": name, "value": show_content(content)} for name, content in headers]
 
 

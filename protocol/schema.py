@@ -76,7 +76,7 @@ class Field:
 
     @property
     def is_constant(self) -> bool:
-        """Whether the default is one value; else it is a new list or struct."""
+        """Return True if the default is one value; else it is a new list or struct."""
         return self.default is not MISSING
 
     @property
@@ -90,7 +90,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What a message class is declared with; data that travels inside another message has no API's key."""
+    """The declaration of a message class; data that travels inside another message has no API's key."""
 
     api_key: int | None
     versions: Versions
@@ -172,12 +172,12 @@ def data(*, versions: str) -> Callable[[type[T]], type[T]]:
 
 
 def message(declared: type) -> Message:
-    """What a request, response or data class was declared with."""
+    """Return the declaration of a request, response or data class."""
     return _messages[declared]
 
 
 def is_flexible(api_key: int, api_version: int) -> bool:
-    """Whether that version of an API is flexible; False for an API that is not declared."""
+    """Return True if that version of an API is flexible; False for an API that is not declared."""
     low, high = _flexible_requests.get(api_key, NO_VERSIONS)
     return low <= api_version <= high
 

@@ -179,7 +179,7 @@ def _string_writer(branch: Branch) -> Callable[[Any], Any]:
 
 
 def _plain(value: Any) -> Any:
-    """What a decoded value is in JSON; in its place, for there may be many."""
+    """Return a decoded value as it is in JSON; containers change in place, for there may be many."""
     if isinstance(value, bytes):
         return show_string(value)
     if isinstance(value, dict):

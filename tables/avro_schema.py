@@ -50,7 +50,7 @@ _MADE: Mapping[str, Any] = {
 
 
 class Branch(NamedTuple):
-    """What a field may hold: a kind of Avro's, and what its schema says besides."""
+    """The values that a field may hold: a kind of Avro's, and what its schema says besides."""
 
     kind: str
     logical: str = ""
@@ -76,7 +76,7 @@ class AvroRecord(NamedTuple):
         return self._defined({**self.document, "fields": fields}, set())
 
     def _defined(self, document: Any, seen: set[str]) -> Any:
-        """With each type defined where it is used first."""
+        """Return the document with each type defined where it is used first."""
         if isinstance(document, str):
             return document if document in PRIMITIVES or document in seen else self._defined(
                 self.definitions[document], seen

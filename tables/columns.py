@@ -24,5 +24,5 @@ class Column:
     part: str = "value"
 
     def document(self) -> dict[str, Any]:
-        """As it is stored and shown."""
+        """Return the column as it is stored and shown."""
         return {"name": self.name, "type": self.type.name, "required": self.is_required, "from": self.part}

@@ -1,4 +1,5 @@
-"""How the value or the key of a record holds its columns: as a JSON document, an Avro record, or one column's bytes.
+"""Formats in which the value or the key of a record holds its columns: as a JSON document, an Avro record, or one
+column's bytes.
 
 The topic's configs say which: `value.format`, `value.avro.schema`, and the same of the key.
 """
@@ -90,8 +91,8 @@ class RawFormat:
 
 
 def read_formats(configs: Formats, columns: Sequence[Column]) -> tuple[Mapping[str, PartFormat], Formats]:
-    """By part, and the configs that say all of it: with the Avro schemas that columns make. TableError INVALID_SCHEMA
-    names the config."""
+    """Return the formats by part, and the configs that say all of it: with the Avro schemas that columns make.
+    TableError INVALID_SCHEMA names the config."""
     formats: dict[str, PartFormat] = {}
     said: dict[str, str] = {}
     for part in PARTS:

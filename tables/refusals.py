@@ -1,4 +1,4 @@
-"""What a table refuses, as its client sees it."""
+"""Refusals of a table, as its client sees them."""
 
 import difflib
 from collections.abc import Iterable

@@ -8,8 +8,8 @@ from pqbroker.tables.refusals import TableError
 
 @dataclass(frozen=True, slots=True)
 class Reshard:
-    """What a table's tablets become. `origins`: the number that each one had; None: a new one. `first_rows`: where
-    the new ones begin, in their order. `removed`: tablets whose rows join those of `survivor`, in order."""
+    """A change of a table's tablets. `origins`: the number that each one had; None: a new one. `first_rows`: where the
+    new ones begin, in their order. `removed`: tablets whose rows join those of `survivor`, in order."""
 
     origins: Sequence[int | None]
     first_rows: Sequence[int] = ()

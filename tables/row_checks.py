@@ -1,4 +1,4 @@
-"""Whether records are rows of a schema, thousands at once: the rules are `rows.decode_row`'s.
+"""Checks that records are rows of a schema, thousands at once: the rules are `rows.decode_row`'s.
 
 What msgspec takes for a row is one, and what it refuses `decode_row` decides, which knows why.
 """
@@ -47,7 +47,7 @@ class RowCheck:
         )
 
     def errors(self, records: Iterable[tuple[Part, Part]], most: int) -> dict[int, str]:
-        """Why records, each a key and a value, are no rows, by their number; the first `most` of them."""
+        """Return why records, each a key and a value, are no rows, by their number; the first `most` of them."""
         of_key, of_value = self._key, self._value
         found: dict[int, str] = {}
         for number, (key, value) in enumerate(records):
@@ -62,7 +62,7 @@ class RowCheck:
         return found
 
     def weights(self, records: Iterable[tuple[Part, Part]]) -> "array[int]":
-        """What each record weighs as a row (E.8); its bytes where it is none."""
+        """Return the weight of each record as a row (E.8); its bytes where it is none."""
         of_key, of_value = self._key, self._value
         empty = ROW_WEIGHT + self._schema.filled_weight
         found = array("I")
@@ -96,7 +96,7 @@ class _Part:
             return None
 
     def weight(self, stored: Part) -> int:
-        """What the columns weigh; ValueError where `row` leaves it open."""
+        """Return the weight of the columns; ValueError where `row` leaves it open."""
         row = self.row(stored)
         if row is None:
             raise ValueError
@@ -124,7 +124,8 @@ _LEFT_OPEN: Final = _Open()
 
 
 def _decoder(columns: list[Column]) -> Decode:
-    """Of the document with these columns; fields have names of our own, for a column may have any."""
+    """Return the decoder of the document with these columns; fields have names of our own, for a column may have
+    any."""
     fields: list[Any] = [
         (f"f{number}", taken) if column.is_required else (f"f{number}", taken | None, None)
         for number, column in enumerate(columns)

@@ -37,7 +37,7 @@ class Schema:
 
     @property
     def filled_weight(self) -> int:
-        """What they weigh in each row."""
+        """Return the weight of the filled columns in each row."""
         return NUMBER_WEIGHT * len(self.filled)
 
     @property

@@ -92,7 +92,7 @@ def bytes_of(shown: Any) -> bytes:
 
 
 def is_text(text: str) -> bool:
-    """Whether UTF-8 can hold it: JSON can name halves of surrogate pairs."""
+    """Return True if UTF-8 can hold the text: JSON can name halves of surrogate pairs."""
     try:
         text.encode()
     except UnicodeEncodeError:

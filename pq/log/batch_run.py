@@ -36,7 +36,7 @@ class Batches(NamedTuple):
     next_offset: int
 
     def followed_by(self, more: "Batches") -> "Batches":
-        """Both, one behind the other."""
+        """Return the batches of both, one behind the other."""
         return Batches((*self.buffers, *more.buffers), self.size + more.size, max(self.next_offset, more.next_offset))
 
     def in_memory(self) -> list[Buffer]:

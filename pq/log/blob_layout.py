@@ -1,5 +1,5 @@
-"""Where a cycle's batches go: into a head blob, merged with newer ones, or with the whole head into bodies (semantics
-A.5, A.6, K.1).
+"""Placement of a cycle's batches: into a head blob, merged with newer ones, or with the whole head into bodies
+(semantics A.5, A.6, K.1).
 
 A batch larger than a blob may be is stored in parts: slices of its bytes under temporary keys, each a request of its
 own, which the last request chains into the body together with the final slice (A.4, A.5). Readers never see less.
@@ -35,7 +35,7 @@ class BlobLayout:
         self._by_reference = by_reference
 
     def needs_content(self, bytes_max: int, low_watermark: int) -> bool:
-        """Whether a cycle of `bytes_max` would copy or index head content that is not in memory."""
+        """Return True if a cycle of `bytes_max` would copy or index head content that is not in memory."""
         head = self._head
         if head.is_warm:
             return False

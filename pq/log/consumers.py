@@ -71,7 +71,7 @@ def encode(state: ConsumerOffset) -> bytes:
 
 
 def decode(stored: Buffer) -> ConsumerOffset:
-    """What `encode` made; ValueError for what it cannot have made."""
+    """Return the offset that `encode` stored; ValueError for bytes that it cannot have made."""
     row = bytes(stored)
     has_creator = row[:1] != bytes((_VERSION,))
     check_version(row, _VERSION_WITH_CREATOR if has_creator else _VERSION)
@@ -92,7 +92,7 @@ def decode(stored: Buffer) -> ConsumerOffset:
 def committed_in(
     session: Session, stored: ConsumerOffset | None, wanted: ConsumerOffset, bounds: tuple[int, int], *, strict: bool
 ) -> ConsumerOffset | None:
-    """What a native commit makes of a consumer's state (A.14); None: it is acknowledged and changes nothing.
+    """Return the consumer's state after a native commit (A.14); None: the commit is acknowledged and changes nothing.
 
     `bounds`: start and end offset. An offset at or before the stored one is ignored. `strict` refuses what lies outside
     the bounds, else an offset behind the end becomes the end. KafkaError ILLEGAL_GENERATION for a session that a later
@@ -149,11 +149,11 @@ class Consumers:
         return {group_id: states[group_id].offset if group_id in states else -1 for group_id in group_ids}
 
     def all(self) -> Mapping[str, ConsumerOffset]:
-        """By group id; only to be looked at."""
+        """Return the consumers' states by group id; only to be looked at."""
         return MappingProxyType(self._states)
 
     def plan(self, group_id: str, state: ConsumerOffset | None) -> Command:
-        """What stores the state, or deletes it (None); `settle` has to follow.
+        """Return the command that stores the state, or deletes it (None); `settle` has to follow.
 
         KafkaError OFFSET_METADATA_TOO_LARGE, INVALID_GROUP_ID, and POLICY_VIOLATION for one consumer too many.
         """

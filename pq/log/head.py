@@ -29,7 +29,7 @@ class HeadBlob(NamedTuple):
 
     @property
     def is_large(self) -> bool:
-        """Whether it may be merged by reference."""
+        """Return True if the blob may be merged by reference."""
         return self.size >= REFERENCE_BYTES_MIN * self.pieces
 
     def key(self, partition: int) -> bytes:
@@ -50,7 +50,7 @@ class Head:
 
     @property
     def is_warm(self) -> bool:
-        """Whether all content is in memory."""
+        """Return True if all content is in memory."""
         return not self.blobs or self.run.base <= self.blobs[0].position
 
     @property
@@ -60,11 +60,11 @@ class Head:
 
     @property
     def end_position(self) -> int:
-        """Where durable content ends; what lies behind belongs to the cycle in work."""
+        """Return the position at which durable content ends; what lies behind belongs to the cycle in work."""
         return self.blobs[-1].position + self.blobs[-1].size if self.blobs else self.run.base
 
     def warm_offset(self, end_offset: int) -> int:
-        """From which offset on content is in memory; a gap before the head counts as the head's."""
+        """Return the offset from which on content is in memory; a gap before the head counts as the head's."""
         base = self.run.base
         if not self.blobs or base <= self.blobs[0].position:
             return 0
@@ -96,7 +96,8 @@ class Head:
 
 
 def first_kept(bodies: Bodies, head: Head, offset: int) -> int:
-    """Where the first blob begins that has rows at `offset` or behind it; OFFSET_MAX when there is none."""
+    """Return the offset at which the first blob begins that has rows at `offset` or behind it; OFFSET_MAX when there is
+    none."""
     kept = bodies.find(offset)
     if kept < len(bodies):
         return bodies.offsets[kept]
@@ -109,8 +110,8 @@ def head_keys(partition: int, blobs: Iterable[HeadBlob]) -> list[bytes]:
 
 
 class Layout(NamedTuple):
-    """Where a cycle's data goes: into the head as `placement` says, or, with the whole head, into bodies that end
-    before the batches `cuts`."""
+    """The destination of a cycle's data: into the head as `placement` says, or, with the whole head, into bodies that
+    end before the batches `cuts`."""
 
     placement: Placement | None
     cuts: list[int]

@@ -47,7 +47,7 @@ def head_key(partition: int, offset: int, count: int) -> bytes:
 
 
 def part_key(partition: int, offset: int, part: int) -> bytes:
-    """Of a part that is not the last: no record ends in it."""
+    """Return the key of a part that is not the last: no record ends in it."""
     return b"x%010d_%020d_%05d_0000000000_00001" % (partition, offset, part)
 
 
@@ -137,7 +137,7 @@ def parse_session_key(key: bytes) -> str:
 
 
 def facts_key(partition: int, offset: int, weight_before: int, weight_after: int) -> bytes:
-    """Of the blob that begins at the offset."""
+    """Return the key of the facts of the blob that begins at the offset."""
     return b"f%010d_%020d_%020d_%020d" % (partition, offset, weight_before, weight_after)
 
 

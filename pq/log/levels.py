@@ -18,7 +18,7 @@ HEAD_KEYS_MAX = 256
 
 
 class Placement(NamedTuple):
-    """Where a new blob goes: merged with the newest `merged` head blobs, the result on `level`."""
+    """The place of a new blob: merged with the newest `merged` head blobs, the result on `level`."""
 
     merged: int
     level: int
@@ -38,7 +38,8 @@ class Levels:
             self.counts[level] += 1
 
     def place(self, size: int) -> Placement:
-        """Where a blob of `size` bytes would go; nothing changes. A larger blob merges at least as much."""
+        """Return the place that a blob of `size` bytes would have; nothing changes. A larger blob merges at least as
+        much."""
         merged = 0
         sums = self.sums
         for level, border in enumerate(BORDERS):

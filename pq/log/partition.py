@@ -81,7 +81,7 @@ class Partition:
 
     @property
     def is_active(self) -> bool:
-        """Whether it takes writes by pq.inactive.partitions."""
+        """Return True if the partition takes writes by pq.inactive.partitions."""
         return str(self.index) not in self.settings.topic.pq_inactive_partitions
 
     @property
@@ -89,7 +89,7 @@ class Partition:
         return self.bodies.size + self.head.size
 
     def why_closed(self) -> KafkaError | None:
-        """What any batch would be refused with now: not mounted, PARTITION_INACTIVE, PARTITION_IS_FULL."""
+        """Return the error that would refuse any batch now: not mounted, PARTITION_INACTIVE, PARTITION_IS_FULL."""
         try:
             self._check_open(self.no_change(0))
         except KafkaError as refusal:
@@ -103,7 +103,7 @@ class Partition:
         return [(end, offset) for (_, end), (offset, _) in pairwise(spans) if end < offset]
 
     def needs_content(self, bytes_max: int) -> bool:
-        """Whether a cycle of `bytes_max` would copy or index head content that is not in memory."""
+        """Return True if a cycle of `bytes_max` would copy or index head content that is not in memory."""
         return self._layout.needs_content(bytes_max, self.settings.topic.pq_low_watermark_bytes)
 
     def plan(self, batches: Sequence[PlannedBatch], now_ms: int, weights: Sequence[Weighed] = ()) -> Cycle:
@@ -155,7 +155,7 @@ class Partition:
         return cycle
 
     def is_retention_due(self, now_ms: int, first_unread: FirstUnread) -> bool:
-        """Whether `plan_retention` would find something to do now."""
+        """Return True if `plan_retention` would find something to do now."""
         if self._start_after_retention(now_ms, first_unread) is not None:
             return True
         if self._expired(self.start_offset, now_ms):

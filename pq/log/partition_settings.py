@@ -1,4 +1,4 @@
-"""What a partition is set to."""
+"""Settings of a partition."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ NAMED_RECORDS_MAX = 200
 
 
 class Closed(Enum):
-    """What a partition refuses because its tablet, one of a table, is not mounted."""
+    """Requests that a partition refuses because its tablet, one of a table, is not mounted."""
 
     WRITES = "frozen"
     EVERYTHING = "unmounted"
@@ -40,13 +40,14 @@ _CLOSED = {
 
 
 def closed_partitions(states: Iterable[str]) -> Mapping[int, Closed]:
-    """What the partitions of a table refuse, by the mount states of its tablets."""
+    """Return what the partitions of a table refuse, by the mount states of its tablets."""
     return {index: _CLOSED[state] for index, state in enumerate(states) if state in _CLOSED}
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionSettings:
-    """By its topic and by its node; replaced as a whole, in `Partition.settings` alone, and read from there.
+    """A partition's settings, by its topic and by its node; replaced as a whole, in `Partition.settings` alone, and
+    read from there.
 
     A change holds from the next write cycle on.
     """
@@ -68,7 +69,7 @@ class PartitionSettings:
 
     @property
     def is_special(self) -> bool:
-        """Whether a table's partition may have to refuse batches: most topics have no such reason."""
+        """Return True if a table's partition may have to refuse batches: most topics have no such reason."""
         return bool(self.closed) or self.weight_max is not None
 
     def check_mounted(self, index: int) -> None:
@@ -80,7 +81,7 @@ class PartitionSettings:
 
     @property
     def producers_kept_ms(self) -> int:
-        """How long an idle producer or session is remembered, though nothing of it remains."""
+        """Return how long an idle producer or session is remembered, though nothing of it remains."""
         return max(self.node.producer_id_expiration_ms, self.topic.pq_producer_id_lifetime_ms)
 
     def check_timestamps(self, batch: memoryview, header: BatchHeader, now_ms: int) -> None:

@@ -47,7 +47,7 @@ class StoredBatch(NamedTuple):
 
 
 class Producer(NamedTuple):
-    """What is remembered of a producer: its epoch, the first sequence taken in it, when it last wrote, its last
+    """The remembered state of a producer: its epoch, the first sequence taken in it, when it last wrote, its last
     batches."""
 
     epoch: int
@@ -77,8 +77,8 @@ class Duplicate(NamedTuple):
 
 
 def check(state: Producer | None, epoch: int, sequence: int, count: int) -> Duplicate | int:
-    """What is to happen with a batch: a Duplicate, or the unwrapped first sequence to append it with; KafkaError (45,
-    47)."""
+    """Decide what happens with a batch: return a Duplicate, or the unwrapped first sequence to append it with;
+    KafkaError (45, 47)."""
     if state is None:
         return sequence
     if epoch != state.epoch:
@@ -131,7 +131,7 @@ def encode(state: Producer) -> bytes:
 
 
 def decode(stored: bytes) -> Producer:
-    """What `encode` made; ValueError for what it cannot have made."""
+    """Return the producer that `encode` stored; ValueError for bytes that it cannot have made."""
     form = _STATE_1 if stored[:1] == b"\1" else _STATE
     if form is _STATE:
         check_version(stored, _VERSION)
@@ -165,7 +165,7 @@ class Producers:
         return len(self.producers) + self.forgotten - self._found
 
     def take(self, states: Mapping[int, Producer]) -> None:
-        """These producers have written."""
+        """Take the states of producers that have written."""
         producers = self.producers
         for producer_id, state in states.items():
             producers.pop(producer_id, None)
@@ -209,7 +209,7 @@ class Producers:
         self._refused[producer_id] = epoch, sequence
 
     def check_first(self, producer_id: int, epoch: int, sequence: int) -> None:
-        """Whether the first batch of a producer may be stored; OUT_OF_ORDER_SEQUENCE_NUMBER."""
+        """Check that the first batch of a producer may be stored; OUT_OF_ORDER_SEQUENCE_NUMBER."""
         refused = self._refused.get(producer_id)
         if refused is None or refused[0] != epoch:
             return

@@ -1,4 +1,5 @@
-"""Which records have to go, from the front, whole blobs (semantics A.11 with K.1, H6, H7), and why the oldest stay.
+"""Choice of the records that have to go, from the front, whole blobs (semantics A.11 with K.1, H6, H7), and why the
+oldest stay.
 
 A blob may go when its age or the partition's size says so, or, with pq.delete.when.read, when all important groups have
 read it. Important groups that have not read it hold it, for as long as pq.availability.period.ms lets them.
@@ -26,7 +27,7 @@ FirstUnread = Mapping[str, int]
 
 
 class Hold(Enum):
-    """What keeps the oldest data of a partition."""
+    """A reason that keeps the oldest data of a partition."""
 
     EMPTY = "empty"
     COMPACTED = "compacted"
@@ -39,7 +40,8 @@ class Hold(Enum):
 
 
 class Held(NamedTuple):
-    """Why the oldest data is still there. `until_ms`: when time alone frees it (since 1970); None: time does not."""
+    """The reason why the oldest data still exists. `until_ms`: when time alone frees it (since 1970); None: time does
+    not."""
 
     hold: Hold
     text: str
@@ -88,7 +90,7 @@ def start_after_retention(
 def why_held(
     bodies: Bodies, head: Head, settings: PartitionSettings, now_ms: int, first_unread: FirstUnread
 ) -> Held:
-    """Why the oldest data was not deleted by now."""
+    """Return why the oldest data was not deleted by now."""
     config = settings.topic
     if len(bodies):
         blob = _Blob(bodies.ends[0], bodies.created[0])
@@ -129,14 +131,14 @@ def _held_by_groups(blob: _Blob, config: TopicConfig, first_unread: FirstUnread)
 
 
 def _is_freed(blob: _Blob, config: TopicConfig, now_ms: int, read_to: int) -> bool:
-    """Whether its age, or its being read, lets the blob go."""
+    """Return True if the blob's age, or its being read, lets it go."""
     if 0 <= config.retention_ms <= now_ms - blob.written_ms:
         return True
     return config.pq_delete_when_read and blob.end <= read_to < _EVERYTHING
 
 
 def _is_held(blob: _Blob, config: TopicConfig, now_ms: int, read_to: int) -> bool:
-    """Whether an important group that has not read the blob may still hold it."""
+    """Return True if an important group that has not read the blob may still hold it."""
     return read_to < blob.end and not 0 <= config.pq_availability_period_ms <= now_ms - blob.written_ms
 
 

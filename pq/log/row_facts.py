@@ -1,4 +1,4 @@
-"""What a write cycle knows of rows and their records do not say: when they were committed, and what they weigh (E.8).
+"""Facts of rows that a write cycle knows and their records do not say: commit timestamps and weights (E.8).
 
 It is kept for the tables that ask for it, beside each blob, in a row of its own that the blob's request writes: a head
 blob that is merged takes its row along. Weights count from row 0 of the tablet on, trimmed rows included; what was
@@ -34,7 +34,7 @@ _HEADER = Struct(">BII")
 
 
 class RowFact(NamedTuple):
-    """Of one row: its commit timestamp, and the weight of the tablet's rows up to it."""
+    """One row's facts: its commit timestamp, and the weight of the tablet's rows up to it."""
 
     row_index: int
     timestamp: int
@@ -42,8 +42,8 @@ class RowFact(NamedTuple):
 
 
 class RowFacts:
-    """Of rows in their order. Columns: for each commit its first row, its timestamp and its count of rows; the weight
-    of each row."""
+    """The facts of rows in their order. Columns: for each commit its first row, its timestamp and its count of rows;
+    the weight of each row."""
 
     __slots__ = ("_counts", "_firsts", "_timestamps", "_weights", "weight_after", "weight_before")
 
@@ -77,7 +77,7 @@ class RowFacts:
         return first < len(self._firsts)
 
     def may_have_timestamp(self, least: int, most: int) -> bool:
-        """Whether one from `least` to `most` is between those of the commits."""
+        """Return True if a timestamp from `least` to `most` is between those of the commits."""
         timestamps = self._timestamps
         return bool(timestamps) and min(timestamps) <= most and max(timestamps) >= least
 
@@ -105,7 +105,7 @@ class RowFacts:
             at += count
 
     def between(self, start: int, end: int) -> "RowFacts":
-        """Of the rows [start, end)."""
+        """Return the facts of the rows [start, end)."""
         firsts, counts = self._firsts, self._counts
         low, high = max(bisect_right(firsts, start) - 1, 0), bisect_left(firsts, end)
         if low < high and start >= firsts[low] + counts[low]:
@@ -126,7 +126,7 @@ class RowFacts:
         return found
 
     def encode(self) -> bytes:
-        """As it is stored; `weight_before` is in the key."""
+        """Return the facts as they are stored; `weight_before` is in the key."""
         header = _HEADER.pack(_VERSION, len(self._counts), len(self._weights))
         columns = (self._firsts, self._timestamps, self._counts, self._weights)
         return b"".join((header, *(_little(column).tobytes() for column in columns)))
@@ -157,7 +157,7 @@ class RowFacts:
 
 
 class BlobFacts(NamedTuple):
-    """What the key says: the blob's first offset, and the weight of all rows before it and with it."""
+    """The facts in a blob's key: the blob's first offset, and the weight of all rows before it and with it."""
 
     offset: int
     weight_before: int
@@ -168,7 +168,7 @@ class BlobFacts(NamedTuple):
 
 
 class FactsChange(NamedTuple):
-    """What a cycle does to the facts."""
+    """The changes that a cycle makes to the facts."""
 
     puts: list[Put]
     gone: list[bytes]
@@ -202,15 +202,15 @@ class PartitionFacts:
 
     @property
     def weight(self) -> int:
-        """Of all rows from row 0 on; 0 when nothing was kept so far."""
+        """Return the weight of all rows from row 0 on; 0 when nothing was kept so far."""
         return self.blobs[-1].weight_after if self.blobs else 0
 
     def begin(self, size_bytes: int) -> RowFacts:
-        """What the rows of a cycle are added to; `size_bytes` of those that are stored."""
+        """Return the facts that a cycle's rows are added to; `size_bytes`: the size of the rows that are stored."""
         return RowFacts(self.weight if self.blobs else size_bytes)
 
     def of_head(self, blob: BlobFacts) -> RowFacts | None:
-        """What is in memory of a blob."""
+        """Return the facts of a blob that are in memory."""
         found = self._head.get(blob.offset)
         return found if found is not None and found.weight_after == blob.weight_after else None
 
@@ -222,7 +222,7 @@ class PartitionFacts:
         rows.append(end_offset - len(weights), self._timestamps.give(now_ms), weights)
 
     def kept_weight(self, bodies: Bodies, head: Head) -> int:
-        """Of the rows that are stored; stored bytes of those that nothing is known of."""
+        """Return the weight of the stored rows; rows that nothing is known of count with their stored bytes."""
         first = bisect_left(self.blobs, first_kept(bodies, head, 0), key=_offset)
         offset, before = self.blobs[first][:2] if first < len(self.blobs) else (OFFSET_MAX, self.weight)
         unknown = sum(bodies.sizes[: bodies.find(offset)]) + sum(blob.size for blob in head.blobs if blob.end <= offset)
@@ -231,8 +231,8 @@ class PartitionFacts:
     def plan(
         self, rows: RowFacts | None, replaced: Sequence[HeadBlob], made: Sequence[tuple[int, int]]
     ) -> FactsChange | None:
-        """What has to be stored where new rows and the head blobs `replaced` become the blobs `made`: offset and end of
-        each. None: nothing."""
+        """Return what has to be stored where new rows and the head blobs `replaced` become the blobs `made`: offset and
+        end of each. None: nothing."""
         old = [blob.offset for blob in replaced if blob.offset in self._head]
         parts = [self._head[offset] for offset in old]
         if rows is not None and len(rows):
@@ -286,7 +286,7 @@ class PartitionFacts:
         return DeleteRange(facts_range(self._index)[0], True, end, False)
 
     def apply_trim(self, offset: int) -> None:
-        """What lies before is gone."""
+        """Drop the facts of what lies before the offset: it is gone."""
         gone = bisect_left(self.blobs[:-1], offset, key=_offset)
         for blob in self.blobs[:gone]:
             self._head.pop(blob.offset, None)
@@ -305,7 +305,7 @@ def row_weights(given: Weighed, count: int, size_bytes: int) -> "RowWeights | Ro
 
 
 def _little(column: "array[int]") -> "array[int]":
-    """As it is stored."""
+    """Return the column as it is stored."""
     if sys.byteorder == "little":
         return column
     swapped = column[:]

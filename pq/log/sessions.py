@@ -29,7 +29,7 @@ _VERSION_WITH_TOTAL = 3
 
 
 class Fence(NamedTuple):
-    """What a batch of rows is known by."""
+    """The identity of a batch of rows."""
 
     session: str
     sequence: int
@@ -108,7 +108,7 @@ def glued(batch: SessionBatch, known: SessionBatch | None) -> SessionBatch | Non
 
 
 class Sessions:
-    """Those of one partition, in the order of their last writes: those to forget stand first."""
+    """The sessions of one partition, in the order of their last writes: the first ones are forgotten first."""
 
     __slots__ = ("_by_name",)
 
@@ -125,7 +125,7 @@ class Sessions:
         return self._by_name.get(name)
 
     def take(self, sessions: Mapping[str, SessionBatch]) -> None:
-        """These have written."""
+        """Take the states of sessions that have written."""
         for name, session in sessions.items():
             self._by_name.pop(name, None)
             self._by_name[name] = session

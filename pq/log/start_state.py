@@ -1,4 +1,4 @@
-"""From the keys of a partition to its state (semantics A.16): overlaps resolved, bodies apart from the head, and the
+"""State of a partition, made from its keys (semantics A.16): overlaps resolved, bodies apart from the head, and the
 meta row."""
 
 from collections.abc import Iterable, Sequence
@@ -46,7 +46,7 @@ class Meta(NamedTuple):
 
 
 class StoredBlob(NamedTuple):
-    """What the KV tablet knows of a data key: bytes, creation time, number of stored pieces."""
+    """The KV tablet's facts of a data key: bytes, creation time, number of stored pieces."""
 
     key: bytes
     size: int
@@ -110,7 +110,7 @@ def build_start_state(blobs: Iterable[StoredBlob], meta: Meta | None) -> StartSt
 
 
 def resolve_overlaps(blobs: Iterable[StoredBlob]) -> tuple[Sequence[tuple[StoredBlob, int, int, bool]], list[bytes]]:
-    """Of blobs at one offset keep the one with most records; drop those that lie inside a kept one."""
+    """Keep, of blobs at one offset, the one with most records; drop those that lie inside a kept one."""
     kept: list[tuple[StoredBlob, int, int, bool]] = []
     orphans: list[bytes] = []
     for blob in blobs:

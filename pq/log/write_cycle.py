@@ -20,8 +20,7 @@ from pqbroker.storage.outcome import Told
 
 
 class Written(NamedTuple):
-    """What a Produce is answered with; `log_append_time_ms` is -1 for CreateTime, `base_offset` -1 for an old
-    duplicate."""
+    """The answer to a Produce; `log_append_time_ms` is -1 for CreateTime, `base_offset` -1 for an old duplicate."""
 
     base_offset: int
     log_append_time_ms: int
@@ -102,7 +101,7 @@ class Cycle:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to store."""
+        """Return True if nothing has to be stored."""
         return not (self.puts or self.gone or self.commands)
 
     def store(self, key: bytes, row: bytes) -> None:

@@ -1,1 +1,1 @@
-"""What reads a partition: the reader, the cache, searches by time, ranges sent from files."""
+"""Reading of a partition: the reader, the cache, searches by time, ranges sent from files."""

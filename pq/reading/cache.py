@@ -19,7 +19,7 @@ PageKey = tuple[int, int, int]
 
 
 class Cacheable(Protocol):
-    """What can be cached: it knows what it pins."""
+    """A value that can be cached: it knows what it pins."""
 
     @property
     def bytes_held(self) -> int: ...

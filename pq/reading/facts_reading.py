@@ -1,4 +1,4 @@
-"""What is known of rows beside their records, read where their blobs' facts are: those of the head are in memory."""
+"""Facts of rows beside their records, read where their blobs' facts are: those of the head are in memory."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
@@ -15,7 +15,8 @@ from pqbroker.storage.kv.tablet import KeyValueTablet
 
 
 class FactsReader:
-    """Of one partition. KafkaError CORRUPT_MESSAGE where facts are damaged, NOT_LEADER_OR_FOLLOWER."""
+    """The reader of one partition's facts. KafkaError CORRUPT_MESSAGE where facts are damaged,
+    NOT_LEADER_OR_FOLLOWER."""
 
     __slots__ = ("_check_served", "_kv", "_partition", "_reader")
 
@@ -28,7 +29,7 @@ class FactsReader:
         self._check_served = check_served
 
     async def read(self, offset: int, end_offset: int) -> RowFacts:
-        """Of those of the rows [offset, end_offset) that anything is known of."""
+        """Return the facts of those of the rows [offset, end_offset) that anything is known of."""
         for _ in range(ATTEMPTS_MAX):
             self._check_served()
             try:

@@ -1,4 +1,4 @@
-"""What a reader wants of a partition: the one question of every read, and how far a reader sees."""
+"""Query of a partition: the one question of every read, and how far a reader sees."""
 
 from enum import Enum
 from typing import Final, NamedTuple
@@ -24,14 +24,14 @@ class ReadQuery(NamedTuple):
 
 
 class Isolation(Enum):
-    """What a reader may see: Kafka's isolation level, with its number in requests."""
+    """The records that a reader may see: Kafka's isolation level, with its number in requests."""
 
     READ_UNCOMMITTED = 0
     READ_COMMITTED = 1
 
     @classmethod
     def of(cls, level: int) -> "Isolation":
-        """That of a request; what Kafka does not know is READ_UNCOMMITTED."""
+        """Return the isolation level of a request; a level that Kafka does not know is READ_UNCOMMITTED."""
         return cls.READ_COMMITTED if level == 1 else cls.READ_UNCOMMITTED
 
 

@@ -1,5 +1,5 @@
-"""What is read ahead of sequential readers: into the node's cache, or, for one whose answers are only sent, verified
-where it lies and sent from its files.
+"""Reading ahead of sequential readers: into the node's cache, or, for one whose answers are only sent, verified where
+it lies and sent from its files.
 
 A reader is recognised by where its last read ended; the second read that begins where one ended makes it sequential.
 """
@@ -132,7 +132,8 @@ class ReadAhead:
         return VerifiedRange(index, (begin, end), position, pieces, verified_s)
 
     def _position(self, index: BodyIndex, offset: int) -> int | None:
-        """Where in its body the batch at an offset begins; None when that is not known without reading."""
+        """Return the position in its body at which the batch at an offset begins; None when that is not known without
+        reading."""
         entry = index.entry_of(offset)
         if offset <= index.offsets[entry]:
             return index.positions[entry]

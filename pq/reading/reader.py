@@ -115,7 +115,7 @@ class Reader:
         return found
 
     async def _read_stored(self, query: ReadQuery, is_sent: bool) -> Batches:
-        """What is being verified for this reader, else out of the store."""
+        """Return what is being verified for this reader, else read it from the store."""
         async with self._turns:
             batches = None
             if is_sent:

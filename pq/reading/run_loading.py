@@ -66,7 +66,7 @@ class RunLoader:
         return run if isinstance(run, Run) else None
 
     def bounds(self, run: Run, end_offset: int) -> tuple[int, int]:
-        """Where a reader that sees up to `end_offset` stops in a run: the position, and the offset there."""
+        """Return where a reader that sees up to `end_offset` stops in a run: the position, and the offset there."""
         head = self._partition.head
         stop, stop_offset = run.end, run.end_offset
         if run is head.run:

@@ -1,5 +1,5 @@
-"""From timestamps to offsets, exact to the record (clients 4.28): which batches may hold the answer, and which record
-is it.
+"""Search of offsets by timestamp, exact to the record (clients 4.28): which batches may hold the answer, and which
+record is it.
 
 Timestamps need not ascend; index entries and batch headers are upper bounds, the records themselves decide.
 """

@@ -1,1 +1,1 @@
-"""What runs partitions: topics, the PQ tablet, the partition server, the writer."""
+"""Service of partitions: topics, the PQ tablet, the partition server, the writer."""

@@ -30,7 +30,7 @@ from pqbroker.storage.outcome import Outcome, Told
 
 
 class Share(NamedTuple):
-    """What one partition is to store; checked batches."""
+    """The checked batches that one partition is to store."""
 
     partition: PartitionServer
     batches: Sequence[tuple[memoryview, BatchHeader]]
@@ -45,8 +45,8 @@ class Share(NamedTuple):
 async def write_together(
     shares: Sequence[Share], fence: Fence | None, clock: Callable[[], int]
 ) -> Sequence[Sequence[Written]]:
-    """Where the batches are, by share. One share a partition, all partitions of one cell; durable when this returns.
-    `fence`: what the batches are remembered by, in each partition.
+    """Write batches and return where they are, by share. One share a partition, all partitions of one cell; durable
+    when this returns. `fence`: what the batches are remembered by, in each partition.
 
     KafkaError as `PartitionServer.write`; nothing is stored then, but where the cell was lost nobody knows.
     """
@@ -54,7 +54,8 @@ async def write_together(
 
 
 def batches_taken(partitions: Sequence[PartitionServer], session: str) -> dict[int, SessionBatch]:
-    """By partition, the last batch of a session there. NOT_LEADER_OR_FOLLOWER where some partition may know more."""
+    """Return the last batch of a session in each partition, by partition. NOT_LEADER_OR_FOLLOWER where some partition
+    may know more."""
     if not all(partition.is_loaded for partition in partitions):
         raise not_leader()
     found = ((partition.index, partition.state.sessions.get(session)) for partition in partitions)
@@ -110,7 +111,7 @@ class _JointWrite:
         return self._written
 
     def commit(self, kv: KeyValueTablet, cycle: Cycle, told: Told) -> None:
-        """As `JointCommit`."""
+        """Commit as `JointCommit` does."""
         self._ready.append(_Ready(kv, cycle, told))
         if self._refusal is not None:
             self._roll_back()
@@ -123,7 +124,7 @@ class _JointWrite:
             execute_together(list(parts.items())).add_done_callback(self._settle)
 
     def give_up(self, why: KafkaError) -> None:
-        """As `JointCommit`; too late when the request is on its way."""
+        """Give up as `JointCommit` does; too late when the request is on its way."""
         if self._is_sent or self._refusal is not None:
             return
         self._refusal = why

@@ -1,4 +1,5 @@
-"""What a partition finds of itself in its KV tablet at a start (semantics A.16); leftovers of a crash are deleted.
+"""State that a partition finds of itself in its KV tablet at a start (semantics A.16); leftovers of a crash are
+deleted.
 
 Everything is read and checked before anything is deleted: StoredUnreadable names the first row that no tablet of this
 version writes, and leaves all rows as they are.
@@ -78,7 +79,7 @@ def _in_its_place(key: bytes, index: int) -> Command:
 
 
 def nothing_stored() -> StoredPartition:
-    """What stands in for a partition that cannot be read."""
+    """Return what stands in for a partition that cannot be read."""
     return StoredPartition(build_start_state([], NO_META), NO_META)
 
 
@@ -102,7 +103,7 @@ async def _load_blobs(
 
 
 async def _load_producers(kv: KeyValueTablet, index: int) -> list[tuple[int, Producer]]:
-    """What is remembered of producers, by id."""
+    """Return the remembered states of producers, by id."""
     lo, hi = producer_range(index)
     return [
         _pair(pair.key, parse_producer_key, producers.decode, _joined(pair.buffers))
@@ -113,7 +114,7 @@ async def _load_producers(kv: KeyValueTablet, index: int) -> list[tuple[int, Pro
 async def _load_facts(
     kv: KeyValueTablet, index: int, start_state: StartState
 ) -> list[tuple[BlobFacts, RowFacts | None]]:
-    """Of all blobs what their keys say; of those of the head, and of the last, the facts themselves."""
+    """Return what the keys of all blobs say; for those of the head, and for the last, the facts themselves too."""
     keys = [key for key, _ in kv.keys(*facts_range(index))]
     blobs = [BlobFacts(*_read(_place(key), parse_facts_key, key)) for key in keys]
     head = {blob.offset for blob in start_state.head.blobs}
@@ -143,7 +144,7 @@ def _pair(key: bytes, parse: Callable[[bytes], K], decode: Callable[[S], T], row
 
 
 def _read(place: str, decode: Callable[[S], T], stored: S) -> T:
-    """What `decode` makes of the stored bytes; where it refuses them, StoredUnreadable names their place."""
+    """Return what `decode` makes of the stored bytes; where it refuses them, StoredUnreadable names their place."""
     try:
         return decode(stored)
     except ValueError as cause:

@@ -1,4 +1,4 @@
-"""How far every consumer group has read, over all partitions. The offsets themselves are the partitions' (consumers.py)
+"""Progress of every consumer group over all partitions. The offsets themselves are the partitions' (consumers.py)
 
 event                    what happens
 commit                   enqueued at the tablets of all its partitions in the same call, as one shard commit a cell
@@ -89,7 +89,7 @@ class GroupOffsets:
             await committed.wait()
 
     def is_committing(self, group_id: str) -> bool:
-        """Whether a commit of the group is on its way."""
+        """Return True if a commit of the group is on its way."""
         return group_id in self._pending
 
     def of(self, group_id: str) -> dict[Place, ConsumerOffset]:
@@ -137,7 +137,7 @@ class GroupOffsets:
 
     @property
     def are_known(self) -> bool:
-        """Whether all were read: no cell is awaited."""
+        """Return True if all were read: no cell is awaited."""
         return not self._awaited
 
     def learn(self, topic: str, partitions: Iterable[PartitionServer], *, awaits_cell: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""How far consumer groups have read one partition: what is durable, and the changes on their way to its KV tablet."""
+"""Progress of consumer groups in one partition: what is durable, and the changes on their way to its KV tablet."""
 
 from collections.abc import Callable, Mapping
 
@@ -18,7 +18,7 @@ class PartitionConsumers:
         self._settled = settled
 
     def get(self, group_id: str) -> ConsumerOffset | None:
-        """How far the group has read, None when it never said. Durable."""
+        """Return how far the group has read, durably; None when it never said."""
         return self._consumers.get(group_id)
 
     def all(self) -> Mapping[str, ConsumerOffset]:
@@ -26,11 +26,11 @@ class PartitionConsumers:
         return self._consumers.all()
 
     def plan(self, group_id: str, state: ConsumerOffset | None) -> tuple[KeyValueTablet, Command]:
-        """What stores a group's offset, or deletes it, and where; `settle` has to follow. KafkaError as
-        `Consumers.plan`."""
+        """Return the command that stores a group's offset, or deletes it, and its KV tablet; `settle` has to follow.
+        KafkaError as `Consumers.plan`."""
         return self._kv, self._consumers.plan(group_id, state)
 
     def settle(self, group_id: str, state: ConsumerOffset | None, *, is_durable: bool) -> None:
-        """What was planned for the group became durable, or came to nothing."""
+        """Settle what was planned for the group: it became durable, or came to nothing."""
         self._consumers.settle(group_id, state, is_durable=is_durable)
         self._settled(group_id)

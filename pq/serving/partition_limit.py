@@ -1,4 +1,4 @@
-"""How many partitions all topics of a node have together, and how many they may."""
+"""Count of the partitions that all topics of a node have together, and its limit."""
 
 
 class TooManyPartitions(Exception):
@@ -14,7 +14,7 @@ class PartitionCount:
         self.known = 0
 
     def check_room(self, count: int, most: int) -> None:
-        """Whether there may be `count` more: TooManyPartitions."""
+        """Check that there may be `count` more: TooManyPartitions."""
         if count > 0 and self.known + count > most:
             raise TooManyPartitions(
                 f"{count} more partitions are too many: this broker has {self.known} of at most {most}; "

@@ -133,12 +133,13 @@ class PartitionServer:
 
     @property
     def is_lost(self) -> bool:
-        """Whether every call fails: its tablet is lost or unmounted, its topic deleted, or the partition refused."""
+        """Return True if every call fails: its tablet is lost or unmounted, its topic deleted, or the partition
+        refused."""
         return self._writer.state >= LOSING or self.is_unmounted
 
     @property
     def is_loaded(self) -> bool:
-        """Whether what is known here of the partition is all that is stored of it."""
+        """Return True if what is known here of the partition is all that is stored of it."""
         return self._writer.state < LOSING
 
     async def write_at(
@@ -191,7 +192,7 @@ class PartitionServer:
                 return
 
     def why_no_writes(self) -> tuple[str, str] | None:
-        """What keeps writers out now: a word, and the cause with its cure; None when nothing does."""
+        """Return what keeps writers out now: a word, and the cause with its cure; None when nothing does."""
         if self.state.unreadable is not None:
             return "unreadable", str(self.state.unreadable)
         closed = self.state.settings.closed.get(self.index)
@@ -205,7 +206,7 @@ class PartitionServer:
         return None if refusal is None else ("full" if self.state.is_active else "inactive", refusal.message)
 
     def why_held(self) -> Held:
-        """Why the oldest data was not deleted by now."""
+        """Return why the oldest data was not deleted by now."""
         partition = self.state
         return why_held(partition.bodies, partition.head, partition.settings, self._clock(), self._first_unread())
 
@@ -241,7 +242,7 @@ class PartitionServer:
         self._writer.hand_over(later._writer)
 
     def refuse(self, cause: StoredUnreadable) -> None:
-        """What is stored of the partition cannot be read: nothing is taken, given or deleted from now on."""
+        """Refuse the partition, whose stored data is unreadable: nothing is taken, given or deleted from now on."""
         self.state.unreadable = cause
         self._writer.lose()
 

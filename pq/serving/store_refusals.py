@@ -1,6 +1,5 @@
-"""Which Kafka error stands for what the store answers, for each kind of write: the one its clients try again after; and
-for a partition that neither takes nor gives records.
-"""
+"""Kafka errors that stand for what the store answers, for each kind of write: the one its clients try again after; and
+for a partition that neither takes nor gives records."""
 
 from typing import Final, NamedTuple
 
@@ -45,5 +44,5 @@ def not_leader() -> KafkaError:
 
 
 def unreadable(code: ErrorCode, cause: StoredUnreadable) -> KafkaError:
-    """What is stored of the partition cannot be read."""
+    """Return the error of a partition whose stored data is unreadable."""
     return KafkaError(code, f"the partition is refused, what is stored of it is damaged: {cause}")

@@ -55,7 +55,7 @@ class Stretch(NamedTuple):
 
 
 class _InBody(NamedTuple):
-    """Where a stretch lies in a body: the value's key, position and size, and what is known of its batches."""
+    """The place of a stretch in a body: the value's key, position and size, and what is known of its batches."""
 
     where: tuple[bytes, int, int]
     bounds: tuple[int, int]
@@ -63,7 +63,8 @@ class _InBody(NamedTuple):
 
 
 class StretchReader:
-    """Of one partition. KafkaError CORRUPT_MESSAGE where a batch is damaged, NOT_LEADER_OR_FOLLOWER."""
+    """The reader of one partition's stretches. KafkaError CORRUPT_MESSAGE where a batch is damaged,
+    NOT_LEADER_OR_FOLLOWER."""
 
     __slots__ = ("_check_served", "_kv", "_partition", "_reader")
 
@@ -114,7 +115,7 @@ class StretchReader:
         return await self._read_bodies(query, found) if found else [Stretch((), query.end_offset, HEAD)]
 
     async def _read_bodies(self, query: StretchQuery, asked: Sequence[_InBody]) -> list[Stretch]:
-        """Those that lie in files; or the first one, whose bytes are in memory then."""
+        """Return the stretches that lie in files; or the first one, whose bytes are in memory then."""
         located = await self._kv.verify([each.where for each in asked], by_reader=not query.is_verified)
         found: list[Stretch] = []
         for (where, bounds, body_offset), at in zip(asked, located, strict=True):
@@ -137,7 +138,8 @@ class StretchReader:
 
 
 def _first_entry(index: BodyIndex, offset: int, timestamp_min: int) -> int:
-    """From the one that holds the offset on the first that may hold such a record; the count when none does."""
+    """Return the first entry, from the one that holds the offset on, that may hold such a record; the count when none
+    does."""
     entry = index.entry_of(offset)
     while entry < len(index.positions) and index.stamps[entry] < timestamp_min:
         entry += 1

@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class NodeShare:
-    """What all PQ tablets of a node have in common. `clock`: milliseconds since 1970."""
+    """The things that all PQ tablets of a node have in common. `clock`: milliseconds since 1970."""
 
     memory: NodeMemory
     clock: Callable[[], int]

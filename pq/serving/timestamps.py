@@ -21,7 +21,7 @@ Reserve = Callable[[int], Awaitable[None]]
 
 
 class NodeTimestamps:
-    """Those of one opening of the node's cells; `rule` gives them."""
+    """The timestamps of one opening of the node's cells; `rule` gives them."""
 
     __slots__ = ("_reserve", "_retry_ms", "_task", "rule")
 

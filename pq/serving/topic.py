@@ -53,7 +53,7 @@ class Topic:
 
     @property
     def states(self) -> list[str]:
-        """Of a table, the mount state of each tablet; of another topic none."""
+        """Return the mount state of each tablet of a table; none for another topic."""
         stored = () if self.record.table is None else self.record.table.states
         moving = self.moving
         return [moving[index].state if index in moving else state for index, state in enumerate(stored)]
@@ -65,7 +65,8 @@ class Topic:
 
     @property
     def keeps_facts(self) -> bool:
-        """Whether it is kept when rows were committed, and what they weigh: a table's schema or its limit asks so."""
+        """Return True if the topic keeps when rows were committed, and what they weigh: a table's schema or its limit
+        asks so."""
         table = self.record.table
         if table is None:
             return False
@@ -123,7 +124,7 @@ class Topic:
 
     @property
     def awaits_cell(self) -> bool:
-        """Whether the cell of some tablet is not open, and nothing of the tablet was read yet."""
+        """Return True if the cell of some tablet is not open, and nothing of the tablet was read yet."""
         return any(tablet.awaits_cell for tablet in self.tablets.values())
 
     async def hold(self) -> None:
@@ -131,7 +132,7 @@ class Topic:
         await asyncio.gather(*(tablet.hold() for tablet in self.tablets.values()))
 
     def is_whole(self, record: TopicRecord) -> bool:
-        """Whether all is served that the topic has in the scheme."""
+        """Return True if all is served that the topic has in the scheme."""
         return len(self.partitions) == record.partitions and len(self.tablets) == len(record.tablets)
 
 

@@ -22,8 +22,8 @@ _STOPS_AT_ONCE = 100
 
 
 class TopicTablets:
-    """Of all topics of a node. `changes` is held while a tablet is restarted: changes of its topic wait for that.
-    `renewed` is called when other partitions of a topic run, before anything else has its turn."""
+    """The tablets of all topics of a node. `changes` is held while a tablet is restarted: changes of its topic wait for
+    that. `renewed` is called when other partitions of a topic run, before anything else has its turn."""
 
     def __init__(
         self, cells: OpenCells, share: NodeShare, changes: asyncio.Lock, renewed: Callable[[Topic], None]

@@ -128,11 +128,11 @@ class Topics:
 
     @property
     def partition_count(self) -> int:
-        """Of all these."""
+        """Return the count of partitions of all these topics."""
         return self._count.known
 
     def check_room(self, count: int) -> None:
-        """Whether `count` partitions more may be created: TooManyPartitions."""
+        """Check that `count` partitions more may be created: TooManyPartitions."""
         self._count.check_room(count, self._settings.partitions_max)
 
     async def create(
@@ -332,7 +332,8 @@ class Topics:
         return list(staged.values())
 
     def _served_partitions(self) -> Iterator[tuple[Topic, PartitionServer]]:
-        """Those of the topics that are served now, each as it is looked at: to list tens of thousands takes long."""
+        """Yield the partitions of the topics that are served now, each as it is looked at: to list tens of thousands
+        takes long."""
         for topic in list(self._topics.values()):
             for server in topic.partitions:
                 yield topic, server
@@ -349,7 +350,7 @@ class Topics:
         return topic
 
     def _show(self, topic: Topic) -> None:
-        """To Kafka's clients, unless it is static."""
+        """Show the topic to Kafka's clients, unless it is static."""
         self._known.put(topic)
         if not topic.record.is_static:
             self.offsets.learn(topic.record.name, topic.partitions, awaits_cell=topic.awaits_cell)

@@ -1,11 +1,11 @@
-"""Who waits for a partition to move: callbacks at each move of its end or start offset, and at its loss."""
+"""Watchers that wait for a partition to move: callbacks at each move of its end or start offset, and at its loss."""
 
 from collections.abc import Callable
 from functools import partial
 
 
 class Watchers:
-    """Of one partition."""
+    """The watchers of one partition."""
 
     __slots__ = ("_callbacks",)
 
@@ -25,7 +25,8 @@ class Watchers:
         return partial(self.forget, token)
 
     def put(self, watcher: object, callback: Callable[[], None]) -> None:
-        """As `add`, until `forget` of the watcher: for one that watches thousands of partitions with one callback."""
+        """Add a callback as `add` does, until `forget` of the watcher: for one that watches thousands of partitions
+        with one callback."""
         if self._callbacks is None:
             self._callbacks = {}
         self._callbacks[watcher] = callback

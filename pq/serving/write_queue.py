@@ -1,5 +1,5 @@
-"""What waits for a write cycle of one partition: batches in the order they came, with how many bytes are in flight
-(A.8), and jobs, each a cycle of its own.
+"""Queue for the write cycles of one partition: batches in the order they came, with how many bytes are in flight (A.8),
+and jobs, each a cycle of its own.
 
 A batch larger than the whole limit is not counted by it: it waits in line like any other, what comes behind waits for
 it, and nothing is refused on its account. What all of these take is bounded by pqbroker.inflight.bytes.max.

@@ -77,17 +77,17 @@ class Writer:
 
     @property
     def is_disk_full(self) -> bool:
-        """Whether users stop writing until space is freed (A.12.2); reads and deletes continue."""
+        """Return True if users stop writing until space is freed (A.12.2); reads and deletes continue."""
         return self._storage.status(USER_CHANNEL) >= Colour.YELLOW_STOP
 
     @property
     def disk_full(self) -> str:
-        """What is told to users while `is_disk_full`."""
+        """Return what is reported to users while `is_disk_full`."""
         return self._storage.reading_only or DISK_FULL
 
     @property
     def pause_ms(self) -> int:
-        """How long producers have to pause for what is in flight to sink to its border (A.8)."""
+        """Return how many milliseconds producers have to pause for what is in flight to sink to its border (A.8)."""
         node = self._partition.settings.node
         cycles = (self.queue.in_flight_bytes - node.write_border_bytes) / node.write_cycle_bytes_max
         return min(1 + int(1000 * self._cycle_seconds * cycles), PAUSE_MS_MAX)
@@ -194,7 +194,7 @@ class Writer:
             self._at_rest.set_result(None)
 
     def _begin(self) -> bool:
-        """Whether a cycle is on its way, or will be when the head is loaded."""
+        """Return True if a cycle is on its way, or will be when the head is loaded."""
         queue, counters = self.queue, self.counters
         while self.state == WRITING:
             settings = self._partition.settings.node
@@ -334,7 +334,7 @@ class Writer:
             self._memory.heads.touch(self, self._partition.head.run.held)
 
     def _over(self) -> KafkaError:
-        """Why everything fails."""
+        """Return the error with which everything fails."""
         if self._partition.unreadable is not None:
             return unreadable(ErrorCode.KAFKA_STORAGE_ERROR, self._partition.unreadable)
         return not_leader()

@@ -30,7 +30,7 @@ from typing import Final
 
 
 class WriterState(IntEnum):
-    """In this order: from LOSING on everything fails."""
+    """The states of a writer in this order: from LOSING on everything fails."""
 
     IDLE = 0
     WRITING = 1

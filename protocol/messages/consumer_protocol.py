@@ -1,4 +1,5 @@
-"""What consumers tell each other inside JoinGroup and SyncGroup: an INT16 version, then the data of that version."""
+"""Data that consumers send each other inside JoinGroup and SyncGroup: an INT16 version, then the data of that
+version."""
 
 from pqbroker.protocol.schema import BYTES, INT32, STRING, array, data, field, struct
 

@@ -110,7 +110,7 @@ def _documents(schema: Schema, rows: Any, batch_bytes_max: int) -> tuple[Any, An
 
 
 def _formatted(part_format: PartFormat, documents: Any) -> Any:
-    """What a part's format makes of JSON documents."""
+    """Return what a part's format makes of JSON documents."""
     if part_format.name == JSON or types.is_null(documents.type):
         return documents
     formatted = []
@@ -151,7 +151,7 @@ def _tablets(rows: Any) -> Sequence[tuple[int | None, Any]]:
 
 
 def _encode(keys: Sequence[bytes | None], values: Sequence[bytes], now_ms: int, batch_bytes_max: int) -> bytes:
-    """By aiokafka's encoder in C, which takes a tenth of the time of our own."""
+    """Encode a batch with aiokafka's encoder in C, which takes a tenth of the time of our own."""
     builder = DefaultRecordBatchBuilder(_MAGIC, 0, 0, *_NO_PRODUCER, batch_bytes_max)
     append = builder.append
     for number, (key, value) in enumerate(zip(keys, values, strict=True)):

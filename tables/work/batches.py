@@ -37,7 +37,7 @@ class Span(NamedTuple):
 
 
 class Order(NamedTuple):
-    """What is known of the batches of a run: the first one's offset, and where they end at most; None: nothing."""
+    """The known facts of the batches of a run: the first one's offset, and where they end at most; None: nothing."""
 
     first_offset: int | None = None
     end_offset: int | None = None
@@ -95,7 +95,8 @@ def _in_order(data: memoryview, order: Order) -> Iterator[tuple[int, BatchHeader
 
 
 def _records(data: memoryview, position: int, header: BatchHeader, span: Span) -> Sequence[Any]:
-    """Those of one batch. Its checksum is verified: its file may have gone to other uses since it was named."""
+    """Return the records of one batch. Its checksum is verified: its file may have gone to other uses since it was
+    named."""
     if header.is_control or header.last_offset < span.start or header.base_offset >= span.end:
         return ()
     batch = data[position : position + header.size_bytes]
@@ -126,7 +127,8 @@ def _numbers(rows: _Rows) -> Any:
 
 
 def _timestamps(rows: _Rows) -> Any:
-    """Of the commit. Where nothing is known of it: no record of a batch is later than the greatest that it names."""
+    """Return the timestamps of the commit. Where nothing is known of it: no record of a batch is later than the
+    greatest that it names."""
     parts = [
         pyarrow.repeat(pyarrow.scalar(timestamp_of(header.max_timestamp), pyarrow.uint64()), count)
         for header, count in rows.counts

@@ -39,7 +39,7 @@ def column_texts(column: Column, values: Any) -> ColumnTexts:
 
 
 def text_bytes(texts: Any) -> int:
-    """Of all values."""
+    """Return the size of all values in bytes."""
     return compute.sum(compute.binary_length(texts)).as_py() or 0
 
 
@@ -136,7 +136,7 @@ _WRITERS: Mapping[str, Callable[[Column, Any], ColumnTexts]] = {
 
 
 def _check_range(column: Column, values: Any, low: int, high: int) -> None:
-    """By value only where the least or the greatest is wrong."""
+    """Check the range, value by value only where the least or the greatest is wrong."""
     ends = compute.min_max(values)
     least, most = ends["min"].as_py(), ends["max"].as_py()
     if least is None or (low <= least and most <= high):

@@ -21,13 +21,13 @@ class Stretch(NamedTuple):
     batch: Any
 
     def rows(self, start: int, end: int, columns: Sequence[str]) -> Any:
-        """Those from `start` on and before `end`."""
+        """Return the rows from `start` on and before `end`."""
         first = max(0, start - self.start)
         return self.batch.select(columns).slice(first, max(0, min(end, self.end) - self.start - first))
 
 
 class KeptColumns:
-    """Of one worker. `bytes_max` may change between queries."""
+    """The kept columns of one worker. `bytes_max` may change between queries."""
 
     __slots__ = ("_bytes", "_query", "_starts", "_stretches", "bytes_max")
 
@@ -45,7 +45,7 @@ class KeptColumns:
         self.bytes_max = bytes_max
 
     def find(self, place: Place, row: int, columns: Sequence[str]) -> Stretch | None:
-        """What is kept of the rows from `row` on, with these columns."""
+        """Return what is kept of the rows from `row` on, with these columns."""
         starts = self._starts.get(place, [])
         at = bisect_right(starts, row) - 1
         if at < 0:

@@ -1,5 +1,5 @@
-"""What broker and worker say to each other over one socket: a document of JSON and a payload of bytes, each with its
-length before it.
+"""Messages between broker and worker over one socket: a document of JSON and a payload of bytes, each with its length
+before it.
 
 Once it has a query the worker leads; the kinds of messages:
 

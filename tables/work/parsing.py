@@ -1,5 +1,5 @@
-"""What a query reads, found in its text by sqlglot: refused unless it is one SELECT over topics, and for each topic
-the names, tablets, rows and times that can be in its answer.
+"""Parsing of a query's text by sqlglot: a query is refused unless it is one SELECT over topics; for each topic, the
+names, tablets, rows and times that can be in its answer.
 
 A range is taken from comparisons with numbers that stand in a WHERE alone or joined by AND: what they refuse is in no
 answer, whatever joins come in between. All else is DuckDB's to decide.
@@ -53,7 +53,7 @@ class Named:
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """What DuckDB is given, and what it needs for that."""
+    """The text that DuckDB is given, and what it needs for that."""
 
     sql: str
     topics: tuple[Named, ...]
@@ -201,14 +201,14 @@ def _has_star(tree: Any) -> bool:
 
 
 def _is_row_by_row(tree: Any) -> bool:
-    """Whether rows that a WHERE refuses mean nothing to others: they do where the nearest row is joined, or the one in
-    the same place, and where rows are sampled or become columns before the WHERE."""
+    """Return True if rows that a WHERE refuses mean nothing to others: they do where the nearest row is joined, or the
+    one in the same place, and where rows are sampled or become columns before the WHERE."""
     methods = {join.method.upper() for join in tree.find_all(exp.Join)}
     return methods <= {"", "NATURAL"} and not any(tree.find_all(exp.TableSample, exp.Pivot))
 
 
 def _narrowed(named: Named, table: Any) -> Named:
-    """With the ranges of the SELECT that the table stands in."""
+    """Return `named` with the ranges of the SELECT that the table stands in."""
     select = table.find_ancestor(exp.Select)
     where = select.args.get("where") if select is not None else None
     if where is None:

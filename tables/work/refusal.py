@@ -1,4 +1,4 @@
-"""Why a query is not answered, as its client is shown it."""
+"""Refusal of a query, as its client is shown it."""
 
 
 class QueryRefused(Exception):

@@ -24,8 +24,8 @@ ALL_TIMES = -(1 << 63)
 
 
 class Wanted(NamedTuple):
-    """What a query reads of a topic. `timestamp_min`: rows before it may be left out. `commits`: so may those whose
-    `$timestamp` is none of these, from least to greatest."""
+    """The part of a topic that a query reads. `timestamp_min`: rows before it may be left out. `commits`: so may those
+    whose `$timestamp` is none of these, from least to greatest."""
 
     topic: str
     spans: Sequence[Span]
@@ -37,7 +37,7 @@ class Wanted(NamedTuple):
 
 
 class Tally:
-    """What was read; it grows."""
+    """The count of what was read; it grows."""
 
     __slots__ = ("blobs", "refusal", "rows", "stored_bytes")
 
@@ -59,7 +59,7 @@ class _Shown(NamedTuple):
 
 
 class _Stretches:
-    """Of one topic, as the broker shows them: a few at a time."""
+    """The stretches of one topic, as the broker shows them: a few at a time."""
 
     def __init__(self, line: Line, wanted: Wanted) -> None:
         self._line = line
@@ -104,7 +104,7 @@ def scan(line: Line, wanted: Wanted, tally: Tally, kept: KeptColumns) -> Iterato
 
 
 def _is_left_out(found: Any, commits: tuple[int, int] | None) -> bool:
-    """Whether none of these rows, which may be kept ones, was committed at such a time."""
+    """Return True if none of these rows, which may be kept ones, was committed at such a time."""
     if commits is None:
         return False
     least, most = compute.min_max(found.column(TIMESTAMP)).as_py().values()
@@ -150,7 +150,7 @@ def _read_stretch(stretches: _Stretches, wanted: Wanted, span: Span, tally: Tall
 
 
 def _payload_bytes(document: dict[str, Any]) -> int:
-    """Of one stretch."""
+    """Return the payload bytes of one stretch."""
     pieces: int = sum(piece for piece in document["pieces"] if isinstance(piece, int))
     return pieces + int(document.get("facts_bytes", 0))
 

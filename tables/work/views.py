@@ -1,4 +1,4 @@
-"""What a topic's columns are in SQL: those of every record, and those of its schema where it has one."""
+"""Columns of a topic in SQL: those of every record, and those of its schema where it has one."""
 
 import json
 from collections.abc import Collection, Mapping, Sequence
@@ -45,8 +45,8 @@ class View:
     """Columns of the schema that the table fills."""
 
     def columns(self, used: Collection[str], *, has_star: bool) -> tuple[str, ...]:
-        """Those that a query needs which uses these names, folded; one at least, for rows are counted. QueryRefused
-        where two of them have one name: schemas were once taken with such."""
+        """Return the columns that a query needs which uses these names, folded; one at least, for rows are counted.
+        QueryRefused where two of them have one name: schemas were once taken with such."""
         found = [
             name
             for number, name in enumerate(self.types)
@@ -65,7 +65,7 @@ class View:
         return self.typed is not None and any(folded(each) == folded(name) for each in self.typed.types)
 
     def wants_facts(self, columns: Collection[str]) -> bool:
-        """Whether some of the columns are made of what the broker knows beside the records."""
+        """Return True if some of the columns are made of what the broker knows beside the records."""
         return any(name in self.filled for name in columns)
 
     def schema(self, columns: Sequence[str]) -> Any:

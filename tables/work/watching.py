@@ -1,5 +1,5 @@
-"""What ends a worker from within: more memory than it may take, or a broker that has gone. A thread looks for both, for
-the one that works is deep in a library most of the time."""
+"""Watch that ends a worker from within: more memory than it may take, or a broker that has gone. A thread looks for
+both, for the one that works is deep in a library most of the time."""
 
 import os
 import resource
