@@ -11,7 +11,7 @@ from tests.house.sources import ROOT
 FIRST = "bb07950"
 """Commits up to this one are older than the rule."""
 SUBJECT_MAX = 60
-_PREFIXED = re.compile(r"\w[\w, -]*: \S")
+_PREFIXED = re.compile(r"\w[\w/, -]*: \S")
 _EXCEPTIONS = {
     "benchmarks: measure commits by their own harness, count calls",
     "node: one attribute says which opening of the cell is current",
