@@ -11,6 +11,7 @@ from pqbroker.doctor.tablets import Home, Known, check_tablets
 from pqbroker.storage.bundles.hive import CellState
 from pqbroker.storage.disk import index_rows
 from pqbroker.storage.disk.directory import CELLS
+from pqbroker.storage.disk.mending.facts_copy import is_left_by_crash
 from pqbroker.storage.disk.mending.salvage_mark import MarkState, SalvageMark, read_mark
 from pqbroker.storage.disk.offline import OfflineCell, look_into
 from pqbroker.storage.engine import EngineError, IndexDamaged
@@ -68,7 +69,8 @@ async def _examine_cell(
     with look_into(path, pools) as cell:
         cell.listen(DamagedBlocks(findings).found)
         if cell.facts_damage is not None:
-            findings.damage("cell", str(path), cell.facts_damage, "nothing: the next start writes it again")
+            told = findings.harmless if is_left_by_crash(path) else findings.damage
+            told("cell", str(path), cell.facts_damage, "nothing: the next start writes it again")
         if cell.manifest_damage is not None:
             findings.damage("index", str(path), cell.manifest_damage, "nothing: the next start writes it again")
         _tell_salvage(read_mark(path), findings)

@@ -440,6 +440,16 @@ def test_a_damaged_fact_file_beside_a_whole_one_is_named(data: Path) -> None:
     ]
 
 
+def test_a_fact_file_that_a_crash_left_missing_or_older_is_harmless(data: Path) -> None:
+    older = (data / FACTS).read_bytes().replace(b"{", b"{ ", 1)
+    for content in (None, older):
+        (data / FACTS).unlink()
+        if content is not None:
+            (data / FACTS).write_bytes(content)
+        assert [finding.weight for finding in look(data)] == [Weight.HARMLESS]
+        (data / FACTS).touch()
+
+
 def test_no_broker_starts_while_the_doctor_looks(data: Path) -> None:
     with look_into(data, {}), pytest.raises(BrokerFailedError, match="in use"), broker(data):
         pass

@@ -6,6 +6,7 @@ It is written before `cell`, so where the two differ the copy, if its checksum i
 was damaged, or a crash came between the two writes.
 """
 
+import json
 from pathlib import Path
 from typing import NamedTuple
 
@@ -53,6 +54,17 @@ def choose_facts(path: Path) -> StoredFacts:
     if facts is None:
         raise EngineError(f"{file} is missing or cannot be read; restore it from a copy")
     return StoredFacts(file, facts, f"{copy} is damaged" if copy.exists() else None)
+
+
+def is_left_by_crash(path: Path) -> bool:
+    """Return True if `cell` is as a crash between the two writes leaves it: missing, or whole and older."""
+    facts = _readable(path / FACTS)
+    if facts is None:
+        return not (path / FACTS).exists()
+    try:
+        return isinstance(json.loads(facts), dict)
+    except ValueError:
+        return False
 
 
 def _readable(file: Path) -> bytes | None:
