@@ -79,6 +79,7 @@ class BackupRoom:
     def make(self) -> None:
         """Make the directory, and see that it is not full. BackupRefused, OSError."""
         self.directory.mkdir(exist_ok=True)
+        fsync_directory(self.directory.absolute().parent)  # else a power cut takes whole backups with their directory
         count = len(os.listdir(self.directory))
         if count >= self.count_max:
             raise BackupRefused(

@@ -276,3 +276,12 @@ async def test_what_a_restore_left_half_way_is_not_served(tmp_path: Path, monkey
         restore(backup, tmp_path / "restored", {}, lambda size: None)
 
 
+
+
+def test_the_directory_of_backups_is_durable_before_there_is_one_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[Path] = []
+    monkeypatch.setattr(backups, "fsync_directory", synced.append)
+    BackupRoom(tmp_path / "backups", 1).make()
+    assert synced == [tmp_path]
