@@ -3,7 +3,7 @@
 import pytest
 
 from tests.attacks.long_work import PARTITIONS, SETTINGS, WORK, measured
-from tests.support.attacked import attacked
+from tests.support.attacked import TURN_EVER_S_MAX, attacked
 
 pytestmark = pytest.mark.alone
 
@@ -17,7 +17,7 @@ DEEP_PASS_S_MAX = 0.5
 
 @pytest.mark.parametrize("work", WORK)
 def test_others_have_their_turn_beside(work: str) -> None:
-    with attacked(SETTINGS, turn_s_max=DEEP_PASS_S_MAX) as node:
+    with attacked(SETTINGS, turn_s_max=TURN_EVER_S_MAX, pass_s_max=DEEP_PASS_S_MAX) as node:
         node.create("other", 1)
         if "Fetches" in work:
             node.create("wide", PARTITIONS)

@@ -1,1 +1,1 @@
-"""Changes of tables: made, mounted, resharded, altered, converted, trimmed."""
+"""Changes of tables: made, mounted, resharded, altered, converted, trimmed; rows inserted and staged."""
