@@ -2,8 +2,12 @@
 
 import asyncio
 import gc
+import sys
+import threading
 import weakref
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 
@@ -39,6 +43,27 @@ def test_a_full_pass_sets_aside_what_lives(collector: CycleCollector) -> None:
     assert gc.get_freeze_count() >= before + len(living)
     assert len(gc.get_objects()) < len(living)
     assert collector.growth == gc.get_freeze_count() - before
+
+
+@pytest.mark.usefixtures("collector")
+def test_other_threads_make_tuples_meanwhile(request: pytest.FixtureRequest) -> None:
+    """Python makes a tuple of a generator larger and smaller as long as nobody else knows it."""
+    request.addfinalizer(partial(sys.setswitchinterval, sys.getswitchinterval()))
+    sys.setswitchinterval(1e-6)
+    ended = threading.Event()
+
+    def make() -> int:
+        made = 0
+        while not ended.is_set():
+            made += len(tuple(number for number in range(100)))
+        return made
+
+    with ThreadPoolExecutor(3) as threads:
+        making = [threads.submit(make) for _ in range(3)]
+        for _ in range(300):
+            gc.collect()
+        ended.set()
+        assert all(thread.result() for thread in making)
 
 
 @pytest.mark.usefixtures("collector")
