@@ -1,4 +1,8 @@
-"""A short, self-describing form of what row sets hold: None, bool, int, float, str, bytes, lists and dicts of them."""
+"""A short, self-describing form of what row sets hold: None, bool, int, float, str, bytes, lists and dicts of them.
+
+Both ways go through a list or dict in one loop: a record of the scheme holds hundreds of values, and a call for each
+would be most of what a change of it costs.
+"""
 
 from collections.abc import Iterator
 from struct import Struct
@@ -12,22 +16,49 @@ _DOUBLE = Struct(">d")
 def encode(value: object) -> bytes:
     """The value's bytes; a tuple counts as a list. TypeError for anything that is no value."""
     out = bytearray()
-    _encode(out, value)
+    waiting = [value]
+    while waiting:
+        item = waiting.pop()
+        body = b""
+        if item is None or isinstance(item, bool):
+            out.append(_NONE if item is None else _TRUE if item else _FALSE)
+            continue
+        if isinstance(item, float):
+            out.append(_FLOAT)
+            out += _DOUBLE.pack(item)
+            continue
+        if isinstance(item, int):
+            tag, count = _INT, item << 1 if item >= 0 else ~item << 1 | 1
+        elif isinstance(item, str | bytes):
+            tag, body = (_STR, item.encode()) if isinstance(item, str) else (_BYTES, item)
+            count = len(body)
+        elif isinstance(item, list | tuple):
+            tag, count = _LIST, len(item)
+            waiting.extend(reversed(item))
+        elif isinstance(item, dict):
+            tag, count = _DICT, len(item)
+            waiting += _values_and_names(item)
+        else:
+            raise TypeError(f"{item!r} cannot be stored")
+        out.append(tag)
+        if count <= 0x7F:
+            out.append(count)
+        else:
+            out += _encode_count(count)
+        out += body
     return bytes(out)
 
 
 def encode_list_head(count: int) -> bytes:
     """Return what stands before the bytes of a list's `count` values."""
-    out = bytearray()
-    _encode_head(out, _LIST, count)
-    return bytes(out)
+    return bytes((_LIST,)) + _encode_count(count)
 
 
 def decode(data: bytes | bytearray | memoryview) -> Value:
     """The value that `data` holds, all of it. ValueError when it holds none."""
     data = bytes(data)
     try:
-        value, position = _decode(data, 0)
+        (value,), position = _decode(data, 0, 1)
     except (IndexError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError("cut or damaged value") from error
     if position != len(data):
@@ -43,7 +74,7 @@ def decode_items(data: bytes) -> Iterator[tuple[Value, int]]:
             raise ValueError("a list was expected")
         count, position = _decode_count(data, 1)
         for _ in range(count):
-            value, position = _decode(data, position)
+            (value,), position = _decode(data, position, 1)
             yield value, position
     except (IndexError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError("cut or damaged value") from error
@@ -51,80 +82,76 @@ def decode_items(data: bytes) -> Iterator[tuple[Value, int]]:
         raise ValueError(f"{len(data) - position} bytes behind the value")
 
 
-def _encode(out: bytearray, value: object) -> None:
-    if value is None:
-        out.append(_NONE)
-    elif isinstance(value, bool):
-        out.append(_TRUE if value else _FALSE)
-    elif isinstance(value, int):
-        _encode_head(out, _INT, value << 1 if value >= 0 else ~value << 1 | 1)
-    elif isinstance(value, float):
-        out.append(_FLOAT)
-        out += _DOUBLE.pack(value)
-    elif isinstance(value, str | bytes):
-        data = value.encode() if isinstance(value, str) else value
-        _encode_head(out, _STR if isinstance(value, str) else _BYTES, len(data))
-        out += data
-    elif isinstance(value, list | tuple):
-        _encode_head(out, _LIST, len(value))
-        for item in value:
-            _encode(out, item)
-    elif isinstance(value, dict):
-        _encode_head(out, _DICT, len(value))
-        for name, item in value.items():
-            if not isinstance(name, str):
-                raise TypeError(f"a dict's keys are texts, {name!r} is not")
-            _encode(out, name)
-            _encode(out, item)
-    else:
-        raise TypeError(f"{value!r} cannot be stored")
+def _values_and_names(fields: dict[object, object]) -> list[object]:
+    """What a dict holds from its end on, each value before its name."""
+    found: list[object] = []
+    for name, value in reversed(fields.items()):
+        if not isinstance(name, str):
+            raise TypeError(f"a dict's keys are texts, {name!r} is not")
+        found += (value, name)
+    return found
 
 
-def _encode_head(out: bytearray, tag: int, count: int) -> None:
-    """A tag, and a number in as many groups of seven bits as it takes, the lowest first."""
-    out.append(tag)
+def _encode_count(count: int) -> bytes:
+    """A number in as many groups of seven bits as it takes, the lowest first."""
+    out = bytearray()
     while count > 0x7F:
         out.append(count & 0x7F | 0x80)
         count >>= 7
     out.append(count)
+    return bytes(out)
 
 
-def _decode(data: bytes, position: int) -> tuple[Value, int]:
-    tag = data[position]
-    position += 1
-    if tag <= _TRUE:
-        return (None, False, True)[tag], position
-    if tag == _FLOAT:
-        end = position + 8
-        return _DOUBLE.unpack(_whole(data[position:end], 8))[0], end
-    count = data[position]
-    position += 1
-    if count > 0x7F:
-        count, position = _decode_count(data, position - 1)
-    if tag == _INT:
-        return ~(count >> 1) if count & 1 else count >> 1, position
-    if tag in (_STR, _BYTES):
-        end = position + count
-        raw = _whole(data[position:end], count)
-        return raw.decode() if tag == _STR else raw, end
-    if tag == _LIST:
-        items: list[Value] = []
-        for _ in range(count):
-            item, position = _decode(data, position)
-            items.append(item)
-        return items, position
-    if tag != _DICT:
-        raise ValueError(f"there is no value with tag {tag}")
-    fields: dict[str, Value] = {}
+def _decode(data: bytes, position: int, count: int) -> tuple[list[Value], int]:
+    """So many values that stand one behind another, and the position behind them."""
+    found: list[Value] = []
     for _ in range(count):
-        name, position = _decode(data, position)
+        tag = data[position]
+        position += 1
+        if tag <= _TRUE:
+            found.append((None, False, True)[tag])
+            continue
+        if tag == _FLOAT:
+            if position + 8 > len(data):
+                raise IndexError
+            found += _DOUBLE.unpack_from(data, position)
+            position += 8
+            continue
+        number = data[position]
+        position += 1
+        if number > 0x7F:
+            number, position = _decode_count(data, position - 1)
+        if tag == _INT:
+            found.append(~(number >> 1) if number & 1 else number >> 1)
+        elif tag in (_STR, _BYTES):
+            end = position + number
+            if end > len(data):
+                raise IndexError
+            found.append(data[position:end].decode() if tag == _STR else data[position:end])
+            position = end
+        elif tag == _LIST:
+            items, position = _decode(data, position, number)
+            found.append(items)
+        elif tag == _DICT:
+            items, position = _decode(data, position, 2 * number)
+            found.append(_fields(items))
+        else:
+            raise ValueError(f"there is no value with tag {tag}")
+    return found, position
+
+
+def _fields(items: list[Value]) -> dict[str, Value]:
+    """The dict whose names and values these are, each name before its value."""
+    fields: dict[str, Value] = {}
+    for name, value in zip(items[::2], items[1::2], strict=True):
         if not isinstance(name, str):
             raise ValueError(f"a dict's keys are texts, {name!r} is not")
-        fields[name], position = _decode(data, position)
-    return fields, position
+        fields[name] = value
+    return fields
 
 
 def _decode_count(data: bytes, position: int) -> tuple[int, int]:
+    """A number as `_encode_count` wrote it, and the position behind it."""
     count = shift = 0
     while True:
         byte = data[position]
@@ -133,10 +160,3 @@ def _decode_count(data: bytes, position: int) -> tuple[int, int]:
         if byte < 0x80:
             return count, position
         shift += 7
-
-
-def _whole(found: bytes, count: int) -> bytes:
-    """Return what was cut out, if it is all there; else raise IndexError."""
-    if len(found) != count:
-        raise IndexError
-    return found
