@@ -29,22 +29,19 @@ class Schema:
     """Of each part."""
     format_configs: Formats
     """What the topic's configs say of these, with what they leave to the columns; empty: JSON documents."""
+    filled: tuple[str, ...] = dataclasses.field(init=False)
+    """Names of the columns that the table fills."""
+    filled_weight: int = dataclasses.field(init=False)
+    """The weight of the filled columns in each row."""
+    parts: tuple[str, ...] = dataclasses.field(init=False)
+    """The parts of a record that columns come from."""
 
-    @property
-    def filled(self) -> tuple[str, ...]:
-        """Names of the columns that the table fills."""
-        return tuple(name for name in self.shown if name not in self.columns)
-
-    @property
-    def filled_weight(self) -> int:
-        """Return the weight of the filled columns in each row."""
-        return NUMBER_WEIGHT * len(self.filled)
-
-    @property
-    def parts(self) -> tuple[str, ...]:
-        """The parts of a record that columns come from."""
+    def __post_init__(self) -> None:
+        filled = tuple(name for name in self.shown if name not in self.columns)
         used = {column.part for column in self.columns.values()}
-        return tuple(part for part in PARTS if part in used)
+        object.__setattr__(self, "filled", filled)
+        object.__setattr__(self, "filled_weight", NUMBER_WEIGHT * len(filled))
+        object.__setattr__(self, "parts", tuple(part for part in PARTS if part in used))
 
     def documents(self) -> tuple[dict[str, Any], ...]:
         return tuple(column.document() for column in self.shown.values())

@@ -59,10 +59,13 @@ class Turns:
 
     async def alone(self) -> None:
         """Return in a turn in which nothing else begins alone."""
+        if not self._is_taken and not self._waiting:
+            self._is_taken = True
+            self._begin_slice()
+            return
         turn: asyncio.Future[None] = self._loop.create_future()
         self.begin(partial(_give, turn))
-        if not turn.done():
-            await turn
+        await turn
 
     async def breathe(self) -> None:
         """Wait for a later turn if the slice is over; to be awaited between the entries of a request."""

@@ -223,11 +223,6 @@ class _Protocol(web.RequestHandler):
     handle_error = refuse  # as aiohttp calls it
 
 
-def holder_at(request: web.Request) -> str:
-    """The key under which the request's client has its shares of the node's limits (`holder_of`)."""
-    return _holder(request.transport) if request.transport else ""
-
-
 def _holder(transport: asyncio.BaseTransport) -> str:
     peer = transport.get_extra_info("peername")
     return holder_of(peer[0], peer[1]) if peer else ""

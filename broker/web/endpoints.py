@@ -15,7 +15,7 @@ from pqbroker.broker.ground.listeners import Address, bind
 from pqbroker.broker.ground.looks import Looks
 from pqbroker.broker.ground.metrics import Sample, samples
 from pqbroker.broker.ground.refusals import REFUSED, translate
-from pqbroker.broker.web.door import HTTP_BACKLOG, Door, holder_at, place_of
+from pqbroker.broker.web.door import HTTP_BACKLOG, Door, place_of
 from pqbroker.broker.web.hosts import Hosts
 from pqbroker.broker.web.pages import add_console
 from pqbroker.broker.web.replies import pack, reply
@@ -31,8 +31,9 @@ from pqbroker.broker.web.routing.problems import (
     too_many_objects,
     too_much_at_once,
 )
-from pqbroker.broker.web.routing.routes import Accepted, Call, Route, Stream, path_schema
+from pqbroker.broker.web.routing.routes import NUMBERS_IN_PATHS, Accepted, Call, Route, Stream
 from pqbroker.broker.web.routing.schemas import (
+    COUNT,
     SchemaError,
     TooManyObjects,
     check,
@@ -52,6 +53,8 @@ THREAD_FROM_BYTES = 8 * 1024
 OVERDUE_LOOK_S = 0.5
 """Time between two looks for connections whose clients take longer than they may."""
 
+_ANSWERED: tuple[type[Exception], ...] = (web.HTTPException, Problem, *REFUSED)
+"""Errors that have an answer; any other is a defect."""
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -97,7 +100,7 @@ def _application(node: WebNode, hosts: Hosts, followers: Followers) -> web.Appli
         text, content_type = await scrapes.text()
         return web.Response(body=text, headers={"Content-Type": content_type})
 
-    application = web.Application(middlewares=[_counter(node), _refuser(node), _guard(hosts)])
+    application = web.Application(middlewares=[_every_request(node, hosts)])
     for path in answers:
         application.router.add_get(path, health)
     application.router.add_get("/metrics", metrics)
@@ -147,15 +150,15 @@ def _endpoint(route: Route, node: WebNode, shared: _Shared) -> _Handler:
     async def answer(request: web.Request) -> web.StreamResponse:
         await node.turns.alone()
         _check_text(request)
-        path = _path(request)
-        query, holder = _query(route, request), holder_at(request)
+        path, query, settings = _path(request), _query(route, request), node.settings
+        holder = place_of(request).holder
         looks = shared.looks.of(holder)
         if route.body is None:
             call = Call(node, path, query, None, looks, request.headers, holder)
             return await _served(route, request, call, shared)
         given = _content_type(route, request)
-        data = await _read(request, node.settings.http_body_bytes_max)
-        objects_max = node.settings.http_body_objects_max
+        data = await _read(request, settings.http_body_bytes_max)
+        objects_max = settings.http_body_objects_max
         if len(data) < THREAD_FROM_BYTES or given in route.raw_types:
             body = _checked(route, data, given, objects_max)
             call = Call(node, path, query, body, looks, request.headers, holder)
@@ -199,15 +202,20 @@ def _check_text(request: web.Request) -> None:
 def _path(request: web.Request) -> dict[str, Any]:
     """Return what the path names, each of its type. Raise Problem."""
     try:
-        return {name: parse_text(text, path_schema(name), name) for name, text in request.match_info.items()}
+        return {
+            name: parse_text(text, COUNT, name) if name in NUMBERS_IN_PATHS else text
+            for name, text in request.match_info.items()
+        }
     except SchemaError as error:
         raise bad_request(str(error)) from None
 
 
 def _query(route: Route, request: web.Request) -> dict[str, Any]:
     """The query's values by name, each known, given once and of its type; Problem."""
-    known = {parameter.name: parameter for parameter in route.parameters}
     values: dict[str, Any] = {}
+    if not request.query and not route.parameters:
+        return values
+    known = {parameter.name: parameter for parameter in route.parameters}
     for name, text in request.query.items():
         if name not in known:
             raise bad_request(f"unknown parameter {name!r}; there is {', '.join(known) or 'none'}")
@@ -283,45 +291,32 @@ def _lines(route: Route, data: bytes, objects_max: int) -> Iterator[Any]:
         yield item
 
 
-def _counter(node: WebNode) -> Any:
+def _every_request(node: WebNode, hosts: Hosts) -> Any:
+    """Return all that surrounds the routes, as one step: each costs a call whenever a request resumes."""
+
     @web.middleware
-    async def count(request: web.Request, handler: _Handler) -> web.StreamResponse:
-        """Requests by route, not by path: what people ask for has no end."""
+    async def answer(request: web.Request, handler: _Handler) -> web.StreamResponse:
         place_of(request).work()
-        response = await handler(request)
+        try:
+            hosts.check(request.method, request.path, request.headers)
+            response = await handler(request)
+        except _ANSWERED as error:
+            response = _refusal(node, request, error)
         await pack(response, request.headers.get("Accept-Encoding", ""))
-        resource = request.match_info.route.resource
+        resource = request.match_info.route.resource  # requests by route, not by path: what people ask for has no end
         node.metrics.count_http(request.method, resource.canonical if resource else "", response.status)
         return response
 
-    return count
+    return answer
 
 
-def _refuser(node: WebNode) -> Any:
-    @web.middleware
-    async def refuse(request: web.Request, handler: _Handler) -> web.StreamResponse:
-        """The one place where an error becomes an answer."""
-        try:
-            return await handler(request)
-        except web.HTTPException as error:
-            allowed = error.headers.get("Allow", "")
-            problem = of_status(error.status, request.method, request.path, allowed)
-            return reply(problem.document(), problem.status, {"Allow": allowed} if allowed else None)
-        except Problem as error:
-            problem = error
-        except REFUSED as error:
-            node.metrics.count_error(translate(error)[0])
-            problem = of_error(error)
-        return reply(problem.document(), problem.status)
-
-    return refuse
-
-
-def _guard(hosts: Hosts) -> Any:
-    @web.middleware
-    async def guard(request: web.Request, handler: _Handler) -> web.StreamResponse:
-        """Refuse what a web site of another name makes a browser send."""
-        hosts.check(request.method, request.path, request.headers)
-        return await handler(request)
-
-    return guard
+def _refusal(node: WebNode, request: web.Request, error: Exception) -> web.Response:
+    """The one place where an error becomes an answer."""
+    if isinstance(error, web.HTTPException):
+        allowed = error.headers.get("Allow", "")
+        problem = of_status(error.status, request.method, request.path, allowed)
+        return reply(problem.document(), problem.status, {"Allow": allowed} if allowed else None)
+    if not isinstance(error, Problem):
+        node.metrics.count_error(translate(error)[0])
+        error = of_error(error)
+    return reply(error.document(), error.status)

@@ -3,7 +3,7 @@
 import asyncio
 import gzip
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -19,16 +19,22 @@ _PACK = partial(gzip.compress, compresslevel=1, mtime=0)
 
 def reply(document: Any, status: int, headers: dict[str, str] | None = None) -> web.Response:
     """Half of a surrogate pair, which a request can name and UTF-8 cannot, goes back as JSON's escape for it."""
-    body = "".join(_json(document)).encode(errors="backslashreplace")
+    text = "".join(_in_slices(document)) if _is_long(document) else json.dumps(document, ensure_ascii=False)
+    body = text.encode(errors="backslashreplace")
     return web.Response(body=body, status=status, headers=headers, content_type="application/json", charset="utf-8")
 
 
-def _json(document: Any) -> Iterator[str]:
+def _is_long(document: Any) -> bool:
+    """Return True if it holds a list that is longer than a slice."""
+    if isinstance(document, dict):
+        for value in document.values():
+            if isinstance(value, list) and len(value) > SLICE:
+                return True
+    return False
+
+
+def _in_slices(document: Mapping[str, Any]) -> Iterator[str]:
     """A document as JSON. Long lists go in slices: a thread that writes one lets the loop go on between them."""
-    lists = [one for one in document.values() if isinstance(one, list)] if isinstance(document, dict) else []
-    if not any(len(one) > SLICE for one in lists):
-        yield json.dumps(document, ensure_ascii=False)
-        return
     mark = "{"
     for name, value in document.items():
         yield f"{mark}{json.dumps(name)}: "

@@ -10,7 +10,7 @@ from functools import partial
 
 from aiohttp import web
 
-from pqbroker.broker.web.door import holder_at, place_of
+from pqbroker.broker.web.door import place_of
 from pqbroker.broker.web.places import Place
 from pqbroker.broker.web.routing.problems import too_many_followers
 from pqbroker.broker.web.routing.routes import Stream, StreamCut
@@ -39,11 +39,12 @@ class Followers:
     async def send(self, request: web.Request, stream: Stream) -> web.StreamResponse:
         """The answer, once it has ended: by itself, with its client, or with the node. Problem before it begins, and
         whatever the first piece of one that has an end raises."""
-        most, holder = self._count_max(), holder_at(request)
+        place = place_of(request)
+        most, holder = self._count_max(), place.holder
         if not self._shares.may_take(most, holder):
             await stream.pieces.aclose()
             raise too_many_followers(most)
-        place, end = place_of(request), asyncio.get_running_loop().create_future()
+        end = asyncio.get_running_loop().create_future()
         self._ends.add(end)
         self._shares.take(holder)
         place.when_left = partial(_resolve, end)

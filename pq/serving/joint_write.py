@@ -39,7 +39,11 @@ class Share(NamedTuple):
 
     @property
     def size(self) -> int:
-        return sum(len(batch) for batch, _ in self.batches)
+        return sum([len(batch) for batch, _ in self.batches])
+
+    @property
+    def row_count(self) -> int:
+        return sum([header.record_count for _, header in self.batches])
 
 
 async def write_together(

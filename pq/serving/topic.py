@@ -67,11 +67,7 @@ class Topic:
     def keeps_facts(self) -> bool:
         """Return True if the topic keeps when rows were committed, and what they weigh: a table's schema or its limit
         asks so."""
-        table = self.record.table
-        if table is None:
-            return False
-        has_limit = any(attributes.get(WEIGHT_MAX) is not None for attributes in table.mounted.sets)
-        return has_limit or any(column["name"] in FACTS for column in table.columns)
+        return self._settings[0].keeps_facts
 
     def settings(self, tablet: int = 0) -> PartitionSettings:
         """Return the settings of the partitions in the tablet of this number, as of the last `renew`."""
@@ -86,7 +82,7 @@ class Topic:
         first_offsets = {index: row for index, row in enumerate(table.first_rows) if row}
         common = PartitionSettings(
             self.config, self._node, closed_partitions(self.states), first_offsets, keeps_open_head=True,
-            keeps_facts=self.keeps_facts, epoch_base=table.epoch_base,
+            keeps_facts=_keeps_facts(table), epoch_base=table.epoch_base,
         )  # fmt: skip
         limits = (attributes.get(WEIGHT_MAX) for attributes in table.mounted.sets)
         return [
@@ -134,6 +130,11 @@ class Topic:
     def is_whole(self, record: TopicRecord) -> bool:
         """Return True if all is served that the topic has in the scheme."""
         return len(self.partitions) == record.partitions and len(self.tablets) == len(record.tablets)
+
+
+def _keeps_facts(table: TableRecord) -> bool:
+    has_limit = any(attributes.get(WEIGHT_MAX) is not None for attributes in table.mounted.sets)
+    return has_limit or any(column["name"] in FACTS for column in table.columns)
 
 
 class TopicNames:

@@ -83,7 +83,7 @@ def decode_items(data: bytes) -> Iterator[tuple[Value, int]]:
 
 
 def _values_and_names(fields: dict[object, object]) -> list[object]:
-    """What a dict holds from its end on, each value before its name."""
+    """Names and values of a dict from its end on, each value before its name."""
     found: list[object] = []
     for name, value in reversed(fields.items()):
         if not isinstance(name, str):
@@ -103,7 +103,7 @@ def _encode_count(count: int) -> bytes:
 
 
 def _decode(data: bytes, position: int, count: int) -> tuple[list[Value], int]:
-    """So many values that stand one behind another, and the position behind them."""
+    """Decode `count` values that stand one behind another; return them and the position behind them."""
     found: list[Value] = []
     for _ in range(count):
         tag = data[position]

@@ -2,19 +2,32 @@
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
+from weakref import WeakKeyDictionary
 
 from pqbroker.broker.ground.access import AclOperation
 from pqbroker.broker.services.topics import topic_schemas
 from pqbroker.broker.services.topics.callers import Caller
 from pqbroker.broker.services.topics.finding import find_topic
+from pqbroker.conf.topic import TopicConfig
 from pqbroker.pq.serving.topic import Topic
-from pqbroker.storage.tablets.scheme_state import TableRecord
+from pqbroker.storage.tablets.scheme_state import TableRecord, TopicRecord
 from pqbroker.tables.mount import MountState
 from pqbroker.tables.paths import table_path
 from pqbroker.tables.refusals import TableError
 from pqbroker.tables.schema import Schema, read_schema
 
 _STATES = {state.value: state for state in MountState}
+
+
+class _ReadSchema(NamedTuple):
+    """A topic's schema, with what it was read from."""
+
+    record: TopicRecord
+    config: TopicConfig
+    schema: Schema | None
+
+
+_read_schemas = WeakKeyDictionary[Topic, _ReadSchema]()
 
 
 class TabletRange(NamedTuple):
@@ -70,9 +83,14 @@ def find_typed(caller: Caller, operation: AclOperation, name: str, *, or_static:
 
 
 def schema_of(topic: Topic) -> Schema | None:
-    """Return the schema as it was given, whatever the limit of columns is now."""
-    stored = topic_schemas.schema_of(topic)
-    return None if stored is None else read_schema(stored.columns, len(stored.columns), stored.formats)
+    """Return the schema as it was given, whatever the limit of columns is now. It is read once for each record and
+    config that the topic has had."""
+    known = _read_schemas.get(topic)
+    if known is None or known.record is not topic.record or known.config is not topic.config:
+        stored = topic_schemas.schema_of(topic)
+        schema = None if stored is None else read_schema(stored.columns, len(stored.columns), stored.formats)
+        known = _read_schemas[topic] = _ReadSchema(topic.record, topic.config, schema)
+    return known.schema
 
 
 def check_tablet(topic: Topic, index: int, name: str = "tablet_index") -> int:

@@ -4,6 +4,7 @@ import asyncio
 import random
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -91,15 +92,15 @@ async def _insert(
     else:
         written = await write_together(shares, fence, caller.node.clock)
     counted = caller.node.metrics.tables
-    counted.inserted_rows += sum(map(_row_count, shares))
-    counted.inserted_bytes += sum(share.size for share in shares)
-    pause_ms = max(_pause_ms(share) for share in shares)
+    pause_ms, tablets = 0, []
+    for share, some in zip(shares, written, strict=True):
+        size, row_count = share.size, share.row_count
+        counted.inserted_rows += row_count
+        counted.inserted_bytes += size
+        pause_ms = max(pause_ms, share.partition.throttle_ms(size, row_count))
+        tablets.append(InsertedRange(share.partition.index, some[0].base_offset, row_count))
     if pause_ms:
         await asyncio.sleep(pause_ms / 1000)
-    tablets = [
-        InsertedRange(share.partition.index, some[0].base_offset, _row_count(share))
-        for share, some in zip(shares, written, strict=True)
-    ]
     return Inserted(tablets, encoded.weight)
 
 
@@ -164,22 +165,26 @@ def places(topic: Topic, rows: Sequence[TabletRows], last: int | None) -> list[i
     if len(rows) > TABLETS_MAX:
         text = f"the rows are for {len(rows)} tablets; one request has rows for at most {TABLETS_MAX}"
         raise TableError("SEVERAL_TABLETS", text, "Send the rows in several requests.")
-    mounted = {index for index, state in enumerate(states(topic)) if state is MountState.MOUNTED}
     named = {index for index, _, _ in rows if index is not None}
     for index in sorted(named):
-        check_tablet(topic, index, TABLET_INDEX)
-        if index not in mounted:
-            raise closed(table_path(topic.record.name), index, state_of(topic, index))
+        state = state_of(topic, check_tablet(topic, index, TABLET_INDEX))
+        if state is not MountState.MOUNTED:
+            raise closed(table_path(topic.record.name), index, state)
     cells = {topic.record.cell_of(index) for index in named}
     if len(cells) > 1:
         text = f"the rows are for tablets of {len(cells)} cells: {', '.join(sorted(map(str, cells)))}"
         cure = "Send the rows of each cell's tablets in a request of their own; …/tablets shows the cell of each."
         raise TableError("SEVERAL_CELLS", text, cure)
-    return [_any_of(topic, mounted, cells, last) if index is None else index for index, _, _ in rows]
+    return [_any_of(topic, cells, last) if index is None else index for index, _, _ in rows]
 
 
-def _any_of(topic: Topic, mounted: set[int], cells: set[Any], last: int | None) -> int:
-    found = [index for index in sorted(mounted) if not cells or topic.record.cell_of(index) in cells]
+def _any_of(topic: Topic, cells: AbstractSet[Any], last: int | None) -> int:
+    if last is None and not cells:
+        tried = random.randrange(len(topic.partitions))  # most often all are mounted
+        if state_of(topic, tried) is MountState.MOUNTED:
+            return tried
+    mounted = [index for index, state in enumerate(states(topic)) if state is MountState.MOUNTED]
+    found = [index for index in mounted if not cells or topic.record.cell_of(index) in cells]
     if not found:
         raise _none_mounted(f"{table_path(topic.record.name)} has no mounted tablets")
     return last if last in found else random.choice(found)
@@ -187,11 +192,3 @@ def _any_of(topic: Topic, mounted: set[int], cells: set[Any], last: int | None) 
 
 def _none_mounted(text: str) -> TableError:
     return TableError("NO_MOUNTED_TABLETS", text, "Mount or unfreeze it; GET /v1/tables/NAME/tablets shows states.")
-
-
-def _row_count(share: Share) -> int:
-    return sum(header.record_count for _, header in share.batches)
-
-
-def _pause_ms(share: Share) -> int:
-    return share.partition.throttle_ms(share.size, _row_count(share))

@@ -25,6 +25,7 @@ _TYPE_NAMES: Mapping[type, str] = {
     type(None): "null",
 }
 
+_TOO_DEEP = f"is nested too deeply; at most {NESTING_MAX} objects and arrays may lie within one another"
 SHOWN = 100
 """Characters of a wrong name that a refusal shows."""
 
@@ -134,24 +135,28 @@ def _check(value: Any, schema: Schema, levels: int) -> None:
 def _check_fields(value: Mapping[str, Any], schema: Schema, levels: int) -> None:
     known = schema.get("properties", _ANYTHING)
     others = schema.get("additionalProperties", _ANYTHING)
-    missing = [name for name in schema.get("required", ()) if name not in value]
-    if missing:
-        raise _Misfit(f"has no field {missing[0]!r}, which it needs")
-    unknown = next((name for name in value if name not in known), None) if others is False else None
-    if unknown is not None:
+    for name in schema.get("required", ()):
+        if name not in value:
+            raise _Misfit(f"has no field {name!r}, which it needs")
+    if others is False and not known.keys() >= value.keys():
+        unknown = next(name for name in value if name not in known)
         raise _Misfit(f"has an unknown field {unknown[:SHOWN]!r}; {_hint(unknown[:SHOWN], known)}")
-    _check_levels(levels)
+    if levels < 0:
+        raise _Misfit(_TOO_DEEP)
     name = ""
     try:
         for name, item in value.items():
-            _check(item, known.get(name, others), levels)
+            wanted = known.get(name, others)
+            if wanted or isinstance(item, dict | list):  # columns of rows are free, and most are plain values
+                _check(item, wanted, levels)
     except _Misfit as misfit:
         misfit.place.append(f".{name[:SHOWN]}")
         raise
 
 
 def _check_items(value: list[Any], schema: Schema, levels: int) -> None:
-    _check_levels(levels)
+    if levels < 0:
+        raise _Misfit(_TOO_DEEP)
     number = 0
     try:
         for number, item in enumerate(value):  # noqa: B007 (the place of the one that does not fit)
@@ -159,11 +164,6 @@ def _check_items(value: list[Any], schema: Schema, levels: int) -> None:
     except _Misfit as misfit:
         misfit.place.append(f"[{number}]")
         raise
-
-
-def _check_levels(left: int) -> None:
-    if left < 0:
-        raise _Misfit(f"is nested too deeply; at most {NESTING_MAX} objects and arrays may lie within one another")
 
 
 def _is_one(name: str, types: str | list[str]) -> bool:

@@ -66,8 +66,8 @@ def _fence(call: Call) -> Fence:
 
 def _read_fence(call: Call) -> Fence | None:
     """Return what the request is known by: fields of a JSON body, or of the query."""
-    body = call.body if isinstance(call.body, dict) else {}
-    session, sequence = (body.get(name, call.query.get(name)) for name in ("session", "sequence"))
+    given = {**call.query, **call.body} if isinstance(call.body, dict) else call.query
+    session, sequence = given.get("session"), given.get("sequence")
     if session is None and sequence is None:
         return None
     if session is None or sequence is None:
