@@ -1,10 +1,12 @@
 """A life of a broker that tells the story, and the directories that a kill, a power cut, a clean end and a backup
 leave."""
 
+import os
 import random
 import shutil
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -86,16 +88,28 @@ def _cut(data: Path, directory: Path, killed: Left, story: Story, source: random
     """Write more, which counts as not acknowledged: the last round of each cell is torn, and one has several sectors.
     """
     begun: list[tuple[Path, Span]] = []
+    kept = directory.with_name("kept")
     while not any(span.end - span.begin > 2 * SECTOR_BYTES for _, span in begun):
+        _keep_segments(data, kept)
         story.write()
         copy_alive(data, directory)
         begun = [(cell, last) for cell, last in _last_spans(directory).items() if last not in killed.lasts]
-    for file in killed.directory.rglob("*.segment"):
-        if not (again := directory / file.relative_to(killed.directory)).exists():
+    for file in kept.rglob("*.segment"):
+        if not (again := directory / file.relative_to(kept)).exists():
             shutil.copy(file, again)  # it went once a round was synced that is torn here
+    shutil.rmtree(kept)
     for cell, last in begun:
         _tear(directory, cell, last, source)
     return Left(directory, CUT, killed.owed, killed.lasts)
+
+
+def _keep_segments(data: Path, kept: Path) -> None:
+    """Link each segment, so that one that is removed can be put back as it was then, with what was added to it."""
+    for file in data.rglob("*.segment"):
+        again = kept / file.relative_to(data)
+        again.parent.mkdir(parents=True, exist_ok=True)
+        with suppress(FileExistsError, FileNotFoundError):
+            os.link(file, again)
 
 
 def _last_spans(directory: Path) -> dict[Path, Span]:
