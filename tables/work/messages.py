@@ -27,16 +27,16 @@ Rows to insert take one question:
     worker  refused   {code, message, cure}
 """
 
-import asyncio
 import json
 import select
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from struct import Struct
 from typing import Any, NamedTuple
 
 Bytes = bytes | bytearray | memoryview
-_LENGTHS = Struct("<II")
+LENGTHS = Struct("<II")
+"""Of a message's document and payload."""
 STOP = "stop"
 STOPPED = "stopped"
 
@@ -52,39 +52,13 @@ class Message(NamedTuple):
 def pack(kind: str, document: Mapping[str, Any], payload_bytes: int = 0) -> bytes:
     """A message up to its payload."""
     text = json.dumps({"kind": kind, **document}).encode()
-    return _LENGTHS.pack(len(text), payload_bytes) + text
+    return LENGTHS.pack(len(text), payload_bytes) + text
 
 
-async def send(
-    writer: asyncio.StreamWriter, kind: str, document: Mapping[str, Any], payload: Sequence[Bytes] = ()
-) -> None:
-    """Send a message from the loop. ConnectionError when the other side has gone."""
-    writer.writelines([pack(kind, document, sum(map(len, payload))), *payload])
-    await writer.drain()
-
-
-class Incoming:
-    """Messages that come over a stream. A receive that is cancelled loses nothing: the next one has its message."""
-
-    __slots__ = ("_lengths", "_reader")
-
-    def __init__(self, reader: asyncio.StreamReader) -> None:
-        self._reader = reader
-        self._lengths: tuple[int, int] | None = None
-        """Lengths of the parts of a message whose beginning was taken."""
-
-    @property
-    def has_ended(self) -> bool:
-        return self._reader.at_eof()
-
-    async def receive(self) -> Message:
-        """The next message. EOFError, ConnectionError when the other side has gone."""
-        if self._lengths is None:
-            self._lengths = _LENGTHS.unpack(await self._reader.readexactly(_LENGTHS.size))
-        document_bytes, payload_bytes = self._lengths
-        data = memoryview(await self._reader.readexactly(document_bytes + payload_bytes))
-        self._lengths = None
-        return _message(bytes(data[:document_bytes]), data[document_bytes:])
+def unpack(text: bytes, payload: Bytes) -> Message:
+    """The message of which these are the parts."""
+    document = json.loads(text)
+    return Message(document.pop("kind"), document, payload)
 
 
 class Stopped(Exception):
@@ -131,9 +105,9 @@ class Line:
 
     def receive(self) -> Message:
         """EOFError when the broker has gone."""
-        document_bytes, payload_bytes = _LENGTHS.unpack(self._take(_LENGTHS.size))
+        document_bytes, payload_bytes = LENGTHS.unpack(self._take(LENGTHS.size))
         text = self._take(document_bytes)
-        return _message(text, self._take(payload_bytes))
+        return unpack(text, self._take(payload_bytes))
 
     def ask(self, kind: str, document: Mapping[str, Any]) -> Message:
         """Send a message and wait for its answer. Stopped."""
@@ -158,8 +132,3 @@ class Line:
                 raise EOFError
             data += more
         return data
-
-
-def _message(text: bytes, payload: Bytes) -> Message:
-    document = json.loads(text)
-    return Message(document.pop("kind"), document, payload)

@@ -11,8 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pqbroker.tables.work import messages
-from pqbroker.tables.work.messages import STOP, STOPPED, Bytes, Incoming, Message
+from pqbroker.tables.work.messages import LENGTHS, STOP, STOPPED, Bytes, Message, pack, unpack
 
 MEMORY_EXIT = 75
 """How a worker ends that took more memory than it may."""
@@ -25,20 +24,25 @@ COMMAND: tuple[str, ...] = (sys.executable, "-P", "-m", "pqbroker.tables.work")
 
 
 class WorkerGone(Exception):
-    """The process has ended."""
+    """The process of a worker has ended."""
+
+    def __init__(self, worker: "WorkerProcess") -> None:
+        self.worker = worker
 
 
 class WorkerProcess:
     """One process; `start` makes it, `end` must be called."""
 
-    __slots__ = ("_incoming", "_is_gone", "_process", "_writer", "is_new")
+    __slots__ = ("_is_gone", "_lengths", "_process", "_reader", "_writer", "is_new")
 
     def __init__(
         self, process: "subprocess.Popen[bytes]", reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         self._process = process
-        self._incoming = Incoming(reader)
+        self._reader = reader
         self._writer = writer
+        self._lengths: tuple[int, int] | None = None
+        """Lengths of the parts of a message whose beginning was taken."""
         self._is_gone = False
         self.is_new = True
         """Whether it has not done a query yet. Its owner sets it."""
@@ -68,23 +72,29 @@ class WorkerProcess:
     @property
     def has_ended(self) -> bool:
         """Return True if it has ended by itself, or is about to."""
-        return self._is_gone or self._incoming.has_ended or not self.is_alive
+        return self._is_gone or self._reader.at_eof() or not self.is_alive
 
     async def send(self, kind: str, document: Mapping[str, Any], payload: Sequence[Bytes] = ()) -> None:
         """WorkerGone."""
         try:
-            await messages.send(self._writer, kind, document, payload)
+            self._writer.writelines([pack(kind, document, sum(map(len, payload))), *payload])
+            await self._writer.drain()
         except ConnectionError as gone:
             self._is_gone = True
-            raise WorkerGone from gone
+            raise WorkerGone(self) from gone
 
     async def receive(self) -> Message:
-        """WorkerGone."""
+        """The next message; a receive that is cancelled loses nothing. WorkerGone."""
         try:
-            return await self._incoming.receive()
+            if self._lengths is None:
+                self._lengths = LENGTHS.unpack(await self._reader.readexactly(LENGTHS.size))
+            document_bytes, payload_bytes = self._lengths
+            data = memoryview(await self._reader.readexactly(document_bytes + payload_bytes))
         except (EOFError, ConnectionError) as gone:
             self._is_gone = True
-            raise WorkerGone from gone
+            raise WorkerGone(self) from gone
+        self._lengths = None
+        return unpack(bytes(data[:document_bytes]), data[document_bytes:])
 
     async def stop(self) -> int | None:
         """Make it leave its query: the memory that it has then. None: it has not within STOP_S, or has ended."""
@@ -99,7 +109,7 @@ class WorkerProcess:
 
     async def end(self) -> int:
         """Kill it unless it is ending by itself: how it ended, as `subprocess.Popen.returncode`."""
-        is_ending = self._is_gone or self._incoming.has_ended
+        is_ending = self._is_gone or self._reader.at_eof()
         self._writer.close()
         return await asyncio.to_thread(self._wait, ENDING_S if is_ending else 0)
 

@@ -5,10 +5,10 @@ one that does not stop is killed.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import aclosing
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from types import TracebackType
+from typing import Any, Self
 
 from pqbroker.broker.services.sql.counters import ANSWERED, FAILED, LEFT
 from pqbroker.broker.services.sql.workers import Workers
@@ -29,8 +29,7 @@ STRETCH_BYTES = 8 << 20
 """Stored bytes of a stretch that a worker is shown, about."""
 STRETCHES_MAX = 4
 """Shown at once: each turn of question and answer takes the broker as long as a few stretches."""
-
-_T = TypeVar("_T")
+_TOO_LARGE = "QUERY_TOO_LARGE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +44,8 @@ class Question:
 
 
 class Query:
-    """One query, from its question to its end. `find` finds a topic that the caller may read; KafkaError."""
+    """One query: `async with` it, and ask for piece after piece. `find` finds a topic that the caller may read;
+    KafkaError."""
 
     def __init__(
         self, workers: Workers, settings: BrokerSettings, find: Callable[[str], Topic], question: Question
@@ -58,48 +58,60 @@ class Query:
         self._result_bytes = 0
         most_ms = settings.sql_time_ms_max
         self._time_ms = min(question.timeout_ms or most_ms, most_ms)
-        self._deadline_s = asyncio.get_running_loop().time() + self._time_ms / 1000
-        self.explanation: Any = None
-        """Of a query that was to be explained, once it is done."""
+        self._began_s = asyncio.get_running_loop().time()
+        self._deadline_s = self._began_s + self._time_ms / 1000
+        self._has_place = False
+        self._worker: WorkerProcess | None = None
+        self._last: Message | None = None
+        """What the worker said at the end."""
 
-    async def pieces(self) -> AsyncGenerator[bytes, None]:
-        """The answer as it is made. QueryRefused, KafkaError; whatever ends it, the worker is free or dead then."""
-        now, outcome = asyncio.get_running_loop().time, FAILED
-        began_s = now()
+    @property
+    def explanation(self) -> Any:
+        """Plan and costs of a query that was to be explained, once it is done."""
+        return None if self._last is None else self._last.document.get("explanation")
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Leave the worker free or dead."""
+        if self._worker is not None:
+            await self._free(self._worker)
+        if self._has_place:
+            self._workers.places.end(self._question.holder)
+        now_s = asyncio.get_running_loop().time()
+        self._workers.counters.count_end(_outcome(error), now_s - self._began_s)
+
+    async def piece(self) -> bytes | None:
+        """The next piece of the answer as it is made; None at its end. QueryRefused, KafkaError."""
+        if not self._has_place:
+            await self._take_place()
         try:
-            async with aclosing(self._pieces()) as pieces:
-                async for piece in pieces:
-                    yield piece
-            outcome = ANSWERED
-        except (GeneratorExit, asyncio.CancelledError):
-            outcome = LEFT
-            raise
-        except QueryRefused as refusal:
-            outcome = refusal.code.lower()
-            raise
-        except KafkaError as refusal:
-            outcome = refusal.code.name.lower()
-            raise
-        finally:
-            self._workers.counters.count_end(outcome, now() - began_s)
+            async with asyncio.timeout_at(self._deadline_s):
+                message = await (self._ask() if self._worker is None else self._follow(self._worker))
+        except WorkerGone as gone:
+            raise await self._lost(gone.worker) from None
+        except TimeoutError:
+            limit = "" if self._time_ms < self._settings.sql_time_ms_max else " (pqbroker.sql.time.ms.max)"
+            raise QueryRefused(
+                "QUERY_TOO_LONG", f"the query took longer than {self._time_ms} ms{limit}",
+                'Read less of the topic ("$row_index", timestamp_ms), or raise timeout_ms or pqbroker.sql.time.ms.max.',
+            ) from None  # fmt: skip
+        if message.kind == "result":
+            return self._counted(bytes(message.payload))
+        self._last = message
+        if message.kind == "refused":
+            raise QueryRefused(**message.document)
+        return None
 
-    async def _pieces(self) -> AsyncGenerator[bytes, None]:
-        places, holder = self._workers.places, self._question.holder
-        await self._wait(places.begin(holder, self._settings.sql_queries_max))
-        try:
-            worker, first = await self._begin()
-            async with aclosing(self._run(worker, first)) as pieces:
-                async for piece in pieces:
-                    yield piece
-        finally:
-            places.end(holder)
-
-    async def _wait(self, begun: Awaitable[None]) -> None:
+    async def _take_place(self) -> None:
         """Wait for a place, as long as the query may take."""
         most, places = self._settings.sql_queries_max, self._workers.places
         try:
             async with asyncio.timeout_at(self._deadline_s if most else 0):
-                await begun
+                await places.begin(self._question.holder, most)
         except TimeoutError:
             waited = f", and this one has waited {self._time_ms} ms for its turn" if most else ""
             raise QueryRefused(
@@ -107,58 +119,29 @@ class Query:
                 f"{places.running} SQL queries are under way, of at most pqbroker.sql.queries.max = {most}{waited}",
                 "Try again when one has ended, or raise pqbroker.sql.queries.max.",
             ) from None  # fmt: skip
+        self._has_place = True
 
-    async def _begin(self) -> tuple[WorkerProcess, Message]:
-        """A worker, and what it says first. One that waited for a query may be dead by now, and another has to do."""
+    async def _ask(self) -> Message:
+        """Give the question to a worker; return its first message. One that waited for a query may have died."""
+        settings, question = self._settings, self._question
+        document = {
+            "query": question.text, "format": question.format, "explain": question.explain,
+            "depth_max": settings.sql_depth_max, "memory_bytes_max": settings.sql_memory_bytes_max,
+            "columns_bytes_max": settings.sql_columns_bytes_max,
+        }  # fmt: skip
         while True:
-            worker = await self._within(self._workers.take())
+            self._worker = worker = await self._workers.take()
             try:
-                return worker, await self._within(self._ask(worker))
+                return await self._follow(worker, document)
             except WorkerGone:
-                status = await self._workers.end(worker)
-                if worker.is_new or status == MEMORY_EXIT:
-                    raise self._gone(status) from None
-            except BaseException:
-                await self._stop(worker)
-                raise
+                lost = await self._lost(worker)
+                if worker.is_new or lost.code == _TOO_LARGE:
+                    raise lost from None
 
-    async def _run(self, worker: WorkerProcess, message: Message) -> AsyncGenerator[bytes, None]:
-        is_done, is_usable = False, True
-        try:
-            while message.kind == "result":
-                yield self._counted(bytes(message.payload))
-                message = await self._within(self._follow(worker))
-            is_done = True
-            if message.kind == "refused":
-                raise QueryRefused(**message.document)
-            self.explanation = message.document["explanation"]
-            is_usable = message.document["resident_bytes"] < self._settings.sql_memory_bytes_max // 2
-        except WorkerGone:
-            status = await self._workers.end(worker)
-            raise self._gone(status) from None
-        finally:
-            if not is_done:
-                await self._stop(worker)
-            elif is_usable:
-                self._workers.give_back(worker, self._settings.sql_worker_idle_ms / 1000)
-            else:
-                await self._workers.end(worker)
-
-    async def _stop(self, worker: WorkerProcess) -> None:
-        idle_s = self._settings.sql_worker_idle_ms / 1000
-        await self._workers.stop(worker, idle_s, self._settings.sql_memory_bytes_max // 2)
-
-    async def _ask(self, worker: WorkerProcess) -> Message:
-        question = self._question
-        document: dict[str, Any] = {"query": question.text, "format": question.format, "explain": question.explain}
-        document["depth_max"] = self._settings.sql_depth_max
-        document["memory_bytes_max"] = self._settings.sql_memory_bytes_max
-        document["columns_bytes_max"] = self._settings.sql_columns_bytes_max
-        await worker.send("query", document)
-        return await self._follow(worker)
-
-    async def _follow(self, worker: WorkerProcess) -> Message:
-        """Answer what the worker asks, up to the first message that is for the client."""
+    async def _follow(self, worker: WorkerProcess, question: Mapping[str, Any] | None = None) -> Message:
+        """Answer what the worker asks, up to the first message that is for the client. WorkerGone."""
+        if question is not None:
+            await worker.send("query", question)
         while True:
             message = await worker.receive()
             if message.kind == "find":
@@ -167,6 +150,16 @@ class Query:
                 await self._hand_over(worker, message.document)
             else:
                 return message
+
+    async def _free(self, worker: WorkerProcess) -> None:
+        """Keep the worker for the next query, unless it does not stop, or holds too much memory."""
+        idle_s, memory_bytes_max = self._settings.sql_worker_idle_ms / 1000, self._settings.sql_memory_bytes_max // 2
+        if self._last is None:
+            await self._workers.stop(worker, idle_s, memory_bytes_max)
+        elif self._last.document.get("resident_bytes", 0) < memory_bytes_max:
+            self._workers.give_back(worker, idle_s)
+        else:
+            await self._workers.end(worker)
 
     def _snapshot(self, names: list[str]) -> dict[str, Any]:
         """Return where the partitions of each topic start and end now, and the columns of its schema, where it has one.
@@ -210,18 +203,6 @@ class Query:
             offset = stretch.next_offset
         await worker.send("stretches", {"stretches": shown}, payload)
 
-    async def _within(self, step: Awaitable[_T]) -> _T:
-        """Do a step in the time that is left."""
-        try:
-            async with asyncio.timeout_at(self._deadline_s):
-                return await step
-        except TimeoutError:
-            limit = "" if self._time_ms < self._settings.sql_time_ms_max else " (pqbroker.sql.time.ms.max)"
-            raise QueryRefused(
-                "QUERY_TOO_LONG", f"the query took longer than {self._time_ms} ms{limit}",
-                'Read less of the topic ("$row_index", timestamp_ms), or raise timeout_ms or pqbroker.sql.time.ms.max.',
-            ) from None  # fmt: skip
-
     def _counted(self, piece: bytes) -> bytes:
         self._result_bytes += len(piece)
         most = self._settings.sql_result_bytes_max
@@ -232,17 +213,31 @@ class Query:
             )  # fmt: skip
         return piece
 
-    def _gone(self, status: int) -> QueryRefused:
+    async def _lost(self, worker: WorkerProcess) -> QueryRefused:
+        """End a worker that has gone: what the query is refused for."""
+        self._worker = None
+        status = await self._workers.end(worker)
         if status == MEMORY_EXIT:
             most = self._settings.sql_memory_bytes_max
             return QueryRefused(
-                "QUERY_TOO_LARGE", f"the query needs more memory than pqbroker.sql.memory.bytes.max = {most}",
+                _TOO_LARGE, f"the query needs more memory than pqbroker.sql.memory.bytes.max = {most}",
                 "Read fewer rows or columns at once, or raise the setting.",
             )  # fmt: skip
         return QueryRefused(
             "WORKER_LOST", f"the process that ran the query ended with status {status}",
             "Try again; the log of the broker may say why it ended.",
         )  # fmt: skip
+
+
+def _outcome(error: BaseException | None) -> str:
+    """Return how a query ended, as it is counted."""
+    if error is None:
+        return ANSWERED
+    if isinstance(error, GeneratorExit | asyncio.CancelledError):
+        return LEFT
+    if isinstance(error, QueryRefused):
+        return error.code.lower()
+    return error.code.name.lower() if isinstance(error, KafkaError) else FAILED
 
 
 def _show(stretch: Stretch, payload: list[Buffer]) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
 from difflib import get_close_matches
 from functools import partial
 from typing import Any
@@ -60,8 +59,8 @@ def _find(call: Call, name: str) -> Topic:
 
 async def _explained(asked: Query) -> AsyncGenerator[bytes, None]:
     try:
-        async with aclosing(asked.pieces()) as pieces:
-            async for _ in pieces:
+        async with asked:
+            while await asked.piece() is not None:
                 pass
     except QueryRefused as refusal:
         raise _problem(refusal) from None
@@ -73,8 +72,8 @@ async def _answered(asked: Query, format_: str) -> AsyncGenerator[bytes, None]:
     """
     has_begun = False
     try:
-        async with aclosing(asked.pieces()) as pieces:
-            async for piece in pieces:
+        async with asked:
+            while (piece := await asked.piece()) is not None:
                 has_begun = True
                 yield piece
         return

@@ -3,13 +3,18 @@
 import asyncio
 import select
 import socket
+import subprocess
 from collections.abc import Iterator
+from typing import cast
 
 import pytest
 
-from pqbroker.tables.work.messages import STOP, Incoming, Line, Stopped, pack
+from pqbroker.tables.work.messages import STOP, Line, Stopped, pack
+from pqbroker.tables.work.process import WorkerProcess
 
 Pair = tuple[Line, socket.socket]
+NO_PROCESS = cast("subprocess.Popen[bytes]", None)
+"""For what does not ask its process."""
 
 
 @pytest.fixture
@@ -22,18 +27,21 @@ def pair() -> Iterator[Pair]:
 
 def test_a_receive_that_is_cancelled_loses_nothing() -> None:
     async def run() -> None:
-        reader = asyncio.StreamReader()
-        incoming = Incoming(reader)
+        ours, theirs = socket.socketpair()
+        reader, writer = await asyncio.open_unix_connection(sock=ours)
+        worker = WorkerProcess(NO_PROCESS, reader, writer)
         data = pack("result", {"n": 1}, 3) + b"abc"
         for cut in range(len(data) - 1):
             reader.feed_data(data[cut : cut + 1])
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0):
-                    await incoming.receive()
+                    await worker.receive()
         reader.feed_data(data[-1:] + pack("done", {}))
-        first, last = await incoming.receive(), await incoming.receive()
+        first, last = await worker.receive(), await worker.receive()
         assert (first.kind, first.document, bytes(first.payload)) == ("result", {"n": 1}, b"abc")
         assert (last.kind, bytes(last.payload)) == ("done", b"")
+        writer.close()
+        theirs.close()
 
     asyncio.run(run())
 
