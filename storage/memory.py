@@ -30,7 +30,7 @@ from pqbroker.storage.memory_store import MEMORY_BATCH_BYTES_MAX, MemoryStore, S
 from pqbroker.storage.outcome import Outcome, Told
 from pqbroker.storage.pool_status import DEFAULT_THRESHOLDS, Colour, Thresholds
 from pqbroker.storage.quarantine import Quarantine
-from pqbroker.storage.turn import Queued
+from pqbroker.storage.turn_queue import Queued
 
 _INDEX_BLOB_BYTES_MAX = 1000
 

@@ -20,7 +20,7 @@ from pqbroker.broker.kafka.apis.answer_budget import AnswerBudget
 from pqbroker.broker.kafka.apis.api import Api
 from pqbroker.broker.kafka.apis.fetch_sessions import FetchSessions
 from pqbroker.broker.kafka.cues.answer_faults import AnswerFaults
-from pqbroker.broker.kafka.handlers.fetch import serve_turn
+from pqbroker.broker.kafka.handlers.fetch import serve_fetch
 from pqbroker.broker.kafka.net.connection import Connection
 from pqbroker.broker.kafka.net.connections import Connections
 from pqbroker.broker.kafka.net.dispatch import Dispatcher
@@ -85,7 +85,7 @@ class Server:
         if settings.test_door:
             self._clock = movable = MovableClock(clock)
             store = engine if isinstance(engine, FaultyEngine) else None
-            self._cues = Cues(AnswerFaults(APIS, serve_turn, self._switch), movable, store)
+            self._cues = Cues(AnswerFaults(APIS, serve_fetch, self._switch), movable, store)
         self._servers: list[asyncio.Server] = []
         self._sums = Sums()
         self._log_tail = LogTail()

@@ -35,7 +35,7 @@ from pqbroker.storage.engine import (
 )
 from pqbroker.storage.faults import Faults, Loss
 from pqbroker.storage.pool_status import Colour
-from pqbroker.storage.turn import Failures, Queued
+from pqbroker.storage.turn_queue import Failures, Queued
 
 _log = logging.getLogger(__name__)
 

@@ -26,7 +26,7 @@ from pqbroker.storage.engine import (
     IndexDamaged,
     Move,
 )
-from pqbroker.storage.turn import Queued
+from pqbroker.storage.turn_queue import Queued
 
 _MAP_BYTES_TO_SPARE = 32
 """A row of 16 bytes lies in two sectors at most, and their being zeros changes two runs and the number of them."""

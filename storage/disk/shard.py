@@ -38,7 +38,7 @@ from pqbroker.storage.faults import Faults
 from pqbroker.storage.outcome import Outcome
 from pqbroker.storage.pool_status import Colour
 from pqbroker.storage.quarantine import Quarantine
-from pqbroker.storage.turn import Queued, Turn
+from pqbroker.storage.turn_queue import Queued, TurnQueue
 from pqbroker.storage.uninterrupted import Uninterrupted
 from pqbroker.storage.unreadable import StoredUnreadable
 
@@ -102,15 +102,15 @@ class DiskShard:
 
         directory, options = self._directory, self._options
         submitted: SimpleQueue[list[Queued] | None] = SimpleQueue()
-        self._turn = Turn(self._loop, submitted.put)
-        self.submit, self.plan_later = self._turn.commit, self._turn.plan
+        self._turn_queue = TurnQueue(self._loop, submitted.put)
+        self.submit, self.plan_later = self._turn_queue.commit, self._turn_queue.plan
         ownership = Ownership(
             directory.path,
             open_cell,
             directory.is_ours,
             directory.loss,
             on_open,
-            self._turn.tell,
+            self._turn_queue.tell,
             self._on_lost,
         )
         self._committer = Committer(self._loop, submitted, ownership, options.pace, options.faults)
@@ -236,9 +236,9 @@ class DiskShard:
             self._backup.cancel()
             await asyncio.wait([self._backup])
         if self._reason is None:
-            self._turn.end()
+            self._turn_queue.end()
             self._reason = ShardLost("the shard is closed")
-            self._turn.lose(self._reason, ())
+            self._turn_queue.lose(self._reason, ())
             self._committer.finish()
         await asyncio.to_thread(self._release)
 
@@ -264,7 +264,7 @@ class DiskShard:
             self._backup.cancel()
         if not self.lost.done():
             self.lost.set_result(reason)
-        self._turn.lose(reason, round_ + self._committer.drain())
+        self._turn_queue.lose(reason, round_ + self._committer.drain())
 
     def _hold_emptying(self) -> None:
         """Hold compaction at the first damage in a cell that was thought sound. Called in any thread."""

@@ -103,7 +103,7 @@ class BaseTablet:
         self._log_bytes = 0
         self._snapshot: tuple[BlobKey, ...] | None = None
         """Parts that are stored and hold the row sets as they are, though no log blob names them yet."""
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._committing: asyncio.Task[None] | None = None
         self._collection: asyncio.Task[None] | None = None
 
@@ -153,7 +153,7 @@ class BaseTablet:
         What `plan` raises passes through and changes nothing, as do CommitRefused and ShardLost. A caller that is
         cancelled does not undo what is in flight.
         """
-        async with self._turn:
+        async with self._lock:
             if self._committing is not None and not self._committing.done():
                 await asyncio.wait([self._committing])
             changes = RowChanges(self._row_sets)
@@ -165,7 +165,7 @@ class BaseTablet:
 
     async def stop(self) -> None:
         """Wait for the changes that were asked for before, and for the collection of garbage that is under way."""
-        async with self._turn:
+        async with self._lock:
             pass
         for task in (self._committing, self._collection):
             if task is not None:
@@ -212,7 +212,7 @@ class BaseTablet:
         return self._snapshot
 
     async def _encode_snapshot(self) -> bytearray:
-        """The operations that make the row sets, as one list. Nothing changes them meanwhile: the turn is ours."""
+        """The operations that make the row sets, as one list. Nothing changes them meanwhile: the lock is ours."""
         body = bytearray(encode_list_head(operation_count(self._row_sets)))
         turned = 0
         for operation in snapshot(self._row_sets):

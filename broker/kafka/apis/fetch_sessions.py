@@ -136,7 +136,7 @@ class FetchSession:
             self.wanted[key] = wanted
 
 
-class FetchTurn:
+class SessionFetch:
     """One request of a session, or a Fetch without one (`session_id` 0)."""
 
     __slots__ = ("is_incremental", "session", "session_id", "wanted")
@@ -171,13 +171,13 @@ class FetchSessions:
     def __iter__(self) -> Iterator[FetchSession]:
         return iter(self._sessions.values())
 
-    def turn(
+    def begin(
         self,
         request: FetchRequest,
         version: int,
         peer: "Peer | None" = None,
         made: dict[PartitionKey, Wanted] | None = None,
-    ) -> FetchTurn:
+    ) -> SessionFetch:
         """Return what a request fetches; `made`: see `FetchSession.update`.
 
         Raise KafkaError FETCH_SESSION_ID_NOT_FOUND or INVALID_FETCH_SESSION_EPOCH.
@@ -191,7 +191,7 @@ class FetchSessions:
                 fresh.update(request)
             else:
                 fresh.wanted = made
-            return self._full_turn(request, fresh)
+            return self._full_fetch(request, fresh)
         session = self._sessions.pop(request.session_id, None)
         if session is None:
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"no fetch session {request.session_id}")
@@ -206,10 +206,10 @@ class FetchSessions:
         session.advance(self._clock(), peer)
         if not session.wanted:
             self._drop(session.session_id)
-            return FetchTurn(session, 0, is_incremental=False)
-        return FetchTurn(session, session.session_id, is_incremental=True)
+            return SessionFetch(session, 0, is_incremental=False)
+        return SessionFetch(session, session.session_id, is_incremental=True)
 
-    def of_turn(self, request: FetchRequest) -> FetchSession | None:
+    def session_of(self, request: FetchRequest) -> FetchSession | None:
         """The session of an incremental request, or one of what a request without a session names; None: neither."""
         if request.session_id:
             return None if request.forgotten_topics_data else self._sessions.get(request.session_id)
@@ -219,10 +219,10 @@ class FetchSessions:
         session.update(request)
         return session
 
-    def next_turn(
+    def next_fetch(
         self, session_id: int, epoch: int, peer: "Peer", asked: tuple[tuple[str, bytes], Sequence[Asked]]
-    ) -> FetchTurn | None:
-        """Return the turn of an incremental request that names partitions of one topic that its session has, or none.
+    ) -> SessionFetch | None:
+        """Return the Fetch of an incremental request that names partitions of one topic that its session has, or none.
 
         None, and nothing is changed, where it is anything else.
         """
@@ -232,7 +232,7 @@ class FetchSessions:
         del self._sessions[session_id]
         self._sessions[session_id] = session
         session.advance(self._clock(), peer)
-        return FetchTurn(session, session_id, is_incremental=True)
+        return SessionFetch(session, session_id, is_incremental=True)
 
     def leave(self, peer: "Peer") -> None:
         """A connection has closed: clients do not resume its session on another one."""
@@ -240,7 +240,7 @@ class FetchSessions:
         if session is not None and session.peer is peer:
             self._drop(session.session_id)
 
-    def _full_turn(self, request: FetchRequest, session: FetchSession) -> FetchTurn:
+    def _full_fetch(self, request: FetchRequest, session: FetchSession) -> SessionFetch:
         session.used_at_ms = self._clock()
         if request.session_epoch == EPOCH_INITIAL and request.topics and self._has_room_for(session, request):
             session.session_id = self._free_id()
@@ -249,7 +249,7 @@ class FetchSessions:
             self._count(session, request)
             if session.peer is not None:
                 session.peer.fetch_session_id = session.session_id
-        return FetchTurn(session, session.session_id, is_incremental=False)
+        return SessionFetch(session, session.session_id, is_incremental=False)
 
     def _count(self, session: FetchSession, request: FetchRequest) -> None:
         """Count a session after a change of its partitions.

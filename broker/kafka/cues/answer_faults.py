@@ -20,7 +20,7 @@ from pqbroker.broker.kafka.apis.api import Api
 from pqbroker.broker.kafka.apis.context import Context
 from pqbroker.broker.kafka.cues.named_partitions import FETCH, SHAPES, Matches, cut, join, named
 from pqbroker.broker.kafka.cues.refused_fetch import serve_refused
-from pqbroker.broker.kafka.lanes.fetch_lane import ServeTurn
+from pqbroker.broker.kafka.lanes.fetch_lane import ServeFetch
 from pqbroker.protocol.errors import KafkaError, ProtocolError
 
 ON_CUE = "a fault on cue"
@@ -29,11 +29,11 @@ ON_CUE = "a fault on cue"
 class AnswerFaults:
     """The faults of a node."""
 
-    def __init__(self, apis: Iterable[Api], serve_turn: ServeTurn, switch: Callable[[Api], None]) -> None:
-        """`serve_turn`: the handler's of Fetch. `switch` has an API served as given from the next request on."""
+    def __init__(self, apis: Iterable[Api], serve_fetch: ServeFetch, switch: Callable[[Api], None]) -> None:
+        """`serve_fetch`: the handler's of Fetch. `switch` has an API served as given from the next request on."""
         self.apis = tuple(apis)
         self.by_partition = SHAPES.keys()
-        self._serve_turn = serve_turn
+        self._serve_fetch = serve_fetch
         self.switch = switch
         self._faults: dict[int, Fault] = {}
         self._switched: set[int] = set()
@@ -119,7 +119,7 @@ class AnswerFaults:
             raise KafkaError(cue.error, ON_CUE)
         matches = _matcher(cue, context)
         if api.key == FETCH:
-            return serve_refused(self._serve_turn, context, request, matches, cue.error)
+            return serve_refused(self._serve_fetch, context, request, matches, cue.error)
         meant, rest = cut(api.key, request, matches)
         refused = None if api.refuse is None else api.refuse(context, meant, cue.error, ON_CUE)
         if rest is None or refused is None:  # a Produce with acks 0 has no answer: its connection closes

@@ -46,7 +46,7 @@ def named(key: int, context: Context, request: Any) -> Iterator[tuple[str, bytes
         for partition in getattr(topic, shape.partitions):
             yield name, topic_id, getattr(partition, shape.index)
     if key == FETCH and request.session_id:
-        session = context.node.sessions.of_turn(request)
+        session = context.node.sessions.session_of(request)
         for wanted in () if session is None else session.wanted.values():
             yield wanted.topic, wanted.topic_id, wanted.index
 

@@ -8,19 +8,19 @@ from typing import Any
 from pqbroker.broker.kafka.apis.context import Context
 from pqbroker.broker.kafka.apis.fetch_sessions import Wanted
 from pqbroker.broker.kafka.cues.named_partitions import FETCH, Matches, join
-from pqbroker.broker.kafka.lanes.fetch_lane import ServeTurn
+from pqbroker.broker.kafka.lanes.fetch_lane import ServeFetch
 from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 
 
 def serve_refused(
-    serve_turn: ServeTurn, context: Context, request: FetchRequest, matches: Matches, code: ErrorCode
+    serve_fetch: ServeFetch, context: Context, request: FetchRequest, matches: Matches, code: ErrorCode
 ) -> FetchResponse | Awaitable[FetchResponse]:
     """Partitions of a session count too, whether this request names them or not."""
-    turn = context.node.sessions.turn(request, context.version, context.peer)
-    refused = [wanted for wanted in turn.wanted if matches(wanted.topic, wanted.topic_id, wanted.index)]
-    turn.wanted = [wanted for wanted in turn.wanted if wanted not in refused]
-    served = serve_turn(context, replace(request, max_wait_ms=0), turn)
+    session_fetch = context.node.sessions.begin(request, context.version, context.peer)
+    refused = [wanted for wanted in session_fetch.wanted if matches(wanted.topic, wanted.topic_id, wanted.index)]
+    session_fetch.wanted = [wanted for wanted in session_fetch.wanted if wanted not in refused]
+    served = serve_fetch(context, replace(request, max_wait_ms=0), session_fetch)
     answer = FetchResponse(responses=[_refusal(wanted, code) for wanted in refused])
     if inspect.isawaitable(served):
         return _join_later(served, answer)

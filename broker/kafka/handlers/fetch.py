@@ -21,7 +21,7 @@ from pqbroker.broker.kafka.apis.answer_budget import SMALL_ANSWER_BYTES
 from pqbroker.broker.kafka.apis.api import Api
 from pqbroker.broker.kafka.apis.context import Context
 from pqbroker.broker.kafka.apis.exchange import Output
-from pqbroker.broker.kafka.apis.fetch_sessions import TOPIC_IDS_FROM_VERSION, FetchTurn, Wanted, make_wanted
+from pqbroker.broker.kafka.apis.fetch_sessions import TOPIC_IDS_FROM_VERSION, SessionFetch, Wanted, make_wanted
 from pqbroker.broker.kafka.apis.long_fetch_wait import LongFetchWait
 from pqbroker.broker.kafka.apis.parked_fetch import ENOUGH, FetchWait, ParkedFetch
 from pqbroker.broker.kafka.lanes.fetch_answers import FetchAnswers, Fetched
@@ -44,30 +44,32 @@ def serve(
 ) -> Served | Answer[FetchResponse] | Awaitable[Served | Answer[FetchResponse]]:
     if context.is_long:
         return _make_and_serve(context, request)
-    return serve_turn(context, request, context.node.sessions.turn(request, context.version, context.peer))
+    return serve_fetch(context, request, context.node.sessions.begin(request, context.version, context.peer))
 
 
 async def _make_and_serve(context: Context, request: FetchRequest) -> Served | Answer[FetchResponse]:
     """A request that names many partitions: what it wants is made in slices."""
     made = await context.node.turns.finish(make_wanted(request))
     await context.node.turns.turn()
-    turn = context.node.sessions.turn(request, context.version, context.peer, made)
+    session_fetch = context.node.sessions.begin(request, context.version, context.peer, made)
     request.topics = []  # thousands of objects that nobody needs any more, while the request is parked
-    served = serve_turn(context, request, turn)
+    served = serve_fetch(context, request, session_fetch)
     return await served if isinstance(served, Awaitable) else served
 
 
-def serve_turn(
-    context: Context, request: FetchRequest, turn: FetchTurn, answers: FetchAnswers | None = None
+def serve_fetch(
+    context: Context, request: FetchRequest, session_fetch: SessionFetch, answers: FetchAnswers | None = None
 ) -> Served | Answer[FetchResponse] | Awaitable[Served | Answer[FetchResponse]]:
-    """Serve a turn. The request counts only for what it says of the whole answer. `answers`: to pack an answer with at
-    once."""
-    fetch = _Fetch(context, request, turn, answers)
-    if len(turn.wanted) > SHORT_PARTITIONS_MAX:
+    """Serve a Fetch of a session. The request counts only for what it says of the whole answer.
+
+    `answers`: to pack an answer with at once.
+    """
+    fetch = _Fetch(context, request, session_fetch, answers)
+    if len(session_fetch.wanted) > SHORT_PARTITIONS_MAX:
         return _serve_long(context, fetch)
-    fetch.look(turn.wanted)
+    fetch.look(session_fetch.wanted)
     parked = fetch.parked
-    if parked.wait_ms <= 0 or parked.readable(turn.wanted) >= ENOUGH:
+    if parked.wait_ms <= 0 or parked.readable(session_fetch.wanted) >= ENOUGH:
         return fetch.read()
     return FetchWait(context.node.loop, parked, fetch.look_and_read).answer
 
@@ -97,20 +99,20 @@ class _Fetch:
     """One Fetch in work: what it wants, and the response made of it."""
 
     __slots__ = (
-        "_answers", "_bytes_max", "_cold", "_context", "_is_first", "_isolation", "_left", "_reads", "_takes_files",
-        "_topics", "_turn", "parked",
+        "_answers", "_bytes_max", "_cold", "_context", "_is_first", "_isolation", "_left", "_reads", "_session_fetch",
+        "_takes_files", "_topics", "parked",
     )  # fmt: skip
 
     def __init__(
-        self, context: Context, request: FetchRequest, turn: FetchTurn, answers: FetchAnswers | None
+        self, context: Context, request: FetchRequest, session_fetch: SessionFetch, answers: FetchAnswers | None
     ) -> None:
         self._context = context
         self._answers = answers
-        self._turn = turn
+        self._session_fetch = session_fetch
         self._bytes_max = min(request.max_bytes, context.node.settings.fetch_max_bytes)
         self._isolation = Isolation.of(request.isolation_level)
         min_bytes = min(request.min_bytes, self._bytes_max)
-        self.parked = ParkedFetch(turn.wanted, self._isolation, min_bytes, request.max_wait_ms)
+        self.parked = ParkedFetch(session_fetch.wanted, self._isolation, min_bytes, request.max_wait_ms)
         self._takes_files = context.peer.takes_files
 
     def look(self, asked: Iterable[Wanted]) -> None:
@@ -126,13 +128,13 @@ class _Fetch:
                 wanted.error = error.with_traceback(None)  # a session keeps it, and must not keep frames
 
     async def look_in_slices(self) -> None:
-        for wanted in self._turn.wanted:
+        for wanted in self._session_fetch.wanted:
             await self._context.breathe()
             self.look((wanted,))
 
     def look_and_read(self) -> Served | Awaitable[Served]:
         """Read after a wait: what was lost may be gone with its topic, or served by a new opening of the cell."""
-        for wanted in self._turn.wanted:
+        for wanted in self._session_fetch.wanted:
             if wanted.partition is None or wanted.partition.is_lost:
                 self.look((wanted,))
         return self.read()
@@ -142,7 +144,7 @@ class _Fetch:
         if self._bytes_max > self._context.node.answers.free:
             return self._read_short()
         self._begin()
-        for wanted in self._turn.wanted:
+        for wanted in self._session_fetch.wanted:
             self._read(wanted)
         if self._cold:
             return self._read_cold()
@@ -152,7 +154,7 @@ class _Fetch:
         """The response where memory for answers is short: as much as there is room for."""
         self._shrink()
         self._begin()
-        for wanted in self._turn.wanted:
+        for wanted in self._session_fetch.wanted:
             self._read(wanted)
         if (self._cold or self._left < 0) and not self._context.has_room:  # not small, or not known to be
             for read in self._cold.values():
@@ -171,15 +173,15 @@ class _Fetch:
         await self._context.room()
         self._shrink()
         self._begin()
-        for wanted in self._turn.wanted:
+        for wanted in self._session_fetch.wanted:
             await self._context.breathe()
             self._read(wanted)
         if self._cold:
             await self._read_cold_ones()
-        for wanted, read in zip(self._turn.wanted, self._reads, strict=True):
+        for wanted, read in zip(self._session_fetch.wanted, self._reads, strict=True):
             await self._context.breathe()
             self._tell(wanted, read)
-        return FetchResponse(session_id=self._turn.session_id, responses=list(self._topics.values()))
+        return FetchResponse(session_id=self._session_fetch.session_id, responses=list(self._topics.values()))
 
     def _begin(self) -> None:
         self._reads: list[Read] = []
@@ -231,20 +233,20 @@ class _Fetch:
         if self._answers is not None:
             fetched = self._fetched(*self._answers.topic)
             if fetched is not None:
-                return self._answers.made(self._context.correlation_id, self._turn.session_id, fetched)
-        for wanted, read in zip(self._turn.wanted, self._reads, strict=True):
+                return self._answers.made(self._context.correlation_id, self._session_fetch.session_id, fetched)
+        for wanted, read in zip(self._session_fetch.wanted, self._reads, strict=True):
             self._tell(wanted, read)
-        return FetchResponse(session_id=self._turn.session_id, responses=list(self._topics.values()))
+        return FetchResponse(session_id=self._session_fetch.session_id, responses=list(self._topics.values()))
 
     def _tell(self, wanted: Wanted, read: Read) -> None:
-        turn, topics = self._turn, self._topics
+        fetch, topics = self._session_fetch, self._topics
         data = self._partition_data(wanted, read)
-        if turn.is_incremental and not _is_news(wanted, data):
+        if fetch.is_incremental and not _is_news(wanted, data):
             return
         wanted.sent_high_watermark = data.high_watermark if not data.error_code else -1
         wanted.sent_start_offset = data.log_start_offset
-        if data.records and turn.session_id:
-            turn.session.move_to_end(wanted)
+        if data.records and fetch.session_id:
+            fetch.session.move_to_end(wanted)
         topic = topics.get((wanted.topic, wanted.topic_id))
         if topic is None:
             topic = FetchableTopicResponse(topic=wanted.topic, topic_id=wanted.topic_id, partitions=[])
@@ -254,20 +256,20 @@ class _Fetch:
     def _fetched(self, topic: str, topic_id: bytes) -> list[Fetched] | None:
         """Return what an answer about one topic says of its partitions; None, and nothing is done, when it is not all
         about that one, or a partition could not be read."""
-        turn = self._turn
-        for wanted, read in zip(turn.wanted, self._reads, strict=True):
+        fetch = self._session_fetch
+        for wanted, read in zip(fetch.wanted, self._reads, strict=True):
             if type(read) is not Batches or wanted.topic != topic or wanted.topic_id != topic_id:
                 return None
         fetched: list[Fetched] = []
-        for wanted, read in zip(turn.wanted, self._reads, strict=True):
+        for wanted, read in zip(fetch.wanted, self._reads, strict=True):
             assert wanted.partition is not None
             assert isinstance(read, Batches)
             log = wanted.partition.state
             high_watermark, start_offset = visible_end(log, READ_UNCOMMITTED), log.start_offset
-            if not (turn.is_incremental and not read.buffers and wanted.is_known(high_watermark, start_offset)):
+            if not (fetch.is_incremental and not read.buffers and wanted.is_known(high_watermark, start_offset)):
                 wanted.sent_high_watermark, wanted.sent_start_offset = high_watermark, start_offset
-                if read.buffers and turn.session_id:
-                    turn.session.move_to_end(wanted)
+                if read.buffers and fetch.session_id:
+                    fetch.session.move_to_end(wanted)
                 stable_offset = visible_end(log, READ_COMMITTED)
                 fetched.append((wanted.index, high_watermark, stable_offset, start_offset, read))
         return fetched
@@ -305,5 +307,5 @@ _NOTHING = Batches([], 0, -1)
 API = Api(
     key=1, name="Fetch", version_min=4, version_max=18,
     request=FetchRequest, response=FetchResponse, serve=serve, refuse=refuse,
-    open_lane=partial(open_lane, serve_turn),
+    open_lane=partial(open_lane, serve_fetch),
 )  # fmt: skip

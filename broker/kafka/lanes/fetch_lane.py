@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 
 from pqbroker.broker.kafka.apis.context import Context
 from pqbroker.broker.kafka.apis.exchange import Exchange
-from pqbroker.broker.kafka.apis.fetch_sessions import EPOCH_FINAL, Asked, FetchSession, FetchTurn
+from pqbroker.broker.kafka.apis.fetch_sessions import EPOCH_FINAL, Asked, FetchSession, SessionFetch
 from pqbroker.broker.kafka.apis.lane import LaneRoad, Serve
 from pqbroker.broker.kafka.lanes.fetch_answers import FETCH_KEY, FetchAnswers
 from pqbroker.broker.kafka.lanes.words import BODY_AT, Words, find_words, topic_words
@@ -28,11 +28,11 @@ FETCH_LANES_FROM_VERSION: Final = 11
 """kcat, aiokafka and kafkajs send 11, kafka-python 12, librdkafka 16, Java 17 and 18."""
 PARTS_MAX: Final = 100
 
-class ServeTurn(Protocol):
-    """The handler's service of a turn of a session; of the request only its numbers count."""
+class ServeFetch(Protocol):
+    """The handler's service of a Fetch of a session; of the request only its numbers count."""
 
     def __call__(
-        self, context: Context, request: FetchRequest, turn: FetchTurn, answers: FetchAnswers | None = None
+        self, context: Context, request: FetchRequest, session_fetch: SessionFetch, answers: FetchAnswers | None = None
     ) -> Any: ...
 
 
@@ -45,10 +45,10 @@ _FLEXIBLE = Struct(">iiqiqiB")
 
 
 def open_lane(
-    serve_turn: ServeTurn, context: Context, request: FetchRequest, frame: memoryview, road: LaneRoad
+    serve_fetch: ServeFetch, context: Context, request: FetchRequest, frame: memoryview, road: LaneRoad
 ) -> "FetchLane | None":
     """A lane for requests that say the same as one that is dispatched; None where they must be dispatched too."""
-    session = context.node.sessions.of_turn(request)
+    session = context.node.sessions.session_of(request)
     if context.version < FETCH_LANES_FROM_VERSION or session is None or not session.wanted:
         return None
     topic, topic_id, _ = next(iter(session.wanted))
@@ -68,7 +68,7 @@ def open_lane(
         return None
     is_committed = Isolation.of(request.isolation_level) is READ_COMMITTED
     answers = FetchAnswers(context.version, (topic, topic_id), name, is_committed=is_committed)
-    call = partial(serve_turn, request=request, answers=answers)
+    call = partial(serve_fetch, request=request, answers=answers)
     return FetchLane(context, request, form, (topic, topic_id), (call, road.serve))
 
 
@@ -113,7 +113,7 @@ class _FetchForm:
 class FetchLane:
     """A lane: what the requests on it have in common."""
 
-    __slots__ = ("_context", "_form", "_request", "_serve", "_serve_turn", "_topic", "_whole", "_words", "form")
+    __slots__ = ("_context", "_form", "_request", "_serve", "_serve_fetch", "_topic", "_whole", "_words", "form")
 
     def __init__(
         self,
@@ -129,7 +129,7 @@ class FetchLane:
         self._words = form.words
         self._topic = topic
         self.form = form.said
-        self._serve_turn, self._serve = serves
+        self._serve_fetch, self._serve = serves
         self._whole = FetchSession(0, context.peer, by_id=False)
         """Partitions of requests without a session."""
 
@@ -141,20 +141,20 @@ class FetchLane:
         asked = self._form.cut(frame)
         if asked is None:
             return None
-        turn = self._turn(frame, asked)
-        if turn is None:
+        session_fetch = self._session_fetch(frame, asked)
+        if session_fetch is None:
             return None
-        return self._serve(self._context, frame, partial(self._serve_turn, turn=turn))
+        return self._serve(self._context, frame, partial(self._serve_fetch, session_fetch=session_fetch))
 
-    def _turn(self, frame: memoryview, asked: Sequence[Asked]) -> FetchTurn | None:
+    def _session_fetch(self, frame: memoryview, asked: Sequence[Asked]) -> SessionFetch | None:
         (epoch,) = _EPOCH(frame, self._words.end)
         session_id = self._request.session_id
         if session_id:
-            return self._context.node.sessions.next_turn(session_id, epoch, self._context.peer, (self._topic, asked))
+            return self._context.node.sessions.next_fetch(session_id, epoch, self._context.peer, (self._topic, asked))
         if epoch != EPOCH_FINAL or not asked:
             return None
         self._whole.want_only(self._topic, asked)
-        return None if len(self._whole.wanted) != len(asked) else FetchTurn(self._whole, 0, is_incremental=False)
+        return None if len(self._whole.wanted) != len(asked) else SessionFetch(self._whole, 0, is_incremental=False)
 
 
 def _short(text: bytes) -> bytes:

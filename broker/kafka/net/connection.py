@@ -23,14 +23,14 @@ from pqbroker.broker.kafka.apis.answer_budget import UNTAKEN_S, Untaken
 from pqbroker.broker.kafka.apis.context import KafkaNode, Peer
 from pqbroker.broker.kafka.apis.exchange import Exchange
 from pqbroker.broker.kafka.net.connection_states import (
+    ADMISSION,
     LIFE,
-    TURNS,
+    Admission,
+    AdmissionEvent,
     Intaking,
     Life,
     LifeEvent,
     Sending,
-    Turn,
-    TurnEvent,
 )
 from pqbroker.broker.kafka.net.dispatch import Dispatcher
 from pqbroker.broker.kafka.net.dispatched import PRODUCE
@@ -61,8 +61,8 @@ class Connection(asyncio.BufferedProtocol):
     """Requests of one connection are answered in the order they came."""
 
     __slots__ = (
-        "_connections", "_dispatcher", "_in_flight", "_intake", "_life", "_listener", "_metrics", "_node",
-        "_outbox", "_reader", "_receiving", "_share", "_transport", "_turn", "_unserved", "_untaken", "active_at",
+        "_admission", "_connections", "_dispatcher", "_in_flight", "_intake", "_life", "_listener", "_metrics",
+        "_node", "_outbox", "_reader", "_receiving", "_share", "_transport", "_unserved", "_untaken", "active_at",
         "bytes_in", "bytes_out", "peer",
     )  # fmt: skip
 
@@ -83,7 +83,7 @@ class Connection(asyncio.BufferedProtocol):
         self._unserved: deque[memoryview] = deque()
         self._in_flight: deque[Exchange] = deque()
         self._life = Life.OPEN
-        self._turn = Turn.FREE
+        self._admission = Admission.FREE
         self.active_at = node.loop.time()
         self.bytes_in = 0
         self.bytes_out = 0
@@ -159,11 +159,11 @@ class Connection(asyncio.BufferedProtocol):
         intake.limit()
 
     def pause_writing(self) -> None:
-        self._turn = TURNS[self._turn, TurnEvent.FILL]
+        self._admission = ADMISSION[self._admission, AdmissionEvent.FILL]
         self._untaken.begin(self, self._node.loop.time())
 
     def resume_writing(self) -> None:
-        self._turn = TURNS[self._turn, TurnEvent.EASE]
+        self._admission = ADMISSION[self._admission, AdmissionEvent.EASE]
         self._untaken.end()
         self._outbox.ease()
         if self._life >= Life.CLOSING:
@@ -193,7 +193,7 @@ class Connection(asyncio.BufferedProtocol):
         """
         if self.active_at >= time:
             return
-        if self._turn is Turn.FULL:
+        if self._admission is Admission.FULL:
             self.abort()
         elif self.is_idle:
             self._close()
@@ -229,17 +229,22 @@ class Connection(asyncio.BufferedProtocol):
 
     def _serve(self) -> None:
         """Begin what may begin now, and see that what is due is sent: at once, unless more may be due in this turn."""
-        if self._turn is Turn.SERVING or self._life >= Life.CLOSING:
+        if self._admission is Admission.SERVING or self._life >= Life.CLOSING:
             return
-        if self._turn is Turn.FREE:
-            self._turn = TURNS[self._turn, TurnEvent.BEGIN]
+        if self._admission is Admission.FREE:
+            self._admission = ADMISSION[self._admission, AdmissionEvent.BEGIN]
             try:
-                while self._unserved and self._turn is Turn.SERVING and self._life < Life.CLOSING and self._may_begin():
+                while (
+                    self._unserved
+                    and self._admission is Admission.SERVING
+                    and self._life < Life.CLOSING
+                    and self._may_begin()
+                ):
                     self._begin(self._unserved.popleft())
             except ProtocolError as error:
                 self._break(error)
             finally:
-                self._turn = TURNS[self._turn, TurnEvent.END]
+                self._admission = ADMISSION[self._admission, AdmissionEvent.END]
         outbox = self._outbox
         if not self._in_flight:
             outbox.send()

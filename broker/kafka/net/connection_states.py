@@ -60,7 +60,7 @@ INTAKE: Final[Mapping[tuple[Intaking, IntakeEvent], Intaking]] = {
 }
 
 
-class Turn(IntEnum):
+class Admission(IntEnum):
     """States that decide if a request may begin."""
 
     FREE = auto()
@@ -70,22 +70,22 @@ class Turn(IntEnum):
     """The client does not take its answers: nothing begins."""
 
 
-class TurnEvent(IntEnum):
+class AdmissionEvent(IntEnum):
     BEGIN = auto()
     END = auto()
     FILL = auto()
     EASE = auto()
 
 
-TURNS: Final[Mapping[tuple[Turn, TurnEvent], Turn]] = {
-    (Turn.FREE, TurnEvent.BEGIN): Turn.SERVING,
-    (Turn.SERVING, TurnEvent.END): Turn.FREE,
-    (Turn.FREE, TurnEvent.END): Turn.FREE,  # full and eased while requests were begun
-    (Turn.FULL, TurnEvent.END): Turn.FULL,
-    **{(turn, TurnEvent.FILL): Turn.FULL for turn in Turn},
-    (Turn.FREE, TurnEvent.EASE): Turn.FREE,
-    (Turn.SERVING, TurnEvent.EASE): Turn.SERVING,
-    (Turn.FULL, TurnEvent.EASE): Turn.FREE,
+ADMISSION: Final[Mapping[tuple[Admission, AdmissionEvent], Admission]] = {
+    (Admission.FREE, AdmissionEvent.BEGIN): Admission.SERVING,
+    (Admission.SERVING, AdmissionEvent.END): Admission.FREE,
+    (Admission.FREE, AdmissionEvent.END): Admission.FREE,  # full and eased while requests were begun
+    (Admission.FULL, AdmissionEvent.END): Admission.FULL,
+    **{(admission, AdmissionEvent.FILL): Admission.FULL for admission in Admission},
+    (Admission.FREE, AdmissionEvent.EASE): Admission.FREE,
+    (Admission.SERVING, AdmissionEvent.EASE): Admission.SERVING,
+    (Admission.FULL, AdmissionEvent.EASE): Admission.FREE,
 }
 
 

@@ -78,7 +78,7 @@ class Wire(asyncio.Transport):
         self.is_paused = False
 
 
-class Turn:
+class SteppedLoop:
     """The running loop, except that the test says when a turn of it ends."""
 
     def __init__(self) -> None:
@@ -103,7 +103,7 @@ class Bench:
     def __init__(self, **settings: Any) -> None:
         self.begun: list[tuple[str, Answer[Any]]] = []
         self.metrics = Metrics()
-        self.turn = Turn()
+        self.turn = SteppedLoop()
         loop = cast(asyncio.AbstractEventLoop, self.turn)
         configured = SimpleNamespace(layers=layers(BrokerSettings(**settings), {}, {}))
         cell = cast(CellOwner, SimpleNamespace(current=SimpleNamespace(settings=configured)))
@@ -650,7 +650,7 @@ async def test_a_fetch_session_ends_with_its_connection() -> None:
     bench.dispatcher.begin = lambda peer, frame: peers.append(peer) or begin(peer, frame)  # type: ignore[method-assign, func-returns-value]
     bench.receive(metadata_frame(1))
     asked = FetchRequest(session_epoch=0, topics=[FetchTopic(topic="t", partitions=[FetchPartition()])])
-    bench.node.sessions.turn(asked, 12, peers[0])
+    bench.node.sessions.begin(asked, 12, peers[0])
     assert len(bench.node.sessions) == 1
     bench.connection.connection_lost(None)
     assert len(bench.node.sessions) == 0

@@ -6,22 +6,22 @@ from typing import Any
 import pytest
 
 from pqbroker.broker.kafka.net.connection_states import (
+    ADMISSION,
     INTAKE,
     LIFE,
     SENDING,
-    TURNS,
+    Admission,
+    AdmissionEvent,
     IntakeEvent,
     Intaking,
     Life,
     LifeEvent,
     SendEvent,
     Sending,
-    Turn,
-    TurnEvent,
 )
 
 TABLES: list[tuple[Any, type[IntEnum], type[IntEnum]]] = [
-    (LIFE, Life, LifeEvent), (INTAKE, Intaking, IntakeEvent), (TURNS, Turn, TurnEvent),
+    (LIFE, Life, LifeEvent), (INTAKE, Intaking, IntakeEvent), (ADMISSION, Admission, AdmissionEvent),
     (SENDING, Sending, SendEvent),
 ]  # fmt: skip
 
@@ -57,14 +57,17 @@ def test_a_connection_that_ended_is_never_read_again() -> None:
 
 
 def test_a_full_connection_begins_nothing_until_it_is_eased() -> None:
-    assert (Turn.FULL, TurnEvent.BEGIN) not in TURNS
-    assert {event for (turn, event), after in TURNS.items() if turn is Turn.FULL and after is not Turn.FULL} == {
-        TurnEvent.EASE
+    assert (Admission.FULL, AdmissionEvent.BEGIN) not in ADMISSION
+    leaving = {
+        event
+        for (before, event), after in ADMISSION.items()
+        if before is Admission.FULL and after is not Admission.FULL
     }
+    assert leaving == {AdmissionEvent.EASE}
 
 
 def test_requests_are_not_begun_while_requests_are_begun() -> None:
-    assert (Turn.SERVING, TurnEvent.BEGIN) not in TURNS
+    assert (Admission.SERVING, AdmissionEvent.BEGIN) not in ADMISSION
 
 
 def test_nothing_is_given_to_the_transport_while_files_are_on_their_way() -> None:

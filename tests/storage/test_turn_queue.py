@@ -3,20 +3,20 @@
 import asyncio
 
 from pqbroker.storage.engine import Batch, CommitRefused, ShardLost
-from pqbroker.storage.turn import Queued, Turn
+from pqbroker.storage.turn_queue import Queued, TurnQueue
 
 
 class Rig:
-    """A turn, what it handed over, and what was told."""
+    """A queue, what it handed over, and what was told."""
 
     def __init__(self) -> None:
         self.handed_over: list[list[Queued]] = []
         self.told: list[tuple[str, BaseException | None]] = []
-        self.turn = Turn(asyncio.get_running_loop(), self.handed_over.append)
+        self.queue = TurnQueue(asyncio.get_running_loop(), self.handed_over.append)
         asyncio.get_running_loop().set_exception_handler(lambda *_: None)
 
     def commit(self, name: str) -> None:
-        self.turn.commit(Batch(), lambda error: self.told.append((name, error)))
+        self.queue.commit(Batch(), lambda error: self.told.append((name, error)))
 
     def fail(self, error: BaseException | None = None) -> None:
         self.told.append(("fails", error))
@@ -28,9 +28,9 @@ class Rig:
 
 async def test_plans_of_a_turn_and_commits_beside_them_are_one_item_of_the_next() -> None:
     rig = Rig()
-    rig.turn.plan(lambda: rig.commit("planned"))
+    rig.queue.plan(lambda: rig.commit("planned"))
     rig.commit("beside")
-    rig.turn.plan(lambda: rig.turn.plan(lambda: rig.commit("planned by a plan")))
+    rig.queue.plan(lambda: rig.queue.plan(lambda: rig.commit("planned by a plan")))
     assert rig.handed_over == []
     await asyncio.sleep(0)
     assert rig.sizes() == [3]
@@ -38,18 +38,18 @@ async def test_plans_of_a_turn_and_commits_beside_them_are_one_item_of_the_next(
 
 async def test_what_the_news_of_a_round_brings_is_handed_over_in_that_call() -> None:
     rig = Rig()
-    rig.turn.commit(Batch(), lambda _: rig.commit("next"))
+    rig.queue.commit(Batch(), lambda _: rig.commit("next"))
     await asyncio.sleep(0)
     (round_,) = rig.handed_over
-    rig.turn.tell(round_, {})
+    rig.queue.tell(round_, {})
     assert rig.sizes() == [1, 1]
 
 
 async def test_a_plan_that_raises_leaves_the_others_alone() -> None:
     rig = Rig()
-    rig.turn.plan(lambda: rig.commit("before"))
-    rig.turn.plan(rig.fail)
-    rig.turn.plan(lambda: rig.commit("behind"))
+    rig.queue.plan(lambda: rig.commit("before"))
+    rig.queue.plan(rig.fail)
+    rig.queue.plan(lambda: rig.commit("behind"))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert rig.sizes() == [1, 1]
@@ -61,12 +61,12 @@ async def test_a_plan_that_raises_leaves_the_others_alone() -> None:
 async def test_a_listener_that_raises_leaves_the_others_alone() -> None:
     rig = Rig()
     rig.commit("first")
-    rig.turn.commit(Batch(), rig.fail)
+    rig.queue.commit(Batch(), rig.fail)
     rig.commit("refused")
     rig.commit("last")
     await asyncio.sleep(0)
     refusal = CommitRefused("no room")
-    asyncio.get_running_loop().call_soon(rig.turn.tell, rig.handed_over[0], {2: refusal})
+    asyncio.get_running_loop().call_soon(rig.queue.tell, rig.handed_over[0], {2: refusal})
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert rig.told == [("first", None), ("fails", None), ("refused", refusal), ("last", None)]
@@ -78,7 +78,7 @@ async def test_a_loss_fails_what_is_on_its_way_and_not_handed_over_and_everythin
     await asyncio.sleep(0)
     rig.commit("gathered")
     lost = ShardLost("gone")
-    rig.turn.lose(lost, rig.handed_over[0])
+    rig.queue.lose(lost, rig.handed_over[0])
     rig.commit("later")
     assert rig.told == [("on its way", lost), ("gathered", lost)]
     await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""One turn of the loop: what is planned at its end, and the commits of a turn, which go to a store together.
+"""Plans and commits of one turn of the loop: plans are made at its end, and its commits go to a store together.
 
 A callback of the loop that runs at the end of a turn would come one turn late for what such a callback asks for; so
 plans, the news of a round and the hand-over of what they commit are one call.
@@ -16,8 +16,8 @@ Failures = Mapping[int, CommitRefused | ShardLost]
 """Errors of commits by their position; the others are durable."""
 
 
-class Turn:
-    """The turn of one shard. Only the loop thread calls it."""
+class TurnQueue:
+    """Plans and commits of one shard that wait for the end of the turn. Only the loop thread calls it."""
 
     __slots__ = ("_commits", "_hand_over", "_is_due", "_loop", "_lost", "_plans")
 
