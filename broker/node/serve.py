@@ -179,7 +179,7 @@ def make_engine(data: str, settings: BrokerSettings) -> "MemoryEngine | RocksEng
         from pqbroker.storage.memory import MemoryEngine
 
         return MemoryEngine(settings.memory_engine_bytes, pools=(MAIN_POOL, *pools), thresholds=thresholds)
-    from pqbroker.storage.disk.backups.backup import BackupRoom
+    from pqbroker.storage.disk.backups.backup import BackupDirectory
     from pqbroker.storage.disk.rocks import RocksEngine
     from pqbroker.storage.disk.segment_emptying import EmptyingPace
     from pqbroker.storage.faults import Faults
@@ -198,7 +198,7 @@ def make_engine(data: str, settings: BrokerSettings) -> "MemoryEngine | RocksEng
         thresholds=thresholds,
         emptying=EmptyingPace(settings.emptying_bytes_per_second, settings.emptying_dead_percent),
         faults=Faults() if settings.test_door else None,
-        backups=BackupRoom(Path(settings.backup_dir or Path(data, "backups")), settings.backups_max),
+        backups=BackupDirectory(Path(settings.backup_dir or Path(data, "backups")), settings.backups_max),
     )
 
 

@@ -1,7 +1,7 @@
-"""The door before the routes: connections, from the first byte to a place, and requests that are unreadable.
+"""The door before the routes: connections, from the first byte to a slot, and requests that are unreadable.
 
-A connection waits in the hall until the head of its first request is complete. Then it gets a place, and aiohttp's
-protocol; or a refusal. `/metrics` has places of its own, and `/health` and `/ready` need none and wait for no turn:
+A connection waits in the hall until the head of its first request is complete. Then it gets a slot, and aiohttp's
+protocol; or a refusal. `/metrics` has slots of its own, and `/health` and `/ready` need none and wait for no turn:
 they answer whatever other connections do.
 """
 
@@ -16,17 +16,17 @@ from typing import Any, cast
 from aiohttp import web
 
 from pqbroker.broker.ground.open_files import http_arrivals_max
-from pqbroker.broker.web.places import HeldBytes, Place, Room, State
 from pqbroker.broker.web.routing.health import Health
 from pqbroker.broker.web.routing.node import WebNode
 from pqbroker.broker.web.routing.problems import Problem, of_kafka, unreadable
+from pqbroker.broker.web.slots import HeldBytes, Slot, Slots, State
 from pqbroker.conf.shares import holder_of
 from pqbroker.protocol.errors import ErrorCode
 
 HTTP_BACKLOG = 256
 """Connections that the system accepts ahead of us; fewer than the hall takes, for they come in at one go."""
-METRICS_PLACES = 16
-"""Places of /metrics, beyond pqbroker.http.connections.max."""
+METRICS_SLOTS = 16
+"""Slots of /metrics, beyond pqbroker.http.connections.max."""
 _HEAD_BYTES = 16 << 10
 """A longer head is aiohttp's to refuse."""
 _LINGER_S = 1.0
@@ -42,9 +42,9 @@ class Door:
         self._health = health
         clock = node.loop.time
         held = HeldBytes(lambda: node.settings.http_bytes_max)
-        self._general = Room(clock, held, lambda: node.settings.http_connections_max)
-        self._metrics = Room(clock, held, lambda: METRICS_PLACES, is_reserved=True)
-        held.rooms = self._rooms = (self._general, self._metrics)
+        self._general = Slots(clock, held, lambda: node.settings.http_connections_max)
+        self._metrics = Slots(clock, held, lambda: METRICS_SLOTS, is_reserved=True)
+        held.counted = self._slots = (self._general, self._metrics)
         self._hall: OrderedDict[_Arrival, float] = OrderedDict()
         """Connections without a request, with the time of their coming, the earliest first."""
 
@@ -76,21 +76,21 @@ class Door:
 
     def protocol(self, transport: asyncio.Transport, path: bytes, *, is_whole: bool) -> asyncio.Protocol | None:
         """Return what serves a connection whose first request is for a path; None: it was refused."""
-        room = self._metrics if path == b"/metrics" else self._general
-        place = room.enter(transport.abort, State.ARRIVED if is_whole else State.SLOW, _holder(transport))
-        if place is None:
+        slots = self._metrics if path == b"/metrics" else self._general
+        slot = slots.enter(transport.abort, State.ARRIVED if is_whole else State.SLOW, _holder(transport))
+        if slot is None:
             self._refuse(transport)
             return None
         idle_s = self._node.settings.http_idle_timeout_ms / 1000
         options = {"loop": self._node.loop, "access_log": None, "lingering_time": _LINGER_S}
-        return _Protocol(self._server, place, keepalive_timeout=idle_s + _LINGER_S, **options)
+        return _Protocol(self._server, slot, keepalive_timeout=idle_s + _LINGER_S, **options)
 
     def close_overdue(self) -> None:
         """Close connections whose clients take longer than they may."""
         settings = self._node.settings
         request_s = settings.http_request_timeout_ms / 1000
-        for room in self._rooms:
-            room.close_overdue(request_s, settings.http_idle_timeout_ms / 1000)
+        for slots in self._slots:
+            slots.close_overdue(request_s, settings.http_idle_timeout_ms / 1000)
         due_s = self._node.loop.time() - request_s
         while self._hall and next(iter(self._hall.values())) <= due_s:
             self._hall.popitem(last=False)[0].abort()
@@ -116,7 +116,7 @@ class Door:
 
 
 def _answer(transport: asyncio.Transport, status: int, document: Any) -> None:
-    """Answer the one request of a connection that has no place."""
+    """Answer the one request of a connection that has no slot."""
     body = json.dumps(document).encode()
     head = (
         f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\nContent-Type: application/json; charset=utf-8\r\n"
@@ -152,7 +152,7 @@ class _Arrival(asyncio.Protocol):
         self._door.ask(self)
 
     def go_in(self) -> None:
-        """Take a place, or be refused."""
+        """Take a slot, or be refused."""
         protocol = self._door.protocol(self.transport, self.path, is_whole=self._is_whole)
         if protocol is not None:
             self.transport.set_protocol(protocol)
@@ -174,30 +174,30 @@ def _path(head: bytes) -> bytes:
 
 
 class _Protocol(web.RequestHandler):
-    """aiohttp's, with a place that follows what its connection does, and refusals in the form of the routes."""
+    """aiohttp's, with a slot that follows what its connection does, and refusals in the form of the routes."""
 
-    __slots__ = ("place",)
+    __slots__ = ("slot",)
 
-    def __init__(self, server: web.Server, place: Place, **options: Any) -> None:
+    def __init__(self, server: web.Server, slot: Slot, **options: Any) -> None:
         super().__init__(server, **options)
-        self.place = place
+        self.slot = slot
 
     def data_received(self, data: bytes) -> None:
-        self.place.hear()
+        self.slot.hear()
         super().data_received(data)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        self.place.leave()
+        self.slot.leave()
         super().connection_lost(exc)
 
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
-        if self.place.is_reserved:
+        if self.slot.is_reserved:
             resp.force_close()
-        self.place.wait()
+        self.slot.wait()
         finished = await super().finish_response(request, resp, start_time)
-        self.place.rest()
+        self.slot.rest()
         return finished
 
     def refuse(
@@ -228,6 +228,6 @@ def _holder(transport: asyncio.BaseTransport) -> str:
     return holder_of(peer[0], peer[1]) if peer else ""
 
 
-def place_of(request: web.Request) -> Place:
-    """The place of the request's connection."""
-    return cast(_Protocol, request.protocol).place
+def slot_of(request: web.Request) -> Slot:
+    """The slot of the request's connection."""
+    return cast(_Protocol, request.protocol).slot

@@ -15,7 +15,7 @@ from pqbroker.broker.ground.listeners import Address, bind
 from pqbroker.broker.ground.looks import Looks
 from pqbroker.broker.ground.metrics import Sample, samples
 from pqbroker.broker.ground.refusals import REFUSED, translate
-from pqbroker.broker.web.door import HTTP_BACKLOG, Door, place_of
+from pqbroker.broker.web.door import HTTP_BACKLOG, Door, slot_of
 from pqbroker.broker.web.hosts import Hosts
 from pqbroker.broker.web.pages import add_console
 from pqbroker.broker.web.replies import pack, reply
@@ -151,7 +151,7 @@ def _endpoint(route: Route, node: WebNode, shared: _Shared) -> _Handler:
         await node.turns.alone()
         _check_text(request)
         path, query, settings = _path(request), _query(route, request), node.settings
-        holder = place_of(request).holder
+        holder = slot_of(request).holder
         looks = shared.looks.of(holder)
         if route.body is None:
             call = Call(node, path, query, None, looks, request.headers, holder)
@@ -186,7 +186,7 @@ async def _served(
         return reply(served.document, HTTP_ACCEPTED)
     answer = await asyncio.to_thread(reply, served, route.status) if is_long else reply(served, route.status)
     assert isinstance(answer.body, bytes)
-    if not place_of(request).hold(len(answer.body)):
+    if not slot_of(request).hold(len(answer.body)):
         raise too_much_at_once("answer")
     return answer
 
@@ -242,8 +242,8 @@ def _content_type(route: Route, request: web.Request) -> str:
 
 async def _read(request: web.Request, bytes_max: int) -> bytes:
     """The body as it is; Problem. While it comes, the connection waits for its client."""
-    place = place_of(request)
-    place.wait()
+    slot = slot_of(request)
+    slot.wait()
     parts: list[bytes] = []
     size = 0
     try:
@@ -251,7 +251,7 @@ async def _read(request: web.Request, bytes_max: int) -> bytes:
             size += len(part)
             if size > bytes_max:
                 raise too_large(bytes_max)
-            if not place.hold(len(part)):
+            if not slot.hold(len(part)):
                 raise too_much_at_once("body")
             parts.append(part)
     except RuntimeError:  # aiohttp's word for a connection that was closed before its body was waited for
@@ -260,7 +260,7 @@ async def _read(request: web.Request, bytes_max: int) -> bytes:
         raise ConnectionError("the connection was closed") from None
     except web.RequestPayloadError:
         raise bad_request("the body is not encoded as Content-Encoding and Transfer-Encoding say") from None
-    place.work()
+    slot.work()
     return b"".join(parts)
 
 
@@ -296,7 +296,7 @@ def _every_request(node: WebNode, hosts: Hosts) -> Any:
 
     @web.middleware
     async def answer(request: web.Request, handler: _Handler) -> web.StreamResponse:
-        place_of(request).work()
+        slot_of(request).work()
         try:
             hosts.check(request.method, request.path, request.headers)
             response = await handler(request)

@@ -5,7 +5,7 @@ import asyncio
 from aiohttp import ETag, web
 
 from pqbroker.broker.web.console.files import PAGE, POLICY, console_files
-from pqbroker.broker.web.door import place_of
+from pqbroker.broker.web.door import slot_of
 from pqbroker.broker.web.routing.problems import too_much_at_once
 
 _READING = frozenset(("GET", "HEAD"))
@@ -40,7 +40,7 @@ async def _answer(request: web.Request, path: str) -> web.Response:
     known = request.if_none_match or ()
     if any(tag.value in (found.tag, "*") for tag in known):
         answer = web.Response(status=304, headers=_HEADERS)
-    elif place_of(request).hold(len(found.body)):
+    elif slot_of(request).hold(len(found.body)):
         answer = web.Response(body=found.body, headers=_HEADERS, content_type=found.content_type, charset="utf-8")
     else:
         raise too_much_at_once("answer")

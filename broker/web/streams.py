@@ -1,6 +1,6 @@
 """Answers of unknown length: pieces are sent as they come, each when the client has read the one before.
 
-A client that reads too slowly is cut as any that does not take its answer (`places`), one that goes is noticed at once.
+A client that reads too slowly is cut as any that does not take its answer (`slots`), one that goes is noticed at once.
 """
 
 import asyncio
@@ -10,10 +10,10 @@ from functools import partial
 
 from aiohttp import web
 
-from pqbroker.broker.web.door import place_of
-from pqbroker.broker.web.places import Place
+from pqbroker.broker.web.door import slot_of
 from pqbroker.broker.web.routing.problems import too_many_followers
 from pqbroker.broker.web.routing.routes import Stream, StreamCut
+from pqbroker.broker.web.slots import Slot
 from pqbroker.conf.shares import Shares
 
 _HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
@@ -39,45 +39,45 @@ class Followers:
     async def send(self, request: web.Request, stream: Stream) -> web.StreamResponse:
         """The answer, once it has ended: by itself, with its client, or with the node. Problem before it begins, and
         whatever the first piece of one that has an end raises."""
-        place = place_of(request)
-        most, holder = self._count_max(), place.holder
+        slot = slot_of(request)
+        most, holder = self._count_max(), slot.holder
         if not self._shares.may_take(most, holder):
             await stream.pieces.aclose()
             raise too_many_followers(most)
         end = asyncio.get_running_loop().create_future()
         self._ends.add(end)
         self._shares.take(holder)
-        place.when_left = partial(_resolve, end)
+        slot.when_left = partial(_resolve, end)
         answer = web.StreamResponse(headers={**_HEADERS, "Content-Type": stream.content_type})
         try:
             async with aclosing(stream.pieces):
                 first = await _next(stream.pieces, end) if stream.has_end else b""
                 with suppress(ConnectionError):
                     await answer.prepare(request)
-                    await _send_pieces(answer, first, stream, place, end)
+                    await _send_pieces(answer, first, stream, slot, end)
         finally:
             self._ends.discard(end)
             self._shares.give_back(holder)
-            place.when_left = None
+            slot.when_left = None
         return answer
 
 
 async def _send_pieces(
-    answer: web.StreamResponse, piece: bytes | None, stream: Stream, place: Place, end: "asyncio.Future[None]"
+    answer: web.StreamResponse, piece: bytes | None, stream: Stream, slot: Slot, end: "asyncio.Future[None]"
 ) -> None:
     """Send this piece and all others. A client that must get all of them is cut where it does not."""
     try:
-        while piece is not None and place.hold(len(piece)):
+        while piece is not None and slot.hold(len(piece)):
             if piece:
-                place.wait()
+                slot.wait()
                 await answer.write(piece)
-                place.let_go()
+                slot.let_go()
             piece = await _next(stream.pieces, end)
         is_whole = piece is None and not end.done()
     except StreamCut:
         is_whole = False
     if stream.has_end and not is_whole:
-        place.abort()
+        slot.abort()
     await answer.write_eof()
 
 

@@ -80,7 +80,7 @@ class WritesRounds(Protocol):
 
 
 class LooksForRoom(Protocol):
-    """Says whether there is room for a round; see `Rooms`."""
+    """Says whether there is room for a round; see `CellSpace`."""
 
     @property
     def look_seconds(self) -> float: ...
@@ -107,7 +107,7 @@ class OpenCell:
     log: CommitLog | None
     writer: WritesRounds
     planner: RoundPlanner
-    rooms: LooksForRoom
+    space: LooksForRoom
     pools: Sequence[Pool]
     leftovers: Leftovers
 
@@ -208,8 +208,8 @@ class Committer(threading.Thread):
                 self._take(self._queue.get(timeout=self._patience(cell)))
             except queue.Empty:
                 cell.writer.tend()
-                cell.rooms.look()
-                if cell.rooms.is_full:
+                cell.space.look()
+                if cell.space.is_full:
                     cell.writer.make_spare()
 
     def _take(self, item: list[Queued] | None) -> None:
@@ -222,7 +222,7 @@ class Committer(threading.Thread):
 
     def _patience(self, cell: OpenCell) -> float:
         """Seconds to wait for an item before there is something else to do."""
-        look, soon = cell.rooms.look_seconds, cell.writer.patience
+        look, soon = cell.space.look_seconds, cell.writer.patience
         return look if soon is None else min(look, soon)
 
     def _gather(self) -> list[Queued]:
@@ -245,7 +245,7 @@ class Committer(threading.Thread):
         number = cell.writer.number + 1
         plan = cell.planner.plan(queued, refused, number)
         while plan.in_segments and not cell.writer.write_payload(plan):
-            full = {position: cell.rooms.refusal(queued[position][0]) for position in plan.in_segments}
+            full = {position: cell.space.refusal(queued[position][0]) for position in plan.in_segments}
             refused = {**plan.refused, **full}
             plan = cell.planner.plan(queued, refused, number)
         if len(plan.refused) < len(queued):
@@ -287,12 +287,12 @@ class Committer(threading.Thread):
         size = 0
         for batch, _ in queued:
             size += batch.bytes
-        if cell.rooms.take_all(size):
+        if cell.space.take_all(size):
             return {}
         return {
-            position: cell.rooms.refusal(batch)
+            position: cell.space.refusal(batch)
             for position, (batch, _) in enumerate(queued)
-            if not cell.rooms.take(batch)
+            if not cell.space.take(batch)
         }
 
     def _fail(self, failure: Exception) -> None:

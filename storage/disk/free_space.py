@@ -37,7 +37,7 @@ _ANXIOUS_LOOK_SECONDS = 0.2
 """Between looks while nothing is committed: when all is green, and when a colour is to clear."""
 
 
-class Space(Protocol):
+class StatVfs(Protocol):
     """The part of `os.statvfs`'s answer that counts."""
 
     @property
@@ -50,14 +50,14 @@ class Space(Protocol):
     def f_frsize(self) -> int: ...
 
 
-class Room:
+class FreeSpace:
     """Free space where `path` is, beyond a reserve: looked up now and then (2 µs), counted down meanwhile."""
 
     def __init__(
         self,
         path: Path,
         reserve_bytes: int,
-        look: Callable[[Path], Space] = os.statvfs,
+        look: Callable[[Path], StatVfs] = os.statvfs,
         thresholds: Thresholds = DEFAULT_THRESHOLDS,
     ) -> None:
         self.colour = Colour.GREEN
@@ -129,11 +129,11 @@ class Ballast:
         return size
 
 
-class Rooms:
-    """The room of a cell: where its index is, with the pools there, and of each pool on a disk of its own."""
+class CellSpace:
+    """Free space of a cell: where its index is, with the pools there, and of each pool on a disk of its own."""
 
     def __init__(
-        self, index: Room, elsewhere: Mapping[str, Room], ballast: Ballast, *, index_blob_bytes_max: int
+        self, index: FreeSpace, elsewhere: Mapping[str, FreeSpace], ballast: Ballast, *, index_blob_bytes_max: int
     ) -> None:
         """`index_blob_bytes_max`: smaller blobs are rows of the index."""
         self._index_blob_bytes_max = index_blob_bytes_max
@@ -156,11 +156,11 @@ class Rooms:
     def look(self) -> None:
         """See what is free now; take the ballast's room again once there is plenty."""
         self._look_due = time.monotonic() + LOOK_SECONDS
-        rooms = (self._index, *self._elsewhere.values())
-        for room in rooms:
-            room.refresh()
-        self.is_green = all(room.colour is Colour.GREEN for room in rooms)
-        self.is_full = any(room.colour >= Colour.YELLOW_STOP for room in rooms)
+        spaces = (self._index, *self._elsewhere.values())
+        for space in spaces:
+            space.refresh()
+        self.is_green = all(space.colour is Colour.GREEN for space in spaces)
+        self.is_full = any(space.colour >= Colour.YELLOW_STOP for space in spaces)
         if self._ballast.is_wanted:
             self._ballast.restore(self._index.free, INDEX_RESERVE_BYTES)
 
@@ -213,10 +213,10 @@ class Rooms:
         sizes = [(pool, size) for _, _, size, pool in batch.blobs if size >= self._index_blob_bytes_max]
         sizes += [(move.pool, len(move.content)) for move in batch.moves]
         for pool, size in sizes:
-            room = self._elsewhere.get(pool)
-            if room is None:
+            space = self._elsewhere.get(pool)
+            if space is None:
                 continue
-            if not room.take(size, from_reserve=from_reserve):
+            if not space.take(size, from_reserve=from_reserve):
                 return None
             left -= size
         return left

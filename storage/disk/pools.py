@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pqbroker.storage.disk.directory import fsync_directory, sync_data
-from pqbroker.storage.disk.free_space import Space
+from pqbroker.storage.disk.free_space import StatVfs
 from pqbroker.storage.disk.segments import Location, parse_segment_name, record_bytes, segment_name
 from pqbroker.storage.engine import BlobKey, Buffer, PoolStats, SegmentFacts
 from pqbroker.storage.pool_status import Colour
@@ -61,7 +61,7 @@ class PoolLimits:
 
     segment_bytes: int
     dead_percent: int
-    statvfs: Callable[[Path], Space]
+    statvfs: Callable[[Path], StatVfs]
     """Tells the space of a pool's file system."""
 
 

@@ -1,4 +1,4 @@
-"""A cell that is open for reading only, since its disk has no room for a log: what stands in for log, writer and rooms.
+"""A cell that is open for reading only, since its disk has no room for a log: what stands in for log, writer and space.
 
     starting --release--> sealed --room again--> lost, and opened for writing
 
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from pqbroker.storage.disk.free_space import START_BYTES, Space, room_cure
+from pqbroker.storage.disk.free_space import START_BYTES, StatVfs, room_cure
 from pqbroker.storage.disk.index import Index
 from pqbroker.storage.disk.pools import Pool
 from pqbroker.storage.disk.round_plan import RoundPlan
@@ -26,13 +26,13 @@ _STAGING_PLACES = ("", "/dev/shm")
 """The system's directory for drafts, and its memory where that one is full too."""
 
 
-class ReadingRooms:
+class ReadingSpace:
     """Takes every round until `seal`, none from then on; looks now and then whether the cell can be written again."""
 
     is_full = False
     """Nothing is in memory that could be written while there is room."""
 
-    def __init__(self, path: Path, cause: str, statvfs: Callable[[Path], Space], look_seconds: float) -> None:
+    def __init__(self, path: Path, cause: str, statvfs: Callable[[Path], StatVfs], look_seconds: float) -> None:
         """`cause`: what kept the cell from being opened for writing."""
         self.look_seconds = look_seconds
         self.told = (

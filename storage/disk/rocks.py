@@ -15,7 +15,7 @@ from typing import Any
 
 from pqbroker.conf.storage import MAIN_POOL
 from pqbroker.storage.disk import index_rows
-from pqbroker.storage.disk.backups.backup import BackupRoom
+from pqbroker.storage.disk.backups.backup import BackupDirectory
 from pqbroker.storage.disk.blob_reading import BlobReader
 from pqbroker.storage.disk.commits.commit_log import log_files
 from pqbroker.storage.disk.commits.log_start import LogStart, start_log, take_rounds
@@ -36,9 +36,9 @@ from pqbroker.storage.disk.free_space import (
     POOL_RESERVE_BYTES,
     START_BYTES,
     Ballast,
-    Room,
-    Rooms,
-    Space,
+    CellSpace,
+    FreeSpace,
+    StatVfs,
     TellsFullDisk,
     full_disk,
 )
@@ -48,7 +48,7 @@ from pqbroker.storage.disk.mending.manifest_copy import mend_manifest
 from pqbroker.storage.disk.mending.salvage_mark import MarkState, check_complete, read_mark
 from pqbroker.storage.disk.offline import open_stopped
 from pqbroker.storage.disk.pools import Pool, PoolLimits
-from pqbroker.storage.disk.reading_only import ReadingRooms, ReadingWriter, staging
+from pqbroker.storage.disk.reading_only import ReadingSpace, ReadingWriter, staging
 from pqbroker.storage.disk.rocks_index import RocksIndex
 from pqbroker.storage.disk.round_plan import RoundPlanner
 from pqbroker.storage.disk.segment_check import NO_LEFTOVERS, load_segments
@@ -84,10 +84,10 @@ class RocksEngine:
     pools: Mapping[str, Path] | None = None
     thresholds: Thresholds = DEFAULT_THRESHOLDS
     emptying: EmptyingPace = DEFAULT_PACE
-    statvfs: Callable[[Path], Space] = os.statvfs
+    statvfs: Callable[[Path], StatVfs] = os.statvfs
     faults: Faults | None = None
     read_only_look_ms: int = 1000
-    backups: BackupRoom | None = None
+    backups: BackupDirectory | None = None
     """Where backups go; None: `backups` in the cell's directory."""
     _told: dict[str, Colour] = field(default_factory=dict, init=False)
     _damages: dict[str, str] = field(default_factory=dict, init=False)
@@ -122,22 +122,22 @@ class RocksEngine:
     async def _open_for_reading(self, cause: str) -> DiskShard:
         directory = CellDirectory(self.directory, self.pools)
         await asyncio.to_thread(self._hold, directory, cause)
-        rooms = ReadingRooms(self.directory, cause, self.statvfs, self.read_only_look_ms / 1000)
+        space = ReadingSpace(self.directory, cause, self.statvfs, self.read_only_look_ms / 1000)
         index = RocksIndex(directory.index, _never)
-        return await self._start(directory, index, partial(self._open_unchanged, rooms), rooms)
+        return await self._start(directory, index, partial(self._open_unchanged, space), space)
 
     async def _start(
         self,
         directory: CellDirectory,
         index: RocksIndex,
         open_cell: Callable[[CellDirectory, RocksIndex, BlobReader, Quarantine], OpenCell],
-        reading: ReadingRooms | None = None,
+        reading: ReadingSpace | None = None,
     ) -> DiskShard:
         """Start the shard of a directory that this process holds. EngineError, and then nothing is held."""
         reader = BlobReader(index.get, directory.pools)
         options = ShardOptions(
             self._caps, self._pace, self.emptying, self.read_threads, self._told, self.faults,
-            self.backups or BackupRoom(self.directory / "backups", _BACKUPS_MAX), reading,
+            self.backups or BackupDirectory(self.directory / "backups", _BACKUPS_MAX), reading,
         )  # fmt: skip
         shard = DiskShard(directory, index, reader, options, self._damages)
         shard.quarantine.is_held = self._is_held
@@ -207,11 +207,11 @@ class RocksEngine:
         planner = RoundPlanner(pools, self._caps, 0 if is_synced else UNSYNCED, index.get, reader.content)
         writer = RoundWriter(index, log, tuple(pools.values()), self._pace.sync_seconds)
         removable = leftovers if started.is_flushed else NO_LEFTOVERS
-        return OpenCell(log, writer, planner, self._rooms(directory), tuple(pools.values()), removable)
+        return OpenCell(log, writer, planner, self._space(directory), tuple(pools.values()), removable)
 
     def _open_unchanged(
         self,
-        rooms: ReadingRooms,
+        space: ReadingSpace,
         directory: CellDirectory,
         index: RocksIndex,
         reader: BlobReader,
@@ -219,7 +219,7 @@ class RocksEngine:
     ) -> OpenCell:
         """Open the cell as `_open_cell` does, in the commit thread, for reading only."""
         facts = directory.facts
-        with staging(rooms.cause) as draft:
+        with staging(space.cause) as draft:
             open_stopped(index, directory.index, draft, facts)
         last = index_rows.last_number(index.get(index_rows.number_keys()))
         history = take_rounds(LogStart(directory.index, facts, directory.pools), index, last, syncs=True)
@@ -232,20 +232,20 @@ class RocksEngine:
         rows_alone = replace(self._caps, index_blob_bytes_max=BLOB_BYTES_MAX + 1)
         planner = RoundPlanner(pools, rows_alone, 0, index.get, reader.content)
         writer = ReadingWriter(index, tuple(pools.values()), history.last_number)
-        return OpenCell(None, writer, planner, rooms, tuple(pools.values()), NO_LEFTOVERS)
+        return OpenCell(None, writer, planner, space, tuple(pools.values()), NO_LEFTOVERS)
 
-    def _rooms(self, directory: CellDirectory) -> Rooms:
+    def _space(self, directory: CellDirectory) -> CellSpace:
         device = directory.path.stat().st_dev
         elsewhere = {
-            name: Room(path, POOL_RESERVE_BYTES, self.statvfs, self.thresholds)
+            name: FreeSpace(path, POOL_RESERVE_BYTES, self.statvfs, self.thresholds)
             for name, path in directory.pools.items()
             if path.stat().st_dev != device
         }
-        room = Room(directory.path, INDEX_RESERVE_BYTES, self.statvfs, self.thresholds)
+        index = FreeSpace(directory.path, INDEX_RESERVE_BYTES, self.statvfs, self.thresholds)
         ballast = Ballast(directory.ballast, self.ballast_bytes)
-        rooms = Rooms(room, elsewhere, ballast, index_blob_bytes_max=self._caps.index_blob_bytes_max)
-        rooms.look()
-        return rooms
+        space = CellSpace(index, elsewhere, ballast, index_blob_bytes_max=self._caps.index_blob_bytes_max)
+        space.look()
+        return space
 
     def _take(self, directory: CellDirectory) -> None:
         with TellsFullDisk(self.directory):

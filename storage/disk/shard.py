@@ -11,14 +11,14 @@ from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from pqbroker.storage.disk import index_rows
-from pqbroker.storage.disk.backups.backup import Backup, BackupRoom, CellCopy, Places
+from pqbroker.storage.disk.backups.backup import Backup, BackupDirectory, CellCopy, Places
 from pqbroker.storage.disk.backups.copying import Copier
 from pqbroker.storage.disk.blob_reading import BlobReader
 from pqbroker.storage.disk.committer import Committer, OpenCell, Ownership, Pace
 from pqbroker.storage.disk.directory import CellDirectory
 from pqbroker.storage.disk.free_space import room_cure
 from pqbroker.storage.disk.index import ReadableIndex
-from pqbroker.storage.disk.reading_only import ReadingRooms
+from pqbroker.storage.disk.reading_only import ReadingSpace
 from pqbroker.storage.disk.segment_emptying import EmptyingPace, SegmentEmptying
 from pqbroker.storage.engine import (
     BackupFacts,
@@ -55,8 +55,8 @@ class ShardOptions:
     read_threads: int
     told: Mapping[str, Colour]
     faults: Faults | None
-    backups: BackupRoom
-    reading: ReadingRooms | None
+    backups: BackupDirectory
+    reading: ReadingSpace | None
     """None: the cell takes writes."""
 
 
@@ -173,7 +173,7 @@ class DiskShard:
         return await self._in_thread(self._reader.locate if by_reader else self._reader.verify, ranges)
 
     def colour(self, pool: str) -> Colour:
-        return self._told.get(pool) or self._cell.rooms.colour(pool)
+        return self._told.get(pool) or self._cell.space.colour(pool)
 
     async def confirm(self) -> None:
         if not await self._in_thread(self._directory.is_ours):
@@ -181,8 +181,8 @@ class DiskShard:
 
     async def backup(self, name: str, others: Mapping[str, Shard] | None = None) -> BackupFacts:
         cells = (others or {}).items()
-        room = self._options.backups
-        backup = Backup(room, room.find(name))
+        directory = self._options.backups
+        backup = Backup(directory, directory.find(name))
         assert all(isinstance(shard, DiskShard) for _, shard in cells), "cells of one engine"
         copies = {cell: shard.copy_into for cell, shard in cells if isinstance(shard, DiskShard)}
         work = self._back_up(backup.run(self._copy, list(self._directory.pools), copies))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pqbroker.storage.disk import free_space
-from pqbroker.storage.disk.free_space import INDEX_RESERVE_BYTES, POOL_RESERVE_BYTES, Ballast, Room, Rooms
+from pqbroker.storage.disk.free_space import INDEX_RESERVE_BYTES, POOL_RESERVE_BYTES, Ballast, CellSpace, FreeSpace
 from pqbroker.storage.disk.rocks import RocksEngine
 from pqbroker.storage.ids import TabletId
 from pqbroker.storage.memory import MemoryEngine
@@ -111,19 +111,19 @@ async def test_an_engine_is_told_a_colour_and_a_tablet_asks_for_its_channels(
 def test_a_full_index_stops_every_pool_and_a_full_pool_only_itself(tmp_path: Path) -> None:
     disks = {tmp_path / "index": Disk(), tmp_path / "pool": Disk()}
     thresholds = Thresholds(0, MIB)
-    room = Room(tmp_path / "index", INDEX_RESERVE_BYTES, disks.__getitem__, thresholds)
-    elsewhere = Room(tmp_path / "pool", POOL_RESERVE_BYTES, disks.__getitem__, thresholds)
-    rooms = Rooms(room, {"big": elsewhere}, Ballast(tmp_path / "ballast", 0), index_blob_bytes_max=1000)
+    index = FreeSpace(tmp_path / "index", INDEX_RESERVE_BYTES, disks.__getitem__, thresholds)
+    elsewhere = FreeSpace(tmp_path / "pool", POOL_RESERVE_BYTES, disks.__getitem__, thresholds)
+    space = CellSpace(index, {"big": elsewhere}, Ballast(tmp_path / "ballast", 0), index_blob_bytes_max=1000)
 
     def colours() -> list[Colour]:
-        rooms.look()
-        return [rooms.colour("main"), rooms.colour("big")]
+        space.look()
+        return [space.colour("main"), space.colour("big")]
 
     assert colours() == [GREEN, GREEN]
-    assert rooms.is_green
+    assert space.is_green
     disks[tmp_path / "pool"].f_bavail = 0
     assert colours() == [GREEN, ORANGE]
-    assert not rooms.is_green
+    assert not space.is_green
     disks[tmp_path / "pool"].f_bavail = 100_000
     disks[tmp_path / "index"].f_bavail = 0
     assert colours() == [ORANGE, ORANGE]

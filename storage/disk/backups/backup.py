@@ -55,7 +55,7 @@ class BetweenRounds(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class BackupRoom:
+class BackupDirectory:
     """Place of backups: directories right below `directory`, at most `count_max`."""
 
     directory: Path
@@ -187,10 +187,10 @@ class CellCopy:
 
 
 class Backup:
-    """One backup in work, of a cell and the other cells of its node. `target`: see `BackupRoom.find`."""
+    """One backup in work, of a cell and the other cells of its node. `target`: see `BackupDirectory.find`."""
 
-    def __init__(self, room: BackupRoom, target: Path) -> None:
-        self._room = room
+    def __init__(self, directory: BackupDirectory, target: Path) -> None:
+        self._directory = directory
         self._target = target
         self._draft = target.with_name(f".{target.name}.unfinished")
         self._copier = Copier(threading.Event())
@@ -226,7 +226,7 @@ class Backup:
         return BackupFacts(str(self._target), number, copier.files, copier.linked_bytes, copier.copied_bytes)
 
     def _begin(self) -> None:
-        self._room.make()
+        self._directory.make()
         shutil.rmtree(self._draft, ignore_errors=True)  # of a broker that was killed
 
     def _end(self) -> None:

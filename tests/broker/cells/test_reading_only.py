@@ -47,7 +47,7 @@ from pqbroker.protocol.messages.offset_commit import (
 from pqbroker.protocol.messages.offset_fetch import OffsetFetchRequest
 from pqbroker.protocol.messages.sync_group import SyncGroupRequest
 from pqbroker.storage.bundles.hive import CellState
-from pqbroker.storage.disk.free_space import ASKED_BYTES, Rooms
+from pqbroker.storage.disk.free_space import ASKED_BYTES, CellSpace
 from pqbroker.storage.disk.rocks import RocksEngine
 from pqbroker.storage.engine import EngineError, NoRoom
 from pqbroker.storage.ids import CellId
@@ -365,7 +365,7 @@ async def test_the_system_cell_alone_is_opened_for_reading_only_and_the_others_t
 async def test_a_start_whose_first_commit_finds_no_room_is_one_for_reading_only(
     place: Place, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
-    def refuse(self: Rooms, batch: object) -> bool:
+    def refuse(self: CellSpace, batch: object) -> bool:
         return False
 
     def fail(*_: object) -> int:
@@ -374,7 +374,7 @@ async def test_a_start_whose_first_commit_finds_no_room_is_one_for_reading_only(
     place.disks.free(2 * ASKED_BYTES)
     with monkeypatch.context() as patch:
         if what == "a refusal":
-            patch.setattr(Rooms, "take", refuse)
+            patch.setattr(CellSpace, "take", refuse)
         else:
             patch.setattr(os, "pwritev", fail)
         async with place.served() as web:

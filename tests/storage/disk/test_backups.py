@@ -11,7 +11,7 @@ import pytest
 from crc32c import crc32c
 
 from pqbroker.storage.disk.backups import backup as backups
-from pqbroker.storage.disk.backups.backup import BackupRoom
+from pqbroker.storage.disk.backups.backup import BackupDirectory
 from pqbroker.storage.disk.backups.index_copy import copy_index
 from pqbroker.storage.disk.backups.restoring import restore
 from pqbroker.storage.disk.offline import look_into
@@ -206,7 +206,7 @@ async def test_a_backup_is_not_overwritten(tmp_path: Path) -> None:
 
 
 async def test_one_backup_at_a_time_and_no_more_than_the_limit(tmp_path: Path) -> None:
-    engine = RocksEngine(tmp_path / "cell", ballast_bytes=0, backups=BackupRoom(tmp_path / "kept", 1))
+    engine = RocksEngine(tmp_path / "cell", ballast_bytes=0, backups=BackupDirectory(tmp_path / "kept", 1))
     shard = await engine.open()
     first = asyncio.create_task(shard.backup("one"))
     await asyncio.sleep(0)
@@ -283,5 +283,5 @@ def test_the_directory_of_backups_is_durable_before_there_is_one_in_it(
 ) -> None:
     synced: list[Path] = []
     monkeypatch.setattr(backups, "fsync_directory", synced.append)
-    BackupRoom(tmp_path / "backups", 1).make()
+    BackupDirectory(tmp_path / "backups", 1).make()
     assert synced == [tmp_path]

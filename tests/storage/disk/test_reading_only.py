@@ -10,7 +10,7 @@ import pytest
 from pqbroker.storage.disk import reading_only
 from pqbroker.storage.disk.commits.unwritten_rows import CountedBatch, UnwrittenRows
 from pqbroker.storage.disk.free_space import ASKED_BYTES, START_BYTES
-from pqbroker.storage.disk.reading_only import ReadingRooms
+from pqbroker.storage.disk.reading_only import ReadingSpace
 from pqbroker.storage.engine import (
     BackupRefused,
     CommitRefused,
@@ -317,8 +317,8 @@ async def test_a_tablet_that_has_started_writes_nothing_before_the_cell_is_relea
     await reading.close()
 
 
-def rooms(disk: Disk) -> ReadingRooms:
-    made = ReadingRooms(Path("/d"), CAUSE, lambda path: disk, 1.0)
+def reading_space(disk: Disk) -> ReadingSpace:
+    made = ReadingSpace(Path("/d"), CAUSE, lambda path: disk, 1.0)
     made.seal()
     return made
 
@@ -327,7 +327,7 @@ def test_an_opening_that_failed_with_room_is_tried_again_with_more_or_later(monk
     now = [100.0]
     monkeypatch.setattr("pqbroker.storage.disk.reading_only.time.monotonic", lambda: now[0])
     disk = Disk(f_bavail=2 * START_BYTES // 4096)
-    waiting = rooms(disk)
+    waiting = reading_space(disk)
     waiting.look()
     disk.f_bavail = 3 * START_BYTES // 4096 - 1
     waiting.look()

@@ -11,7 +11,14 @@ import pytest
 
 from pqbroker.storage.disk import free_space
 from pqbroker.storage.disk.committer import Committer
-from pqbroker.storage.disk.free_space import FLOOR_BYTES, INDEX_RESERVE_BYTES, START_BYTES, Ballast, Room, Rooms
+from pqbroker.storage.disk.free_space import (
+    FLOOR_BYTES,
+    INDEX_RESERVE_BYTES,
+    START_BYTES,
+    Ballast,
+    CellSpace,
+    FreeSpace,
+)
 from pqbroker.storage.disk.rocks_index import RocksIndex
 from pqbroker.storage.engine import Batch, Buffer, DiskFull, NoRoom, Shard, StoreFailed
 from tests.storage.cells import MIB, Disk, RocksCell, blob_key, blobs, content, dead, rows, until
@@ -392,17 +399,17 @@ async def test_interval_durability_syncs_by_itself_and_none_does_not(tmp_path: P
 
 def test_room_beyond_the_reserve_is_counted_down_until_the_next_look(tmp_path: Path) -> None:
     disk = Disk(f_bavail=100, f_frsize=2)
-    room = Room(tmp_path, 40, lambda _: disk)
-    room.refresh()
-    assert room.free == 200
-    assert room.take(100)
-    assert not room.take(61)
-    assert room.take(60)
-    assert not room.take(1)
-    room.refresh()
-    assert room.take(160)
-    assert room.take(20, from_reserve=True)
-    assert not room.take(1, from_reserve=True)
+    space = FreeSpace(tmp_path, 40, lambda _: disk)
+    space.refresh()
+    assert space.free == 200
+    assert space.take(100)
+    assert not space.take(61)
+    assert space.take(60)
+    assert not space.take(1)
+    space.refresh()
+    assert space.take(160)
+    assert space.take(20, from_reserve=True)
+    assert not space.take(1, from_reserve=True)
 
 
 def test_a_round_believes_a_look_for_a_while_and_looks_again_before_it_refuses(
@@ -417,16 +424,16 @@ def test_a_round_believes_a_look_for_a_while_and_looks_again_before_it_refuses(
         return disk
 
     disk = Disk(f_bavail=INDEX_RESERVE_BYTES + 100, f_frsize=1)
-    index = Room(tmp_path, INDEX_RESERVE_BYTES, look)
-    rooms = Rooms(index, {}, Ballast(tmp_path / "ballast", 0), index_blob_bytes_max=1)
-    assert rooms.take_all(60)
-    assert rooms.take_all(40)
+    index = FreeSpace(tmp_path, INDEX_RESERVE_BYTES, look)
+    cell = CellSpace(index, {}, Ballast(tmp_path / "ballast", 0), index_blob_bytes_max=1)
+    assert cell.take_all(60)
+    assert cell.take_all(40)
     assert looks == 1
-    assert rooms.take_all(60)
+    assert cell.take_all(60)
     assert looks == 2
     disk.f_bavail = INDEX_RESERVE_BYTES
-    assert rooms.take_all(40)
-    assert not rooms.take_all(40)
+    assert cell.take_all(40)
+    assert not cell.take_all(40)
     assert looks == 3
 
 

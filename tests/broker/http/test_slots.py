@@ -1,31 +1,31 @@
-"""Places of HTTP connections: who is closed for whom, and when. Time is a number."""
+"""Slots of HTTP connections: who is closed for whom, and when. Time is a number."""
 
 import pytest
 
-from pqbroker.broker.web.places import HeldBytes, Place, Room, State
+from pqbroker.broker.web.slots import HeldBytes, Slot, Slots, State
 
 LIMIT_BYTES = 100
 
 
 class Bench:
-    """Two rooms; names of connections that were closed."""
+    """Slots of two kinds; names of connections that were closed."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
-        self.places = 2
-        """In each room."""
+        self.count_max = 2
+        """Of each kind."""
         self.closed: list[str] = []
         self.held = HeldBytes(lambda: LIMIT_BYTES)
-        self.room, self.other = (Room(self._clock, self.held, lambda: self.places) for _ in range(2))
-        self.held.rooms = (self.room, self.other)
+        self.slots, self.other = (Slots(self._clock, self.held, lambda: self.count_max) for _ in range(2))
+        self.held.counted = (self.slots, self.other)
 
-    def enter(self, name: str, room: Room | None = None, holder: str = "") -> Place:
-        place = (self.room if room is None else room).enter(lambda: self.closed.append(name), State.ARRIVED, holder)
-        assert place is not None
-        return place
+    def enter(self, name: str, slots: Slots | None = None, holder: str = "") -> Slot:
+        slot = (self.slots if slots is None else slots).enter(lambda: self.closed.append(name), State.ARRIVED, holder)
+        assert slot is not None
+        return slot
 
     def refuses(self, holder: str = "") -> bool:
-        return self.room.enter(lambda: None, State.ARRIVED, holder) is None
+        return self.slots.enter(lambda: None, State.ARRIVED, holder) is None
 
     def _clock(self) -> float:
         self.now_s += 1
@@ -45,10 +45,10 @@ def test_who_is_worked_for_keeps_its_place(bench: Bench) -> None:
 
 
 def test_one_address_cannot_have_all_places(bench: Bench) -> None:
-    bench.places = 16
+    bench.count_max = 16
     theirs = [bench.enter(f"theirs {number}", holder="theirs") for number in range(14)]
-    for place in theirs:
-        place.work()
+    for slot in theirs:
+        slot.work()
     assert bench.refuses("theirs")
     ours, another = bench.enter("ours", holder="ours"), bench.enter("another's", holder="another's")
     ours.work()
@@ -57,8 +57,8 @@ def test_one_address_cannot_have_all_places(bench: Bench) -> None:
     theirs[3].rest()
     bench.enter("theirs again", holder="theirs")
     assert bench.closed == ["theirs 3"]
-    for place in (ours, another, theirs[5]):
-        place.leave()
+    for slot in (ours, another, theirs[5]):
+        slot.leave()
     assert not bench.refuses("theirs")
 
 
@@ -92,11 +92,11 @@ def test_a_closed_connection_does_not_come_back(bench: Bench) -> None:
     bench.enter("third")
     first.rest()
     first.leave()
-    assert (len(bench.room), bench.held.total) == (2, 0)
+    assert (len(bench.slots), bench.held.total) == (2, 0)
 
 
-def test_bytes_are_made_room_for_by_closing_slow_connections_of_any_room(bench: Bench) -> None:
-    bench.places = 9
+def test_bytes_are_made_room_for_by_closing_slow_connections_of_any_kind(bench: Bench) -> None:
+    bench.count_max = 9
     slow, empty, working = bench.enter("slow", bench.other), bench.enter("empty", bench.other), bench.enter("working")
     assert slow.hold(50)
     slow.wait()
@@ -113,12 +113,12 @@ def test_bytes_are_made_room_for_by_closing_slow_connections_of_any_room(bench: 
 
 
 def test_what_takes_too_long_is_closed_each_by_its_own_time(bench: Bench) -> None:
-    bench.places = 9
+    bench.count_max = 9
     bench.enter("slow").wait()
     bench.enter("idle", bench.other).rest()
     bench.enter("working").work()
     bench.now_s = 100
-    bench.room.close_overdue(50, 500)
+    bench.slots.close_overdue(50, 500)
     bench.other.close_overdue(50, 500)
     assert bench.closed == ["slow"]
     bench.now_s = 1000
