@@ -50,7 +50,7 @@ class Keys:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ServedTopic:
     """The topic that a tablet serves, and its partitions there; None when no topic has the tablet. `epoch_base`: above
     0 in a table that was resharded. `timestamps_reserved`: commits have timestamps below; 0: unknown."""
 
@@ -61,10 +61,14 @@ class Place:
 
 
 def check_tablet(
-    rows: Iterable[tuple[bytes, bytes]], place: Place, record: TabletRecord, blobs: StoredBlobs, findings: Findings
+    rows: Iterable[tuple[bytes, bytes]],
+    served: ServedTopic,
+    record: TabletRecord,
+    blobs: StoredBlobs,
+    findings: Findings,
 ) -> None:
     """Verify the rows of one PQ tablet."""
-    topic, indexes = place.topic, place.partitions
+    topic, indexes = served.topic, served.partitions
     entries: dict[bytes, Entry] = {}
     for key, row in rows:
         try:
@@ -72,7 +76,7 @@ def check_tablet(
         except (*_UNREADABLE, IndexError) as bad:
             findings.damage("kv", f"{topic}, key {_text(key)}", f"its row cannot be read: {bad}")
     findings.count("keys", len(entries))
-    if place.epoch_base and indexes is not None:
+    if served.epoch_base and indexes is not None:
         entries = _renumbered(entries, indexes[0], f"{topic}-{indexes[0]}", findings)
     _check_holders(entries, topic, blobs, findings)
     leaks = blobs.has_leaks(record.tablet_id)
@@ -80,7 +84,7 @@ def check_tablet(
         name = f"{topic}-{index}"
         if indexes is not None and index not in indexes:
             findings.damage("kv", name, "the topic has no such partition in this tablet")
-        epoch, reserved = place.epoch_base + record.generation, place.timestamps_reserved
+        epoch, reserved = served.epoch_base + record.generation, served.timestamps_reserved
         Partition(name, index, epoch, keys, leaks, blobs, findings, reserved).check()
 
 

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from pqbroker.doctor.findings import NEXT_START, Findings
-from pqbroker.doctor.partitions import Place, check_tablet
+from pqbroker.doctor.partitions import ServedTopic, check_tablet
 from pqbroker.doctor.stored_blobs import StoredBlobs
 from pqbroker.doctor.tablet_rows import TabletRows
 from pqbroker.storage.blobs.blob_id import BlobId
@@ -34,7 +34,7 @@ class Examined:
     blobs: StoredBlobs
     findings: Findings
     storages: Mapping[TabletId, TabletStorage]
-    places: Mapping[TabletId, Place]
+    served_topics: Mapping[TabletId, ServedTopic]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +69,12 @@ async def check_tablets(
         scheme = await _read_scheme(storages.get(SCHEME_TABLET_ID), rows.records, findings)
         known = Known(scheme, await _read_hive(storages.get(HIVE_TABLET_ID), findings))
     scheme = known.scheme
-    places = find_places(scheme.topics.values(), home.cell, scheme.timestamps_reserved) if scheme is not None else {}
+    served_topics: dict[TabletId, ServedTopic] = {}
     if scheme is not None:
-        _check_places(places, rows, findings)
+        served_topics = find_served_topics(scheme.topics.values(), home.cell, scheme.timestamps_reserved)
+        _check_served_topics(served_topics, rows, findings)
         _check_unowned(scheme, rows.records, findings, home.cell)
-    examined = Examined(rows, blobs, findings, storages, places)
+    examined = Examined(rows, blobs, findings, storages, served_topics)
     for record in rows.records.values():
         if record.dropping:
             where = f"tablet {record.tablet_id}"
@@ -142,15 +143,15 @@ async def _check_coordinator(record: TabletRecord, examined: Examined) -> None:
 
 async def _check_partitions(record: TabletRecord, examined: Examined) -> None:
     """Look at the partitions of a PQ tablet."""
-    place = examined.places.get(record.tablet_id, Place(f"tablet {record.tablet_id}", None))
+    served = examined.served_topics.get(record.tablet_id, ServedTopic(f"tablet {record.tablet_id}", None))
     try:
         stored = list(examined.rows.of(record.tablet_id))
     except IndexDamaged:
         examined.blobs.hold_all(record.tablet_id)
         told = f"rows of tablet {record.tablet_id} cannot be read: it is refused whole"
-        examined.findings.damage("kv", place.topic, told)
+        examined.findings.damage("kv", served.topic, told)
     else:
-        check_tablet(stored, place, record, examined.blobs, examined.findings)
+        check_tablet(stored, served, record, examined.blobs, examined.findings)
 
 
 _CHECKS: Mapping[TabletType, Callable[[TabletRecord, Examined], Awaitable[None]]] = {
@@ -169,27 +170,27 @@ def _hold_logs(records: Mapping[TabletId, TabletRecord], blobs: StoredBlobs) -> 
             blobs.hold(blob)
 
 
-def find_places(topics: Iterable[TopicRecord], cell: CellId, reserved: int) -> dict[TabletId, Place]:
-    """Return the places of the tablets that live in the cell."""
-    found: dict[TabletId, Place] = {}
+def find_served_topics(topics: Iterable[TopicRecord], cell: CellId, reserved: int) -> dict[TabletId, ServedTopic]:
+    """Return what each tablet that lives in the cell serves."""
+    found: dict[TabletId, ServedTopic] = {}
     for topic in topics:
         for tablet, home, partitions in topic.spans():
             if home == cell:
-                found[tablet] = Place(topic.name, partitions, topic.epoch_base, reserved)
+                found[tablet] = ServedTopic(topic.name, partitions, topic.epoch_base, reserved)
     return found
 
 
-def _check_places(places: Mapping[TabletId, Place], rows: TabletRows, findings: Findings) -> None:
+def _check_served_topics(served_topics: Mapping[TabletId, ServedTopic], rows: TabletRows, findings: Findings) -> None:
     records = rows.records
-    for tablet, place in places.items():
+    for tablet, served in served_topics.items():
         record = records.get(tablet)
         if tablet in rows.unreadable:
-            findings.damage("scheme", place.topic, f"its partitions of tablet {tablet} are refused")
+            findings.damage("scheme", served.topic, f"its partitions of tablet {tablet} are refused")
         elif record is None:
             told = f"its tablet {tablet} is not there"
-            findings.harmless("scheme", place.topic, told, "nothing: the next start makes it")
+            findings.harmless("scheme", served.topic, told, "nothing: the next start makes it")
         elif record.type is not TabletType.PERSQUEUE:
-            findings.damage("scheme", place.topic, f"its tablet {tablet} is of type {record.type.name}")
+            findings.damage("scheme", served.topic, f"its tablet {tablet} is of type {record.type.name}")
 
 
 def _check_unowned(

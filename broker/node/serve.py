@@ -17,18 +17,18 @@ from typing import TYPE_CHECKING, Any
 from pqbroker.broker.ground.listeners import AddressError, CannotListen
 from pqbroker.broker.ground.open_files import raise_limit, tell_limit
 from pqbroker.broker.node.allocator import keep_freed_memory
-from pqbroker.broker.node.log_lines import begin_log, set_log_format
-from pqbroker.broker.node.places import (
+from pqbroker.broker.node.locations import (
     DATA,
     DATA_DIR,
     HTTP,
     KAFKA,
     LISTEN_HTTP,
     LISTEN_KAFKA,
+    Locations,
     Options,
-    Places,
-    choose_places,
+    choose_locations,
 )
+from pqbroker.broker.node.log_lines import begin_log, set_log_format
 from pqbroker.broker.node.python_gc import CycleCollector, Load, objects_of
 from pqbroker.broker.node.start_line import describe_start
 from pqbroker.conf.broker import BrokerSettings
@@ -94,29 +94,29 @@ def run(options: argparse.Namespace) -> int:
         raise WrongSettings(f"--data is empty; give a directory, or {MEMORY}")
     try:
         texts = read_texts(options.config, os.environ, options.assignments)
-        places = choose_places(Options(options.kafka, options.http, options.data), os.environ, texts)
+        locations = choose_locations(Options(options.kafka, options.http, options.data), os.environ, texts)
         settings = parse(BrokerSettings, texts)
         set_log_format(settings.log_format)
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            return runner.run(_serve(settings, places))
+            return runner.run(_serve(settings, locations))
     except (AddressError, ConfigError) as error:
         raise WrongSettings(str(error)) from error
     except (CannotListen, EngineError) as error:
         raise ServeError(str(error)) from error
     except (CommitRefused, ShardLost) as error:
-        raise ServeError(f"cannot open {places.data}: {error}") from error
+        raise ServeError(f"cannot open {locations.data}: {error}") from error
 
 
-async def _serve(settings: BrokerSettings, places: Places) -> int:
+async def _serve(settings: BrokerSettings, locations: Locations) -> int:
     from pqbroker.broker.node.server import Server
 
-    stopping, data, began_at = _stop_on_signals(), places.data, time.monotonic()
+    stopping, data, began_at = _stop_on_signals(), locations.data, time.monotonic()
     if data != MEMORY:
         from pqbroker.storage.tablets.preview import preview
 
         await preview(Path(data), {MAIN_POOL: Path(data, "blobs"), **parse_pools(settings.pools)})
     engine = make_engine(data, settings)
-    server = Server(settings, engine, places.kafka, places.http)
+    server = Server(settings, engine, locations.kafka, locations.http)
     await server.start()
     log.info("%s", describe_start(server.node, data, time.monotonic() - began_at))
     cycles, node = CycleCollector(), server.node

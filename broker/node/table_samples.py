@@ -56,7 +56,7 @@ def _state(tablets: Iterable[str]) -> str:
 def sql_samples(workers: Workers) -> list[Sample]:
     """SQL queries, those under way and those that ended, and worker processes."""
     counters, pids, running = workers.counters, workers.pids, workers.running
-    asked = workers.places.running + workers.places.waiting
+    asked = workers.slots.running + workers.slots.waiting
     return [
         Sample("sql_queries_under_way", running, ("running",)),
         Sample("sql_queries_under_way", max(asked - running, 0), ("waiting",)),

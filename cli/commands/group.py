@@ -3,8 +3,8 @@
 from pqbroker.cli.command import Family, declare
 from pqbroker.cli.commands.group_reset import add_reset
 from pqbroker.cli.confirmation import confirm
-from pqbroker.cli.kafka.cluster import Cluster, Span, leaderless
-from pqbroker.cli.kafka.groups import Group, Place, find_group, list_groups
+from pqbroker.cli.kafka.cluster import Cluster, Span, TopicPartition, leaderless
+from pqbroker.cli.kafka.groups import Group, find_group, list_groups
 from pqbroker.cli.kafka.link import DEFAULT_KAFKA
 from pqbroker.cli.options import Broker, GroupName, GroupNames, Json, Yes
 from pqbroker.cli.output import say, show_json, show_table
@@ -37,8 +37,8 @@ def describe(group: GroupName, broker: Broker = DEFAULT_KAFKA, json: Json = Fals
     """Show the members of a consumer group, and its offset and lag in each partition."""
     with Cluster(broker) as cluster:
         found = find_group(cluster, group)
-        ends = {place: None if span is None else span.end for place, span in _spans(cluster, found).items()}
-    rows = [_offset_row(found, place, ends) for place in ends]
+        ends = {partition: None if span is None else span.end for partition, span in _spans(cluster, found).items()}
+    rows = [_offset_row(found, partition, ends) for partition in ends]
     members = [
         {"member": each.id, "client": each.client, "host": each.host, "partitions": len(each.partitions)}
         for each in found.members
@@ -61,25 +61,25 @@ def describe(group: GroupName, broker: Broker = DEFAULT_KAFKA, json: Json = Fals
 
 
 def _offset_row(
-    group: Group, place: Place, ends: dict[Place, int | None]
+    group: Group, partition: TopicPartition, ends: dict[TopicPartition, int | None]
 ) -> tuple[str, int, int | None, int | None, int | None, str | None, str | None, str | None]:
-    offset = group.offsets.get(place)
-    member = next((each for each in group.members if place in each.partitions), None)
-    end = ends[place]
+    offset = group.offsets.get(partition)
+    member = next((each for each in group.members if partition in each.partitions), None)
+    end = ends[partition]
     lag = None if offset is None or end is None else max(0, end - offset)
     who = (member.id, member.client, member.host) if member else (None, None, None)
-    return *place, offset, end, lag, *who
+    return *partition, offset, end, lag, *who
 
 
-def _spans(cluster: Cluster, group: Group) -> dict[Place, Span | None]:
+def _spans(cluster: Cluster, group: Group) -> dict[TopicPartition, Span | None]:
     """Return the end of each partition that the group reads or has read, None where it has no leader. Partitions of
     deleted topics are left out."""
-    places = sorted({*group.offsets, *(place for member in group.members for place in member.partitions)})
-    topics = cluster.topics() if places else {}
-    spans: dict[Place, Span | None] = {}
-    for name in dict.fromkeys(name for name, _ in places):
+    partitions = sorted({*group.offsets, *(partition for member in group.members for partition in member.partitions)})
+    topics = cluster.topics() if partitions else {}
+    spans: dict[TopicPartition, Span | None] = {}
+    for name in dict.fromkeys(name for name, _ in partitions):
         if name in topics:
-            indices = [index for each, index in places if each == name and index in topics[name].partitions]
+            indices = [index for each, index in partitions if each == name and index in topics[name].partitions]
             unled = leaderless(topics[name], indices)
             found = cluster.spans(topics[name], [index for index in indices if index not in unled])
             spans |= {(name, index): found.get(index) for index in indices}

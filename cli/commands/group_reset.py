@@ -3,8 +3,8 @@
 from typing import Annotated
 
 from pqbroker.cli.command import Family, declare
-from pqbroker.cli.kafka.cluster import Cluster
-from pqbroker.cli.kafka.groups import UNUSED, Group, Place, commit, find_group
+from pqbroker.cli.kafka.cluster import Cluster, TopicPartition
+from pqbroker.cli.kafka.groups import UNUSED, Group, commit, find_group
 from pqbroker.cli.kafka.link import DEFAULT_KAFKA
 from pqbroker.cli.kafka.positions import Position, choose_partitions, parse_position, resolve
 from pqbroker.cli.options import Broker, GroupName, Json, complete_topics
@@ -52,12 +52,12 @@ def reset(
                 f"group {group} is {found.state} with {len(found.members)} members; stop them first, "
                 "they would not notice (--dry-run shows what would be set)"
             )
-        offsets = _places(cluster, found, topic or [], partition or [], position, shift or 0)
+        offsets = _partitions(cluster, found, topic or [], partition or [], position, shift or 0)
         if not offsets:
             raise CommandError(f"group {group} has read nothing there; name a --topic and give --to")
         if not dry_run:
             commit(cluster, group, offsets)
-    rows = [(*place, found.offsets.get(place), offset) for place, offset in offsets.items()]
+    rows = [(*partition, found.offsets.get(partition), offset) for partition, offset in offsets.items()]
     if json:
         moved = [dict(zip(COLUMNS, row, strict=True)) for row in rows]
         show_json({"group": group, "dry_run": dry_run, "offsets": moved})
@@ -67,11 +67,11 @@ def reset(
         say("nothing was changed: --dry-run")
 
 
-def _places(
+def _partitions(
     cluster: Cluster, group: Group, topics: list[str], partitions: list[int], position: Position | None, shift: int
-) -> dict[Place, int]:
+) -> dict[TopicPartition, int]:
     """The offset to set in each partition: of the topics named, or of all that the group has read."""
-    offsets: dict[Place, int] = {}
+    offsets: dict[TopicPartition, int] = {}
     for name in topics or dict.fromkeys(name for name, _ in group.offsets):
         topic = cluster.topic(name)
         read = [index for each, index in group.offsets if each == name and index in topic.partitions]

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from typing import Annotated, NamedTuple
 
 from pqbroker.cli.command import Family, declare
-from pqbroker.cli.kafka.cluster import Cluster
-from pqbroker.cli.kafka.figures import Place, read_sizes, read_spans
+from pqbroker.cli.kafka.cluster import Cluster, TopicPartition
+from pqbroker.cli.kafka.figures import read_sizes, read_spans
 from pqbroker.cli.kafka.groups import find_group, list_groups
 from pqbroker.cli.kafka.link import DEFAULT_KAFKA, NoBroker
 from pqbroker.cli.options import Broker, Json
@@ -32,15 +32,15 @@ class GroupFigures(NamedTuple):
 
     state: str
     members: int
-    offsets: dict[Place, int]
+    offsets: dict[TopicPartition, int]
 
 
 class Look(NamedTuple):
     """The figures of a cluster at one moment; `at_s` is a clock's time."""
 
     at_s: float
-    spans: dict[Place, tuple[int, int]]
-    sizes: dict[Place, int]
+    spans: dict[TopicPartition, tuple[int, int]]
+    sizes: dict[TopicPartition, int]
     groups: dict[str, GroupFigures]
 
 
@@ -136,12 +136,12 @@ def topic_rows(before: Look, now: Look) -> list[TopicRow]:
     seconds = max(now.at_s - before.at_s, 1e-9)
     rows = []
     for name in dict.fromkeys(topic for topic, _ in now.spans):
-        places = [place for place in now.spans if place[0] == name]
-        records = sum(now.spans[place][1] - now.spans[place][0] for place in places)
-        grown = sum(max(0, now.spans[place][1] - _end(before, place, now)) for place in places)
-        size = sum(now.sizes.get(place, 0) for place in places)
-        bigger = sum(max(0, now.sizes.get(place, 0) - before.sizes.get(place, 0)) for place in places)
-        rows.append(TopicRow(name, len(places), records, size, round(grown / seconds, 1), round(bigger / seconds)))
+        partitions = [partition for partition in now.spans if partition[0] == name]
+        records = sum(now.spans[partition][1] - now.spans[partition][0] for partition in partitions)
+        grown = sum(max(0, now.spans[partition][1] - _end(before, partition, now)) for partition in partitions)
+        size = sum(now.sizes.get(partition, 0) for partition in partitions)
+        bigger = sum(max(0, now.sizes.get(partition, 0) - before.sizes.get(partition, 0)) for partition in partitions)
+        rows.append(TopicRow(name, len(partitions), records, size, round(grown / seconds, 1), round(bigger / seconds)))
     return sorted(rows, key=lambda row: (-row.records_per_s, row.topic))
 
 
@@ -151,8 +151,9 @@ def group_rows(before: Look, now: Look) -> list[GroupRow]:
     rows = []
     for name, group in now.groups.items():
         known = before.groups.get(name, group).offsets
-        lag = sum(max(0, now.spans[place][1] - at) for place, at in group.offsets.items() if place in now.spans)
-        read = sum(max(0, at - known.get(place, at)) for place, at in group.offsets.items())
+        reached = [(now.spans[partition], at) for partition, at in group.offsets.items() if partition in now.spans]
+        lag = sum(max(0, end - at) for (_, end), at in reached)
+        read = sum(max(0, at - known.get(partition, at)) for partition, at in group.offsets.items())
         rows.append(GroupRow(name, group.state, group.members, lag, round(read / seconds, 1)))
     return sorted(rows, key=lambda row: (-row.lag, row.group))
 
@@ -172,9 +173,9 @@ def screen(topics: list[TopicRow], groups: list[GroupRow], width: int | None, he
     return [*tables[0], "", *tables[1]]
 
 
-def _end(before: Look, place: Place, now: Look) -> int:
+def _end(before: Look, partition: TopicPartition, now: Look) -> int:
     """Return the earlier end of a partition; a new one has grown from its start."""
-    return before.spans.get(place, now.spans[place][:1] * 2)[1]
+    return before.spans.get(partition, now.spans[partition][:1] * 2)[1]
 
 
 @contextmanager

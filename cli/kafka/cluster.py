@@ -29,6 +29,9 @@ from pqbroker.protocol.positions import EARLIEST, LATEST
 
 T = TypeVar("T")
 
+TopicPartition = tuple[str, int]
+"""A topic's name and the index of one of its partitions."""
+
 SETTLE_TIMEOUT_S = 10.0
 """How long an answer that says "not yet" is asked for again: a new topic's leader, a coordinator that starts."""
 SETTLE_PAUSE_S = 0.1

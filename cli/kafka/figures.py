@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Iterator
 
-from pqbroker.cli.kafka.cluster import Cluster, Topic
+from pqbroker.cli.kafka.cluster import Cluster, Topic, TopicPartition
 from pqbroker.cli.refusals import CommandError, check
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
@@ -20,31 +20,29 @@ FETCH_BYTES = 4 << 20
 FETCH_NAMES_VERSION_MAX = 12
 """The last version of Fetch that names topics, not their ids."""
 
-Place = tuple[str, int]
-"""Topic and partition."""
 
 
-def read_spans(cluster: Cluster, topics: Collection[Topic]) -> dict[Place, tuple[int, int]]:
+def read_spans(cluster: Cluster, topics: Collection[Topic]) -> dict[TopicPartition, tuple[int, int]]:
     """Return by partition its first offset and the one behind its last; partitions without a leader are left out."""
     starts = _offsets(cluster, topics, EARLIEST)
     ends = _offsets(cluster, topics, LATEST)
-    return {place: (starts[place], end) for place, end in ends.items() if place in starts}
+    return {partition: (starts[partition], end) for partition, end in ends.items() if partition in starts}
 
 
-def read_sizes(cluster: Cluster) -> dict[Place, int]:
+def read_sizes(cluster: Cluster) -> dict[TopicPartition, int]:
     """Bytes of partitions, the largest replica of each; nothing where the cluster does not say."""
-    found: dict[Place, int] = {}
+    found: dict[TopicPartition, int] = {}
     for node in cluster.nodes():
         try:
             answer = cluster.ask(DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse, node)
         except CommandError:
             return {}
-        for place, size in _sizes(answer):
-            found[place] = max(found.get(place, 0), size)
+        for partition, size in _sizes(answer):
+            found[partition] = max(found.get(partition, 0), size)
     return found
 
 
-def _sizes(answer: DescribeLogDirsResponse) -> Iterator[tuple[Place, int]]:
+def _sizes(answer: DescribeLogDirsResponse) -> Iterator[tuple[TopicPartition, int]]:
     for topic in (each for directory in answer.results for each in directory.topics):
         for one in topic.partitions:
             yield (topic.name, one.partition_index), one.partition_size
@@ -99,14 +97,14 @@ def _fetch_batches(
         position += header.size_bytes
 
 
-def _offsets(cluster: Cluster, topics: Iterable[Topic], timestamp: int) -> dict[Place, int]:
+def _offsets(cluster: Cluster, topics: Iterable[Topic], timestamp: int) -> dict[TopicPartition, int]:
     """One request to each leader."""
     asked: dict[int, list[ListOffsetsTopic]] = {}
     for topic in topics:
         for leader, indices in cluster.by_leader(topic, topic.partitions).items():
             partitions = [ListOffsetsPartition(partition_index=index, timestamp=timestamp) for index in indices]
             asked.setdefault(leader, []).append(ListOffsetsTopic(name=topic.name, partitions=partitions))
-    found: dict[Place, int] = {}
+    found: dict[TopicPartition, int] = {}
     for leader in (each for each in asked if each >= 0):
         request = ListOffsetsRequest(replica_id=-1, topics=asked[leader])
         for each in cluster.ask(request, ListOffsetsResponse, leader).topics:

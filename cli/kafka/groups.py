@@ -4,7 +4,7 @@ import struct
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from pqbroker.cli.kafka.cluster import NOT_YET, Cluster, settled
+from pqbroker.cli.kafka.cluster import NOT_YET, Cluster, TopicPartition, settled
 from pqbroker.cli.refusals import CommandError, check, near
 from pqbroker.protocol.codec import decoder
 from pqbroker.protocol.errors import ErrorCode, ProtocolError
@@ -32,8 +32,6 @@ DEAD = "Dead"
 UNUSED = ("Empty", DEAD)
 """The states of a group without members."""
 
-Place = tuple[str, int]
-"""Topic and partition."""
 
 
 class Member(NamedTuple):
@@ -42,7 +40,7 @@ class Member(NamedTuple):
     id: str
     client: str
     host: str
-    partitions: list[Place]
+    partitions: list[TopicPartition]
 
 
 class Group(NamedTuple):
@@ -52,7 +50,7 @@ class Group(NamedTuple):
     state: str
     protocol: str
     members: list[Member]
-    offsets: dict[Place, int]
+    offsets: dict[TopicPartition, int]
 
 
 def list_groups(cluster: Cluster) -> dict[str, ListedGroup]:
@@ -80,7 +78,7 @@ def find_group(cluster: Cluster, group: str, *, must_be: bool = True) -> Group:
     return Group(group, state, described.protocol_data, [_member(each) for each in described.members], offsets)
 
 
-def commit(cluster: Cluster, group: str, offsets: Mapping[Place, int]) -> None:
+def commit(cluster: Cluster, group: str, offsets: Mapping[TopicPartition, int]) -> None:
     """Set the offsets of a group without members; CommandError."""
     topics = [
         OffsetCommitRequestTopic(
@@ -105,7 +103,7 @@ def _describe(cluster: Cluster, group: str) -> DescribedGroup:
     return cluster.ask(request, DescribeGroupsResponse, cluster.coordinator(group)).groups[0]
 
 
-def _offsets(cluster: Cluster, group: str, node: int) -> dict[Place, int]:
+def _offsets(cluster: Cluster, group: str, node: int) -> dict[TopicPartition, int]:
     """All that the group has committed."""
     request = OffsetFetchRequest(
         group_id=group, topics=None, groups=[OffsetFetchRequestGroup(group_id=group, topics=None)]
@@ -114,18 +112,18 @@ def _offsets(cluster: Cluster, group: str, node: int) -> dict[Place, int]:
     found = answer.groups[0] if answer.groups else answer
     if found.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
         check(found.error_code, f"cannot look up the offsets of group {group}")
-    places = {
+    partitions = {
         (topic.name, one.partition_index): one.committed_offset for topic in found.topics for one in topic.partitions
     }
-    return {place: offset for place, offset in sorted(places.items()) if offset >= 0}
+    return {partition: offset for partition, offset in sorted(partitions.items()) if offset >= 0}
 
 
 def _member(described: DescribedGroupMember) -> Member:
-    places = _assigned(memoryview(described.member_assignment))
-    return Member(described.member_id, described.client_id, described.client_host, places)
+    partitions = _assigned(memoryview(described.member_assignment))
+    return Member(described.member_id, described.client_id, described.client_host, partitions)
 
 
-def _assigned(assignment: memoryview) -> list[Place]:
+def _assigned(assignment: memoryview) -> list[TopicPartition]:
     """Return the partitions that a consumer got; none where the group is not one of consumers, or is rebalancing."""
     if len(assignment) < 2:
         return []

@@ -6,9 +6,11 @@ from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapp
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
-from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
+from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
+from aiokafka import TopicPartition as AioPartition
 from aiokafka.errors import KafkaError
 
+from pqbroker.cli.kafka.cluster import TopicPartition
 from pqbroker.cli.kafka.watch import GONE_TIMEOUT_S, Watch
 from pqbroker.cli.output import write
 from pqbroker.cli.progress import Progress, prints_to_file
@@ -24,32 +26,33 @@ _NAMED_MAX = 20
 STALL_S = 30.0
 """Time without a record after which a reader that is to end gives up: nobody serves what it waits for."""
 
-Place = tuple[str, int]
-"""Topic and partition."""
-
 
 class Reading(NamedTuple):
     """The records to read; `ends` are the offsets to stop at, or, where it follows, the ends of what exists."""
 
     brokers: str
     topics: list[str]
-    ends: Mapping[Place, int]
+    ends: Mapping[TopicPartition, int]
     follow: bool
     wanted: Wanted
 
 
-def read_partitions(reading: Reading, starts: Mapping[Place, int]) -> None:
+def read_partitions(reading: Reading, starts: Mapping[TopicPartition, int]) -> None:
     """Print records from the offsets on."""
 
-    wanted = {place: offset for place, offset in starts.items() if reading.follow or offset < reading.ends[place]}
+    wanted = {
+        partition: offset
+        for partition, offset in starts.items()
+        if reading.follow or offset < reading.ends[partition]
+    }
     if not wanted:
         return
 
     async def read(watch: Watch) -> None:
         async with _consumer(reading, None, "none") as consumer:
-            consumer.assign([TopicPartition(*place) for place in wanted])
-            for place, offset in wanted.items():
-                consumer.seek(TopicPartition(*place), offset)
+            consumer.assign([AioPartition(*partition) for partition in wanted])
+            for partition, offset in wanted.items():
+                consumer.seek(AioPartition(*partition), offset)
             await _print_records(reading, consumer, watch)
 
     _run(reading, read)
@@ -73,10 +76,10 @@ class _Joined(ConsumerRebalanceListener):  # type: ignore[misc]
     def __init__(self) -> None:
         self.has = False
 
-    def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
+    def on_partitions_assigned(self, assigned: Collection[AioPartition]) -> None:
         self.has = True
 
-    def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
+    def on_partitions_revoked(self, revoked: Collection[AioPartition]) -> None:
         self.has = False
 
 
@@ -143,8 +146,8 @@ async def _print_records(reading: Reading, consumer: Any, watch: Watch, joined: 
 
 
 def _stalled(reading: Reading, consumer: Any) -> str:
-    places = sorted((each.topic, each.partition) for each in consumer.assignment())
-    named = ", ".join(f"{topic}-{index}" for topic, index in places[:_NAMED_MAX])
+    partitions = sorted((each.topic, each.partition) for each in consumer.assignment())
+    named = ", ".join(f"{topic}-{index}" for topic, index in partitions[:_NAMED_MAX])
     return f"no record of {named} came within {STALL_S:g} s: {words(ErrorCode.NOT_LEADER_OR_FOLLOWER)}"
 
 

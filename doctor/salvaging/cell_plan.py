@@ -8,13 +8,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from pqbroker.doctor.partitions import Place
+from pqbroker.doctor.partitions import ServedTopic
 from pqbroker.doctor.salvaging.base_logs import ReadLog, read_log, write_log
 from pqbroker.doctor.salvaging.losses import CellSalvage, NewBlobs
 from pqbroker.doctor.salvaging.lost_offsets import PartitionSalvage
 from pqbroker.doctor.salvaging.segment_counts import count_segments
 from pqbroker.doctor.salvaging.torn_payloads import name_torn
-from pqbroker.doctor.tablets import find_places
+from pqbroker.doctor.tablets import find_served_topics
 from pqbroker.pq.log import consumers
 from pqbroker.pq.log.commit_timestamps import RESERVED_AHEAD, RESERVED_VALUES, TIMESTAMP_MAX, timestamp_of
 from pqbroker.storage.blobs.blob_id import BlobId, tablet_bounds
@@ -69,7 +69,7 @@ class CellPlan:
         self._read_records()
         if self._cell == SYSTEM_CELL:
             self.read_scheme()
-        name_torn(self._salvage, self._records, lambda tablet: self._place(tablet).topic)
+        name_torn(self._salvage, self._records, lambda tablet: self._served_topic(tablet).topic)
         if not self._salvage.lost.rounds:
             return
         self._raise_generations()
@@ -97,10 +97,10 @@ class CellPlan:
             except StoredUnreadable:
                 continue  # a start refuses the tablet alone
 
-    def _place(self, tablet: TabletId) -> Place:
+    def _served_topic(self, tablet: TabletId) -> ServedTopic:
         """The topic of a tablet, and its partitions where a topic names it."""
-        found = find_places(self._scheme.topics.values(), self._cell, 0).get(tablet)
-        return found or Place(f"tablet {tablet}", None)
+        found = find_served_topics(self._scheme.topics.values(), self._cell, 0).get(tablet)
+        return found or ServedTopic(f"tablet {tablet}", None)
 
     def _raise_generations(self) -> None:
         """Give every tablet a generation above those that lost rounds can have begun; records that are lost too."""
@@ -124,23 +124,23 @@ class CellPlan:
         return TabletRecord(tablet, TabletType.PERSQUEUE, 1, begin_channels(TabletType.PERSQUEUE), topic.topic_id.hex())
 
     def _plan_partitions(self, record: TabletRecord, blobs: NewBlobs) -> None:
-        place = self._place(record.tablet_id)
-        if place.partitions is None:
+        served = self._served_topic(record.tablet_id)
+        if served.partitions is None:
             what = "no topic names it; if its topic is lost, its records are removed once the salvage is accepted"
-            self._salvage.name("topics", place.topic, what)
+            self._salvage.name("topics", served.topic, what)
         prefix = row_prefix(record.tablet_id)
         end = row_prefix(TabletId(record.tablet_id + 1))
-        entries: dict[int, dict[bytes, Entry]] = {index: {} for index in place.partitions or ()}
+        entries: dict[int, dict[bytes, Entry]] = {index: {} for index in served.partitions or ()}
         try:
             for key, row in self._salvage.rows.rows(index_rows.ROW + prefix, index_rows.ROW + end):
                 own = key[1 + len(prefix) :]
                 if own[:1] in _OF_PARTITIONS:
                     entries.setdefault(int(own[_PARTITION]), {})[own] = Entry.stored(row)
         except (ValueError, IndexError) as bad:
-            self._salvage.name("records", place.topic, f"its tablet {record.tablet_id} stays refused: {bad}")
+            self._salvage.name("records", served.topic, f"its tablet {record.tablet_id} stays refused: {bad}")
             return
         for index, of_index in sorted(entries.items()):
-            name = f"{place.topic}-{index}"
+            name = f"{served.topic}-{index}"
             PartitionSalvage(self._salvage, blobs, prefix, name, index, of_index).plan()
             self._name_staged(name, prefix, of_index)
             for letter, kind in _KINDS.items():

@@ -34,21 +34,21 @@ _log = logging.getLogger(__name__)
 EMPTIED_GROUPS_MAX = 10_000
 """Groups that are remembered after their last offset went; the one that was emptied first is forgotten first."""
 
-Place = tuple[str, int]
-"""Topic and partition."""
+TopicPartition = tuple[str, int]
+"""A topic's name and the index of one of its partitions."""
 
-Outcomes = Mapping[Place, KafkaError | None]
+Outcomes = Mapping[TopicPartition, KafkaError | None]
 """What became of each partition's offset; None: it is durable."""
 
 UnreadSince = Callable[[str, str], int | None]
 """Group id and topic: since when (ms) no member of the group reads the topic. None: one does. 0: nobody knows."""
 
 class GroupOffsets:
-    """Commits over several partitions, and the index from groups to partitions. `find` gives the server of a place."""
+    """Commits over several partitions, and the index from groups to partitions. `find` gives a partition's server."""
 
     def __init__(self, find: Callable[[str, int], PartitionServer | None]) -> None:
         self._find = find
-        self._places: dict[str, set[Place]] = {}
+        self._partitions: dict[str, set[TopicPartition]] = {}
         self._emptied: dict[str, int] = {}
         """Groups whose last offset went, in that order, and the time of the next look at them; 0: not looked at yet."""
         self._pending: dict[str, set[Outcome[None]]] = {}
@@ -58,15 +58,15 @@ class GroupOffsets:
         """Topics of which some offsets are not known yet: their cell is not open."""
         self.unread_since: UnreadSince = _nobody_knows
 
-    def commit(self, group_id: str, offsets: Mapping[Place, ConsumerOffset | None]) -> Awaitable[Outcomes]:
+    def commit(self, group_id: str, offsets: Mapping[TopicPartition, ConsumerOffset | None]) -> Awaitable[Outcomes]:
         """Store the offsets, or delete them (None), in one commit; enqueued in this call.
 
         A partition's own error (UNKNOWN_TOPIC_OR_PARTITION, OFFSET_METADATA_TOO_LARGE, …) leaves the others alone. When
         the store fails all others have COORDINATOR_NOT_AVAILABLE (refused) or NOT_COORDINATOR (lost).
         """
         changes = OffsetChanges(group_id, self._served)
-        for place, state in offsets.items():
-            changes.add(place, state)
+        for partition, state in offsets.items():
+            changes.add(partition, state)
         return self.enqueue(changes)
 
     def begin(self, group_id: str) -> "OffsetChanges":
@@ -92,7 +92,7 @@ class GroupOffsets:
         """Return True if a commit of the group is on its way."""
         return group_id in self._pending
 
-    def of(self, group_id: str) -> dict[Place, ConsumerOffset]:
+    def of(self, group_id: str) -> dict[TopicPartition, ConsumerOffset]:
         """The group's durable offsets, in the order of topics and partitions.
 
         KafkaError NOT_COORDINATOR when a cell is lost, or not open yet: an answer without offsets would send consumers
@@ -101,39 +101,40 @@ class GroupOffsets:
         if self._awaited:
             raise _lost()
         found = {}
-        for place in sorted(self._places.get(group_id, ())):
-            state = self._known(place).consumers.get(group_id)
-            assert state is not None, (group_id, place)
-            found[place] = state
+        for partition in sorted(self._partitions.get(group_id, ())):
+            state = self._known(partition).consumers.get(group_id)
+            assert state is not None, (group_id, partition)
+            found[partition] = state
         return found
 
-    def at(self, group_id: str, place: Place) -> ConsumerOffset | None:
+    def at(self, group_id: str, partition: TopicPartition) -> ConsumerOffset | None:
         """The group's durable offset in one partition. KafkaError NOT_COORDINATOR, as in `of`."""
-        if place not in self._places.get(group_id, ()):
-            if place[0] in self._awaited:
-                self._known(place)
+        if partition not in self._partitions.get(group_id, ()):
+            if partition[0] in self._awaited:
+                self._known(partition)
             return None
-        return self._known(place).consumers.get(group_id)
+        return self._known(partition).consumers.get(group_id)
 
     def groups(self) -> list[str]:
         """Return the groups that have offsets, or had until lately."""
-        return [*self._places, *self._emptied]
+        return [*self._partitions, *self._emptied]
 
     def has(self, group_id: str) -> bool:
         """Return True if the group has an offset anywhere."""
-        return group_id in self._places
+        return group_id in self._partitions
 
     def knows(self, group_id: str) -> bool:
         """Return True if the group has an offset anywhere, or had until lately."""
-        return group_id in self._places or group_id in self._emptied
+        return group_id in self._partitions or group_id in self._emptied
 
     def forget_group(self, group_id: str) -> None:
         """Forget a group that outlived its last offset, and whose deletion was asked for."""
         self._emptied.pop(group_id, None)
 
-    def lag(self, group_id: str) -> dict[Place, int]:
+    def lag(self, group_id: str) -> dict[TopicPartition, int]:
         """Records that the group has not read in each of its partitions. KafkaError NOT_COORDINATOR."""
-        return {place: state.lag(self._known(place).end_offset) for place, state in self.of(group_id).items()}
+        offsets = self.of(group_id)
+        return {partition: state.lag(self._known(partition).end_offset) for partition, state in offsets.items()}
 
     @property
     def are_known(self) -> bool:
@@ -148,7 +149,7 @@ class GroupOffsets:
         for server in partitions:
             for group_id in server.consumers.all():
                 self._emptied.pop(group_id, None)
-                self._places.setdefault(group_id, set()).add((topic, server.index))
+                self._partitions.setdefault(group_id, set()).add((topic, server.index))
 
     def forget(self, topic: str, partitions: Iterable[PartitionServer]) -> None:
         """A topic is served no more, or by other partitions."""
@@ -159,7 +160,7 @@ class GroupOffsets:
 
     async def expire(self, now_ms: int, kept_ms: int) -> None:
         """Delete offsets that nobody has had a use for in `kept_ms`, or in the time that their commit gave."""
-        for group_id in list(self._places):
+        for group_id in list(self._partitions):
             if group_id in self._pending:
                 continue
             try:
@@ -184,11 +185,11 @@ class GroupOffsets:
         """The cell is left: its offsets may be changed elsewhere, and nothing is answered here any more."""
         self._stopped = True
 
-    def _over(self, group_id: str, now_ms: int, unread_before_ms: int) -> list[Place]:
+    def _over(self, group_id: str, now_ms: int, unread_before_ms: int) -> list[TopicPartition]:
         """Partitions whose offset has expired. KafkaError NOT_COORDINATOR."""
         found = []
-        for place, state in self.of(group_id).items():
-            unread_ms = self.unread_since(group_id, place[0])
+        for partition, state in self.of(group_id).items():
+            unread_ms = self.unread_since(group_id, partition[0])
             if unread_ms is None:
                 continue
             if state.expire_ms >= 0:
@@ -196,7 +197,7 @@ class GroupOffsets:
             else:
                 is_over = max(unread_ms, state.commit_ms) <= unread_before_ms
             if is_over:
-                found.append(place)
+                found.append(partition)
         return found
 
     def _settle(
@@ -209,32 +210,32 @@ class GroupOffsets:
         if not pending:
             del self._pending[group_id]
         error = committed.exception()
-        for place, server, state, _ in changes.planned:
+        for partition, server, state, _ in changes.planned:
             server.consumers.settle(group_id, state, is_durable=error is None)
-            outcomes[place] = _translated(error)
+            outcomes[partition] = _translated(error)
             if error is not None:
                 continue
             if self._stopped:
                 continue
-            if self._find(*place) is not server:
-                outcomes[place] = _unknown()
+            if self._find(*partition) is not server:
+                outcomes[partition] = _unknown()
             elif state is None:
-                self._discard(group_id, place)
+                self._discard(group_id, partition)
             else:
                 self._emptied.pop(group_id, None)
-                self._places.setdefault(group_id, set()).add(place)
+                self._partitions.setdefault(group_id, set()).add(partition)
         answer.cell_is_done(error)
 
-    def _served(self, place: Place) -> PartitionServer:
+    def _served(self, partition: TopicPartition) -> PartitionServer:
         """The partition, for a commit."""
-        server = self._known(place)
+        server = self._known(partition)
         if server.is_lost:
             raise _lost()
         return server
 
-    def _known(self, place: Place) -> PartitionServer:
+    def _known(self, partition: TopicPartition) -> PartitionServer:
         """The partition, for a look at its offsets: an unmounted tablet knows them, as it did before."""
-        server = self._find(*place)
+        server = self._find(*partition)
         if self._stopped or (server is not None and not server.is_loaded and server.state.unreadable is None):
             raise _lost()
         if server is None:
@@ -242,12 +243,12 @@ class GroupOffsets:
         server.check_readable()
         return server
 
-    def _discard(self, group_id: str, place: Place) -> None:
-        places = self._places.get(group_id)
-        if places is not None:
-            places.discard(place)
-            if not places:
-                del self._places[group_id]
+    def _discard(self, group_id: str, partition: TopicPartition) -> None:
+        partitions = self._partitions.get(group_id)
+        if partitions is not None:
+            partitions.discard(partition)
+            if not partitions:
+                del self._partitions[group_id]
                 self._emptied[group_id] = 0
                 if len(self._emptied) > EMPTIED_GROUPS_MAX:
                     del self._emptied[next(iter(self._emptied))]
@@ -256,7 +257,7 @@ class GroupOffsets:
 class _Planned(NamedTuple):
     """One partition's offset on its way to its tablet."""
 
-    place: Place
+    partition: TopicPartition
     server: PartitionServer
     state: ConsumerOffset | None
     tablet: KeyValueTablet
@@ -267,23 +268,23 @@ class OffsetChanges:
 
     __slots__ = ("_served", "group_id", "outcomes", "parts", "planned")
 
-    def __init__(self, group_id: str, served: Callable[[Place], PartitionServer]) -> None:
+    def __init__(self, group_id: str, served: Callable[[TopicPartition], PartitionServer]) -> None:
         self._served = served
         self.group_id = group_id
-        self.outcomes: dict[Place, KafkaError | None] = {}
+        self.outcomes: dict[TopicPartition, KafkaError | None] = {}
         self.planned: list[_Planned] = []
         self.parts: dict[KeyValueTablet, list[Command]] = {}
 
-    def add(self, place: Place, state: ConsumerOffset | None) -> None:
-        """Plan one partition's offset, or why it has none; each place once."""
+    def add(self, partition: TopicPartition, state: ConsumerOffset | None) -> None:
+        """Plan one partition's offset, or why it has none; each partition once."""
         try:
-            server = self._served(place)
+            server = self._served(partition)
             tablet, command = server.consumers.plan(self.group_id, state)
         except KafkaError as refusal:
-            self.outcomes[place] = refusal.with_traceback(None)  # its frames hold the outcomes
+            self.outcomes[partition] = refusal.with_traceback(None)  # its frames hold the outcomes
             return
         self.parts.setdefault(tablet, []).append(command)
-        self.planned.append(_Planned(place, server, state, tablet))
+        self.planned.append(_Planned(partition, server, state, tablet))
 
     def by_cell(self) -> "list[OffsetChanges]":
         """The changes of each cell, which is one commit; they share the outcomes."""

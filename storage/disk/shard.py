@@ -11,7 +11,7 @@ from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from pqbroker.storage.disk import index_rows
-from pqbroker.storage.disk.backups.backup import Backup, BackupDirectory, CellCopy, Places
+from pqbroker.storage.disk.backups.backup import Backup, BackupDirectory, CellCopy, CopyDirectories
 from pqbroker.storage.disk.backups.copying import Copier
 from pqbroker.storage.disk.blob_reading import BlobReader
 from pqbroker.storage.disk.committer import Committer, OpenCell, Ownership, Pace
@@ -188,7 +188,7 @@ class DiskShard:
         work = self._back_up(backup.run(self._copy, list(self._directory.pools), copies))
         return await Uninterrupted(work)
 
-    async def copy_into(self, place: Callable[[Iterable[str]], Places], copier: Copier) -> None:
+    async def copy_into(self, place: Callable[[Iterable[str]], CopyDirectories], copier: Copier) -> None:
         """Copy the cell as part of the backup of another one; see `CopiesInto`."""
         await self._back_up(self._copy(place(self._directory.pools), copier).run())
 

@@ -51,7 +51,7 @@ TIMESTAMPS_RESERVED = "timestamps_reserved"
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
-Place = Callable[[str, int], Sequence[CellId]]
+ChooseCells = Callable[[str, int], Sequence[CellId]]
 """Chooses the cells of new tablets, by the name of their bundle and their number."""
 
 
@@ -88,10 +88,10 @@ class Scheme:
     """
 
     def __init__(
-        self, clock: Callable[[], int], *, may_be_new: bool = True, place: Place = _in_the_system_cell
+        self, clock: Callable[[], int], *, may_be_new: bool = True, choose_cells: ChooseCells = _in_the_system_cell
     ) -> None:
         self._clock = clock
-        self._place = place
+        self._choose_cells = choose_cells
         self._may_be_new = may_be_new
         self._state = SchemeState()
         self._held: asyncio.Future[None] | None = None
@@ -99,10 +99,12 @@ class Scheme:
     _tablet: BaseTablet
 
     @classmethod
-    async def open(cls, host: TabletHost, clock: Callable[[], int], place: Place = _in_the_system_cell) -> "Scheme":
+    async def open(
+        cls, host: TabletHost, clock: Callable[[], int], choose_cells: ChooseCells = _in_the_system_cell
+    ) -> "Scheme":
         """The scheme of the host's cell, created when it has none, and started. Raises as `start`."""
         await host.cell.create_tablets([(SCHEME_TABLET_ID, TabletType.SCHEME, "scheme")])
-        scheme = cls(clock, may_be_new=not has_object_tablets(host.cell.tablets().values()), place=place)
+        scheme = cls(clock, may_be_new=not has_object_tablets(host.cell.tablets().values()), choose_cells=choose_cells)
         await host.start(SCHEME_TABLET_ID, scheme)
         return scheme
 
@@ -196,7 +198,7 @@ class Scheme:
             if changes.row_sets[NAMES].get((name,)) is not None:
                 raise TopicExists(f"there is a topic or table {name!r} already")
             count = tablet_count(partitions, partitions_per_tablet)
-            cells = _stored_cells(self._place(bundle_of(config), count))
+            cells = _stored_cells(self._choose_cells(bundle_of(config), count))
             tablets = _new_tablets(self._state, changes, count)
             topic = TopicRecord(
                 name, new_uuid(), partitions, partitions_per_tablet, tablets, dict(config), self._clock(), table, cells
@@ -217,7 +219,7 @@ class Scheme:
                 raise PartitionsNotGrown(f"topic {name!r} has {topic.partitions} partitions; {count} are no more")
             added = tablet_count(count, topic.partitions_per_tablet) - len(topic.tablets)
             homes = [topic.cell_of(number) for number in range(len(topic.tablets))]
-            cells = _stored_cells([*homes, *(self._place(bundle_of(topic.config), added) if added else ())])
+            cells = _stored_cells([*homes, *(self._choose_cells(bundle_of(topic.config), added) if added else ())])
             tablets = topic.tablets + _new_tablets(self._state, changes, added)
             grown = replace(topic.grown(count), tablets=tablets, cells=cells)
             put_topic(changes, grown)
@@ -246,7 +248,7 @@ class Scheme:
             topic = self._known(name)
             record, origins, _ = after = change(topic)
             added = tablet_count(len(origins), 1) - len(set(origins) - {None})
-            homes = iter(self._place(bundle_of(topic.config), added) if added else ())
+            homes = iter(self._choose_cells(bundle_of(topic.config), added) if added else ())
             tablets = after.tablets(topic.tablets, _new_tablets(self._state, changes, added))
             cells = _stored_cells([next(homes) if origin is None else topic.cell_of(origin) for origin in origins])
             record = replace(record, partitions=len(tablets), tablets=tablets, cells=cells)

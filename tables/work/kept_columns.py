@@ -8,7 +8,7 @@ from bisect import bisect_right, insort
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-Place = tuple[str, str, int]
+TabletKey = tuple[str, str, int]
 """A topic's id, its schema as text, a tablet."""
 
 
@@ -32,9 +32,9 @@ class KeptColumns:
     __slots__ = ("_bytes", "_query", "_starts", "_stretches", "bytes_max")
 
     def __init__(self) -> None:
-        self._stretches: dict[tuple[Place, int], tuple[Stretch, int]] = {}
+        self._stretches: dict[tuple[TabletKey, int], tuple[Stretch, int]] = {}
         """With the number of the query that used it last; least recently used first."""
-        self._starts: dict[Place, list[int]] = {}
+        self._starts: dict[TabletKey, list[int]] = {}
         self._bytes = 0
         self._query = 0
         self.bytes_max = 0
@@ -44,13 +44,13 @@ class KeptColumns:
         self._query += 1
         self.bytes_max = bytes_max
 
-    def find(self, place: Place, row: int, columns: Sequence[str]) -> Stretch | None:
+    def find(self, tablet_key: TabletKey, row: int, columns: Sequence[str]) -> Stretch | None:
         """Return what is kept of the rows from `row` on, with these columns."""
-        starts = self._starts.get(place, [])
+        starts = self._starts.get(tablet_key, [])
         at = bisect_right(starts, row) - 1
         if at < 0:
             return None
-        key = (place, starts[at])
+        key = (tablet_key, starts[at])
         stretch, _ = self._stretches[key]
         if row >= stretch.end or not set(columns) <= set(stretch.batch.schema.names):
             return None
@@ -58,11 +58,11 @@ class KeptColumns:
         self._stretches[key] = (stretch, self._query)
         return stretch
 
-    def keep(self, place: Place, stretch: Stretch) -> None:
+    def keep(self, tablet_key: TabletKey, stretch: Stretch) -> None:
         """Keep a stretch, with the columns that were kept of it before, if there is room. One with gaps is not kept."""
         if stretch.batch.num_rows != stretch.end - stretch.start:
             return
-        key = (place, stretch.start)
+        key = (tablet_key, stretch.start)
         if key in self._stretches:
             stretch = _joined(self._drop(key), stretch)
         size = stretch.batch.nbytes
@@ -73,16 +73,16 @@ class KeptColumns:
             self._drop(oldest)
         if self._bytes + size <= self.bytes_max:
             self._stretches[key] = (stretch, self._query)
-            insort(self._starts.setdefault(place, []), stretch.start)
+            insort(self._starts.setdefault(tablet_key, []), stretch.start)
             self._bytes += size
 
-    def _drop(self, key: tuple[Place, int]) -> Stretch:
+    def _drop(self, key: tuple[TabletKey, int]) -> Stretch:
         stretch, _ = self._stretches.pop(key)
-        place, start = key
-        starts = self._starts[place]
+        tablet_key, start = key
+        starts = self._starts[tablet_key]
         starts.remove(start)
         if not starts:
-            del self._starts[place]
+            del self._starts[tablet_key]
         self._bytes -= stretch.batch.nbytes
         return stretch
 

@@ -113,12 +113,12 @@ def _is_left_out(found: Any, commits: tuple[int, int] | None) -> bool:
 
 def _stretch(stretches: _Stretches, wanted: Wanted, span: Span, tally: Tally, kept: KeptColumns) -> Stretch:
     """Rows from the beginning of a span on: what is kept of them, or what is read, and kept if all rows are wanted."""
-    place = (wanted.topic_id, wanted.view.text, span.tablet)
-    stretch = kept.find(place, span.start, wanted.columns)
+    tablet_key = (wanted.topic_id, wanted.view.text, span.tablet)
+    stretch = kept.find(tablet_key, span.start, wanted.columns)
     if stretch is None:
         stretch = _read_stretch(stretches, wanted, span, tally)
         if wanted.timestamp_min == ALL_TIMES:
-            kept.keep(place, stretch)
+            kept.keep(tablet_key, stretch)
     return stretch
 
 

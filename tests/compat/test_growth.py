@@ -10,7 +10,7 @@ from functools import partial
 from tests.compat.clients import DRIVEN, AnyMember, Clients
 from tests.support.drivers.librdkafka_driver import LibrdkafkaDriver
 from tests.support.drivers.member import await_members
-from tests.support.growth import WAYS_TO_GROW, Load, Place, load
+from tests.support.growth import WAYS_TO_GROW, Load, PartitionOffset, load
 from tests.support.serving import Served
 
 # A poll of kafka-python that ends between its JoinGroup and the answer to its SyncGroup loses the assignment for good.
@@ -57,5 +57,5 @@ def reads(member: AnyMember, partitions: set[int]) -> bool:
     return member.owned == partitions and {partition for partition, _ in list(member.received)} == partitions
 
 
-def has_all(member: AnyMember, places: set[Place]) -> bool:
+def has_all(member: AnyMember, places: set[PartitionOffset]) -> bool:
     return set(member.received) >= places

@@ -40,17 +40,17 @@ _ALONE = (700, 7_000, 7_000)
 """A value in its key's row; a blob in the index; another, which has a block there to itself."""
 _SETTINGS = replace(BrokerSettings(), ballast_bytes=0, group_initial_rebalance_delay_ms=0)
 _AT = " at "
-Place = tuple[str, int]
+TopicPartition = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
     """What was acknowledged: batches by partition with their base offsets, groups' generations, their offsets."""
 
-    batches: dict[Place, list[tuple[int, bytes]]] = field(default_factory=dict)
+    batches: dict[TopicPartition, list[tuple[int, bytes]]] = field(default_factory=dict)
     generations: dict[str, int] = field(default_factory=dict)
-    offsets: dict[str, dict[Place, int]] = field(default_factory=dict)
-    doubtful: dict[Place, bytes] = field(default_factory=dict)
+    offsets: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
+    doubtful: dict[TopicPartition, bytes] = field(default_factory=dict)
     """What was written when the cell was lost: it may be stored, or not."""
 
 
@@ -86,7 +86,7 @@ async def _build(path: Path) -> Written:
     return written
 
 
-async def _fill(written: Written, place: Place, server: PartitionServer, opening: int) -> None:
+async def _fill(written: Written, place: TopicPartition, server: PartitionServer, opening: int) -> None:
     """Batches that are rows of the index, and at times one that lies in a segment; one alone in the last topic."""
     sizes: tuple[int, ...] = tuple(20_000 if opening == number else 700 for number in range(5))
     if place[0] == f"topic-{TOPICS - 1}":
@@ -192,7 +192,7 @@ async def _ask(opened: OpenCell, written: Written) -> frozenset[str]:
     return frozenset(refused)
 
 
-async def _ask_partition(server: PartitionServer, place: Place, known: list[tuple[int, bytes]]) -> set[str]:
+async def _ask_partition(server: PartitionServer, place: TopicPartition, known: list[tuple[int, bytes]]) -> set[str]:
     """Read all, then write one more."""
     name = f"{place[0]}-{place[1]}"
     view, header = batch(b"more", producer=(-1, -1, -1))

@@ -38,7 +38,7 @@ FORMS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class VersionByte:
     """A version byte: the row it is in, and where; `is_log`: it is within the payload of a blob, under a checksum."""
 
     key: bytes
@@ -48,19 +48,19 @@ class Place:
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Written, dict[str, Place]]:
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Written, dict[str, VersionByte]]:
     path = tmp_path_factory.mktemp("versions") / "data"
     written = build(path)
     return path, written, version_bytes(path)
 
 
-def test_every_form_is_met(whole: tuple[Path, Written, dict[str, Place]]) -> None:
+def test_every_form_is_met(whole: tuple[Path, Written, dict[str, VersionByte]]) -> None:
     assert set(whole[2]) == FORMS
 
 
 @pytest.mark.parametrize("form", sorted(FORMS))
 def test_a_version_that_is_not_known_costs_what_the_form_holds(
-    whole: tuple[Path, Written, dict[str, Place]], form: str, tmp_path: Path
+    whole: tuple[Path, Written, dict[str, VersionByte]], form: str, tmp_path: Path
 ) -> None:
     path, written, places = whole
     copy = tmp_path / "data"
@@ -74,9 +74,9 @@ def test_a_version_that_is_not_known_costs_what_the_form_holds(
         expect_in_part(verdict, "group-" if owner == COORDINATOR else "topic-")
 
 
-def version_bytes(path: Path) -> dict[str, Place]:
+def version_bytes(path: Path) -> dict[str, VersionByte]:
     """One place of each version byte, by whose it is and what form."""
-    found: dict[str, Place] = {}
+    found: dict[str, VersionByte] = {}
     rows = index_rows(path)
     logs = {_tablet(key) for key, _ in rows if key[:1] == b"b"}
     for key, row in rows:
@@ -87,10 +87,10 @@ def version_bytes(path: Path) -> dict[str, Place]:
         for name, raw, meaning in explained.value.found:
             if name in _VERSION_FIELDS:
                 told = meaning if name != "format" else ""
-                found.setdefault(f"{owner} {explained.kind} {name} {told}".strip(), Place(key, row, position))
+                found.setdefault(f"{owner} {explained.kind} {name} {told}".strip(), VersionByte(key, row, position))
             position += len(raw)
         if explained.kind == "blob" and owner in (SCHEME, COORDINATOR) and row[0] == 0:
-            found.setdefault(f"{owner} log format", Place(key, row, _LOG_PAYLOAD_AT, is_log=True))
+            found.setdefault(f"{owner} log format", VersionByte(key, row, _LOG_PAYLOAD_AT, is_log=True))
     return found
 
 
@@ -109,7 +109,7 @@ def _tablet(key: bytes) -> int:
     return int.from_bytes(key[start : start + 8], "big")
 
 
-def change(path: Path, place: Place) -> None:
+def change(path: Path, place: VersionByte) -> None:
     """Have the index say another version; all checksums are right."""
     row = bytearray(place.row)
     row[place.position] = NEWER
@@ -149,7 +149,7 @@ def _another_identity(path: Path) -> None:
     ("damage", "told"), [(_another_format, "newer version"), (_another_identity, "is not pool main of this cell")]
 )
 def test_a_directory_of_another_form_is_refused(
-    whole: tuple[Path, Written, dict[str, Place]], tmp_path: Path, damage: Callable[[Path], None], told: str
+    whole: tuple[Path, Written, dict[str, VersionByte]], tmp_path: Path, damage: Callable[[Path], None], told: str
 ) -> None:
     path, written, _ = whole
     copy = tmp_path / "data"
@@ -159,7 +159,7 @@ def test_a_directory_of_another_form_is_refused(
 
 
 def test_a_segment_record_of_another_form_costs_its_blob(
-    whole: tuple[Path, Written, dict[str, Place]], tmp_path: Path
+    whole: tuple[Path, Written, dict[str, VersionByte]], tmp_path: Path
 ) -> None:
     path, written, _ = whole
     copy = tmp_path / "data"

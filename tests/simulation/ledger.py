@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from pqbroker.pq.log.consumers import ConsumerOffset
-from pqbroker.pq.serving.offsets import Place
+from pqbroker.pq.serving.offsets import TopicPartition
 
 
 class Violation(AssertionError):
@@ -142,11 +142,11 @@ class GroupBook:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.commits: dict[Place, CommitBook] = {}
-        self._owners: dict[tuple[int, Place], str] = {}
+        self.commits: dict[TopicPartition, CommitBook] = {}
+        self._owners: dict[tuple[int, TopicPartition], str] = {}
         self._generation_told = -1
 
-    def owns(self, generation: int, member_id: str, places: Iterable[Place]) -> None:
+    def owns(self, generation: int, member_id: str, places: Iterable[TopicPartition]) -> None:
         """A member was given these partitions."""
         expect(
             generation >= self._generation_told,
@@ -159,7 +159,7 @@ class GroupBook:
                 owner == member_id, f"group {self.name}: {place} is {owner}'s and {member_id}'s in {generation}"
             )
 
-    def book(self, place: Place) -> CommitBook:
+    def book(self, place: TopicPartition) -> CommitBook:
         return self.commits.setdefault(place, CommitBook())
 
     def accepted(self, generation: int) -> None:
@@ -169,7 +169,7 @@ class GroupBook:
             f"group {self.name} lets generation {generation} commit after {self._generation_told} began",
         )
 
-    def found(self, place: Place, state: ConsumerOffset | None) -> None:
+    def found(self, place: TopicPartition, state: ConsumerOffset | None) -> None:
         """This is the group's offset now."""
         book = self.book(place)
         if state == book.certain:
@@ -179,7 +179,7 @@ class GroupBook:
         )
         book.durable(state)
 
-    def found_earlier(self, place: Place, state: ConsumerOffset | None) -> None:
+    def found_earlier(self, place: TopicPartition, state: ConsumerOffset | None) -> None:
         """This is the group's offset where nothing was synced."""
         expect(state in self.book(place).history, f"group {self.name} has {state} at {place}, never committed")
 

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from pqbroker.broker.services.coordination.classic.messages import Join, Joined, Leaver, Sync, Synced
 from pqbroker.pq.log.consumers import ConsumerOffset
-from pqbroker.pq.serving.offsets import Place
+from pqbroker.pq.serving.offsets import TopicPartition
 from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.pq.serving.topic import Topic
 from pqbroker.protocol.errors import ErrorCode, KafkaError
@@ -44,7 +44,7 @@ class SimulatedMember:
         self._lives = 0
         self._member_id = ""
         self._generation = -1
-        self._positions: dict[Place, int] = {}
+        self._positions: dict[TopicPartition, int] = {}
         self._commits = 0
 
     async def run(self) -> None:
@@ -102,7 +102,7 @@ class SimulatedMember:
             member: json.dumps(found[number :: len(members)]).encode() for number, member in enumerate(members)
         }
 
-    async def _find_positions(self, mine: Sequence[Place]) -> None:
+    async def _find_positions(self, mine: Sequence[TopicPartition]) -> None:
         groups = self._world.node.node.cell.current.topics
         await groups.offsets.settled(self._group)
         committed = groups.offsets.of(self._group)
@@ -133,7 +133,7 @@ class SimulatedMember:
             coordinators = self._world.node.node.cell.current.coordinators
             coordinators.heartbeat(self._group, self._member_id, None, self._generation)
 
-    async def _read(self, place: Place) -> None:
+    async def _read(self, place: TopicPartition) -> None:
         node = self._world.node
         topic = node.node.cell.current.topics.get(place[0]) if node.is_up else None
         if topic is None or place[1] >= len(topic.partitions):
@@ -174,7 +174,7 @@ class SimulatedMember:
             elif error.code is not ErrorCode.NOT_COORDINATOR:
                 self._book.book(place).refused(state)
 
-    def _states(self) -> Iterable[tuple[Place, ConsumerOffset]]:
+    def _states(self) -> Iterable[tuple[TopicPartition, ConsumerOffset]]:
         for place, position in self._positions.items():
             if position >= 0:
                 self._commits += 1

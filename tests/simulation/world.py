@@ -7,7 +7,7 @@ from dataclasses import replace
 from random import Random
 
 from pqbroker.conf.broker import BrokerSettings
-from pqbroker.pq.serving.offsets import Place
+from pqbroker.pq.serving.offsets import TopicPartition
 from pqbroker.storage.engine import CommitRefused, ShardLost
 from pqbroker.storage.tablets.scheme_state import TopicRecord
 from tests.simulation.ledger import GroupBook, TopicBook, expect
@@ -64,7 +64,7 @@ class World:
         book.count = max(book.count, topic.partitions)
         return book
 
-    def is_served(self, place: Place) -> bool:
+    def is_served(self, place: TopicPartition) -> bool:
         topic = self.node.node.cell.current.topics.get(place[0]) if self.node.is_up else None
         return topic is not None and place[1] < len(topic.partitions)
 

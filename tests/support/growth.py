@@ -24,14 +24,14 @@ from tests.support.serving import Served
 PACE_S = 0.02
 """Between two records of a writer: the machine is to serve all clients meanwhile."""
 
-Place = tuple[int, int]
+PartitionOffset = tuple[int, int]
 
 
 class Load:
     """What writers were acknowledged so far: where each value is."""
 
     def __init__(self, address: str, topic: str) -> None:
-        self.places: dict[bytes, Place] = {}
+        self.places: dict[bytes, PartitionOffset] = {}
         self.stopping = threading.Event()
         self._address = address
         self._topic = topic

@@ -29,7 +29,7 @@ from pqbroker.protocol.messages.offset_commit import (
 )
 
 if TYPE_CHECKING:
-    from pqbroker.pq.serving.offsets import Outcomes, Place
+    from pqbroker.pq.serving.offsets import Outcomes, TopicPartition
 
 IDS_FROM_VERSION = 10
 NO_GROUP_FROM_VERSION = 9
@@ -74,8 +74,8 @@ class _Commit:
         self._context = context
         self._request = request
         self._response = OffsetCommitResponse()
-        self._offsets: dict[Place, ConsumerOffset | None] = {}
-        self._slots: list[tuple[Place, OffsetCommitResponsePartition]] = []
+        self._offsets: dict[TopicPartition, ConsumerOffset | None] = {}
+        self._slots: list[tuple[TopicPartition, OffsetCommitResponsePartition]] = []
         self._now_ms = context.node.clock()
 
     async def serve_in_slices(self) -> OffsetCommitResponse:
@@ -90,9 +90,9 @@ class _Commit:
         offsets = self._context.node.cell.current.topics.offsets
         changes = offsets.begin(self._request.group_id)
         try:
-            for place, state in self._offsets.items():
+            for topic_partition, state in self._offsets.items():
                 await self._context.breathe()
-                changes.add(place, state)
+                changes.add(topic_partition, state)
             self._check()
         except KafkaError as refusal:
             changes.give_up()
@@ -122,10 +122,10 @@ class _Commit:
         if self._unknown is not None:
             slot.error_code = self._unknown.code
             return
-        place = (self._name, asked.partition_index)
+        topic_partition = (self._name, asked.partition_index)
         holder = self._context.peer.holder
-        self._offsets[place] = _state(asked, self._now_ms, self._request.retention_time_ms, holder)
-        self._slots.append((place, slot))
+        self._offsets[topic_partition] = _state(asked, self._now_ms, self._request.retention_time_ms, holder)
+        self._slots.append((topic_partition, slot))
 
     def enqueue(self) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
         """Check who commits, and enqueue, both in this call; the answer comes when it is durable."""
@@ -155,10 +155,10 @@ class _Commit:
 
     async def _fill_in(self, committed: "Awaitable[Outcomes]") -> OffsetCommitResponse:
         outcomes = await committed
-        for place, slot in self._slots:
+        for topic_partition, slot in self._slots:
             if self._context.is_long:
                 await self._context.breathe()
-            if error := outcomes[place]:
+            if error := outcomes[topic_partition]:
                 slot.error_code = error.code
         return self._response
 

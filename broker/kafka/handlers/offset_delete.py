@@ -25,7 +25,7 @@ from pqbroker.protocol.messages.offset_delete import (
 )
 
 if TYPE_CHECKING:
-    from pqbroker.pq.serving.offsets import Place
+    from pqbroker.pq.serving.offsets import TopicPartition
 
 
 async def serve(context: Context, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
@@ -35,7 +35,7 @@ async def serve(context: Context, request: OffsetDeleteRequest) -> OffsetDeleteR
     node = context.node
     subscribed = _subscribed(context, request.group_id)
     response = OffsetDeleteResponse()
-    slots: list[tuple[Place, OffsetDeleteResponsePartition]] = []
+    slots: list[tuple[TopicPartition, OffsetDeleteResponsePartition]] = []
     for topic in request.topics:
         await context.breathe()
         answer = OffsetDeleteResponseTopic(name=topic.name)
@@ -47,10 +47,10 @@ async def serve(context: Context, request: OffsetDeleteRequest) -> OffsetDeleteR
             slot.error_code = _check(context, (topic.name, asked.partition_index), subscribed)
             if not slot.error_code:
                 slots.append(((topic.name, asked.partition_index), slot))
-    deletions = dict.fromkeys(place for place, _ in slots)
+    deletions = dict.fromkeys(topic_partition for topic_partition, _ in slots)
     outcomes = await node.cell.current.topics.offsets.commit(request.group_id, deletions)
-    for place, slot in slots:
-        if error := outcomes[place]:
+    for topic_partition, slot in slots:
+        if error := outcomes[topic_partition]:
             slot.error_code = error.code
     return response
 
@@ -59,9 +59,9 @@ def refuse(context: Context, request: OffsetDeleteRequest, code: ErrorCode, mess
     return OffsetDeleteResponse(error_code=code)
 
 
-def _check(context: Context, place: "Place", subscribed: frozenset[str]) -> ErrorCode:
+def _check(context: Context, topic_partition: "TopicPartition", subscribed: frozenset[str]) -> ErrorCode:
     """Return why a group that reads the topics `subscribed` keeps its offset there, or NONE."""
-    topic, index = place
+    topic, index = topic_partition
     try:
         find_partition(find_topic(context, AclOperation.READ, topic), index)
     except KafkaError as refusal:

@@ -7,7 +7,7 @@ from pqbroker.broker.services.coordination.callers import GroupsCaller, GroupsNo
 from pqbroker.broker.services.coordination.classic.states import GroupState
 from pqbroker.broker.services.coordination.coordinators import DescribedGroup, ListedGroup
 from pqbroker.pq.log.consumers import ConsumerOffset
-from pqbroker.pq.serving.offsets import Outcomes, Place
+from pqbroker.pq.serving.offsets import Outcomes, TopicPartition
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.tablets.coordinator_rows import GroupImage
 
@@ -51,12 +51,12 @@ async def delete_group(node: GroupsNode, group_id: str) -> None:
     """
     offsets = node.cell.current.topics.offsets
     await offsets.settled(group_id)
-    places = offsets.of(group_id)
+    topic_partitions = offsets.of(group_id)
     forgotten: Awaitable[None] | None = None
     if node.cell.current.coordinators.describe(group_id) is not None or not offsets.knows(group_id):
         forgotten = node.cell.current.coordinators.delete(group_id)
     # Enqueued before anybody else has a turn: whoever joins and commits from now on is another group.
-    deleted = offsets.commit(group_id, dict.fromkeys(places))
+    deleted = offsets.commit(group_id, dict.fromkeys(topic_partitions))
     if forgotten is not None:
         await forgotten
     for refusal in (await deleted).values():
@@ -65,7 +65,9 @@ async def delete_group(node: GroupsNode, group_id: str) -> None:
     offsets.forget_group(group_id)
 
 
-def set_offsets(node: GroupsNode, group_id: str, offsets: Mapping[Place, ConsumerOffset | None]) -> Awaitable[Outcomes]:
+def set_offsets(
+    node: GroupsNode, group_id: str, offsets: Mapping[TopicPartition, ConsumerOffset | None]
+) -> Awaitable[Outcomes]:
     """Commit offsets for a group without members, in one commit, enqueued in this call. KafkaError NON_EMPTY_GROUP."""
     described = node.cell.current.coordinators.describe(group_id)
     if described is not None and described.state is not GroupState.EMPTY:

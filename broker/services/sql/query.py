@@ -60,7 +60,7 @@ class Query:
         self._time_ms = min(question.timeout_ms or most_ms, most_ms)
         self._began_s = asyncio.get_running_loop().time()
         self._deadline_s = self._began_s + self._time_ms / 1000
-        self._has_place = False
+        self._has_slot = False
         self._worker: WorkerProcess | None = None
         self._last: Message | None = None
         """What the worker said at the end."""
@@ -79,15 +79,15 @@ class Query:
         """Leave the worker free or dead."""
         if self._worker is not None:
             await self._free(self._worker)
-        if self._has_place:
-            self._workers.places.end(self._question.holder)
+        if self._has_slot:
+            self._workers.slots.end(self._question.holder)
         now_s = asyncio.get_running_loop().time()
         self._workers.counters.count_end(_outcome(error), now_s - self._began_s)
 
     async def piece(self) -> bytes | None:
         """The next piece of the answer as it is made; None at its end. QueryRefused, KafkaError."""
-        if not self._has_place:
-            await self._take_place()
+        if not self._has_slot:
+            await self._take_slot()
         try:
             async with asyncio.timeout_at(self._deadline_s):
                 message = await (self._ask() if self._worker is None else self._follow(self._worker))
@@ -106,20 +106,20 @@ class Query:
             raise QueryRefused(**message.document)
         return None
 
-    async def _take_place(self) -> None:
-        """Wait for a place, as long as the query may take."""
-        most, places = self._settings.sql_queries_max, self._workers.places
+    async def _take_slot(self) -> None:
+        """Wait for a slot, as long as the query may take."""
+        most, slots = self._settings.sql_queries_max, self._workers.slots
         try:
             async with asyncio.timeout_at(self._deadline_s if most else 0):
-                await places.begin(self._question.holder, most)
+                await slots.begin(self._question.holder, most)
         except TimeoutError:
             waited = f", and this one has waited {self._time_ms} ms for its turn" if most else ""
             raise QueryRefused(
                 "TOO_MANY_QUERIES",
-                f"{places.running} SQL queries are under way, of at most pqbroker.sql.queries.max = {most}{waited}",
+                f"{slots.running} SQL queries are under way, of at most pqbroker.sql.queries.max = {most}{waited}",
                 "Try again when one has ended, or raise pqbroker.sql.queries.max.",
             ) from None  # fmt: skip
-        self._has_place = True
+        self._has_slot = True
 
     async def _ask(self) -> Message:
         """Give the question to a worker; return its first message. One that waited for a query may have died."""

@@ -14,7 +14,7 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from pqbroker.broker.services.sql.counters import SqlCounters
-from pqbroker.broker.services.sql.query_places import QueryPlaces
+from pqbroker.broker.services.sql.query_slots import QuerySlots
 from pqbroker.tables.work.process import WorkerProcess
 
 _T = TypeVar("_T")
@@ -23,7 +23,7 @@ _T = TypeVar("_T")
 class Workers:
     """Made before it is known whether there will ever be a query: nothing is started until one comes."""
 
-    __slots__ = ("_busy", "_idle", "_pending", "counters", "places")
+    __slots__ = ("_busy", "_idle", "_pending", "counters", "slots")
 
     def __init__(self) -> None:
         self._busy: set[WorkerProcess] = set()
@@ -31,7 +31,7 @@ class Workers:
         self._pending: set[asyncio.Task[Any]] = set()
         """Starts and ends under way."""
         self.counters = SqlCounters()
-        self.places = QueryPlaces()
+        self.slots = QuerySlots()
         """Of queries under way, and of those that wait for their worker to start."""
 
     @property

@@ -12,7 +12,7 @@ from pqbroker.broker.web.routing.problems import bad_request
 from pqbroker.broker.web.routing.routes import Call, Route
 from pqbroker.broker.web.routing.schemas import COUNT, OFFSET, TEXT, Schema, array_of, nullable, object_of
 from pqbroker.pq.log.consumers import ConsumerOffset
-from pqbroker.pq.serving.offsets import Place
+from pqbroker.pq.serving.offsets import TopicPartition
 from pqbroker.pq.serving.topic import Topic
 from pqbroker.protocol.errors import KafkaError
 
@@ -26,19 +26,19 @@ async def reset(call: Call) -> Any:
     topic = find_topic(call, AclOperation.READ, call.body["topic"])
     position = read_position(call, call.body["to"], "body.to")
     is_dry = call.body.get("dry_run", False)
-    found: dict[Place, int] = {}
+    found: dict[TopicPartition, int] = {}
     for index in _partitions(call, topic):
         await call.node.turns.breathe()
         found[topic.record.name, index] = await offset_in(find_readable(topic, index), position, is_clamped=True)
     before = call.node.cell.current.topics.offsets.of(group_id)
     shown = [
         {
-            "topic": place[0],
-            "partition": place[1],
-            "before": before[place].offset if place in before else None,
+            "topic": topic_partition[0],
+            "partition": topic_partition[1],
+            "before": before[topic_partition].offset if topic_partition in before else None,
             "offset": offset,
         }
-        for place, offset in found.items()
+        for topic_partition, offset in found.items()
     ]
     if not is_dry:
         await _commit(call, group_id, found)
@@ -57,10 +57,12 @@ def _partitions(call: Call, topic: Topic) -> Sequence[int]:
     return asked
 
 
-async def _commit(call: Call, group_id: str, found: dict[Place, int]) -> None:
+async def _commit(call: Call, group_id: str, found: dict[TopicPartition, int]) -> None:
     """KafkaError NON_EMPTY_GROUP, and what a partition refuses."""
     now_ms = call.node.clock()
-    states = {place: ConsumerOffset(offset, commit_ms=now_ms, creator=call.holder) for place, offset in found.items()}
+    states = {
+        partition: ConsumerOffset(offset, commit_ms=now_ms, creator=call.holder) for partition, offset in found.items()
+    }
     outcomes = await set_offsets(call.node, group_id, states)
     for (topic, partition), refusal in outcomes.items():
         if refusal is not None:

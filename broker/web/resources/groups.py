@@ -31,7 +31,7 @@ from pqbroker.broker.web.routing.schemas import (
     parse_text,
 )
 from pqbroker.pq.log.consumers import ConsumerOffset
-from pqbroker.pq.serving.offsets import Place
+from pqbroker.pq.serving.offsets import TopicPartition
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.tablets.coordinator_rows import MemberImage
 
@@ -95,13 +95,13 @@ async def describe(call: Call) -> Any:
 async def change_offsets(call: Call) -> Any:
     check_access(call, AclOperation.READ, _group(call))
     now_ms = call.node.clock()
-    offsets: dict[Place, ConsumerOffset | None] = {}
+    offsets: dict[TopicPartition, ConsumerOffset | None] = {}
     for asked in call.body["offsets"]:
-        place = (asked["topic"], asked["partition"])
-        if place in offsets:
-            raise bad_request(f"partition {place[1]} of {place[0]} is named twice")
-        find_partition(find_topic(call, AclOperation.READ, place[0]), place[1])
-        offsets[place] = ConsumerOffset(asked["offset"], commit_ms=now_ms, creator=call.holder)
+        topic_partition = (asked["topic"], asked["partition"])
+        if topic_partition in offsets:
+            raise bad_request(f"partition {topic_partition[1]} of {topic_partition[0]} is named twice")
+        find_partition(find_topic(call, AclOperation.READ, topic_partition[0]), topic_partition[1])
+        offsets[topic_partition] = ConsumerOffset(asked["offset"], commit_ms=now_ms, creator=call.holder)
     most = call.node.settings.http_items_max
     if not 1 <= len(offsets) <= most:
         raise bad_request(f"{len(offsets)} offsets; give 1 to {most} (pqbroker.http.items.max)")
@@ -121,7 +121,7 @@ def _group(call: Call) -> AclResource:
     return AclResource(AclKind.GROUP, call.path["name"])
 
 
-def _facts(call: Call, group: ListedGroup, lag: Mapping[Place, int]) -> dict[str, Any]:
+def _facts(call: Call, group: ListedGroup, lag: Mapping[TopicPartition, int]) -> dict[str, Any]:
     subscribed = call.node.cell.current.coordinators.subscribed_topics(group.group_id)
     topics = {topic for topic, _ in lag} | (subscribed or frozenset())
     return {
@@ -164,10 +164,10 @@ def _assignment(group: DescribedGroup, member: MemberImage) -> list[dict[str, An
     return [{"topic": each.topic, "partitions": each.partitions} for each in assigned]
 
 
-def _partitions(call: Call, group_id: str, lag: Mapping[Place, int]) -> dict[str, Any]:
+def _partitions(call: Call, group_id: str, lag: Mapping[TopicPartition, int]) -> dict[str, Any]:
     offsets = call.node.cell.current.topics.offsets.of(group_id)
-    places = list(offsets)
-    page, has_more = call.page(places[bisect_right(places, _after_place(call)) :])
+    topic_partitions = list(offsets)
+    page, has_more = call.page(topic_partitions[bisect_right(topic_partitions, _after_topic_partition(call)) :])
     return {
         "partitions": [
             {
@@ -189,7 +189,7 @@ def _end_offset(call: Call, topic: str, index: int) -> int:
     return find_partition(find_topic(call, AclOperation.DESCRIBE, topic), index).end_offset
 
 
-def _after_place(call: Call) -> Place:
+def _after_topic_partition(call: Call) -> TopicPartition:
     text: str = call.query.get("after", "-0")
     topic, _, index = text.rpartition("-")
     try:

@@ -14,7 +14,7 @@ from pqbroker.broker.web.routing.problems import bad_request
 from pqbroker.broker.web.routing.routes import Call, Route
 from pqbroker.broker.web.routing.schemas import COUNT, OFFSET, TEXT, Schema, object_of
 from pqbroker.pq.log.consumers import ConsumerOffset, Session, committed_in, recreated
-from pqbroker.pq.serving.offsets import Place
+from pqbroker.pq.serving.offsets import TopicPartition
 from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 
@@ -26,7 +26,7 @@ _ANSWER = object_of({"offset": OFFSET, "changed": {"type": "boolean"}, "session"
 
 
 async def commit(call: Call) -> Any:
-    place, server = _place(call)
+    topic_partition, server = _topic_partition(call)
     body = call.body
     asked, metadata = body["session"], body.get("metadata", "")
     read_text(metadata, "metadata")
@@ -41,19 +41,19 @@ async def commit(call: Call) -> Any:
     bounds = server.start_offset, server.end_offset
     decided = committed_in(session, stored, wanted, bounds, strict=body.get("strict", False))
     if decided is not None:
-        await _store(call, place, decided)
+        await _store(call, topic_partition, decided)
     return _shown(decided or stored, is_changed=decided is not None)
 
 
 async def recreate(call: Call) -> Any:
-    place, server = _place(call)
+    topic_partition, server = _topic_partition(call)
     await _settled(call, server)
     made = recreated(server.consumers.get(call.path["name"]))._replace(commit_ms=call.node.clock(), creator=call.holder)
-    await _store(call, place, made)
+    await _store(call, topic_partition, made)
     return _shown(made, is_changed=True)
 
 
-def _place(call: Call) -> tuple[Place, PartitionServer]:
+def _topic_partition(call: Call) -> tuple[TopicPartition, PartitionServer]:
     check_access(call, AclOperation.READ, AclResource(AclKind.GROUP, call.path["name"]))
     topic, index = call.body["topic"], call.body["partition"]
     return (topic, index), find_partition(find_topic(call, AclOperation.READ, topic), index)
@@ -68,9 +68,9 @@ async def _settled(call: Call, server: PartitionServer) -> None:
         raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the partition's tablet moved; retry")
 
 
-async def _store(call: Call, place: Place, state: ConsumerOffset) -> None:
-    outcomes = await set_offsets(call.node, call.path["name"], {place: state})
-    if (refusal := outcomes[place]) is not None:
+async def _store(call: Call, topic_partition: TopicPartition, state: ConsumerOffset) -> None:
+    outcomes = await set_offsets(call.node, call.path["name"], {topic_partition: state})
+    if (refusal := outcomes[topic_partition]) is not None:
         raise refusal
 
 

@@ -45,7 +45,7 @@ R = TypeVar("R")
 class CopiesInto(Protocol):
     """Copies another cell; `place` says where to, by the names of its pools."""
 
-    async def __call__(self, place: "Callable[[Iterable[str]], Places]", copier: Copier) -> None: ...
+    async def __call__(self, place: "Callable[[Iterable[str]], CopyDirectories]", copier: Copier) -> None: ...
 
 
 class BetweenRounds(Protocol):
@@ -88,21 +88,21 @@ class BackupDirectory:
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
-    """Places of the copy of a cell, and of those of its pools by name."""
+class CopyDirectories:
+    """Directories of the copy of a cell, and of its pools by name."""
 
     directory: Path
     pools: Mapping[str, Path]
 
     @classmethod
-    def below(cls, root: Path, pools: Iterable[str]) -> "Places":
+    def below(cls, root: Path, pools: Iterable[str]) -> "CopyDirectories":
         return cls(root, {pool: root / pool_place(pool) for pool in pools})
 
-    def of_cell(self, name: str, pools: Iterable[str]) -> "Places":
-        """Return the places of another cell of the node, as in the data directory and the directories of its pools."""
+    def of_cell(self, name: str, pools: Iterable[str]) -> "CopyDirectories":
+        """Return the directories of another cell, as in the data directory and the directories of its pools."""
         directory = self.directory / CELLS / name
-        places = {pool: self.directory / pool_place(pool) / CELLS / name for pool in pools}
-        return Places(directory, {**places, MAIN_POOL: directory / pool_place(MAIN_POOL)})
+        paths = {pool: self.directory / pool_place(pool) / CELLS / name for pool in pools}
+        return CopyDirectories(directory, {**paths, MAIN_POOL: directory / pool_place(MAIN_POOL)})
 
 
 class CellCopy:
@@ -113,13 +113,13 @@ class CellCopy:
         directory: CellDirectory,
         row_files: Callable[[], RowFiles | None],
         between_rounds: BetweenRounds,
-        places: Places,
+        directories: CopyDirectories,
         copier: Copier,
     ) -> None:
         self._directory = directory
         self._row_files = row_files
         self._between_rounds = between_rounds
-        self._places = places
+        self._directories = directories
         self._copier = copier
 
     async def run(self, meanwhile: Callable[[], Awaitable[None]] | None = None) -> int:
@@ -129,8 +129,8 @@ class CellCopy:
             await self._in_thread(self._begin)
             if meanwhile is not None:
                 await meanwhile()
-            index = self._places.directory / self._directory.index.name
-            moment = await self._between_rounds(partial(take_moment, index=index, pools=self._places.pools))
+            index = self._directories.directory / self._directory.index.name
+            moment = await self._between_rounds(partial(take_moment, index=index, pools=self._directories.pools))
             await self._in_thread(partial(self._end, moment))
         finally:
             # Not awaited: it comes behind `hold` in any case, even when this is cancelled.
@@ -149,10 +149,10 @@ class CellCopy:
 
     def _begin(self) -> None:
         index = self._directory.index
-        target = self._places.directory / index.name
+        target = self._directories.directory / index.name
         (target / COMMITS).mkdir(parents=True)
-        for place in self._places.pools.values():
-            place.mkdir(parents=True)
+        for directory in self._directories.pools.values():
+            directory.mkdir(parents=True)
         copy_index(index, target, self._row_files, self._copier)
 
     def _end(self, moment: Moment) -> None:
@@ -162,14 +162,14 @@ class CellCopy:
             else:
                 self._copier.copy(file.origin, file.target, file.size)
         owner = self._directory
-        log = self._places.directory / owner.index.name / COMMITS
+        log = self._directories.directory / owner.index.name / COMMITS
         write_end(log, owner.generation, cell_seed(owner.facts.cell), moment.number)
         for pool, path in self._directory.pools.items():
-            self._take_pool(path, self._places.pools[pool])
+            self._take_pool(path, self._directories.pools[pool])
         for name in (SALVAGED, FACTS_COPY, FACTS):
             facts = self._directory.path / name
             if name != SALVAGED or facts.exists():
-                self._copier.copy(facts, self._places.directory / name, facts.stat().st_size)
+                self._copier.copy(facts, self._directories.directory / name, facts.stat().st_size)
         if not self._directory.is_ours():
             raise self._directory.loss()
 
@@ -196,21 +196,24 @@ class Backup:
         self._copier = Copier(threading.Event())
 
     async def run(
-        self, copy: Callable[[Places, Copier], CellCopy], pools: Iterable[str], others: Mapping[str, CopiesInto]
+        self,
+        copy: Callable[[CopyDirectories, Copier], CellCopy],
+        pools: Iterable[str],
+        others: Mapping[str, CopiesInto],
     ) -> BackupFacts:
         """Make it. Whatever ends it early leaves nothing. Cancelled when a cell ends. BackupRefused, ShardLost.
 
         The moment of `copy`'s cell is after those of the others: what it knows of them is what they were, or later.
         """
-        places = Places.below(self._draft, pools)
+        directories = CopyDirectories.below(self._draft, pools)
 
         async def copy_others() -> None:
             for name, copy_into in others.items():
-                await copy_into(partial(places.of_cell, name), self._copier)
+                await copy_into(partial(directories.of_cell, name), self._copier)
 
         try:
             await asyncio.to_thread(self._begin)
-            number = await copy(places, self._copier).run(copy_others)
+            number = await copy(directories, self._copier).run(copy_others)
             await asyncio.to_thread(self._end)
         except OSError as failure:
             raise BackupRefused(f"the backup cannot be written: {failure}") from failure

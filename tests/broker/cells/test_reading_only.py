@@ -80,7 +80,7 @@ class Disks:
         self.system.f_bavail = self.one.f_bavail = size // 4096
 
 
-class Place:
+class Site:
     """A data directory, and the disks that it lies on."""
 
     def __init__(self, path: Path) -> None:
@@ -106,10 +106,10 @@ class Place:
 
 
 @pytest.fixture
-async def place(tmp_path: Path) -> Place:
+async def site(tmp_path: Path) -> Site:
     """A directory with topics and a table in cells 0 and 1, on disks that are full since it was closed."""
-    place = Place(tmp_path)
-    async with place.served() as web:
+    site = Site(tmp_path)
+    async with site.served() as web:
         for call in (("/v1/bundles", {"name": "b"}), ("/v1/cells", {"bundle": "b"})):
             assert (await web.ask("POST", *call))[0] == 201
         await web.node.create_topic("kept", 2)
@@ -120,8 +120,8 @@ async def place(tmp_path: Path) -> Place:
             assert (await web.node.produce(topic, b"small")).error_code == 0
             assert (await web.node.produce(topic, b"x" * 100_000)).error_code == 0
         await commit(web, 2)
-    place.disks.fill()
-    return place
+    site.disks.fill()
+    return site
 
 
 def committed(offset: int) -> OffsetCommitRequestTopic:
@@ -168,8 +168,8 @@ async def until_written(web: Web) -> None:
             await asyncio.sleep(0.02)
 
 
-async def test_consumers_read_everything_that_was_acknowledged_in_every_cell(place: Place) -> None:
-    async with place.served() as web:
+async def test_consumers_read_everything_that_was_acknowledged_in_every_cell(site: Site) -> None:
+    async with site.served() as web:
         assert [await stored(web, topic) for topic in ("kept", "far")] == [2, 2]
         _, rows = await web.ask("GET", "/v1/tables/rows/rows?tablet_index=0")
         assert [row["id"] for row in rows["rows"]] == [1]
@@ -244,8 +244,8 @@ def texts(answer: Any) -> set[str]:
     return found
 
 
-async def test_each_write_is_answered_with_the_disks_error_and_its_cure(place: Place) -> None:
-    async with place.served() as web:
+async def test_each_write_is_answered_with_the_disks_error_and_its_cure(site: Site) -> None:
+    async with site.served() as web:
         client = await web.node.connect()
         found = {}
         for name, (request, version, _) in WRITES.items():
@@ -277,15 +277,15 @@ CHANGES: dict[str, tuple[str, str, Any]] = {
 }
 
 
-async def test_each_change_over_http_is_answered_with_cause_and_cure(place: Place) -> None:
-    async with place.served(console_writes=True) as web:
+async def test_each_change_over_http_is_answered_with_cause_and_cure(site: Site) -> None:
+    async with site.served(console_writes=True) as web:
         answers = {name: (await web.ask(*change))[1] for name, change in CHANGES.items()}
         assert {name: answer for name, answer in answers.items() if FULL not in str((answer or {}).get("error"))} == {}
         assert ErrorCode.UNKNOWN_SERVER_ERROR not in web.node.server.node.metrics.errors
 
 
-async def test_the_node_says_so_where_one_looks_at_its_health(place: Place) -> None:
-    async with place.served() as web:
+async def test_the_node_says_so_where_one_looks_at_its_health(site: Site) -> None:
+    async with site.served() as web:
         status, health = await web.ask("GET", "/health")
         assert (status, health["status"], list(health["reading_only"])) == (200, "reading only", ["0", "1"])
         assert FULL in health["reading_only"]["1"]
@@ -305,9 +305,9 @@ async def test_the_node_says_so_where_one_looks_at_its_health(place: Place) -> N
         assert FULL in str(partitions)
 
 
-async def test_with_a_mebibyte_free_deletes_are_taken_without_a_restart(place: Place) -> None:
-    async with place.served() as web:
-        place.disks.free(ASKED_BYTES)
+async def test_with_a_mebibyte_free_deletes_are_taken_without_a_restart(site: Site) -> None:
+    async with site.served() as web:
+        site.disks.free(ASKED_BYTES)
         await until_written(web)
         client = await web.node.connect()
         trim, _, _ = WRITES["DeleteRecords"]
@@ -318,10 +318,10 @@ async def test_with_a_mebibyte_free_deletes_are_taken_without_a_restart(place: P
         assert (await web.ask("GET", "/health"))[1]["status"] == "ok"
 
 
-async def test_with_enough_room_everything_works_again_by_itself(place: Place) -> None:
-    async with place.served() as web:
+async def test_with_enough_room_everything_works_again_by_itself(site: Site) -> None:
+    async with site.served() as web:
         assert await commit(web, 1) == ErrorCode.COORDINATOR_NOT_AVAILABLE
-        place.disks.free()
+        site.disks.free()
         await until_written(web)
         for topic in ("kept", "far"):
             await until_taken(web, topic)
@@ -330,13 +330,13 @@ async def test_with_enough_room_everything_works_again_by_itself(place: Place) -
         assert [one["offset"] for one in group["partitions"]] == [2]
         assert await commit(web, 3) == ErrorCode.NONE
         assert await web.ask("GET", "/ready") == (200, {**(await web.ask("GET", "/ready"))[1], "status": "ready"})
-    async with place.served() as web:
+    async with site.served() as web:
         assert await stored(web, "kept") == 3
 
 
-async def test_a_further_cell_alone_is_opened_for_reading_only_and_the_others_take_writes(place: Place) -> None:
-    place.disks.system.f_bavail = PLENTY
-    async with place.served() as web:
+async def test_a_further_cell_alone_is_opened_for_reading_only_and_the_others_take_writes(site: Site) -> None:
+    site.disks.system.f_bavail = PLENTY
+    async with site.served() as web:
         assert (await web.node.produce("kept", b"v")).error_code == ErrorCode.NONE
         assert (await web.node.produce("far", b"v")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
         assert await stored(web, "far") == 2
@@ -347,13 +347,13 @@ async def test_a_further_cell_alone_is_opened_for_reading_only_and_the_others_ta
         assert FULL in message
         assert (await web.ask("GET", "/health"))[1]["reading_only"].keys() == {"1"}
         await web.node.server._cell.retain()
-        place.disks.one.f_bavail = PLENTY
+        site.disks.one.f_bavail = PLENTY
         await until_taken(web, "far")
 
 
-async def test_the_system_cell_alone_is_opened_for_reading_only_and_the_others_take_records(place: Place) -> None:
-    place.disks.one.f_bavail = PLENTY
-    async with place.served() as web:
+async def test_the_system_cell_alone_is_opened_for_reading_only_and_the_others_take_records(site: Site) -> None:
+    site.disks.one.f_bavail = PLENTY
+    async with site.served() as web:
         assert (await web.node.produce("far", b"v")).error_code == ErrorCode.NONE
         assert (await web.node.produce("kept", b"v")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
         deleted = await (await web.node.connect()).ask(DeleteTopicsRequest(topic_names=["far"]), 5)
@@ -363,7 +363,7 @@ async def test_the_system_cell_alone_is_opened_for_reading_only_and_the_others_t
 
 @pytest.mark.parametrize("what", ["a refusal", "a write that fails"])
 async def test_a_start_whose_first_commit_finds_no_room_is_one_for_reading_only(
-    place: Place, monkeypatch: pytest.MonkeyPatch, what: str
+    site: Site, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     def refuse(self: CellSpace, batch: object) -> bool:
         return False
@@ -371,70 +371,70 @@ async def test_a_start_whose_first_commit_finds_no_room_is_one_for_reading_only(
     def fail(*_: object) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    place.disks.free(2 * ASKED_BYTES)
+    site.disks.free(2 * ASKED_BYTES)
     with monkeypatch.context() as patch:
         if what == "a refusal":
             patch.setattr(CellSpace, "take", refuse)
         else:
             patch.setattr(os, "pwritev", fail)
-        async with place.served() as web:
+        async with site.served() as web:
             assert (await web.ask("GET", "/health"))[1]["status"] == "reading only"
             assert [await stored(web, topic) for topic in ("kept", "far")] == [2, 2]
-    async with place.served() as web:
+    async with site.served() as web:
         assert (await web.ask("GET", "/health"))[1]["status"] == "ok"
         assert [await stored(web, topic) for topic in ("kept", "far")] == [2, 2]
 
 
-async def test_nothing_periodic_writes_or_fails_meanwhile(place: Place) -> None:
-    async with place.served(retention_check_interval_ms=10) as web:
+async def test_nothing_periodic_writes_or_fails_meanwhile(site: Site) -> None:
+    async with site.served(retention_check_interval_ms=10) as web:
         await asyncio.sleep(0.8)
         assert not web.node.server.failed.done()
         cell = web.node.server.node.cell.current.cell
         assert cell.stats().refused == 0
 
 
-async def test_a_cell_whose_removal_was_begun_waits_for_room(place: Place) -> None:
-    place.disks.free()
-    async with place.served() as web:
+async def test_a_cell_whose_removal_was_begun_waits_for_room(site: Site) -> None:
+    site.disks.free()
+    async with site.served() as web:
         current = web.node.server.node.cell.current
         await (await web.node.connect()).ask(DeleteTopicsRequest(topic_names=["far"]), 5)
         await current.hive.set_state(CellId(1), CellState.REMOVING)
-    place.disks.fill()
-    async with place.served() as web:
+    site.disks.fill()
+    async with site.served() as web:
         assert await stored(web, "kept") == 2
-        assert (place.data / "cells" / "1").is_dir()
-        place.disks.free()
+        assert (site.data / "cells" / "1").is_dir()
+        site.disks.free()
         async with asyncio.timeout(20):
-            while (place.data / "cells" / "1").exists():  # noqa: ASYNC110
+            while (site.data / "cells" / "1").exists():  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
 
 
-async def test_a_topic_that_a_crash_left_without_tablets_does_not_keep_the_cell_from_being_read(place: Place) -> None:
-    place.disks.free()
-    opened = await open_cell(place.engine(), BrokerSettings(), Clock())
+async def test_a_topic_that_a_crash_left_without_tablets_does_not_keep_the_cell_from_being_read(site: Site) -> None:
+    site.disks.free()
+    opened = await open_cell(site.engine(), BrokerSettings(), Clock())
     await opened.scheme.create_topic("half", 1, {}, 1, None)
     await opened.stop()
     await opened.cell.close()
-    place.disks.fill()
-    async with place.served() as web:
+    site.disks.fill()
+    async with site.served() as web:
         assert (await web.node.produce("half", b"v")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
-        place.disks.free()
+        site.disks.free()
         await until_taken(web, "half")
 
 
-async def test_the_directory_is_healthy_behind_it_and_in_use_meanwhile(place: Place) -> None:
+async def test_the_directory_is_healthy_behind_it_and_in_use_meanwhile(site: Site) -> None:
     findings = Findings(lambda size: None)
-    async with place.served():
+    async with site.served():
         with pytest.raises(EngineError, match="in use"):
-            await examine(place.data, {}, findings, lambda total: None)
-    await examine(place.data, {}, findings, lambda total: None)
+            await examine(site.data, {}, findings, lambda total: None)
+    await examine(site.data, {}, findings, lambda total: None)
     assert findings.found == []
     assert findings.seen["topics"] == 3
 
 
 async def test_a_directory_that_is_new_says_that_the_disk_is_full(tmp_path: Path) -> None:
-    place = Place(tmp_path)
-    place.disks.fill()
+    site = Site(tmp_path)
+    site.disks.fill()
     with pytest.raises(NoRoom, match="full: 0 bytes are free"):
-        async with place.served():
+        async with site.served():
             pass

@@ -173,7 +173,7 @@ class Hour:
         """A query that waits for its worker, one that is refused, and one whose worker is lost."""
         workers = self.web.node.server.node.workers
         asking = asyncio.create_task(self.ask("SELECT 1"))
-        await until(lambda: workers.places.running > 0)
+        await until(lambda: workers.slots.running > 0)
         await self.scrape()
         assert await asking == 200
         assert await self.ask("DELETE FROM rows") == 400

@@ -207,23 +207,23 @@ async def test_one_query_too_many_waits_and_is_refused_after_its_time(
         assert "1 SQL queries" in message
         assert "waited 50 ms" in message
         waiting = asyncio.create_task(say(web))
-        await until(lambda: web.node.server.node.workers.places.waiting == 1)
+        await until(lambda: web.node.server.node.workers.slots.waiting == 1)
     await waiting
-    await until(lambda: not web.node.server.node.workers.places.running)
+    await until(lambda: not web.node.server.node.workers.slots.running)
 
 
 async def test_a_query_that_waits_is_forgotten_when_its_client_goes(
     serve: Serve, session: aiohttp.ClientSession
 ) -> None:
     web = await serve(sql_queries_max=1)
-    places = web.node.server.node.workers.places
+    slots = web.node.server.node.workers.slots
     async with session.post(web.url("/v1/sql"), json={"query": "begin-wait"}) as answer:
         await answer.content.readline()
         waiting = asyncio.create_task(say(web))
-        await until(lambda: places.waiting == 1)
+        await until(lambda: slots.waiting == 1)
         waiting.cancel()
-        await until(lambda: not places.waiting)
-    await until(lambda: not places.running)
+        await until(lambda: not slots.waiting)
+    await until(lambda: not slots.running)
 
 
 async def test_without_places_every_query_is_refused_at_once(serve: Serve) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from pqbroker.pq.log.sessions import Fence
 
-Place = tuple[str, int]
+TopicPartition = tuple[str, int]
 """A topic and a partition."""
 SOMEWHERE = -1
 """In the place of an offset: the answer did not say it."""
@@ -19,7 +19,7 @@ SOMEWHERE = -1
 class Sent:
     """A record, where it was sent to. `content`: a value as bytes, or a row by its columns."""
 
-    place: Place
+    place: TopicPartition
     content: bytes | Mapping[str, Any]
 
 
@@ -49,7 +49,7 @@ class Answer:
     """Offsets by number."""
     timestamps: Mapping[int, int] = field(default_factory=dict)
     """Commit timestamps by number."""
-    offsets: Mapping[tuple[str, Place], int] = field(default_factory=dict)
+    offsets: Mapping[tuple[str, TopicPartition], int] = field(default_factory=dict)
     """A group's offset in a place; later ones are greater."""
     batches: Mapping[str, int] = field(default_factory=dict)
     """The last sequence of a session."""
@@ -65,7 +65,7 @@ class Owed:
     names: set[str] = field(default_factory=set)
     written: dict[int, int] = field(default_factory=dict)
     timestamps: dict[int, int] = field(default_factory=dict)
-    offsets: dict[tuple[str, Place], int] = field(default_factory=dict)
+    offsets: dict[tuple[str, TopicPartition], int] = field(default_factory=dict)
     batches: dict[str, int] = field(default_factory=dict)
     staged: set[Staged] = field(default_factory=set)
     backups: list[Backup] = field(default_factory=list)
@@ -88,7 +88,7 @@ class Book:
     sent: dict[int, Sent] = field(default_factory=dict)
     answers: list[Answer] = field(default_factory=list)
 
-    def send(self, place: Place, content: bytes | Mapping[str, Any]) -> None:
+    def send(self, place: TopicPartition, content: bytes | Mapping[str, Any]) -> None:
         """Note a record, whose number is the next."""
         self.sent[len(self.sent)] = Sent(place, content)
 

@@ -22,7 +22,7 @@ from pqbroker.storage.disk.backups.restoring import restore
 from pqbroker.storage.disk.rocks import RocksEngine
 from pqbroker.storage.engine import BlobCorrupt, BlobMissing
 from pqbroker.tables.rows import decode_row
-from tests.faults.story.book import SOMEWHERE, Backup, Book, Owed, Place, Staged
+from tests.faults.story.book import SOMEWHERE, Backup, Book, Owed, Staged, TopicPartition
 from tests.faults.story.story import TABLE
 from tests.pq.rig import check_crc, read
 from tests.support.in_memory import in_memory
@@ -95,7 +95,7 @@ class _Partition:
     """One partition that is compared."""
 
     topic: Topic
-    place: Place
+    place: TopicPartition
     book: Book
     owed: Owed
     found: dict[int, int] = field(default_factory=dict)
@@ -182,7 +182,7 @@ class _Partition:
                 self.wrong.append(f"{self.name} at {offset} is of {found.get(offset)}, not of {timestamp}")
 
 
-def _compare_offset(opened: OpenCell, group: str, place: Place, offset: int) -> Iterator[str]:
+def _compare_offset(opened: OpenCell, group: str, place: TopicPartition, offset: int) -> Iterator[str]:
     topic = opened.topics.get(place[0])
     if topic is None:
         return

@@ -15,7 +15,7 @@ from typing import Any
 from pqbroker.fixture.http_calls import BrokerRefusedError, HttpCalls
 from pqbroker.pq.log.sessions import Fence
 from tests.faults.hostile import NAMES, payload
-from tests.faults.story.book import SOMEWHERE, Answer, Backup, Book, Place, Staged
+from tests.faults.story.book import SOMEWHERE, Answer, Backup, Book, Staged, TopicPartition
 
 PARTITIONS = 2
 TABLE = "rows"
@@ -110,7 +110,7 @@ class Story:
         group, place = self._source.choice(NAMES), (self._source.choice(TOPICS), self._source.randrange(PARTITIONS))
         self._set_offset(group, place, ())
 
-    def _set_offset(self, group: str, place: Place, used: Sequence[Staged]) -> None:
+    def _set_offset(self, group: str, place: TopicPartition, used: Sequence[Staged]) -> None:
         offset = len(self.book.answers) + 1
         body = {"offsets": [{"topic": place[0], "partition": place[1], "offset": offset}]}
         answer = Answer(offsets={(group, place): offset}, used=used)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from pqbroker.pq.log.consumers import NO_SESSION, ConsumerOffset
-from pqbroker.pq.serving.offsets import GroupOffsets, Place
+from pqbroker.pq.serving.offsets import GroupOffsets, TopicPartition
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from tests.pq.rig import DAY_MS, START_MS, Node, batch, write
 from tests.support.depth import examples
@@ -27,8 +27,8 @@ async def started(metadata_max: int = 4096) -> Node:
 
 
 async def commit(
-    node: Node, offsets: Mapping[Place, ConsumerOffset | None], group_id: str = "g"
-) -> dict[Place, ErrorCode | None]:
+    node: Node, offsets: Mapping[TopicPartition, ConsumerOffset | None], group_id: str = "g"
+) -> dict[TopicPartition, ErrorCode | None]:
     outcomes = await node.topics.offsets.commit(group_id, offsets)
     return {place: None if refusal is None else refusal.code for place, refusal in outcomes.items()}
 
@@ -380,7 +380,9 @@ class OffsetsMachine(RuleBasedStateMachine):
         commits=st.lists(st.tuples(st.sampled_from("gh"), st.dictionaries(PLACES, STATES, min_size=1)), max_size=4),
         refused=st.integers(0, 4),
     )
-    def commit_together(self, commits: list[tuple[str, dict[Place, ConsumerOffset | None]]], refused: int) -> None:
+    def commit_together(
+        self, commits: list[tuple[str, dict[TopicPartition, ConsumerOffset | None]]], refused: int
+    ) -> None:
         self.loop.run_until_complete(self._commit(commits, refused))
 
     @rule(name=st.sampled_from("tu"))
@@ -403,7 +405,9 @@ class OffsetsMachine(RuleBasedStateMachine):
         self.outlived.clear()
         self._check()
 
-    async def _commit(self, commits: list[tuple[str, dict[Place, ConsumerOffset | None]]], refused: int) -> None:
+    async def _commit(
+        self, commits: list[tuple[str, dict[TopicPartition, ConsumerOffset | None]]], refused: int
+    ) -> None:
         waiting = []
         for number, (group_id, offsets) in enumerate(commits):
             if number == refused:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pqbroker.tables.work.kept_columns import KeptColumns, Stretch
 
-PLACE = ("topic", "", 0)
+KEY = ("topic", "", 0)
 ROW_BYTES = 8
 
 
@@ -25,12 +25,12 @@ def begun(rows_max: int) -> KeptColumns:
 
 
 def found(kept: KeptColumns, row: int, columns: Sequence[str] = ("a",)) -> Stretch | None:
-    return kept.find(PLACE, row, columns)
+    return kept.find(KEY, row, columns)
 
 
 def test_rows_are_found_from_any_of_them_on() -> None:
     kept = begun(100)
-    kept.keep(PLACE, stretch(10, 20, "a", "b"))
+    kept.keep(KEY, stretch(10, 20, "a", "b"))
     there = found(kept, 15, ("b",))
     assert there is not None
     assert there.rows(15, 18, ("b",)).to_pydict() == {"b": [15, 16, 17]}
@@ -41,34 +41,34 @@ def test_rows_are_found_from_any_of_them_on() -> None:
 
 def test_columns_join_those_of_the_same_rows() -> None:
     kept = begun(100)
-    kept.keep(PLACE, stretch(0, 10, "a"))
-    kept.keep(PLACE, stretch(0, 10, "b"))
+    kept.keep(KEY, stretch(0, 10, "a"))
+    kept.keep(KEY, stretch(0, 10, "b"))
     assert found(kept, 0, ("a", "b")) is not None
-    kept.keep(PLACE, stretch(0, 12, "b"))
+    kept.keep(KEY, stretch(0, 12, "b"))
     assert found(kept, 0, ("a", "b")) is None
     assert found(kept, 11, ("b",)) is not None
 
 
 def test_the_least_recently_used_go_first() -> None:
     kept = begun(20)
-    kept.keep(PLACE, stretch(0, 10, "a"))
-    kept.keep(PLACE, stretch(10, 20, "a"))
+    kept.keep(KEY, stretch(0, 10, "a"))
+    kept.keep(KEY, stretch(10, 20, "a"))
     kept.begin(20 * ROW_BYTES)
     found(kept, 0)
-    kept.keep(PLACE, stretch(20, 30, "a"))
+    kept.keep(KEY, stretch(20, 30, "a"))
     assert [found(kept, row) is not None for row in (0, 10, 20)] == [True, False, True]
 
 
 def test_a_scan_of_more_than_there_is_room_for_keeps_its_part() -> None:
     kept = begun(30)
     for start in range(0, 100, 10):
-        kept.keep(PLACE, stretch(start, start + 10, "a"))
+        kept.keep(KEY, stretch(start, start + 10, "a"))
     assert [found(kept, row) is not None for row in range(0, 100, 10)] == [True] * 3 + [False] * 7
 
 
 def test_rows_with_gaps_are_not_kept() -> None:
     kept = begun(100)
-    kept.keep(PLACE, stretch(0, 10, "a")._replace(end=11))
+    kept.keep(KEY, stretch(0, 10, "a")._replace(end=11))
     assert found(kept, 0) is None
 
 
@@ -78,10 +78,10 @@ def test_the_budget_holds(steps: list[tuple[int, int, bool, bool]], rows_max: in
     for start, count, is_new, has_two in steps:
         if is_new:
             kept.begin(rows_max * ROW_BYTES)
-        kept.keep(PLACE, stretch(start, start + count, *(("a", "b") if has_two else ("a",))))
+        kept.keep(KEY, stretch(start, start + count, *(("a", "b") if has_two else ("a",))))
         held = [each.batch.nbytes for each, _ in kept._stretches.values()]
         assert sum(held) == kept._bytes <= kept.bytes_max
-        assert sorted(start for _, start in kept._stretches) == kept._starts.get(PLACE, [])
+        assert sorted(start for _, start in kept._stretches) == kept._starts.get(KEY, [])
         for row in range(30):
             there = found(kept, row)
             if there is not None:

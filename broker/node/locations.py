@@ -20,8 +20,8 @@ _KAFKAS_FILE = "meta.properties"
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
-    """The places of one node. `data`: a directory, or `:memory:`."""
+class Locations:
+    """Locations of one node. `data`: a directory, or `:memory:`."""
 
     kafka: tuple[Listener, ...]
     http: Address
@@ -37,9 +37,11 @@ class Options:
     data: str | None
 
 
-def choose_places(options: Options, environment: Mapping[str, str], texts: Mapping[str, str]) -> Places:
+def choose_locations(options: Options, environment: Mapping[str, str], texts: Mapping[str, str]) -> Locations:
     """`texts`: the settings that were given. AddressError, ConfigError name the place of what is wrong."""
-    return Places(_kafka(options, environment, texts), _http(options, environment), _data(options, environment, texts))
+    return Locations(
+        _kafka(options, environment, texts), _http(options, environment), _data(options, environment, texts)
+    )
 
 
 def _kafka(options: Options, environment: Mapping[str, str], texts: Mapping[str, str]) -> tuple[Listener, ...]:

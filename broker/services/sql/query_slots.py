@@ -1,10 +1,10 @@
-"""Places of SQL queries: so many run at once, shared by address, and those that wait are served address by address.
+"""Slots of SQL queries: so many run at once, shared by address, and those that wait are served address by address.
 
     none      begin -> running while its address may have one more, and no other address waits before it; else waiting
     waiting   its turn comes -> running
     waiting   its time is over, or its client has gone -> none
     running   end -> none; then the next address, in turn, that may have one more runs the first that waits of it
-An eighth of the places, at least one where there are two, is for addresses that have none: one that fills its share
+An eighth of the slots, at least one where there are two, is for addresses that have none: one that fills its share
 with long queries keeps nobody else waiting.
 """
 
@@ -14,8 +14,8 @@ from collections import OrderedDict, deque
 from pqbroker.conf.shares import Shares, reserve_of
 
 
-class QueryPlaces:
-    """The places of queries, as many as the last `begin` allowed: a smaller number ends no query."""
+class QuerySlots:
+    """The slots of queries, as many as the last `begin` allowed: a smaller number ends no query."""
 
     __slots__ = ("_most", "_shares", "_waiting")
 

@@ -1,26 +1,26 @@
-"""Places of SQL queries: each address has its share, and those that wait take turns."""
+"""Slots of SQL queries: each address has its share, and those that wait take turns."""
 
 import asyncio
 
 import pytest
 
-from pqbroker.broker.services.sql.query_places import QueryPlaces
+from pqbroker.broker.services.sql.query_slots import QuerySlots
 
 
 class Queries:
-    """Places, and the tasks of queries that have asked for one."""
+    """Slots, and the tasks of queries that have asked for one."""
 
     def __init__(self, most: int) -> None:
-        self.places = QueryPlaces()
+        self.slots = QuerySlots()
         self.most = most
 
     async def ask(self, holder: str) -> "asyncio.Task[None]":
-        task = asyncio.create_task(self.places.begin(holder, self.most))
+        task = asyncio.create_task(self.slots.begin(holder, self.most))
         await settled()
         return task
 
     async def end(self, holder: str) -> None:
-        self.places.end(holder)
+        self.slots.end(holder)
         await settled()
 
 
@@ -34,7 +34,7 @@ async def test_one_address_leaves_a_place_to_others() -> None:
     many = [await queries.ask("many") for _ in range(3)]
     assert [task.done() for task in many] == [True, False, False]
     assert (await queries.ask("few")).done()
-    assert (queries.places.running, queries.places.waiting) == (2, 2)
+    assert (queries.slots.running, queries.slots.waiting) == (2, 2)
 
 
 async def test_of_many_places_an_eighth_is_for_addresses_that_have_none() -> None:
@@ -80,24 +80,24 @@ async def test_one_that_has_gone_is_passed_over() -> None:
     gone.cancel()
     await queries.end("a")  # also where nobody has seen yet that it was cancelled
     assert waiting.done()
-    assert queries.places.waiting == 0
+    assert queries.slots.waiting == 0
     again = await queries.ask("d")
     again.cancel()
     await settled()
-    assert queries.places.waiting == 0
+    assert queries.slots.waiting == 0
 
 
 async def test_one_that_goes_when_its_turn_has_come_gives_it_on() -> None:
     queries = Queries(1)
     assert (await queries.ask("a")).done()
     gone, waiting = await queries.ask("b"), await queries.ask("c")
-    queries.places.end("a")
+    queries.slots.end("a")
     gone.cancel()
     with pytest.raises(asyncio.CancelledError):
         await gone
     await settled()
     assert waiting.done()
-    assert queries.places.running == 1
+    assert queries.slots.running == 1
 
 
 async def test_fewer_places_end_no_query_and_begin_none() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from pqbroker import __version__
 from pqbroker.broker.ground.listeners import AddressError, parse_address, parse_listeners
-from pqbroker.broker.node.places import Options, Places, choose_places
+from pqbroker.broker.node.locations import Locations, Options, choose_locations
 from pqbroker.conf.declare import ConfigError
 from pqbroker.conf.load import read_texts
 
@@ -23,7 +23,7 @@ TEXTS = {"listeners": "PLAINTEXT://127.0.0.1:3", "log.dirs": "/l"}
 
 
 def places(options: Options, environment: Mapping[str, str], texts: Mapping[str, str]) -> tuple[str, str, str]:
-    found = choose_places(options, environment, texts)
+    found = choose_locations(options, environment, texts)
     return ",".join(map(str, found.kafka)), str(found.http), found.data
 
 
@@ -41,22 +41,22 @@ def test_a_server_properties_of_kafka_takes_effect(tmp_path: Path) -> None:
         "process.roles=broker,controller\nlisteners=PLAINTEXT://:9092,CONTROLLER://:9093\n"
         "controller.listener.names=CONTROLLER\nlog.dirs=/tmp/logs\n"
     )
-    found = choose_places(NOTHING, {}, read_texts(file, ENVIRONMENT))
-    assert found == Places(parse_listeners("0.0.0.0:9092"), parse_address("127.0.0.1:8092"), "/tmp/logs")
+    found = choose_locations(NOTHING, {}, read_texts(file, ENVIRONMENT))
+    assert found == Locations(parse_listeners("0.0.0.0:9092"), parse_address("127.0.0.1:8092"), "/tmp/logs")
 
 
 def test_what_is_wrong_is_named_by_its_place(tmp_path: Path) -> None:
     with pytest.raises(AddressError, match="PQBROKER_LISTEN_KAFKA: 'x'"):
-        choose_places(NOTHING, {"PQBROKER_LISTEN_KAFKA": "x"}, {})
+        choose_locations(NOTHING, {"PQBROKER_LISTEN_KAFKA": "x"}, {})
     with pytest.raises(AddressError, match="PQBROKER_LISTEN_HTTP: 'x'"):
-        choose_places(NOTHING, {"PQBROKER_LISTEN_HTTP": "x"}, {})
+        choose_locations(NOTHING, {"PQBROKER_LISTEN_HTTP": "x"}, {})
     with pytest.raises(AddressError, match="listeners: 'x'"):
-        choose_places(NOTHING, {}, {"listeners": "x"})
+        choose_locations(NOTHING, {}, {"listeners": "x"})
     with pytest.raises(ConfigError, match=r"log\.dirs is '/a,/b'; give one directory"):
-        choose_places(NOTHING, {}, {"log.dirs": "/a,/b"})
+        choose_locations(NOTHING, {}, {"log.dirs": "/a,/b"})
     (tmp_path / "meta.properties").write_text("version=1\n")
     with pytest.raises(ConfigError, match="holds logs of Apache Kafka"):
-        choose_places(NOTHING, {}, {"log.dirs": str(tmp_path)})
+        choose_locations(NOTHING, {}, {"log.dirs": str(tmp_path)})
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
