@@ -107,7 +107,8 @@ def consume(
     filters: list[Filter] = [grep(pattern)] if pattern is not None else []
     filters += [where(each) for each in condition or []]
     wanted = Wanted(parse_form("json" if json else form), filters, limit, last)
-    span = _Span(parse_position("--from", start), None if until is None else parse_position("--until", until), last)
+    stop = None if until is None else parse_position("--until", until)
+    span = _ReadRange(parse_position("--from", start), stop, last)
     from pqbroker.cli.records.consuming import Reading, read_group, read_partitions
 
     with Cluster(broker) as cluster:
@@ -138,7 +139,7 @@ def _led(topic: Topic, partitions: list[int], *, is_named: bool) -> list[int]:
     return [index for index in partitions if index not in missing]
 
 
-class _Span(NamedTuple):
+class _ReadRange(NamedTuple):
     """The part of each partition that is read: from a position, or the `last` records, up to a position or its end."""
 
     first: Position
@@ -161,7 +162,7 @@ def _check_together(given: Mapping[str, object], start: str, group: str | None) 
             raise WrongInput(f"{one} and {other} do not go together: {why}")
 
 
-def _bounds(cluster: Cluster, topic: Topic, partitions: list[int], span: _Span) -> dict[int, tuple[int, int]]:
+def _bounds(cluster: Cluster, topic: Topic, partitions: list[int], span: _ReadRange) -> dict[int, tuple[int, int]]:
     """Return by partition the first offset to read and the first one not to read."""
     spans = cluster.spans(topic, partitions)
     ends = {index: each.end for index, each in spans.items()}

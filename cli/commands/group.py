@@ -3,7 +3,7 @@
 from pqbroker.cli.command import Family, declare
 from pqbroker.cli.commands.group_reset import add_reset
 from pqbroker.cli.confirmation import confirm
-from pqbroker.cli.kafka.cluster import Cluster, Span, TopicPartition, leaderless
+from pqbroker.cli.kafka.cluster import Cluster, OffsetRange, TopicPartition, leaderless
 from pqbroker.cli.kafka.groups import Group, find_group, list_groups
 from pqbroker.cli.kafka.link import DEFAULT_KAFKA
 from pqbroker.cli.options import Broker, GroupName, GroupNames, Json, Yes
@@ -71,12 +71,12 @@ def _offset_row(
     return *partition, offset, end, lag, *who
 
 
-def _spans(cluster: Cluster, group: Group) -> dict[TopicPartition, Span | None]:
+def _spans(cluster: Cluster, group: Group) -> dict[TopicPartition, OffsetRange | None]:
     """Return the end of each partition that the group reads or has read, None where it has no leader. Partitions of
     deleted topics are left out."""
     partitions = sorted({*group.offsets, *(partition for member in group.members for partition in member.partitions)})
     topics = cluster.topics() if partitions else {}
-    spans: dict[TopicPartition, Span | None] = {}
+    spans: dict[TopicPartition, OffsetRange | None] = {}
     for name in dict.fromkeys(name for name, _ in partitions):
         if name in topics:
             indices = [index for each, index in partitions if each == name and index in topics[name].partitions]

@@ -8,7 +8,7 @@ from pqbroker.cli.commands.topic_configs import add_configs, is_own, tell_no_com
 from pqbroker.cli.commands.topic_export import add_export
 from pqbroker.cli.commands.topic_trim import add_trim
 from pqbroker.cli.confirmation import confirm
-from pqbroker.cli.kafka.cluster import Cluster, Span, Topic, leaderless, tell_unmounted
+from pqbroker.cli.kafka.cluster import Cluster, OffsetRange, Topic, leaderless, tell_unmounted
 from pqbroker.cli.kafka.configs import TOPIC, describe_configs
 from pqbroker.cli.kafka.link import DEFAULT_KAFKA
 from pqbroker.cli.kafka.topics import DECIDED_BY_BROKER, TIMEOUT_MS, create_topic, delete_topic
@@ -167,7 +167,7 @@ def _partitions(count: int) -> str:
     return f"{count} partition{'s' * (count != 1)}"
 
 
-def _figures(span: Span | None) -> dict[str, int | None]:
+def _figures(span: OffsetRange | None) -> dict[str, int | None]:
     """None of a partition that nobody leads: what it holds is not known here."""
     if span is None:
         return {"start": None, "end": None, "records": None}

@@ -72,7 +72,7 @@ class Topic(NamedTuple):
     partitions: dict[int, Partition]
 
 
-class Span(NamedTuple):
+class OffsetRange(NamedTuple):
     """The offset where a partition's records begin, and the one that the next record gets."""
 
     start: int
@@ -195,12 +195,12 @@ class Cluster:
                 found[each.partition_index] = each.offset
         return found
 
-    def spans(self, topic: Topic, partitions: Iterable[int] | None = None) -> dict[int, Span]:
+    def spans(self, topic: Topic, partitions: Iterable[int] | None = None) -> dict[int, OffsetRange]:
         """Return the span of each partition, from the first record on; of all partitions unless some are named."""
         chosen = list(topic.partitions if partitions is None else partitions)
         starts = self.offsets(topic, dict.fromkeys(chosen, EARLIEST))
         ends = self.offsets(topic, dict.fromkeys(chosen, LATEST))
-        return {index: Span(starts[index], ends[index]) for index in chosen}
+        return {index: OffsetRange(starts[index], ends[index]) for index in chosen}
 
     def by_leader(self, topic: Topic, partitions: Iterable[int]) -> dict[int, list[int]]:
         """The partitions by the node that leads them."""

@@ -34,7 +34,7 @@ _ROUND_BYTES_MAX = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class BlobRecords:
     """Records [offset, end) of one stored blob."""
 
     key: bytes
@@ -98,7 +98,7 @@ class PartitionSalvage:
         entry = self.entries.get(meta_key(self.index))
         return None if entry is None else Meta.decode(bytes(entry.value))
 
-    def _spans(self) -> list[Span]:
+    def _spans(self) -> list[BlobRecords]:
         stored = [
             StoredBlob(key, entry.size, entry.created_ms, entry.piece_count)
             for key, entry in sorted(self.entries.items())
@@ -107,7 +107,9 @@ class PartitionSalvage:
         kept, orphans = resolve_overlaps(stored)
         for key in orphans:
             self.salvage.delete_row(self.prefix + key)
-        return [Span(blob.key, self.entries[blob.key], offset, end, is_head) for blob, offset, end, is_head in kept]
+        return [
+            BlobRecords(blob.key, self.entries[blob.key], offset, end, is_head) for blob, offset, end, is_head in kept
+        ]
 
     def _data_keys(self) -> int:
         return sum(key[:1] == b"d" for key in self.entries)
@@ -115,13 +117,13 @@ class PartitionSalvage:
     def _is_newer(self, key: bytes) -> bool:
         return self.salvage.is_newer(index_rows.ROW + self.prefix + key)
 
-    def _is_settled(self, spans: Sequence[Span], end: int) -> bool:
+    def _is_settled(self, spans: Sequence[BlobRecords], end: int) -> bool:
         """Return True if a later round says where the partition ended then: its end is the true one."""
         if self._is_newer(meta_key(self.index)):
             return True
         return bool(spans) and spans[-1].end == end and self._is_newer(spans[-1].key)
 
-    def _holes(self, spans: Sequence[Span], meta: Meta | None, end: int) -> Iterator[tuple[int, int]]:
+    def _holes(self, spans: Sequence[BlobRecords], meta: Meta | None, end: int) -> Iterator[tuple[int, int]]:
         """Offsets that no blob has, before something that a later round wrote. Older holes were left by a mirror."""
         following = meta.start_offset if meta is not None else spans[0].offset if spans else 0
         for span in spans:
@@ -131,7 +133,7 @@ class PartitionSalvage:
         if following < end and self._is_newer(meta_key(self.index)):
             yield following, end
 
-    def _name_missing_blobs(self, spans: Sequence[Span]) -> None:
+    def _name_missing_blobs(self, spans: Sequence[BlobRecords]) -> None:
         for span in spans:
             missing = [blob for blob in span.entry.blobs() if self.salvage.rows.get([index_rows.BLOB + blob]) == [None]]
             for blob in missing:
@@ -139,7 +141,7 @@ class PartitionSalvage:
             if missing:
                 self._name_unreadable(span.offset, span.end, "some of the")
 
-    def _become_body(self, span: Span) -> None:
+    def _become_body(self, span: BlobRecords) -> None:
         """Have a head blob be a body: by reference, with the index of its batches behind them."""
         entry = span.entry
         keys = [BlobKey(blob) for blob in entry.blobs()] or [self.blobs.put(USER_CHANNEL, bytes(entry.value))]
@@ -151,7 +153,7 @@ class PartitionSalvage:
         row = Entry.chained(entry.created_ms, b"".join(keys), size, shared=entry.is_shared).row
         self.salvage.put_row(self.prefix + body_key(self.index, span.offset, span.end - span.offset), row)
 
-    def _index(self, span: Span) -> bytes | None:
+    def _index(self, span: BlobRecords) -> bytes | None:
         """The index of a head blob's batches; None when they cannot be read, which a reader finds out too."""
         entry, blob = span.entry, HeadBlob(span.offset, span.end, 0, span.entry.size, 1)
         try:
@@ -174,7 +176,7 @@ class PartitionSalvage:
     def _name_unreadable(self, offset: int, end: int, which: str) -> None:
         self.salvage.losses.append(unreadable_records(self.name, offset, end, which))
 
-    def _move_end(self, meta: Meta, spans: Sequence[Span], end: int, is_settled: bool) -> None:
+    def _move_end(self, meta: Meta, spans: Sequence[BlobRecords], end: int, is_settled: bool) -> None:
         """Raise the end above all that can have been given."""
         start = meta.start_offset
         if not is_settled:

@@ -21,7 +21,7 @@ BUSY_PAUSE_S = 0.5
 _TOO_LARGE = frozenset(("RESULT_TOO_LARGE", "QUERY_TOO_LARGE", "QUERY_TOO_LONG"))
 
 
-class Span(NamedTuple):
+class RowRange(NamedTuple):
     """Rows of a tablet, up to below `end`."""
 
     tablet: int
@@ -46,8 +46,8 @@ class OrderedTableReader(DataSourceReader):
         options = self._table.options
         found = row_ranges(options)
         starts, ends = resolved(options.starting, found), resolved(options.ending, found)
-        spans = [Span(tablet, start, ends[tablet]) for tablet, start in starts.items() if tablet in ends]
-        return [InputPartition(span) for span in planned(spans, found, options)] or [InputPartition(Span(0, 0, 0))]
+        spans = [RowRange(tablet, start, ends[tablet]) for tablet, start in starts.items() if tablet in ends]
+        return [InputPartition(span) for span in planned(spans, found, options)] or [InputPartition(RowRange(0, 0, 0))]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return read_span(self._table, partition.value)
@@ -69,7 +69,7 @@ def resolved(offsets: Offsets, found: RowRanges) -> Mapping[int, int]:
     return {**first, **offsets}
 
 
-def planned(spans: Sequence[Span], found: RowRanges, options: Options) -> Sequence[Span]:
+def planned(spans: Sequence[RowRange], found: RowRanges, options: Options) -> Sequence[RowRange]:
     """Spans of rows that exist, none too long for a task. JobError for rows that are gone."""
     tasks = []
     for tablet, start, end in spans:
@@ -81,18 +81,18 @@ def planned(spans: Sequence[Span], found: RowRanges, options: Options) -> Sequen
             )
         step = options.rows_per_partition
         begin, stop = max(start, first), min(end, last)
-        tasks += [Span(tablet, one, min(one + step, stop)) for one in range(begin, stop, step)]
+        tasks += [RowRange(tablet, one, min(one + step, stop)) for one in range(begin, stop, step)]
     return tasks
 
 
-def read_span(table: Table, span: Span) -> Iterator[Any]:
+def read_span(table: Table, span: RowRange) -> Iterator[Any]:
     """Record batches of a task."""
     from pqbroker.pipeline.ordered_tables.batches import record_batches  # jobs that read no table need no pyarrow
 
     start, count = span.start, ROWS_PER_QUERY
     with Client(table.options.http) as client:
         while start < span.end:
-            part = Span(span.tablet, start, min(start + count, span.end))
+            part = RowRange(span.tablet, start, min(start + count, span.end))
             records = _records(client, table, part)
             if records is None:
                 count = max(1, count // 4)
@@ -103,7 +103,7 @@ def read_span(table: Table, span: Span) -> Iterator[Any]:
             start = part.end
 
 
-def _records(client: Client, table: Table, part: Span) -> Any:
+def _records(client: Client, table: Table, part: RowRange) -> Any:
     """Rows in Arrow; None: more rows than one answer can hold. ClientError."""
     try:
         return _answered(client, _query(table, part))
@@ -113,7 +113,7 @@ def _records(client: Client, table: Table, part: Span) -> Any:
         return None
 
 
-def _query(table: Table, part: Span) -> str:
+def _query(table: Table, part: RowRange) -> str:
     names = ", ".join(map(_quoted, table.wanted.names))
     return (
         f'SELECT {names} FROM {_quoted(TableCalls(table.options.table).name)} WHERE "$tablet_index" = {part.tablet} '

@@ -11,7 +11,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from pqbroker.http_client.facts import RowRanges
 from pqbroker.pipeline.errors import JobError
-from pqbroker.pipeline.ordered_tables.reading import Span, Table, planned, read_span, resolved, row_ranges
+from pqbroker.pipeline.ordered_tables.reading import RowRange, Table, planned, read_span, resolved, row_ranges
 
 TOPIC_ID = "topic_id"
 Offset = dict[str, Any]
@@ -52,7 +52,7 @@ class OrderedTableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableN
         found = row_ranges(self._table.options)
         self._check(end, found)
         begins = _begins(start, found)
-        spans = [Span(int(tablet), begins[int(tablet)], stop) for tablet, stop in end.items() if tablet != TOPIC_ID]
+        spans = [RowRange(int(tablet), begins[int(tablet)], stop) for tablet, stop in end.items() if tablet != TOPIC_ID]
         return [InputPartition(span) for span in planned(spans, found, self._table.options)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:

@@ -28,7 +28,7 @@ class BatchDamaged(Exception):
     """The bytes are no record batches, or not those that were asked for."""
 
 
-class Span(NamedTuple):
+class RowRange(NamedTuple):
     """Rows [start, end) of a tablet."""
 
     tablet: int
@@ -58,7 +58,7 @@ class _Rows(NamedTuple):
 
 def decode(
     data: memoryview,
-    span: Span,
+    span: RowRange,
     columns: Sequence[str],
     view: View = RAW_VIEW,
     facts: Iterable[RowFact] | None = None,
@@ -94,7 +94,7 @@ def _in_order(data: memoryview, order: Order) -> Iterator[tuple[int, BatchHeader
         raise BatchDamaged(f"batches up to offset {expected} stand where {end} is the next one")
 
 
-def _records(data: memoryview, position: int, header: BatchHeader, span: Span) -> Sequence[Any]:
+def _records(data: memoryview, position: int, header: BatchHeader, span: RowRange) -> Sequence[Any]:
     """Return the records of one batch. Its checksum is verified: its file may have gone to other uses since it was
     named."""
     if header.is_control or header.last_offset < span.start or header.base_offset >= span.end:

@@ -14,7 +14,7 @@ import pyarrow
 from pqbroker.pq.log.commit_timestamps import milliseconds_of
 from pqbroker.pq.log.row_facts import TIMESTAMP
 from pqbroker.tables.refusals import nearest
-from pqbroker.tables.work.batches import Span
+from pqbroker.tables.work.batches import RowRange
 from pqbroker.tables.work.kept_columns import KeptColumns
 from pqbroker.tables.work.messages import Line, Stopped
 from pqbroker.tables.work.parsing import Named, Parsed, parse
@@ -116,7 +116,7 @@ def _wanted(named: Named, found: Found) -> Wanted:
     for tablet, (start, end) in enumerate(found["bounds"]):
         rows = Range(start, end - 1).within(named.rows)
         if named.tablets.least <= tablet <= named.tablets.most and rows.least <= rows.most:
-            spans.append(Span(tablet, rows.least, rows.most + 1))
+            spans.append(RowRange(tablet, rows.least, rows.most + 1))
     closed = sorted({span.tablet for span in spans}.intersection(found["unmounted"]))
     if closed:
         raise QueryRefused(

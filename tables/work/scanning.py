@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pyarrow.compute as compute
 
 from pqbroker.pq.log.row_facts import TIMESTAMP, RowFacts
-from pqbroker.tables.work.batches import NO_ORDER, BatchDamaged, Order, Span, decode
+from pqbroker.tables.work.batches import NO_ORDER, BatchDamaged, Order, RowRange, decode
 from pqbroker.tables.work.kept_columns import KeptColumns, Stretch
 from pqbroker.tables.work.messages import Line
 from pqbroker.tables.work.refusal import QueryRefused
@@ -28,7 +28,7 @@ class Wanted(NamedTuple):
     whose `$timestamp` is none of these, from least to greatest."""
 
     topic: str
-    spans: Sequence[Span]
+    spans: Sequence[RowRange]
     columns: Sequence[str]
     timestamp_min: int
     view: View = RAW_VIEW
@@ -66,7 +66,7 @@ class _Stretches:
         self._wanted = wanted
         self._shown: deque[_Shown] = deque()
 
-    def next(self, span: Span, *, is_verified: bool) -> _Shown:
+    def next(self, span: RowRange, *, is_verified: bool) -> _Shown:
         """The one that begins with a span. What was shown before it is none of this reader's any more."""
         while self._shown and not is_verified:
             shown = self._shown.popleft()
@@ -111,7 +111,7 @@ def _is_left_out(found: Any, commits: tuple[int, int] | None) -> bool:
     return least is not None and (most < commits[0] or least > commits[1])
 
 
-def _stretch(stretches: _Stretches, wanted: Wanted, span: Span, tally: Tally, kept: KeptColumns) -> Stretch:
+def _stretch(stretches: _Stretches, wanted: Wanted, span: RowRange, tally: Tally, kept: KeptColumns) -> Stretch:
     """Rows from the beginning of a span on: what is kept of them, or what is read, and kept if all rows are wanted."""
     tablet_key = (wanted.topic_id, wanted.view.text, span.tablet)
     stretch = kept.find(tablet_key, span.start, wanted.columns)
@@ -122,7 +122,7 @@ def _stretch(stretches: _Stretches, wanted: Wanted, span: Span, tally: Tally, ke
     return stretch
 
 
-def _read_stretch(stretches: _Stretches, wanted: Wanted, span: Span, tally: Tally) -> Stretch:
+def _read_stretch(stretches: _Stretches, wanted: Wanted, span: RowRange, tally: Tally) -> Stretch:
     """The first rows of a span, none perhaps, as many as the broker shows as one stretch."""
     damage: Exception | None = None
     for _ in range(ATTEMPTS_MAX):

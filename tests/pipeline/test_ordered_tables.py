@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from pqbroker.client import RowRanges
 from pqbroker.pipeline.errors import JobError
 from pqbroker.pipeline.ordered_tables.options import Options
-from pqbroker.pipeline.ordered_tables.reading import Span, planned
+from pqbroker.pipeline.ordered_tables.reading import RowRange, planned
 from pqbroker.pipeline.ordered_tables.streaming import ends_within
 
 RANGES = st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)), max_size=5).map(
@@ -29,7 +29,7 @@ def test_a_trigger_reads_no_more_rows_than_it_may_and_all_if_it_may(found: RowRa
 @given(RANGES, st.integers(1, 30))
 def test_tasks_cover_each_row_once(found: RowRanges, rows_per_partition: int) -> None:
     options = Options("t", rows_per_partition=rows_per_partition)
-    spans = [Span(tablet, first, last) for tablet, (first, last) in enumerate(found.ranges)]
+    spans = [RowRange(tablet, first, last) for tablet, (first, last) in enumerate(found.ranges)]
     tasks = planned(spans, found, options)
     assert all(0 < task.end - task.start <= rows_per_partition for task in tasks)
     rows = [(task.tablet, row) for task in tasks for row in range(task.start, task.end)]
@@ -39,6 +39,6 @@ def test_tasks_cover_each_row_once(found: RowRanges, rows_per_partition: int) ->
 def test_rows_that_are_gone_are_an_error_or_left_out() -> None:
     found = RowRanges("id", ((5, 10),))
     with pytest.raises(JobError, match="rows 3 to 4 of tablet 0 of t are gone"):
-        planned([Span(0, 3, 8)], found, Options("t"))
-    assert planned([Span(0, 3, 8)], found, Options("t", fails_on_data_loss=False)) == [Span(0, 5, 8)]
-    assert planned([Span(0, 3, 3)], found, Options("t")) == [], "no row was asked for"
+        planned([RowRange(0, 3, 8)], found, Options("t"))
+    assert planned([RowRange(0, 3, 8)], found, Options("t", fails_on_data_loss=False)) == [RowRange(0, 5, 8)]
+    assert planned([RowRange(0, 3, 3)], found, Options("t")) == [], "no row was asked for"

@@ -23,7 +23,7 @@ _IDLE_S = 0.15
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class RoundBytes:
     """The bytes of a round, payload and rows; the path is relative to the directory."""
 
     path: Path
@@ -39,7 +39,7 @@ class Left:
     directory: Path
     how: str
     owed: Owed
-    lasts: tuple[Span, ...]
+    lasts: tuple[RoundBytes, ...]
 
     def copied(self, to: Path) -> Path:
         """Copy the directory, and return where the copy is."""
@@ -87,7 +87,7 @@ def _left(data: Path, directory: Path, how: str, owed: Owed) -> Left:
 def _cut(data: Path, directory: Path, killed: Left, story: Story, source: random.Random) -> Left:
     """Write more, which counts as not acknowledged: the last round of each cell is torn, and one has several sectors.
     """
-    begun: list[tuple[Path, Span]] = []
+    begun: list[tuple[Path, RoundBytes]] = []
     kept = directory.with_name("kept")
     while not any(span.end - span.begin > 2 * SECTOR_BYTES for _, span in begun):
         _keep_segments(data, kept)
@@ -112,7 +112,7 @@ def _keep_segments(data: Path, kept: Path) -> None:
             os.link(file, again)
 
 
-def _last_spans(directory: Path) -> dict[Path, Span]:
+def _last_spans(directory: Path) -> dict[Path, RoundBytes]:
     """The last round that stands in a file of each cell, by the cell's directory."""
     found = {}
     for cell in (directory, *sorted(place for place in directory.glob("cells/*") if place.is_dir())):
@@ -122,11 +122,11 @@ def _last_spans(directory: Path) -> dict[Path, Span]:
         last = max(records, key=lambda each: each.header.number, default=None)
         if last is not None:
             begin, end = last.position - last.header.payload_bytes, last.position + last.header.record_bytes
-            found[cell] = Span(last.path.relative_to(directory), begin, end)
+            found[cell] = RoundBytes(last.path.relative_to(directory), begin, end)
     return found
 
 
-def _tear(directory: Path, cell: Path, span: Span, source: random.Random) -> None:
+def _tear(directory: Path, cell: Path, span: RoundBytes, source: random.Random) -> None:
     """Leave a round as a power cut does before its sync: without a few of its sectors, of one alone without it."""
     file = directory / span.path
     content = bytearray(file.read_bytes())
@@ -138,6 +138,6 @@ def _tear(directory: Path, cell: Path, span: Span, source: random.Random) -> Non
         end_file.unlink()  # it may have said that the round was synced, which this one was not
 
 
-def _sectors(span: Span) -> Iterator[tuple[int, int]]:
+def _sectors(span: RoundBytes) -> Iterator[tuple[int, int]]:
     for start in range(span.begin - span.begin % SECTOR_BYTES, span.end, SECTOR_BYTES):
         yield max(start, span.begin), min(start + SECTOR_BYTES, span.end)

@@ -8,7 +8,7 @@ import pytest
 
 from pqbroker.pq.log.commit_timestamps import timestamp_of
 from pqbroker.protocol.records import Record, encode_batch
-from pqbroker.tables.work.batches import Span
+from pqbroker.tables.work.batches import RowRange
 from pqbroker.tables.work.kept_columns import KeptColumns
 from pqbroker.tables.work.messages import Line, Message
 from pqbroker.tables.work.refusal import QueryRefused
@@ -52,7 +52,9 @@ def batch(start: int) -> bytes:
     return bytes(encode_batch([Record(0, 1, None, b"%d" % (start + row)) for row in range(10)], base_offset=start))
 
 
-def read(broker: Broker, spans: Sequence[Span] = (Span(0, 0, ROWS),), kept: KeptColumns | None = None) -> list[int]:
+def read(
+    broker: Broker, spans: Sequence[RowRange] = (RowRange(0, 0, ROWS),), kept: KeptColumns | None = None
+) -> list[int]:
     wanted = Wanted("t", spans, ("$row_index", "value"), ALL_TIMES)
     found = [row for part in scan(broker, wanted, Tally(), kept or KeptColumns()) for row in part.to_pylist()]
     assert all(row["value"] == b"%d" % row["$row_index"] for row in found)
@@ -68,14 +70,14 @@ def test_stretches_that_are_shown_at_once_are_read_one_by_one(tmp_path: Path, in
 
 def test_what_was_shown_of_one_span_is_not_read_for_another(tmp_path: Path) -> None:
     broker = Broker(tmp_path)
-    assert read(broker, [Span(0, 15, 17), Span(0, 33, 36), Span(1, 30, 32)]) == [15, 16, 33, 34, 35, 30, 31]
+    assert read(broker, [RowRange(0, 15, 17), RowRange(0, 33, 36), RowRange(1, 30, 32)]) == [15, 16, 33, 34, 35, 30, 31]
     assert broker.asked == [(15, False), (33, False), (30, False)]
 
 
 def test_rows_that_are_kept_are_passed_over(tmp_path: Path) -> None:
     broker, kept = Broker(tmp_path), KeptColumns()
     kept.begin(1 << 20)
-    assert read(broker, [Span(0, 10, 20)], kept) == list(range(10, 20))
+    assert read(broker, [RowRange(0, 10, 20)], kept) == list(range(10, 20))
     assert read(broker, kept=kept) == list(range(ROWS))
     assert broker.asked == [(10, False), (0, False)]
 
@@ -83,7 +85,7 @@ def test_rows_that_are_kept_are_passed_over(tmp_path: Path) -> None:
 def test_rows_are_not_kept_where_earlier_ones_may_be_left_out(tmp_path: Path) -> None:
     broker, kept = Broker(tmp_path), KeptColumns()
     kept.begin(1 << 20)
-    wanted = Wanted("t", [Span(0, 10, 20)], ("$row_index", "value"), timestamp_min=1)
+    wanted = Wanted("t", [RowRange(0, 10, 20)], ("$row_index", "value"), timestamp_min=1)
     for _ in "12":
         assert sum(part.num_rows for part in scan(broker, wanted, Tally(), kept)) == 10
     assert broker.asked == [(10, False)] * 2
@@ -95,7 +97,7 @@ def test_rows_are_left_out_when_none_was_committed_at_such_a_time(
 ) -> None:
     """Every batch names the same time, which commits are compared with here."""
     times = timestamp_of(1) + least, timestamp_of(1) + most
-    wanted = Wanted("t", [Span(0, 0, ROWS)], ("$row_index", "$timestamp"), ALL_TIMES, commits=times)
+    wanted = Wanted("t", [RowRange(0, 0, ROWS)], ("$row_index", "$timestamp"), ALL_TIMES, commits=times)
     found = [row for part in scan(Broker(tmp_path), wanted, Tally(), KeptColumns()) for row in part.to_pylist()]
     assert [row["$row_index"] for row in found] == (list(range(ROWS)) if is_read else [])
 
