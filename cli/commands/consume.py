@@ -13,7 +13,7 @@ from pqbroker.cli.options import INT32_MAX, Broker, Json, complete_groups, compl
 from pqbroker.cli.parsing import Argument, option
 from pqbroker.cli.records.filters import Filter, grep, where
 from pqbroker.cli.records.formats import parse_form
-from pqbroker.cli.records.selection import Wanted
+from pqbroker.cli.records.selection import PrintOptions
 from pqbroker.cli.refusals import WrongInput
 
 GROUP_STARTS = {"beginning": "earliest", "earliest": "earliest", "end": "latest", "latest": "latest"}
@@ -106,7 +106,7 @@ def consume(
     _check_together(given, start, group)
     filters: list[Filter] = [grep(pattern)] if pattern is not None else []
     filters += [where(each) for each in condition or []]
-    wanted = Wanted(parse_form("json" if json else form), filters, limit, last)
+    wanted = PrintOptions(parse_form("json" if json else form), filters, limit, last)
     stop = None if until is None else parse_position("--until", until)
     span = _ReadRange(parse_position("--from", start), stop, last)
     from pqbroker.cli.records.consuming import Reading, read_group, read_partitions

@@ -15,7 +15,7 @@ from pqbroker.cli.kafka.watch import GONE_TIMEOUT_S, Watch
 from pqbroker.cli.output import write
 from pqbroker.cli.progress import Progress, prints_to_file
 from pqbroker.cli.records.client import refusal
-from pqbroker.cli.records.selection import Selection, Wanted
+from pqbroker.cli.records.selection import PrintOptions, Selection
 from pqbroker.cli.refusals import CommandError, words
 from pqbroker.protocol.errors import ErrorCode
 
@@ -34,7 +34,7 @@ class Reading(NamedTuple):
     topics: list[str]
     ends: Mapping[TopicPartition, int]
     follow: bool
-    wanted: Wanted
+    wanted: PrintOptions
 
 
 def read_partitions(reading: Reading, starts: Mapping[TopicPartition, int]) -> None:

@@ -9,7 +9,7 @@ from pqbroker.cli.records.formats import Form, ReadRecord
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class PrintOptions:
     """The records to print, and in which form. `limit` and `last` are counts; one of them at most is given."""
 
     form: Form
@@ -22,7 +22,7 @@ class Wanted:
 class Selection:
     """Takes records as they are read and gives back what to print."""
 
-    wanted: Wanted
+    wanted: PrintOptions
     _count: int = 0
     _tie: int = 0
     _last: list[tuple[int, int, ReadRecord]] = field(default_factory=list)

@@ -21,7 +21,7 @@ from pqbroker.tables.work.parsing import Named, Parsed, parse
 from pqbroker.tables.work.ranges import Range
 from pqbroker.tables.work.refusal import QueryRefused
 from pqbroker.tables.work.results import WRITERS
-from pqbroker.tables.work.scanning import Tally, Wanted, scan
+from pqbroker.tables.work.scanning import Tally, TopicScan, scan
 from pqbroker.tables.work.views import view_of
 from pqbroker.tables.work.watching import Watch
 
@@ -110,7 +110,7 @@ def connect(memory_bytes: int) -> Any:
     return duckdb.connect(":memory:", config={**_SETTINGS, "memory_limit": f"{memory_bytes}B"})
 
 
-def _wanted(named: Named, found: Found) -> Wanted:
+def _wanted(named: Named, found: Found) -> TopicScan:
     """The rows that the query's ranges leave of each tablet."""
     spans = []
     for tablet, (start, end) in enumerate(found["bounds"]):
@@ -131,10 +131,10 @@ def _wanted(named: Named, found: Found) -> Wanted:
     elif named.commits.least > 0 and not view.is_typed(TIMESTAMP):  # it is the greatest time that the batch names
         times = times.within(Range(milliseconds_of(named.commits.least)))
     columns = view.columns(named.used, has_star=named.has_star)
-    return Wanted(named.topic, spans, columns, times.least, view, found["id"], commits)
+    return TopicScan(named.topic, spans, columns, times.least, view, found["id"], commits)
 
 
-def _rows(named: Named, wanted: Wanted, rows: Iterator[Any]) -> Any:
+def _rows(named: Named, wanted: TopicScan, rows: Iterator[Any]) -> Any:
     """The rows, read while DuckDB takes them, or all at once where it may take them twice."""
     schema = wanted.view.schema(wanted.columns)
     if named.is_read_once:
@@ -142,7 +142,7 @@ def _rows(named: Named, wanted: Wanted, rows: Iterator[Any]) -> Any:
     return pyarrow.Table.from_batches(rows, schema)
 
 
-def _explain(connection: Any, parsed: Parsed, wanted: Sequence[Wanted], tally: Tally) -> Any:
+def _explain(connection: Any, parsed: Parsed, wanted: Sequence[TopicScan], tally: Tally) -> Any:
     """The plan, and what a run of the query read."""
     plan = "\n".join(row[1] for row in connection.execute(f"EXPLAIN {parsed.sql}").fetchall())
     for _ in connection.sql(parsed.sql).to_arrow_reader(_ROWS_AT_ONCE):
@@ -165,7 +165,7 @@ def _send(line: Line, piece: bytes) -> None:
         line.send("result", {}, view[start : start + PIECE_BYTES])
 
 
-def _refusal(error: Any, wanted: Iterable[Wanted]) -> QueryRefused:
+def _refusal(error: Any, wanted: Iterable[TopicScan]) -> QueryRefused:
     text = str(error).partition("\n\n")[0]
     if no_column := _NO_COLUMN.search(text):
         known = list(dict.fromkeys(name for each in wanted for name in each.view.types))

@@ -23,7 +23,7 @@ ALL_TIMES = -(1 << 63)
 """The `timestamp_min` that leaves out no row."""
 
 
-class Wanted(NamedTuple):
+class TopicScan(NamedTuple):
     """The part of a topic that a query reads. `timestamp_min`: rows before it may be left out. `commits`: so may those
     whose `$timestamp` is none of these, from least to greatest."""
 
@@ -61,7 +61,7 @@ class _Shown(NamedTuple):
 class _Stretches:
     """The stretches of one topic, as the broker shows them: a few at a time."""
 
-    def __init__(self, line: Line, wanted: Wanted) -> None:
+    def __init__(self, line: Line, wanted: TopicScan) -> None:
         self._line = line
         self._wanted = wanted
         self._shown: deque[_Shown] = deque()
@@ -88,7 +88,7 @@ class _Stretches:
         return self._shown.popleft()
 
 
-def scan(line: Line, wanted: Wanted, tally: Tally, kept: KeptColumns) -> Iterator[Any]:
+def scan(line: Line, wanted: TopicScan, tally: Tally, kept: KeptColumns) -> Iterator[Any]:
     """Batches of Arrow, tablet by tablet in the order of rows."""
     stretches = _Stretches(line, wanted)
     for span in wanted.spans:
@@ -111,7 +111,7 @@ def _is_left_out(found: Any, commits: tuple[int, int] | None) -> bool:
     return least is not None and (most < commits[0] or least > commits[1])
 
 
-def _stretch(stretches: _Stretches, wanted: Wanted, span: RowRange, tally: Tally, kept: KeptColumns) -> Stretch:
+def _stretch(stretches: _Stretches, wanted: TopicScan, span: RowRange, tally: Tally, kept: KeptColumns) -> Stretch:
     """Rows from the beginning of a span on: what is kept of them, or what is read, and kept if all rows are wanted."""
     tablet_key = (wanted.topic_id, wanted.view.text, span.tablet)
     stretch = kept.find(tablet_key, span.start, wanted.columns)
@@ -122,7 +122,7 @@ def _stretch(stretches: _Stretches, wanted: Wanted, span: RowRange, tally: Tally
     return stretch
 
 
-def _read_stretch(stretches: _Stretches, wanted: Wanted, span: RowRange, tally: Tally) -> Stretch:
+def _read_stretch(stretches: _Stretches, wanted: TopicScan, span: RowRange, tally: Tally) -> Stretch:
     """The first rows of a span, none perhaps, as many as the broker shows as one stretch."""
     damage: Exception | None = None
     for _ in range(ATTEMPTS_MAX):

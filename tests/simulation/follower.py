@@ -3,7 +3,7 @@
 import asyncio
 from functools import partial
 
-from pqbroker.broker.kafka.apis.fetch_sessions import Wanted
+from pqbroker.broker.kafka.apis.fetch_sessions import SessionPartition
 from pqbroker.broker.kafka.apis.parked_fetch import FetchWait, ParkedFetch
 from pqbroker.pq.reading.query import READ_COMMITTED
 from pqbroker.pq.serving.partition_server import PartitionServer
@@ -38,11 +38,11 @@ class SimulatedFollower:
         servers = [server for group in found for server in group.partitions if not server.is_unmounted]
         return self._chance.sample(servers, min(len(servers), PARTITIONS_MAX))
 
-    def _wanted(self, servers: list[PartitionServer]) -> list[Wanted]:
+    def _wanted(self, servers: list[PartitionServer]) -> list[SessionPartition]:
         """What comes behind the end of each."""
         found = []
         for server in servers:
-            wanted = Wanted("", bytes(16), server.index)
+            wanted = SessionPartition("", bytes(16), server.index)
             wanted.partition, wanted.offset, wanted.bytes_max = server, server.end_offset, 1
             found.append(wanted)
         return found

@@ -99,12 +99,12 @@ def _read(line: Line, message: Message, argument: str) -> None:
     """Every row of a topic, with a hash of its value."""
     from pqbroker.tables.work.batches import RowRange
     from pqbroker.tables.work.kept_columns import KeptColumns
-    from pqbroker.tables.work.scanning import Tally, Wanted, scan
+    from pqbroker.tables.work.scanning import Tally, TopicScan, scan
 
     found = line.ask("find", {"topics": [argument]}).document["topics"][argument]["bounds"]
     spans = [RowRange(tablet, start, end) for tablet, (start, end) in enumerate(found)]
     tally = Tally()
-    wanted = Wanted(argument, spans, ("$tablet_index", "$row_index", "value"), -(1 << 62))
+    wanted = TopicScan(argument, spans, ("$tablet_index", "$row_index", "value"), -(1 << 62))
     for batch in scan(line, wanted, tally, KeptColumns()):
         for row in batch.to_pylist():
             shown = [row["$tablet_index"], row["$row_index"], hashlib.sha256(row["value"]).hexdigest()]

@@ -34,7 +34,7 @@ Asked = tuple[int, int, int, int]
 """Of a partition in a request: index, leader epoch, offset, most bytes."""
 
 
-class Wanted:
+class SessionPartition:
     """One partition of a Fetch, kept over the requests of a session."""
 
     __slots__ = (
@@ -59,13 +59,13 @@ class Wanted:
         return high_watermark == self.sent_high_watermark and start_offset == self.sent_start_offset
 
 
-def make_wanted(request: FetchRequest) -> Generator[None, None, dict[PartitionKey, Wanted]]:
+def make_wanted(request: FetchRequest) -> Generator[None, None, dict[PartitionKey, SessionPartition]]:
     """Returns all that a request names; other work may be done between its steps."""
-    made: dict[PartitionKey, Wanted] = {}
+    made: dict[PartitionKey, SessionPartition] = {}
     for topic in request.topics:
         for asked in topic.partitions:
             key = (topic.topic, topic.topic_id, asked.partition)
-            wanted = made[key] = Wanted(*key)
+            wanted = made[key] = SessionPartition(*key)
             wanted.offset = asked.fetch_offset
             wanted.bytes_max = asked.partition_max_bytes
             wanted.leader_epoch = asked.current_leader_epoch
@@ -89,7 +89,7 @@ class FetchSession:
         self.by_id = by_id
         self.epoch = EPOCH_INITIAL + 1
         self.used_at_ms = 0
-        self.wanted: dict[PartitionKey, Wanted] = {}
+        self.wanted: dict[PartitionKey, SessionPartition] = {}
 
     def advance(self, now_ms: int, peer: "Peer | None") -> None:
         """A request of it has come."""
@@ -97,7 +97,7 @@ class FetchSession:
         self.used_at_ms = now_ms
         self.peer = peer
 
-    def update(self, request: FetchRequest, made: dict[PartitionKey, Wanted] | None = None) -> None:
+    def update(self, request: FetchRequest, made: dict[PartitionKey, SessionPartition] | None = None) -> None:
         """Forget, then add and change what the request names; `made`: of it, by `make_wanted`."""
         for forgotten in request.forgotten_topics_data:
             for index in forgotten.partitions:
@@ -107,7 +107,7 @@ class FetchSession:
                 key = (topic.topic, topic.topic_id, asked.partition)
                 wanted = self.wanted.get(key)
                 if wanted is None:
-                    wanted = self.wanted[key] = Wanted(*key) if made is None else made[key]
+                    wanted = self.wanted[key] = SessionPartition(*key) if made is None else made[key]
                 wanted.offset = asked.fetch_offset
                 wanted.bytes_max = asked.partition_max_bytes
                 wanted.leader_epoch = asked.current_leader_epoch
@@ -127,10 +127,10 @@ class FetchSession:
         before, self.wanted = self.wanted, {}
         for index, leader_epoch, offset, bytes_max in asked:
             key = (*topic, index)
-            wanted = self.wanted[key] = before.get(key) or Wanted(*key)
+            wanted = self.wanted[key] = before.get(key) or SessionPartition(*key)
             wanted.leader_epoch, wanted.offset, wanted.bytes_max = leader_epoch, offset, bytes_max
 
-    def move_to_end(self, wanted: Wanted) -> None:
+    def move_to_end(self, wanted: SessionPartition) -> None:
         key = (wanted.topic, wanted.topic_id, wanted.index)
         if self.wanted.pop(key, None) is wanted:
             self.wanted[key] = wanted
@@ -176,7 +176,7 @@ class FetchSessions:
         request: FetchRequest,
         version: int,
         peer: "Peer | None" = None,
-        made: dict[PartitionKey, Wanted] | None = None,
+        made: dict[PartitionKey, SessionPartition] | None = None,
     ) -> SessionFetch:
         """Return what a request fetches; `made`: see `FetchSession.update`.
 

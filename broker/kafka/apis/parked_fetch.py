@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from pqbroker.broker.kafka.apis.answer import Answer
-from pqbroker.broker.kafka.apis.fetch_sessions import Wanted
+from pqbroker.broker.kafka.apis.fetch_sessions import SessionPartition
 from pqbroker.pq.reading.query import Isolation, visible_end
 
 ENOUGH: Final = 1 << 62
@@ -20,12 +20,12 @@ ENOUGH: Final = 1 << 62
 class ParkedFetch:
     """Partitions and offsets wanted, how far the reader sees, how many bytes are enough, how long it waits for them."""
 
-    wanted: Sequence[Wanted]
+    wanted: Sequence[SessionPartition]
     isolation: Isolation
     min_bytes: int
     wait_ms: int
 
-    def readable(self, asked: Sequence[Wanted], readable: int = 0) -> int:
+    def readable(self, asked: Sequence[SessionPartition], readable: int = 0) -> int:
         """Bytes that can be read of these partitions and `readable`, counted until they are `min_bytes`. From memory.
 
         ENOUGH then, and where there is an error to answer, any record is enough, or nothing was wanted.

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from pqbroker.broker.kafka.apis.context import Context
-from pqbroker.broker.kafka.apis.fetch_sessions import Wanted
+from pqbroker.broker.kafka.apis.fetch_sessions import SessionPartition
 from pqbroker.broker.kafka.cues.named_partitions import FETCH, Matches, join
 from pqbroker.broker.kafka.lanes.fetch_lane import ServeFetch
 from pqbroker.protocol.errors import ErrorCode
@@ -33,7 +33,7 @@ async def _join_later(served: Awaitable[Any], refused: FetchResponse) -> FetchRe
     return joined
 
 
-def _refusal(wanted: Wanted, code: ErrorCode) -> FetchableTopicResponse:
+def _refusal(wanted: SessionPartition, code: ErrorCode) -> FetchableTopicResponse:
     wanted.sent_high_watermark = -1  # so that its session lists the partition in the next answer (KIP-227)
     data = PartitionData(
         partition_index=wanted.index,

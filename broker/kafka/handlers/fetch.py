@@ -21,7 +21,12 @@ from pqbroker.broker.kafka.apis.answer_budget import SMALL_ANSWER_BYTES
 from pqbroker.broker.kafka.apis.api import Api
 from pqbroker.broker.kafka.apis.context import Context
 from pqbroker.broker.kafka.apis.exchange import Output
-from pqbroker.broker.kafka.apis.fetch_sessions import TOPIC_IDS_FROM_VERSION, SessionFetch, Wanted, make_wanted
+from pqbroker.broker.kafka.apis.fetch_sessions import (
+    TOPIC_IDS_FROM_VERSION,
+    SessionFetch,
+    SessionPartition,
+    make_wanted,
+)
 from pqbroker.broker.kafka.apis.long_fetch_wait import LongFetchWait
 from pqbroker.broker.kafka.apis.parked_fetch import ENOUGH, FetchWait, ParkedFetch
 from pqbroker.broker.kafka.lanes.fetch_answers import FetchAnswers, Fetched
@@ -115,7 +120,7 @@ class _Fetch:
         self.parked = ParkedFetch(session_fetch.wanted, self._isolation, min_bytes, request.max_wait_ms)
         self._takes_files = context.peer.takes_files
 
-    def look(self, asked: Iterable[Wanted]) -> None:
+    def look(self, asked: Iterable[SessionPartition]) -> None:
         """Find these partitions, every time: a session outlives topics and cells."""
         by_id = self._context.version >= TOPIC_IDS_FROM_VERSION
         for wanted in asked:
@@ -190,7 +195,7 @@ class _Fetch:
         self._left = self._bytes_max
         self._is_first = True
 
-    def _read(self, wanted: Wanted) -> None:
+    def _read(self, wanted: SessionPartition) -> None:
         read, size = self._read_one(wanted, self._left, is_first=self._is_first)
         if isinstance(read, (Batches, BaseException)):
             self._reads.append(read)
@@ -201,7 +206,9 @@ class _Fetch:
             self._left -= size
             self._is_first = False
 
-    def _read_one(self, wanted: Wanted, left: int, *, is_first: bool) -> tuple[Read | Awaitable[Batches], int]:
+    def _read_one(
+        self, wanted: SessionPartition, left: int, *, is_first: bool
+    ) -> tuple[Read | Awaitable[Batches], int]:
         """Return what a partition gives, and how many bytes of the answer that takes (an estimate when it is cold)."""
         partition = wanted.partition
         if wanted.error is not None or partition is None:
@@ -238,7 +245,7 @@ class _Fetch:
             self._tell(wanted, read)
         return FetchResponse(session_id=self._session_fetch.session_id, responses=list(self._topics.values()))
 
-    def _tell(self, wanted: Wanted, read: Read) -> None:
+    def _tell(self, wanted: SessionPartition, read: Read) -> None:
         fetch, topics = self._session_fetch, self._topics
         data = self._partition_data(wanted, read)
         if fetch.is_incremental and not _is_news(wanted, data):
@@ -274,7 +281,7 @@ class _Fetch:
                 fetched.append((wanted.index, high_watermark, stable_offset, start_offset, read))
         return fetched
 
-    def _partition_data(self, wanted: Wanted, read: Read) -> PartitionData:
+    def _partition_data(self, wanted: SessionPartition, read: Read) -> PartitionData:
         partition = wanted.partition
         data = PartitionData(
             partition_index=wanted.index,
@@ -296,7 +303,7 @@ class _Fetch:
         return data
 
 
-def _is_news(wanted: Wanted, data: PartitionData) -> bool:
+def _is_news(wanted: SessionPartition, data: PartitionData) -> bool:
     """Return True if an incremental answer must list the partition (KIP-227)."""
     is_known = wanted.is_known(data.high_watermark, data.log_start_offset)
     return bool(data.records or data.error_code or not is_known)

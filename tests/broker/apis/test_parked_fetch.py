@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from pqbroker.broker.kafka.apis.fetch_sessions import Wanted
+from pqbroker.broker.kafka.apis.fetch_sessions import SessionPartition
 from pqbroker.broker.kafka.apis.parked_fetch import ENOUGH, FetchWait, ParkedFetch
 from pqbroker.pq.reading.query import READ_UNCOMMITTED
 from pqbroker.pq.serving.partition_server import PartitionServer
@@ -41,13 +41,13 @@ class Watched:
             watcher()
 
 
-def wanted(partition: Watched | None, offset: int = 10, bytes_max: int = 1000) -> Wanted:
-    found = Wanted("t", bytes(16), 0)
+def wanted(partition: Watched | None, offset: int = 10, bytes_max: int = 1000) -> SessionPartition:
+    found = SessionPartition("t", bytes(16), 0)
     found.partition, found.offset, found.bytes_max = cast(PartitionServer, partition), offset, bytes_max
     return found
 
 
-def is_met(*items: Wanted, min_bytes: int = 100) -> bool:
+def is_met(*items: SessionPartition, min_bytes: int = 100) -> bool:
     return ParkedFetch(items, READ_UNCOMMITTED, min_bytes, 1000).readable(items) == ENOUGH
 
 

@@ -17,7 +17,7 @@ from pqbroker.tables.work.kept_columns import KeptColumns
 from pqbroker.tables.work.messages import Message
 from pqbroker.tables.work.query import answer
 from pqbroker.tables.work.refusal import QueryRefused
-from pqbroker.tables.work.scanning import Wanted
+from pqbroker.tables.work.scanning import TopicScan
 from pqbroker.tables.work.views import View, view_of
 from tests.support.depth import examples
 
@@ -85,7 +85,7 @@ def greedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(querying, "scan", _scan)
 
 
-def _scan(_: Any, wanted: Wanted, *__: Any) -> Iterator[Any]:
+def _scan(_: Any, wanted: TopicScan, *__: Any) -> Iterator[Any]:
     """Every row that may be left out is."""
     rows = TABLES[wanted.topic]
     tablet, row = rows.column("$tablet_index"), rows.column("$row_index")

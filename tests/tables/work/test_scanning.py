@@ -12,7 +12,7 @@ from pqbroker.tables.work.batches import RowRange
 from pqbroker.tables.work.kept_columns import KeptColumns
 from pqbroker.tables.work.messages import Line, Message
 from pqbroker.tables.work.refusal import QueryRefused
-from pqbroker.tables.work.scanning import ALL_TIMES, ATTEMPTS_MAX, Tally, Wanted, scan
+from pqbroker.tables.work.scanning import ALL_TIMES, ATTEMPTS_MAX, Tally, TopicScan, scan
 
 ROWS = 40
 AT_ONCE = 4
@@ -55,7 +55,7 @@ def batch(start: int) -> bytes:
 def read(
     broker: Broker, spans: Sequence[RowRange] = (RowRange(0, 0, ROWS),), kept: KeptColumns | None = None
 ) -> list[int]:
-    wanted = Wanted("t", spans, ("$row_index", "value"), ALL_TIMES)
+    wanted = TopicScan("t", spans, ("$row_index", "value"), ALL_TIMES)
     found = [row for part in scan(broker, wanted, Tally(), kept or KeptColumns()) for row in part.to_pylist()]
     assert all(row["value"] == b"%d" % row["$row_index"] for row in found)
     return [row["$row_index"] for row in found]
@@ -85,7 +85,7 @@ def test_rows_that_are_kept_are_passed_over(tmp_path: Path) -> None:
 def test_rows_are_not_kept_where_earlier_ones_may_be_left_out(tmp_path: Path) -> None:
     broker, kept = Broker(tmp_path), KeptColumns()
     kept.begin(1 << 20)
-    wanted = Wanted("t", [RowRange(0, 10, 20)], ("$row_index", "value"), timestamp_min=1)
+    wanted = TopicScan("t", [RowRange(0, 10, 20)], ("$row_index", "value"), timestamp_min=1)
     for _ in "12":
         assert sum(part.num_rows for part in scan(broker, wanted, Tally(), kept)) == 10
     assert broker.asked == [(10, False)] * 2
@@ -97,7 +97,7 @@ def test_rows_are_left_out_when_none_was_committed_at_such_a_time(
 ) -> None:
     """Every batch names the same time, which commits are compared with here."""
     times = timestamp_of(1) + least, timestamp_of(1) + most
-    wanted = Wanted("t", [RowRange(0, 0, ROWS)], ("$row_index", "$timestamp"), ALL_TIMES, commits=times)
+    wanted = TopicScan("t", [RowRange(0, 0, ROWS)], ("$row_index", "$timestamp"), ALL_TIMES, commits=times)
     found = [row for part in scan(Broker(tmp_path), wanted, Tally(), KeptColumns()) for row in part.to_pylist()]
     assert [row["$row_index"] for row in found] == (list(range(ROWS)) if is_read else [])
 
