@@ -27,6 +27,8 @@ _WORDS = {
     " `pqbroker table mount` has mounted it",
     ErrorCode.NOT_LEADER_OR_FOLLOWER: "the broker does not serve it now; `pqbroker cell list` shows cells that"
     " are not open",
+    ErrorCode.NOT_COORDINATOR: "the broker does not coordinate the group now, or does not know all its offsets;"
+    " `pqbroker cell list` shows cells that are not open",
     ErrorCode.TOPIC_DELETION_DISABLED: "the broker has delete.topic.enable=false",
 }
 

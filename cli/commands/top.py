@@ -10,7 +10,7 @@ from typing import Annotated, NamedTuple
 from pqbroker.cli.command import Family, declare
 from pqbroker.cli.kafka.cluster import Cluster, TopicPartition
 from pqbroker.cli.kafka.figures import read_sizes, read_spans
-from pqbroker.cli.kafka.groups import find_group, list_groups
+from pqbroker.cli.kafka.groups import OffsetsUnknown, find_group, list_groups
 from pqbroker.cli.kafka.link import DEFAULT_KAFKA, NoBroker
 from pqbroker.cli.options import Broker, Json
 from pqbroker.cli.output import has_colour, show_bytes, show_json, table_lines, write
@@ -28,11 +28,11 @@ app = Family()
 
 
 class GroupFigures(NamedTuple):
-    """Figures of what a group has read."""
+    """Figures of what a group has read; `offsets` None: nobody knows now, as while a cell is not open."""
 
     state: str
     members: int
-    offsets: dict[TopicPartition, int]
+    offsets: dict[TopicPartition, int] | None
 
 
 class Look(NamedTuple):
@@ -61,8 +61,8 @@ class GroupRow(NamedTuple):
     group: str
     state: str
     members: int
-    lag: int
-    read_per_s: float
+    lag: int | None
+    read_per_s: float | None
 
 
 @declare(app, "top", "pqbroker top --interval 5")
@@ -126,8 +126,11 @@ def look(cluster: Cluster) -> Look:
     topics = [each for each in cluster.topics().values() if not each.is_internal]
     groups: dict[str, GroupFigures] = {}
     for name in list(list_groups(cluster))[:GROUPS_MAX]:
-        found = find_group(cluster, name, must_be=False)
-        groups[name] = GroupFigures(found.state, len(found.members), found.offsets)
+        try:
+            found = find_group(cluster, name, must_be=False)
+            groups[name] = GroupFigures(found.state, len(found.members), found.offsets)
+        except OffsetsUnknown as unknown:
+            groups[name] = GroupFigures(unknown.group.state, len(unknown.group.members), None)
     return Look(time.monotonic(), read_spans(cluster, topics), read_sizes(cluster), groups)
 
 
@@ -146,16 +149,19 @@ def topic_rows(before: Look, now: Look) -> list[TopicRow]:
 
 
 def group_rows(before: Look, now: Look) -> list[GroupRow]:
-    """A row for each group, the furthest behind first."""
+    """A row for each group, the furthest behind first, and last those of which nobody knows."""
     seconds = max(now.at_s - before.at_s, 1e-9)
     rows = []
     for name, group in now.groups.items():
-        known = before.groups.get(name, group).offsets
+        if group.offsets is None:
+            rows.append(GroupRow(name, group.state, group.members, None, None))
+            continue
+        known = before.groups.get(name, group).offsets or {}
         reached = [(now.spans[partition], at) for partition, at in group.offsets.items() if partition in now.spans]
         lag = sum(max(0, end - at) for (_, end), at in reached)
         read = sum(max(0, at - known.get(partition, at)) for partition, at in group.offsets.items())
         rows.append(GroupRow(name, group.state, group.members, lag, round(read / seconds, 1)))
-    return sorted(rows, key=lambda row: (-row.lag, row.group))
+    return sorted(rows, key=lambda row: (row.lag is None, -(row.lag or 0), row.group))
 
 
 def screen(topics: list[TopicRow], groups: list[GroupRow], width: int | None, height: int | None) -> list[str]:

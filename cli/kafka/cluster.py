@@ -16,6 +16,7 @@ from pqbroker.protocol.messages.describe_configs import (
     DescribeConfigsResource,
     DescribeConfigsResponse,
 )
+from pqbroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from pqbroker.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from pqbroker.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -51,6 +52,18 @@ NOT_YET = frozenset(
         ErrorCode.NOT_COORDINATOR,
     }
 )
+
+_UNSERVED = frozenset(
+    {
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+)
+_FETCH_BY_NAME_MAX = 12
+"""The last version of Fetch that names topics."""
 
 
 class Partition(NamedTuple):
@@ -115,8 +128,13 @@ class Cluster:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections; the next question opens others."""
         for link in self._links.values():
             link.close()
+        self._links.clear()
 
     @property
     def address(self) -> Address:
@@ -201,6 +219,28 @@ class Cluster:
         starts = self.offsets(topic, dict.fromkeys(chosen, EARLIEST))
         ends = self.offsets(topic, dict.fromkeys(chosen, LATEST))
         return {index: OffsetRange(starts[index], ends[index]) for index in chosen}
+
+    def unserved(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, ErrorCode]:
+        """Return the errors of partitions, by topic and number, from which nobody serves a Fetch at that offset."""
+        topics = self._metadata(sorted({name for name, _ in offsets}))
+        missing: dict[TopicPartition, ErrorCode] = {}
+        asked: dict[int, dict[str, list[FetchPartition]]] = defaultdict(lambda: defaultdict(list))
+        for (name, index), offset in offsets.items():
+            topic = topics[name]
+            if isinstance(topic, ErrorCode) or index not in topic.partitions:
+                missing[name, index] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            elif (leader := topic.partitions[index].leader) not in self._nodes:
+                missing[name, index] = ErrorCode.LEADER_NOT_AVAILABLE
+            else:
+                partition = FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=1)
+                asked[leader][name].append(partition)
+        for leader, partitions in asked.items():
+            wanted = [FetchTopic(topic=name, partitions=each) for name, each in partitions.items()]
+            request = FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=1, topics=wanted)
+            for one in self.ask(request, FetchResponse, leader, _FETCH_BY_NAME_MAX).responses:
+                found = {(one.topic, each.partition_index): each.error_code for each in one.partitions}
+                missing |= {partition: code for partition, code in found.items() if code in _UNSERVED}
+        return missing
 
     def by_leader(self, topic: Topic, partitions: Iterable[int]) -> dict[int, list[int]]:
         """The partitions by the node that leads them."""

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from pqbroker.cli.kafka.cluster import NOT_YET, Cluster, TopicPartition, settled
-from pqbroker.cli.refusals import CommandError, check, near
+from pqbroker.cli.refusals import CommandError, check, near, words
 from pqbroker.protocol.codec import decoder
 from pqbroker.protocol.errors import ErrorCode, ProtocolError
 from pqbroker.protocol.messages.consumer_protocol import ConsumerProtocolAssignment
@@ -53,6 +53,14 @@ class Group(NamedTuple):
     offsets: dict[TopicPartition, int]
 
 
+class OffsetsUnknown(CommandError):
+    """The coordinator does not know all offsets of a group now; `group` has the rest."""
+
+    def __init__(self, group: Group, code: ErrorCode) -> None:
+        self.group = group
+        super().__init__(f"cannot look up the offsets of group {group.id}: {words(code)}")
+
+
 def list_groups(cluster: Cluster) -> dict[str, ListedGroup]:
     """All groups of all nodes, by id."""
     found: dict[str, ListedGroup] = {}
@@ -64,18 +72,21 @@ def list_groups(cluster: Cluster) -> dict[str, ListedGroup]:
 
 
 def find_group(cluster: Cluster, group: str, *, must_be: bool = True) -> Group:
-    """State, members and offsets; CommandError with near names when there is no such group and there must be."""
+    """State, members and offsets; OffsetsUnknown, CommandError with near names when there is no such group and there
+    must be."""
     described = settled(lambda: _describe(cluster, group), lambda found: found.error_code not in NOT_YET)
     if described.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
         check(described.error_code, f"cannot describe group {group}", described.error_message)
     state = DEAD if described.error_code else described.group_state
-    offsets = _offsets(cluster, group, cluster.coordinator(group))
+    members = [_member(each) for each in described.members]
+    found = Group(group, state, described.protocol_data, members, {})
+    offsets = _offsets(cluster, found, cluster.coordinator(group))
     if must_be and state == DEAD and not offsets:
         names = list_groups(cluster)
         if group not in names:
             hint = near(group, names) or "`pqbroker group list` shows all"
             raise CommandError(f"no group {group} at {cluster.address}; {hint}")
-    return Group(group, state, described.protocol_data, [_member(each) for each in described.members], offsets)
+    return found._replace(offsets=offsets)
 
 
 def commit(cluster: Cluster, group: str, offsets: Mapping[TopicPartition, int]) -> None:
@@ -103,15 +114,17 @@ def _describe(cluster: Cluster, group: str) -> DescribedGroup:
     return cluster.ask(request, DescribeGroupsResponse, cluster.coordinator(group)).groups[0]
 
 
-def _offsets(cluster: Cluster, group: str, node: int) -> dict[TopicPartition, int]:
+def _offsets(cluster: Cluster, group: Group, node: int) -> dict[TopicPartition, int]:
     """All that the group has committed."""
     request = OffsetFetchRequest(
-        group_id=group, topics=None, groups=[OffsetFetchRequestGroup(group_id=group, topics=None)]
+        group_id=group.id, topics=None, groups=[OffsetFetchRequestGroup(group_id=group.id, topics=None)]
     )
     answer = cluster.ask(request, OffsetFetchResponse, node, NAMES_VERSION_MAX)
     found = answer.groups[0] if answer.groups else answer
+    if found.error_code in NOT_YET:
+        raise OffsetsUnknown(group, found.error_code)
     if found.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
-        check(found.error_code, f"cannot look up the offsets of group {group}")
+        check(found.error_code, f"cannot look up the offsets of group {group.id}")
     partitions = {
         (topic.name, one.partition_index): one.committed_offset for topic in found.topics for one in topic.partitions
     }

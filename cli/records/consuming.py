@@ -3,7 +3,7 @@
 import asyncio
 import signal
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from typing import Any, NamedTuple
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
@@ -11,6 +11,7 @@ from aiokafka import TopicPartition as AioPartition
 from aiokafka.errors import KafkaError
 
 from pqbroker.cli.kafka.cluster import TopicPartition
+from pqbroker.cli.kafka.unserved import Unserved
 from pqbroker.cli.kafka.watch import GONE_TIMEOUT_S, Watch
 from pqbroker.cli.output import write
 from pqbroker.cli.progress import Progress, prints_to_file
@@ -126,7 +127,8 @@ async def _print_records(reading: Reading, consumer: Any, watch: Watch, joined: 
     holding = reading.wanted.last is not None
     loop = asyncio.get_running_loop()
     moved_s = loop.time()
-    with Progress("records read", None, shown=prints_to_file()) as shown:
+    shown = Progress("records read", None, shown=prints_to_file())
+    with closing(Unserved(reading.brokers, reading.ends)) as unserved, shown:
         while not selection.is_full:
             at_ends = (holding or not reading.follow) and await _is_at_ends(reading, consumer, joined)
             if at_ends:
@@ -143,6 +145,10 @@ async def _print_records(reading: Reading, consumer: Any, watch: Watch, joined: 
             if not reading.follow and joined is None and loop.time() - moved_s > STALL_S:
                 raise CommandError(_stalled(reading, consumer))
             await _note(consumer, watch, records, joined)
+            unserved.note(
+                ((each.topic, each.partition) for each in consumer.assignment()),
+                {(each.topic, each.partition): each.offset + 1 for each in records},
+            )
 
 
 def _stalled(reading: Reading, consumer: Any) -> str:

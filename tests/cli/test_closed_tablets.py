@@ -2,6 +2,7 @@
 waits, none fails with a traceback, and what is refused names the state and the command that ends it."""
 
 import contextlib
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pqbroker.testing import MEMORY, Broker, broker
-from tests.cli.shell import Said, Shell, run
+from tests.cli.shell import TIMEOUT_S, Said, Shell, run, start
 
 ROWS = [f'--row={{"id": {number}, "$tablet_index": {number % 2}}}' for number in range(6)]
 QUICK_S = 8.0
@@ -74,6 +75,7 @@ SHOWING = {
     "consume partition 0": ("consume", "{}", "--partition", "0"),
     "describe": ("topic", "describe", "{}"), "list": ("topic", "list"), "configs": ("topic", "configs", "{}"),
     "analyze": ("topic", "analyze", "{}"), "group describe": ("group", "describe", "g"),
+    "group list": ("group", "list"),
 }
 
 
@@ -237,16 +239,59 @@ def test_following_an_unmounted_tablet_is_refused_and_a_frozen_one_is_read(
 
 @pytest.fixture(scope="module")
 def offline() -> Iterator[Broker]:
-    """A broker with a table `closed.offline` in a cell that no longer runs there."""
+    """A broker with a table `closed.offline`, all read by group `g`, in a cell that no longer runs there."""
     with broker(MEMORY) as one:
         for command in (
             ("bundle", "create", "far"), ("cell", "create", "far"),
             ("table", "create", "//closed/offline", *COLUMNS, "--tablets", "2", "--bundle", "far"),
-            ("table", "insert", "closed.offline", *ROWS), ("bundle", "set", "far", "--filter", "elsewhere"),
+            ("table", "insert", "closed.offline", *ROWS),
         ):  # fmt: skip
             said = run(*command, "--http", one.http)
             assert said.status == 0, said.errors
+        said = run("consume", "closed.offline", "--group", "g", "--broker", one.kafka)
+        assert len(said.output.splitlines()) == 6, said
+        assert run("bundle", "set", "far", "--filter", "elsewhere", "--http", one.http).status == 0
         yield one
+
+
+@pytest.mark.parametrize("more", [(), ("--group", "follower")])
+def test_following_beside_a_cell_that_is_not_open_says_so_once_and_continues_when_it_is(
+    offline: Broker, more: tuple[str, ...]
+) -> None:
+    reader = start("consume", "closed.offline", "--follow", *more, "--broker", offline.kafka)
+    assert reader.stdout is not None
+    assert reader.stderr is not None
+    told = "closed.offline-0, closed.offline-1"
+    line = reader.stderr.readline()
+    assert line.startswith(f"pqbroker: waiting for {told}: the broker does not serve it now; `pqbroker cell list`")
+    try:
+        assert run("bundle", "set", "far", "--filter", "", "--http", offline.http).status == 0
+        assert sorted(reader.stdout.readline() for _ in ROWS) == [f'{{"id":{number}}}\n' for number in range(6)]
+    finally:
+        run("bundle", "set", "far", "--filter", "elsewhere", "--http", offline.http)
+    assert reader.stderr.readline() == f"pqbroker: served again: {told}\n"
+    assert reader.stderr.readline() == line
+    reader.send_signal(signal.SIGINT)
+    assert reader.communicate(timeout=TIMEOUT_S) == ("", "")
+    assert reader.returncode == 0
+
+
+def test_following_tablets_that_are_unmounted_meanwhile_names_the_verb(running: Broker) -> None:
+    for command in (("create", "//closed/later", *COLUMNS, "--tablets", "2"), ("insert", "closed.later", *ROWS)):
+        assert run("table", *command, "--http", running.http).status == 0
+    reader = start("consume", "closed.later", "--follow", "--broker", running.kafka)
+    assert reader.stdout is not None
+    assert reader.stderr is not None
+    for _ in ROWS:
+        reader.stdout.readline()
+    assert run("table", "unmount", "closed.later", "--first", "1", "--last", "1", "--http", running.http).status == 0
+    line = reader.stderr.readline()
+    assert line.startswith("pqbroker: waiting for closed.later-1: "), line
+    assert "`pqbroker table mount`" in line
+    assert run("table", "mount", "closed.later", "--http", running.http).status == 0
+    assert reader.stderr.readline() == "pqbroker: served again: closed.later-1\n"
+    reader.send_signal(signal.SIGINT)
+    assert reader.communicate(timeout=TIMEOUT_S) == ("", "")
 
 
 OFFLINE_READING = ("consume", "consume partition 1", "export")
@@ -262,7 +307,25 @@ def test_reading_beside_a_cell_that_is_not_open_names_the_cells(
     assert "pqbroker cell list" in said.errors
 
 
-@pytest.mark.parametrize("command", ["describe", "list", "configs"])
+@pytest.mark.parametrize("command", ["group describe", "group reset", "group shift"])
+def test_the_offsets_of_a_group_beside_a_cell_that_is_not_open_are_not_known(
+    offline: Broker, capsys: pytest.CaptureFixture[str], tmp_path: Path, command: str
+) -> None:
+    with soon():
+        said = Commands(offline, capsys)(*typed((READING | SHOWING)[command], "closed.offline", OFFLINE, tmp_path))
+    assert said.status == 1
+    assert "pqbroker cell list" in said.errors
+
+
+def test_top_beside_a_cell_that_is_not_open_shows_its_groups_without_figures(
+    offline: Broker, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = Commands(offline, capsys)("top", "--count", "1", "--interval", "0.1", "--json")
+    figures = {group["group"]: (group["lag"], group["read_per_s"]) for group in said.object["groups"]}
+    assert figures["g"] == (None, None)
+
+
+@pytest.mark.parametrize("command", ["describe", "list", "configs", "group list"])
 def test_showing_beside_a_cell_that_is_not_open_is_no_defect(
     offline: Broker, capsys: pytest.CaptureFixture[str], tmp_path: Path, command: str
 ) -> None:
