@@ -28,6 +28,25 @@ EXCEPTIONS = {
 }  # fmt: skip
 DECLARATIONS = "protocol/messages/"
 """Names of Kafka's structs and fields."""
+IN_EACH_FILE = {"API", "ROUTES"}
+"""Constants that each file of a kind has, as its declaration."""
+CONSTANTS_OF_SEVERAL = {
+    "ANSWER_BYTES_MAX", "BYTES_MAX", "CHANGES", "COLUMNS", "COMMANDS", "CONNECTIONS_MAX", "DATA", "EARLIEST",
+    "ERROR", "FAILED", "FORMAT", "FORMATS", "FROM", "GROUPS", "JSON", "JSON_TYPE", "KEEP", "LATEST", "LINES",
+    "OFFSET", "PROGRAM", "RAW", "RECORD", "RECORDS", "ROOT", "STOPPED", "SYSTEM", "TIMESTAMP", "TOPIC",
+    "TOPIC_COLUMNS",
+}  # fmt: skip
+"""Constants with several values, from before the rule."""
+NAMES_OF_SEVERAL = {
+    "Answer", "Asked", "Batch", "Batches", "Broker", "CellId", "Changes", "Column", "Columns", "Command", "Decode",
+    "Effect", "Entry", "Family", "Fault", "Filter", "Group", "Headers", "Inserted", "JsonLines", "Key", "Kind",
+    "Last", "Load", "Look", "Loss", "Member", "Message", "Node", "Offsets", "OpenCell", "Operation", "Option",
+    "Options", "Pace", "Page", "Parameter", "Partition", "Piece", "Plan", "Position", "Progress", "Query", "Range",
+    "Read", "ReadLog", "Reader", "Reading", "Record", "Reshard", "Row", "RowRange", "Run", "Schema", "Served",
+    "Source", "Stretch", "Table", "TabletId", "TabletRows", "Topic", "TopicNames", "Topics", "Value", "Watch",
+    "Write", "Writer", "Written",
+}  # fmt: skip
+"""Classes and types with several meanings on different floors, from before the rule."""
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _TEXT = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
@@ -116,9 +135,27 @@ def test_a_constant_has_one_value() -> None:
     values: defaultdict[str, set[str]] = defaultdict(set)
     for source in product():
         if not source.path.startswith(DECLARATIONS):
-            for name, value in _numbers(source):
+            for name, value in _constants(source):
                 values[name].add(value)
-    assert sorted(name for name, found in values.items() if len(found) > 1) == []
+    assert {name for name, found in values.items() if len(found) > 1} - IN_EACH_FILE == CONSTANTS_OF_SEVERAL
+
+
+def test_the_name_of_a_class_or_type_has_one_meaning_on_all_floors() -> None:
+    """Types that are declared alike have one meaning, two classes never."""
+    meanings: defaultdict[str, set[str]] = defaultdict(set)
+    for source in product():
+        if not source.path.startswith(DECLARATIONS):
+            for name, meaning in _types(source):
+                meanings[name].add(meaning)
+    assert {name for name, found in meanings.items() if len(found) > 1} == NAMES_OF_SEVERAL
+
+
+def test_a_constant_and_a_type_are_found_however_they_are_declared() -> None:
+    source = Source("storage/x.py", "x")
+    text = "class Slot: ...\nclass _Own: ...\nPlace = tuple[str, int]\nLIMIT, Last = 1 << 2, int\nMAGIC: Final = b'x'\n"
+    source.__dict__["tree"] = ast.parse(text)
+    assert [name for name, _ in _types(source)] == ["Slot", "Place", "Last"]
+    assert list(_constants(source)) == [("LIMIT", "4"), ("MAGIC", "b'x'")]
 
 
 def test_a_class_name_exists_once_on_a_floor() -> None:
@@ -163,8 +200,25 @@ def _fields(schema: Any) -> Iterator[str]:
             yield from _fields(each)
 
 
-def _numbers(source: Source) -> Iterator[tuple[str, str]]:
-    """Public constants of a module that are numbers, with their values."""
+def _constants(source: Source) -> Iterator[tuple[str, str]]:
+    """Public constants of a module with their values; numbers as what they amount to."""
+    for name, value in _assigned(source):
+        if re.fullmatch(r"[A-Z][A-Z0-9_]+", name):
+            yield name, str(eval(ast.unparse(value))) if _is_number(value) else ast.unparse(value)
+
+
+def _types(source: Source) -> Iterator[tuple[str, str]]:
+    """Public classes and types of a module: a class by its place, a type by its declaration."""
+    for node in source.nodes:
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            yield node.name, source.at(node)
+    for name, value in _assigned(source):
+        if re.fullmatch(r"[A-Z]\w*[a-z]\w*", name):
+            yield name, ast.unparse(value)
+
+
+def _assigned(source: Source) -> Iterator[tuple[str, ast.expr]]:
+    """Names that a module assigns to, each with its value."""
     for node in source.tree.body:
         if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
             continue
@@ -172,9 +226,7 @@ def _numbers(source: Source) -> Iterator[tuple[str, str]]:
             pairs = [(target, node.value)]
             if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
                 pairs = list(zip(target.elts, node.value.elts, strict=True))
-            for name, value in pairs:
-                if isinstance(name, ast.Name) and re.fullmatch(r"[A-Z][A-Z0-9_]*", name.id) and _is_number(value):
-                    yield name.id, str(eval(ast.unparse(value)))
+            yield from ((name.id, value) for name, value in pairs if isinstance(name, ast.Name))
 
 
 def _is_number(node: ast.expr) -> bool:
