@@ -52,4 +52,4 @@ class DescribeClientQuotasResponse:
     throttle_time_ms: int = field(INT32)
     error_code: ErrorCode = field(ERROR_CODE)
     error_message: str | None = field(STRING, nullable="0+")
-    entries: list[EntryData] | None = field(array(EntryData), nullable="0+")
+    entries: list[EntryData] | None = field(array(EntryData), nullable="0+", default=None)

@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from pqbroker.broker.kafka import left_out
 from tests.house.sources import Source, product
 
 _HEADER = re.compile(
@@ -14,6 +15,7 @@ _HEADER = re.compile(
     re.DOTALL,
 )
 _ROOM = "broker/kafka/handlers/"
+_LEFT_OUT = "broker/kafka/left_out.py"
 _HANDLERS = [source for source in product() if source.path.startswith(_ROOM) and not source.is_package]
 
 
@@ -30,6 +32,16 @@ def test_a_handler_says_what_it_serves(source: Source) -> None:
 def test_a_handlers_file_is_named_as_its_api(source: Source) -> None:
     name = importlib.import_module(source.module).API.name
     assert source.path == f"broker/kafka/handlers/{re.sub(r'(?<!^)(?=[A-Z])', '_', name).lower()}.py"
+
+
+def test_the_table_of_what_is_left_out_says_what_it_serves() -> None:
+    docstring = next(ast.get_docstring(source.tree) for source in product() if source.path == _LEFT_OUT) or ""
+    said = {}
+    for paragraph in docstring.split("\n\n")[2:]:
+        header = _HEADER.fullmatch(paragraph.replace("\nBehaviour: ", "\n\nBehaviour: ", 1))
+        assert header, paragraph
+        said[header["name"]] = (int(header["key"]), int(header["low"]), int(header["high"]))
+    assert said == {api.name: (api.key, api.version_min, api.version_max) for api in left_out.APIS}
 
 
 def test_there_are_handlers() -> None:

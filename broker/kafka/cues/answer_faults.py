@@ -121,7 +121,7 @@ class AnswerFaults:
         if api.key == FETCH:
             return serve_refused(self._serve_fetch, context, request, matches, cue.error)
         meant, rest = cut(api.key, request, matches)
-        refused = None if api.refuse is None else api.refuse(context, meant, cue.error, ON_CUE)
+        refused = api.refusal(context, meant, cue.error, ON_CUE)
         if rest is None or refused is None:  # a Produce with acks 0 has no answer: its connection closes
             raise KafkaError(cue.error, ON_CUE)
         return _join_later(api, api.serve(context, rest), refused)

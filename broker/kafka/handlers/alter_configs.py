@@ -38,7 +38,4 @@ def refuse(
     return AlterConfigsResponse(responses=responses)
 
 
-API = Api(
-    key=33, name="AlterConfigs", version_min=0, version_max=2,
-    request=AlterConfigsRequest, response=AlterConfigsResponse, serve=serve, refuse=refuse,
-)  # fmt: skip
+API = Api(request=AlterConfigsRequest, response=AlterConfigsResponse, serve=serve, refuse=refuse)

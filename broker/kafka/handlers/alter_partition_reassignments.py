@@ -37,12 +37,6 @@ def serve(context: Context, request: AlterPartitionReassignmentsRequest) -> Alte
     )
 
 
-def refuse(
-    context: Context, request: AlterPartitionReassignmentsRequest, code: ErrorCode, message: str
-) -> AlterPartitionReassignmentsResponse:
-    return AlterPartitionReassignmentsResponse(error_code=code, error_message=message)
-
-
 def _answer(context: Context, topic: str, asked: ReassignablePartition) -> ReassignablePartitionResponse:
     answer = ReassignablePartitionResponse(partition_index=asked.partition_index, error_message=None)
     try:
@@ -64,8 +58,4 @@ def _check(context: Context, topic: str, asked: ReassignablePartition) -> None:
         )
 
 
-API = Api(
-    key=45, name="AlterPartitionReassignments", version_min=0, version_max=1,
-    request=AlterPartitionReassignmentsRequest, response=AlterPartitionReassignmentsResponse,
-    serve=serve, refuse=refuse,
-)  # fmt: skip
+API = Api(request=AlterPartitionReassignmentsRequest, response=AlterPartitionReassignmentsResponse, serve=serve)

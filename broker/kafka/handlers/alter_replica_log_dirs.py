@@ -80,7 +80,4 @@ def _check(context: Context, topic: str, index: int, pool: str | None) -> None:
         raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT)
 
 
-API = Api(
-    key=34, name="AlterReplicaLogDirs", version_min=1, version_max=2,
-    request=AlterReplicaLogDirsRequest, response=AlterReplicaLogDirsResponse, serve=serve, refuse=refuse,
-)  # fmt: skip
+API = Api(request=AlterReplicaLogDirsRequest, response=AlterReplicaLogDirsResponse, serve=serve, refuse=refuse)

@@ -32,7 +32,4 @@ def refuse(context: Context, request: ApiVersionsRequest | None, code: ErrorCode
     return ApiVersionsResponse(error_code=code, api_keys=own if code is ErrorCode.UNSUPPORTED_VERSION else [])
 
 
-API = Api(
-    key=18, name="ApiVersions", version_min=0, version_max=4,
-    request=ApiVersionsRequest, response=ApiVersionsResponse, serve=serve, refuse=refuse,
-)  # fmt: skip
+API = Api(request=ApiVersionsRequest, response=ApiVersionsResponse, serve=serve, refuse=refuse)

@@ -72,7 +72,4 @@ def _check(context: Context, topic: CreatePartitionsTopic) -> None:
         )
 
 
-API = Api(
-    key=37, name="CreatePartitions", version_min=0, version_max=3,
-    request=CreatePartitionsRequest, response=CreatePartitionsResponse, serve=serve, refuse=refuse,
-)  # fmt: skip
+API = Api(request=CreatePartitionsRequest, response=CreatePartitionsResponse, serve=serve, refuse=refuse)

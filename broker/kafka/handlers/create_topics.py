@@ -126,7 +126,5 @@ def _refused(name: str, code: ErrorCode, message: str) -> CreatableTopicResult:
 
 
 API = Api(
-    key=19, name="CreateTopics", version_min=2, version_max=7,
-    request=CreateTopicsRequest, response=CreateTopicsResponse, serve=serve, refuse=refuse,
-    answers_at_length=True,
-)  # fmt: skip
+    request=CreateTopicsRequest, response=CreateTopicsResponse, serve=serve, refuse=refuse, answers_at_length=True
+)

@@ -39,7 +39,4 @@ def refuse(context: Context, request: DeleteGroupsRequest, code: ErrorCode, mess
     return DeleteGroupsResponse(results=results)
 
 
-API = Api(
-    key=42, name="DeleteGroups", version_min=0, version_max=2,
-    request=DeleteGroupsRequest, response=DeleteGroupsResponse, serve=serve, refuse=refuse,
-)  # fmt: skip
+API = Api(request=DeleteGroupsRequest, response=DeleteGroupsResponse, serve=serve, refuse=refuse)

@@ -82,7 +82,4 @@ async def _delete(context: Context, asked: str, wanted: int, answer: DeleteRecor
         answer.error_code, _ = translate(error)
 
 
-API = Api(
-    key=21, name="DeleteRecords", version_min=0, version_max=2,
-    request=DeleteRecordsRequest, response=DeleteRecordsResponse, serve=serve, refuse=refuse,
-)  # fmt: skip
+API = Api(request=DeleteRecordsRequest, response=DeleteRecordsResponse, serve=serve, refuse=refuse)

@@ -73,7 +73,4 @@ def _refused(asked: DeleteTopicState, code: ErrorCode, message: str) -> Deletabl
     return DeletableTopicResult(name=asked.name, topic_id=asked.topic_id, error_code=code, error_message=message)
 
 
-API = Api(
-    key=20, name="DeleteTopics", version_min=1, version_max=6,
-    request=DeleteTopicsRequest, response=DeleteTopicsResponse, serve=serve, refuse=refuse,
-)  # fmt: skip
+API = Api(request=DeleteTopicsRequest, response=DeleteTopicsResponse, serve=serve, refuse=refuse)

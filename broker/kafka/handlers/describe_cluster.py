@@ -45,7 +45,4 @@ def refuse(
     )
 
 
-API = Api(
-    key=60, name="DescribeCluster", version_min=0, version_max=2,
-    request=DescribeClusterRequest, response=DescribeClusterResponse, serve=serve, refuse=refuse,
-)  # fmt: skip
+API = Api(request=DescribeClusterRequest, response=DescribeClusterResponse, serve=serve, refuse=refuse)

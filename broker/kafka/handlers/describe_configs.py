@@ -125,7 +125,6 @@ def _refused(resource: DescribeConfigsResource, code: ErrorCode, message: str) -
 
 
 API = Api(
-    key=32, name="DescribeConfigs", version_min=1, version_max=4,
     request=DescribeConfigsRequest, response=DescribeConfigsResponse, serve=serve, refuse=refuse,
     answers_at_length=True,
 )  # fmt: skip

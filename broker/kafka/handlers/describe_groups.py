@@ -82,7 +82,6 @@ def _failed(group_id: str, code: ErrorCode, message: str) -> DescribedGroup:
 
 
 API = Api(
-    key=15, name="DescribeGroups", version_min=0, version_max=6,
     request=DescribeGroupsRequest, response=DescribeGroupsResponse, serve=serve, refuse=refuse,
     answers_at_length=True,
 )  # fmt: skip

@@ -13,7 +13,6 @@ from pqbroker.broker.ground.access import AclOperation, check_access
 from pqbroker.broker.kafka.apis.api import Api
 from pqbroker.broker.kafka.apis.context import Context
 from pqbroker.broker.services.topics.finding import every_topic
-from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -38,10 +37,6 @@ async def serve(context: Context, request: DescribeLogDirsRequest) -> DescribeLo
     )
 
 
-def refuse(context: Context, request: DescribeLogDirsRequest, code: ErrorCode, message: str) -> DescribeLogDirsResponse:
-    return DescribeLogDirsResponse(error_code=code)
-
-
 async def _topics(
     context: Context, request: DescribeLogDirsRequest, pool: str
 ) -> AsyncIterator[DescribeLogDirsTopic]:
@@ -61,8 +56,4 @@ async def _topics(
             yield DescribeLogDirsTopic(name=name, partitions=partitions)
 
 
-API = Api(
-    key=35, name="DescribeLogDirs", version_min=1, version_max=5,
-    request=DescribeLogDirsRequest, response=DescribeLogDirsResponse, serve=serve, refuse=refuse,
-    answers_at_length=True,
-)  # fmt: skip
+API = Api(request=DescribeLogDirsRequest, response=DescribeLogDirsResponse, serve=serve, answers_at_length=True)

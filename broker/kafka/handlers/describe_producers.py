@@ -75,7 +75,6 @@ def _refused(index: int, code: ErrorCode, message: str) -> PartitionResponse:
 
 
 API = Api(
-    key=61, name="DescribeProducers", version_min=0, version_max=0,
     request=DescribeProducersRequest, response=DescribeProducersResponse, serve=serve, refuse=refuse,
     answers_at_length=True,
 )  # fmt: skip

@@ -45,10 +45,6 @@ def serve(context: Context, request: DescribeQuorumRequest) -> DescribeQuorumRes
     )
 
 
-def refuse(context: Context, request: DescribeQuorumRequest, code: ErrorCode, message: str) -> DescribeQuorumResponse:
-    return DescribeQuorumResponse(error_code=code, error_message=message)
-
-
 def _is_of_metadata(request: DescribeQuorumRequest) -> bool:
     if len(request.topics) != 1:
         return False
@@ -65,7 +61,4 @@ def _unknown_partition(asked: AskedPartition) -> PartitionData:
     return PartitionData(partition_index=asked.partition_index, error_code=code, error_message=NOT_HERE)
 
 
-API = Api(
-    key=55, name="DescribeQuorum", version_min=0, version_max=2,
-    request=DescribeQuorumRequest, response=DescribeQuorumResponse, serve=serve, refuse=refuse,
-)  # fmt: skip
+API = Api(request=DescribeQuorumRequest, response=DescribeQuorumResponse, serve=serve)

@@ -102,7 +102,6 @@ def _refused(name: str, code: ErrorCode) -> DescribeTopicPartitionsResponseTopic
 
 
 API = Api(
-    key=75, name="DescribeTopicPartitions", version_min=0, version_max=0,
     request=DescribeTopicPartitionsRequest, response=DescribeTopicPartitionsResponse, serve=serve, refuse=refuse,
     answers_at_length=True,
 )  # fmt: skip

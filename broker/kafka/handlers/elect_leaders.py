@@ -72,7 +72,4 @@ def _result(index: int, code: ErrorCode, message: str) -> PartitionResult:
     return PartitionResult(partition_id=index, error_code=code, error_message=message)
 
 
-API = Api(
-    key=43, name="ElectLeaders", version_min=0, version_max=2,
-    request=ElectLeadersRequest, response=ElectLeadersResponse, serve=serve, refuse=refuse,
-)  # fmt: skip
+API = Api(request=ElectLeadersRequest, response=ElectLeadersResponse, serve=serve, refuse=refuse)

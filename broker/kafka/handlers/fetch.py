@@ -79,10 +79,6 @@ def serve_fetch(
     return FetchWait(context.node.loop, parked, fetch.look_and_read).answer
 
 
-def refuse(context: Context, request: FetchRequest, code: ErrorCode, message: str) -> FetchResponse:
-    return FetchResponse(error_code=code)
-
-
 async def _serve_long(context: Context, fetch: "_Fetch") -> FetchResponse | Answer[FetchResponse]:
     """A Fetch of many partitions, in slices."""
     parked = fetch.parked
@@ -311,8 +307,4 @@ def _is_news(wanted: SessionPartition, data: PartitionData) -> bool:
 
 _NOTHING = Batches([], 0, -1)
 
-API = Api(
-    key=1, name="Fetch", version_min=4, version_max=18,
-    request=FetchRequest, response=FetchResponse, serve=serve, refuse=refuse,
-    open_lane=partial(open_lane, serve_fetch),
-)  # fmt: skip
+API = Api(request=FetchRequest, response=FetchResponse, serve=serve, open_lane=partial(open_lane, serve_fetch))

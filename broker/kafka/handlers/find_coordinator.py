@@ -82,7 +82,4 @@ def _single(found: Coordinator) -> FindCoordinatorResponse:
     )
 
 
-API = Api(
-    key=10, name="FindCoordinator", version_min=0, version_max=6,
-    request=FindCoordinatorRequest, response=FindCoordinatorResponse, serve=serve, refuse=refuse,
-)  # fmt: skip
+API = Api(request=FindCoordinatorRequest, response=FindCoordinatorResponse, serve=serve, refuse=refuse)

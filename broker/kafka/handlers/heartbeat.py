@@ -9,7 +9,6 @@ from pqbroker.broker.ground.access import AclKind, AclOperation, AclResource, ch
 from pqbroker.broker.kafka.apis.api import Api
 from pqbroker.broker.kafka.apis.context import Context
 from pqbroker.broker.services.coordination.group_ids import check_group_id
-from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 
@@ -22,11 +21,4 @@ def serve(context: Context, request: HeartbeatRequest) -> HeartbeatResponse:
     return HeartbeatResponse()
 
 
-def refuse(context: Context, request: HeartbeatRequest, code: ErrorCode, message: str) -> HeartbeatResponse:
-    return HeartbeatResponse(error_code=code)
-
-
-API = Api(
-    key=12, name="Heartbeat", version_min=0, version_max=4,
-    request=HeartbeatRequest, response=HeartbeatResponse, serve=serve, refuse=refuse,
-)  # fmt: skip
+API = Api(request=HeartbeatRequest, response=HeartbeatResponse, serve=serve)

@@ -41,7 +41,4 @@ def refuse(
     return IncrementalAlterConfigsResponse(responses=responses)
 
 
-API = Api(
-    key=44, name="IncrementalAlterConfigs", version_min=0, version_max=1,
-    request=IncrementalAlterConfigsRequest, response=IncrementalAlterConfigsResponse, serve=serve, refuse=refuse,
-)  # fmt: skip
+API = Api(request=IncrementalAlterConfigsRequest, response=IncrementalAlterConfigsResponse, serve=serve, refuse=refuse)

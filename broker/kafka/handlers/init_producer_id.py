@@ -65,7 +65,4 @@ async def _from_next_block(context: Context) -> InitProducerIdResponse:
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
 
 
-API = Api(
-    key=22, name="InitProducerId", version_min=0, version_max=5,
-    request=InitProducerIdRequest, response=InitProducerIdResponse, serve=serve, refuse=refuse,
-)  # fmt: skip
+API = Api(request=InitProducerIdRequest, response=InitProducerIdResponse, serve=serve, refuse=refuse)

@@ -118,7 +118,4 @@ def _response(context: Context, joined: Joined) -> JoinGroupResponse:
     )
 
 
-API = Api(
-    key=11, name="JoinGroup", version_min=0, version_max=9,
-    request=JoinGroupRequest, response=JoinGroupResponse, serve=serve, refuse=refuse,
-)  # fmt: skip
+API = Api(request=JoinGroupRequest, response=JoinGroupResponse, serve=serve, refuse=refuse)

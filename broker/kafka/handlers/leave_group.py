@@ -11,7 +11,6 @@ from pqbroker.broker.kafka.apis.api import Api
 from pqbroker.broker.kafka.apis.context import Context
 from pqbroker.broker.services.coordination.classic.messages import Leaver
 from pqbroker.broker.services.coordination.group_ids import check_group_id
-from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
 
 SEVERAL_MEMBERS_FROM_VERSION = 3
@@ -38,11 +37,4 @@ async def serve(context: Context, request: LeaveGroupRequest) -> LeaveGroupRespo
     return LeaveGroupResponse(members=members)
 
 
-def refuse(context: Context, request: LeaveGroupRequest, code: ErrorCode, message: str) -> LeaveGroupResponse:
-    return LeaveGroupResponse(error_code=code)
-
-
-API = Api(
-    key=13, name="LeaveGroup", version_min=0, version_max=5,
-    request=LeaveGroupRequest, response=LeaveGroupResponse, serve=serve, refuse=refuse,
-)  # fmt: skip
+API = Api(request=LeaveGroupRequest, response=LeaveGroupResponse, serve=serve)

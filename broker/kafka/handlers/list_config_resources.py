@@ -36,12 +36,6 @@ def serve(context: Context, request: ListConfigResourcesRequest) -> ListConfigRe
     )
 
 
-def refuse(
-    context: Context, request: ListConfigResourcesRequest, code: ErrorCode, message: str
-) -> ListConfigResourcesResponse:
-    return ListConfigResourcesResponse(error_code=code)
-
-
 def _resources(context: Context, asked: set[int]) -> Iterator[tuple[Resource, str]]:
     if Resource.TOPIC in asked:
         for topic in every_topic(context, None):
@@ -54,8 +48,4 @@ def _resources(context: Context, asked: set[int]) -> Iterator[tuple[Resource, st
             yield from ((resource, name) for name in names(kind, context.node.cell.current.scheme))
 
 
-API = Api(
-    key=74, name="ListConfigResources", version_min=0, version_max=1,
-    request=ListConfigResourcesRequest, response=ListConfigResourcesResponse, serve=serve, refuse=refuse,
-    answers_at_length=True,
-)  # fmt: skip
+API = Api(request=ListConfigResourcesRequest, response=ListConfigResourcesResponse, serve=serve, answers_at_length=True)

@@ -10,7 +10,6 @@ from pqbroker.broker.kafka.apis.api import Api
 from pqbroker.broker.kafka.apis.context import Context
 from pqbroker.broker.kafka.apis.entries import each
 from pqbroker.broker.services.coordination.consumer_groups import visible_groups
-from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 CLASSIC = "classic"
@@ -31,16 +30,8 @@ def serve(context: Context, request: ListGroupsRequest) -> ListGroupsResponse:
     )
 
 
-def refuse(context: Context, request: ListGroupsRequest, code: ErrorCode, message: str) -> ListGroupsResponse:
-    return ListGroupsResponse(error_code=code)
-
-
 def _folded(names: list[str]) -> frozenset[str]:
     return frozenset(name.lower() for name in names)
 
 
-API = Api(
-    key=16, name="ListGroups", version_min=0, version_max=5,
-    request=ListGroupsRequest, response=ListGroupsResponse, serve=serve, refuse=refuse,
-    answers_at_length=True,
-)  # fmt: skip
+API = Api(request=ListGroupsRequest, response=ListGroupsResponse, serve=serve, answers_at_length=True)

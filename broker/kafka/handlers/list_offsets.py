@@ -175,7 +175,4 @@ def _nothing(index: int, code: ErrorCode = ErrorCode.NONE) -> ListOffsetsPartiti
     )
 
 
-API = Api(
-    key=2, name="ListOffsets", version_min=1, version_max=11,
-    request=ListOffsetsRequest, response=ListOffsetsResponse, serve=serve, refuse=refuse,
-)  # fmt: skip
+API = Api(request=ListOffsetsRequest, response=ListOffsetsResponse, serve=serve, refuse=refuse)

@@ -165,8 +165,4 @@ def _describe(topic: "Topic", context: Context, request: MetadataRequest) -> Met
     return answer
 
 
-API = Api(
-    key=3, name="Metadata", version_min=0, version_max=13,
-    request=MetadataRequest, response=MetadataResponse, serve=serve, refuse=refuse,
-    answers_at_length=True,
-)  # fmt: skip
+API = Api(request=MetadataRequest, response=MetadataResponse, serve=serve, refuse=refuse, answers_at_length=True)

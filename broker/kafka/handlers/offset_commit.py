@@ -174,7 +174,4 @@ def _state(asked: OffsetCommitRequestPartition, now_ms: int, retention_ms: int, 
     )
 
 
-API = Api(
-    key=8, name="OffsetCommit", version_min=2, version_max=10,
-    request=OffsetCommitRequest, response=OffsetCommitResponse, serve=serve, refuse=refuse,
-)  # fmt: skip
+API = Api(request=OffsetCommitRequest, response=OffsetCommitResponse, serve=serve, refuse=refuse)

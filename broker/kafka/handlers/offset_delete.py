@@ -55,10 +55,6 @@ async def serve(context: Context, request: OffsetDeleteRequest) -> OffsetDeleteR
     return response
 
 
-def refuse(context: Context, request: OffsetDeleteRequest, code: ErrorCode, message: str) -> OffsetDeleteResponse:
-    return OffsetDeleteResponse(error_code=code)
-
-
 def _check(context: Context, topic_partition: "TopicPartition", subscribed: frozenset[str]) -> ErrorCode:
     """Return why a group that reads the topics `subscribed` keeps its offset there, or NONE."""
     topic, index = topic_partition
@@ -80,7 +76,4 @@ def _subscribed(context: Context, group_id: str) -> frozenset[str]:
     return subscribed
 
 
-API = Api(
-    key=47, name="OffsetDelete", version_min=0, version_max=0,
-    request=OffsetDeleteRequest, response=OffsetDeleteResponse, serve=serve, refuse=refuse,
-)  # fmt: skip
+API = Api(request=OffsetDeleteRequest, response=OffsetDeleteResponse, serve=serve)

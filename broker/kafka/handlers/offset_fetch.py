@@ -191,8 +191,4 @@ def _named(context: Context, name: str, indexes: list[int]) -> Asked:
     return Asked(name, indexes, topic.record.topic_id, topic)
 
 
-API = Api(
-    key=9, name="OffsetFetch", version_min=1, version_max=10,
-    request=OffsetFetchRequest, response=OffsetFetchResponse, serve=serve, refuse=refuse,
-    answers_at_length=True,
-)  # fmt: skip
+API = Api(request=OffsetFetchRequest, response=OffsetFetchResponse, serve=serve, refuse=refuse, answers_at_length=True)

@@ -63,7 +63,4 @@ def _answer(context: Context, named: str, asked: OffsetForLeaderPartition) -> Ep
     return answer
 
 
-API = Api(
-    key=23, name="OffsetForLeaderEpoch", version_min=2, version_max=4,
-    request=OffsetForLeaderEpochRequest, response=OffsetForLeaderEpochResponse, serve=serve, refuse=refuse,
-)  # fmt: skip
+API = Api(request=OffsetForLeaderEpochRequest, response=OffsetForLeaderEpochResponse, serve=serve, refuse=refuse)

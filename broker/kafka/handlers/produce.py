@@ -212,6 +212,6 @@ def _refused(index: int, code: ErrorCode, message: str) -> PartitionProduceRespo
 
 
 API = Api(
-    key=0, name="Produce", version_min=3, version_max=13, advertised_min=0,
-    request=ProduceRequest, response=ProduceResponse, serve=serve, refuse=refuse, open_lane=partial(open_lane, respond),
+    request=ProduceRequest, response=ProduceResponse, serve=serve, refuse=refuse, served_from=3,
+    open_lane=partial(open_lane, respond),
 )  # fmt: skip

@@ -54,11 +54,4 @@ def serve(context: Context, request: SyncGroupRequest) -> Answer[SyncGroupRespon
     return answer
 
 
-def refuse(context: Context, request: SyncGroupRequest, code: ErrorCode, message: str) -> SyncGroupResponse:
-    return SyncGroupResponse(error_code=code)
-
-
-API = Api(
-    key=14, name="SyncGroup", version_min=0, version_max=5,
-    request=SyncGroupRequest, response=SyncGroupResponse, serve=serve, refuse=refuse,
-)  # fmt: skip
+API = Api(request=SyncGroupRequest, response=SyncGroupResponse, serve=serve)

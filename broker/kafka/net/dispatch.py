@@ -112,7 +112,7 @@ class Dispatcher:
         road = LaneRoad(exchange.route.metrics, partial(self._serve_for_lane, exchange.route))
         lane = api.open_lane(context, exchange.request, frame, road)
         if lane is not None:
-            _put_first(context.peer.lanes, api.key, lane)
+            _put_first(context.peer.lanes, exchange.route.key, lane)
 
     def _serve_for_lane(
         self, route: ServedVersion, context: Context, frame: memoryview, serve: Callable[[Context], Any]
@@ -161,7 +161,6 @@ class Dispatcher:
         """KIP-511: an ApiVersions version we do not know is answered as version 0, naming the range of this one key."""
         route = self._routes.get(API_VERSIONS << 16) or self._route(API_VERSIONS, 0)
         assert route is not None
-        assert route.refuse is not None
         exchange.route = route
         exchange.context = Context(self._node, peer, 0, None)
         exchange.request = None
@@ -302,7 +301,7 @@ class Dispatcher:
         """The one place where an error becomes a response's code, or closes the connection."""
         route = exchange.route
         response = None
-        if not isinstance(error, ProtocolError) and route.refuse is not None:
+        if not isinstance(error, ProtocolError):
             code, message = translate(error)
             self._count_error(code)
             response = route.refuse(exchange.context, exchange.request, code, message)

@@ -23,16 +23,17 @@ OnError = Callable[[ErrorCode], None]
 class ServedVersion:
     """One API in one version: its compiled codec and its counters."""
 
-    __slots__ = ("api", "decode", "encode", "header_end", "metrics", "refuse", "serve", "version")
+    __slots__ = ("api", "decode", "encode", "header_end", "key", "metrics", "refuse", "serve", "version")
 
     def __init__(self, api: Api, version: int, metrics: RouteMetrics) -> None:
         self.api = api
+        self.key = api.key
         self.version = version
         self.metrics = metrics
         self.serve = api.serve
-        self.header_end = encode_response_header(api.key, version, 0)[4:]
+        self.header_end = encode_response_header(self.key, version, 0)[4:]
         """What follows the correlation id in the header of an answer."""
-        self.refuse = api.refuse
+        self.refuse = api.refusal
         request: Any = api.request
         response: Any = api.response
         self.decode: Decode[Any] = decoder(request, version)
@@ -77,7 +78,7 @@ class Dispatched:
 
     @property
     def is_produce(self) -> bool:
-        return self.route.api.key == PRODUCE
+        return self.route.key == PRODUCE
 
     @property
     def is_parked(self) -> bool:

@@ -2,6 +2,7 @@ import asyncio
 import logging
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -143,10 +144,7 @@ class Bench:
         return [struct.unpack_from(">i", each)[0] for each in split_frames(bytes(self.wire.written))]
 
     def _api(self, api: Api) -> Api:
-        return Api(
-            key=api.key, name=api.name, version_min=api.version_min, version_max=api.version_max, request=api.request,
-            response=api.response, serve=lambda _, request: self.serve(api.name, request), refuse=api.refuse,
-        )  # fmt: skip
+        return replace(api, serve=lambda _, request: self.serve(api.name, request), open_lane=None)
 
     def _serve_later(self, name: str, request: Any) -> Answer[Any]:
         answer: Answer[Any] = Answer()

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from pqbroker.broker.kafka.handlers import (
-    consumer_group_heartbeat,
     delete_groups,
     describe_groups,
     find_coordinator,
@@ -15,7 +14,6 @@ from pqbroker.broker.kafka.handlers import (
     offset_commit,
     offset_delete,
     offset_fetch,
-    share_group_heartbeat,
     sync_group,
 )
 from pqbroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -45,6 +43,7 @@ from pqbroker.protocol.messages.offset_fetch import (
 from pqbroker.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from pqbroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.kafka_comparison.rendering import UNKNOWN_ID
+from tests.kafka_comparison.scripts.cluster import LEFT_OUT
 from tests.kafka_comparison.shapes import script, varied
 from tests.kafka_comparison.side import SHARED, Side
 
@@ -484,7 +483,7 @@ def groups_without_offsets_beaten(side: Side) -> None:
 # Groups of other kinds.
 
 
-@script(consumer_group_heartbeat.API)
+@script(LEFT_OUT["ConsumerGroupHeartbeat"])
 def a_member_of_a_new_consumer_group(side: Side) -> None:
     topics = [SHARED]
     asked = ConsumerGroupHeartbeatRequest(group_id=side.group(), member_id="m", subscribed_topic_names=topics)
@@ -496,7 +495,7 @@ def a_member_of_a_new_consumer_group(side: Side) -> None:
     side.compare(ConsumerGroupHeartbeatRequest(group_id=""), "no group")
 
 
-@script(share_group_heartbeat.API)
+@script(LEFT_OUT["ShareGroupHeartbeat"])
 def a_member_of_a_share_group(side: Side) -> None:
     for label, epoch in {"joins": 0, "leaves": -1}.items():
         asked = ShareGroupHeartbeatRequest(group_id=side.group(), member_id="m", member_epoch=epoch)
