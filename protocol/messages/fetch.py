@@ -3,6 +3,7 @@
 from collections.abc import Sequence, Sized
 
 from pqbroker.protocol.errors import ErrorCode
+from pqbroker.protocol.messages.leaders import LeaderIdAndEpoch, NodeEndpoint
 from pqbroker.protocol.schema import (
     ERROR_CODE,
     INT8,
@@ -76,12 +77,6 @@ class EpochEndOffset:
 
 
 @struct
-class LeaderIdAndEpoch:
-    leader_id: int = field(INT32, default=-1)
-    leader_epoch: int = field(INT32, default=-1)
-
-
-@struct
 class SnapshotId:
     end_offset: int = field(INT64, default=-1)
     epoch: int = field(INT32, default=-1)
@@ -114,14 +109,6 @@ class FetchableTopicResponse:
     topic: str = field(STRING, "4-12")
     topic_id: bytes = field(UUID, "13+")
     partitions: list[PartitionData] = field(array(PartitionData))
-
-
-@struct
-class NodeEndpoint:
-    node_id: int = field(INT32)
-    host: str = field(STRING)
-    port: int = field(INT32)
-    rack: str | None = field(STRING, nullable="0+", default=None)
 
 
 @response(1, versions="4-18", flexible="12+")

@@ -1,7 +1,7 @@
 """IncrementalAlterConfigs (key 44): change single settings of topics and brokers (KIP-339)."""
 
-from pqbroker.protocol.errors import ErrorCode
-from pqbroker.protocol.schema import BOOL, ERROR_CODE, INT8, INT32, STRING, array, field, request, response, struct
+from pqbroker.protocol.messages.alter_configs import AlterConfigsResourceResponse
+from pqbroker.protocol.schema import BOOL, INT8, INT32, STRING, array, field, request, response, struct
 
 
 @struct
@@ -22,14 +22,6 @@ class AlterConfigsResource:
 class IncrementalAlterConfigsRequest:
     resources: list[AlterConfigsResource] = field(array(AlterConfigsResource))
     validate_only: bool = field(BOOL)
-
-
-@struct
-class AlterConfigsResourceResponse:
-    error_code: ErrorCode = field(ERROR_CODE)
-    error_message: str | None = field(STRING, nullable="0+")
-    resource_type: int = field(INT8)
-    resource_name: str = field(STRING)
 
 
 @response(44, versions="0-1", flexible="1+")

@@ -1,4 +1,7 @@
-"""OffsetFetch (key 9): how far groups have read; several from version 8 (KIP-709), by topic id from 10."""
+"""OffsetFetch (key 9): how far groups have read; several from version 8 (KIP-709), by topic id from 10.
+
+The topics of one group and those of each of several are the same on the wire: one struct for both.
+"""
 
 from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.schema import (
@@ -18,13 +21,7 @@ from pqbroker.protocol.schema import (
 
 @struct
 class OffsetFetchRequestTopic:
-    name: str = field(STRING, "0-7")
-    partition_indexes: list[int] = field(array(INT32), "0-7")
-
-
-@struct
-class OffsetFetchRequestTopics:
-    name: str = field(STRING, "8-9")
+    name: str = field(STRING, "0-9")
     topic_id: bytes = field(UUID, "10+")
     partition_indexes: list[int] = field(array(INT32))
 
@@ -34,7 +31,7 @@ class OffsetFetchRequestGroup:
     group_id: str = field(STRING)
     member_id: str | None = field(STRING, "9+", nullable="9+", default=None)
     member_epoch: int = field(INT32, "9+", default=-1)
-    topics: list[OffsetFetchRequestTopics] | None = field(array(OffsetFetchRequestTopics), nullable="0+")
+    topics: list[OffsetFetchRequestTopic] | None = field(array(OffsetFetchRequestTopic), nullable="0+")
 
 
 @request(9, versions="1-10", flexible="6+")
@@ -47,39 +44,24 @@ class OffsetFetchRequest:
 
 @struct
 class OffsetFetchResponsePartition:
-    partition_index: int = field(INT32, "0-7")
-    committed_offset: int = field(INT64, "0-7")
-    committed_leader_epoch: int = field(INT32, "5-7", default=-1)
-    metadata: str | None = field(STRING, "0-7", nullable="0-7")
-    error_code: ErrorCode = field(ERROR_CODE, "0-7")
-
-
-@struct
-class OffsetFetchResponseTopic:
-    name: str = field(STRING, "0-7")
-    partitions: list[OffsetFetchResponsePartition] = field(array(OffsetFetchResponsePartition), "0-7")
-
-
-@struct
-class OffsetFetchResponsePartitions:
     partition_index: int = field(INT32)
     committed_offset: int = field(INT64)
-    committed_leader_epoch: int = field(INT32, default=-1)
+    committed_leader_epoch: int = field(INT32, "5+", default=-1)
     metadata: str | None = field(STRING, nullable="0+")
     error_code: ErrorCode = field(ERROR_CODE)
 
 
 @struct
-class OffsetFetchResponseTopics:
-    name: str = field(STRING, "8-9")
+class OffsetFetchResponseTopic:
+    name: str = field(STRING, "0-9")
     topic_id: bytes = field(UUID, "10+")
-    partitions: list[OffsetFetchResponsePartitions] = field(array(OffsetFetchResponsePartitions))
+    partitions: list[OffsetFetchResponsePartition] = field(array(OffsetFetchResponsePartition))
 
 
 @struct
 class OffsetFetchResponseGroup:
     group_id: str = field(STRING)
-    topics: list[OffsetFetchResponseTopics] = field(array(OffsetFetchResponseTopics))
+    topics: list[OffsetFetchResponseTopic] = field(array(OffsetFetchResponseTopic))
     error_code: ErrorCode = field(ERROR_CODE)
 
 

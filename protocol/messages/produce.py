@@ -1,6 +1,7 @@
 """Produce (key 0): append record batches. Versions 0 to 2 are declared for librdkafka alone (KAFKA-18659)."""
 
 from pqbroker.protocol.errors import ErrorCode
+from pqbroker.protocol.messages.leaders import LeaderIdAndEpoch, NodeEndpoint
 from pqbroker.protocol.schema import (
     ERROR_CODE,
     INT16,
@@ -45,12 +46,6 @@ class BatchIndexAndErrorMessage:
 
 
 @struct
-class LeaderIdAndEpoch:
-    leader_id: int = field(INT32, default=-1)
-    leader_epoch: int = field(INT32, default=-1)
-
-
-@struct
 class PartitionProduceResponse:
     index: int = field(INT32)
     error_code: ErrorCode = field(ERROR_CODE)
@@ -67,14 +62,6 @@ class TopicProduceResponse:
     name: str = field(STRING, "0-12")
     topic_id: bytes = field(UUID, "13+")
     partition_responses: list[PartitionProduceResponse] = field(array(PartitionProduceResponse))
-
-
-@struct
-class NodeEndpoint:
-    node_id: int = field(INT32)
-    host: str = field(STRING)
-    port: int = field(INT32)
-    rack: str | None = field(STRING, nullable="0+", default=None)
 
 
 @response(0, versions="0-13", flexible="9+")

@@ -1,7 +1,8 @@
 """ShareGroupHeartbeat (key 76): a member of a share group joins, lives and leaves (KIP-932)."""
 
 from pqbroker.protocol.errors import ErrorCode
-from pqbroker.protocol.schema import ERROR_CODE, INT32, STRING, UUID, array, field, request, response, struct
+from pqbroker.protocol.messages.consumer_group_heartbeat import Assignment
+from pqbroker.protocol.schema import ERROR_CODE, INT32, STRING, array, field, request, response
 
 
 @request(76, versions="1", flexible="0+")
@@ -11,17 +12,6 @@ class ShareGroupHeartbeatRequest:
     member_epoch: int = field(INT32)
     rack_id: str | None = field(STRING, nullable="0+", default=None)
     subscribed_topic_names: list[str] | None = field(array(STRING), nullable="0+", default=None)
-
-
-@struct
-class TopicPartitions:
-    topic_id: bytes = field(UUID)
-    partitions: list[int] = field(array(INT32))
-
-
-@struct
-class Assignment:
-    topic_partitions: list[TopicPartitions] = field(array(TopicPartitions))
 
 
 @response(76, versions="1", flexible="0+")

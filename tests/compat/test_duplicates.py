@@ -121,7 +121,7 @@ ROWS: dict[str, tuple[Callable[[str], Any], list[int]]] = {
             groups=twice(
                 offset_fetch.OffsetFetchRequestGroup(
                     group_id=GROUP,
-                    topics=[offset_fetch.OffsetFetchRequestTopics(name=topic, partition_indexes=[0, 0])],
+                    topics=[offset_fetch.OffsetFetchRequestTopic(name=topic, partition_indexes=[0, 0])],
                 )
             )
         ),

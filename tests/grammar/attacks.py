@@ -22,7 +22,7 @@ from pqbroker.protocol.messages.offset_commit import (
 from pqbroker.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
-    OffsetFetchRequestTopics,
+    OffsetFetchRequestTopic,
 )
 from pqbroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.broker.conftest import make_batch
@@ -57,7 +57,7 @@ def deleted_records(count: int) -> DeleteRecordsRequest:
 
 
 def fetched_offsets(count: int) -> OffsetFetchRequest:
-    topic = OffsetFetchRequestTopics(name="t", partition_indexes=list(range(100)))
+    topic = OffsetFetchRequestTopic(name="t", partition_indexes=list(range(100)))
     return OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=[topic])] * (count // 102))
 
 

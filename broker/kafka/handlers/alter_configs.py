@@ -9,24 +9,19 @@ Left out: loggers, as in Kafka: INVALID_REQUEST.
 """
 
 from pqbroker.broker.kafka.apis.api import Api
-from pqbroker.broker.kafka.apis.config_answers import alter_each, good_answers, refusals
+from pqbroker.broker.kafka.apis.config_answers import alter_each, refusals
 from pqbroker.broker.kafka.apis.context import Context
 from pqbroker.broker.services.configs.operations import Change, Operation
 from pqbroker.protocol.errors import ErrorCode
-from pqbroker.protocol.messages.alter_configs import (
-    AlterConfigsRequest,
-    AlterConfigsResourceResponse,
-    AlterConfigsResponse,
-)
+from pqbroker.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 
 
 async def serve(context: Context, request: AlterConfigsRequest) -> AlterConfigsResponse:
-    responses = await good_answers(context, AlterConfigsResourceResponse, request.resources)
     changes = (
         (Change(config.name, Operation.SET, config.value) for config in asked.configs) for asked in request.resources
     )
-    await alter_each(
-        context, responses, changes, replaces=True, validate_only=request.validate_only
+    responses = await alter_each(
+        context, request.resources, changes, replaces=True, validate_only=request.validate_only
     )
     return AlterConfigsResponse(responses=responses)
 
@@ -34,8 +29,7 @@ async def serve(context: Context, request: AlterConfigsRequest) -> AlterConfigsR
 def refuse(
     context: Context, request: AlterConfigsRequest, code: ErrorCode, message: str
 ) -> AlterConfigsResponse:
-    responses = refusals(AlterConfigsResourceResponse, request.resources, code, message)
-    return AlterConfigsResponse(responses=responses)
+    return AlterConfigsResponse(responses=refusals(request.resources, code, message))
 
 
 API = Api(request=AlterConfigsRequest, response=AlterConfigsResponse, serve=serve, refuse=refuse)

@@ -11,25 +11,23 @@ Left out: nothing.
 """
 
 from pqbroker.broker.kafka.apis.api import Api
-from pqbroker.broker.kafka.apis.config_answers import alter_each, good_answers, refusals
+from pqbroker.broker.kafka.apis.config_answers import alter_each, refusals
 from pqbroker.broker.kafka.apis.context import Context
 from pqbroker.broker.services.configs.operations import Change
 from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.messages.incremental_alter_configs import (
-    AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
 
 
 async def serve(context: Context, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
-    responses = await good_answers(context, AlterConfigsResourceResponse, request.resources)
     changes = (
         (Change(config.name, config.config_operation, config.value) for config in asked.configs)
         for asked in request.resources
     )
-    await alter_each(
-        context, responses, changes, replaces=False, validate_only=request.validate_only
+    responses = await alter_each(
+        context, request.resources, changes, replaces=False, validate_only=request.validate_only
     )
     return IncrementalAlterConfigsResponse(responses=responses)
 
@@ -37,8 +35,7 @@ async def serve(context: Context, request: IncrementalAlterConfigsRequest) -> In
 def refuse(
     context: Context, request: IncrementalAlterConfigsRequest, code: ErrorCode, message: str
 ) -> IncrementalAlterConfigsResponse:
-    responses = refusals(AlterConfigsResourceResponse, request.resources, code, message)
-    return IncrementalAlterConfigsResponse(responses=responses)
+    return IncrementalAlterConfigsResponse(responses=refusals(request.resources, code, message))
 
 
 API = Api(request=IncrementalAlterConfigsRequest, response=IncrementalAlterConfigsResponse, serve=serve, refuse=refuse)

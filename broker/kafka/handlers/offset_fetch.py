@@ -23,13 +23,11 @@ from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
-    OffsetFetchRequestTopics,
+    OffsetFetchRequestTopic,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartition,
-    OffsetFetchResponsePartitions,
     OffsetFetchResponseTopic,
-    OffsetFetchResponseTopics,
 )
 
 if TYPE_CHECKING:
@@ -61,7 +59,7 @@ async def serve(context: Context, request: OffsetFetchRequest) -> OffsetFetchRes
     if context.version < GROUPS_FROM_VERSION:
         check_access(context, AclOperation.DESCRIBE, AclResource(AclKind.GROUP, request.group_id))
         await context.node.cell.current.topics.offsets.settled(request.group_id)
-        return _answer_one(context, request)
+        return OffsetFetchResponse(topics=_topics(context, request.group_id, request.topics))
     for group_id in dict.fromkeys(asked.group_id for asked in request.groups):
         await context.breathe()
         await context.node.cell.current.topics.offsets.settled(group_id)
@@ -77,21 +75,28 @@ def refuse(context: Context, request: OffsetFetchRequest, code: ErrorCode, messa
         )
     if context.version >= GROUP_ERROR_FROM_VERSION:
         return OffsetFetchResponse(error_code=code)
-    nothing = ConsumerOffset(-1)
     topics = [Asked(topic.name, topic.partition_indexes, error_code=code) for topic in request.topics or ()]
-    return OffsetFetchResponse(topics=each(topics, lambda topic: _topic(topic, lambda *_: nothing)))
+    return OffsetFetchResponse(topics=each(topics, lambda topic: _topic(topic, lambda *_: _NOTHING)))
 
 
-def _answer_one(context: Context, request: OffsetFetchRequest) -> OffsetFetchResponse:
+def _answer_group(context: Context, asked: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+    try:
+        check_access(context, AclOperation.DESCRIBE, AclResource(AclKind.GROUP, asked.group_id))
+        topics = _topics(context, asked.group_id, asked.topics)
+    except KafkaError as refusal:
+        return OffsetFetchResponseGroup(group_id=asked.group_id, error_code=refusal.code)
+    return OffsetFetchResponseGroup(group_id=asked.group_id, topics=topics)
+
+
+def _topics(
+    context: Context, group_id: str, asked: list[OffsetFetchRequestTopic] | None
+) -> list[OffsetFetchResponseTopic]:
+    """Return the topics asked for, all that the group has where that is None."""
     _check_serving(context)
-    find = _finder(context, request.group_id)
-    if request.topics is None:
-        return OffsetFetchResponse(topics=each(_all(context, request.group_id), lambda topic: _topic(topic, find)))
-    return OffsetFetchResponse(
-        topics=each(
-            request.topics, lambda topic: _topic(_named(context, topic.name, topic.partition_indexes), find)
-        )
-    )
+    find = _finder(context, group_id)
+    if asked is None:
+        return each(_all(context, group_id), lambda topic: _topic(topic, find))
+    return each(asked, lambda topic: _topic(_by_name_or_id(context, topic), find))
 
 
 def _topic(topic: Asked, find: Find) -> OffsetFetchResponseTopic:
@@ -105,37 +110,7 @@ def _topic(topic: Asked, find: Find) -> OffsetFetchResponseTopic:
             error_code=ErrorCode.CORRUPT_MESSAGE if state is _UNREADABLE else topic.error_code,
         )
 
-    return OffsetFetchResponseTopic(name=topic.name, partitions=each(topic.indexes, answer))
-
-
-def _answer_group(context: Context, asked: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
-    try:
-        check_access(context, AclOperation.DESCRIBE, AclResource(AclKind.GROUP, asked.group_id))
-        _check_serving(context)
-        every = _all(context, asked.group_id) if asked.topics is None else []
-    except KafkaError as refusal:
-        return OffsetFetchResponseGroup(group_id=asked.group_id, error_code=refusal.code)
-    find = _finder(context, asked.group_id)
-    return OffsetFetchResponseGroup(
-        group_id=asked.group_id,
-        topics=each(every, lambda topic: _group_topic(topic, find))
-        if asked.topics is None
-        else each(asked.topics, lambda topic: _group_topic(_by_name_or_id(context, topic), find)),
-    )
-
-
-def _group_topic(topic: Asked, find: Find) -> OffsetFetchResponseTopics:
-    def answer(index: int) -> OffsetFetchResponsePartitions:
-        state = find(topic, index)
-        return OffsetFetchResponsePartitions(
-            partition_index=index,
-            committed_offset=state.offset,
-            committed_leader_epoch=state.leader_epoch,
-            metadata=state.metadata,
-            error_code=ErrorCode.CORRUPT_MESSAGE if state is _UNREADABLE else topic.error_code,
-        )
-
-    return OffsetFetchResponseTopics(name=topic.name, topic_id=topic.topic_id, partitions=each(topic.indexes, answer))
+    return OffsetFetchResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=each(topic.indexes, answer))
 
 
 def _check_serving(context: Context) -> None:
@@ -171,7 +146,7 @@ def _all(context: Context, group_id: str) -> list[Asked]:
     return [asked for asked in topics.values() if asked.topic is not None]
 
 
-def _by_name_or_id(context: Context, asked: OffsetFetchRequestTopics) -> Asked:
+def _by_name_or_id(context: Context, asked: OffsetFetchRequestTopic) -> Asked:
     if context.version < IDS_FROM_VERSION:
         return _named(context, asked.name, asked.partition_indexes)
     try:

@@ -112,7 +112,7 @@ def fetched(topic: fetch.FetchTopic) -> fetch.FetchRequest:
     return fetch.FetchRequest(max_wait_ms=0, max_bytes=100, session_epoch=-1, topics=[topic])
 
 
-def offsets(topic: offset_fetch.OffsetFetchRequestTopics) -> offset_fetch.OffsetFetchRequest:
+def offsets(topic: offset_fetch.OffsetFetchRequestTopic) -> offset_fetch.OffsetFetchRequest:
     topic.partition_indexes = [0]
     return offset_fetch.OffsetFetchRequest(groups=[offset_fetch.OffsetFetchRequestGroup(group_id="g", topics=[topic])])
 
@@ -206,10 +206,10 @@ CASES = [
     ),
     Case(
         "OffsetFetch", Op.DESCRIBE, TOPIC,
-        lambda topic_id: offsets(offset_fetch.OffsetFetchRequestTopics(topic_id=topic_id)), 10,
+        lambda topic_id: offsets(offset_fetch.OffsetFetchRequestTopic(topic_id=topic_id)), 10,
     ),
     Case(
-        "OffsetFetch", Op.DESCRIBE, GROUP, lambda _: offsets(offset_fetch.OffsetFetchRequestTopics(name="t")), 9
+        "OffsetFetch", Op.DESCRIBE, GROUP, lambda _: offsets(offset_fetch.OffsetFetchRequestTopic(name="t")), 9
     ),
     Case("OffsetFetch", Op.DESCRIBE, GROUP, lambda _: offset_fetch.OffsetFetchRequest(group_id="g", topics=None), 7),
     *(

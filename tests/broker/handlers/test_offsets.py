@@ -29,7 +29,6 @@ from pqbroker.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
-    OffsetFetchRequestTopics,
 )
 from pqbroker.storage.tablets.coordinator_rows import MemberProtocol
 from tests.broker.conftest import Node, until
@@ -91,7 +90,7 @@ def fetch_request(
         ]  # fmt: skip
         return OffsetFetchRequest(group_id=group_id, topics=asked)
     listed = None if topics is None else [
-        OffsetFetchRequestTopics(name=name, topic_id=(ids or {}).get(name, bytes(16)), partition_indexes=indexes)
+        OffsetFetchRequestTopic(name=name, topic_id=(ids or {}).get(name, bytes(16)), partition_indexes=indexes)
         for name, indexes in topics.items()
     ]  # fmt: skip
     return OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group_id, topics=listed)])

@@ -8,7 +8,7 @@ from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
-    OffsetFetchRequestTopics,
+    OffsetFetchRequestTopic,
 )
 from pqbroker.storage.pool_status import Colour
 from pqbroker.storage.unreadable import StoredUnreadable
@@ -159,7 +159,7 @@ async def test_a_partition_whose_rows_are_damaged_says_so_and_is_told_apart_by_c
     assert (await inside(web, 1))["writes"]["are_taken"]
     assert (await node.produce("t", b"a")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
     client = await node.connect()
-    topics = [OffsetFetchRequestTopics(name="t", partition_indexes=[0, 1])]
+    topics = [OffsetFetchRequestTopic(name="t", partition_indexes=[0, 1])]
     asked = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=topics)])
     offsets = (await client.ask(asked, 9)).groups[0].topics[0].partitions
     assert [one.error_code for one in offsets] == [ErrorCode.CORRUPT_MESSAGE, 0]

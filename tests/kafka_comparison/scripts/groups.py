@@ -38,7 +38,6 @@ from pqbroker.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
-    OffsetFetchRequestTopics,
 )
 from pqbroker.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from pqbroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
@@ -117,7 +116,7 @@ def fetching(side: Side, group: str, topic: str | None = SHARED, **fields: Any) 
     asked = None
     if topic is not None:
         named = {"topic_id": side.topic_id(topic)} if side.version >= 10 else {"name": topic}
-        asked = [OffsetFetchRequestTopics(partition_indexes=[0, 1], **named)]
+        asked = [OffsetFetchRequestTopic(partition_indexes=[0, 1], **named)]
     return OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=asked, **fields)])
 
 
