@@ -21,10 +21,11 @@ _TWO_BYTES: Final = 1 << 13
 """Numbers below it take two bytes at most."""
 _THREE_BYTES: Final = 1 << 14
 """What the first two bytes of a longer varint amount to, at least."""
-Part = bytes | None
+RecordPart = bytes | None
+"""The key or the value of a record."""
 
 
-def decode_parts(batch: Buffer, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> Iterator[tuple[Part, Part]]:
+def decode_parts(batch: Buffer, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> Iterator[tuple[RecordPart, RecordPart]]:
     """The key and value of each record, which follow one another from offset delta 0 on, decompressed to at most
     `bytes_max` bytes. KafkaError INVALID_RECORD where the bytes are not the records that the header counts."""
     header = read_header(batch)
@@ -44,7 +45,7 @@ def decode_parts(batch: Buffer, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> Iter
         raise KafkaError(ErrorCode.INVALID_RECORD, f"the batch at {header.base_offset} holds more than its records")
 
 
-def _decode_any(data: bytes, position: int, index: int, header: BatchHeader) -> tuple[Part, Part, int]:
+def _decode_any(data: bytes, position: int, index: int, header: BatchHeader) -> tuple[RecordPart, RecordPart, int]:
     record, end = decode_record(data, position, header)
     if record.offset != header.base_offset + index:
         text = f"record {index} of the batch says that it is record {record.offset - header.base_offset}"
@@ -52,7 +53,7 @@ def _decode_any(data: bytes, position: int, index: int, header: BatchHeader) -> 
     return record.key, record.value, end
 
 
-def _decode_plain(data: bytes, at: int, index: int) -> tuple[Part, Part, int] | None:
+def _decode_plain(data: bytes, at: int, index: int) -> tuple[RecordPart, RecordPart, int] | None:
     """A record without headers whose numbers have one or two bytes, as most are; None for any other, and for what is
     none. A varint of two bytes is the first, which has 128 too many, and 128 times the second; the last bit is a sign.
     """

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
+from pqbroker.protocol.record_parts import RecordPart
 from pqbroker.tables.columns import PARTS, Column
 from pqbroker.tables.formats import JSON
 from pqbroker.tables.rows import ERROR, decode_row, read_row
@@ -16,7 +17,6 @@ from pqbroker.tables.schema import Schema
 from pqbroker.tables.types import ROW_WEIGHT, TIMESTAMP_END, TYPES
 
 Decode = Callable[[bytes], Any]
-Part = bytes | None
 
 _BOUNDS = {name: column_type.bounds for name, column_type in TYPES.items() if column_type.bounds is not None}
 _MOST = (1 << 63) - 1
@@ -42,11 +42,11 @@ class RowCheck:
         self._schema = schema
         columns = {part: [column for column in schema.columns.values() if column.part == part] for part in PARTS}
         self._value, self._key = (
-            None if not columns[part] else _Part(columns[part]) if schema.formats[part].name == JSON else _LEFT_OPEN
+            None if not columns[part] else _Document(columns[part]) if schema.formats[part].name == JSON else _LEFT_OPEN
             for part in ("value", "key")
         )
 
-    def errors(self, records: Iterable[tuple[Part, Part]], most: int) -> dict[int, str]:
+    def errors(self, records: Iterable[tuple[RecordPart, RecordPart]], most: int) -> dict[int, str]:
         """Return why records, each a key and a value, are no rows, by their number; the first `most` of them."""
         of_key, of_value = self._key, self._value
         found: dict[int, str] = {}
@@ -61,7 +61,7 @@ class RowCheck:
                     break
         return found
 
-    def weights(self, records: Iterable[tuple[Part, Part]]) -> "array[int]":
+    def weights(self, records: Iterable[tuple[RecordPart, RecordPart]]) -> "array[int]":
         """Return the weight of each record as a row (E.8); its bytes where it is none."""
         of_key, of_value = self._key, self._value
         empty = ROW_WEIGHT + self._schema.filled_weight
@@ -75,7 +75,7 @@ class RowCheck:
         return found
 
 
-class _Part:
+class _Document:
     """The key or the value of a record as a document with these columns."""
 
     __slots__ = ("_columns", "_decode")
@@ -84,7 +84,7 @@ class _Part:
         self._decode = _decoder(columns)
         self._columns = [(f"f{number}", column.type) for number, column in enumerate(columns)]
 
-    def row(self, stored: Part) -> Any:
+    def row(self, stored: RecordPart) -> Any:
         """The document; None leaves open whether it is one."""
         if stored is None:
             return None
@@ -95,7 +95,7 @@ class _Part:
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
             return None
 
-    def weight(self, stored: Part) -> int:
+    def weight(self, stored: RecordPart) -> int:
         """Return the weight of the columns; ValueError where `row` leaves it open."""
         row = self.row(stored)
         if row is None:
@@ -113,10 +113,10 @@ class _Part:
 class _Open:
     """A key or a value in another format, which all is left open of."""
 
-    def row(self, stored: Part) -> Any:
+    def row(self, stored: RecordPart) -> Any:
         return None
 
-    def weight(self, stored: Part) -> int:
+    def weight(self, stored: RecordPart) -> int:
         raise ValueError
 
 

@@ -17,11 +17,12 @@ from pqbroker.storage.kv.plan import Plan
 from pqbroker.storage.kv.tablet import KeyValueTablet
 from pqbroker.storage.outcome import Outcome
 
-Part = tuple[KeyValueTablet, Sequence[Command]]
+TabletCommands = tuple[KeyValueTablet, Sequence[Command]]
+"""A tablet and the commands of its part of a joint request."""
 
 
-def execute_together(parts: Sequence[Part]) -> Outcome[None]:
-    """Apply the commands of every part, one part a tablet; durable and visible in all when the outcome is there.
+def execute_together(parts: Sequence[TabletCommands]) -> Outcome[None]:
+    """Apply the commands of every tablet; durable and visible in all when the outcome is there.
 
     Fails as `KeyValueTablet.execute` does. A tablet that is blocked fails the request and leaves the others alone.
     """
@@ -44,7 +45,7 @@ class _Together:
 
     __slots__ = ("_parts", "_plans", "outcome", "tablets")
 
-    def __init__(self, parts: Sequence[Part]) -> None:
+    def __init__(self, parts: Sequence[TabletCommands]) -> None:
         self.outcome: Outcome[None] = Outcome()
         self.tablets = [tablet for tablet, _ in parts]
         self._parts = parts

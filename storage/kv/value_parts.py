@@ -14,7 +14,7 @@ SENT_PIECE_BYTES = 32_768
 """Least mean size of pieces that are sent from their files: each one takes a system call."""
 Range = tuple[bytes, int, int]
 """Key, offset, size in bytes; size 0 means to the end (spec B.1)."""
-Part = tuple[BlobKey, int, int] | Buffer
+ValuePart = tuple[BlobKey, int, int] | Buffer
 """Blob, offset and size of what is to be read; or the bytes themselves."""
 
 
@@ -28,12 +28,12 @@ class _ValueParts:
         self._chain_of: tuple[list[int], list[BlobKey]] = [0], []
         """The chain of the value `_chained`."""
 
-    def locate(self, entry: Entry, offset: int, size: int) -> list[Part]:
+    def locate(self, entry: Entry, offset: int, size: int) -> list[ValuePart]:
         """The parts of a range; size 0 means to the value's end. Short at its end."""
         end = min(offset + size, entry.size) if size else entry.size
         if entry.is_inline:
             return [entry.value[offset:end]] if offset < end else []
-        found: list[Part] = []
+        found: list[ValuePart] = []
         if self._chained is not entry:
             self._chained = entry
             self._chain_of = list(accumulate(entry.pieces, initial=0)), list(entry.blobs())
@@ -76,7 +76,7 @@ class ValueReader:
     ) -> list[list[Buffer | FileRange] | None]:
         """Read as `read` does, for bytes that are only to be sent; None for a range whose pieces are too small for
         that. `by_reader` as `Shard.verify` has it."""
-        located: list[list[Part] | None] = []
+        located: list[list[ValuePart] | None] = []
         for item in ranges:
             parts = self._locate(*item)
             located.append(None if len(parts) * SENT_PIECE_BYTES > item[2] else parts)
@@ -89,7 +89,7 @@ class ValueReader:
             for parts in located
         ]
 
-    def _locate(self, key: bytes, offset: int, size: int) -> list[Part]:
+    def _locate(self, key: bytes, offset: int, size: int) -> list[ValuePart]:
         entry = self._entries.get(key)
         if entry is None:
             raise KeyMissing(key)

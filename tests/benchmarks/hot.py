@@ -57,7 +57,7 @@ Calls = list[tuple[Callable[..., object], tuple[object, ...]]]
 
 
 @dataclass(slots=True)
-class Part:
+class ThreadCost:
     """Of one thread: processor time and calls of one request."""
 
     nanoseconds: int = 0
@@ -69,8 +69,8 @@ class Part:
 class Cost:
     """Of one exchange, by thread."""
 
-    loop: Part = field(default_factory=Part)
-    commit: Part = field(default_factory=Part)
+    loop: ThreadCost = field(default_factory=ThreadCost)
+    commit: ThreadCost = field(default_factory=ThreadCost)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,18 +208,18 @@ class Bench:
             _call(told)
 
 
-Watch = Callable[[Part], Any]
+Watch = Callable[[ThreadCost], Any]
 
 
 @contextmanager
-def timed(part: Part) -> Iterator[None]:
+def timed(part: ThreadCost) -> Iterator[None]:
     started = thread_time_ns()
     yield
     part.nanoseconds += thread_time_ns() - started
 
 
 @contextmanager
-def counted(part: Part) -> Iterator[None]:
+def counted(part: ThreadCost) -> Iterator[None]:
     def count(_: FrameType, event: str, __: object) -> None:
         part.python_calls += event == "call"
         part.c_calls += event == "c_call"

@@ -3,7 +3,7 @@
 It is compared and cut, then served as the handler serves what the dispatcher decodes. Requests of one topic have lanes,
 in a session (KIP-227) and without one. A request is left to be dispatched, before anything is done, when
 
-- its words differ, or it names partitions of another topic, more than `PARTS_MAX`, or one of them twice;
+- its words differ, or it names partitions of another topic, more than `LANE_PARTITIONS_MAX`, or one of them twice;
 - it forgets partitions, or has tagged fields;
 - its session is gone, expects another epoch, or does not have one of its partitions.
 """
@@ -26,7 +26,7 @@ from pqbroker.protocol.schema import is_flexible
 
 FETCH_LANES_FROM_VERSION: Final = 11
 """kcat, aiokafka and kafkajs send 11, kafka-python 12, librdkafka 16, Java 17 and 18."""
-PARTS_MAX: Final = 100
+LANE_PARTITIONS_MAX: Final = 100
 
 class ServeFetch(Protocol):
     """The handler's service of a Fetch of a session; of the request only its numbers count."""
@@ -62,9 +62,9 @@ def open_lane(
     name = topic_words(context, topic, topic_id, flexible=flexible)
     tail = b"\x01" + unsigned_varint(len(rack) + 1) + rack + b"\0" if flexible else bytes(4) + _short(rack)
     form = _FetchForm(words, b"\x02" + name if flexible else b"\0\0\0\x01" + name, tail)
-    parts = form.cut(frame)
+    partitions = form.cut(frame)
     told = [(each.partition, each.fetch_offset) for asked in request.topics for each in asked.partitions]
-    if parts is None or [(index, offset) for index, _, offset, _ in parts] != told:
+    if partitions is None or [(index, offset) for index, _, offset, _ in partitions] != told:
         return None
     is_committed = Isolation.of(request.isolation_level) is READ_COMMITTED
     answers = FetchAnswers(context.version, (topic, topic_id), name, is_committed=is_committed)
@@ -100,7 +100,7 @@ class _FetchForm:
             return None
         count = frame[end] - 1 if flexible else _COUNT(frame, end)[0]
         stop = start + count * entry.size
-        if not 0 < count <= PARTS_MAX or frame[stop:] != tail:
+        if not 0 < count <= LANE_PARTITIONS_MAX or frame[stop:] != tail:
             return None
         found = list(entry.iter_unpack(frame[start:stop]))
         if not flexible:

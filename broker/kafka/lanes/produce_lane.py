@@ -25,7 +25,7 @@ from pqbroker.broker.kafka.apis.context import Context
 from pqbroker.broker.kafka.apis.exchange import Output
 from pqbroker.broker.kafka.apis.lane import LaneRoad
 from pqbroker.broker.kafka.lanes.produce_answers import API_KEY, Decided, ProduceAnswers, Respond
-from pqbroker.broker.kafka.lanes.produced_parts import cut_fixed, cut_flexible
+from pqbroker.broker.kafka.lanes.produced_partitions import cut_fixed, cut_flexible
 from pqbroker.broker.kafka.lanes.words import BODY_AT, TOPIC_IDS_FROM_VERSION, Words, find_words, topic_words
 from pqbroker.broker.services.topics.finding import find_topic
 from pqbroker.broker.services.topics.partitions import find_partition
@@ -112,16 +112,16 @@ class ProduceLane:
 
     def _check(self, frame: memoryview) -> Checked | None:
         """The batches of a request, where all of them may be enqueued."""
-        parts = self._cut(frame, self._words.end)
+        partitions = self._cut(frame, self._words.end)
         peer, bytes_max = self._peer, self._bytes_max
-        if parts is None or peer.node.record_checks.waiting:
+        if partitions is None or peer.node.record_checks.waiting:
             return None
         checked: Checked = []
         try:
             topic = find_topic(peer, AclOperation.WRITE, self._name, self._topic_id)
             if topic.config is not self._config:
                 return None
-            for index, records in parts:
+            for index, records in partitions:
                 header = check_produced(records, bytes_max)
                 if header.attributes & TRANSACTIONAL:
                     return None

@@ -22,12 +22,12 @@ NO_SESSION = (0, -1)
 _ENTRY_BYTES = 33
 """Of a partition in a flexible version."""
 
-Part = tuple[int, int]
+AskedPartition = tuple[int, int]
 """Index and offset of a partition."""
 
 
 def fetch(
-    topic: str, version: int, parts: Sequence[Part], session: tuple[int, int] = NO_SESSION, **more: Any
+    topic: str, version: int, partitions: Sequence[AskedPartition], session: tuple[int, int] = NO_SESSION, **more: Any
 ) -> bytes:
     wait_ms = more.pop("wait_ms", 0)
     leader_epoch, bytes_max = more.pop("leader_epoch", -1), more.pop("bytes_max", 1 << 20)
@@ -35,9 +35,9 @@ def fetch(
         FetchPartition(
             partition=index, fetch_offset=offset, partition_max_bytes=bytes_max, current_leader_epoch=leader_epoch
         )
-        for index, offset in parts
+        for index, offset in partitions
     ]
-    topics = [FetchTopic(topic=topic, topic_id=TOPIC_ID, partitions=asked)] if parts else []
+    topics = [FetchTopic(topic=topic, topic_id=TOPIC_ID, partitions=asked)] if partitions else []
     numbers = {"min_bytes": 1, "rack_id": "r", "max_wait_ms": wait_ms, "session_id": session[0]} | more
     return request_frame(FetchRequest(topics=topics, session_epoch=session[1], **numbers), version, 99)
 
@@ -71,9 +71,11 @@ def filled(both: Roads, connections: int = 2) -> str:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_fetch_without_a_session_takes_the_lane_whatever_it_reads(both: Roads, version: int) -> None:
     topic = filled(both)
-    stories: list[list[Part]] = [[(0, 0)], [(0, 1)], [(1, 0), (0, 0)], [(0, 9)], [(7, 0)], [(2, 0), (0, 1), (1, 1)]]
-    for parts in stories:
-        both.send(topic, fetch(topic, version, parts))
+    stories: list[list[AskedPartition]] = [
+        [(0, 0)], [(0, 1)], [(1, 0), (0, 0)], [(0, 9)], [(7, 0)], [(2, 0), (0, 1), (1, 1)],
+    ]  # fmt: skip
+    for partitions in stories:
+        both.send(topic, fetch(topic, version, partitions))
     assert both.taken == [True] * 5
 
 
@@ -81,9 +83,9 @@ def test_a_fetch_without_a_session_takes_the_lane_whatever_it_reads(both: Roads,
 def test_a_session_takes_the_lane_from_its_second_incremental_request(both: Roads, version: int) -> None:
     topic = filled(both)
     both.send(topic, fetch(topic, version, [(0, 0), (1, 0)], (0, 0)))
-    stories: list[list[Part]] = [[], [(0, 1)], [(1, 1)], [], [(0, 1), (1, 1)]]
-    for epoch, parts in enumerate(stories, 1):
-        both.send(topic, fetch(topic, version, parts, (1, epoch)))
+    stories: list[list[AskedPartition]] = [[], [(0, 1)], [(1, 1)], [], [(0, 1), (1, 1)]]
+    for epoch, partitions in enumerate(stories, 1):
+        both.send(topic, fetch(topic, version, partitions, (1, epoch)))
         both.send(topic, produce(topic, 9, [(0, "one record")]), number=1)
     assert both.taken == [True] * 4
 
@@ -118,9 +120,9 @@ def test_other_words_leave_the_lane(both: Roads) -> None:
         both.send(topic, other)
         both.send(topic, usual)
         assert both.taken == [False, True, True], words
-    for parts in ([(0, 0), (0, 1)], [(index, 0) for index in range(fetch_lane.PARTS_MAX + 1)]):
+    for partitions in ([(0, 0), (0, 1)], [(index, 0) for index in range(fetch_lane.LANE_PARTITIONS_MAX + 1)]):
         both.taken.clear()
-        both.send(topic, fetch(topic, 12, parts))
+        both.send(topic, fetch(topic, 12, partitions))
         assert both.taken == [False]
         both.send(topic, usual)
 
@@ -165,8 +167,8 @@ def test_tagged_fields_leave_the_lane(both: Roads, version: int, from_end: int) 
 def test_a_parked_fetch_is_woken_hurried_and_ended_alike(both: Roads, version: int) -> None:
     topic = filled(both, 3)
 
-    def park(parts: list[Part]) -> Callable[[Road], None]:
-        return lambda road: road.send(0, topic, [fetch(topic, version, parts, wait_ms=60_000)])
+    def park(partitions: list[AskedPartition]) -> Callable[[Road], None]:
+        return lambda road: road.send(0, topic, [fetch(topic, version, partitions, wait_ms=60_000)])
 
     for ending in (
         lambda road: road.send(2, topic, [produce(topic, 9, [(0, "one record")])]),

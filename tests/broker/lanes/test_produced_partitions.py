@@ -7,29 +7,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pqbroker.broker.kafka.lanes.produced_parts import PARTS_MAX, Cut, cut_fixed, cut_flexible
+from pqbroker.broker.kafka.lanes.produced_partitions import LANE_PARTITIONS_MAX, Cut, cut_fixed, cut_flexible
 from pqbroker.protocol.primitives import unsigned_varint
 
 START = 3
 """The partitions begin there."""
-Part = tuple[int, bytes]
-Make = Callable[[Sequence[Part]], bytes]
-PARTS = st.lists(st.tuples(st.integers(-(1 << 31), (1 << 31) - 1), st.binary(min_size=1, max_size=300)), min_size=1)
+ProducedPartition = tuple[int, bytes]
+Make = Callable[[Sequence[ProducedPartition]], bytes]
+PARTITIONS = st.lists(
+    st.tuples(st.integers(-(1 << 31), (1 << 31) - 1), st.binary(min_size=1, max_size=300)), min_size=1
+)
 
 
-def fixed(parts: Sequence[Part], count: int | None = None) -> bytes:
-    entries = b"".join(struct.pack(">ii", index, len(records)) + records for index, records in parts)
-    return bytes(START) + struct.pack(">i", len(parts) if count is None else count) + entries
+def fixed(partitions: Sequence[ProducedPartition], count: int | None = None) -> bytes:
+    entries = b"".join(struct.pack(">ii", index, len(records)) + records for index, records in partitions)
+    return bytes(START) + struct.pack(">i", len(partitions) if count is None else count) + entries
 
 
-def flexible(parts: Sequence[Part], count: int | None = None) -> bytes:
+def flexible(partitions: Sequence[ProducedPartition], count: int | None = None) -> bytes:
     entries = [
-        struct.pack(">i", index) + unsigned_varint(len(records) + 1) + records + b"\0" for index, records in parts
+        struct.pack(">i", index) + unsigned_varint(len(records) + 1) + records + b"\0" for index, records in partitions
     ]
-    return bytes(START) + bytes((1 + (len(parts) if count is None else count),)) + b"".join(entries) + b"\0\0"
+    return bytes(START) + bytes((1 + (len(partitions) if count is None else count),)) + b"".join(entries) + b"\0\0"
 
 
-def cut(by: Cut, frame: bytes) -> list[Part] | None:
+def cut(by: Cut, frame: bytes) -> list[ProducedPartition] | None:
     found = by(memoryview(frame), START)
     return None if found is None else [(index, bytes(records)) for index, records in found]
 
@@ -38,17 +40,17 @@ FORMS = pytest.mark.parametrize(("made", "by"), [(fixed, cut_fixed), (flexible, 
 
 
 @FORMS
-@given(parts=PARTS)
-def test_every_part_is_cut_as_it_stands(made: Make, by: Cut, parts: list[Part]) -> None:
-    assert cut(by, made(parts)) == parts
+@given(partitions=PARTITIONS)
+def test_every_part_is_cut_as_it_stands(made: Make, by: Cut, partitions: list[ProducedPartition]) -> None:
+    assert cut(by, made(partitions)) == partitions
 
 
 @FORMS
-@given(parts=PARTS, more=st.binary(min_size=1, max_size=3), data=st.data())
+@given(partitions=PARTITIONS, more=st.binary(min_size=1, max_size=3), data=st.data())
 def test_a_frame_that_is_longer_or_shorter_is_left(
-    made: Make, by: Cut, parts: list[Part], more: bytes, data: st.DataObject
+    made: Make, by: Cut, partitions: list[ProducedPartition], more: bytes, data: st.DataObject
 ) -> None:
-    frame = made(parts)
+    frame = made(partitions)
     assert cut(by, frame + more) is None
     end = data.draw(st.integers(START, len(frame) - 1))
     assert cut(by, frame[:end]) is None
@@ -56,9 +58,9 @@ def test_a_frame_that_is_longer_or_shorter_is_left(
 
 @FORMS
 def test_as_many_parts_as_the_limit_are_cut_and_one_more_is_left(made: Make, by: Cut) -> None:
-    parts = [(index, b"r") for index in range(PARTS_MAX + 1)]
-    assert cut(by, made(parts[:-1])) == parts[:-1]
-    assert cut(by, made(parts)) is None
+    partitions = [(index, b"r") for index in range(LANE_PARTITIONS_MAX + 1)]
+    assert cut(by, made(partitions[:-1])) == partitions[:-1]
+    assert cut(by, made(partitions)) is None
     assert cut(by, made([])) is None
 
 

@@ -4,12 +4,12 @@ import struct
 from collections.abc import Callable
 from typing import Final
 
-PARTS_MAX: Final = 100
+LANE_PARTITIONS_MAX: Final = 100
 """Of more a request is dispatched: it may be a long one."""
 
-Part = tuple[int, memoryview]
+ProducedPartition = tuple[int, memoryview]
 """Index and records of a partition; the records are a slice of the frame."""
-Cut = Callable[[memoryview, int], list[Part] | None]
+Cut = Callable[[memoryview, int], list[ProducedPartition] | None]
 
 _COUNT = struct.Struct(">i").unpack_from
 _ENTRY = struct.Struct(">ii").unpack_from
@@ -18,12 +18,12 @@ _SHIFT_MAX = 28
 """Of the fifth and last byte of a varint."""
 
 
-def cut_fixed(frame: memoryview, position: int) -> list[Part] | None:
+def cut_fixed(frame: memoryview, position: int) -> list[ProducedPartition] | None:
     """Versions up to 8, from the count of partitions on; None where the frame is anything but such partitions."""
-    found: list[Part] = []
+    found: list[ProducedPartition] = []
     try:
         (count,) = _COUNT(frame, position)
-        if not 0 < count <= PARTS_MAX:
+        if not 0 < count <= LANE_PARTITIONS_MAX:
             return None
         position += 4
         for _ in range(count):
@@ -38,12 +38,12 @@ def cut_fixed(frame: memoryview, position: int) -> list[Part] | None:
     return found if position == len(frame) else None
 
 
-def cut_flexible(frame: memoryview, position: int) -> list[Part] | None:
+def cut_flexible(frame: memoryview, position: int) -> list[ProducedPartition] | None:
     """The same from version 9 on; also None where it has tagged fields."""
-    found: list[Part] = []
+    found: list[ProducedPartition] = []
     try:
         count = frame[position] - 1
-        if not 0 < count <= PARTS_MAX:
+        if not 0 < count <= LANE_PARTITIONS_MAX:
             return None
         position += 1
         for _ in range(count):
