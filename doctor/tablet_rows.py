@@ -15,7 +15,7 @@ from pqbroker.storage.disk import index_rows
 from pqbroker.storage.disk.offline import OfflineCell
 from pqbroker.storage.engine import IndexDamaged
 from pqbroker.storage.ids import TabletId
-from pqbroker.storage.tablets.cell_facts import FACTS, FORMAT_KEY, FORMAT_VERSION, POOLS_KEY, decode_pools
+from pqbroker.storage.tablets.cell_facts import CELL_FACTS, FORMAT_KEY, FORMAT_VERSION, POOLS_KEY, decode_pools
 from pqbroker.storage.tablets.tablet import RECORD, ROWS, TabletRecord, row_prefix
 from pqbroker.storage.unreadable import StoredUnreadable
 
@@ -127,7 +127,7 @@ class TabletRows:
     def _check_kinds(self) -> None:
         """No row of tablets but of the kinds that are known."""
         lo = b""
-        for kind in (*sorted((FACTS, GARBAGE, ROWS, RECORD)), b"\xff"):
+        for kind in (*sorted((CELL_FACTS, GARBAGE, ROWS, RECORD)), b"\xff"):
             with suppress(IndexDamaged):  # told by the cell
                 for key, _ in self.cell.rows(index_rows.ROW + lo, index_rows.ROW + kind):
                     told = f"row {key.hex()}"

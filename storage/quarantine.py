@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 DAMAGES_MAX = 1000
 """Named one by one; more are left to `pqbroker doctor`."""
 _NOTHING: Mapping[str, str] = MappingProxyType({})
-CURE = (
+QUARANTINE_CURE = (
     "nothing is removed or compacted in this cell until the broker is started on a whole directory: stop it, see what"
     " `pqbroker doctor` says, and restore the directory from a copy"
 )
@@ -85,7 +85,7 @@ class Quarantine:
             self._damages[place] = cause
             was_sound, self.is_sound = self.is_sound, False
         if self._is_told:
-            _log.error("%s cannot be read: %s; %s", place, cause, CURE)
+            _log.error("%s cannot be read: %s; %s", place, cause, QUARANTINE_CURE)
         if was_sound and self._hold is not None:
             self._hold()
         with suppress(RuntimeError):  # the loop is closed: nobody waits any more

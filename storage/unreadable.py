@@ -1,6 +1,6 @@
 """Stored bytes that this version cannot read: which, why, and what to do. Raised as locally as can be."""
 
-CURE = (
+VERSION_CURE = (
     "run the version that wrote them, or restore the directory from a copy; nothing of them was deleted, and "
     "`pqbroker doctor` on the stopped directory names all that is damaged"
 )
@@ -15,7 +15,7 @@ INDEX_CURE = (
 class StoredUnreadable(Exception):
     """`place` names the bytes, `cause` says what is wrong with them, `cure` what to do about it."""
 
-    def __init__(self, place: str, cause: str, cure: str = CURE) -> None:
+    def __init__(self, place: str, cause: str, cure: str = VERSION_CURE) -> None:
         super().__init__(f"{place} cannot be read: {cause}; {cure}")
         self.place = place
         self.cause = cause

@@ -31,7 +31,7 @@ from pqbroker.storage.tablets.scheme import (
     TABLETS_PER_TOPIC_MAX,
     TIMESTAMPS_RESERVED,
 )
-from pqbroker.storage.tablets.scheme_state import FACTS, SchemeState, TopicRecord
+from pqbroker.storage.tablets.scheme_state import SCHEME_FACTS, SchemeState, TopicRecord
 from pqbroker.storage.tablets.tablet import RECORD, TabletRecord, TabletType, record_key, row_prefix
 from pqbroker.storage.unreadable import StoredUnreadable
 
@@ -186,7 +186,7 @@ class CellPlan:
 
     def _jump_scheme(self, log: ReadLog) -> None:
         """Move the counters beyond all that the lost rounds can have given."""
-        facts = log.row_sets.get(FACTS)
+        facts = log.row_sets.get(SCHEME_FACTS)
         if facts is None:
             raise EngineError("nothing of the scheme can be read: restore a copy of the directory")
         rounds = self._salvage.lost.rounds
@@ -194,22 +194,23 @@ class CellPlan:
         what = f"topics may have been created, changed or deleted by what is lost; those that are known: {names}"
         self._salvage.name("scheme", "topics", what)
         above = max(self._records, default=TabletId(0)) + 1
-        reserved = _fact(log, FACTS, TIMESTAMPS_RESERVED)
+        reserved = _fact(log, SCHEME_FACTS, TIMESTAMPS_RESERVED)
         now = timestamp_of(time.time_ns() // 1_000_000)
-        tablet_id = max(_fact(log, FACTS, "next_tablet_id"), above)
-        _put(log, FACTS, "next_tablet_id", tablet_id + rounds * TABLETS_PER_TOPIC_MAX)
-        _put(log, FACTS, "next_producer_id", _fact(log, FACTS, "next_producer_id") + rounds * PRODUCER_IDS_PER_BLOCK)
+        tablet_id = max(_fact(log, SCHEME_FACTS, "next_tablet_id"), above)
+        _put(log, SCHEME_FACTS, "next_tablet_id", tablet_id + rounds * TABLETS_PER_TOPIC_MAX)
+        producer_id = _fact(log, SCHEME_FACTS, "next_producer_id")
+        _put(log, SCHEME_FACTS, "next_producer_id", producer_id + rounds * PRODUCER_IDS_PER_BLOCK)
         ahead = max(reserved, now) + rounds * max(RESERVED_AHEAD, RESERVED_VALUES)
-        _put(log, FACTS, TIMESTAMPS_RESERVED, min(ahead, TIMESTAMP_MAX))
+        _put(log, SCHEME_FACTS, TIMESTAMPS_RESERVED, min(ahead, TIMESTAMP_MAX))
         for counter in ("next_tablet_id", "next_producer_id"):
-            self._salvage.name("scheme", counter.replace("_", " "), f"goes on at {_fact(log, FACTS, counter)}")
+            self._salvage.name("scheme", counter.replace("_", " "), f"goes on at {_fact(log, SCHEME_FACTS, counter)}")
 
     def _jump_hive(self, log: ReadLog) -> None:
-        if hive.FACTS not in log.row_sets:
+        if hive.HIVE_FACTS not in log.row_sets:
             return
         known = max(self._other_cells, default=0) + 1
-        following = max(_fact(log, hive.FACTS, "next_cell"), known) + self._salvage.lost.rounds
-        _put(log, hive.FACTS, "next_cell", following)
+        following = max(_fact(log, hive.HIVE_FACTS, "next_cell"), known) + self._salvage.lost.rounds
+        _put(log, hive.HIVE_FACTS, "next_cell", following)
         self._salvage.name("hive", "cells", f"bundles and cells may have changed; the next cell is {following}")
 
     def _jump_residents(self, log: ReadLog) -> None:

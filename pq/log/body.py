@@ -22,7 +22,8 @@ BODY_INDEX_GAP_BYTES = 32 * 1024
 BODY_PAGE_BYTES = 1 << 20
 """Least size of the range read, prefetched and cached at once."""
 TIMESTAMP_UNKNOWN = -(1 << 62)
-_MAGIC = b"PQB1"
+_INDEX_MAGIC = b"PQB1"
+"""Mark of an index in its trailer; a blob in a segment begins with the same four bytes."""
 _TRAILER = Struct("<4sIQqq")
 _CRC = Struct("<I")
 TRAILER_BYTES = _TRAILER.size + _CRC.size
@@ -84,7 +85,7 @@ def encode_index(columns: Columns, data_bytes: int, end_offset: int) -> bytes:
     if sys.byteorder != "little":
         columns = _swapped(columns)
     index = b"".join(column.tobytes() for column in columns)
-    trailer = _TRAILER.pack(_MAGIC, len(columns[0]), data_bytes, end_offset, max(columns[2]))
+    trailer = _TRAILER.pack(_INDEX_MAGIC, len(columns[0]), data_bytes, end_offset, max(columns[2]))
     return index + trailer + _CRC.pack(crc32c(trailer, crc32c(index)))
 
 
@@ -93,7 +94,7 @@ def index_bytes(tail: Buffer) -> int | None:
     if len(tail) < TRAILER_BYTES:
         return None
     magic, entries, _, _, _ = _TRAILER.unpack_from(tail, len(tail) - TRAILER_BYTES)
-    return TRAILER_BYTES + 24 * int(entries) if magic == _MAGIC else None
+    return TRAILER_BYTES + 24 * int(entries) if magic == _INDEX_MAGIC else None
 
 
 def decode_index(tail: Buffer) -> BodyIndex | None:

@@ -23,7 +23,7 @@ from pqbroker.storage.unreadable import check_version
 
 TIMESTAMP = "$timestamp"
 CUMULATIVE_WEIGHT = "$cumulative_data_weight"
-FACTS = (TIMESTAMP, CUMULATIVE_WEIGHT)
+FACT_COLUMNS = (TIMESTAMP, CUMULATIVE_WEIGHT)
 """The columns of a schema that are made of facts."""
 RowWeights = Sequence[int]
 """Bytes of each row of a batch, in order."""

@@ -17,7 +17,7 @@ from pqbroker.pq.log.producers import DELETIONS_MAX
 from pqbroker.pq.log.staged_rows import Total
 from pqbroker.storage.unreadable import check_version
 
-NAME_BYTES_MAX = 255
+SESSION_NAME_BYTES_MAX = 255
 """Of a name in UTF-8."""
 _STATE = Struct(">Bqqqq")
 _WITH_TOTAL = Struct(">BqqqqQ16s")

@@ -13,7 +13,7 @@ from pqbroker.conf.defaults import stored_config, wrong_texts
 from pqbroker.conf.table_attributes import WEIGHT_MAX, retention_ms
 from pqbroker.conf.topic import TopicConfig
 from pqbroker.pq.log.partition_settings import PartitionSettings, closed_partitions
-from pqbroker.pq.log.row_facts import FACTS
+from pqbroker.pq.log.row_facts import FACT_COLUMNS
 from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.pq.serving.tablet import PqTablet
 from pqbroker.storage.ids import TabletId
@@ -134,7 +134,7 @@ class Topic:
 
 def _keeps_facts(table: TableRecord) -> bool:
     has_limit = any(attributes.get(WEIGHT_MAX) is not None for attributes in table.mounted.sets)
-    return has_limit or any(column["name"] in FACTS for column in table.columns)
+    return has_limit or any(column["name"] in FACT_COLUMNS for column in table.columns)
 
 
 class TopicNames:

@@ -24,7 +24,7 @@ from pqbroker.storage.unreadable import StoredUnreadable
 
 HIVE_TABLET_ID = TabletId(2)
 HIVE_FORMAT = 1
-FACTS = "facts"
+HIVE_FACTS = "facts"
 BUNDLES = "bundles"
 CELLS = "cells"
 """Row sets of the hive."""
@@ -72,7 +72,7 @@ class HiveState:
         """A row was set, or removed (None). What is of another row set is left to a later version."""
         item: Any = key[0]
         stored: Any = row
-        if row_set == FACTS and stored is not None:
+        if row_set == HIVE_FACTS and stored is not None:
             self.facts[item] = stored["value"]
         elif row_set == BUNDLES:
             self.bundles.pop(item, None)
@@ -198,7 +198,7 @@ class Hive:
                 )
             # The state is read here: the first change has laid it out.
             record = CellRecord(CellId(self._state.facts["next_cell"]), bundle, CellState.CREATING)
-            changes.put(FACTS, ("next_cell",), {"value": record.cell + 1})
+            changes.put(HIVE_FACTS, ("next_cell",), {"value": record.cell + 1})
             _put_cell(changes, record)
             return record
 
@@ -247,11 +247,11 @@ async def _replayed(storage: TabletStorage) -> tuple[BaseTablet, HiveState]:
 
 
 def _lay_out(changes: RowChanges) -> None:
-    changes.create_row_set(FACTS, [("name", "str")], ["value"])
+    changes.create_row_set(HIVE_FACTS, [("name", "str")], ["value"])
     changes.create_row_set(BUNDLES, [("name", "str")], ["options", "node_tag_filter"])
     changes.create_row_set(CELLS, [("cell", "int")], ["bundle", "state"])
-    changes.put(FACTS, ("format",), {"value": HIVE_FORMAT})
-    changes.put(FACTS, ("next_cell",), {"value": 1})
+    changes.put(HIVE_FACTS, ("format",), {"value": HIVE_FORMAT})
+    changes.put(HIVE_FACTS, ("next_cell",), {"value": 1})
 
 
 def _put_bundle(changes: RowChanges, bundle: Bundle) -> None:

@@ -24,7 +24,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from pqbroker.conf.storage import MAIN_POOL
-from pqbroker.storage.disk.mending.facts_copy import FACTS, FACTS_COPY, choose_facts, encode_copy, has_facts
+from pqbroker.storage.disk.mending.facts_copy import FACTS_COPY, FACTS_FILE, choose_facts, encode_copy, has_facts
 from pqbroker.storage.engine import DirectoryGone, EngineError, Fenced, ShardLost
 
 _log = logging.getLogger(__name__)
@@ -196,7 +196,7 @@ class CellDirectory:
     def _write_facts(self, facts: CellFacts) -> None:
         text = json.dumps(asdict(facts), indent=1).encode() + b"\n"
         write_durably(self.path / FACTS_COPY, encode_copy(text))
-        write_durably(self.path / FACTS, text)
+        write_durably(self.path / FACTS_FILE, text)
         self.facts = facts
 
     def _check_pools(self) -> None:

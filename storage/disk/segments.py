@@ -25,7 +25,8 @@ from pqbroker.storage.disk.commits.commit_record import COMMIT_HEADER_BYTES, rec
 from pqbroker.storage.engine import BLOB_BYTES_MAX, BlobCorrupt, BlobKey, Buffer
 
 BLOB_HEADER_BYTES = 48
-_MAGIC = b"PQB1"
+_BLOB_MAGIC = b"PQB1"
+"""Mark of a stored blob in its header."""
 _NAME = re.compile(r"([0-9a-f]{16})-([0-9a-f]{8})\.segment")
 _FIELDS = struct.Struct(">4s24sIQI")
 _CRC = struct.Struct(">I")
@@ -80,7 +81,7 @@ def encode_record(blob: BlobKey, buffers: Sequence[Buffer], size: int, commit: i
     """The buffers to write for one blob: header and checksums in one, then the blob's own, uncopied."""
     checksums = page_checksums(buffers)
     packed = struct.pack(f">{len(checksums)}I", *checksums)
-    fields = _FIELDS.pack(_MAGIC, blob, size, commit, flags)
+    fields = _FIELDS.pack(_BLOB_MAGIC, blob, size, commit, flags)
     record: list[Buffer] = [b"".join((fields, _CRC.pack(crc32c(packed, crc32c(fields))), packed))]
     record.extend(buffers)
     return record
@@ -192,7 +193,7 @@ def blob_header_at(file: int, position: int) -> RecordHeader | None:
 
 def blob_header_bytes_told(head: bytes) -> int | None:
     """Return the length of header and page checksums, unverified; None when the bytes are no header."""
-    if len(head) < BLOB_HEADER_BYTES or head[: len(_MAGIC)] != _MAGIC:
+    if len(head) < BLOB_HEADER_BYTES or head[: len(_BLOB_MAGIC)] != _BLOB_MAGIC:
         return None
     size = int(_FIELDS.unpack_from(head)[2])
     return None if size > BLOB_BYTES_MAX else BLOB_HEADER_BYTES + 4 * page_count(size)
@@ -223,7 +224,7 @@ def _parse_header(head: memoryview) -> RecordHeader | None:
         return None
     magic, blob, size, commit, flags = _FIELDS.unpack_from(head)
     checksums = head[BLOB_HEADER_BYTES:]
-    if magic != _MAGIC or len(checksums) != 4 * page_count(size):
+    if magic != _BLOB_MAGIC or len(checksums) != 4 * page_count(size):
         return None
     (checksum,) = _CRC.unpack_from(head, _FIELDS.size)
     if crc32c(checksums, crc32c(head[: _FIELDS.size])) != checksum:

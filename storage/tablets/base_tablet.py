@@ -43,7 +43,7 @@ from pqbroker.storage.tablets.row_sets import (
 from pqbroker.storage.tablets.tablet import LOG_CHANNEL, SNAPSHOT_CHANNEL, TabletStorage
 from pqbroker.storage.tablets.value_encoding import decode, decode_items, encode, encode_list_head
 from pqbroker.storage.uninterrupted import Uninterrupted
-from pqbroker.storage.unreadable import CURE, INDEX_CURE, StoredUnreadable, check_version
+from pqbroker.storage.unreadable import INDEX_CURE, VERSION_CURE, StoredUnreadable, check_version
 
 LOG_BLOBS_MAX = 256
 LOG_BYTES_MAX = 4 << 20
@@ -117,7 +117,7 @@ class BaseTablet:
         try:
             await self._read_log()
         except _UNREADABLE as bad:
-            cure = CURE if isinstance(bad, ValueError) else INDEX_CURE
+            cure = VERSION_CURE if isinstance(bad, ValueError) else INDEX_CURE
             found = StoredUnreadable(f"the log of tablet {self._storage.tablet_id}", _text(bad), cure)
             self._storage.found(found)
             raise found from bad

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 from pqbroker.storage.engine import Batch, EngineError, Shard
 
-FACTS = b"C"
+CELL_FACTS = b"C"
 """First byte of these rows."""
 FORMAT_VERSION = 1
-FORMAT_KEY = FACTS + b"format"
-NAME_KEY = FACTS + b"name"
-POOLS_KEY = FACTS + b"pools"
+FORMAT_KEY = CELL_FACTS + b"format"
+NAME_KEY = CELL_FACTS + b"name"
+POOLS_KEY = CELL_FACTS + b"pools"
 """Row of the pools' names by number."""
 
 

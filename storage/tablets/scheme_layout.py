@@ -6,9 +6,9 @@ from pqbroker.storage.ids import TabletId, new_uuid, uuid_text
 from pqbroker.storage.tablets.row_sets import RowChanges, RowSet
 from pqbroker.storage.tablets.scheme_objects import NAMES
 from pqbroker.storage.tablets.scheme_state import (
-    FACTS,
     FIRST_FORMAT,
     NAMED_SETTINGS,
+    SCHEME_FACTS,
     SETTINGS,
     TOMBSTONES,
     TOPIC_COLUMNS,
@@ -21,7 +21,7 @@ FIRST_TABLET_ID = TabletId(1 << 16)
 
 def lay_out(changes: RowChanges) -> None:
     """Lay out a new scheme."""
-    changes.create_row_set(FACTS, [("name", "str")], ["value"])
+    changes.create_row_set(SCHEME_FACTS, [("name", "str")], ["value"])
     changes.create_row_set(NAMES, [("name", "str")], ["kind", "id"])
     changes.create_row_set(TOPICS, [("id", "bytes")], TOPIC_COLUMNS)
     changes.create_row_set(TOMBSTONES, [("id", "bytes")], ["name", "tablets"])
@@ -56,4 +56,4 @@ def put_named_settings(
 
 def put_fact(changes: RowChanges, name: str, value: int | str) -> None:
     """Set one fact of the scheme."""
-    changes.put(FACTS, (name,), {"value": value})
+    changes.put(SCHEME_FACTS, (name,), {"value": value})

@@ -13,7 +13,7 @@ from pqbroker.storage.unreadable import StoredUnreadable
 
 TOPICS = "topics"
 TOMBSTONES = "tombstones"
-FACTS = "facts"
+SCHEME_FACTS = "facts"
 SETTINGS = "settings"
 NAMED_SETTINGS = "named_settings"
 """Row sets of the scheme."""
@@ -186,10 +186,10 @@ class SchemeState:
                 self.tombstones[item] = Tombstone(stored["name"], item, tuple(stored["tablets"]))
         elif row_set == NAMED_SETTINGS:
             self._follow_named(str(item), str(key[1]), row)
-        elif row_set in (FACTS, SETTINGS):
+        elif row_set in (SCHEME_FACTS, SETTINGS):
             if row is None:
                 raise ValueError(f"{row_set}: {item!r} is deleted, which no version does")
-            if row_set == FACTS:
+            if row_set == SCHEME_FACTS:
                 self.facts[item] = row["value"]
             else:
                 texts: Any = row["texts"]
@@ -235,9 +235,9 @@ def put_topic(changes: RowChanges, topic: TopicRecord, id_before: bytes = b"") -
     joining = tuple(column for column in row if column not in columns)
     if joining:
         changes.alter_row_set(TOPICS, (*columns, *joining))
-    written, needed = changes.row_sets[FACTS].rows[("format",)]["value"], _format_of(topic)
+    written, needed = changes.row_sets[SCHEME_FACTS].rows[("format",)]["value"], _format_of(topic)
     if written < needed:
-        changes.put(FACTS, ("format",), {"value": needed})
+        changes.put(SCHEME_FACTS, ("format",), {"value": needed})
     changes.put(TOPICS, (topic.topic_id,), row)
 
 

@@ -30,7 +30,7 @@ from pqbroker.storage.blobs.blob_id import BlobId
 from pqbroker.storage.disk import index_rows
 from pqbroker.storage.disk.commits.index_changes import IndexChanges
 from pqbroker.storage.disk.directory import index_generation, index_path
-from pqbroker.storage.disk.mending.facts_copy import FACTS, FACTS_COPY
+from pqbroker.storage.disk.mending.facts_copy import FACTS_COPY, FACTS_FILE
 from pqbroker.storage.disk.offline import look_into
 from pqbroker.storage.disk.rocks import RocksEngine
 from pqbroker.storage.disk.rocks_index import RocksIndex
@@ -434,20 +434,20 @@ def test_a_directory_that_a_broker_has_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_damaged_fact_file_beside_a_whole_one_is_named(data: Path) -> None:
-    (data / FACTS).write_bytes(b"{")
+    (data / FACTS_FILE).write_bytes(b"{")
     assert [finding.what for finding in look(data)] == [
-        f"{data / FACTS} is damaged, missing or older than {FACTS_COPY}"
+        f"{data / FACTS_FILE} is damaged, missing or older than {FACTS_COPY}"
     ]
 
 
 def test_a_fact_file_that_a_crash_left_missing_or_older_is_harmless(data: Path) -> None:
-    older = (data / FACTS).read_bytes().replace(b"{", b"{ ", 1)
+    older = (data / FACTS_FILE).read_bytes().replace(b"{", b"{ ", 1)
     for content in (None, older):
-        (data / FACTS).unlink()
+        (data / FACTS_FILE).unlink()
         if content is not None:
-            (data / FACTS).write_bytes(content)
+            (data / FACTS_FILE).write_bytes(content)
         assert [finding.weight for finding in look(data)] == [Weight.HARMLESS]
-        (data / FACTS).touch()
+        (data / FACTS_FILE).touch()
 
 
 def test_no_broker_starts_while_the_doctor_looks(data: Path) -> None:
@@ -466,7 +466,7 @@ def test_no_broker_starts_while_the_doctor_looks(data: Path) -> None:
     ],
 )
 def test_a_directory_that_is_not_whole_is_refused(data: Path, name: str, content: bytes | None, told: str) -> None:
-    if name == FACTS:
+    if name == FACTS_FILE:
         (data / FACTS_COPY).unlink()
     if content is None:
         (data / name).unlink()

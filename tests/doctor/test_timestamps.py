@@ -7,7 +7,7 @@ from pqbroker.doctor.findings import Weight
 from pqbroker.pq.log.commit_timestamps import RESERVED_AHEAD, timestamp_of
 from pqbroker.storage.tablets.mounted_attributes import MountedAttributes
 from pqbroker.storage.tablets.scheme import TIMESTAMPS_RESERVED, Scheme
-from pqbroker.storage.tablets.scheme_state import FACTS, TableRecord
+from pqbroker.storage.tablets.scheme_state import SCHEME_FACTS, TableRecord
 from tests.doctor.test_resharded import COLUMN, closed, look, opened
 from tests.pq.rig import batch, write
 
@@ -33,7 +33,7 @@ async def reserve(data: Path, reserved: int) -> None:
 
 async def lower(scheme: Scheme, reserved: int) -> None:
     await scheme._tablet.change(
-        lambda changes: changes.put(FACTS, (TIMESTAMPS_RESERVED,), {"value": reserved})
+        lambda changes: changes.put(SCHEME_FACTS, (TIMESTAMPS_RESERVED,), {"value": reserved})
     )
 
 

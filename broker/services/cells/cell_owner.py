@@ -29,7 +29,7 @@ from pqbroker.storage.bundles.hive import Hive
 from pqbroker.storage.bundles.open_cells import OpenCells
 from pqbroker.storage.engine import CommitRefused, DirectoryGone, Engine, EngineError, Fenced, Opener, ShardLost
 from pqbroker.storage.ids import TabletId
-from pqbroker.storage.quarantine import CURE, HELD_CURE
+from pqbroker.storage.quarantine import HELD_CURE, QUARANTINE_CURE
 from pqbroker.storage.tablets.cell import Cell, TabletUnknown
 from pqbroker.storage.tablets.hosting import TabletHost
 from pqbroker.storage.tablets.scheme import Scheme
@@ -112,7 +112,7 @@ async def _start_all(
         await _close(cell)
         raise
     if cell.quarantine.is_damaged:
-        cure = f"nothing is removed from this cell: {HELD_CURE}" if cell.quarantine.is_held else CURE
+        cure = f"nothing is removed from this cell: {HELD_CURE}" if cell.quarantine.is_held else QUARANTINE_CURE
         log.error("%d places of the cell are unreadable, the rest is served; %s", len(cell.quarantine.damages), cure)
     return OpenCell(cell, host, scheme, now, topics, coordinators, hive, cells, others)
 

@@ -43,7 +43,7 @@ from pqbroker.storage.kv.reads import Pair, read_range, read_value
 from pqbroker.storage.kv.tablet import KeyValueTablet
 
 _USERS_END = b"v"
-_PAIR_BYTES = 100
+_JSON_PAIR_BYTES = 100
 """Counted for each pair that an answer lists: so at most about as many as pqbroker.http.items.max."""
 
 _BOOLEAN: Schema = {"type": "boolean"}
@@ -124,7 +124,7 @@ async def _read(call: Call, tablet: KeyValueTablet, name: str, fields: Mapping[s
             value = await read_value(tablet, key, fields.get("offset", 0), size, bytes_max=answer_bytes)
             return {"status": value.status.value, "value": _shown(value.buffers)}
         bytes_max = min(fields.get("limit_bytes", answer_bytes), answer_bytes)
-        bytes_max = min(bytes_max, _PAIR_BYTES * call.node.settings.http_items_max)
+        bytes_max = min(bytes_max, _JSON_PAIR_BYTES * call.node.settings.http_items_max)
         has_data = fields.get("include_data", False)
         page = await read_range(tablet, _range(fields), with_values=has_data, bytes_max=bytes_max)
     except KeyValueError as refusal:

@@ -19,7 +19,7 @@ from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 
 _INT64: Schema = {"type": "integer", "minimum": 0, "maximum": (1 << 63) - 1}
-_NAME_BYTES_MAX = 249
+_CONSUMER_SESSION_NAME_BYTES_MAX = 249
 _SESSION = object_of({"name": TEXT, "generation": _INT64, "step": _INT64})
 _PLACE = {"topic": TEXT, "partition": COUNT}
 _ANSWER = object_of({"offset": OFFSET, "changed": {"type": "boolean"}, "session": _SESSION})
@@ -30,8 +30,8 @@ async def commit(call: Call) -> Any:
     body = call.body
     asked, metadata = body["session"], body.get("metadata", "")
     read_text(metadata, "metadata")
-    if len(read_text(asked["name"], "session.name")) > _NAME_BYTES_MAX:
-        raise bad_request(f"session.name is longer than {_NAME_BYTES_MAX} bytes; choose a shorter one")
+    if len(read_text(asked["name"], "session.name")) > _CONSUMER_SESSION_NAME_BYTES_MAX:
+        raise bad_request(f"session.name is longer than {_CONSUMER_SESSION_NAME_BYTES_MAX} bytes; choose a shorter one")
     session = Session(asked["generation"], asked["step"], asked["name"])
     wanted = ConsumerOffset(
         body["offset"], metadata=metadata, commit_ms=call.node.clock(), creator=call.holder

@@ -10,7 +10,7 @@ from pqbroker.broker.services.tables.inserting import GivenRows
 from pqbroker.broker.services.topics.staged_rows import PIECES_MAX, OnChanged
 from pqbroker.broker.web.routing.problems import bad_request
 from pqbroker.broker.web.routing.routes import Call
-from pqbroker.pq.log.sessions import NAME_BYTES_MAX, Fence
+from pqbroker.pq.log.sessions import SESSION_NAME_BYTES_MAX, Fence
 from pqbroker.pq.log.staged_rows import Piece
 
 
@@ -72,6 +72,6 @@ def _read_fence(call: Call) -> Fence | None:
         return None
     if session is None or sequence is None:
         raise bad_request("of session and sequence one is missing; give both, or neither")
-    if not 1 <= len(session.encode(errors="surrogatepass")) <= NAME_BYTES_MAX or not session.isprintable():
-        raise bad_request(f"session is {session[:100]!r}; give 1 to {NAME_BYTES_MAX} bytes of printable text")
+    if not 1 <= len(session.encode(errors="surrogatepass")) <= SESSION_NAME_BYTES_MAX or not session.isprintable():
+        raise bad_request(f"session is {session[:100]!r}; give 1 to {SESSION_NAME_BYTES_MAX} bytes of printable text")
     return Fence(session, sequence)

@@ -10,7 +10,7 @@ from pqbroker.broker.services.topics.partitions import find_readable
 from pqbroker.broker.web.resources.record_search import Search, Sought
 from pqbroker.broker.web.routing.problems import bad_request
 from pqbroker.broker.web.routing.routes import Call
-from pqbroker.pq.log.row_facts import FACTS
+from pqbroker.pq.log.row_facts import FACT_COLUMNS
 from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.pq.serving.topic import Topic
 from pqbroker.protocol.record_json import show_content, show_headers
@@ -49,11 +49,11 @@ async def select(call: Call) -> Any:
 
 async def _fill(partition: PartitionServer, rows: Sequence[dict[str, Any]]) -> None:
     """Give rows the columns that the table fills; what was written before it did has none of it."""
-    filled = [name for name in FACTS if name in rows[0]]
+    filled = [name for name in FACT_COLUMNS if name in rows[0]]
     if not filled:
         return
     facts = await partition.facts.read(rows[0][ROW_INDEX], rows[-1][ROW_INDEX] + 1)
-    known = {row_index: dict(zip(FACTS, row_facts, strict=True)) for row_index, *row_facts in facts}
+    known = {row_index: dict(zip(FACT_COLUMNS, row_facts, strict=True)) for row_index, *row_facts in facts}
     for row in rows:
         row |= {name: known.get(row[ROW_INDEX], {}).get(name) for name in filled}
 

@@ -31,7 +31,7 @@ from pqbroker.storage.disk.commits.commit_record import cell_seed
 from pqbroker.storage.disk.commits.log_end import write_end
 from pqbroker.storage.disk.committer import OpenCell
 from pqbroker.storage.disk.directory import CELLS, CellDirectory, fsync_directory
-from pqbroker.storage.disk.mending.facts_copy import FACTS, FACTS_COPY
+from pqbroker.storage.disk.mending.facts_copy import FACTS_COPY, FACTS_FILE
 from pqbroker.storage.disk.mending.salvage_mark import SALVAGED
 from pqbroker.storage.disk.segments import parse_segment_name
 from pqbroker.storage.engine import BackupFacts, BackupRefused
@@ -166,7 +166,7 @@ class CellCopy:
         write_end(log, owner.generation, cell_seed(owner.facts.cell), moment.number)
         for pool, path in self._directory.pools.items():
             self._take_pool(path, self._directories.pools[pool])
-        for name in (SALVAGED, FACTS_COPY, FACTS):
+        for name in (SALVAGED, FACTS_COPY, FACTS_FILE):
             facts = self._directory.path / name
             if name != SALVAGED or facts.exists():
                 self._copier.copy(facts, self._directories.directory / name, facts.stat().st_size)

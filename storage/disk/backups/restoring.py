@@ -8,7 +8,7 @@ from pathlib import Path
 from pqbroker.conf.storage import MAIN_POOL
 from pqbroker.storage.disk.backups.moment import pool_place
 from pqbroker.storage.disk.directory import CELLS, fsync_directory, index_generation, index_path, read_both, sync_data
-from pqbroker.storage.disk.mending.facts_copy import FACTS, FACTS_COPY, has_facts
+from pqbroker.storage.disk.mending.facts_copy import FACTS_COPY, FACTS_FILE, has_facts
 from pqbroker.storage.disk.mending.salvage_mark import SALVAGED
 from pqbroker.storage.engine import EngineError
 
@@ -50,7 +50,7 @@ def restore(backup: Path, directory: Path, pools: Mapping[str, Path], advance: C
 
 def _cells(backup: Path) -> list[Path]:
     """The directories of the cells in a backup, the system cell's first. Their parts of other pools are in these."""
-    return [backup, *sorted(place.parent for place in backup.glob(f"{CELLS}/*/{FACTS}"))]
+    return [backup, *sorted(place.parent for place in backup.glob(f"{CELLS}/*/{FACTS_FILE}"))]
 
 
 def _places(origins: Mapping[str, Path], directory: Path, pools: Mapping[str, Path]) -> dict[str, Path]:
@@ -64,7 +64,7 @@ def _places(origins: Mapping[str, Path], directory: Path, pools: Mapping[str, Pa
 
 
 def _copy_facts(place: Path, target: Path, advance: Callable[[int], None]) -> None:
-    for name in (SALVAGED, FACTS_COPY, FACTS):
+    for name in (SALVAGED, FACTS_COPY, FACTS_FILE):
         if (place / name).exists():
             _copy(place / name, target / name, advance)
 

@@ -14,7 +14,7 @@ from crc32c import crc32c
 
 from pqbroker.storage.engine import EngineError
 
-FACTS = "cell"
+FACTS_FILE = "cell"
 FACTS_COPY = "cell.copy"
 _CRC_BYTES = 9
 
@@ -40,12 +40,12 @@ class StoredFacts(NamedTuple):
 
 def has_facts(path: Path) -> bool:
     """Return True if the directory holds the file `cell` or its copy."""
-    return (path / FACTS).is_file() or (path / FACTS_COPY).is_file()
+    return (path / FACTS_FILE).is_file() or (path / FACTS_COPY).is_file()
 
 
 def choose_facts(path: Path) -> StoredFacts:
     """Read the facts of a directory from `cell` or from its copy. EngineError where neither can be read."""
-    file, copy = path / FACTS, path / FACTS_COPY
+    file, copy = path / FACTS_FILE, path / FACTS_COPY
     facts, copied = _readable(file), _readable(copy)
     text = None if copied is None else decode_copy(copied)
     if text is not None:
@@ -58,9 +58,9 @@ def choose_facts(path: Path) -> StoredFacts:
 
 def is_left_by_crash(path: Path) -> bool:
     """Return True if `cell` is as a crash between the two writes leaves it: missing, or whole and older."""
-    facts = _readable(path / FACTS)
+    facts = _readable(path / FACTS_FILE)
     if facts is None:
-        return not (path / FACTS).exists()
+        return not (path / FACTS_FILE).exists()
     try:
         return isinstance(json.loads(facts), dict)
     except ValueError:

@@ -77,8 +77,8 @@ def _group(name: str, generation: int) -> GroupImage:
 @pytest.fixture
 def cell() -> SystemCell:
     made = SystemCell()
-    made.facts(SCHEME, scheme_state.FACTS, next_tablet_id=70_000, next_producer_id=2_000)
-    made.facts(HIVE, hive.FACTS, next_cell=3)
+    made.facts(SCHEME, scheme_state.SCHEME_FACTS, next_tablet_id=70_000, next_producer_id=2_000)
+    made.facts(HIVE, hive.HIVE_FACTS, next_cell=3)
     return made
 
 
@@ -100,21 +100,21 @@ def reservations(reserved: int, rounds: int, now_ms: int) -> int:
 def test_timestamps_begin_above_every_reservation_that_is_lost(cell: SystemCell, rounds: int, reserved_ms: int) -> None:
     reserved = timestamp_of(reserved_ms)
     facts = {"next_tablet_id": 70_000, "next_producer_id": 0, TIMESTAMPS_RESERVED: reserved}
-    cell.facts(SCHEME, scheme_state.FACTS, **facts)
+    cell.facts(SCHEME, scheme_state.SCHEME_FACTS, **facts)
     cell.lose(rounds)
-    assert cell.fact(SCHEME, scheme_state.FACTS, TIMESTAMPS_RESERVED) >= reservations(reserved, rounds, NOW_MS)
+    assert cell.fact(SCHEME, scheme_state.SCHEME_FACTS, TIMESTAMPS_RESERVED) >= reservations(reserved, rounds, NOW_MS)
 
 
 def test_timestamps_begin_above_the_first_reservation_when_that_is_lost(cell: SystemCell) -> None:
     cell.lose(1)
-    assert cell.fact(SCHEME, scheme_state.FACTS, TIMESTAMPS_RESERVED) >= timestamp_of(NOW_MS) + RESERVED_AHEAD
+    assert cell.fact(SCHEME, scheme_state.SCHEME_FACTS, TIMESTAMPS_RESERVED) >= timestamp_of(NOW_MS) + RESERVED_AHEAD
 
 
 def test_timestamps_at_their_end_stay_in_64_bits(cell: SystemCell) -> None:
     facts = {"next_tablet_id": 70_000, "next_producer_id": 0, TIMESTAMPS_RESERVED: TIMESTAMP_MAX}
-    cell.facts(SCHEME, scheme_state.FACTS, **facts)
+    cell.facts(SCHEME, scheme_state.SCHEME_FACTS, **facts)
     cell.lose(9)
-    assert cell.fact(SCHEME, scheme_state.FACTS, TIMESTAMPS_RESERVED) == TIMESTAMP_MAX
+    assert cell.fact(SCHEME, scheme_state.SCHEME_FACTS, TIMESTAMPS_RESERVED) == TIMESTAMP_MAX
 
 
 @pytest.mark.parametrize("rounds", [1, 7])
@@ -136,19 +136,19 @@ def test_a_cells_number_is_above_those_of_cells_that_are_lost(
 ) -> None:
     """A round makes one cell; its directory may be there though the round is lost."""
     cell.lose(rounds, others)
-    assert cell.fact(HIVE, hive.FACTS, "next_cell") >= least
+    assert cell.fact(HIVE, hive.HIVE_FACTS, "next_cell") >= least
 
 
 @pytest.mark.parametrize("rounds", [1, 7])
 def test_ids_of_tablets_and_producers_are_above_those_that_are_lost(cell: SystemCell, rounds: int) -> None:
     cell.lose(rounds)
-    assert cell.fact(SCHEME, scheme_state.FACTS, "next_tablet_id") >= 70_000 + rounds * 10_000
-    assert cell.fact(SCHEME, scheme_state.FACTS, "next_producer_id") >= 2_000 + rounds * 1_000
+    assert cell.fact(SCHEME, scheme_state.SCHEME_FACTS, "next_tablet_id") >= 70_000 + rounds * 10_000
+    assert cell.fact(SCHEME, scheme_state.SCHEME_FACTS, "next_producer_id") >= 2_000 + rounds * 1_000
 
 
 def test_what_later_rounds_wrote_stays_as_it_is(cell: SystemCell) -> None:
     found = CellSalvage(cell, Lost(1, 100, frozenset(key for key in cell.index if key[:1] == index_rows.BLOB)))
     CellPlan(found, SYSTEM_CELL, SchemeState(), ()).plan()
     found.changes.apply(cell)
-    assert cell.fact(SCHEME, scheme_state.FACTS, "next_tablet_id") == 70_000
-    assert cell.fact(HIVE, hive.FACTS, "next_cell") == 3
+    assert cell.fact(SCHEME, scheme_state.SCHEME_FACTS, "next_tablet_id") == 70_000
+    assert cell.fact(HIVE, hive.HIVE_FACTS, "next_cell") == 3

@@ -10,7 +10,7 @@ import pytest
 
 from pqbroker.storage.disk.directory import read_both
 from pqbroker.storage.disk.index_log import check_manifest
-from pqbroker.storage.disk.mending.facts_copy import FACTS, FACTS_COPY, encode_copy
+from pqbroker.storage.disk.mending.facts_copy import FACTS_COPY, FACTS_FILE, encode_copy
 from pqbroker.storage.disk.segments import encode_record, segment_name
 from pqbroker.storage.engine import BlobCorrupt, EngineError
 from tests.storage.cells import RocksCell, blob_key, blobs, content, copy_alive, dead, rows
@@ -179,7 +179,7 @@ async def test_an_entry_of_a_wrong_kind_in_the_manifest_is_refused(cell: RocksCe
 
 async def test_a_directory_of_a_newer_version_is_refused_and_left_alone(cell: RocksCell) -> None:
     await (await cell.open()).close()
-    facts = cell.path / FACTS
+    facts = cell.path / FACTS_FILE
     text = json.dumps({**json.loads(facts.read_text()), "format": 99, "new": "field"}).encode()
     facts.write_bytes(text)
     (cell.path / FACTS_COPY).write_bytes(encode_copy(text))
@@ -189,7 +189,7 @@ async def test_a_directory_of_a_newer_version_is_refused_and_left_alone(cell: Ro
     assert cell.index() == before
 
 
-@pytest.mark.parametrize("name", [FACTS, FACTS_COPY])
+@pytest.mark.parametrize("name", [FACTS_FILE, FACTS_COPY])
 async def test_each_flipped_bit_of_one_fact_file_is_named_and_repaired_by_the_other(
     cell: RocksCell, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -209,7 +209,7 @@ async def test_each_flipped_bit_of_one_fact_file_is_named_and_repaired_by_the_ot
     assert f"{file} is damaged" in caplog.text
 
 
-@pytest.mark.parametrize("name", [FACTS, FACTS_COPY])
+@pytest.mark.parametrize("name", [FACTS_FILE, FACTS_COPY])
 async def test_a_missing_fact_file_is_written_again_from_the_other(cell: RocksCell, name: str) -> None:
     await (await cell.open()).close()
     before = (cell.path / name).read_bytes()
@@ -220,7 +220,7 @@ async def test_a_missing_fact_file_is_written_again_from_the_other(cell: RocksCe
 
 async def test_facts_written_between_copy_and_file_are_taken_from_the_copy(cell: RocksCell) -> None:
     await (await cell.open()).close()
-    older = (cell.path / FACTS).read_bytes()
+    older = (cell.path / FACTS_FILE).read_bytes()
     newer = older.replace(b'"fsync"', b'"interval"')
     (cell.path / FACTS_COPY).write_bytes(encode_copy(newer))
     assert read_both(cell.path)[0].durability == "interval"
@@ -229,7 +229,7 @@ async def test_facts_written_between_copy_and_file_are_taken_from_the_copy(cell:
 @pytest.mark.parametrize("damage", ["", "{", "[]", '{"format": 1}'])
 async def test_facts_that_cannot_be_read_are_refused(cell: RocksCell, damage: str) -> None:
     await (await cell.open()).close()
-    (cell.path / FACTS).write_text(damage)
+    (cell.path / FACTS_FILE).write_text(damage)
     (cell.path / FACTS_COPY).write_text(damage)
     with pytest.raises(EngineError, match="cannot be read"):
         await cell.open()
@@ -253,7 +253,7 @@ async def test_facts_that_cannot_be_read_are_refused(cell: RocksCell, damage: st
 async def test_a_fact_that_was_never_written_is_refused(cell: RocksCell, fact: str, value: object) -> None:
     await (await cell.open()).close()
     (cell.path / FACTS_COPY).unlink()
-    facts = cell.path / FACTS
+    facts = cell.path / FACTS_FILE
     facts.write_text(json.dumps({**json.loads(facts.read_text()), fact: value}))
     with pytest.raises(EngineError, match=f"cell cannot be read .*{fact}.*restore it from a copy"):
         await cell.open()
@@ -268,7 +268,7 @@ async def test_a_cell_without_its_index_is_refused_rather_than_started_empty(cel
 
 async def test_an_index_without_its_facts_is_refused(cell: RocksCell) -> None:
     await (await cell.open()).close()
-    (cell.path / FACTS).unlink()
+    (cell.path / FACTS_FILE).unlink()
     (cell.path / FACTS_COPY).unlink()
     with pytest.raises(EngineError, match="missing"):
         await cell.open()
