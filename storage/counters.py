@@ -30,7 +30,7 @@ class KeyValueCounters:
 
     def __init__(self) -> None:
         self.requests = Histogram()
-        """Those that became durable, from their plan on."""
+        """Seconds of requests that became durable, from their plan on."""
         self.commands = 0
         self.written_bytes = 0
         """Rows and blobs of theirs."""

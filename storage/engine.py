@@ -35,7 +35,7 @@ class FileRange(NamedTuple):
 
 BLOB_KEY_BYTES = 24
 INDEX = "index"
-"""Where a blob is that is too small for a pool."""
+"""Name of the place of blobs that are too small for a pool."""
 BLOB_BYTES_MAX = 10 * (1 << 20)
 
 
@@ -151,7 +151,7 @@ class SegmentFacts(NamedTuple):
     size_bytes: int
     live_bytes: int
     is_active: bool
-    """Whether it is written to."""
+    """True if it is written to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +218,7 @@ class Batch:
         self.moves: Sequence[Move] = ()
         """The engine's own; nothing else moves blobs."""
         self.inline: Sequence[InlineUse] = ()
-        """Of tablets with limited channels alone."""
+        """Uses by tablets with limited channels; others are not counted."""
         self.bytes = 0
 
     def put(self, key: bytes, value: bytes) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pqbroker.storage.engine import Buffer, FileRange
 
 SENDS_FILES = hasattr(os, "sendfile") and hasattr(os, "preadv")
-"""Whether this system can; else everything is read into memory."""
+"""True if this system can send files; else everything is read into memory."""
 _WARM_BYTES = 262_144
 
 

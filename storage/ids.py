@@ -5,10 +5,10 @@ from base64 import urlsafe_b64encode
 from typing import NewType
 
 TabletId = NewType("TabletId", int)
-"""Of a tablet: given out once by the scheme, or fixed for the system's own."""
+"""Id of a tablet: given out once by the scheme, or fixed for the system's own."""
 
 CellId = NewType("CellId", int)
-"""Of a cell: given out once by the hive."""
+"""Id of a cell: given out once by the hive."""
 
 SYSTEM_CELL = CellId(0)
 """The data directory's own cell: always open, of the default bundle, never removed."""

@@ -16,7 +16,7 @@ class StoredBefore(NamedTuple):
 
     rows: list[tuple[bytes, bytes | None]]
     blobs: list[tuple[BlobKey, bytes | None, str]]
-    """With the pool of each."""
+    """Blobs, each with its pool."""
 
 
 @dataclass(slots=True)

@@ -43,11 +43,11 @@ class Quarantine:
         self, earlier: Mapping[str, str] = _NOTHING, hold: Callable[[], None] | None = None, *, is_told: bool = True
     ) -> None:
         self.is_sound = False
-        """Whether what is dead may be removed."""
+        """True if dead bytes may be removed."""
         self.is_held = False
         """A salvage gave something up that nobody has accepted: nothing is moved away either, and retention waits."""
         self._cause = "it is closed"
-        """Why nothing may be removed, where no damage is."""
+        """Reason why nothing may be removed, where no damage is."""
         self._loop = asyncio.get_running_loop()
         self._decided = asyncio.Event()
         self._lock = threading.Lock()

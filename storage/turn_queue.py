@@ -27,7 +27,7 @@ class TurnQueue:
         self._plans: deque[Callable[[], None]] = deque()
         self._commits: list[Queued] = []
         self._is_due = False
-        """Whether `end` runs, or will in the loop's next turn."""
+        """True if `end` runs, or will in the loop's next turn."""
         self._lost: ShardLost | None = None
 
     def plan(self, plan: Callable[[], None]) -> None:

@@ -21,7 +21,7 @@ seldom = SeldomLog(log)
 BACKLOG = 1024
 PORT_ATTEMPTS = 10
 DEFAULT_NAME = "PLAINTEXT"
-"""Of a listener that is given none."""
+"""Name of a listener that is given none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +31,9 @@ class Listener:
     name: str
     address: Address
     advertised: Address | None = None
-    """Where its clients are sent; None: to the address that they reached."""
+    """Address that its clients are sent to; None: the one that they reached."""
     takes_files: bool = True
-    """Whether answers may leave past the transport (`sendfile`): under TLS they would leave as plain text."""
+    """True if answers may leave past the transport (`sendfile`): under TLS they would leave as plain text."""
 
     def __str__(self) -> str:
         return str(self.address) if self.name == DEFAULT_NAME else f"{self.name}://{self.address}"

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 LINES_MAX = 1000
 LINE_CHARACTERS_MAX = 2000
-"""Of a longer line the rest is left out; the log on standard error has it."""
+"""A longer line is cut here; the log on standard error has the rest."""
 
 
 class LogLine(NamedTuple):

@@ -12,9 +12,9 @@ from pqbroker.conf.broker import BrokerSettings
 log = logging.getLogger(__name__)
 
 _KEPT = 256
-"""For RocksDB's tables (128), segments written and read, listeners."""
+"""File descriptors kept for RocksDB's tables (128), segments written and read, listeners."""
 _MOST = 1 << 20
-"""What is asked of a system that has no limit."""
+"""Limit asked of a system that has none."""
 
 
 def raise_limit() -> None:

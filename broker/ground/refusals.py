@@ -21,7 +21,7 @@ _CODES: Mapping[type[Exception], ErrorCode] = {
     TopicUnknown: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
 }
 REFUSED: tuple[type[Exception], ...] = (KafkaError, CommitRefused, ShardLost, *_CODES)
-"""What a handler that answers for several things turns into the error of one of them."""
+"""Exceptions that a handler of several things turns into the error of one of them."""
 
 log = logging.getLogger(__name__)
 

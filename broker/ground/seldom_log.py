@@ -17,7 +17,7 @@ class SeldomLog:
         self._log = log
         self._clock = clock
         self._told: dict[str, tuple[float, int]] = {}
-        """By text: when it was last written, and how many were left out since."""
+        """Time of the last line of each text, and the count of lines left out since."""
 
     def info(self, text: str, *arguments: object) -> None:
         self._tell(logging.INFO, text, arguments)

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 SLICE_S = 0.004
-"""How long work may keep the loop before everything else has its turn."""
+"""Seconds that work may keep the loop before everything else has its turn."""
 
 
 class Turns:
@@ -31,9 +31,9 @@ class Turns:
         """Each is given a turn; False when nobody needs it any more."""
         self._slice_end = 0.0
         self._is_planned = False
-        """Whether the slice belongs to this turn of the loop."""
+        """True if the slice belongs to this turn of the loop."""
         self._is_taken = False
-        """Whether something has begun alone in this turn."""
+        """True if something has begun alone in this turn."""
 
     def slice_end(self) -> float:
         """Return until when (by `clock`) work may continue in this turn."""
