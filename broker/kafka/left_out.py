@@ -173,7 +173,7 @@ def _check(component: ComponentData, seen: set[str]) -> None:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"entity type {entity_type} is unknown")
 
 
-APIS: Final[tuple[Api, ...]] = (
+APIS_LEFT_OUT: Final[tuple[Api, ...]] = (
     _left_out(
         (DescribeAclsRequest, DescribeAclsResponse),
         _always(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured on the broker"), AclOperation.DESCRIBE,

@@ -78,7 +78,7 @@ APIS: Final[tuple[Api, ...]] = tuple(
             describe_producers.API,
             list_config_resources.API,
             describe_topic_partitions.API,
-            *left_out.APIS,
+            *left_out.APIS_LEFT_OUT,
         ),
         key=lambda api: api.key,
     )
