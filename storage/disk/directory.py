@@ -30,6 +30,9 @@ from pqbroker.storage.engine import DirectoryGone, EngineError, Fenced, ShardLos
 _log = logging.getLogger(__name__)
 FORMAT = 3
 """1: the index's own log had the last rows. 2: a commit log has. 3: its records name their zero sectors."""
+FORMAT_MIN = 2
+_CARRIES_OVER = "3fae7f5da9eb"
+"""Commit of this repository, the last one that reads format 1: it carries a directory over when it opens it."""
 DURABILITIES = ("fsync", "interval", "none")
 CELLS = "cells"
 _INDEX = "index-"
@@ -266,6 +269,7 @@ def _parse_facts(file: Path, text: bytes) -> CellFacts:
         if not isinstance(written, int) or written <= FORMAT:
             facts = CellFacts(**told)
             _check_facts(facts)
+            _check_format(file, facts)
             return replace(facts, pools=tuple(facts.pools))
     except (ValueError, KeyError, TypeError) as failure:
         raise EngineError(f"{file} cannot be read ({failure}); restore it from a copy") from failure
@@ -273,6 +277,14 @@ def _parse_facts(file: Path, text: bytes) -> CellFacts:
         f"{file.parent} was written by a newer version (format {written}, this one reads up to {FORMAT});"
         " run that version"
     )
+
+
+def _check_format(file: Path, facts: CellFacts) -> None:
+    if facts.format < FORMAT_MIN:
+        raise EngineError(
+            f"{file.parent} is of format {facts.format}, this version reads {FORMAT_MIN} to {FORMAT}: start and stop"
+            f" commit {_CARRIES_OVER} of pqbroker on it once, which carries it over, then this version again"
+        )
 
 
 def _check_facts(facts: CellFacts) -> None:

@@ -24,7 +24,7 @@ from pqbroker.storage.disk.directory import (
     index_path,
     read_both,
 )
-from pqbroker.storage.disk.index_log import check_manifest
+from pqbroker.storage.disk.manifest_check import check_manifest
 from pqbroker.storage.disk.mending.facts_copy import has_facts
 from pqbroker.storage.disk.mending.manifest_copy import find_mended
 from pqbroker.storage.disk.rocks_index import RocksIndex
@@ -59,7 +59,7 @@ class OfflineCell:
         index = index_path(self.path, self.generation)
         if (mended := find_mended(index)) is not None:
             self.manifest_damage = mended.damage
-        open_stopped(self._index, index, staging, self.facts)
+        open_stopped(self._index, index, staging)
         newest = index_rows.newest_number(self.get(index_rows.number_keys()))
         start = LogStart(index, self.facts, self.pools, read)
         self.history = take_rounds(start, self._index, newest, syncs=False)
@@ -87,11 +87,11 @@ class OfflineCell:
         self._index.close()
 
 
-def open_stopped(index: RocksIndex, path: Path, staging: Path, facts: CellFacts) -> None:
+def open_stopped(index: RocksIndex, path: Path, staging: Path) -> None:
     """Open an index of which nothing is to be changed, through links in an empty directory. EngineError."""
     if find_mended(path) is None:
         check_manifest(path)
-    index.open_unchanged(staging, synced=facts.durability == "fsync")
+    index.open_unchanged(staging)
 
 
 @contextmanager

@@ -42,7 +42,7 @@ from pqbroker.storage.disk.free_space import (
     TellsFullDisk,
     full_disk,
 )
-from pqbroker.storage.disk.index_log import check_manifest
+from pqbroker.storage.disk.manifest_check import check_manifest
 from pqbroker.storage.disk.mending.facts_copy import has_facts
 from pqbroker.storage.disk.mending.manifest_copy import mend_manifest
 from pqbroker.storage.disk.mending.salvage_mark import MarkState, check_complete, read_mark
@@ -185,7 +185,7 @@ class RocksEngine:
         facts = directory.facts
         mend_manifest(directory.index)
         check_manifest(directory.index)
-        index.open(create=not facts.ready, synced=facts.durability == "fsync")
+        index.open(create=not facts.ready)
         is_synced = self.durability == "fsync"
         started = start_log(
             LogStart(directory.index, facts, directory.pools),
@@ -220,7 +220,7 @@ class RocksEngine:
         """Open the cell as `_open_cell` does, in the commit thread, for reading only."""
         facts = directory.facts
         with staging(space.cause) as draft:
-            open_stopped(index, directory.index, draft, facts)
+            open_stopped(index, directory.index, draft)
         last = index_rows.last_number(index.get(index_rows.number_keys()))
         history = take_rounds(LogStart(directory.index, facts, directory.pools), index, last, syncs=True)
         limits = PoolLimits(self.segment_bytes, self.emptying.dead_percent, self.statvfs)

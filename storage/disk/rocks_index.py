@@ -4,7 +4,6 @@ import logging
 import os
 import re
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from errno import EACCES
@@ -28,7 +27,6 @@ from pqbroker.storage.disk.commits.index_changes import IndexChanges
 from pqbroker.storage.disk.commits.recent_rows import RecentRows
 from pqbroker.storage.disk.commits.unwritten_rows import CountedBatch, UnwrittenRows
 from pqbroker.storage.disk.index import TellsDamage
-from pqbroker.storage.disk.index_log import is_torn
 from pqbroker.storage.disk.mending.manifest_copy import CURRENT, ManifestCopy, find_mended
 from pqbroker.storage.engine import EngineError, IndexDamaged
 
@@ -45,7 +43,6 @@ _WAITING_MEMTABLES = "rocksdb.num-immutable-mem-table"
 _CHANGES = (_WAITING_MEMTABLES, "rocksdb.num-running-flushes", "rocksdb.num-running-compactions")
 _ENTRY_BYTES = 64
 """What a row takes in memory beside key and value."""
-_NO_FLUSH = re.compile(rb"(avoid_flush_during_recovery=)\w+")
 _TABLE = re.compile(r"(\d+\.sst) offset (\d+)")
 _UNREADABLE = ("No such file", "Input/output error")
 _FILES = (".sst", "MANIFEST-", "CURRENT")
@@ -88,26 +85,18 @@ class RocksIndex:
         self.is_flushing = False
         self._manifest = ManifestCopy(path)
 
-    def open(self, *, create: bool, synced: bool) -> None:
-        """Open and recover. `synced`: commits were, so that what cannot be read of the log is damage, unless a power
-        cut tore its last write."""
-        log_bytes = sum(file.stat().st_size for file in self._path.glob("*.log"))
-        frugal = None if self._has_room(log_bytes + _SPARE_BYTES) else _frugal_options(self._path)
-        self._is_frugal = frugal is not None
-
-        def recover(mode: DBRecoveryMode) -> Rdict:
-            options = _options() if frugal is None else frugal
-            options.create_if_missing(create)
-            options.set_wal_recovery_mode(mode)
-            return Rdict(str(self._path), options, _column_families(options))
-
-        self._rows = self._recovered(recover, synced)
+    def open(self, *, create: bool) -> None:
+        """Open, and recover what RocksDB has on disk."""
+        self._is_frugal = not self._has_room(_SPARE_BYTES)
+        options = _options()
+        options.create_if_missing(create)
+        self._rows = Rdict(str(self._path), options, _column_families(options))
         self._manifest.begin()
         self._memtable_bytes = self._rows.property_int_value("rocksdb.cur-size-all-mem-tables") or 0
         self._rows_bytes = self._memtable_bytes
         self._unwritten = UnwrittenRows() if self._is_frugal else None
 
-    def open_unchanged(self, staging: Path, *, synced: bool) -> None:
+    def open_unchanged(self, staging: Path) -> None:
         """Open through links in the empty directory `staging`, where all goes that is written: files, which `staging`
         links to, are never changed.
 
@@ -124,16 +113,11 @@ class RocksIndex:
             for name, content in ((mended.name, mended.content), (CURRENT, f"{mended.name}\n".encode())):
                 (staging / name).unlink(missing_ok=True)
                 (staging / name).write_bytes(content)
-
-        def recover(mode: DBRecoveryMode) -> Rdict:
-            options = _options()
-            options.set_wal_recovery_mode(mode)
-            options.set_max_open_files(-1)  # every table now: else RocksDB meets a damaged one when it needs it
-            return Rdict(str(staging), options, _column_families(options))
-
+        options = _options()
+        options.set_max_open_files(-1)  # every table now: else RocksDB meets a damaged one when it needs it
         self._staging = str(staging)
         with self._telling:
-            self._rows = self._recovered(recover, synced)
+            self._rows = Rdict(str(staging), options, _column_families(options))
 
     def tend(self) -> None:
         """Follow with the second copy of the manifest what compactions changed."""
@@ -279,19 +263,6 @@ class RocksIndex:
         with self._telling:
             return cast("list[bytes | None]", self._rows.get(cast("list[str | int | float | bytes | bool]", keys)))
 
-    def _recovered(self, recover: Callable[[DBRecoveryMode], Rdict], synced: bool) -> Rdict:
-        """Open so that nothing that was acknowledged is passed over; RocksDB's error when that cannot be."""
-        if not synced:
-            return recover(DBRecoveryMode.point_in_time())
-        try:
-            with self._telling:
-                return recover(DBRecoveryMode.tolerate_corrupted_tail_records())
-        except EngineError as told:
-            if not is_torn(self._path):
-                raise (told.__cause__ or told) from None
-        _log.warning("a power cut tore the last write to the log of %s: left out, it was not acknowledged", self._path)
-        return recover(DBRecoveryMode.point_in_time())
-
     def _all_of(
         self, items: Iterator[tuple[bytes, bytes]], lo: bytes, hi: bytes, *, reverse: bool
     ) -> Iterator[tuple[bytes, bytes]]:
@@ -323,36 +294,14 @@ class RocksIndex:
 def _nobody_listens(place: str, cause: str) -> None: ...
 
 
-def _frugal_options(index: Path) -> Options | None:
-    """Return `_options` for a full disk: what the log holds stays there, and no file is compacted. None: there are
-    none.
-
-    To recover without a flush is an option that rocksdict 0.3.29 cannot set. But it reads options from a file, and
-    every opening of the index wrote one.
-    """
-    try:
-        last = max(index.glob("OPTIONS-*[0-9]"))
-        with tempfile.TemporaryDirectory(prefix="pqbroker-options-") as staging, TellsDamage(EngineError):
-            Path(staging, last.name).write_bytes(_NO_FLUSH.sub(rb"\1true", last.read_bytes()))
-            shutil.copyfile(index / _CONFIG_FILE, Path(staging, _CONFIG_FILE))
-            options, _ = Options.load_latest(staging)
-    except (EngineError, OSError, ValueError) as failure:
-        _log.warning("the index is opened as on a disk with room, its options are unreadable: %s", failure)
-        return None
-    return _set(options)
-
-
 def _column_families(options: Options) -> dict[str, Options]:
     """Said for the one that there is: else rocksdict takes those that were in force last, from a file beside it."""
     return {"default": options}
 
 
 def _options() -> Options:
-    return _set(Options(raw_mode=True))
-
-
-def _set(options: Options) -> Options:
     """RocksDB for small rows: little memory, stalls out of reach, a bounded log, bounded files."""
+    options = Options(raw_mode=True)
     table = BlockBasedOptions()
     table.set_block_cache(Cache(8 * _MIB))
     table.set_bloom_filter(10, False)
@@ -361,6 +310,8 @@ def _set(options: Options) -> Options:
     options.set_disable_auto_compactions(True)  # until `RocksIndex.compact`
     options.set_block_based_table_factory(table)
     options.set_compression_type(DBCompressionType.lz4())
+    # A log has rows only where a full disk kept a cell of format 1 from being carried over whole.
+    options.set_wal_recovery_mode(DBRecoveryMode.tolerate_corrupted_tail_records())
     options.set_write_buffer_size(_OUT_OF_REACH_BYTES)  # out of reach, as the log's: `RocksIndex.write` comes before
     options.set_max_write_buffer_number(5)
     options.set_max_total_wal_size(_OUT_OF_REACH_BYTES)

@@ -17,7 +17,7 @@ from pqbroker.storage.blobs.blob_storage import BlobStorage
 from pqbroker.storage.disk import index_rows
 from pqbroker.storage.disk.commits.commit_log import COMMITS
 from pqbroker.storage.disk.directory import check_identity, index_generation, index_path, read_both
-from pqbroker.storage.disk.index_log import is_damaged
+from pqbroker.storage.disk.manifest_check import is_damaged
 from pqbroker.storage.disk.mending.facts_copy import has_facts
 from pqbroker.storage.disk.mending.manifest_copy import find_mended
 from pqbroker.storage.disk.offline import InUse, OfflineCell, held, reading_shard

@@ -102,7 +102,7 @@ class Index:
 @contextmanager
 def changed(data: Path) -> Iterator[Index]:
     rows = RocksIndex(index_path(data, index_generation(data)))
-    rows.open(create=False, synced=True)
+    rows.open(create=False)
     try:
         yield Index(rows)
     finally:

@@ -63,7 +63,7 @@ def add_tables(data: Path) -> None:
     (path,) = data.glob("index-*")
     for _ in range(4):
         index = RocksIndex(path)
-        index.open(create=False, synced=True)
+        index.open(create=False)
         changes = IndexChanges()
         changes.put(b"rCname", b"0")
         index.write(changes, 1)

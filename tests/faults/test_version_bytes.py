@@ -117,7 +117,7 @@ def change(path: Path, place: VersionByte) -> None:
         row[1:_LOG_PAYLOAD_AT] = crc32c(row[_LOG_PAYLOAD_AT:]).to_bytes(4, "big")
     (found,) = path.glob("index-*")
     index = RocksIndex(found)
-    index.open(create=False, synced=True)
+    index.open(create=False)
     changes = IndexChanges()
     changes.put(place.key, bytes(row))
     index.write(changes, 1)

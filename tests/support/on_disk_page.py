@@ -86,7 +86,7 @@ def index_rows(path: Path) -> list[tuple[bytes, bytes]]:
     """Every row of the index of a closed directory, in order."""
     (found,) = path.glob("index-*")
     index = RocksIndex(found)
-    index.open(create=False, synced=True)
+    index.open(create=False)
     rows = list(index.rows(b"\0", b"\xff"))
     index.close()
     return rows

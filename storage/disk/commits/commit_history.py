@@ -83,20 +83,6 @@ def scan_tails(places: LogPlaces) -> list[Scanned]:
     ]
 
 
-def check_unmarked(index: Path, seed: int) -> None:
-    """IndexDamaged when the log of a cell that is not marked as having one holds a round: the mark was damaged.
-
-    An opening that ended before it marked the cell has left a log without rounds.
-    """
-    for path in log_files(index):
-        for record in scan_file(path, 0, seed).records:
-            if not record.header.flags & BEGIN:
-                raise IndexDamaged(
-                    f"the file cell is of a format without a commit log, but commit {record.header.number} is at"
-                    f" {record.place}: acknowledged rows would be lost"
-                )
-
-
 def apply_history(history: CommitHistory, index: Index) -> None:
     """Write the rounds to the index. Raises IndexDamaged."""
     for place in history.left_out:

@@ -1,12 +1,11 @@
 """Steps of a start that bring the index up to the last round, and begin the commit log of its generation.
 
 Every step may be the last before a crash. Rounds that are not on disk yet are applied before anything is removed; the
-first file of the new generation, which says up to where the earlier ones count, is durable before the first commit. The
-cell is marked as of this form, for an older version to refuse it: one that has a log before that file, since an older
-version would take the file's record for damage; one of before the log between the two.
+first file of the new generation, which says up to where the earlier ones count, is durable before the first commit.
+Before that file the cell is marked as of this form, for an older version to refuse it: it would take the file's record
+for damage.
 """
 
-import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,17 +16,14 @@ from pqbroker.storage.disk.commits.commit_history import (
     CommitHistory,
     LogPlaces,
     apply_history,
-    check_unmarked,
     read_history,
     sync_history,
 )
-from pqbroker.storage.disk.commits.commit_log import COMMITS, CommitLog, LogOwner, make_log_directory
+from pqbroker.storage.disk.commits.commit_log import CommitLog, LogOwner, make_log_directory
 from pqbroker.storage.disk.commits.commit_record import cell_seed
 from pqbroker.storage.disk.directory import CellFacts
 from pqbroker.storage.disk.index import ReadableIndex
 from pqbroker.storage.disk.segment_check import segment_tails
-
-_FORMAT_WITH_LOG = 2
 
 
 class StartingIndex(ReadableIndex, Protocol):
@@ -76,7 +72,7 @@ def start_log(
 ) -> StartedLog:
     """Apply what the log has, and begin the generation's. Raises EngineError, OSError.
 
-    `raise_format` marks a cell that has a log as of this version's form.
+    `raise_format` marks the cell as of this version's form.
     """
     flushed = index_rows.last_number(index.get(index_rows.number_keys()))
     history = take_rounds(start, index, flushed, syncs=True)
@@ -84,11 +80,7 @@ def start_log(
         index.flush(wait=True)
     is_flushed = index.flushed() >= history.last_number
     rows_in = {} if is_flushed else {record.path: record.header.number for record in history.rounds}
-    if not _has_log(start.facts):
-        # Of an opening that ended before the cell was marked: nothing was committed to it.
-        shutil.rmtree(start.path / COMMITS, ignore_errors=True)
-    else:
-        raise_format()
+    raise_format()
     owner = LogOwner(generation, cell_seed(start.facts.cell), history.last_number, is_synced)
     log = CommitLog(make_log_directory(start.path), owner, list(history.files), has_room)
     log.forget(index.flushed())
@@ -102,8 +94,7 @@ def take_rounds(start: LogStart, index: StartingIndex, flushed: int, *, syncs: b
     disk before the payload that they name. Raises EngineError, OSError.
     """
     index.begin(flushed)
-    if not _has_log(start.facts):
-        check_unmarked(start.path, cell_seed(start.facts.cell))
+    if not start.facts.ready:
         return CommitHistory(flushed, (), (), ())
     tails = segment_tails(start.pools, index.rows(*index_rows.SEGMENT_ROWS))
     is_synced = start.facts.durability == "fsync"
@@ -112,7 +103,3 @@ def take_rounds(start: LogStart, index: StartingIndex, flushed: int, *, syncs: b
         sync_history(history)
     apply_history(history, index)
     return history
-
-
-def _has_log(facts: CellFacts) -> bool:
-    return facts.ready and facts.format >= _FORMAT_WITH_LOG

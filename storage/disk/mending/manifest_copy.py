@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pqbroker.storage.disk.directory import write_durably
-from pqbroker.storage.disk.index_log import is_whole
+from pqbroker.storage.disk.manifest_check import is_whole
 from pqbroker.storage.disk.mending.set_aside import set_aside
 
 _log = logging.getLogger(__name__)

@@ -22,7 +22,7 @@ from pqbroker.storage.disk.commits.commit_scan import Gap
 from pqbroker.storage.disk.commits.index_changes import IndexChanges, decode_changes
 from pqbroker.storage.disk.commits.log_start import LogStart, start_log
 from pqbroker.storage.disk.directory import CellDirectory
-from pqbroker.storage.disk.index_log import check_manifest
+from pqbroker.storage.disk.manifest_check import check_manifest
 from pqbroker.storage.disk.mending.damaged_rounds import NO_DAMAGE, LogDamage, read_damaged
 from pqbroker.storage.disk.mending.manifest_copy import mend_manifest
 from pqbroker.storage.disk.mending.salvage_mark import (
@@ -129,7 +129,7 @@ def _salvage(directory: CellDirectory, plan: Plan) -> LogDamage:
     mend_manifest(directory.index)
     check_manifest(directory.index)
     index = RocksIndex(directory.index)
-    index.open(create=False, synced=facts.durability == "fsync")
+    index.open(create=False)
     try:
         started = start_log(
             LogStart(directory.index, facts, directory.pools, log),

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pqbroker.storage.disk.directory import read_both
-from pqbroker.storage.disk.index_log import check_manifest
+from pqbroker.storage.disk.manifest_check import check_manifest
 from pqbroker.storage.disk.mending.facts_copy import FACTS_COPY, FACTS_FILE, encode_copy
 from pqbroker.storage.disk.segments import encode_record, segment_name
 from pqbroker.storage.engine import BlobCorrupt, EngineError

@@ -12,7 +12,7 @@ from pqbroker.storage.disk.rocks_index import RocksIndex
 
 def test_a_walk_ends_at_its_bound_though_nobody_else_keeps_it(tmp_path: Path) -> None:
     index = RocksIndex(tmp_path / "index")
-    index.open(create=True, synced=True)
+    index.open(create=True)
     batch = IndexChanges()
     keys = [b"r%06d" % number for number in range(2000)]
     for key in keys:
@@ -27,7 +27,7 @@ def test_a_walk_ends_at_its_bound_though_nobody_else_keeps_it(tmp_path: Path) ->
 
 def test_rows_of_rounds_that_rocksdb_has_not_are_read_walked_and_kept(tmp_path: Path) -> None:
     index = RocksIndex(tmp_path / "index")
-    index.open(create=True, synced=True)
+    index.open(create=True)
     changed(index, 1, put=(b"a", b"c", b"d"))
     changed(index, 2, delete=(b"a",), put=(b"b",))
     assert index.get([b"a", b"b", b"c", b"x"]) == [None, b"2", b"1", None]
@@ -37,14 +37,14 @@ def test_rows_of_rounds_that_rocksdb_has_not_are_read_walked_and_kept(tmp_path: 
     assert list(index.rows(b"", b"z")) == [(b"b", b"2"), (b"c", b"4"), (b"d", b"1")]
     changed(index, 5, delete=(b"d",))
     index.close()
-    index.open(create=False, synced=True)
+    index.open(create=False)
     assert list(index.rows(b"", b"z")) == [(b"b", b"2"), (b"c", b"4")]
     index.close()
 
 
 def test_a_flush_takes_every_round_before_it(tmp_path: Path) -> None:
     index = RocksIndex(tmp_path / "index")
-    index.open(create=True, synced=True)
+    index.open(create=True)
     index.begin(0)
     changed(index, 1, put=(b"a",))
     assert index.flushed() == 0
@@ -60,7 +60,7 @@ def test_full_tables_are_exchanged_before_a_write_and_never_within_one(
 ) -> None:
     monkeypatch.setattr(rocks_index, "_MEMTABLE_BYTES", 16 << 20)
     index = RocksIndex(tmp_path / "index")
-    index.open(create=True, synced=True)
+    index.open(create=True)
     for number in range(30):
         batch = IndexChanges()
         for row in range(rows):
@@ -78,10 +78,10 @@ def test_an_index_that_opened_without_room_writes_and_compacts_files_again_once_
     monkeypatch.setattr(recent_rows, "ROUNDS_MAX", 1)
     has_room = [True]
     index = RocksIndex(tmp_path / "index", lambda size: has_room[0])
-    index.open(create=True, synced=True)
+    index.open(create=True)
     index.close()
     has_room[0] = False
-    index.open(create=False, synced=True)
+    index.open(create=False)
     for number in range(3):
         write(index, number)
     assert files(tmp_path / "index") == 0

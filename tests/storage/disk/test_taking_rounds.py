@@ -4,7 +4,6 @@ short the one before was cut, and whoever else still writes."""
 import asyncio
 import json
 import os
-import random
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -14,12 +13,11 @@ import pytest
 from pqbroker.storage.disk.commits import commit_history
 from pqbroker.storage.disk.commits.commit_record import COMMIT_HEADER_BYTES, TAKEN
 from pqbroker.storage.disk.commits.index_changes import IndexChanges
-from pqbroker.storage.disk.directory import FORMAT, fsync_directory, sync_data
+from pqbroker.storage.disk.directory import fsync_directory, sync_data
 from pqbroker.storage.disk.free_space import FLOOR_BYTES
 from pqbroker.storage.disk.rocks_index import RocksIndex
 from pqbroker.storage.engine import Fenced, Shard
 from tests.storage.cells import MIB, RocksCell, blob_key, blobs, content, copy_alive, dead, rows, until
-from tests.storage.disk.earlier_form import BLOB_BYTES, make_earlier
 
 COUNT = 12
 SIZES = (50, 3_000, 20_000, 300_000)
@@ -185,53 +183,6 @@ async def test_a_start_that_is_cut_short_anywhere_loses_no_round(
         shard = await each.open()
         await expect(shard, range(COUNT + 3))
         await shard.close()
-
-
-async def expect_earlier(shard: Shard, values: list[bytes]) -> None:
-    stored = await shard.scan(b"K", b"L", 100)
-    assert stored == [(b"K%02d" % number, value) for number, value in enumerate(values)]
-    found = await shard.read([(blob_key(number), 0, BLOB_BYTES) for number in range(len(values))])
-    assert [bytes(part) for part in found] == [content(number, BLOB_BYTES) for number in range(len(values))]
-
-
-async def test_a_directory_of_the_form_before_is_carried_over_however_often_that_is_cut_short(
-    tmp_path: Path, cell: RocksCell, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    values = [random.Random(number).randbytes(300) for number in range(20)]
-    await make_earlier(RocksCell(tmp_path / "living"), cell, values)
-    with monkeypatch.context() as patch:
-        steps = snapshots(cell, patch)
-        shard = await cell.open()
-        await expect_earlier(shard, values)
-        before_first = len(steps)
-        await shard.commit(rows((b"L", b"v")))
-    await shard.close()
-    forms = [format_of(each.path) for each in steps]
-    assert forms == sorted(forms)
-    assert forms[0] == 1
-    # An older release refuses it before anything is committed that it could not read.
-    assert forms[before_first] == FORMAT == format_of(cell.path)
-    for each in steps:
-        for _ in range(2):
-            shard = await each.open()
-            await expect_earlier(shard, values)
-            await shard.close()
-        assert format_of(each.path) == FORMAT
-
-
-async def test_what_a_carrying_over_left_that_ended_early_does_not_count(tmp_path: Path, cell: RocksCell) -> None:
-    values = [b"value"] * 5
-    await make_earlier(RocksCell(tmp_path / "living"), cell, values)
-    stray = cell.index() / "commits"
-    stray.mkdir()
-    (stray / "0000000000000001-00000001.commits").write_bytes(b"an opening that ended early")
-    shard = await cell.open()
-    await expect_earlier(shard, values)
-    await shard.commit(rows((b"L", b"v")))
-    await shard.close()
-    shard = await cell.open()
-    assert await shard.get([b"L"]) == [b"v"]
-    await shard.close()
 
 
 class Stop:

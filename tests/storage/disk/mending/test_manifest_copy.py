@@ -177,7 +177,7 @@ async def test_a_killed_broker_leaves_a_copy_that_helps(tmp_path: Path) -> None:
 
 def test_the_copy_follows_a_flush_before_the_index_says_that_it_is_done(tmp_path: Path) -> None:
     index = RocksIndex(tmp_path)
-    index.open(create=True, synced=True)
+    index.open(create=True)
     index.begin(0)
     changes = IndexChanges()
     changes.put(b"key", b"value")

@@ -1,11 +1,6 @@
-"""The log of the index, as RocksDB writes it: is what cannot be read of it what a power cut left of its last write?
+"""The manifest of the index, which RocksDB writes in the form of its logs: can all of it be read?
 
-RocksDB forgives a last write that ends early. One that lacks a piece before its end (the disk wrote its second page and
-not yet its first) is damage to it, like one amid the log. But each write is synced before the next one begins, so what
-a power cut tears lies behind all that was acknowledged. Two signs tell it from damage: no write begins behind it, and
-a sector of it holds zeros, since it was never written.
-
-A log is blocks of 32 KiB; a write is one fragment or several, none of which spans two blocks:
+A file of this form is blocks of 32 KiB; a write is one fragment or several, none of which spans two blocks:
     crc32c u32, masked · length u16 · kind u8 (1 all of a write, 2 first, 3 middle, 4 last) · payload    little-endian
 """
 
@@ -19,7 +14,6 @@ from crc32c import crc32c
 from pqbroker.storage.engine import IndexDamaged
 
 _BLOCK_BYTES = 32_768
-_SECTOR_BYTES = 512
 _HEADER = Struct("<IHB")
 _CHECKED_FROM = 6
 _ALL, _FIRST, _MIDDLE, _LAST = range(1, 5)
@@ -34,22 +28,9 @@ class _Fragment(NamedTuple):
     end: int
 
 
-def is_torn(index: Path) -> bool:
-    """Return True if the newest log of a closed index ends in a torn write, and nothing else of its logs is unreadable.
-
-    OSError.
-    """
-    files = sorted(index.glob("*.log"), key=lambda file: int(file.stem))
-    *earlier, last = [b"", *filter(None, (file.read_bytes() for file in files))]
-    begin = _unreadable_from(last)
-    if begin is None or any(_unreadable_from(log) is not None for log in earlier):
-        return False
-    return not _begins_behind(last, begin) and _lacks_a_sector(last, begin)
-
-
 def is_damaged(log: bytes) -> bool:
-    """Return True if a file of this form, such as RocksDB's manifest, has an unreadable write: other than a last one
-    whose end was never written. A length that is too large is taken by RocksDB for such a one, with all behind it.
+    """Return True if a manifest has an unreadable write: other than a last one whose end was never written. A length
+    that is too large is taken by RocksDB for such a one, with all behind it.
     """
     position = _first_unreadable(log)
     if position is None:
@@ -59,7 +40,7 @@ def is_damaged(log: bytes) -> bool:
 
 
 def is_whole(log: bytes) -> bool:
-    """Return True if every write of a file of this form can be read, and there is one."""
+    """Return True if every write of a manifest can be read, and there is one."""
     return bool(log) and _unreadable_from(log) is None
 
 
@@ -118,11 +99,6 @@ def _begins_behind(log: bytes, begin: int) -> bool:
     """Return True if another write begins behind that at `begin`, wherever it may be: no length there is trusted."""
     kinds = _MAY_BEGIN.finditer(log, begin + _HEADER.size)
     return any(_fragment(log, kind.start() - _CHECKED_FROM) is not None for kind in kinds)
-
-
-def _lacks_a_sector(log: bytes, begin: int) -> bool:
-    sectors = range(begin - begin % _SECTOR_BYTES, len(log), _SECTOR_BYTES)
-    return any(not any(log[max(start, begin) : start + _SECTOR_BYTES]) for start in sectors)
 
 
 def _fragment(log: bytes, position: int) -> _Fragment | None:
