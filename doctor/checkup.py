@@ -13,8 +13,9 @@ from pqbroker.storage.disk import index_rows
 from pqbroker.storage.disk.directory import CELLS
 from pqbroker.storage.disk.mending.facts_copy import is_left_by_crash
 from pqbroker.storage.disk.mending.salvage_mark import MarkState, SalvageMark, read_mark
-from pqbroker.storage.disk.offline import OfflineCell, look_into
+from pqbroker.storage.disk.offline import OfflineCell
 from pqbroker.storage.engine import EngineError, IndexDamaged
+from pqbroker.storage.engine_kinds import kind_of
 from pqbroker.storage.ids import SYSTEM_CELL, CellId
 from pqbroker.storage.quarantine import HELD_CURE
 
@@ -28,7 +29,7 @@ async def examine(path: Path, pools: Mapping[str, Path], findings: Findings, exp
 
     `expect` gets the number of bytes of blobs to verify, cell after cell before the first of each is. Raises
     EngineError when the directory cannot be looked at as a whole: in use, not whole, of a newer version, its index
-    damaged where every start needs it.
+    damaged where every start needs it; EngineCannot when its engine has no such look.
     """
     expected = 0
 
@@ -37,13 +38,16 @@ async def examine(path: Path, pools: Mapping[str, Path], findings: Findings, exp
         expected += size
         expect(expected)
 
-    known = await _examine_cell(path, pools, findings, expect_more, Home())
+    kind = kind_of(str(path))
+    with kind.look_into(path, pools) as system:
+        known = await _examine_cell(system, findings, expect_more, Home())
     for cell in _other_cells(path, known):
         findings.cell = f"cell {cell}: "
         place = path / CELLS / str(cell)
         of_cell = {name: directory / CELLS / str(cell) for name, directory in pools.items()}
         try:
-            await _examine_cell(place, of_cell, findings, expect_more, Home(cell, known))
+            with kind.look_into(place, of_cell) as beside:
+                await _examine_cell(beside, findings, expect_more, Home(cell, known))
         except EngineError as cannot:
             record = known.cells.get(cell)
             if record is None or record.state is CellState.READY:
@@ -63,28 +67,27 @@ def _other_cells(path: Path, known: Known) -> list[CellId]:
 
 
 async def _examine_cell(
-    path: Path, pools: Mapping[str, Path], findings: Findings, expect: Callable[[int], None], home: Home
+    cell: OfflineCell, findings: Findings, expect: Callable[[int], None], home: Home
 ) -> Known:
     """Verify one cell; what it says of the node, or what is given with its home."""
-    with look_into(path, pools) as cell:
-        cell.listen(DamagedBlocks(findings).found)
-        if cell.facts_damage is not None:
-            told = findings.harmless if is_left_by_crash(path) else findings.damage
-            told("cell", str(path), cell.facts_damage, "nothing: the next start writes it again")
-        if cell.manifest_damage is not None:
-            findings.damage("index", str(path), cell.manifest_damage, "nothing: the next start writes it again")
-        _tell_salvage(read_mark(path), findings)
-        _check_kinds(cell, findings)
-        last_number = _last_number(cell, findings)
-        rows = TabletRows(cell, findings)
-        rows.load()
-        blobs = StoredBlobs(cell, findings)
-        expect(blobs.load(rows.records))
-        blobs.check_owners(rows.records, rows.pools, rows.unreadable)
-        known = await check_tablets(cell, rows, blobs, findings, home)
-        blobs.check_leaks(rows.records)
-        blobs.check_segments(last_number)
-        blobs.verify_rest()
+    cell.listen(DamagedBlocks(findings).found)
+    if cell.facts_damage is not None:
+        told = findings.harmless if is_left_by_crash(cell.path) else findings.damage
+        told("cell", str(cell.path), cell.facts_damage, "nothing: the next start writes it again")
+    if cell.manifest_damage is not None:
+        findings.damage("index", str(cell.path), cell.manifest_damage, "nothing: the next start writes it again")
+    _tell_salvage(read_mark(cell.path), findings)
+    _check_kinds(cell, findings)
+    last_number = _last_number(cell, findings)
+    rows = TabletRows(cell, findings)
+    rows.load()
+    blobs = StoredBlobs(cell, findings)
+    expect(blobs.load(rows.records))
+    blobs.check_owners(rows.records, rows.pools, rows.unreadable)
+    known = await check_tablets(cell, rows, blobs, findings, home)
+    blobs.check_leaks(rows.records)
+    blobs.check_segments(last_number)
+    blobs.verify_rest()
     return known
 
 

@@ -9,6 +9,7 @@ Three outcomes of a commit, told by one call:
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple, NewType, Protocol
 
 from pqbroker.storage.outcome import Outcome, Told
@@ -95,6 +96,23 @@ class BlobCorrupt(Exception):
 
 class EngineError(Exception):
     """A cell cannot be opened; the text names cause and cure."""
+
+
+class EngineTask(StrEnum):
+    """Tasks that an engine need not have; the texts follow "cannot"."""
+
+    VERIFY = "verify its data"
+    SALVAGE = "salvage its data"
+    BACK_UP = "make a backup"
+    RESTORE = "restore a backup"
+
+
+class EngineCannot(EngineError):
+    """A kind of engine does not have a task; `cure` names what to do instead."""
+
+    def __init__(self, engine: str, task: EngineTask, cure: str) -> None:
+        super().__init__(f"the {engine} engine cannot {task}: {cure}")
+        self.cure = cure
 
 
 class NoRoom(EngineError):
@@ -329,7 +347,7 @@ class Shard(Protocol):
         """Copy the cell as it is at one moment, not before this call, to a new directory, while it serves; and before
         that `others`, the other cells of the node by name, each as it is at a moment of its own.
 
-        One at a time. It is completed though the caller is cancelled. Raises BackupRefused, ShardLost.
+        One at a time. It is completed though the caller is cancelled. Raises EngineCannot, BackupRefused, ShardLost.
         """
 
     def stats(self) -> ShardStats: ...

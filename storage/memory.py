@@ -9,13 +9,14 @@ from itertools import islice
 from pqbroker.storage.engine import (
     BLOB_BYTES_MAX,
     BackupFacts,
-    BackupRefused,
     Batch,
     BlobKey,
     BlobMissing,
     Buffer,
     Caps,
     CommitRefused,
+    EngineCannot,
+    EngineTask,
     Fenced,
     FileRange,
     PoolStats,
@@ -204,7 +205,7 @@ class MemoryShard:
         self._check()
 
     async def backup(self, name: str, others: Mapping[str, Shard] | None = None) -> BackupFacts:
-        raise BackupRefused("the broker keeps its data in memory: only a data directory has backups")
+        raise EngineCannot("memory", EngineTask.BACK_UP, "only a data directory has backups; give one with --data DIR")
 
     def stats(self) -> ShardStats:
         store = self._store

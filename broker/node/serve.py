@@ -34,19 +34,15 @@ from pqbroker.broker.node.start_line import describe_start
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.declare import ConfigError, parse, set_in_vain
 from pqbroker.conf.load import read_texts
-from pqbroker.conf.storage import MAIN_POOL, parse_pools
 from pqbroker.storage.engine import CommitRefused, EngineError, ShardLost
-from pqbroker.storage.pool_status import Thresholds
+from pqbroker.storage.engine_kinds import MEMORY, kind_of
 
 if TYPE_CHECKING:
     from pqbroker.broker.node.parts import Node
     from pqbroker.broker.node.server import Server
-    from pqbroker.storage.disk.rocks import RocksEngine
-    from pqbroker.storage.memory import MemoryEngine
 
 log = logging.getLogger(__name__)
 
-MEMORY = ":memory:"
 LOG_LEVELS = ("debug", "info", "warning", "error")
 _SWITCH_INTERVAL_S = 0.001
 """The loop waits so long at most for each thread that stands before it for the interpreter lock. Against Python's 5 ms
@@ -109,14 +105,12 @@ def run(options: argparse.Namespace) -> int:
 
 async def _serve(settings: BrokerSettings, locations: Locations) -> int:
     from pqbroker.broker.node.server import Server
+    from pqbroker.storage.tablets.start_check import check_start
 
     stopping, data, began_at = _stop_on_signals(), locations.data, time.monotonic()
-    if data != MEMORY:
-        from pqbroker.storage.tablets.preview import preview
-
-        await preview(Path(data), {MAIN_POOL: Path(data, "blobs"), **parse_pools(settings.pools)})
-    engine = make_engine(data, settings)
-    server = Server(settings, engine, locations.kafka, locations.http)
+    kind = kind_of(data)
+    await kind.preview(data, settings, check_start)
+    server = Server(settings, kind.engine(data, settings), locations.kafka, locations.http)
     await server.start()
     log.info("%s", describe_start(server.node, data, time.monotonic() - began_at))
     cycles, node = CycleCollector(), server.node
@@ -169,37 +163,6 @@ def _stop_on_signals() -> "asyncio.Future[None]":
     loop.add_signal_handler(signal.SIGTERM, stop)
     loop.add_signal_handler(signal.SIGINT, interrupt)
     return stopping
-
-
-def make_engine(data: str, settings: BrokerSettings) -> "MemoryEngine | RocksEngine":
-    """The engine of a directory, or of MEMORY; ConfigError."""
-    pools = parse_pools(settings.pools)
-    thresholds = Thresholds(settings.disk_light_yellow_bytes, settings.disk_yellow_bytes)
-    if data == MEMORY:
-        from pqbroker.storage.memory import MemoryEngine
-
-        return MemoryEngine(settings.memory_engine_bytes, pools=(MAIN_POOL, *pools), thresholds=thresholds)
-    from pqbroker.storage.disk.backups.backup import BackupDirectory
-    from pqbroker.storage.disk.rocks import RocksEngine
-    from pqbroker.storage.disk.segment_emptying import EmptyingPace
-    from pqbroker.storage.faults import Faults
-
-    return RocksEngine(
-        Path(data),
-        durability=settings.durability,
-        sync_interval_ms=settings.sync_interval_ms,
-        segment_bytes=settings.segment_bytes,
-        round_bytes_max=settings.round_bytes_max,
-        index_blob_bytes_max=settings.index_blob_bytes_max,
-        ballast_bytes=settings.ballast_bytes,
-        read_only_look_ms=settings.read_only_look_ms,
-        read_threads=settings.read_threads,
-        pools={MAIN_POOL: Path(data, "blobs"), **pools},
-        thresholds=thresholds,
-        emptying=EmptyingPace(settings.emptying_bytes_per_second, settings.emptying_dead_percent),
-        faults=Faults() if settings.test_door else None,
-        backups=BackupDirectory(Path(settings.backup_dir or Path(data, "backups")), settings.backups_max),
-    )
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

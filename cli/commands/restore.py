@@ -28,13 +28,13 @@ def restore(
     Copies every file and verifies the copy as `pqbroker doctor` does; exit status 1 means damage. Start a broker on it
     with `pqbroker serve --data DIR`, once the broker that was backed up is stopped.
     """
-    from pqbroker.storage.disk.backups import restoring
     from pqbroker.storage.engine import EngineError
+    from pqbroker.storage.engine_kinds import kind_of
 
     places = {name: Path(place) for name, place in assignments("--pool", pool or [], "archive=/mnt/archive").items()}
     with Progress("bytes copied", None) as shown:
         try:
-            restoring.restore(backup, directory, places, shown.advance)
+            kind_of(str(backup)).restore(backup, directory, places, shown.advance)
         except EngineError as cannot:
             raise CommandError(str(cannot)) from cannot
         except OSError as failure:

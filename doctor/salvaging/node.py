@@ -12,6 +12,7 @@ from pqbroker.storage.disk.directory import CELLS
 from pqbroker.storage.disk.mending.damaged_rounds import LogDamage
 from pqbroker.storage.disk.mending.salvage import CellRows, Lost, Repair, accept, look_past_damage, salvage
 from pqbroker.storage.disk.mending.salvage_mark import MarkState, read_mark
+from pqbroker.storage.engine_kinds import kind_of
 from pqbroker.storage.ids import SYSTEM_CELL, CellId
 from pqbroker.storage.tablets.scheme_state import SchemeState
 
@@ -30,7 +31,9 @@ class NodeSalvage:
 
 
 def salvage_node(path: Path, pools: Mapping[str, Path], *, performs: bool) -> NodeSalvage:
-    """Look at all cells of a stopped node, and salvage those that are damaged if `performs`. EngineError, OSError."""
+    """Look at all cells of a stopped node, and salvage those that are damaged if `performs`. EngineCannot,
+    EngineError, OSError."""
+    kind_of(str(path)).check_salvage()
     scheme = SchemeState()
     others = sorted(CellId(int(place.name)) for place in path.glob(f"{CELLS}/*") if place.name.isdecimal())
     losses: list[Loss] = []
@@ -49,7 +52,8 @@ def salvage_node(path: Path, pools: Mapping[str, Path], *, performs: bool) -> No
 
 
 def accept_node(path: Path, pools: Mapping[str, Path]) -> int:
-    """Accept the salvages of all cells; how many there were. EngineError, OSError."""
+    """Accept the salvages of all cells; how many there were. EngineCannot, EngineError, OSError."""
+    kind_of(str(path)).check_salvage()
     cells = [CellId(int(place.name)) for place in path.glob(f"{CELLS}/*") if place.name.isdecimal()]
     return sum(accept(*_place(path, pools, cell)) for cell in (SYSTEM_CELL, *sorted(cells)))
 

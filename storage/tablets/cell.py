@@ -246,7 +246,7 @@ class Cell:
 
     async def backup(self, name: str, others: "Mapping[str, Cell]") -> BackupFacts:
         """Copy what the cell and the node's other cells, by name, hold to a new directory, while they serve. Raises
-        BackupRefused, ShardLost."""
+        EngineCannot, BackupRefused, ShardLost."""
         return await self._shard.backup(name, {other: cell._shard for other, cell in others.items()})
 
     async def close(self) -> None:

@@ -70,7 +70,7 @@ def test_a_broker_in_memory_has_no_backup(capsys: pytest.CaptureFixture[str]) ->
     with broker(MEMORY) as one:
         said = Shell(one.kafka, capsys).raw("backup", "b", "--http", one.http)
     assert said.status == 1
-    assert "keeps its data in memory" in said.errors
+    assert "the memory engine cannot make a backup" in said.errors
 
 
 def test_a_damaged_backup_is_told_when_it_is_restored(shell: Shell, running: Broker, tmp_path: Path) -> None:

@@ -23,10 +23,11 @@ from pqbroker.pq.log.consumers import ConsumerOffset
 from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.records import read_header
+from pqbroker.storage.disk.preview import preview
 from pqbroker.storage.disk.rocks import RocksEngine
 from pqbroker.storage.engine import EngineError
 from pqbroker.storage.tablets.coordinator_rows import MemberProtocol
-from pqbroker.storage.tablets.preview import preview
+from pqbroker.storage.tablets.start_check import check_start
 from tests.pq.rig import START_MS, batch, query, read
 
 TOPICS = 5
@@ -147,7 +148,7 @@ async def _judge(path: Path, written: Written, starts: int) -> Verdict:
 async def _refusal(path: Path) -> str:
     """Why the directory is refused untouched; nothing where it is not."""
     try:
-        await preview(path, {MAIN_POOL: path / "blobs"})
+        await preview(path, {MAIN_POOL: path / "blobs"}, check_start)
     except EngineError as refusal:
         return str(refusal)
     return ""

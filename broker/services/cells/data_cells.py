@@ -185,7 +185,7 @@ class DataCells:
 
     async def back_up(self, name: str) -> BackupFacts:
         """Copy the system cell and all others, each as it is at one moment, while they serve; none is made or removed
-        meanwhile. BackupRefused, ShardLost."""
+        meanwhile. EngineCannot, BackupRefused, ShardLost."""
         async with self._changes:
             others = {}
             for cell in sorted(self._hive.cells):

@@ -7,7 +7,7 @@ from pqbroker.broker.ground.access import AclOperation
 from pqbroker.broker.web.routing.problems import Problem
 from pqbroker.broker.web.routing.routes import Call, Route
 from pqbroker.broker.web.routing.schemas import COUNT, TEXT, object_of
-from pqbroker.storage.engine import BackupRefused
+from pqbroker.storage.engine import BackupRefused, EngineCannot
 
 _CURE = "pqbroker.backup.dir says where backups go; see docs/operate.md."
 
@@ -15,6 +15,8 @@ _CURE = "pqbroker.backup.dir says where backups go; see docs/operate.md."
 async def make(call: Call) -> Any:
     try:
         return {"cell": call.cell.name, **asdict(await call.node.cell.current.others.back_up(call.body["name"]))}
+    except EngineCannot as cannot:
+        raise Problem(501, "ENGINE_CANNOT", str(cannot), cannot.cure) from cannot
     except BackupRefused as refusal:
         raise Problem(409, "BACKUP_REFUSED", str(refusal), _CURE) from refusal
 

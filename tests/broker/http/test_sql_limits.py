@@ -15,9 +15,9 @@ import aiohttp
 import pytest
 
 from pqbroker.broker.ground.listeners import Address
-from pqbroker.broker.node.serve import make_engine
 from pqbroker.broker.node.server import Server
 from pqbroker.conf.broker import BrokerSettings
+from pqbroker.storage.engine_kinds import kind_of
 from pqbroker.tables.work import process
 from pqbroker.tables.work.messages import pack
 from tests.broker.conftest import make_batch, produce_request, until
@@ -266,7 +266,8 @@ async def test_topics_that_do_not_exist_are_refused(web: Web) -> None:
 
 async def test_rows_come_from_segment_files_and_from_memory(tmp_path: Path, session: aiohttp.ClientSession) -> None:
     settings = BrokerSettings()
-    server = Server(settings, make_engine(str(tmp_path), settings), Address("127.0.0.1", 0), Address("127.0.0.1", 0))
+    engine = kind_of(str(tmp_path)).engine(str(tmp_path), settings)
+    server = Server(settings, engine, Address("127.0.0.1", 0), Address("127.0.0.1", 0))
     await server.start()
     try:
         client = await Client.connect("127.0.0.1", server.kafka_address.port)

@@ -12,8 +12,9 @@ from pqbroker.conf.storage import MAIN_POOL
 from pqbroker.doctor.checkup import examine
 from pqbroker.doctor.findings import Findings, Weight
 from pqbroker.storage.disk.backups.restoring import restore
+from pqbroker.storage.disk.preview import preview
 from pqbroker.storage.engine import EngineError
-from pqbroker.storage.tablets.preview import preview
+from pqbroker.storage.tablets.start_check import check_start
 from tests.faults.story.book import Book, Owed
 from tests.faults.story.reading import close, opened_cell, read_back
 
@@ -46,7 +47,7 @@ async def _judge(path: Path, book: Book, owed: Owed, restored: Path | None) -> V
             if restored is not None:
                 restore(path, restored, {}, lambda size: None)
                 path = restored
-            await preview(path, {MAIN_POOL: path / "blobs"})
+            await preview(path, {MAIN_POOL: path / "blobs"}, check_start)
             opened = await opened_cell(path)
         except EngineError as refusal:
             return Verdict((), (*named, str(refusal)), _is_torn(heard))

@@ -16,7 +16,7 @@ from pqbroker.storage.disk.backups.index_copy import copy_index
 from pqbroker.storage.disk.backups.restoring import restore
 from pqbroker.storage.disk.offline import look_into
 from pqbroker.storage.disk.rocks import RocksEngine
-from pqbroker.storage.engine import BackupRefused, EngineError, Shard, ShardLost
+from pqbroker.storage.engine import BackupRefused, EngineCannot, EngineError, Shard, ShardLost
 from pqbroker.storage.outcome import Outcome
 from tests.storage.cells import MemoryCell, RocksCell, blob_key, blobs, content, dead, rows, until
 from tests.storage.committing import IN_FLIGHT, blob_size, is_kept, last_number, numbered
@@ -252,7 +252,7 @@ async def test_a_backup_of_a_cell_that_another_owner_took_is_refused(tmp_path: P
 
 async def test_memory_has_no_backups() -> None:
     shard = await MemoryCell().open()
-    with pytest.raises(BackupRefused, match="memory"):
+    with pytest.raises(EngineCannot, match="memory engine cannot make a backup"):
         await shard.backup("one")
     await shard.close()
 

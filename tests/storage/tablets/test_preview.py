@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from pqbroker.storage.disk.preview import preview
 from pqbroker.storage.disk.rocks import RocksEngine
 from pqbroker.storage.engine import EngineError
 from pqbroker.storage.ids import TabletId
 from pqbroker.storage.tablets.cell import Cell
 from pqbroker.storage.tablets.hosting import TabletHost
-from pqbroker.storage.tablets.preview import preview
 from pqbroker.storage.tablets.scheme import Scheme
+from pqbroker.storage.tablets.start_check import check_start
 from pqbroker.storage.tablets.tablet import TabletType
 from tests.faults.flipped_index import tree
 from tests.storage.cells import blobs, content
@@ -32,7 +33,7 @@ async def make(path: Path, *, tablets: int = 0, with_scheme: bool = True) -> Non
 
 
 async def look(path: Path) -> None:
-    await preview(path, {"main": path / "blobs"})
+    await preview(path, {"main": path / "blobs"}, check_start)
 
 
 async def test_a_sound_cell_and_a_new_directory_are_let_pass_unchanged(tmp_path: Path) -> None:

@@ -1,19 +1,18 @@
 """Looks at a stopped cell before a start changes it: a cell that no start can serve is refused, and stays as it is.
 
-What costs a tablet alone is not looked for: the start finds it. Nor is it certain that the start finds the cell as it
-was here: what counts is looked at again. Where an owner whose lock was removed writes meanwhile, index and segments are
-seen at different times: what that looks like is no reason to refuse.
+It is not certain that the start finds the cell as it was here: what counts is looked at again. Where an owner whose
+lock was removed writes meanwhile, index and segments are seen at different times: what that looks like is no reason to
+refuse.
 """
 
 import asyncio
 import logging
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from pqbroker.storage.blobs.blob_storage import BlobStorage
 from pqbroker.storage.disk import index_rows
 from pqbroker.storage.disk.commits.commit_log import COMMITS
 from pqbroker.storage.disk.directory import check_identity, index_generation, index_path, read_both
@@ -23,22 +22,17 @@ from pqbroker.storage.disk.mending.manifest_copy import find_mended
 from pqbroker.storage.disk.offline import InUse, OfflineCell, held, reading_shard
 from pqbroker.storage.disk.pools import Pool, PoolLimits
 from pqbroker.storage.disk.segment_check import load_segments
-from pqbroker.storage.engine import CommitRefused, EngineError, IndexDamaged, Shard
+from pqbroker.storage.engine import EngineError, IndexDamaged, Shard
 from pqbroker.storage.quarantine import Quarantine
-from pqbroker.storage.tablets.cell_facts import read_facts
-from pqbroker.storage.tablets.cell_rows import stored_records
-from pqbroker.storage.tablets.scheme import SCHEME_TABLET_ID, Scheme
-from pqbroker.storage.tablets.tablet import TabletRecord, TabletStorage
-from pqbroker.storage.tablets.tablet_kinds import TABLET_KINDS
 from pqbroker.storage.unreadable import StoredUnreadable
 
 _log = logging.getLogger(__name__)
-_OBJECT_TYPES = {bytes((type_,)) for type_, kind in TABLET_KINDS.items() if kind.belongs_to_object}
-"""In a tablet's record, behind its format."""
+Check = Callable[[Shard], Awaitable[None]]
+"""Looks at what tablets have stored, through a shard that takes no commit. EngineError, StoredUnreadable."""
 
 
-async def preview(path: Path, pools: Mapping[str, Path], *, name: str = "0") -> None:
-    """Raises EngineError, with file, cause and cure, when the cell `name` in a directory cannot be served at all.
+async def preview(path: Path, pools: Mapping[str, Path], check: Check) -> None:
+    """Raises EngineError, with file, cause and cure, when the cell in a directory cannot be served at all.
 
     `pools`: directories of all pools. Changes nothing. What a start says better is left to it: that the directory is
     new, in use, or lacks a pool; and where nothing can be looked at, as on a full disk, it starts without.
@@ -49,7 +43,7 @@ async def preview(path: Path, pools: Mapping[str, Path], *, name: str = "0") -> 
         with held(path), tempfile.TemporaryDirectory(prefix="pqbroker-index-") as staging:
             cell = _stopped_cell(path, pools)
             if cell is not None:
-                await _look_at_unchanged(cell, Path(staging), name)
+                await _look_at_unchanged(cell, Path(staging), check)
     except IndexDamaged:
         raise
     except InUse:
@@ -80,18 +74,18 @@ def _files(cell: OfflineCell) -> set[tuple[str, int, int]]:
     return found
 
 
-async def _look_at_unchanged(cell: OfflineCell, staging: Path, name: str) -> None:
+async def _look_at_unchanged(cell: OfflineCell, staging: Path, check: Check) -> None:
     """Look, and believe what is found only when nobody wrote meanwhile. EngineError."""
     before = _files(cell)
     try:
-        await _look(cell, staging, name)
+        await _look(cell, staging, check)
     except EngineError:
         if _files(cell) == before:
             raise
         _log.warning("%s is opened without being checked first: another process writes to it", cell.path)
 
 
-async def _look(cell: OfflineCell, staging: Path, name: str) -> None:
+async def _look(cell: OfflineCell, staging: Path, check: Check) -> None:
     index = index_path(cell.path, cell.generation)
     for manifest in index.glob("MANIFEST-*") if find_mended(index) is None else ():
         if is_damaged(manifest.read_bytes()):
@@ -106,7 +100,7 @@ async def _look(cell: OfflineCell, staging: Path, name: str) -> None:
     shard = reading_shard(cell)
     try:
         _check_segments(cell)
-        await _check_rows(shard, name)
+        await check(shard)
     except IndexDamaged:
         raise
     except (EngineError, StoredUnreadable) as cause:
@@ -125,18 +119,3 @@ def _check_segments(cell: OfflineCell) -> None:
         name: Pool(name, place, cell.generation + 1, Quarantine(), limits) for name, place in cell.pools.items()
     }
     load_segments(pools, cell.rows(*index_rows.SEGMENT_ROWS), last_number)
-
-
-async def _check_rows(shard: Shard, name: str) -> None:
-    """The cell's facts, its tablets' records and its scheme can be read. EngineError, StoredUnreadable."""
-    blobs = BlobStorage(shard, await read_facts(shard, name))
-    records = {tablet_id: row async for tablet_id, row in stored_records(shard)}
-    scheme = records.pop(SCHEME_TABLET_ID, None)
-    if scheme is None:
-        return
-    storage = TabletStorage(shard, blobs, TabletRecord.decode(SCHEME_TABLET_ID, scheme))
-    has_objects = any(row[1:2] in _OBJECT_TYPES for row in records.values())
-    if (blocked := (await blobs.start([SCHEME_TABLET_ID])).get(SCHEME_TABLET_ID)) is not None:
-        storage.leave(blocked)
-    with suppress(CommitRefused):  # of one that is to be laid out yet
-        await Scheme(clock=lambda: 0, may_be_new=not has_objects).start(storage)
