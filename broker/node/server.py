@@ -180,7 +180,7 @@ class Server:
     def _node(self, loop: asyncio.AbstractEventLoop, metrics: Metrics) -> Node:
         """The parts of a node whose cell is open."""
         settings = self._settings
-        metrics.cell_openings = 1
+        metrics.cell_openings += 1
         return Node(
             cell=self._cell,
             loop=loop,

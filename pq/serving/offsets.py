@@ -56,7 +56,6 @@ class GroupOffsets:
         self._stopped = False
         self._awaited: set[str] = set()
         """Topics of which some offsets are not known yet: their cell is not open."""
-        self.unread_since: UnreadSince = _nobody_knows
 
     def commit(self, group_id: str, offsets: Mapping[TopicPartition, ConsumerOffset | None]) -> Awaitable[Outcomes]:
         """Store the offsets, or delete them (None), in one commit; enqueued in this call.
@@ -158,13 +157,13 @@ class GroupOffsets:
             for group_id in server.consumers.all():
                 self._discard(group_id, (topic, server.index))
 
-    async def expire(self, now_ms: int, kept_ms: int) -> None:
+    async def expire(self, now_ms: int, kept_ms: int, unread_since: UnreadSince) -> None:
         """Delete offsets that nobody has had a use for in `kept_ms`, or in the time that their commit gave."""
         for group_id in list(self._partitions):
             if group_id in self._pending:
                 continue
             try:
-                over = self._over(group_id, now_ms, now_ms - kept_ms)
+                over = self._over(group_id, now_ms, now_ms - kept_ms, unread_since)
             except KafkaError as lost:
                 _log.info("offsets expire later: %s", lost)
                 return
@@ -185,11 +184,13 @@ class GroupOffsets:
         """The cell is left: its offsets may be changed elsewhere, and nothing is answered here any more."""
         self._stopped = True
 
-    def _over(self, group_id: str, now_ms: int, unread_before_ms: int) -> list[TopicPartition]:
+    def _over(
+        self, group_id: str, now_ms: int, unread_before_ms: int, unread_since: UnreadSince
+    ) -> list[TopicPartition]:
         """Partitions whose offset has expired. KafkaError NOT_COORDINATOR."""
         found = []
         for partition, state in self.of(group_id).items():
-            unread_ms = self.unread_since(group_id, partition[0])
+            unread_ms = unread_since(group_id, partition[0])
             if unread_ms is None:
                 continue
             if state.expire_ms >= 0:
@@ -338,7 +339,8 @@ class _Answer:
             self.given.set_result(self._outcomes)
 
 
-def _nobody_knows(_group_id: str, _topic: str) -> int:
+def nobody_knows(_group_id: str, _topic: str) -> int:
+    """An `UnreadSince` of a node without groups."""
     return 0
 
 

@@ -14,6 +14,7 @@ from pqbroker.pq.serving.loading import load, nothing_stored, renumber
 from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.pq.serving.timestamps import NodeTime, NodeTimestamps, without_scheme
 from pqbroker.storage.kv.tablet import KeyValueTablet
+from pqbroker.storage.kv.tablet_copy import TabletCopy
 from pqbroker.storage.tablets.hosting import TabletPage, TabletSample
 from pqbroker.storage.tablets.tablet import TabletStorage
 from pqbroker.storage.unreadable import StoredUnreadable
@@ -117,6 +118,9 @@ class PqTablet:
         """The cell is lost: what waits fails."""
         for server in self.partitions.values():
             server.stop()
+
+    def copy_to(self, target: TabletStorage) -> TabletCopy:
+        return TabletCopy(self.kv, target)
 
     def describe(self) -> TabletPage:
         return TabletPage(

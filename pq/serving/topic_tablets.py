@@ -12,11 +12,10 @@ from pqbroker.pq.serving.topic import Topic
 from pqbroker.storage.bundles.open_cells import OpenCells
 from pqbroker.storage.ids import SYSTEM_CELL, CellId, TabletId
 from pqbroker.storage.tablets.hosting import TabletHost
-from pqbroker.storage.tablets.scheme_objects import OBJECT_KINDS, TOPIC
 from pqbroker.storage.tablets.scheme_state import TopicRecord
 from pqbroker.storage.tablets.tablet import TabletType
 
-_KIND = OBJECT_KINDS[TOPIC].tablets
+_TYPE = TabletType.PERSQUEUE
 _STOPS_AT_ONCE = 100
 """Tablets stopped before the loop's other work has its turn."""
 
@@ -54,7 +53,7 @@ class TopicTablets:
                 tablet = PqTablet(record.name, indexes, topic.settings(number), self._share, renewed)
                 host = self._cells.host(cell)
                 if host is None:
-                    tablet.await_cell(self._cells.absent_storage(tablet_id, _KIND))
+                    tablet.await_cell(self._cells.absent_storage(tablet_id))
                 else:
                     await host.start(tablet_id, tablet, self._changes, tablet.lose)
                 topic.tablets[tablet_id] = tablet
@@ -96,4 +95,4 @@ def _wanted(record: TopicRecord, cell: CellId) -> list[tuple[TabletId, TabletTyp
     """The topic's tablets in a cell."""
     owner = record.topic_id.hex()
     homes = enumerate(record.tablets)
-    return [(tablet, _KIND, owner) for number, tablet in homes if record.cell_of(number) == cell]
+    return [(tablet, _TYPE, owner) for number, tablet in homes if record.cell_of(number) == cell]

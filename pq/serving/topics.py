@@ -17,12 +17,13 @@ from pqbroker.conf.declare import stored_names
 from pqbroker.conf.defaults import check_changed, topic_config
 from pqbroker.conf.topic import TopicConfig
 from pqbroker.pq.reading.cache import NodeMemory
-from pqbroker.pq.serving.offsets import GroupOffsets
+from pqbroker.pq.serving.offsets import GroupOffsets, UnreadSince, nobody_knows
 from pqbroker.pq.serving.partition_limit import PartitionCount
 from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.pq.serving.tablet import NodeShare
 from pqbroker.pq.serving.timestamps import NodeTimestamps
 from pqbroker.pq.serving.topic import Topic, TopicNames, config_of
+from pqbroker.pq.serving.topic_owner import TopicOwner
 from pqbroker.pq.serving.topic_tablets import TopicTablets
 from pqbroker.protocol.errors import KafkaError
 from pqbroker.storage.bundles.open_cells import OpenCells
@@ -30,6 +31,7 @@ from pqbroker.storage.engine import CommitRefused, ShardLost
 from pqbroker.storage.ids import CellId
 from pqbroker.storage.tablets.hosting import TabletHost
 from pqbroker.storage.tablets.scheme import Scheme
+from pqbroker.storage.tablets.scheme_objects import TOPIC
 from pqbroker.storage.tablets.scheme_state import Resharded, TableRecord, TopicRecord
 from pqbroker.storage.uninterrupted import uninterrupted
 
@@ -45,8 +47,10 @@ class Topics:
     """All topics of a node. Changes raise ConfigError, SchemeError, CommitRefused, ShardLost.
 
     A change that has begun is made whole even if its caller is cancelled: the scheme may have its half already.
-    `clock`: milliseconds since 1970. `by_reference`: see `NodeShare`.
+    `clock`: milliseconds since 1970. `by_reference`: see `NodeShare`. They are the `ServedObjects` of their kind.
     """
+
+    kind = TOPIC
 
     def __init__(
         self,
@@ -88,19 +92,20 @@ class Topics:
 
         await asyncio.gather(*(start_one(topic) for topic in topics))
 
-    async def take_cell(self, cell: CellId, host: TabletHost) -> None:
-        """Serve what lives in a cell that is open now, or again; remove from it what no topic has. CommitRefused,
-        ShardLost: it is not served then."""
-        async with self.changes:
-            self._cells.add(cell, host)
-            try:
-                await self._tablets.start_in(cell, host, self._known.everything())
-                async for name in _in_turns(list(self._scheme.topics)):
-                    await self._complete(name)
-            except BaseException:
-                self._cells.remove(cell)
-                raise
-            self._scheme.reclaim(host, cell)
+    async def start_in(self, cell: CellId, host: TabletHost) -> None:
+        """Serve what lives in a cell that is open now, or again; `changes` is held. CommitRefused, ShardLost."""
+        await self._tablets.start_in(cell, host, self._known.everything())
+        async for name in _in_turns(list(self._scheme.topics)):
+            await self._complete(name)
+
+    def owner(self, object_id: bytes) -> TopicOwner | None:
+        """Return a topic by its id, static or not, as the owner of its tablets."""
+        record = self._scheme.topics_by_id.get(object_id)
+        topic = None if record is None else self._known.find(record.name)
+        return None if topic is None else self.owner_of(topic)
+
+    def owner_of(self, topic: Topic) -> TopicOwner:
+        return TopicOwner(topic, self._scheme, self.changes, partial(self.get, or_static=True))
 
     async def stop(self) -> None:
         """End every topic's tablets, after the changes under way."""
@@ -300,9 +305,9 @@ class Topics:
                 await self._tablets.stop(topic)
             self._tablets.reclaim(record, record.tablets, partial(self._scheme.forget_tombstone, record.topic_id))
 
-    async def retain(self) -> list[Topic]:
+    async def retain(self, unread_since: UnreadSince = nobody_knows) -> list[Topic]:
         """One walk over all partitions: delete what retention no longer keeps. Called every
-        log.retention.check.interval.ms. Offsets of groups that nobody is in any more go too.
+        log.retention.check.interval.ms. Offsets of groups that nobody is in any more, by `unread_since`, go too.
 
         Return the topics that hold staged rows.
         """
@@ -327,7 +332,8 @@ class Topics:
                 _log.warning("retention of %s-%d waits: %s", topic.record.name, server.index, refusal)
         now_ms = self._clock()
         if not is_any_held:
-            await self.offsets.expire(now_ms, self._settings.offsets_retention_minutes * _MS_PER_MINUTE)
+            kept_ms = self._settings.offsets_retention_minutes * _MS_PER_MINUTE
+            await self.offsets.expire(now_ms, kept_ms, unread_since)
             self.offsets.forget_emptied(now_ms, self._settings.offsets_retention_check_interval_ms)
         return list(staged.values())
 

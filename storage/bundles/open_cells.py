@@ -12,9 +12,8 @@ from pqbroker.storage.ids import SYSTEM_CELL, CellId, TabletId
 from pqbroker.storage.memory import MemoryShard
 from pqbroker.storage.memory_store import MemoryStore
 from pqbroker.storage.pool_status import Colour
-from pqbroker.storage.tablets.channel_profiles import begin_channels
 from pqbroker.storage.tablets.hosting import TabletHost
-from pqbroker.storage.tablets.tablet import TabletRecord, TabletStorage, TabletType
+from pqbroker.storage.tablets.tablet import StandIn, TabletStorage
 from pqbroker.storage.tablets.tablet_kinds import TABLET_KINDS
 
 
@@ -59,13 +58,12 @@ class OpenCells:
         written = {cell: count for cell, count in healthy.items() if not self._hosts[cell].cell.reading_only}
         return place(count, bundle, written or healthy)
 
-    def absent_storage(self, tablet_id: TabletId, type_: TabletType) -> TabletStorage:
+    def absent_storage(self, tablet_id: TabletId) -> TabletStorage:
         """Return what stands in for the storage of a tablet whose cell is not open: it is lost, and holds nothing."""
         if self._absent is None:
             self._absent = MemoryShard(MemoryStore(0, ("main",)), 0, _colour, Faults())
             self._absent.lose(StoreFailed("the cell is not open"))
-        record = TabletRecord(tablet_id, type_, 1, begin_channels(type_), "")
-        return TabletStorage(self._absent, BlobStorage(self._absent, ("main",)), record)
+        return TabletStorage(self._absent, BlobStorage(self._absent, ("main",)), StandIn(tablet_id))
 
     def _healthy(self, bundle: str) -> Iterator[tuple[CellId, int]]:
         """The bundle's open cells with the number of their objects' tablets. The system cell stays one of them: while

@@ -25,6 +25,7 @@ from pqbroker.storage.tablets.cell_rows import delete_blobs, delete_rows, stored
 from pqbroker.storage.tablets.channel_profiles import ChannelProfiles
 from pqbroker.storage.tablets.tablet import (
     COMMITS_MAX,
+    StandIn,
     TabletRecord,
     TabletStorage,
     TabletType,
@@ -277,9 +278,7 @@ class Cell:
         """A tablet that does not run: it gives nothing, takes nothing, and stays as it is."""
         self._unreadable[tablet_id] = unreadable
         self._shard.quarantine.found(unreadable.place, unreadable.cause)
-        channels = self._profiles.new_channels(TabletType.PERSQUEUE)
-        nothing = TabletRecord(tablet_id, TabletType.PERSQUEUE, 1, channels, "")
-        storage = self._storages[tablet_id] = TabletStorage(self._shard, self._blobs, nothing)
+        storage = self._storages[tablet_id] = TabletStorage(self._shard, self._blobs, StandIn(tablet_id))
         storage.leave(unreadable)
 
     async def _host(self, record: TabletRecord) -> None:

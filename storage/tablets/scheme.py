@@ -8,7 +8,7 @@ names.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
@@ -18,14 +18,22 @@ from pqbroker.storage.bundles.bundle import DEFAULT_BUNDLE
 from pqbroker.storage.ids import SYSTEM_CELL, CellId, TabletId, new_uuid
 from pqbroker.storage.tablets.base_tablet import BaseTablet
 from pqbroker.storage.tablets.hosting import TabletHost, TabletPage, TabletSample
-from pqbroker.storage.tablets.row_sets import RowChanges
+from pqbroker.storage.tablets.row_sets import Key, Row, RowChanges
 from pqbroker.storage.tablets.scheme_layout import (
     lay_out,
     lay_out_settings,
     put_fact,
     put_named_settings,
 )
-from pqbroker.storage.tablets.scheme_objects import NAMES, TOPIC, Unowned, has_object_tablets, unowned_tablets
+from pqbroker.storage.tablets.scheme_objects import (
+    NAMES,
+    TOPIC,
+    OwnedTablet,
+    Unowned,
+    has_object_tablets,
+    owned_tablets,
+    unowned_tablets,
+)
 from pqbroker.storage.tablets.scheme_state import (
     SETTINGS,
     TOMBSTONES,
@@ -35,7 +43,9 @@ from pqbroker.storage.tablets.scheme_state import (
     TableRecord,
     Tombstone,
     TopicRecord,
+    put_tombstone,
     put_topic,
+    stored_cells,
 )
 from pqbroker.storage.tablets.tablet import TabletRecord, TabletStorage, TabletType
 from pqbroker.storage.unreadable import StoredUnreadable
@@ -84,14 +94,14 @@ class Scheme:
 
     Changes raise SchemeError, CommitRefused or ShardLost; while the tablet is restarted they wait. `clock`:
     milliseconds since 1970. `may_be_new=False`: there are tablets of objects, which an empty scheme would have removed.
-    `place` chooses the cells of new tablets.
+    `choose_cells` chooses the cells of new tablets.
     """
 
     def __init__(
         self, clock: Callable[[], int], *, may_be_new: bool = True, choose_cells: ChooseCells = _in_the_system_cell
     ) -> None:
         self._clock = clock
-        self._choose_cells = choose_cells
+        self.choose_cells = choose_cells
         self._may_be_new = may_be_new
         self._state = SchemeState()
         self._held: asyncio.Future[None] | None = None
@@ -170,6 +180,19 @@ class Scheme:
         """The settings of the resources of a kind, as texts, by name."""
         return MappingProxyType(self._state.named_settings.get(kind, {}))
 
+    @property
+    def topics_by_id(self) -> Mapping[bytes, TopicRecord]:
+        return MappingProxyType(self._state.topics_by_id)
+
+    def rows(self, row_set: str) -> Mapping[Key, Row]:
+        """Return the rows of a row set by key; none before the first object of its kind."""
+        found = self._tablet.row_sets.get(row_set)
+        return MappingProxyType({} if found is None else found.rows)
+
+    def owned_tablets(self, cell: CellId | None = None) -> Iterator[OwnedTablet]:
+        """Yield the tablets that objects own; `cell`: those that live there."""
+        return owned_tablets(self._tablet.row_sets, cell)
+
     def unowned(self, tablets: Iterable[TabletRecord], cell: CellId = SYSTEM_CELL) -> Unowned:
         """Return those of a cell's tablets that no object owns."""
         return unowned_tablets(self._tablet.row_sets, tablets, cell)
@@ -184,6 +207,13 @@ class Scheme:
         if unowned.dead:
             host.reclaim(unowned.dead)
 
+    async def change(self, plan: Callable[[RowChanges], T]) -> T:
+        """Make what `plan` puts into the row sets durable, in one commit; return what it returns. It may be of objects
+        of any kind."""
+        while self._held is not None:
+            await asyncio.shield(self._held)
+        return await self._tablet.change(plan)
+
     async def create_topic(
         self,
         name: str,
@@ -192,14 +222,13 @@ class Scheme:
         partitions_per_tablet: int,
         table: TableRecord | None = None,
     ) -> TopicRecord:
-        """Raises TopicExists, PartitionsRefused, and what `place` raises."""
+        """Raises TopicExists, PartitionsRefused, and what `choose_cells` raises."""
 
         def plan(changes: RowChanges) -> TopicRecord:
-            if changes.row_sets[NAMES].get((name,)) is not None:
-                raise TopicExists(f"there is a topic or table {name!r} already")
+            check_free(changes, name)
             count = tablet_count(partitions, partitions_per_tablet)
-            cells = _stored_cells(self._choose_cells(bundle_of(config), count))
-            tablets = _new_tablets(self._state, changes, count)
+            cells = stored_cells(self.choose_cells(bundle_of(config), count))
+            tablets = self.new_tablets(changes, count)
             topic = TopicRecord(
                 name, new_uuid(), partitions, partitions_per_tablet, tablets, dict(config), self._clock(), table, cells
             )
@@ -207,11 +236,11 @@ class Scheme:
             put_topic(changes, topic)
             return topic
 
-        return await self._change(plan)
+        return await self.change(plan)
 
     async def grow_topic(self, name: str, count: int) -> TopicRecord:
         """Raise the number of partitions to `count`. Raises TopicUnknown, PartitionsNotGrown, PartitionsRefused, and
-        what `place` raises."""
+        what `choose_cells` raises."""
 
         def plan(changes: RowChanges) -> TopicRecord:
             topic = self._known(name)
@@ -219,13 +248,13 @@ class Scheme:
                 raise PartitionsNotGrown(f"topic {name!r} has {topic.partitions} partitions; {count} are no more")
             added = tablet_count(count, topic.partitions_per_tablet) - len(topic.tablets)
             homes = [topic.cell_of(number) for number in range(len(topic.tablets))]
-            cells = _stored_cells([*homes, *(self._choose_cells(bundle_of(topic.config), added) if added else ())])
-            tablets = topic.tablets + _new_tablets(self._state, changes, added)
+            cells = stored_cells([*homes, *(self.choose_cells(bundle_of(topic.config), added) if added else ())])
+            tablets = topic.tablets + self.new_tablets(changes, added)
             grown = replace(topic.grown(count), tablets=tablets, cells=cells)
             put_topic(changes, grown)
             return grown
 
-        return await self._change(plan)
+        return await self.change(plan)
 
     async def change_topic(self, name: str, change: Callable[[TopicRecord], TopicRecord]) -> TopicRecord:
         """Replace the topic's record, but for its name and id, by what `change` makes of it; tablet ids given out stay
@@ -236,39 +265,46 @@ class Scheme:
             put_topic(changes, topic)
             return topic
 
-        return await self._change(plan)
+        return await self.change(plan)
 
     async def reshard_topic(
         self, name: str, change: Callable[[TopicRecord], Resharded]
     ) -> tuple[TopicRecord, Tombstone | None]:
         """Give a table with a partition a tablet other tablets; those that it has no more get a tombstone. Raises
-        TopicUnknown, PartitionsRefused, and what `change` and `place` raise."""
+        TopicUnknown, PartitionsRefused, and what `change` and `choose_cells` raise."""
 
         def plan(changes: RowChanges) -> tuple[TopicRecord, Tombstone | None]:
             topic = self._known(name)
             record, origins, _ = after = change(topic)
             added = tablet_count(len(origins), 1) - len(set(origins) - {None})
-            homes = iter(self._choose_cells(bundle_of(topic.config), added) if added else ())
-            tablets = after.tablets(topic.tablets, _new_tablets(self._state, changes, added))
-            cells = _stored_cells([next(homes) if origin is None else topic.cell_of(origin) for origin in origins])
+            homes = iter(self.choose_cells(bundle_of(topic.config), added) if added else ())
+            tablets = after.tablets(topic.tablets, self.new_tablets(changes, added))
+            cells = stored_cells([next(homes) if origin is None else topic.cell_of(origin) for origin in origins])
             record = replace(record, partitions=len(tablets), tablets=tablets, cells=cells)
             changes.put(NAMES, (name,), {"kind": TOPIC, "id": record.topic_id})
             put_topic(changes, record, topic.topic_id)
             removed = tuple(known for known in topic.tablets if known not in set(tablets))
             tombstone = Tombstone(name, new_uuid(), removed) if removed else None
             if tombstone is not None:
-                changes.put(TOMBSTONES, (tombstone.topic_id,), {"name": name, "tablets": list(removed)})
+                put_tombstone(changes, tombstone)
             return record, tombstone
 
-        return await self._change(plan)
+        return await self.change(plan)
 
     async def reserve_tablets(self, count: int) -> tuple[TabletId, ...]:
         """Ids that nobody else ever gets, for an object to name later."""
-        return await self._change(lambda changes: _new_tablets(self._state, changes, count))
+        return await self.change(lambda changes: self.new_tablets(changes, count))
+
+    def new_tablets(self, changes: RowChanges, count: int) -> tuple[TabletId, ...]:
+        """Return ids that nobody else ever gets, for a change to use."""
+        start: int = self._state.facts["next_tablet_id"]
+        if count:
+            put_fact(changes, "next_tablet_id", start + count)
+        return tuple(map(TabletId, range(start, start + count)))
 
     async def configure_node(self, node: str, settings: Mapping[str, str]) -> None:
         """Replace all that is set for a node; "" is every node."""
-        await self._change(lambda changes: changes.put(SETTINGS, (node,), {"texts": dict(settings)}))
+        await self.change(lambda changes: changes.put(SETTINGS, (node,), {"texts": dict(settings)}))
 
     async def change_named_settings(
         self, kind: str, name: str, change: Callable[[Mapping[str, str]], Mapping[str, str]]
@@ -279,7 +315,7 @@ class Scheme:
             texts = change(self.named_settings(kind).get(name, {}))
             put_named_settings(changes, self._tablet.row_sets, (kind, name), texts)
 
-        await self._change(plan)
+        await self.change(plan)
 
     async def delete_topic(self, name: str) -> TopicRecord:
         """Free the name, leave a tombstone. Raises TopicUnknown."""
@@ -288,14 +324,14 @@ class Scheme:
             topic = self._known(name)
             changes.delete(NAMES, (name,))
             changes.delete(TOPICS, (topic.topic_id,))
-            changes.put(TOMBSTONES, (topic.topic_id,), {"name": name, "tablets": list(topic.tablets)})
+            put_tombstone(changes, Tombstone(name, topic.topic_id, topic.tablets))
             return topic
 
-        return await self._change(plan)
+        return await self.change(plan)
 
     async def forget_tombstone(self, topic_id: bytes) -> None:
         """The deleted topic's tablets are gone."""
-        await self._change(lambda changes: changes.delete(TOMBSTONES, (topic_id,)))
+        await self.change(lambda changes: changes.delete(TOMBSTONES, (topic_id,)))
 
     async def producer_id_block(self) -> range:
         """Producer ids that nobody else ever gets."""
@@ -306,7 +342,7 @@ class Scheme:
             put_fact(changes, "next_producer_id", block.stop)
             return block
 
-        return await self._change(plan)
+        return await self.change(plan)
 
     @property
     def timestamps_reserved(self) -> int:
@@ -316,14 +352,9 @@ class Scheme:
 
     async def reserve_timestamps(self, reserved: int) -> None:
         """Let timestamps below `reserved` be given; a reservation never shrinks."""
-        await self._change(
+        await self.change(
             lambda changes: put_fact(changes, TIMESTAMPS_RESERVED, max(reserved, self.timestamps_reserved))
         )
-
-    async def _change(self, plan: Callable[[RowChanges], T]) -> T:
-        while self._held is not None:
-            await asyncio.shield(self._held)
-        return await self._tablet.change(plan)
 
     def _known(self, name: str) -> TopicRecord:
         topic = self._state.topics.get(name)
@@ -332,11 +363,10 @@ class Scheme:
         return topic
 
 
-def _new_tablets(state: SchemeState, changes: RowChanges, count: int) -> tuple[TabletId, ...]:
-    start: int = state.facts["next_tablet_id"]
-    if count:
-        put_fact(changes, "next_tablet_id", start + count)
-    return tuple(map(TabletId, range(start, start + count)))
+def check_free(changes: RowChanges, name: str) -> None:
+    """Raise TopicExists when an object of any kind has the name."""
+    if changes.row_sets[NAMES].get((name,)) is not None:
+        raise TopicExists(f"there is a topic or table {name!r} already")
 
 
 def tablet_count(partitions: int, partitions_per_tablet: int) -> int:
@@ -355,7 +385,3 @@ def bundle_of(config: Mapping[str, str]) -> str:
     """The name of a topic's bundle."""
     return config.get("pq.bundle", DEFAULT_BUNDLE)
 
-
-def _stored_cells(cells: Sequence[CellId]) -> tuple[CellId, ...]:
-    """Return the cells as a record has them: none where all are the system cell."""
-    return tuple(cells) if any(cell != SYSTEM_CELL for cell in cells) else ()

@@ -24,15 +24,37 @@ class ObjectKind:
     name: str
     """As the rows of names say it."""
     row_set: str
-    """Its objects' rows by id; their column `tablets` has the ids of the tablets that each one owns."""
-    tablets: TabletType
-    """Of which type these are."""
+    """Its objects' rows by id; their column `tablets` has the ids of the tablets that each one owns, and `cells` where
+    each of them lives, unless all are in the system cell."""
+    tablets: frozenset[TabletType]
+    """Types of these."""
 
 
 OBJECT_KINDS: Mapping[str, ObjectKind] = {
-    kind.name: kind for kind in (ObjectKind(TOPIC, "topics", TabletType.PERSQUEUE),)
+    kind.name: kind for kind in (ObjectKind(TOPIC, "topics", frozenset({TabletType.PERSQUEUE})),)
 }
 """Every kind that this version knows."""
+
+
+class OwnedTablet(NamedTuple):
+    """A tablet that an object names as its own."""
+
+    tablet_id: TabletId
+    cell: CellId
+    kind: ObjectKind
+    object_id: bytes
+
+
+def owned_tablets(row_sets: Mapping[str, RowSet], cell: CellId | None = None) -> Iterator[OwnedTablet]:
+    """Yield the tablets that the objects of known kinds own, each where it lives; `cell`: those that live there."""
+    for kind in OBJECT_KINDS.values():
+        for (object_id, *_), row in row_sets.get(kind.row_set, ()):
+            fields: Any = row
+            key: Any = object_id
+            homes = fields.get("cells") or (SYSTEM_CELL,) * len(fields["tablets"])
+            if cell is None or cell in homes:  # one look for thousands of tablets
+                found = zip(fields["tablets"], homes, strict=True)
+                yield from (OwnedTablet(tablet, home, kind, key) for tablet, home in found if cell in (None, home))
 
 
 def has_object_tablets(records: Iterable[TabletRecord]) -> bool:
@@ -73,17 +95,10 @@ def unowned_tablets(
 
 
 def _named(row_sets: Mapping[str, RowSet], cell: CellId) -> Iterator[TabletId]:
-    for kind in OBJECT_KINDS.values():
-        for _, row in row_sets.get(kind.row_set, ()):
-            fields: Any = row
-            tablets, cells = fields["tablets"], fields.get("cells") or ()
-            if cells:
-                yield from (tablet for tablet, home in zip(tablets, cells, strict=True) if home == cell)
-            elif cell == SYSTEM_CELL:
-                yield from tablets
+    yield from (owned.tablet_id for owned in owned_tablets(row_sets, cell))
     if cell == SYSTEM_CELL:
         for _, row in row_sets.get("tombstones", ()):
-            fields = row
+            fields: Any = row
             yield from fields["tablets"]
 
 

@@ -93,6 +93,15 @@ class TopicRecord:
         """Return the cell of the topic's tablet of this number."""
         return self.cells[tablet] if self.cells else SYSTEM_CELL
 
+    def home_of(self, tablet_id: TabletId) -> CellId:
+        """Return the cell of one of the topic's tablets."""
+        return self.cell_of(self.tablets.index(tablet_id))
+
+    def moved(self, tablet_id: TabletId, cell: CellId) -> "TopicRecord":
+        """Return the record with one of its tablets in another cell."""
+        homes = [cell if known == tablet_id else self.cell_of(number) for number, known in enumerate(self.tablets)]
+        return replace(self, cells=stored_cells(homes))
+
     def tablet_of(self, partition: int) -> TabletId:
         """Id of the tablet that serves the partition: for ever the same one (spec A.15)."""
         assert 0 <= partition < self.partitions
@@ -210,9 +219,9 @@ class SchemeState:
             self.topics[topic.name] = self.topics_by_id[topic_id] = topic
 
 
-def tablets_in(cell: CellId, topics: Iterable[TopicRecord]) -> int:
-    """Return how many tablets of topics live in a cell other than the system cell."""
-    return sum(topic.cells.count(cell) for topic in topics)
+def stored_cells(cells: Sequence[CellId]) -> tuple[CellId, ...]:
+    """Return the cells as a record has them: none where all are the system cell."""
+    return tuple(cells) if any(cell != SYSTEM_CELL for cell in cells) else ()
 
 
 def put_topic(changes: RowChanges, topic: TopicRecord, id_before: bytes = b"") -> None:
@@ -239,6 +248,11 @@ def put_topic(changes: RowChanges, topic: TopicRecord, id_before: bytes = b"") -
     if written < needed:
         changes.put(SCHEME_FACTS, ("format",), {"value": needed})
     changes.put(TOPICS, (topic.topic_id,), row)
+
+
+def put_tombstone(changes: RowChanges, tombstone: Tombstone) -> None:
+    """An object's tablets are dead: they are dropped before the tombstone is."""
+    changes.put(TOMBSTONES, (tombstone.topic_id,), {"name": tombstone.name, "tablets": list(tombstone.tablets)})
 
 
 def _format_of(topic: TopicRecord) -> int:

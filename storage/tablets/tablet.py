@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from functools import partial
 from struct import Struct
+from typing import NamedTuple, Protocol
 
 from pqbroker.storage.blobs.blob_id import STEP_MAX, BlobId
 from pqbroker.storage.blobs.blob_storage import BlobStorage, Blocked, Discovered
@@ -89,6 +90,27 @@ class TabletRecord:
         return cls(tablet_id, TabletType(type_number), generation, tuple(channels), owner, bool(dropping))
 
 
+class Instance(Protocol):
+    """An instance of a tablet: what its storage has to know of it."""
+
+    @property
+    def tablet_id(self) -> TabletId: ...
+
+    @property
+    def generation(self) -> int: ...
+
+    @property
+    def channels(self) -> Sequence[ChannelHistory]: ...
+
+
+class StandIn(NamedTuple):
+    """An `Instance` that reads and writes nothing: of the tablet no more than the id is known."""
+
+    tablet_id: TabletId
+    generation: int = 1
+    channels: Sequence[ChannelHistory] = (ChannelHistory(((1, 0),)),) * (USER_CHANNEL + 1)
+
+
 def record_key(tablet_id: TabletId) -> bytes:
     """Row of a tablet's record."""
     return _KEY.pack(RECORD, tablet_id)
@@ -140,7 +162,7 @@ class TabletStorage:
         self,
         shard: Shard,
         blobs: BlobStorage,
-        record: TabletRecord,
+        instance: Instance,
         limits: ChannelLimits | None = None,
         wear: Wear | None = None,
     ) -> None:
@@ -155,12 +177,12 @@ class TabletStorage:
         self._cookie = 0
         self._collections = 0
         self._is_over = False
-        self._pools = tuple(channel.pool_at(record.generation) for channel in record.channels)
-        self.counters = tuple(ChannelCounters() for _ in record.channels)
+        self._pools = tuple(channel.pool_at(instance.generation) for channel in instance.channels)
+        self.counters = tuple(ChannelCounters() for _ in instance.channels)
         """By channel."""
-        self.tablet_id = record.tablet_id
-        self.generation = record.generation
-        self.prefix = row_prefix(record.tablet_id)
+        self.tablet_id = instance.tablet_id
+        self.generation = instance.generation
+        self.prefix = row_prefix(instance.tablet_id)
         """First bytes of the tablet's rows in a batch."""
         self.unreadable: StoredUnreadable | None = None
         """Why the tablet cannot be read; nothing of it is then read or written. Set by `leave`."""

@@ -114,7 +114,7 @@ class SimulatedAdmin:
         tablet = self._chance.choice(list(topic.tablets))
         cell = self._chance.choice([SYSTEM_CELL, *sorted(opened.hive.cells)])
         try:
-            await opened.others.move_tablet(topic, tablet, cell)
+            await opened.others.move_tablet(opened.topics.owner_of(topic), tablet, cell)
         except (BundleRefused, CommitRefused, ShardLost) as refusal:
             self._world.note(f"a tablet of {book.name} does not move: {type(refusal).__name__}")
             return

@@ -16,9 +16,10 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from pqbroker.broker.services.cells.data_cells import BACK_OFF_FIRST_S, BACK_OFF_MOST_S, DataCells
+from pqbroker.broker.services.cells.data_cells import BACK_OFF_FIRST_S, BACK_OFF_MOST_S, DataCells, NodeParts
 from pqbroker.broker.services.cells.opening import level_of, open_or_read
-from pqbroker.broker.services.configs.node_settings import NodeSettings
+from pqbroker.broker.services.cells.tablet_gluing import TabletGluing
+from pqbroker.broker.services.configs.node_settings import NodeSettings, layers_of
 from pqbroker.broker.services.coordination.coordinators import Coordinators
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.storage import parse_pools, parse_profile
@@ -32,6 +33,7 @@ from pqbroker.storage.ids import TabletId
 from pqbroker.storage.quarantine import HELD_CURE, QUARANTINE_CURE
 from pqbroker.storage.tablets.cell import Cell, TabletUnknown
 from pqbroker.storage.tablets.hosting import TabletHost
+from pqbroker.storage.tablets.owners import ServedObjects
 from pqbroker.storage.tablets.scheme import Scheme
 from pqbroker.storage.uninterrupted import uninterrupted
 from pqbroker.storage.unreadable import StoredUnreadable
@@ -57,11 +59,14 @@ class OpenCell:
     cells: OpenCells
     """Of the node, this one and those beside it."""
     others: DataCells
+    objects: Sequence[ServedObjects]
+    """Objects of the scheme, by kind."""
 
     async def stop(self) -> None:
         """End all that runs on the cell, which stays open; close the other cells. Raises ShardLost."""
         self.coordinators.close()
-        await self.topics.stop()
+        for objects in reversed(self.objects):
+            await objects.stop()
         await self.others.close()
         await self.host.stop()
 
@@ -96,31 +101,33 @@ async def _start_all(
     try:
         host = TabletHost(cell)
         hive, cells, scheme = await _open_known(host, clock)
-        others = DataCells(engine, settings, hive, cells, failed)
-        now = NodeSettings(settings, scheme.settings)
-        topics = Topics(cells, scheme, settings=now.in_force, clock=clock)
-        now.keep = topics.configure_node
-        await topics.start()
-        coordinators = Coordinators(host, now.in_force, clock)
+        in_force = layers_of(settings, scheme.settings).in_force
+        topics = Topics(cells, scheme, settings=in_force, clock=clock)
+        now = NodeSettings(settings, scheme.settings, topics.configure_node)
+        objects = (topics,)
+        for kind in objects:
+            await kind.start()
+        coordinators = Coordinators(host, in_force, clock)
         if not cell.reading_only:
             await coordinators.start()
-        topics.offsets.unread_since = coordinators.unread_since
         scheme.reclaim(host)
         await cell.release()
-        await _start_others(others, scheme, topics)
+        parts = NodeParts(engine, settings, hive, cells, scheme, objects)
+        others = DataCells(parts, TabletGluing(scheme, topics, cells), failed)
+        await _start_others(others)
     except BaseException:
         await _close(cell)
         raise
     if cell.quarantine.is_damaged:
         cure = f"nothing is removed from this cell: {HELD_CURE}" if cell.quarantine.is_held else QUARANTINE_CURE
         log.error("%d places of the cell are unreadable, the rest is served; %s", len(cell.quarantine.damages), cure)
-    return OpenCell(cell, host, scheme, now, topics, coordinators, hive, cells, others)
+    return OpenCell(cell, host, scheme, now, topics, coordinators, hive, cells, others, objects)
 
 
-async def _start_others(others: DataCells, scheme: Scheme, topics: Topics) -> None:
+async def _start_others(others: DataCells) -> None:
     """EngineError, CommitRefused, ShardLost, and then none is open."""
     try:
-        await others.start(scheme, topics)
+        await others.start()
     except BaseException:
         await others.close()
         raise
@@ -178,7 +185,7 @@ class CellOwner:
         if opened.cell.reading_only:
             return
         try:
-            staged = await opened.topics.retain()
+            staged = await opened.topics.retain(opened.coordinators.unread_since)
             if staged:
                 await self._look_after(staged)
             if opened.cell.quarantine.is_damaged or not opened.topics.offsets.are_known:

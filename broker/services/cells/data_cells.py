@@ -9,7 +9,8 @@ the others do not notice. A cell on a node whose tags its bundle's filter exclud
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -20,7 +21,6 @@ from pqbroker.broker.services.cells.tablet_moves import TabletMoves
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.storage import parse_pools, parse_profile
 from pqbroker.pq.serving.topic import Topic
-from pqbroker.pq.serving.topics import Topics
 from pqbroker.storage.bundles.bundle import BundleRefused
 from pqbroker.storage.bundles.hive import CellRecord, CellState, Hive
 from pqbroker.storage.bundles.open_cells import OpenCells
@@ -39,8 +39,8 @@ from pqbroker.storage.ids import SYSTEM_CELL, CellId, TabletId
 from pqbroker.storage.quarantine import HELD_CURE
 from pqbroker.storage.tablets.cell import Cell
 from pqbroker.storage.tablets.hosting import TabletHost
+from pqbroker.storage.tablets.owners import ServedObjects, TabletOwner
 from pqbroker.storage.tablets.scheme import Scheme
-from pqbroker.storage.tablets.scheme_state import tablets_in
 from pqbroker.storage.uninterrupted import uninterrupted
 
 log = logging.getLogger(__name__)
@@ -63,36 +63,37 @@ class _Watched:
     """Why it is not open."""
 
 
+@dataclass(frozen=True, slots=True)
+class NodeParts:
+    """Parts of one opening of the node that its cells stand on; `objects` by kind own the tablets in them."""
+
+    engine: Engine
+    settings: BrokerSettings
+    hive: Hive
+    cells: OpenCells
+    scheme: Scheme
+    objects: Sequence[ServedObjects]
+
+
 class DataCells:
     """Owns the cells that the hive names. `failed` is called with a defect: a cell that nobody watches any more."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        settings: BrokerSettings,
-        hive: Hive,
-        cells: OpenCells,
-        failed: Callable[[BaseException], None],
-    ) -> None:
-        self._engine = engine
-        self._settings = settings
-        self._hive = hive
-        self._cells = cells
+    def __init__(self, parts: NodeParts, gluing: TabletGluing, failed: Callable[[BaseException], None]) -> None:
+        self._engine = parts.engine
+        self._settings = parts.settings
+        self._hive = parts.hive
+        self._cells = parts.cells
+        self._scheme = parts.scheme
+        self._objects = parts.objects
+        self._moves = TabletMoves(parts.cells)
+        self._gluing = gluing
         self._failed = failed
         self._watched: dict[CellId, _Watched] = {}
         self._changes = asyncio.Lock()
         self._is_closed = False
 
-    _scheme: Scheme
-    _topics: Topics
-    _moves: TabletMoves
-    _gluing: TabletGluing
-
-    async def start(self, scheme: Scheme, topics: Topics) -> None:
+    async def start(self) -> None:
         """Open the cells that this node runs; return when each was tried once. Removals that were begun end here."""
-        self._scheme, self._topics = scheme, topics
-        self._moves = TabletMoves(scheme, topics, self._cells)
-        self._gluing = TabletGluing(scheme, topics, self._cells)
         wanted = self._wanted()
         for record in list(self._hive.cells.values()):
             if record.state is CellState.REMOVING:
@@ -140,11 +141,11 @@ class DataCells:
                     raise EngineError(f"cell {record.cell} cannot be opened yet: {watched.failure}")
             return self._hive.cells[record.cell]
 
-    async def move_tablet(self, topic: Topic, tablet_id: TabletId, cell: CellId) -> None:
-        """Have a topic's tablet live in another open cell; no backup is taken meanwhile. Raises as
+    async def move_tablet(self, owner: TabletOwner, tablet_id: TabletId, cell: CellId) -> None:
+        """Have an object's tablet live in another open cell; no backup is taken meanwhile. Raises as
         `TabletMoves.move`."""
         async with self._changes:
-            await uninterrupted(self._moves.move(topic, tablet_id, cell))
+            await uninterrupted(self._moves.move(owner, tablet_id, cell))
 
     async def glue(self, topic: Topic, glue: Glue, change: Reshard) -> Topic:
         """Reshard a table so that rows of tablets join those of another one; no backup is taken meanwhile. Raises as
@@ -153,7 +154,7 @@ class DataCells:
             return await uninterrupted(self._gluing.reshard(topic, glue, change))
 
     async def remove(self, cell: CellId, *, evacuate: bool = False) -> None:
-        """Delete a cell that no topic has a tablet in; `evacuate`: after its tablets were moved to others of its
+        """Delete a cell that no object has a tablet in; `evacuate`: after its tablets were moved to others of its
         bundle. BundleRefused, NoHealthyCell, CommitRefused, ShardLost, EngineError."""
         async with self._changes:
             self._cells.leaving.add(cell)
@@ -204,16 +205,24 @@ class DataCells:
 
     async def _evacuate(self, cell: CellId) -> None:
         bundle = self._hive.cells[cell].bundle
-        names = list(self._topics.names(or_static=True))
-        for topic in [topic for name in names if (topic := self._topics.get(name, or_static=True)) is not None]:
-            for tablet_id, home, _ in list(topic.record.spans()):
-                if home == cell:
-                    (other,) = self._cells.place(bundle, 1)
-                    await uninterrupted(self._moves.move(topic, tablet_id, other))
+        served = {objects.kind: objects for objects in self._objects}
+        for tablet_id, _, kind, object_id in list(self._scheme.owned_tablets(cell)):
+            owner = served[kind.name].owner(object_id)
+            if owner is not None:
+                (other,) = self._cells.place(bundle, 1)
+                await uninterrupted(self._moves.move(owner, tablet_id, other))
+
+    @asynccontextmanager
+    async def _objects_held(self) -> AsyncIterator[None]:
+        """No object is created, changed or deleted meanwhile."""
+        async with AsyncExitStack() as stack:
+            for objects in self._objects:
+                await stack.enter_async_context(objects.changes)
+            yield
 
     async def _remove(self, cell: CellId) -> None:
-        async with self._topics.changes:  # not while the cell is left: it may be about to be served
-            held = tablets_in(cell, self._scheme.topics.values())
+        async with self._objects_held():  # not while the cell is left: it may be about to be served
+            held = len(list(self._scheme.owned_tablets(cell)))
             if held:
                 raise BundleRefused(f"cell {cell} has {held} tablets: delete their topics first, or evacuate it")
             host = self._cells.host(cell)
@@ -295,13 +304,26 @@ class DataCells:
         try:
             if not is_ready:
                 await self._hive.set_state(cell, CellState.READY)
-            await self._topics.take_cell(cell, host)
+            await self._serve(cell, host)
             await opened.release()
         except BaseException:
             self._cells.remove(cell)
             await _close(host)
             raise
         return host
+
+    async def _serve(self, cell: CellId, host: TabletHost) -> None:
+        """Serve what lives in a cell that is open now, or again; remove from it what no object has. CommitRefused,
+        ShardLost: it is not served then."""
+        async with self._objects_held():
+            self._cells.add(cell, host)
+            try:
+                for objects in self._objects:
+                    await objects.start_in(cell, host)
+            except BaseException:
+                self._cells.remove(cell)
+                raise
+            self._scheme.reclaim(host, cell)
 
 
 async def _first(lost: "asyncio.Future[ShardLost]", leaving: asyncio.Event) -> ShardLost | None:

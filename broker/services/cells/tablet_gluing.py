@@ -31,7 +31,6 @@ from pqbroker.storage.bundles.bundle import BundleRefused
 from pqbroker.storage.bundles.open_cells import OpenCells
 from pqbroker.storage.engine import BlobCorrupt, BlobMissing, ShardLost
 from pqbroker.storage.ids import TabletId
-from pqbroker.storage.kv.tablet_copy import TabletCopy
 from pqbroker.storage.quarantine import Quarantined
 from pqbroker.storage.tablets.hosting import TabletHost
 from pqbroker.storage.tablets.scheme import Scheme
@@ -128,7 +127,7 @@ class TabletGluing:
 
 async def _copy(tablet: PqTablet, storage: TabletStorage) -> None:
     """Copy all of a tablet."""
-    copy = TabletCopy(tablet.kv, storage)
+    copy = tablet.copy_to(storage)
     for _ in range(_FOLLOWS_MAX):
         if await copy.follow():
             return

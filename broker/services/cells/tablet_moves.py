@@ -1,28 +1,21 @@
-"""Moves tablets of topics from one cell of the node to another while they are served.
+"""Moves tablets of objects from one cell of the node to another while they are served.
 
     copied, then what changed meanwhile -> held: writes wait -> blocked in its cell, the rest copied
         -> the scheme names the other cell: one commit, which decides -> started there with what waits
         -> refused, or either cell lost before that: it continues where it was, and the copy is removed
 
-A copy that a crash leaves is removed when its cell is opened, since no topic has it there.
+A copy that a crash leaves is removed when its cell is opened, since no object has it there.
 """
 
-from collections.abc import Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
-from pqbroker.pq.serving.tablet import PqTablet
-from pqbroker.pq.serving.topic import Topic
-from pqbroker.pq.serving.topics import Topics
 from pqbroker.storage.bundles.bundle import BundleRefused
 from pqbroker.storage.bundles.open_cells import OpenCells
 from pqbroker.storage.engine import BlobCorrupt, BlobMissing, ShardLost
-from pqbroker.storage.ids import SYSTEM_CELL, CellId, TabletId
-from pqbroker.storage.kv.tablet_copy import TabletCopy
+from pqbroker.storage.ids import CellId, TabletId
 from pqbroker.storage.quarantine import Quarantined
 from pqbroker.storage.tablets.hosting import TabletHost
-from pqbroker.storage.tablets.scheme import Scheme
-from pqbroker.storage.tablets.scheme_state import TopicRecord
+from pqbroker.storage.tablets.owners import Copying, MovableTablet, TabletOwner
 
 MOVE_ATTEMPTS_MAX = 5
 """A tablet that is restarted while it is copied is copied again."""
@@ -33,79 +26,57 @@ _PASSES = 2
 class TabletMoves:
     """Moves of tablets in one opening of the node's cells."""
 
-    def __init__(self, scheme: Scheme, topics: Topics, cells: OpenCells) -> None:
-        self._scheme = scheme
-        self._topics = topics
+    def __init__(self, cells: OpenCells) -> None:
         self._cells = cells
 
-    async def move(self, topic: Topic, tablet_id: TabletId, cell: CellId) -> None:
-        """Have a topic's tablet live in another open cell; nothing to do where it does, or is gone. Not to be
+    async def move(self, owner: TabletOwner, tablet_id: TabletId, cell: CellId) -> None:
+        """Have an object's tablet live in another open cell; nothing to do where it does, or is gone. Not to be
         cancelled.
 
         BundleRefused: one of the cells is not open, or the tablet cannot be read; CommitRefused, ShardLost.
         """
         for _ in range(MOVE_ATTEMPTS_MAX):
-            is_gone = self._topics.get(topic.record.name, or_static=True) is not topic or tablet_id not in topic.tablets
-            if is_gone or _home_of(topic.record, tablet_id) == cell:
+            home = owner.home_of(tablet_id)
+            if home in (None, cell):
                 return
             try:
-                if await self._try(topic, tablet_id, cell):
+                if await self._try(owner, _Move(tablet_id, self._open(home), self._open(cell), cell)):
                     return
             except (BlobCorrupt, BlobMissing, Quarantined) as damage:
-                text = f"tablet {tablet_id} of {topic.record.name} cannot be copied: {damage}"
+                text = f"tablet {tablet_id} of {owner.name} cannot be copied: {damage}"
                 raise BundleRefused(text) from damage
-        raise BundleRefused(f"tablet {tablet_id} of {topic.record.name} is restarted again and again; try again later")
+        raise BundleRefused(f"tablet {tablet_id} of {owner.name} is restarted again and again; try again later")
 
-    async def _try(self, topic: Topic, tablet_id: TabletId, cell: CellId) -> bool:
+    async def _try(self, owner: TabletOwner, move: "_Move") -> bool:
         """False: the tablet was restarted, moved or removed meanwhile."""
-        home, target = self._open(_home_of(topic.record, tablet_id)), self._open(cell)
+        tablet_id, home, target, _ = move
         home.cell.quarantine.check_held()
-        tablet, moved = topic.tablets[tablet_id], home.cell.tablets()[tablet_id]
+        tablet, moved = owner.tablet(tablet_id), home.cell.tablets()[tablet_id]
+        if tablet is None:
+            return False
         await _clear(target, tablet_id)
         try:
-            owner = topic.record.topic_id.hex()
-            await target.cell.create_tablets([(tablet_id, moved.type, owner)], moved.generation + 2)
-            copy = TabletCopy(tablet.kv, target.cell.storage(tablet_id))
+            await target.cell.create_tablets([(tablet_id, moved.type, owner.owner_id)], moved.generation + 2)
+            copy = tablet.copy_to(target.cell.storage(tablet_id))
             for _ in range(_PASSES):
                 await copy.follow()
         except BaseException:
             target.reclaim([tablet_id])
             raise
-        async with self._topics.changes:
-            is_same = topic.tablets.get(tablet_id) is tablet and home.tablet(tablet_id) is tablet
+        async with owner.changes:
+            is_same = owner.tablet(tablet_id) is tablet and home.tablet(tablet_id) is tablet
             if not is_same or home.cell.tablets()[tablet_id].generation != moved.generation:
                 target.reclaim([tablet_id])
                 return False
             await tablet.hold()
-            record = await self._decide(topic, tablet, copy, _Move(tablet_id, home, target, cell))
-            topic.record = record
+            await _decide(owner, tablet, copy, move)
             home.let_go(tablet_id)
             home.reclaim([tablet_id])
-            await target.start(tablet_id, tablet, self._topics.changes, tablet.lose)
+            await target.start(tablet_id, tablet, owner.changes, tablet.lose)
         return True
 
-    async def _decide(self, topic: Topic, tablet: PqTablet, copy: TabletCopy, move: "_Move") -> TopicRecord:
-        """Copy the rest of a tablet whose writes wait, and have the scheme name its new cell; else it continues where
-        it was."""
-        tablet_id, home, _, cell = move
-        try:
-            await home.cell.restart_tablet(tablet_id)
-            if not await copy.follow():
-                raise BlobMissing("a blob is not there")
-        except BaseException:
-            await _stay(tablet, move)
-            raise
-        try:
-            return await self._scheme.change_topic(topic.record.name, lambda known: _moved(known, tablet_id, cell))
-        except ShardLost:
-            tablet.lose()  # both are there: which of them is the tablet, the scheme says when it is opened again
-            raise
-        except BaseException:
-            await _stay(tablet, move)
-            raise
-
-    def _open(self, cell: CellId) -> TabletHost:
-        host = self._cells.host(cell)
+    def _open(self, cell: CellId | None) -> TabletHost:
+        host = None if cell is None else self._cells.host(cell)
         if host is None or host.cell.lost.done():
             raise BundleRefused(f"cell {cell} is not open")
         return host
@@ -120,21 +91,31 @@ class _Move(NamedTuple):
     cell: CellId
 
 
-async def _stay(tablet: PqTablet, move: _Move) -> None:
+async def _decide(owner: TabletOwner, tablet: MovableTablet, copy: Copying, move: _Move) -> None:
+    """Copy the rest of a tablet whose writes wait, and have the scheme name its new cell; else it continues where it
+    was."""
+    tablet_id, home, _, cell = move
+    try:
+        await home.cell.restart_tablet(tablet_id)
+        if not await copy.follow():
+            raise BlobMissing("a blob is not there")
+    except BaseException:
+        await _stay(tablet, move)
+        raise
+    try:
+        await owner.name_home(tablet_id, cell)
+    except ShardLost:
+        tablet.lose()  # both are there: which of them is the tablet, the scheme says when it is opened again
+        raise
+    except BaseException:
+        await _stay(tablet, move)
+        raise
+
+
+async def _stay(tablet: MovableTablet, move: _Move) -> None:
     """The tablet continues in its cell, with what waits."""
     move.target.reclaim([move.tablet_id])
     await tablet.start(move.home.cell.storage(move.tablet_id))
-
-
-def _home_of(record: TopicRecord, tablet_id: TabletId) -> CellId:
-    return record.cell_of(record.tablets.index(tablet_id))
-
-
-def _moved(record: TopicRecord, tablet_id: TabletId, cell: CellId) -> TopicRecord:
-    homes: Sequence[CellId] = [
-        cell if known == tablet_id else record.cell_of(number) for number, known in enumerate(record.tablets)
-    ]
-    return replace(record, cells=tuple(homes) if any(each != SYSTEM_CELL for each in homes) else ())
 
 
 async def _clear(target: TabletHost, tablet_id: TabletId) -> None:

@@ -28,14 +28,18 @@ class NodeSettings:
     `keep` makes what is set under a name durable, and then the settings in force.
     """
 
-    keep: Callable[[str, Texts, BrokerSettings], Awaitable[None]]
-
-    def __init__(self, at_start: BrokerSettings, stored: Mapping[str, Texts]) -> None:
+    def __init__(
+        self,
+        at_start: BrokerSettings,
+        stored: Mapping[str, Texts],
+        keep: Callable[[str, Texts, BrokerSettings], Awaitable[None]],
+    ) -> None:
         self._at_start = at_start
         self._stored = dict(stored)
+        self._keep = keep
         self._changes = asyncio.Lock()
         self._name = str(at_start.node_id)
-        self.layers = self._layers(self._stored)
+        self.layers = layers_of(at_start, stored)
         self._tell_wrong()
 
     @property
@@ -64,10 +68,10 @@ class NodeSettings:
             wrong = wrong_settings({each: text for each, text in texts.items() if stored.get(each) != text})
             if wrong:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "; ".join(wrong.values()))
-            found = self._layers({**self._stored, name: texts})
+            found = layers_of(self._at_start, {**self._stored, name: texts})
             if validate_only or texts == stored:
                 return
-            await self.keep(name, texts, found.in_force)
+            await self._keep(name, texts, found.in_force)
             self._stored[name], self.layers = texts, found
             log.info("%s: settings changed to %s", _node_text(name), dict(texts))
             _tell_in_vain(name, {each: text for each, text in texts.items() if stored.get(each) != text})
@@ -82,9 +86,6 @@ class NodeSettings:
                     cause,
                 )
 
-    def _layers(self, stored: Mapping[str, Texts]) -> Layers:
-        return layers(self._at_start, stored.get(EVERY_NODE, {}), stored.get(self._name, {}))
-
     def _changed(self, stored: Texts, changes: list[Change]) -> Texts:
         texts = dict(stored)
         for change in changes:
@@ -94,6 +95,11 @@ class NodeSettings:
                 continue
             apply_change(texts, change, declaration, partial(declaration.value_in, self.in_force))
         return texts
+
+
+def layers_of(at_start: BrokerSettings, stored: Mapping[str, Texts]) -> Layers:
+    """Return the settings of the node that was started so; `stored`: what nodes were set to since, by name."""
+    return layers(at_start, stored.get(EVERY_NODE, {}), stored.get(str(at_start.node_id), {}))
 
 
 def _node_text(name: str) -> str:

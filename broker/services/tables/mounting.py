@@ -111,7 +111,8 @@ async def _reach(caller: TablesCaller, topic: Topic, way: _Way) -> None:
 
 async def _live_in(caller: TablesCaller, topic: Topic, tablet_id: TabletId, cell: CellId) -> None:
     try:
-        await caller.node.cell.current.others.move_tablet(topic, tablet_id, cell)
+        opened = caller.node.cell.current
+        await opened.others.move_tablet(opened.topics.owner_of(topic), tablet_id, cell)
     except BundleRefused as refusal:
         raise TableError("CANNOT_MOVE", str(refusal), "GET /v1/cells shows which cells are open.") from None
 

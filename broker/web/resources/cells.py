@@ -12,7 +12,6 @@ from pqbroker.storage.bundles.bundle import DEFAULT_BUNDLE, Bundle, BundleRefuse
 from pqbroker.storage.bundles.bundle import reopens_cells as reopens
 from pqbroker.storage.engine import EngineError
 from pqbroker.storage.ids import SYSTEM_CELL, CellId
-from pqbroker.storage.tablets.scheme_state import tablets_in
 
 T = TypeVar("T")
 
@@ -134,7 +133,7 @@ def _show_cell(opened: OpenCell, cell: CellId) -> dict[str, Any]:
         "bundle": DEFAULT_BUNDLE if is_system else opened.hive.cells[cell].bundle,
         "health": opened.others.health(cell),
         "generation": host.cell.generation if host is not None else None,
-        "tablets": len(host.cell.tablets()) if host is not None else tablets_in(cell, opened.scheme.topics.values()),
+        "tablets": len(host.cell.tablets()) if host is not None else len(list(opened.scheme.owned_tablets(cell))),
         "cause": opened.others.failure(cell),
     }
 

@@ -8,6 +8,7 @@ from pqbroker.broker.services.cells.cell_owner import OpenCell, open_cell
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.pq.serving.topic import Topic
+from pqbroker.pq.serving.topic_owner import TopicOwner
 from pqbroker.storage.bundles.bundle import new_bundle
 from pqbroker.storage.engine import ShardLost
 from pqbroker.storage.faults import Faults
@@ -58,6 +59,11 @@ class MemoryCells:
         topic = self.opened.topics.get("t", or_static=True)
         assert topic is not None
         return topic
+
+    @property
+    def owner(self) -> TopicOwner:
+        """The topic t, as the owner of its tablets."""
+        return self.opened.topics.owner_of(self.topic)
 
     def partition(self, index: int = 0) -> PartitionServer:
         return self.topic.partitions[index]

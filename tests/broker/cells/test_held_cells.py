@@ -31,14 +31,14 @@ async def test_a_tablet_does_not_leave_a_held_cell(tmp_path: Path) -> None:
         assert topic is not None
         homes = {topic.record.cell_of(number): tablet for number, tablet in enumerate(topic.record.tablets)}
         with pytest.raises(BundleRefused, match="the cell was salvaged, so nothing leaves it"):
-            await opened.others.move_tablet(topic, homes[ONE], TWO)
-        await opened.others.move_tablet(topic, homes[TWO], ONE)
+            await opened.others.move_tablet(opened.topics.owner_of(topic), homes[ONE], TWO)
+        await opened.others.move_tablet(opened.topics.owner_of(topic), homes[TWO], ONE)
         assert await ends(opened) == [1, 1, 1]
     accept_mark(tmp_path / "data" / "cells" / "1")
     async with started(tmp_path) as opened:
         topic = opened.topics.get("t")
         assert topic is not None
-        await opened.others.move_tablet(topic, homes[ONE], TWO)
+        await opened.others.move_tablet(opened.topics.owner_of(topic), homes[ONE], TWO)
 
 
 async def test_a_held_cell_is_not_removed(tmp_path: Path) -> None:

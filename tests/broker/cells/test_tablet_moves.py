@@ -32,7 +32,7 @@ async def cells() -> AsyncIterator[MemoryCells]:
 
 
 def moves(cells: MemoryCells) -> TabletMoves:
-    return TabletMoves(cells.opened.scheme, cells.opened.topics, cells.opened.cells)
+    return TabletMoves(cells.opened.cells)
 
 
 def first(cells: MemoryCells) -> TabletId:
@@ -41,7 +41,7 @@ def first(cells: MemoryCells) -> TabletId:
 
 async def move(cells: MemoryCells) -> None:
     """The first tablet into cell 2."""
-    await asyncio.wait_for(moves(cells).move(cells.topic, first(cells), TWO), TIMEOUT_S)
+    await asyncio.wait_for(moves(cells).move(cells.owner, first(cells), TWO), TIMEOUT_S)
 
 
 def begun(cells: MemoryCells) -> "asyncio.Task[None]":
@@ -68,7 +68,7 @@ async def test_a_topic_whose_tablets_are_all_in_the_system_cell_again_names_no_c
     system = SYSTEM_CELL
     steps = ((0, ONE, (ONE, system)), (1, ONE, (ONE, ONE)), (0, system, (system, ONE)), (1, system, ()))
     for number, cell, homes in steps:
-        await moves(cells).move(topic, topic.record.tablets[number], cell)
+        await moves(cells).move(cells.opened.topics.owner_of(topic), topic.record.tablets[number], cell)
         assert topic.record.cells == homes
 
 
@@ -174,7 +174,7 @@ async def test_a_topic_that_is_gone_has_nothing_to_move(cells: MemoryCells) -> N
     topic, tablet_id = cells.topic, first(cells)
     await cells.opened.topics.delete("t")
     await cells.opened.topics.create("t", 2, CONFIG)
-    await moves(cells).move(topic, tablet_id, TWO)
+    await moves(cells).move(cells.opened.topics.owner_of(topic), tablet_id, TWO)
     assert not await cells.holds(TWO, tablet_id)
 
 
@@ -195,6 +195,6 @@ async def test_what_an_earlier_move_left_is_removed_first(cells: MemoryCells, *,
 async def test_a_cell_that_is_lost_takes_no_tablet(cells: MemoryCells) -> None:
     cells.engine_of(TWO).crash()
     with pytest.raises(BundleRefused, match="cell 2 is not open"):
-        await moves(cells).move(cells.topic, first(cells), TWO)
+        await moves(cells).move(cells.owner, first(cells), TWO)
     await cells.partition().write(*batch(b"later"))
     assert await cells.values() == [b"0", b"later"]

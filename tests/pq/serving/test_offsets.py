@@ -315,16 +315,19 @@ async def test_lag_is_what_lies_between_offset_and_end() -> None:
 async def test_offsets_expire_after_the_retention_of_a_group_that_nobody_is_in() -> None:
     node = await started()
     since: dict[str, int | None] = {"t": None, "u": START_MS + DAY_MS}
-    node.topics.offsets.unread_since = lambda group_id, topic: since[topic]
+
+    def unread_since(_group_id: str, topic: str) -> int | None:
+        return since[topic]
+
     await commit(node, dict.fromkeys([("t", 0), ("u", 0)], ConsumerOffset(1, commit_ms=START_MS)))
     node.now_ms = START_MS + 8 * DAY_MS - 1
-    await node.topics.retain()
+    await node.topics.retain(unread_since)
     assert set(node.topics.offsets.of("g")) == {("t", 0), ("u", 0)}
     node.now_ms += 1
-    await node.topics.retain()
+    await node.topics.retain(unread_since)
     assert set(node.topics.offsets.of("g")) == {("t", 0)}
     since["t"] = 0
-    await node.topics.retain()
+    await node.topics.retain(unread_since)
     assert node.topics.offsets.of("g") == {}
     await node.restart()
     assert node.topics.offsets.of("g") == {}
