@@ -11,7 +11,7 @@ from pqbroker.storage.tablets.hosting import Tablet, TabletHost
 from pqbroker.storage.tablets.tablet import TabletStorage
 
 
-class Copying(Protocol):
+class TabletCopying(Protocol):
     """A running tablet on its way into another storage, which nothing runs on yet."""
 
     async def follow(self) -> bool:
@@ -25,7 +25,7 @@ class Copying(Protocol):
 class MovableTablet(Tablet, Protocol):
     """A tablet that an object owns: it lives in any cell, and moves between them while it is served."""
 
-    def copy_to(self, target: TabletStorage) -> Copying: ...
+    def copy_to(self, target: TabletStorage) -> TabletCopying: ...
 
     def lose(self) -> None:
         """The cell is lost: what waits fails."""

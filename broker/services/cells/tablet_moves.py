@@ -15,7 +15,7 @@ from pqbroker.storage.engine import BlobCorrupt, BlobMissing, ShardLost
 from pqbroker.storage.ids import CellId, TabletId
 from pqbroker.storage.quarantine import Quarantined
 from pqbroker.storage.tablets.hosting import TabletHost
-from pqbroker.storage.tablets.owners import Copying, MovableTablet, TabletOwner
+from pqbroker.storage.tablets.owners import MovableTablet, TabletCopying, TabletOwner
 
 MOVE_ATTEMPTS_MAX = 5
 """A tablet that is restarted while it is copied is copied again."""
@@ -91,7 +91,7 @@ class _Move(NamedTuple):
     cell: CellId
 
 
-async def _decide(owner: TabletOwner, tablet: MovableTablet, copy: Copying, move: _Move) -> None:
+async def _decide(owner: TabletOwner, tablet: MovableTablet, copy: TabletCopying, move: _Move) -> None:
     """Copy the rest of a tablet whose writes wait, and have the scheme name its new cell; else it continues where it
     was."""
     tablet_id, home, _, cell = move
