@@ -41,7 +41,7 @@ class ReadCounters:
         self.bytes_read = 0
         self.reads = 0
         self.reads_from_store = 0
-        """Those of the reads that found not all in the head or the node's cache."""
+        """Reads that the head and the node's cache could not answer whole."""
 
 
 class WriteCounters:

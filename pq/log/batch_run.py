@@ -31,7 +31,7 @@ class Batches(NamedTuple):
     """Whole batches, the answer of every read: in order, their bytes, and the offset to read at next."""
 
     buffers: Sequence[Buffer | FileRegion]
-    """In memory, or still in their files, where the reader lets them be."""
+    """Bytes in memory, or parts of files if the query has `in_files`."""
     size: int
     next_offset: int
 
@@ -209,7 +209,7 @@ class GrowingRun(Run):
         self._arena_bytes = 0
         self._used = 0
         self._tail = False
-        """Whether the last view is the arena's."""
+        """True while the last view ends in the arena."""
         self.held = 0
         """Bytes of memory pinned."""
 

@@ -16,9 +16,11 @@ _MILLISECONDS_MAX = (1000 << 34) - 1
 COUNTER_VALUES = 1 << 20
 """Timestamps of one millisecond; one write cycle has fewer commits."""
 RESERVED_AHEAD = 10 << 30
-"""Ten seconds: what a restart may be ahead of the clock, and how long a node that writes needs no other reservation."""
+"""Ten seconds. A restart may be ahead of the clock by that much, and a node that writes needs no second reservation
+within it."""
 RESERVED_VALUES = 1 << 24
-"""At least, also where the last value is ahead of the clock: so restarts one after another do not add up."""
+"""Values that one reservation leaves free at least, even if the last value is ahead of the clock: restarts in a row do
+not add up."""
 TIMESTAMP_MAX = (1 << 64) - 1
 """Columns have 64 bits."""
 

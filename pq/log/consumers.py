@@ -49,7 +49,7 @@ class ConsumerOffset(NamedTuple):
     expire_ms: int = -1
     """-1: the broker's retention decides."""
     session: Session = NO_SESSION
-    """That of the last native commit."""
+    """Session of the last native commit."""
     creator: str = ""
     """The holder whose first commit made the consumer (`holder_of`); empty: unknown. Only its address is stored."""
 
@@ -135,7 +135,7 @@ class Consumers:
         self._coming: Counter[str] = Counter()
         """New groups whose first commits are on their way: how many of each."""
         self._creators = {group_id: state.creator for group_id, state in self._states.items()}
-        """Those of new groups too."""
+        """Holders that made the groups, new groups included."""
         self._shares = Shares[str]()
         for creator in self._creators.values():
             self._shares.take(creator)

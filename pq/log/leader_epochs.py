@@ -26,7 +26,8 @@ class Epochs:
 
     def __init__(self, entries: list[tuple[int, int]], generation: int, end_offset: int) -> None:
         self.is_stored = bool(entries) and entries[-1][0] == generation
-        """Whether the current generation has written. At its start it has when a restart of the tablet was refused."""
+        """True once the current generation has written. It has written at its start if a restart of the tablet was
+        refused."""
         if self.is_stored:
             self.entries = list(entries)
         else:

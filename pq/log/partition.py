@@ -74,9 +74,10 @@ class Partition:
         self.facts = PartitionFacts(index, stored.facts, of_node.timestamps or unreserved())
         self.is_writing = False
         self.has_leftovers = False
-        """Whether parts of a batch that was then refused are stored; the next writer wipes them."""
+        """True while parts of a batch that was refused are stored; the next write wipes them."""
         self.unreadable: StoredUnreadable | None = None
-        """Why the partition is refused: its rows are damaged. It takes and gives nothing; its offsets mean nothing."""
+        """Damage of the rows, for which every request is refused; None: there is none. With damage, the offsets mean
+        nothing."""
         self._layout = BlobLayout(index, self.head, by_reference=of_node.by_reference)
 
     @property

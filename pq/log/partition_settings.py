@@ -36,7 +36,8 @@ _CLOSED = {
     "frozen": Closed.WRITES, "freezing": Closed.WRITES, "unfreezing": Closed.WRITES, "unmounting": Closed.WRITES,
     "unmounted": Closed.EVERYTHING, "mounting": Closed.EVERYTHING, "frozen_mounting": Closed.EVERYTHING,
 }  # fmt: skip
-"""By mount state (D.2), those on their way included: rows are read until the tablet is unmounted."""
+"""Requests refused in each mount state and in the states between (D.2): rows are readable until the tablet is
+unmounted."""
 
 
 def closed_partitions(states: Iterable[str]) -> Mapping[int, Closed]:
@@ -55,15 +56,15 @@ class PartitionSettings:
     topic: TopicConfig
     node: BrokerSettings
     closed: Mapping[int, Closed] = field(default_factory=dict)
-    """By partition; most topics have none."""
+    """Requests refused, by partition; most topics refuse none."""
     first_offsets: Mapping[int, int] = field(default_factory=dict)
-    """Where partitions begin that nothing is stored of, when that is not 0."""
+    """First offsets other than 0 of partitions that have nothing stored."""
     keeps_open_head: bool = False
-    """Whether rows stay in the head for AUTO_FLUSH_MS whatever their age: those of tables do."""
+    """True for tables: rows stay in the head for AUTO_FLUSH_MS, even when they are past retention."""
     keeps_facts: bool = False
-    """Whether it is kept when rows were committed, and what they weigh."""
+    """True if commit timestamps and weights of rows are stored."""
     weight_max: int | None = None
-    """What rows that are stored may weigh before others are refused (E.7)."""
+    """Weight of stored rows from which on writes are refused (E.7); None: no limit."""
     epoch_base: int = 0
     """Added to the tablet's generation, it is the leader epoch. Only tables that were resharded have one."""
 

@@ -152,12 +152,12 @@ class Producers:
     def __init__(self, producers: Iterable[tuple[int, Producer]] = ()) -> None:
         self.producers: dict[int, Producer] = dict(sorted(producers, key=lambda item: item[1].last_offset))
         self._refused: dict[int, tuple[int, int]] = {}
-        """Of producers not known yet: epoch and sequence of the first batch that was refused for now."""
+        """Epoch and sequence of the first batch of an unknown producer that was refused for now, by producer id."""
         self._found = len(self.producers)
         self.forgotten = 0
         """Producers forgotten since the start."""
         self.evicted = 0
-        """Those forgotten over pq.producer.ids.max, though data of theirs remains."""
+        """Producers forgotten over pq.producer.ids.max although the log still had data of theirs."""
 
     @property
     def created(self) -> int:

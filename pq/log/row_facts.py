@@ -175,7 +175,7 @@ class FactsChange(NamedTuple):
     replaced: Sequence[int]
     """First offsets of the head blobs that are no more as they were."""
     made: list[tuple[BlobFacts, RowFacts]]
-    """Of the blobs that come in their place."""
+    """Facts of the blobs that replace them."""
 
 
 class PartitionFacts:
@@ -191,9 +191,9 @@ class PartitionFacts:
         self._index = index
         self._timestamps = timestamps
         self._head: dict[int, RowFacts] = {}
-        """By first offset."""
+        """Facts of the head's blobs, by first offset."""
         self.blobs: list[BlobFacts] = []
-        """Of bodies and head blobs, oldest first."""
+        """Facts of bodies and head blobs, oldest first."""
         for blob, facts in stored:
             self.blobs.append(blob)
             if facts is not None:

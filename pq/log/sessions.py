@@ -18,7 +18,7 @@ from pqbroker.pq.log.staged_rows import Total
 from pqbroker.storage.unreadable import check_version
 
 SESSION_NAME_BYTES_MAX = 255
-"""Of a name in UTF-8."""
+"""Bytes of a session's name in UTF-8 at most."""
 _STATE = Struct(">Bqqqq")
 _WITH_TOTAL = Struct(">BqqqqQ16s")
 _VERSION = 1

@@ -73,7 +73,7 @@ class StoredPartition(NamedTuple):
     consumers: Sequence[tuple[str, ConsumerOffset]] = ()
     sessions: Sequence[tuple[str, SessionBatch]] = ()
     facts: Sequence[tuple[BlobFacts, RowFacts | None]] = ()
-    """As `PartitionFacts` takes them."""
+    """Facts of blobs, as `PartitionFacts` takes them."""
 
 
 NO_META = Meta(0, 0, [])

@@ -63,7 +63,7 @@ class Cycle:
         self.parts: list[Command] = []
         """Parts of large batches, each to be durable by itself before the request."""
         self.touches_parts = False
-        """Whether it writes or wipes parts; refused, it leaves some."""
+        """True if the request writes or wipes parts: if it is refused, some may remain."""
         self.puts: list[Put] = []
         self.gone: list[bytes] = []
         """Keys."""
@@ -72,24 +72,24 @@ class Cycle:
         """One for each batch of the plan, in order."""
         self.start_offset = start_offset
         self.first_offset = end_offset
-        """That of the first new record."""
+        """Offset of the first new record."""
         self.end_offset = end_offset
         self.producers: dict[int, Producer] = {}
         self.forgotten: list[int] = []
         self.sessions: dict[str, SessionBatch] = {}
         self.forgotten_sessions: list[str] = []
         self.rows: RowFacts | None = None
-        """Of the new records; None: nothing is kept of them."""
+        """Facts of the new records; None: the partition keeps none."""
         self.facts: FactsChange | None = None
         self.joint: JointCommit | None = None
-        """Who makes the request, together with those of other partitions; None: nobody else has a share in it."""
+        """Commit of several partitions that includes this request; None: the request is committed alone."""
         self.duplicates = 0
         """Records of the plan's batches that are stored already."""
         self.duplicate_bytes = 0
         self.mark = mark
         self.head_blob: HeadBlob | None = None
         self.placement: Placement | None = None
-        """How `head_blob` joins the head; None: it is the new head, behind `bodies`."""
+        """Change that `head_blob` makes to the head; None: it is the new head, behind `bodies`."""
         self.bodies: list[ClosedBody] = []
         self.stores_epoch = False
 

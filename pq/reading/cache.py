@@ -49,9 +49,9 @@ class BlobCache:
         self.misses = 0
         self.evictions = 0
         self.unused_evictions = 0
-        """Those of them that no read had found."""
+        """Evicted pages that no read had used."""
         self.kept_seconds = 0.0
-        """For how long the evicted pages were there, all together."""
+        """Seconds that evicted pages spent in the cache, summed over pages."""
         self._pages: OrderedDict[PageKey, _Kept] = OrderedDict()
 
     def __len__(self) -> int:
@@ -146,7 +146,7 @@ class NodeMemory:
         """Starts of PQ tablets, from their first row read to serving."""
         self.key_values = KeyValueCounters()
         self.decoding: Executor = ThreadPoolExecutor(decode_threads, "pqbroker-decode")
-        """Where batches are looked into: each may take 128 MiB decompressed, so only few at once."""
+        """Threads that decompress batches: each may take 128 MiB, so only a few run at once."""
         self._partitions = 0
 
     def new_partition(self) -> int:

@@ -15,7 +15,7 @@ class ReadQuery(NamedTuple):
 
     offset: int
     end_offset: int
-    """Where the reader's view ends; see `visible_end`."""
+    """End of the reader's view; see `visible_end`."""
     bytes_max: int
     one_at_least: bool = True
     in_files: bool = False

@@ -50,7 +50,7 @@ class ReadAhead:
         self._cache = memory.cache
         self._files = memory.sent_files
         self.readers: dict[int, _SequentialReader] = {}
-        """By the offset where each would read next."""
+        """Readers by the offset that each would read next."""
 
     def verified(self, query: ReadQuery) -> Batches | None:
         """Whole batches out of what was verified ahead; None when the first is not in it."""

@@ -21,7 +21,7 @@ from pqbroker.storage.kv.tablet import KeyValueTablet
 PARTITION_READ_BYTES_MAX = 8 << 20
 """Bytes that one read takes from the store at most."""
 ATTEMPTS_MAX = 10
-"""How often a read is tried that finds its data deleted or dropped meanwhile."""
+"""Tries of a read whose data is deleted or dropped while it loads."""
 
 _log = logging.getLogger(__name__)
 

@@ -35,7 +35,7 @@ class Share(NamedTuple):
     partition: PartitionServer
     batches: Sequence[tuple[memoryview, BatchHeader]]
     weights: Sequence[Weighed] = ()
-    """Of the rows of each batch, where they are kept."""
+    """Weights of the rows of each batch; empty: none are kept."""
 
     @property
     def size(self) -> int:

@@ -38,7 +38,7 @@ TopicPartition = tuple[str, int]
 """A topic's name and the index of one of its partitions."""
 
 Outcomes = Mapping[TopicPartition, KafkaError | None]
-"""What became of each partition's offset; None: it is durable."""
+"""Outcome of each partition's offset; None: it is durable."""
 
 UnreadSince = Callable[[str, str], int | None]
 """Group id and topic: since when (ms) no member of the group reads the topic. None: one does. 0: nobody knows."""

@@ -63,7 +63,7 @@ class PartitionServer:
     write: _Write
     """The same for who waits."""
     state: Partition
-    """What lies beneath, for readers and administration; only to be looked at."""
+    """State below, for readers and administration; callers must not change it."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class PartitionServer:
         self._reader = Reader(partition, kv, runs, memory, partition.settings.node.partition_reads_max)
         self._quota = write_quota(partition.settings.topic, clock())
         self.is_unmounted = _is_unmounted(partition)
-        """Whether nothing is read or written, since the tablet of a table is unmounted (D.2)."""
+        """True while the tablet of a table is unmounted: reads and writes are refused (D.2)."""
         self.append = self._writer.append
         self.write = partial(_write, self.append)
         self.perform = self._writer.perform
@@ -101,7 +101,7 @@ class PartitionServer:
         self.times = PartitionTimes(partition, self._reader, self._check_served)
         self.stretches = StretchReader(partition, kv, self._reader, self._check_served)
         self.read_stored = self._reader.read
-        """As `read`, whatever the mount state is: for who copies the rows."""
+        """Read in any mount state, for copying rows."""
         self.facts = FactsReader(partition, kv, self._reader, self._check_served)
         self.readable_bytes = self._reader.readable_bytes
         self.decode = self._reader.decode

@@ -24,7 +24,7 @@ from pqbroker.storage.kv.tablet import KeyValueTablet
 EARLIEST_MS = -(1 << 62)
 """No record is before that."""
 HEAD = -1
-"""In the place of a body's first offset: the batches are the head's."""
+"""Stands for the head in place of a body's first offset."""
 
 
 class StretchQuery(NamedTuple):
@@ -38,7 +38,7 @@ class StretchQuery(NamedTuple):
     bytes_max: int
     timestamp_min: int = EARLIEST_MS
     is_verified: bool = True
-    """Whether files are read here first."""
+    """True if the broker verifies files before it answers; False: the reader does."""
 
 
 class Stretch(NamedTuple):
@@ -46,7 +46,7 @@ class Stretch(NamedTuple):
 
     pieces: Sequence[Buffer | FileRange]
     next_offset: int
-    """Where to continue; the query's end when there is no more."""
+    """Offset to read at next; the query's end when no more batches follow."""
     blob: int
     """First offset of the body that they are from, or HEAD."""
     bounds: tuple[int, int] | None = None

@@ -56,14 +56,14 @@ class PqTablet:
         self._renewed = renewed
         self.partitions: dict[int, PartitionServer] = {}
         self._unreadable: StoredUnreadable | None = None
-        """Why no partition of the tablet can be read."""
+        """Damage for which every partition of the tablet is refused."""
         self.awaits_cell = False
-        """Whether nothing of it was read yet, since its cell is not open."""
+        """True while the cell is not open, so nothing of the tablet was read yet."""
         self._start_s = 0.0
 
     _storage: TabletStorage
     kv: KeyValueTablet
-    """What lies beneath, for administration; only to be looked at."""
+    """KV tablet below, for administration; callers must not change it."""
 
     async def start(self, storage: TabletStorage) -> None:
         """Load the partitions from KV keys (A.16); what waits at those of the instance before is theirs then.

@@ -43,12 +43,12 @@ class Topic:
         self.config = config
         self._node = node
         self.moving: dict[int, Moving] = {}
-        """Of a table, the tablets on their way to another mount state."""
+        """Tablets of a table that change their mount state."""
         self.tablets: dict[TabletId, PqTablet] = {}
         self.partitions: list[PartitionServer] = []
         self.session_locks = WeakValueDictionary[str, asyncio.Lock]()
-        """Of the sessions that insert rows now, by name: of one session one batch at a time is looked up and written.
-        """
+        """Locks of the sessions that insert rows now, by name: a session's batches are looked up and written one at a
+        time."""
         self._settings = self._settings_by_set()
 
     @property

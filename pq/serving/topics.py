@@ -71,7 +71,7 @@ class Topics:
         self._topics = self._known.served
         self._count = PartitionCount()
         self.offsets = GroupOffsets(self._partition)
-        """Of consumer groups, in all topics."""
+        """Offsets of consumer groups in all topics."""
         self.changes = asyncio.Lock()
         """Held while a topic is created, changed or deleted, and a cell is taken."""
         self._cells = cells

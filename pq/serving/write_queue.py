@@ -46,7 +46,7 @@ class WriteQueue:
         self.in_flight_bytes = 0
         """Bytes of batches that are not durable yet: those that wait and the cycle's."""
         self.long_bytes = 0
-        """Those of them that are of batches over the limit."""
+        """Bytes in flight that belong to batches over the limit."""
 
     def __len__(self) -> int:
         return len(self.items)

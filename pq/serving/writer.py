@@ -70,7 +70,7 @@ class Writer:
         self._job: Outcome[None] | None = None
         self._started_s = 0.0
         self._cycle_seconds = 0.0
-        """How long the last cycle took."""
+        """Seconds that the last cycle took."""
         self._at_rest: asyncio.Future[None] | None = None
         """Done once no cycle is in work any more, nor will be."""
         self._head = HeadLoader(partition, kv, self._count_held)
