@@ -55,7 +55,7 @@ class Declaration:
     default: Any
     doc: str
     low: float | None = None
-    """Of a list: its items are whole numbers, and this, which is 0, the least of them."""
+    """Lower limit. For a list it is 0 and means that the items are whole numbers from 0 on."""
     high: float | None = None
     choices: tuple[str, ...] = ()
     effect: Effect = Effect.FULL
@@ -64,7 +64,7 @@ class Declaration:
     is_row: bool = False
     """The attribute holds the rows of a table that were given, not this value alone."""
     earlier: str = ""
-    """Its name in the version before, still accepted. Where settings are stored, it stays the name in the store."""
+    """Name in the version before, which is still accepted. A store of settings keeps this name."""
     read: Callable[[str], object] | None = None
     """Reads a text that has a form of its own; ValueError when it has not."""
 

@@ -111,7 +111,7 @@ class _OfNode(NamedTuple):
 
 _KNOWN_MAX = 4
 _known: list[_OfNode] = []
-"""Those made last: a node has thousands of topics, and its settings change seldom."""
+"""Last few that were made: a node has thousands of topics, but its settings rarely change."""
 
 
 def _of_node(settings: BrokerSettings) -> _OfNode:

@@ -49,7 +49,7 @@ OF_ONE_NODE: Final = frozenset(
     if name.startswith(("sasl.", "ssl."))
     or name in ("cordoned.log.dirs", "listener.security.protocol.map", "listeners", "principal.builder.class")
 )
-"""Those that no node takes from what all are set to, as in Kafka."""
+"""Settings that a node takes only from its own configs, never from the default of all nodes, as in Kafka."""
 
 _RETENTION = frozenset(
     name for config in ("retention.ms", "retention.bytes", "cleanup.policy") for name in NODE_SETTINGS[config]

@@ -57,7 +57,7 @@ class ChannelProfile:
 
 
 StorageProfile = Mapping[tuple[str, int], ChannelProfile]
-"""By tablet type and channel; what is not named is in the main pool, without limits."""
+"""Profiles by tablet type and channel; a channel without one is in the main pool, without limits."""
 
 
 def parse_pools(entries: Iterable[str]) -> dict[str, Path]:

@@ -8,7 +8,7 @@ _LONG_MAX = (1 << 63) - 1
 
 COMPACT = "compact"
 NO_COMPACTION = "`compact` requires a key in each record and does not compact yet: without `delete` every record stays"
-"""What this broker does not do of cleanup.policy=compact, wherever it is said."""
+"""Warning that cleanup.policy=compact is only partly supported, in the setting's text and in the log."""
 PRODUCER = "producer"
 """The compression.type that leaves batches as they come."""
 AUTO, HEADER, FULL = "auto", "header", "full"

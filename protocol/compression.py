@@ -21,7 +21,7 @@ CODEC_NAMES: Final = ("uncompressed", "gzip", "snappy", "lz4", "zstd")
 """Kafka's names of the codecs, as `compression.type` has them, by id."""
 
 GROWTH_MAX: Final = {NONE: 1, GZIP: 1032, SNAPPY: 22, LZ4: 255, ZSTD: 32768}
-"""How many bytes one compressed byte can stand for at most, by the formats: gzip 258 bytes in two bits; snappy 64 in a
+"""Bytes at most that one compressed byte stands for, by the formats: gzip has 258 bytes in two bits; snappy 64 in a
 copy of three bytes; LZ4 255 in each further byte of a length; zstd a block of 128 KiB in four bytes."""
 
 BEGINNINGS: Final = {GZIP: b"\x1f\x8b\x08", LZ4: b"\x04\x22\x4d", ZSTD: b"\x28\xb5\x2f"}

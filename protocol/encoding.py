@@ -14,7 +14,7 @@ from pqbroker.protocol.schema import BYTES, ERROR_CODE, RECORDS, STRING, Field, 
 from pqbroker.protocol.source import Source
 
 _PARTS_MAX = 512
-"""How many small bytes a long message gathers before they are joined."""
+"""Small parts of a long message that are gathered before they are joined."""
 
 
 def encoder_source(declared: type, version: int) -> tuple[str, dict[str, object]]:

@@ -21,7 +21,7 @@ from pqbroker.protocol.errors import ForeignProtocol, ProtocolError
 
 P = TypeVar("P", bound=Sized)
 LARGE_FRAME_BYTES: Final = 32 << 10
-"""From this size on a frame is received straight into memory of its own."""
+"""Smallest frame that is received straight into memory of its own."""
 FREE_FRAME_BYTES: Final = (64 << 10) - 1
 """Up to this size a frame needs no leave for its memory."""
 HELD_STEP_BYTES: Final = 2 << 20
@@ -34,7 +34,7 @@ _BEGUN_BYTES: Final = LARGE_FRAME_BYTES // 2
 
 _HTTP_STARTS: Final = frozenset((b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"PATC", b"OPTI", b"CONN", b"PRI "))
 _TLS_START: Final = b"\x16\x03"
-"""Of the record that a TLS client sends first."""
+"""First bytes of the record that a TLS client sends first."""
 
 
 def receive_buffer() -> memoryview:
@@ -57,7 +57,7 @@ class FrameReader:
         self._buffer = receive_buffer() if buffer is None else buffer
         self._grant = grant
         self._start = b""
-        """What has arrived of an unfinished frame that has no memory of its own, its length included."""
+        """Bytes received of an unfinished frame that has no memory of its own, its length included."""
         self._large: memoryview | None = None
         self._filled = 0
         self.claimed_bytes = 0

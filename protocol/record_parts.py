@@ -20,7 +20,7 @@ _NULL: Final = 1
 _TWO_BYTES: Final = 1 << 13
 """Numbers below it take two bytes at most."""
 _THREE_BYTES: Final = 1 << 14
-"""What the first two bytes of a longer varint amount to, at least."""
+"""Least value of the first two bytes of a longer varint."""
 RecordPart = bytes | None
 """The key or the value of a record."""
 

@@ -19,7 +19,7 @@ MAGIC_AT: Final = 16
 CRC_END: Final = 21
 """The checksum covers what follows."""
 DECOMPRESSED_BYTES_MAX: Final = 128 << 20
-"""What the records of one batch may take decompressed, unless the caller says otherwise."""
+"""Decompressed bytes of one batch's records at most, unless the caller says otherwise."""
 
 _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 LENGTH_END: Final = 12

@@ -34,7 +34,7 @@ _KINDS: Final[Mapping[str, Sequence[str]]] = {
     "string": ("bytes", "string", "fixed", "enum"),
     "utf8": ("string", "enum"),
 }
-"""What a column's type is made of; integers: int, long, and decimals without a fraction."""
+"""Avro types that a column's type may have; integers have int, long, and decimals without a fraction."""
 _INT_END = 1 << 31
 _SCHEMAS_KEPT = 64
 
@@ -199,4 +199,4 @@ _TIMESTAMPS: Final[Mapping[str, _Field]] = {
     MICROS: _Field(_same, _same),
     "timestamp-nanos": _Field(lambda stored: stored // 1000, lambda micros: micros * 1000),
 }
-"""By logical type."""
+"""Fields by logical type."""

@@ -15,13 +15,13 @@ from pqbroker.tables.columns import Column
 from pqbroker.tables.refusals import TableError, nearest
 
 AVRO_CHARACTERS_MAX: Final = 32_768
-"""Of a schema's text: what that takes to read stays below 20 ms."""
+"""Characters of a schema's text at most; one of that length is read within 20 ms."""
 AVRO_DEPTH_MAX: Final = 32
 """Types within one another."""
 AVRO_TYPES_MAX: Final = 10_000
 """Types of a datum; a named one counts wherever it is used."""
 _MEMORY_PER_BYTE_MAX: Final = 256
-"""What items of arrays and maps may take once they are decoded."""
+"""Bytes of memory that items of arrays and maps may take, once decoded, for each byte of their own."""
 PRIMITIVES: Final = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 _LEAST_BYTES = {"null": 0, "float": 4, "double": 8}
 _MEMORY = {"null": 0, "boolean": 0, "int": 32, "long": 32, "float": 24, "double": 24}
@@ -30,7 +30,7 @@ _RECORD_MEMORY = 200
 _FIELD_MEMORY = 16
 _LIST_MEMORY = 64
 _ITEM_MEMORY = 8
-"""In CPython, about."""
+"""Bytes of an item of a list, about; as those above, in CPython."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _FULL_NAME = re.compile(rf"{_NAME.pattern}(\.{_NAME.pattern})*")
 _FIXED_BYTES_MAX = 1 << 20
@@ -46,7 +46,7 @@ _MADE: Mapping[str, Any] = {
     "any": {"type": "string", "logicalType": JSON_TEXT},
     "timestamp": {"type": "long", "logicalType": MICROS},
 }  # fmt: skip
-"""By the name of a column's type."""
+"""Avro types by the name of a column's type."""
 
 
 class Branch(NamedTuple):
@@ -129,9 +129,9 @@ class _Type(NamedTuple):
     height: int = 1
     excess: int = 0
     fields: Mapping[str, Sequence[Branch]] = MappingProxyType({})
-    """Of a record."""
+    """Fields of a record."""
     unbounded: frozenset[str] = frozenset()
-    """Of a record, the fields with arrays or maps in them."""
+    """Fields of a record that contain arrays or maps."""
     has_items: bool = False
 
 

@@ -50,7 +50,8 @@ NEXT: Mapping[tuple[MountState, MountCommand], MountState] = {
     (_S.UNFREEZING, _C.MOUNT): _S.UNFREEZING,
     (_S.UNFREEZING, _C.UNFREEZE): _S.UNFREEZING,
 }
-"""What a command makes of a state; the same state: nothing is to be done, or it is under way. What lacks is refused."""
+"""State after a command. The same state: there is nothing to do, or the change has begun. A pair that is missing is
+refused."""
 
 ENDS: Mapping[MountState, MountState] = {
     _S.MOUNTING: _S.MOUNTED,
@@ -59,7 +60,7 @@ ENDS: Mapping[MountState, MountState] = {
     _S.FREEZING: _S.FROZEN,
     _S.UNFREEZING: _S.MOUNTED,
 }
-"""Where states on their way end."""
+"""Final states of the states in between."""
 _HELPS: Mapping[MountState, str] = {_S.FROZEN: "unfreeze", _S.UNMOUNTED: "mount"}
 """The command that opens a tablet in such a state."""
 FLUSHING = frozenset({_S.UNMOUNTING, _S.FREEZING})

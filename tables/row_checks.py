@@ -20,7 +20,7 @@ Decode = Callable[[bytes], Any]
 
 _BOUNDS = {name: column_type.bounds for name, column_type in TYPES.items() if column_type.bounds is not None}
 _MOST = (1 << 63) - 1
-"""That msgspec can compare with."""
+"""Greatest integer that msgspec can compare with."""
 _TAKEN: Final[Mapping[str, Any]] = {
     **{name: Annotated[int, msgspec.Meta(ge=low, le=min(high, _MOST))] for name, (low, high) in _BOUNDS.items()},
     "double": float,
@@ -30,7 +30,7 @@ _TAKEN: Final[Mapping[str, Any]] = {
     "timestamp": Annotated[int, msgspec.Meta(ge=0, lt=TIMESTAMP_END)],
     "any": bool | int | float | str | list[Any] | dict[str, Any],
 }
-"""By the name of a column's type: what msgspec is asked for, which may be less than the type takes."""
+"""msgspec types by the name of a column's type; some accept less than the column's type."""
 
 
 class RowCheck:

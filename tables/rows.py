@@ -14,7 +14,7 @@ from pqbroker.tables.types import ROW_WEIGHT
 TABLET_INDEX = "$tablet_index"
 ROW_INDEX = "$row_index"
 ERROR = "$error"
-"""Why a stored record is no row of the schema; its columns are null then."""
+"""Column that says why a stored record is not a row of the schema; the other columns are null then."""
 TABLETS_MAX = 100
 """Tablets that the rows of one request are for."""
 _SHOWN = 100

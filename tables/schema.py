@@ -15,7 +15,7 @@ FIELDS = ("name", "type", "required", "from")
 SYSTEM = "$"
 """Names of the table's own columns begin so."""
 _FILLED: Mapping[str, str] = {"$timestamp": "uint64", "$cumulative_data_weight": "int64"}
-"""Those that a schema may ask for, with their types: the table fills them (E.8)."""
+"""Columns that the table fills if a schema has them (E.8), with their types."""
 _JSON_FORMATS: Formats = {}
 
 
@@ -26,9 +26,10 @@ class Schema:
     columns: Mapping[str, Column]
     shown: Mapping[str, Column]
     formats: Mapping[str, PartFormat] = dataclasses.field(compare=False)
-    """Of each part."""
+    """Format of each part."""
     format_configs: Formats
-    """What the topic's configs say of these, with what they leave to the columns; empty: JSON documents."""
+    """Configs of the topic that choose the formats, completed with what they leave to the columns; empty: JSON
+    documents."""
     filled: tuple[str, ...] = dataclasses.field(init=False)
     """Names of the columns that the table fills."""
     filled_weight: int = dataclasses.field(init=False)

@@ -27,7 +27,7 @@ class ColumnType:
     name: str
     read: Callable[[Any], tuple[Any, int]]
     bounds: tuple[int, int] | None = None
-    """Of an integer: the least and the greatest value."""
+    """Least and greatest value of an integer type."""
 
 
 def _read_integer(low: int, high: int, value: Any) -> tuple[Any, int]:
@@ -125,4 +125,4 @@ TYPES: Mapping[str, ColumnType] = {
         ColumnType("timestamp", partial(_read_integer, 0, TIMESTAMP_END - 1)),
     )
 }
-"""By name."""
+"""Types by name."""

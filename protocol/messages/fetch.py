@@ -101,7 +101,7 @@ class PartitionData:
     aborted_transactions: list[AbortedTransaction] | None = field(array(AbortedTransaction), nullable="0+")
     preferred_read_replica: int = field(INT32, "11+", default=-1)
     records: Sequence[Sized] | memoryview | None = field(RECORDS, nullable="0+")
-    """To be encoded: parts in order, of which only the size in bytes is asked."""
+    """Parts in order when the answer is encoded, which needs only their sizes."""
 
 
 @struct

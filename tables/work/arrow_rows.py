@@ -19,7 +19,7 @@ from pqbroker.tables.types import ROW_WEIGHT
 from pqbroker.tables.work.column_texts import column_texts, text_bytes
 
 RECORD_BYTES_MIN = 7
-"""Of a record without content."""
+"""Bytes of a record without content."""
 _MAGIC = 2
 _NO_PRODUCER = (-1, -1, -1)
 _NO_HEADERS: list[Any] = []

@@ -53,7 +53,7 @@ class _Rows(NamedTuple):
     records: list[Any]
     counts: list[tuple[BatchHeader, int]]
     facts: Mapping[int, RowFact]
-    """By row; what is not known is missing."""
+    """Known facts, by row."""
 
 
 def decode(

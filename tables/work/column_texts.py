@@ -132,7 +132,7 @@ _WRITERS: Mapping[str, Callable[[Column, Any], ColumnTexts]] = {
     "string": _strings,
     "any": _anything,
 }
-"""By the name of a column's type; integers have bounds."""
+"""Writers by the name of a column's type; integers have bounds instead."""
 
 
 def _check_range(column: Column, values: Any, low: int, high: int) -> None:

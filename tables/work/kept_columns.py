@@ -33,7 +33,7 @@ class KeptColumns:
 
     def __init__(self) -> None:
         self._stretches: dict[tuple[TabletKey, int], tuple[Stretch, int]] = {}
-        """With the number of the query that used it last; least recently used first."""
+        """Stretches with the number of the query that used each last; least recently used first."""
         self._starts: dict[TabletKey, list[int]] = {}
         self._bytes = 0
         self._query = 0

@@ -36,7 +36,7 @@ from typing import Any, NamedTuple
 
 Bytes = bytes | bytearray | memoryview
 LENGTHS = Struct("<II")
-"""Of a message's document and payload."""
+"""Lengths of a message's document and payload."""
 STOP = "stop"
 STOPPED = "stopped"
 

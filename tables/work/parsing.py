@@ -41,14 +41,15 @@ class Named:
     used: frozenset[str]
     """Names in the query, in lower case: columns of the topic among them."""
     has_star: bool
-    """Whether all columns that are shown unasked are used."""
+    """True if the query uses every column that `*` shows."""
     tablets: Range = EVERY
     rows: Range = EVERY
     times: Range = EVERY
     commits: Range = EVERY
-    """Of `$timestamp`."""
+    """Range of `$timestamp`."""
     is_read_once: bool = False
-    """Whether the rows may pass by: nothing in the query can ask for them again. DuckDB refuses where that is wrong."""
+    """True if nothing in the query reads the rows a second time, so they need not be kept. If that is wrong, DuckDB
+    refuses."""
 
 
 @dataclass(frozen=True, slots=True)

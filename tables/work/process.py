@@ -14,7 +14,7 @@ from typing import Any
 from pqbroker.tables.work.messages import LENGTHS, STOP, STOPPED, Bytes, Message, pack, unpack
 
 MEMORY_EXIT = 75
-"""How a worker ends that took more memory than it may."""
+"""Exit status of a worker that took more memory than its limit."""
 ENDING_S = 1.0
 """Time that a process has to end once it has closed its socket."""
 STOP_S = 2.0
@@ -45,7 +45,7 @@ class WorkerProcess:
         """Lengths of the parts of a message whose beginning was taken."""
         self._is_gone = False
         self.is_new = True
-        """Whether it has not done a query yet. Its owner sets it."""
+        """True until the first query is done. The owner clears it."""
 
     @classmethod
     async def start(cls) -> "WorkerProcess":

@@ -26,7 +26,7 @@ from pqbroker.tables.work.views import view_of
 from pqbroker.tables.work.watching import Watch
 
 PIECE_BYTES = 256 << 10
-"""Of the answer, sent at once at most."""
+"""Bytes of the answer in one message at most."""
 _ROWS_AT_ONCE = 16_384
 _NAMED_MAX = 20
 """Tablets that one refusal names."""
@@ -44,7 +44,7 @@ LOCK = "SET lock_configuration = true"
 """Given once all relations are registered."""
 
 Found = Mapping[str, Any]
-"""What the broker says of a topic: its `id`, `bounds` of its partitions, `columns` of its schema."""
+"""Description of a topic by the broker: its `id`, `bounds` of its partitions, `columns` of its schema."""
 
 
 def answer(line: Line, document: Mapping[str, Any], kept: KeptColumns, watch: Watch) -> Any:

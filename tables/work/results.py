@@ -49,7 +49,8 @@ WRITERS: Mapping[str, Callable[[Any, Iterable[Any], Collection[int]], Iterator[b
     "csv": write_csv,
     "arrow": write_arrow,
 }
-"""By the format's name: the bytes of an answer with this Arrow schema. The columns with these numbers are JSON."""
+"""Writers by format name. Each yields an answer's bytes from the Arrow schema, the batches and the numbers of JSON
+columns."""
 
 
 def _rows(batches: Iterable[Any]) -> Iterator[list[tuple[Any, ...]]]:

@@ -44,7 +44,7 @@ class Tally:
     def __init__(self) -> None:
         self.blobs: set[tuple[str, int, int]] = set()
         self.refusal: QueryRefused | None = None
-        """Why there was no more to read: DuckDB, which took the rows, has lost it on the way."""
+        """Error that ended the reading; DuckDB, which took the rows, does not pass it on."""
         self.rows = 0
         self.stored_bytes = 0
 

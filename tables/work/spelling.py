@@ -27,7 +27,7 @@ _STATEMENT = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE,
 )
-"""What a statement begins with."""
+"""First token of a statement."""
 
 
 def spell(text: str) -> str:

@@ -28,9 +28,9 @@ ARROW_TYPES: Final[Mapping[str, Any]] = {
     "any": JSON_TYPE,
     "timestamp": pyarrow.timestamp("us"),
 }
-"""By the name of a column's type."""
+"""Arrow types by the name of a column's type."""
 _PARSED: Final[Mapping[str, Any]] = {**ARROW_TYPES, "string": pyarrow.string(), "timestamp": pyarrow.int64()}
-"""What Arrow's parser is asked for."""
+"""Arrow types that the JSON parser is given in their place."""
 Documents = Sequence[bytes | None]
 
 
@@ -45,14 +45,14 @@ class TypedColumns:
         self._has_key = any(column.part == "key" for column in columns)
         is_json = all(schema.formats[part].name == JSON for part in schema.parts)
         self._is_plain = is_json and all(column.type.name != "any" for column in columns)
-        """Whether Arrow's parser can make every column."""
+        """True if Arrow's parser can make every column."""
         fields = {
             part: [(column.name, _PARSED[column.type.name]) for column in columns if column.part == part]
             for part in PARTS
         }
         self._parsed = pyarrow.schema([(part, pyarrow.struct(fields[part])) for part in PARTS if fields[part]])
         self.types = {column.name: ARROW_TYPES[column.type.name] for column in columns} | {ERROR: pyarrow.string()}
-        """By name, in order; `$error` says why a record is no row."""
+        """Arrow types of the columns by name, in order; `$error` says why a record is not a row."""
 
     def make(self, keys: Documents, values: Documents) -> Mapping[str, Any]:
         """Arrays by name. Columns of a record that is no row are null."""

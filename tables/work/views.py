@@ -35,9 +35,9 @@ class View:
     """A topic's columns. A column of the schema hides the record's of the same name, in any case."""
 
     types: Mapping[str, Any]
-    """By name: those that a star stands for come first."""
+    """Arrow types of columns by name; the columns of `*` come first."""
     starred: int
-    """How many a star stands for."""
+    """Number of columns that `*` shows."""
     typed: TypedColumns | None = None
     text: str = ""
     """The schema; two views with one text have the same columns."""
