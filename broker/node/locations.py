@@ -13,10 +13,10 @@ from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.declare import ConfigError, declarations
 
 KAFKA, HTTP, DATA = "127.0.0.1:9092", "127.0.0.1:8092", "./data"
-"""Without any of them."""
+"""Defaults, where neither options nor variables nor settings say anything."""
 LISTEN_KAFKA, LISTEN_HTTP, DATA_DIR = "PQBROKER_LISTEN_KAFKA", "PQBROKER_LISTEN_HTTP", "PQBROKER_DATA_DIR"
 _KAFKAS_FILE = "meta.properties"
-"""In every directory of Apache Kafka's logs."""
+"""File in every log directory of Apache Kafka."""
 
 
 @dataclass(frozen=True, slots=True)

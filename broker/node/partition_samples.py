@@ -59,7 +59,7 @@ class Sums:
 
     def __init__(self) -> None:
         self._earlier: dict[Sample, tuple[float, float]] = {}
-        """By sample without its value: the sum as it was last, and what had gone from it until then."""
+        """Last sum of each counter, and all that had gone from it by then, by sample without its value."""
 
     def rising(self, sums: Sequence[Sample]) -> Sampling:
         """All sums of now, counters with what has gone from them. What has no sample any more is forgotten."""

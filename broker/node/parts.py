@@ -42,23 +42,23 @@ class Node:
     pools: Callable[[], tuple[PoolStats, ...]] = tuple
     """Space of the pools of the cell."""
     listeners: tuple[Listener, ...] = ()
-    """Where clients come to, with the ports that are listened on."""
+    """Listeners of the node, with the ports that are bound."""
     log_tail: LogTail = field(default_factory=LogTail)
     series: Series = field(default_factory=lambda: Series(dict))
     """The main figures of the last minutes."""
     started_ms: int = 0
-    """When the node opened its cell, in ms since 1970."""
+    """Time when the node opened its cell, in ms since 1970."""
     api_names: Mapping[int, str] = field(default_factory=dict)
     """Names of the APIs of Kafka that are served, by key."""
     api_ranges: tuple[tuple[int, int, int], ...] = ()
-    """What ApiVersions lists: key, least and greatest version."""
+    """Key, least and greatest version of each API that ApiVersions lists."""
     record_checks: RecordChecks = field(default_factory=RecordChecks)
     workers: Workers = field(default_factory=Workers)
-    """Where SQL runs."""
+    """Worker processes for SQL and for rows in Arrow."""
     access: Access | None = None
     """Decides who may do what with a topic; None: everybody everything."""
     cues: Cues | None = None
-    """What tests make happen on cue; None: the broker is not for tests."""
+    """Faults that tests cause on cue; None: the broker is not for tests."""
     creations: dict[str, asyncio.Task[Topic]] = field(default_factory=dict)
     """Topics being created because Metadata named them."""
 

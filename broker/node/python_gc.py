@@ -31,9 +31,9 @@ OBJECT_BYTES: Final = 50
 """An object takes at least about so much: 2.4 million were seen where long requests held 137 MB."""
 PARTITION_OBJECTS: Final = 80
 TOPIC_OBJECTS: Final = 46
-"""Of a partition that is served, those of its tablet among them, and of a topic beside: they are no garbage."""
+"""Objects of a served partition, those of its tablet included, and of a topic besides; they are not garbage."""
 BLOCKS_PER_OBJECT: Final = 1.5
-"""Of memory, by what is served: 1.3 of a partition, 2 of a topic beside."""
+"""Memory blocks per object of what is served: 1.3 for those of a partition, 2 for those of a topic."""
 _THRESHOLDS = (700, 10, 1)
 """Python's own, but for the last: a full pass sees 25 000 new objects at most, 8 ms, and not 80 000."""
 _OLDEST = 2
@@ -54,7 +54,7 @@ class Load(NamedTuple):
     bytes_in: Callable[[], int]
     """Grows with every request."""
     bytes_in_work: Callable[[], int]
-    """Of long requests: a pass would walk through all that they hold, and find nothing."""
+    """Bytes of long requests: a pass would walk through all that they hold, and find nothing."""
     served: Callable[[], int]
     """Objects of topics and their partitions (`objects_of`)."""
 
@@ -74,11 +74,12 @@ class CycleCollector:
         self.known = 0
         """Objects that the last deep pass set aside."""
         self.growth = 0
-        """Set aside since."""
+        """Objects set aside since."""
         self.served = 0
         """Objects of what was served when growth was last explained by it."""
         self._owed = 0
-        """Those of them that were not seen yet; negative: of others that went."""
+        """Objects of what is served now that no pass has seen yet; negative: objects that went and are still
+        counted."""
         self._blocks = 0
         """Blocks of memory that Python had after the last deep pass, and those of what is served since."""
         self._is_deep = False

@@ -47,7 +47,7 @@ PACKAGE = "pqbroker"
 IDLE_LOOKS_PER_TIMEOUT = 4
 STALL_LOOK_S = 1.0
 RENEWAL_LOOK_S = 0.5
-"""How often to look for tablets that need a restart."""
+"""Seconds between looks for tablets that need a restart."""
 
 
 def wall_clock_ms() -> int:

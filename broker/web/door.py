@@ -30,7 +30,7 @@ METRICS_SLOTS = 16
 _HEAD_BYTES = 16 << 10
 """A longer head is aiohttp's to refuse."""
 _LINGER_S = 1.0
-"""How long the rest of a body is read that nobody wants, so that the answer arrives."""
+"""Seconds in which the rest of an unwanted body is read and dropped, so that the answer arrives."""
 
 
 class Door:
@@ -136,7 +136,7 @@ class _Arrival(asyncio.Protocol):
         self._data = b""
         self._is_whole = False
         self.path = b""
-        """What its first request asks for."""
+        """Path that the first request asks for."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)

@@ -86,7 +86,7 @@ class HeldBytes:
     def __init__(self, bytes_max: Callable[[], int]) -> None:
         self._bytes_max = bytes_max
         self.counted: Sequence[Slots] = ()
-        """Whose slow connections are closed when there are too many bytes."""
+        """Slots whose slow connections are closed when there are too many bytes."""
         self.total = 0
 
     def hold(self, slot: Slot, size: int) -> bool:
@@ -121,7 +121,7 @@ class Slots:
         self._clock = clock
         self._count_max = count_max
         self._slots: dict[State, OrderedDict[Slot, float]] = {state: OrderedDict() for state in State}
-        """By state, each with the time since when, the earliest first."""
+        """Slots by state, each with the time when it came to that state, earliest first."""
         self._shares = Shares[str]()
         self.bytes = held
         self.is_reserved = is_reserved

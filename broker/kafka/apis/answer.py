@@ -18,11 +18,11 @@ class Answer(Generic[R]):
         self.settled = False
         self.response: R | None = None
         self.step: Callable[[], Any] | None = None
-        """What makes the response: run by the dispatcher, which answers for whatever it raises."""
+        """Call that makes the response; the dispatcher runs it, and answers with an error if it raises."""
         self.error: BaseException | None = None
         self.hurry = hurry
         self.pause_ms = 0
-        """For how long its client's connection is not read, from when the answer is handed over (KIP-219)."""
+        """Milliseconds for which the client's connection is not read once the answer is handed over (KIP-219)."""
         self._listener: Callable[[], None] | None = None
 
     def complete(self, response: R | None) -> None:

@@ -189,12 +189,12 @@ class Untaken:
         self.size = 0
         """Bytes in memory, as the node counts them."""
         self.moved_s = 0.0
-        """When the client took something, or was sent more."""
+        """Time when the client last took bytes or was sent more."""
         self._left = 0
         """All that it left at the last look."""
         self._since = 0.0
         self._since_left = 0
-        """What it left at that time; since then it has taken less than a small answer."""
+        """Bytes left at `_since`; the client has taken less than a small answer since then."""
 
     def begin(self, reader: Reader, now: float) -> None:
         """The client does not take what it is sent."""

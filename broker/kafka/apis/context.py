@@ -52,25 +52,25 @@ class Peer:
 
     node: KafkaNode
     address: Address
-    """Where this client is to connect to."""
+    """Address at which clients reach this listener."""
     host: str = ""
-    """Where the other end is; empty when it has gone already."""
+    """Client's host; empty if it disconnected before it was asked for."""
     port: int = 0
     holder: str = ""
     """The key under which its shares of the node's limits count (`holder_of`)."""
     principal: Principal = ANONYMOUS
     takes_files: bool = False
-    """Whether answers may hold parts of files (`FileRegion`)."""
+    """True if answers may hold parts of files (`FileRegion`)."""
     lanes: "dict[int, list[Lane]]" = field(default_factory=dict)
-    """By API key: for requests that say what its last request said. The dispatcher changes it."""
+    """Lanes by API key, for requests that repeat the words of the last one. The dispatcher changes them."""
     client_id: str | None = None
-    """What it called itself last. The dispatcher sets it, and `apis`."""
+    """Client id of the last request. The dispatcher sets it, and `apis`."""
     apis: int = 0
     """API keys that it has used, each a bit."""
     fetch_session_id: int = 0
-    """Of the fetch session that it opened last; set by `FetchSessions`."""
+    """Id of the fetch session that the client opened last; set by `FetchSessions`."""
     is_gone: bool = False
-    """Whether the connection has closed."""
+    """True once the connection has closed."""
 
     def leave(self) -> None:
         """The connection has closed."""
@@ -92,11 +92,11 @@ class Context:
         self.version = version
         self.client_id = client_id
         self.correlation_id = 0
-        """For an answer that is framed where it is made. The dispatcher sets it."""
+        """Id of an answer that is framed where it is made. The dispatcher sets it."""
         self.is_long = False
-        """Whether the request has so many elements that a handler must let others have their turn between them."""
+        """True if the request has so many elements that its handler must let other requests run in between."""
         self.is_charged = False
-        """Whether the node's budget of answers holds something for the request."""
+        """True while the node's budget of answers holds bytes for the request."""
 
     def charge(self, size: int) -> None:
         """Charge `size` bytes more to the node's budget of answers, until the request is answered."""

@@ -31,7 +31,7 @@ TOPIC_IDS_FROM_VERSION = 13
 
 PartitionKey = tuple[str, bytes, int]
 Asked = tuple[int, int, int, int]
-"""Of a partition in a request: index, leader epoch, offset, most bytes."""
+"""Index, leader epoch, offset and most bytes of a partition in a request."""
 
 
 class SessionPartition:
@@ -81,9 +81,9 @@ class FetchSession:
     def __init__(self, session_id: int, peer: "Peer | None", *, by_id: bool) -> None:
         self.session_id = session_id
         self.peer = peer
-        """Who used it last; None: nobody knows."""
+        """Connection that used the session last; None: unknown."""
         self.holder = "" if peer is None else peer.holder
-        """Whose shares it counts for: of who opened it."""
+        """Key under which it counts in the node's limits, that of its opener."""
         self.counted = 0
         """Partitions that the node counts for it."""
         self.by_id = by_id

@@ -9,7 +9,7 @@ from pqbroker.broker.kafka.apis.context import Context
 from pqbroker.broker.kafka.apis.exchange import Exchange
 
 LANES_MAX = 4
-"""Of one connection, for each API: a producer of several topics often sends one in each request."""
+"""Lanes of one connection for each API: a producer of several topics often sends one topic in each request."""
 Serve = Callable[[Context, memoryview, Callable[[Context], Any]], Exchange]
 """Serves the request of a frame by a call that returns what a handler may, in a new context like the one given."""
 

@@ -12,7 +12,7 @@ from pqbroker.broker.kafka.apis.context import Context
 FETCH: Final = 1
 
 Matches = Callable[[str, bytes, int], bool]
-"""Whether a partition is meant: name or id of its topic, one of them empty, and its number."""
+"""Returns True if a cue means the partition; given are name and id of its topic, one of them empty, and its number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ SHAPES: Final[Mapping[int, Shape]] = {
     21: Shape(),
     23: Shape(name="topic", index="partition"),
 }
-"""By API key: Produce, Fetch, ListOffsets, OffsetCommit, DeleteRecords, OffsetForLeaderEpoch."""
+"""Shapes by API key: Produce, Fetch, ListOffsets, OffsetCommit, DeleteRecords, OffsetForLeaderEpoch."""
 
 
 def named(key: int, context: Context, request: Any) -> Iterator[tuple[str, bytes, int]]:

@@ -38,7 +38,8 @@ IDS_FROM_VERSION = 10
 GROUP_ERROR_FROM_VERSION = 2
 _NOTHING = ConsumerOffset(-1)
 _UNREADABLE = ConsumerOffset(-1)
-"""Of a partition whose rows are damaged: nobody knows; no offset at all would send its consumers to the start."""
+"""Stands for the offset in a partition whose rows are damaged; an answer without one would send consumers to the
+start."""
 
 
 @dataclass(slots=True)

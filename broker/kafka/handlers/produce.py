@@ -99,7 +99,7 @@ class _Append:
         self._context = context
         self._request = request
         self._decided: list[list[Decided | None]] = []
-        """By topic, what became of each batch."""
+        """Outcomes of the batches, a list for each topic."""
         self._throttle_ms = 0
         self._waiting = 1
         self.answer: Answer[ProduceResponse] = Answer()

@@ -22,7 +22,7 @@ _FLEXIBLE_HEAD: Final = Struct(">iixihib")
 
 
 Fetched = tuple[int, int, int, int, Batches]
-"""Of one partition: index, high watermark, last stable offset, start offset, and what was read."""
+"""Index, high watermark, last stable offset, start offset and batches of one partition."""
 
 
 class FetchAnswers:

@@ -18,7 +18,7 @@ from pqbroker.protocol.schema import is_flexible
 API_KEY: Final = 0
 
 Decided = Written | BaseException
-"""What became of a batch."""
+"""Outcome of one batch."""
 Respond = Callable[
     [Sequence[TopicProduceData], Sequence[Sequence[Decided | None]], int], tuple[ProduceResponse, BaseException | None]
 ]
@@ -48,7 +48,7 @@ class ProduceAnswers:
         self._tags = b"\0" if flexible else b""
         no_errors = b"\x01\0\0" if flexible else b"\0\0\0\0\xff\xff"
         self._tail = no_errors if context.version >= _RECORD_ERRORS_FROM_VERSION else b""
-        """Of a partition: no record errors, no message, no tagged fields."""
+        """End of a partition's answer: no record errors, no message, no tagged fields."""
         self._encode = encoder(ProduceResponse, context.version)
         self._prepare(1)
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Final
 
 LANE_PARTITIONS_MAX: Final = 100
-"""Of more a request is dispatched: it may be a long one."""
+"""Partitions of a request in a lane at most. A request with more is dispatched, since it may be a long one."""
 
 ProducedPartition = tuple[int, memoryview]
 """Index and records of a partition; the records are a slice of the frame."""
@@ -15,7 +15,7 @@ _COUNT = struct.Struct(">i").unpack_from
 _ENTRY = struct.Struct(">ii").unpack_from
 _INDEX = struct.Struct(">i").unpack_from
 _SHIFT_MAX = 28
-"""Of the fifth and last byte of a varint."""
+"""Shift of the fifth and last byte of a varint."""
 
 
 def cut_fixed(frame: memoryview, position: int) -> list[ProducedPartition] | None:

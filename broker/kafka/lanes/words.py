@@ -12,9 +12,9 @@ from pqbroker.protocol.schema import is_flexible
 WORDS_BYTES_MAX: Final = 1 << 10
 """A request that says more than this has no lane: each connection keeps the words of its lanes."""
 BODY_AT: Final = 8
-"""Behind the API's key and version, and the correlation id, which differs."""
+"""Position behind the API's key and version, and the correlation id, which differs."""
 TOPIC_IDS_FROM_VERSION: Final = 13
-"""Of Produce and of Fetch."""
+"""First version of Produce and of Fetch that names topics by id."""
 
 _STRING = struct.Struct(">h")
 

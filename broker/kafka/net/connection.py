@@ -49,7 +49,7 @@ FOREIGN = {
     "HTTP": "a client at %s speaks HTTP to the Kafka listener %s (%s); HTTP has an address of its own, --http",
     "TLS": "a client at %s speaks TLS to the listener %s (%s), which is plain; set its security.protocol=PLAINTEXT",
 }
-"""By the protocol that came instead of Kafka's."""
+"""Log lines by the protocol that a client speaks instead of Kafka's."""
 
 seldom = SeldomLog(logging.getLogger(__name__))
 

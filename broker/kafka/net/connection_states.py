@@ -93,9 +93,9 @@ class Sending(IntEnum):
     """States of sending the answers that are due."""
 
     IDLE = auto()
-    """The next call sends them."""
+    """Answers leave with the next call."""
     PLANNED = auto()
-    """They leave when this turn of the loop ends, with those that become due until then."""
+    """Answers leave when this turn of the loop ends, with those that become due until then."""
     WAITING = auto()
     """Some lie in files: they leave when the transport has sent all that it was given before."""
     BUSY = auto()

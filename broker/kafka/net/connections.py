@@ -34,7 +34,7 @@ class Connections:
         self._metrics = metrics
         self._limits = ConnectionLimits(connections_max, settings, loop.time)
         self._open: dict[Connection, int] = {}
-        """With their numbers, which rise and are not used again."""
+        """Connections with their numbers, which rise and are never reused."""
         self._count = 0
         self._emptied: asyncio.Future[None] | None = None
 

@@ -17,7 +17,7 @@ from pqbroker.protocol.headers import encode_response_header
 PRODUCE: Final = 0
 
 OnError = Callable[[ErrorCode], None]
-"""What is done with each error code of an answer."""
+"""Called with each error code of an answer."""
 
 
 class ServedVersion:
@@ -32,7 +32,7 @@ class ServedVersion:
         self.metrics = metrics
         self.serve = api.serve
         self.header_end = encode_response_header(self.key, version, 0)[4:]
-        """What follows the correlation id in the header of an answer."""
+        """Bytes behind the correlation id in the header of an answer."""
         self.refuse = api.refusal
         request: Any = api.request
         response: Any = api.response

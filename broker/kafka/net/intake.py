@@ -42,9 +42,9 @@ class Intake:
         self._pause = ReadingPause(peer.node.loop)
         self.reader = FrameReader(self._settings.socket_request_max_bytes, receiving.buffer, self._grant)
         self.held_bytes = 0
-        """What the reader holds, as the node counts it."""
+        """Bytes that the reader holds, as the node counts them."""
         self.bytes = 0
-        """Of requests that have arrived whole and are not answered; the connection counts them."""
+        """Bytes of requests that have arrived whole and are not answered; the connection counts them."""
         self.state = Intaking.READING
 
     def count_held(self, *, is_new: bool) -> None:

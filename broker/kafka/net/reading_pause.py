@@ -13,7 +13,8 @@ class ReadingPause:
         self._loop = loop
         self._timer: asyncio.Handle | None = None
         self._until = 0.0
-        """When the timer is due; it cannot always say so itself (see uvloop's `call_at` for what is due at once)."""
+        """Loop time at which the timer is due. A timer of uvloop that is due at once does not know it (see its
+        `call_at`)."""
         self.is_on = False
 
     def lengthen(self, pause_ms: int, when_over: Callable[[], None]) -> None:

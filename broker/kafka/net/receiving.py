@@ -49,7 +49,7 @@ class _Unfinished:
         self.held: dict[Receiver, int] = {}
         """Bytes of each, in the order they began."""
         self._moved: dict[Receiver, tuple[float, int]] = {}
-        """When each moved last, and what it held then, in that order."""
+        """Loop time at which each last moved, and the bytes that it held then; the longest ago stands first."""
         self._stall_s = stall_s
         self._loop = loop
 

@@ -57,7 +57,7 @@ class OpenCell:
     coordinators: Coordinators
     hive: Hive
     cells: OpenCells
-    """Of the node, this one and those beside it."""
+    """Open cells of the node: this one and those beside it."""
     others: DataCells
     objects: Sequence[ServedObjects]
     """Objects of the scheme, by kind."""

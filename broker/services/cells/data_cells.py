@@ -60,7 +60,7 @@ class _Watched:
     """Set when the cell was opened, or could not be, for the first time."""
     task: "asyncio.Task[None] | None" = None
     failure: str = ""
-    """Why it is not open."""
+    """Reason why the cell is not open."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,14 +38,14 @@ from pqbroker.storage.tablets.scheme_state import Resharded, TopicRecord
 from pqbroker.storage.tablets.tablet import TabletStorage
 
 GLUED_BYTES = 1 << 20
-"""Of rows in one commit, about."""
+"""Bytes of rows in one commit, about."""
 _NO_PRODUCER = -1
 _FOLLOWS_MAX = 3
 _SESSIONS_AT_ONCE = 1000
-"""In one commit."""
+"""Sessions in one commit."""
 
 Reshard = Callable[[TopicRecord, TabletId], Resharded]
-"""What the table becomes, with the id of the tablet that stands for the first one."""
+"""Makes the resharded table, given the id of the tablet that takes the place of the first one."""
 
 
 class Glue(NamedTuple):
@@ -54,7 +54,8 @@ class Glue(NamedTuple):
     survivor: int
     removed: Sequence[int]
     topic_id: bytes | None = None
-    """Of a topic that is to have all rows alone, numbered from 0: those that were trimmed inside a blob, too."""
+    """Id of a new topic that gets all rows alone, numbered from 0, trimmed rows too if their blob is kept. None: rows
+    stay in the topic."""
 
 
 class TabletGluing:

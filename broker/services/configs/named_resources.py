@@ -35,7 +35,7 @@ class NamedKind:
     invalid: ErrorCode
     """The code of a config that the kind does not have, and of a wrong value."""
     is_default_told: bool
-    """Whether the synonyms of a config name its default, as a setting of the node where that has one."""
+    """True if the synonyms of a config include its default, under the name of the node's setting if there is one."""
 
 
 GROUPS = NamedKind(

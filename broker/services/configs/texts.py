@@ -34,7 +34,7 @@ class Synonym(NamedTuple):
 
 
 _STAND_INS = {names[0]: names for names in NODE_SETTINGS.values()}
-"""Where Kafka looks for a setting of a broker: its coarser units too."""
+"""Settings of a broker that Kafka looks at for each: itself, and those in coarser units."""
 
 
 @dataclass(frozen=True, slots=True)

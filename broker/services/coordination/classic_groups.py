@@ -51,7 +51,7 @@ class ClassicGroups:
         self._sends: deque[Send] = deque()
         """Answers to give out."""
         self._is_sending = False
-        """Whether that is being done, or will be in the next turn of the loop."""
+        """True while answers are given out, or will be in the next turn of the loop."""
         coordinator.admit(self)
 
     @property

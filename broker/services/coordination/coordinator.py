@@ -41,7 +41,7 @@ class Coordinator:
         self._kinds: list[ResidentKind] = []
         self._stores: set[asyncio.Task[None]] = set()
         self._timers: dict[Hashable, _Timer] = {}
-        """By resident: one each at most."""
+        """Timers by resident, at most one each."""
         self._ahead_ms = 0
         self._refusal: KafkaError | None = _RESTARTING
         self.is_closed = True

@@ -28,7 +28,7 @@ from pqbroker.storage.tablets.tablet import TabletType
 COORDINATORS = 16
 """Part of what is stored: a group's tablet follows from it."""
 COORDINATOR_IDS = tuple(TabletId(16 + number) for number in range(COORDINATORS))
-"""Of their tablets, by number."""
+"""Ids of the coordinator tablets, by number."""
 MS_PER_MINUTE = 60_000
 _OWNER = "coordinator"
 
@@ -76,7 +76,7 @@ class Coordinators:
             memory=GroupMemory(settings.groups_bytes_max),
         )
         self._groups: tuple[ClassicGroups, ...] = ()
-        """By number of the coordinator."""
+        """Groups by number of the coordinator."""
 
     async def start(self) -> None:
         """Create the tablets if they do not exist yet, and load every group. CommitRefused, ShardLost.

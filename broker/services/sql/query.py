@@ -63,7 +63,7 @@ class Query:
         self._has_slot = False
         self._worker: WorkerProcess | None = None
         self._last: Message | None = None
-        """What the worker said at the end."""
+        """Final message of the worker; None until it comes."""
 
     @property
     def explanation(self) -> Any:

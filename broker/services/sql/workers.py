@@ -32,7 +32,7 @@ class Workers:
         """Starts and ends under way."""
         self.counters = SqlCounters()
         self.slots = QuerySlots()
-        """Of queries under way, and of those that wait for their worker to start."""
+        """Slots of queries that run, or wait for their worker to start."""
 
     @property
     def pids(self) -> list[int]:

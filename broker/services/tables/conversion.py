@@ -28,7 +28,7 @@ from pqbroker.tables.mount import MountState
 from pqbroker.tables.refusals import TableError
 
 _WEAK = {"commit_ordering": "weak"}
-"""What every static table has."""
+"""Attribute of every static table."""
 
 
 async def convert(caller: TablesCaller, name: str, *, is_static: bool) -> Topic:

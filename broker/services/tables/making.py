@@ -21,8 +21,8 @@ from pqbroker.tables.refusals import TableError
 from pqbroker.tables.schema import check_names, read_schema
 
 _CONFIG = {"pq.partitions.per.tablet": "1", "retention.bytes": "-1", "value.invalid": "refuse"}
-"""Of every table's topic, besides retention.ms: tablets are mounted one by one, rows go by attributes (E.6), what is no
-row is refused."""
+"""Configs of every table's topic, besides retention.ms. Tablets are mounted one by one, attributes say when rows are
+removed (E.6), and a record that is not a row is refused."""
 
 
 _OWN_CONFIG = {
@@ -47,9 +47,9 @@ class NewTable:
     """None: that of the directory, or the default one."""
     tablet_count: int | None = None
     trimmed_row_counts: Sequence[int] | None = None
-    """Where the rows of each tablet begin."""
+    """First row of each tablet."""
     is_mounted: bool | None = None
-    """Whether its tablets are mounted at once; None: they are."""
+    """True or None: the tablets are mounted at once."""
     is_static: bool = False
 
 

@@ -163,7 +163,7 @@ def _check_both(rows: RecordCheck, records: memoryview) -> Weighed:
 
 
 _made: "WeakKeyDictionary[Topic, tuple[object, RowCheck]]" = WeakKeyDictionary()
-"""With the schema that each is for."""
+"""Checks by topic, each with the schema that it is for."""
 
 
 @dataclass(frozen=True, slots=True)

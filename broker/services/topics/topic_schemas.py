@@ -43,7 +43,7 @@ class TopicSchema(NamedTuple):
 
     columns: Columns
     formats: Mapping[str, str]
-    """By config, those that are not the default."""
+    """Configs that are not the default, by name."""
 
 
 def schema_of(topic: "Topic") -> TopicSchema | None:

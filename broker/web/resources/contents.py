@@ -22,7 +22,7 @@ RECORD = object_of(
         "value": CONTENT, "headers": HEADERS,
     }
 )  # fmt: skip
-"""As `record_json.show_record` makes it."""
+"""Schema of a record, as `record_json.show_record` makes it."""
 
 
 def read(value: Any, where: str) -> bytes | None:

@@ -20,7 +20,7 @@ NAMES_MAX = 100
 """Names in a list of an event; the counts are of all."""
 FIGURES = "figures"
 _State = Mapping[str, object]
-"""By name, what a change is seen by."""
+"""Values by name; a change shows as a difference between two states."""
 
 
 async def follow(call: Call) -> Stream:

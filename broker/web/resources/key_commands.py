@@ -50,7 +50,7 @@ _BOOLEAN: Schema = {"type": "boolean"}
 _CHANNEL: Schema = {"type": "integer", "minimum": MAIN, "maximum": INLINE}
 _RANGE: Mapping[str, Schema] = {"from": TEXT, "include_from": _BOOLEAN, "to": TEXT, "include_to": _BOOLEAN}
 _INPUT: Schema = {**object_of({"value": CONTENT}), "type": ["string", "object"]}
-"""Of a Concat: a key, or bytes of its own."""
+"""Input of a Concat: a key, or bytes of its own."""
 _READS: Mapping[str, Schema] = {
     "read": object_of({"key": TEXT}, {"offset": COUNT, "size": COUNT}),
     "read_range": object_of({}, {**_RANGE, "include_data": _BOOLEAN, "limit_bytes": COUNT}),

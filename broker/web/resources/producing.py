@@ -102,9 +102,9 @@ def _all_written(outcomes: Mapping[int, Written | BaseException]) -> dict[int, W
 
 NO_TIMESTAMP = -1
 RECORD_FIELDS: Mapping[str, Schema] = {"key": CONTENT, "headers": HEADERS, "timestamp": nullable(TIMESTAMP)}
-"""Of a record to write, beside its value."""
+"""Fields of a record to write, besides its value."""
 _PLACE: Mapping[str, Schema] = {"partition": COUNT, "topic": TEXT, "offset": OFFSET}
-"""Of the place that a record was read from only the partition counts: the others are accepted and not used."""
+"""Fields of the place that a record was read from. Only the partition counts; the others are accepted and ignored."""
 
 ROUTES = (
     Route(

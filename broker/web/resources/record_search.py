@@ -16,7 +16,7 @@ from pqbroker.storage.engine import Buffer
 READ_BYTES = 1 << 20
 """Bytes of stored batches taken at once; at least one batch."""
 RECORD_OVERHEAD_BYTES = 32
-"""What an empty record counts for: a look through many is work too."""
+"""Bytes counted for an empty record, since a search through many is work too."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,14 +21,14 @@ from pqbroker.tables.work.refusal import QueryRefused
 
 JSON = "application/json"
 CONTENT_TYPES = {"json": "application/x-ndjson", "csv": "text/csv", "arrow": ARROW_STREAM}
-"""By `format`."""
+"""Content types by `format`."""
 _NEAR_AMONG = 300
 """Names that one of no topic is compared with: more would take the loop too long."""
 _STATUSES = {
     "TOO_MANY_QUERIES": 503, "WORKER_LOST": 503, "QUERY_TOO_LONG": 504, "QUERY_TOO_LARGE": 413, "RESULT_TOO_LARGE": 413,
     "TABLES_NOT_INSTALLED": 501, "CORRUPT_MESSAGE": 500, "WRONG_STATE": 409,
 }  # fmt: skip
-"""Of refusals before the first byte; others are 400."""
+"""HTTP status of refusals before the first byte, by code; others have 400."""
 
 
 async def query(call: Call) -> Stream:

@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 ITEMS_DEFAULT = 100
 NUMBERS_IN_PATHS = frozenset(("cell", "channel", "fault", "partition", "tablet"))
-"""What is a number where a path names it; all else is text."""
+"""Parameters in paths that are numbers; all others are text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class Route:
     body: Schema | None = None
     status: int = 200
     cluster: AclOperation | None = None
-    """What the caller must be allowed to do with the cluster; None: what it names is checked where it is found."""
+    """Operation on the cluster that the caller must be allowed; None: access is checked where a resource is found."""
     example: Any = None
     """An answer, for the document."""
     body_example: Any = None
@@ -128,9 +128,9 @@ class Route:
     raw_types: tuple[str, ...] = ()
     """Content types of bodies that are not parsed here: `Call.body` is bytes."""
     streams: tuple[Schema, Any] | None = None
-    """Of an answer of unknown length: the schema of its items, and one of them."""
+    """Schema and example of an item, in an answer of unknown length."""
     forms: tuple[StreamForm, ...] = (LINES, EVENTS)
-    """How those items may be written."""
+    """Forms in which those items may be written."""
     other_types: tuple[str, ...] = ()
     """Content types that have no items for JSON to describe."""
 

@@ -13,7 +13,7 @@ _STATUSES: Mapping[str, int] = {
     "CHANGED_BATCH": 409, "SESSION_AHEAD": 409, "STAGE_LOST": 409, "STAGE_FULL": 503,
     "TABLET_NOT_OPEN": 409,
 }  # fmt: skip
-"""Of refusals that have another than 400."""
+"""HTTP status of refusals that have another one than 400, by code."""
 
 
 async def told(answer: Awaitable[Any]) -> Any:

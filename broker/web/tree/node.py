@@ -16,7 +16,7 @@ class TreeNode:
     attributes: Mapping[str, Any] = field(default_factory=dict)
     value: Any = None
     long_attributes: Mapping[str, Read] = field(default_factory=dict)
-    """Those that are shown only when they are named."""
+    """Attributes that are shown only when they are named."""
     settable: Mapping[str, Write] = field(default_factory=dict)
 
 

@@ -24,7 +24,7 @@ _CHANNELS = {"changelogs": LOG_CHANNEL, "snapshots": SNAPSHOT_CHANNEL}
 _BLOB_DEPTH = 2
 """Names below a cell that a blob of its log has."""
 _CONFIG = ("orchid", "config")
-"""Of a tablet: the attributes that act."""
+"""Path below a tablet to the attributes in force."""
 
 
 async def find_system(call: Call, path: TreePath) -> TreeNode:

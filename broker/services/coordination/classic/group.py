@@ -44,11 +44,11 @@ class Group:
         self.protocol: str | None = None
         self.leader: str | None = None
         self.members: dict[str, Member] = {}
-        """By member id, in the order they joined first."""
+        """Members by id, in the order of their first join."""
         self.instances: dict[str, str] = {}
         """Member ids of static members by instance id."""
         self.pending: dict[str, int] = {}
-        """Ids given out with MEMBER_ID_REQUIRED, and until when they may join."""
+        """Ids given out with MEMBER_ID_REQUIRED, each with the time until which it may join."""
         self.unsynced: set[str] = set()
         """Members that have the generation and have not asked for their assignment yet."""
         self.join_deadline_ms: int | None = None
@@ -57,7 +57,7 @@ class Group:
         """An empty group's first rebalance: it waits for its time even if all have joined."""
         self.has_new_member = False
         self.delay_left_ms = 0
-        """By how much the wait of the first rebalance can still grow."""
+        """Milliseconds by which the first rebalance may still be delayed."""
         self.effects: list[Effect] = []
         self.first_deadline_ms: int | None = None
         """No deadline is before it. `clock.wake` looks for the next one among all members when it is reached."""

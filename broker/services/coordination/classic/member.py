@@ -21,11 +21,12 @@ class Member:
     assignment: bytes = b""
     deadline_ms: int = 0
     is_new: bool = False
-    """It has joined and not been answered yet, so that nobody knows whether it is still there."""
+    """True from its first join until the answer; until then a client that is gone cannot be told from one that
+    waits."""
     join_ticket: Ticket = None
     sync_ticket: Ticket = None
     counted_bytes: int = 0
-    """What the group counts for it; its assignment is counted apart."""
+    """Bytes that the group counts for the member, without its assignment, which is counted apart."""
 
     @classmethod
     def joining(cls, member_id: str, request: Join) -> "Member":

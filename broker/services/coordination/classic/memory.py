@@ -25,7 +25,7 @@ class GroupMemory:
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
         self.shares = Shares[str]()
-        """By the address that made the group."""
+        """Shares by the address that made the group."""
 
     @property
     def taken(self) -> int:

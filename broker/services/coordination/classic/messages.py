@@ -21,15 +21,16 @@ class GroupLimits:
     initial_rebalance_delay_ms: int
     members_max: int
     new_member_join_timeout_ms: int = 300_000
-    """A new member that joins cannot be seen to die: so long it may wait, then it must ask again (as in Kafka)."""
+    """Time that a new member may wait in a join before it must ask again, as in Kafka: meanwhile its death goes
+    unnoticed."""
     id_bytes_max: int = 1024
-    """Of a group's id."""
+    """Bytes of a group's id."""
     member_bytes_max: int = 1 << 20
     metadata_bytes_max: int = 5 << 20
-    """Of all members of a group. With their assignments it has to fit into one commit of a coordinator."""
+    """Bytes of all members of a group. With their assignments they must fit into one commit of a coordinator."""
     assignment_bytes_max: int = 5 << 19
     memory: GroupMemory = field(default_factory=lambda: GroupMemory(64 << 20))
-    """Of all groups of the node."""
+    """Bytes of all groups of the node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +47,9 @@ class Join:
     client_id: str = ""
     client_host: str = ""
     requires_known_id: bool = True
-    """From version 4 a dynamic member is told its id first and joins with it (KIP-394)."""
+    """True from version 4 on: a dynamic member gets its id first and joins with it (KIP-394)."""
     can_skip_assignment: bool = True
-    """From version 9 a returning static leader may be told to assign nothing (KIP-814)."""
+    """True from version 9 on: the answer may have a returning static leader assign nothing (KIP-814)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,7 @@ class Joined:
     skips_assignment: bool = False
     members: tuple[JoinedMember, ...] = ()
     reason: str = ""
-    """For the log: what was refused, and what to do."""
+    """Text for the log: what was refused, and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,7 @@ class Synced:
     protocol: str | None = None
     assignment: bytes = b""
     reason: str = ""
-    """For the log: what was refused, and what to do."""
+    """Text for the log: what was refused, and what to do."""
 
 
 class Send(NamedTuple):

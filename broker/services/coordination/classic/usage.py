@@ -16,10 +16,10 @@ class Usage:
         self._node = node
         self.payer = payer
         self.metadata_bytes = 0
-        """Of all members, without their assignments."""
+        """Bytes of all members, without their assignments."""
         self.assignment_bytes = 0
         self.taken = 0
-        """In all."""
+        """Bytes of the group in all."""
 
     def add(self, size: int) -> None:
         """Take more; less, when `size` is negative."""
