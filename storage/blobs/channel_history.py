@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 RANGES_MAX = 255
-"""What a tablet's record holds for each channel."""
+"""Ranges that a tablet's record holds for each channel at most."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from pqbroker.storage.engine import Batch, ShardLost
 from pqbroker.storage.outcome import Told
 
 BURST_SECONDS = 1.0
-"""What a channel has not used for so long it may use at once."""
+"""Seconds for which a channel's unused rate is kept: it may use that much at once."""
 
 Channel = tuple[int, int]
 """Tablet id and channel."""

@@ -47,7 +47,8 @@ OPTIONS: Mapping[str, Option] = {
     "forced_rotation_memory_ratio": Option(0.7, 0, 1, is_dynamic=True),
     "dynamic_memory_pool_weight": Option(1, 1, 1000, is_dynamic=True),
 }
-"""Those of the specification. On one machine a cell has one peer and no quorum: they are checked, stored and shown."""
+"""Options of the specification. On one machine a cell has one peer and no quorum: they are checked, stored and
+shown."""
 
 
 @dataclass(frozen=True, slots=True)

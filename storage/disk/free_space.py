@@ -20,16 +20,16 @@ INDEX_RESERVE_BYTES = 32 << 20
 POOL_RESERVE_BYTES = 16 << 20
 """Kept free in a pool on a disk of its own. Of every reserve a half may be used to empty mostly dead segments."""
 ASKED_BYTES = 1 << 20
-"""What a user is asked to free: a cell opens with less, and takes deletes then."""
+"""Bytes that a user is asked to free. A cell opens with less, and takes deletes then."""
 FLOOR_BYTES = 448 << 10
 """Below this even deletes are refused, so that the next start finds room."""
 LOOK_SECONDS = 0.005
-"""How old a look may be for a round: what others take meanwhile comes out of the reserve."""
+"""Age of a look at the disk that is new enough for a round; what others take meanwhile comes out of the reserve."""
 START_BYTES = 384 << 10
 """Free space without which a cell opens for reading only: the index takes 40 KB, the first commit two rows for each
 tablet."""
 START_FLOOR_BYTES = 192 << 10
-"""What the first commit leaves."""
+"""Free bytes that the first commit must leave."""
 
 
 _LOOK_SECONDS = 1.0
@@ -61,7 +61,7 @@ class FreeSpace:
         thresholds: Thresholds = DEFAULT_THRESHOLDS,
     ) -> None:
         self.colour = Colour.GREEN
-        """At the last look. Other threads read it."""
+        """Colour at the last look. Other threads read it."""
         self.free = 0
         """Bytes at the last look, less what was taken since."""
         self._path = path
@@ -144,7 +144,7 @@ class CellSpace:
         """A cell's start is one commit, the first."""
         self._look_due = 0.0
         self.is_green = False
-        """At the last look."""
+        """True if the last look found enough space everywhere."""
         self.is_full = False
         """Return True if a pool takes no writes of users, by the last look."""
 

@@ -52,7 +52,7 @@ class OfflineCell:
         self._index = RocksIndex(index_path(path, generation))
         self._reader = BlobReader(self.get, pools)
         self.history = CommitHistory(0, (), (), ())
-        """What its commit log has besides, once it is open."""
+        """Rounds of the commit log that the index does not have on disk, once it is open."""
 
     def open(self, staging: Path, read: ReadLog = read_history) -> None:
         """Open the index through links in an empty directory, with all that `read` finds in the commit log."""

@@ -42,7 +42,7 @@ class Segment:
     file: int = -1
     allocated: int = 0
     buffers: list[Buffer] = field(default_factory=list)
-    """What the present round appends from `durable_end` on."""
+    """Buffers that the present round appends from `durable_end` on."""
     durable_end: int = 0
     durable_live: int = 0
     last_rows: int = 0
@@ -82,7 +82,7 @@ class Pool:
         self.touched: dict[tuple[int, int], Segment] = {}
         """Segments that the present round changes."""
         self.emptied: list[Segment] = []
-        """To be unlinked once what emptied them is durable."""
+        """Segments to unlink once the rounds that emptied them are durable."""
         self.sparse: dict[tuple[int, int], Segment] = {}
         """Sealed segments that are mostly dead, for SegmentEmptying, which drops those that it cannot empty."""
         self.quarantine = quarantine

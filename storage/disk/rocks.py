@@ -88,10 +88,11 @@ class RocksEngine:
     faults: Faults | None = None
     read_only_look_ms: int = 1000
     backups: BackupDirectory | None = None
-    """Where backups go; None: `backups` in the cell's directory."""
+    """Directory of backups; None: `backups` in the cell's directory."""
     _told: dict[str, Colour] = field(default_factory=dict, init=False)
     _damages: dict[str, str] = field(default_factory=dict, init=False)
-    """Of the index, found since this object was created: an opening after a loss must not meet them again."""
+    """Damage of the index by place, found since this object was created: a second opening must not run into it
+    again."""
     _was_open: bool = field(default=False, init=False)
     _is_held: bool = field(default=False, init=False)
     """The cell was salvaged, and nobody has accepted that."""

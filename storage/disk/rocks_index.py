@@ -34,19 +34,19 @@ _log = logging.getLogger(__name__)
 _MIB = 1 << 20
 _CONFIG_FILE = "rocksdict-config.json"
 _MEMTABLE_BYTES = 4 * _MIB
-"""Of RocksDB's memtable: rows are written into it until it goes to a file. On a full disk the ballast has room for that
-file, and segments go only when it is there."""
+"""Bytes of RocksDB's memtable, which holds rows until they go to a file. On a full disk the ballast has room for that
+file, and segments are removed only once it is written."""
 _OUT_OF_REACH_BYTES = 128 * _MIB
 _SPARE_BYTES = 16 * _MIB
-"""With less room at the opening nothing is written to files but what gives back segments, and nothing compacted."""
+"""Free bytes at the opening below which files are written only to give back segments, and nothing is compacted."""
 _WAITING_MEMTABLES = "rocksdb.num-immutable-mem-table"
 _CHANGES = (_WAITING_MEMTABLES, "rocksdb.num-running-flushes", "rocksdb.num-running-compactions")
 _ENTRY_BYTES = 64
-"""What a row takes in memory beside key and value."""
+"""Bytes that a row takes in memory besides key and value."""
 _TABLE = re.compile(r"(\d+\.sst) offset (\d+)")
 _UNREADABLE = ("No such file", "Input/output error")
 _FILES = (".sst", "MANIFEST-", "CURRENT")
-"""What RocksDB says of files that it needs and cannot read, beside `Corruption`."""
+"""Texts in RocksDB's errors about files that it needs and cannot read; `Corruption` is another."""
 
 
 class RocksIndex:
@@ -62,10 +62,10 @@ class RocksIndex:
         self._path = path
         self._has_room = has_room
         self._is_frugal = False
-        """It was opened on a full disk, and nothing was written but to its log since."""
+        """True from an opening on a full disk until a flush leaves enough free: nothing is compacted meanwhile."""
         self._may_empty = False
         self._staging = ""
-        """Where links to its files are, when it is only looked at."""
+        """Directory of links to its files, if it is only read."""
         self._telling = TellsDamage(self.tell)
         self._rows: Rdict | None = None
         self._write_options = WriteOptions()
@@ -73,11 +73,12 @@ class RocksIndex:
         self._write_options.disable_wal = True  # type: ignore[method-assign, assignment]
         self._recent = RecentRows()
         self._memtable_bytes = 0
-        """What RocksDB's memtable takes, about."""
+        """Bytes that RocksDB's memtable takes, about."""
         self._rows_bytes = 0
-        """Keys and values in it: what its file will take, at most."""
+        """Bytes of keys and values in the memtable; its file takes no more."""
         self._unwritten: UnwrittenRows | None = None
-        """On a full disk they are counted row by row: what is deleted again takes no room in the file."""
+        """Count of the memtable's rows one by one, on a full disk: a row that is deleted again takes no room in the
+        file."""
         self._last_number = 0
         self._flushing = 0
         """The last round that RocksDB was asked to write to a file."""

@@ -25,7 +25,7 @@ _PORTION_BYTES = 4 << 20
 """Read and written at once; a blob that is larger, alone."""
 _PORTION_RECORDS = 1024
 _REFUSED_LOOKS = 5
-"""This many looks later a segment is tried again for which there was no room, or no file left to open it."""
+"""Looks after which a segment is tried again that found no room, or no file left to open it."""
 
 
 @dataclass(frozen=True, slots=True)

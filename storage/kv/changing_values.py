@@ -10,7 +10,7 @@ from pqbroker.storage.kv.tablet import KeyValueTablet
 from pqbroker.storage.kv.value_parts import Range
 
 PATCH_ATTEMPTS_MAX = 10
-"""How often a request with patches is made, until nothing changes the originals meanwhile."""
+"""Tries of a request with patches whose originals change meanwhile."""
 
 
 async def execute_patching(tablet: KeyValueTablet, commands: Sequence[Command | Patch]) -> None:

@@ -23,9 +23,9 @@ KEY_BYTES_MAX = 1024
 DELETED_KEYS_MAX = 100_000
 """Keys that the DeleteRange commands of one request may cover."""
 DIFFS_MAX = 1000
-"""Of one patch."""
+"""Diffs of one patch."""
 REWRITTEN_BYTES_MAX = 32 << 20
-"""What the patches of one request may read and rewrite: the blobs that their diffs touch, whole."""
+"""Bytes that the patches of one request may read and rewrite: the blobs that their diffs touch, whole."""
 
 
 class KeyValueError(Exception):

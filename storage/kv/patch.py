@@ -75,7 +75,7 @@ class _Rewrite:
         self.patch = patch
         self.entry = entry
         self._starts = list(accumulate(entry.pieces, initial=0))
-        """Where the value's blobs begin, and where the last one ends."""
+        """Positions where the value's blobs begin, and where the last one ends."""
         self.runs = self._touched()
         """First byte, and the one behind the last; in order, apart from one another."""
 
@@ -123,7 +123,7 @@ class _Image:
     def __init__(self, start: int, buffers: Sequence[Buffer]) -> None:
         self.buffers = [memoryview(buffer) for buffer in buffers or (b"",)]
         self._starts = list(accumulate(map(len, self.buffers), initial=start))
-        """Where the buffers begin, and where the last one ends."""
+        """Positions where the buffers begin, and where the last one ends."""
 
     def write(self, offset: int, buffer: Buffer) -> None:
         first, last = self._cut(offset), self._cut(offset + len(buffer))

@@ -47,9 +47,9 @@ class Plan:
     def __init__(self) -> None:
         self.batch = Batch()
         self.commands = 0
-        """How many the request has."""
+        """Commands of the request."""
         self.begun_s = 0.0
-        """When it was handed to the store, by a clock of its own."""
+        """Time when it was handed to the store, by `perf_counter`."""
         self.changes: dict[bytes, Entry | None] = {}
         """New entries by key; None deletes."""
         self.recounts: dict[BlobKey, int] = {}

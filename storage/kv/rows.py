@@ -26,7 +26,7 @@ _HEADER = Struct(">BQ")
 _HEADER_BYTES = _HEADER.size
 _NUMBER = Struct(">Q")
 _CHANNEL_BYTE = 8
-"""Of a blob key: behind the tablet's id."""
+"""Position of the channel in a blob key, behind the tablet's id."""
 
 
 class Entry:

@@ -69,7 +69,7 @@ class KeyValueTablet:
         self._planner = Planner(storage, self._entries, self._references, inline_bytes_max, user_generation=0)
         self._owned = OwnedKeys(storage, self._entries.by_key, inline_bytes_max)
         self._stores: list[Changes] = []
-        """What `store` has on its way."""
+        """Changes of `store` that are not durable yet."""
         reader = ValueReader(storage, self._entries.by_key, self._counters)
         self.read, self.verify = reader.read, reader.verify
 

@@ -15,10 +15,10 @@ from pqbroker.storage.kv.tablet import KeyValueTablet
 from pqbroker.storage.tablets.tablet import USER_CHANNEL, TabletStorage
 
 COPIED_BYTES: Final = 8 << 20
-"""Of a commit, about."""
+"""Bytes of one commit, about."""
 _COPIED_ROWS = 1000
 _CHANNEL_BYTE = 8
-"""Of a blob key: behind the tablet's id."""
+"""Position of the channel in a blob key, behind the tablet's id."""
 
 
 class TabletCopy:

@@ -58,7 +58,7 @@ LOG_FORMAT = 1
 _UNREADABLE = (
     BlobCorrupt, BlobMissing, IndexDamaged, LookupError, StoredUnreadable, TypeError, ValueError, struct.error,
 )  # fmt: skip
-"""What bytes raise that are not what a tablet of this version wrote."""
+"""Errors from bytes that no tablet of this version wrote."""
 
 T = TypeVar("T")
 

@@ -15,12 +15,12 @@ class ResidentRows:
     """Stored form of the residents of one kind."""
 
     name: str
-    """Of one resident, for people."""
+    """Word for one resident."""
     row_set: str
-    """Its key is the resident's id, a text."""
+    """Row set, with the resident's id, a text, as its key."""
     columns: tuple[str, ...]
     read: Callable[[str, Row], Any]
-    """What is stored under an id. LookupError, TypeError, ValueError for a row that no version writes."""
+    """Reads the row that is stored under an id. LookupError, TypeError, ValueError for a row that no version writes."""
 
     def put(self, changes: RowChanges, resident_id: str, row: Row) -> None:
         if self.row_set not in changes.row_sets:

@@ -31,15 +31,15 @@ class TabletPage:
 
     topic: str | None = None
     partitions: tuple[int, ...] = ()
-    """Of the topic, those that the tablet serves."""
+    """Partitions of the topic that the tablet serves."""
     size_bytes: int | None = None
-    """Of the partitions."""
+    """Bytes of the partitions."""
     kv: KeyValueTablet | None = None
     """The keys that it is made of."""
     row_sets: Mapping[str, int] | None = None
-    """How many rows each has."""
+    """Rows of each row set."""
     start_s: float | None = None
-    """How long the start of the running instance took."""
+    """Seconds that the start of the running instance took."""
 
 
 class Tablet(Protocol):

@@ -22,12 +22,12 @@ class ObjectKind:
     """The scheme's stored form of the objects of one kind."""
 
     name: str
-    """As the rows of names say it."""
+    """Kind in the rows of names."""
     row_set: str
-    """Its objects' rows by id; their column `tablets` has the ids of the tablets that each one owns, and `cells` where
-    each of them lives, unless all are in the system cell."""
+    """Row set with the objects by id. Its column `tablets` has the ids of the tablets that each one owns, and `cells`
+    the cell of each, unless all are in the system cell."""
     tablets: frozenset[TabletType]
-    """Types of these."""
+    """Types of the tablets that such an object owns."""
 
 
 OBJECT_KINDS: Mapping[str, ObjectKind] = {
@@ -66,9 +66,9 @@ class Unowned(NamedTuple):
     """Tablets of objects that no object names."""
 
     dead: list[TabletId]
-    """Their owner was an object of a known kind, which is gone or does not name them."""
+    """Tablets whose owner, of a known kind, is gone or does not name them."""
     unknown: dict[int, str]
-    """They may be named by an object of a kind that this version does not know: why, by tablet."""
+    """Reasons, by tablet, why an object of a kind that this version does not know may name it."""
 
 
 def unowned_tablets(

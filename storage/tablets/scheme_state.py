@@ -19,7 +19,7 @@ NAMED_SETTINGS = "named_settings"
 """Row sets of the scheme."""
 
 FIRST_FORMAT = 1
-"""Of a scheme until its first table is created: versions before tables read it."""
+"""Format of a scheme without tables, which versions before tables can read."""
 TABLES_FORMAT = 2
 CELLS_FORMAT = 3
 """Once tablets of a topic live in other cells than the system cell."""
@@ -50,7 +50,8 @@ class TableRecord:
     epoch_base: int = 0
     """Added to the generation of a tablet, it is the leader epoch: a reshard raises it above all epochs before."""
     is_static: bool = False
-    """It takes no rows, and is no topic for Kafka's clients (E.10); all its rows are in one tablet."""
+    """True for a table that takes no rows and that Kafka's clients do not see (E.10); all its rows are in one
+    tablet."""
 
     def grown(self, count: int) -> "TableRecord":
         """Return the record with `count` tablets: the new ones are mounted, by the attributes that are set, and begin
@@ -87,7 +88,7 @@ class TopicRecord:
     created_ms: int
     table: TableRecord | None = None
     cells: tuple[CellId, ...] = ()
-    """Where each tablet lives; empty: all in the system cell."""
+    """Cell of each tablet; empty: all are in the system cell."""
 
     def cell_of(self, tablet: int) -> CellId:
         """Return the cell of the topic's tablet of this number."""

@@ -14,7 +14,7 @@ from pqbroker.storage.tablets.tablet import TabletRecord, TabletStorage
 from pqbroker.storage.tablets.tablet_kinds import TABLET_KINDS
 
 _OBJECT_TYPES = {bytes((type_,)) for type_, kind in TABLET_KINDS.items() if kind.belongs_to_object}
-"""In a tablet's record, behind its format."""
+"""Second byte of the record of a tablet that belongs to an object of the scheme; the first one is the format."""
 
 
 async def check_start(shard: Shard, name: str = "0") -> None:

@@ -58,7 +58,7 @@ class TabletRecord:
     channels: tuple[ChannelHistory, ...]
     owner: str
     dropping: bool = False
-    """Its rows and blobs are being removed; it never starts again."""
+    """True while its rows and blobs are being removed; it never starts again."""
 
     def encode(self) -> bytes:
         parts = [_HEADER.pack(_FORMAT, self.type, self.dropping, self.generation, len(self.channels))]
@@ -179,15 +179,15 @@ class TabletStorage:
         self._is_over = False
         self._pools = tuple(channel.pool_at(instance.generation) for channel in instance.channels)
         self.counters = tuple(ChannelCounters() for _ in instance.channels)
-        """By channel."""
+        """Counters by channel."""
         self.tablet_id = instance.tablet_id
         self.generation = instance.generation
         self.prefix = row_prefix(instance.tablet_id)
         """First bytes of the tablet's rows in a batch."""
         self.unreadable: StoredUnreadable | None = None
-        """Why the tablet cannot be read; nothing of it is then read or written. Set by `leave`."""
+        """Damage for which nothing of the tablet is read or written. Set by `leave`."""
         self._refusal = ""
-        """Why every commit is refused; empty: none is for the tablet's sake."""
+        """Reason why every commit is refused; empty: none is refused for the tablet's sake."""
 
     def leave(self, unreadable: StoredUnreadable) -> None:
         """The tablet cannot be read: it stays as it is."""

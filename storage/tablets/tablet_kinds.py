@@ -13,15 +13,15 @@ class TabletKind:
     """Facts common to all tablets of one type."""
 
     name: str
-    """As metrics, profiles of storage and people call it."""
+    """Name in metrics, profiles of storage and texts for people."""
     format: int
     """Version of what it stores: of rows for a KV tablet, else of log records."""
     keyless: str
-    """Why such a tablet has no keys to show; empty for a KV tablet."""
+    """Reason why such a tablet has no keys to show; empty for a KV tablet."""
     belongs_to_object: bool
-    """It lives and dies with an object of the scheme, such as a topic; else it is the broker's own."""
+    """True if it lives and dies with an object of the scheme, such as a topic; False: it is the broker's own."""
     channels: tuple[str, ...] = ("log", "snapshots", "data")
-    """What each channel of a new tablet holds, by number."""
+    """Content of each channel of a new tablet, by number."""
 
 
 def _of_row_sets(name: str) -> TabletKind:

@@ -19,7 +19,7 @@ class CellFile:
     origin: Path
     target: Path
     size: int | None = None
-    """Of a file that still grows the bytes that belong to the moment; None: nothing is written to it any more."""
+    """Bytes of a growing file that belong to the moment; None: nothing is written to the file any more."""
 
 
 @dataclass(frozen=True, slots=True)

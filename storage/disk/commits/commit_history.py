@@ -44,7 +44,7 @@ class CommitHistory:
     last_number: int
     rounds: tuple[CommitAt, ...]
     files: tuple[Path, ...]
-    """Of earlier generations, all in the log's directory."""
+    """Files of earlier generations, all in the log's directory."""
     left_out: tuple[str, ...]
     """Places of what a power cut tore, none of which was acknowledged."""
 

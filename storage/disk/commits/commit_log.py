@@ -23,7 +23,7 @@ from pqbroker.storage.disk.directory import fsync_directory, sync_data
 COMMITS = "commits"
 """The directory in the index's: one rename moves both."""
 FILE_BYTES = 16 << 20
-"""Of records, after which the next file begins."""
+"""Bytes of records in a file, after which the next one begins."""
 _ALLOCATE_BYTES = 4 << 20
 """Room is taken from the file system in steps: a sync of a file that does not grow writes no journal."""
 HEADER_STAND_IN = b"\1" * COMMIT_HEADER_BYTES

@@ -66,7 +66,7 @@ class Gap(NamedTuple):
     position: int
     end: int
     payload_bytes: int = 0
-    """Of blobs right before them, whose round is theirs."""
+    """Bytes of blobs right before the gap, which belong to the same round."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class Scanned:
     records: tuple[CommitAt, ...]
     rest: Unreadable | None
     gaps: tuple[Gap, ...] = ()
-    """In order; the last one reaches to the end of the file where `rest` says what is there."""
+    """Gaps in order; the last one reaches to the end of the file if `rest` says what is there."""
 
 
 def scan_commits(path: Path, position: int, seed: int) -> Scanned:

@@ -12,7 +12,7 @@ from pqbroker.storage.disk.commits.index_changes import GONE, IndexBatch, IndexC
 
 ROUNDS_MAX = 32
 BYTES_MAX = 1 << 18
-"""Of changes, after which the index gets them."""
+"""Bytes of changes, after which the index gets them."""
 
 Batch = TypeVar("Batch", bound=IndexBatch)
 Get = Callable[[list[bytes]], list[bytes | None]]

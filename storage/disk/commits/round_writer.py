@@ -45,7 +45,7 @@ class RoundWriter:
         self._sync_due = 0.0
         self._flush_due = 0.0
         self._is_writing = False
-        """Of a round something is written, and not all of it is synced where it has to be."""
+        """True while a round has been written in part, or not yet synced everywhere that it has to be."""
         self._side_by_side: ThreadPoolExecutor | None = None
         """Threads that sync further pools; none until there is a second."""
 

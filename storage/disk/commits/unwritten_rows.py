@@ -9,9 +9,9 @@ from typing import Generic, TypeVar
 from pqbroker.storage.disk.commits.index_changes import IndexBatch
 
 _ROW_BYTES = 24
-"""What a row takes in a file beside key and value, at most."""
+"""Bytes that a row takes in a file besides key and value, at most."""
 _FILE_BYTES = 16 << 10
-"""What a file takes beside its rows."""
+"""Bytes that a file takes besides its rows."""
 B = TypeVar("B", bound=IndexBatch)
 
 

@@ -40,7 +40,7 @@ class SalvageMark:
     state: MarkState
     places: Mapping[str, str] = field(default_factory=dict)
     lost_rounds: int = 0
-    """How many rounds a salvage that has begun gives up, at most."""
+    """Rounds that a salvage gives up at most, once it has begun."""
     lost_bytes: int = 0
     skipped: Mapping[str, Sequence[Sequence[int]]] = field(default_factory=dict)
 
