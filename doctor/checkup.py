@@ -59,9 +59,9 @@ async def examine(path: Path, pools: Mapping[str, Path], findings: Findings, exp
 
 
 def _other_cells(path: Path, known: Known) -> list[CellId]:
-    """Cells beside the system cell: those that have a directory, that topics name, or that the hive has ready."""
+    """Cells beside the system cell: those that have a directory, that objects name, or that the hive has ready."""
     there = {CellId(int(place.name)) for place in path.glob(f"{CELLS}/*") if place.name.isdecimal()}
-    named = {cell for topic in (known.scheme.topics.values() if known.scheme else ()) for cell in topic.cells}
+    named = {owned.cell for owned in (known.scheme.owned_tablets() if known.scheme else ())}
     ready = {record.cell for record in known.cells.values() if record.state is CellState.READY}
     return sorted((there | named | ready) - {SYSTEM_CELL})
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from pqbroker.doctor.contents import check_body, check_head, require
 from pqbroker.doctor.findings import NEXT_START, RESTORE, SKIPPED, Findings
+from pqbroker.doctor.key_values import check_holders, read_entries, text_of
 from pqbroker.doctor.stored_blobs import StoredBlobs, name_of
 from pqbroker.pq.log import consumers, producers
 from pqbroker.pq.log.keys import (
@@ -69,16 +70,10 @@ def check_tablet(
 ) -> None:
     """Verify the rows of one PQ tablet."""
     topic, indexes = served.topic, served.partitions
-    entries: dict[bytes, Entry] = {}
-    for key, row in rows:
-        try:
-            entries[key] = Entry.stored(row)
-        except (*_UNREADABLE, IndexError) as bad:
-            findings.damage("kv", f"{topic}, key {_text(key)}", f"its row cannot be read: {bad}")
-    findings.count("keys", len(entries))
+    entries = read_entries(rows, topic, findings)
     if served.epoch_base and indexes is not None:
         entries = _renumbered(entries, indexes[0], f"{topic}-{indexes[0]}", findings)
-    _check_holders(entries, topic, blobs, findings)
+    check_holders(entries, topic, blobs, findings)
     leaks = blobs.has_leaks(record.tablet_id)
     for index, keys in sorted(_by_partition(entries, topic, findings).items()):
         name = f"{topic}-{index}"
@@ -95,21 +90,6 @@ def _renumbered(entries: dict[bytes, Entry], index: int, name: str, findings: Fi
         return entries
     findings.harmless("kv", name, f"{len(foreign)} keys have its number from before a reshard", NEXT_START)
     return {renumbered(key, index) if key in foreign else key: entry for key, entry in entries.items()}
-
-
-def _check_holders(entries: dict[bytes, Entry], topic: str, blobs: StoredBlobs, findings: Findings) -> None:
-    """Every blob that a row names is there, and is shared only between rows that say so."""
-    owners: dict[bytes, list[bytes]] = {}
-    for key, entry in entries.items():
-        for blob in entry.blobs():
-            owners.setdefault(blob, []).append(key)
-            if not blobs.hold(blob):
-                findings.damage("kv", f"{topic}, key {_text(key)}", f"blob {name_of(blob)} is not there")
-    for held, keys in owners.items():
-        unaware = [key for key in keys if not entries[key].is_shared]
-        if len(keys) > 1 and unaware:
-            told = f"blob {name_of(held)} is held by {len(keys)} rows, of which this one does not know"
-            findings.damage("kv", f"{topic}, key {_text(unaware[0])}", told)
 
 
 def _by_partition(entries: dict[bytes, Entry], topic: str, findings: Findings) -> dict[int, Keys]:
@@ -142,9 +122,9 @@ def _by_partition(entries: dict[bytes, Entry], topic: str, findings: Findings) -
             elif key[:1] == _HALF_STORED:
                 findings.harmless("kv", f"{topic}-{index}", "a batch came half", NEXT_START)
             else:
-                findings.damage("kv", topic, f"key {_text(key)} is of no known kind", "run the version that wrote it")
+                findings.damage("kv", topic, f"key {text_of(key)} is of no known kind", "run the version that wrote it")
         except _UNREADABLE:
-            findings.damage("kv", topic, f"key {_text(key)} cannot be read")
+            findings.damage("kv", topic, f"key {text_of(key)} cannot be read")
     return found
 
 
@@ -206,7 +186,7 @@ class Partition:
             self._damage("partition", f"its keys are out of order: {bad}")
             return None
         for key in start_state.orphans:
-            self.findings.harmless("partition", self.name, f"key {_text(key)} is overlapped by another")
+            self.findings.harmless("partition", self.name, f"key {text_of(key)} is overlapped by another")
         return start_state
 
     def _check_order(self, meta: Meta, start_state: StartState) -> None:
@@ -282,7 +262,7 @@ class Partition:
                 require(state.first <= batches[0].first, "a first sequence behind its batches")
                 require(state.last_offset < end_offset, f"offset {state.last_offset}, behind the end {end_offset}")
             except _UNREADABLE as bad:
-                self._damage("producers", f"producer {_text(key[12:])}: {bad}")
+                self._damage("producers", f"producer {text_of(key[12:])}: {bad}")
         self.findings.count("producers", len(self.keys.producers))
 
     def _check_consumers(self) -> None:
@@ -291,7 +271,7 @@ class Partition:
                 parse_consumer_key(key)
                 require(consumers.decode(entry.value).offset >= 0, "a negative offset")
             except _UNREADABLE as bad:
-                self._damage("consumers", f"group {_text(key[12:])}: {bad}")
+                self._damage("consumers", f"group {text_of(key[12:])}: {bad}")
         self.findings.count("consumers", len(self.keys.consumers))
 
     def _check_sessions(self) -> None:
@@ -299,7 +279,7 @@ class Partition:
             try:
                 SessionBatch.decode(self._value(entry))
             except _UNREADABLE as bad:
-                self._damage("sessions", f"session {_text(key[12:])}: {bad}")
+                self._damage("sessions", f"session {text_of(key[12:])}: {bad}")
         self.findings.count("sessions", len(self.keys.sessions))
 
     def _check_facts(self, start_state: StartState) -> None:
@@ -327,9 +307,3 @@ class Partition:
 
     def _damage(self, check: str, what: str, cure: str = RESTORE) -> None:
         self.findings.damage(check, self.name, what, cure)
-
-
-def _text(key: bytes) -> str:
-    return key.decode("ascii", "backslashreplace")
-
-

@@ -1,10 +1,15 @@
-"""Checks of a cell's tablets, one for each type: the scheme, the hive, coordinators, and the partitions of topics."""
+"""Checks of a cell's tablets by their kinds: the scheme, the hive, coordinators, and the partitions of topics.
+
+A kind without a check of its own is verified as far as its stored form goes: keys and values, or a log of row sets.
+"""
 
 import struct
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from pqbroker.doctor.findings import NEXT_START, Findings
+from pqbroker.doctor.key_values import check_holders, read_entries
 from pqbroker.doctor.partitions import ServedTopic, check_tablet
 from pqbroker.doctor.stored_blobs import StoredBlobs
 from pqbroker.doctor.tablet_rows import TabletRows
@@ -17,9 +22,10 @@ from pqbroker.storage.ids import SYSTEM_CELL, CellId, TabletId
 from pqbroker.storage.tablets.base_tablet import BaseTablet
 from pqbroker.storage.tablets.coordinator_rows import RESIDENT_ROWS
 from pqbroker.storage.tablets.scheme import SCHEME_TABLET_ID, Scheme
-from pqbroker.storage.tablets.scheme_objects import has_object_tablets
+from pqbroker.storage.tablets.scheme_objects import NAMES, has_object_tablets
 from pqbroker.storage.tablets.scheme_state import TopicRecord
 from pqbroker.storage.tablets.tablet import USER_CHANNEL, TabletRecord, TabletStorage, TabletType
+from pqbroker.storage.tablets.tablet_kinds import TABLET_KINDS
 from pqbroker.storage.unreadable import StoredUnreadable
 
 _UNREADABLE = (BlobCorrupt, BlobMissing, LookupError, StoredUnreadable, struct.error, TypeError, ValueError)
@@ -72,7 +78,7 @@ async def check_tablets(
     served_topics: dict[TabletId, ServedTopic] = {}
     if scheme is not None:
         served_topics = find_served_topics(scheme.topics.values(), home.cell, scheme.timestamps_reserved)
-        _check_served_topics(served_topics, rows, findings)
+        _check_owned(scheme, rows, findings, home.cell)
         _check_unowned(scheme, rows.records, findings, home.cell)
     examined = Examined(rows, blobs, findings, storages, served_topics)
     for record in rows.records.values():
@@ -80,7 +86,7 @@ async def check_tablets(
             where = f"tablet {record.tablet_id}"
             findings.harmless("tablet", where, "it is half dropped", "nothing: the next start goes on")
         else:
-            await _CHECKS[record.type](record, examined)
+            await _check_of(record)(record, examined)
     return known
 
 
@@ -123,12 +129,12 @@ async def _check_known(record: TabletRecord, examined: Examined) -> None:
     """Check the scheme, which was looked at before the others: it says whose they are."""
 
 
-async def _check_coordinator(record: TabletRecord, examined: Examined) -> None:
-    """Replay a coordinator's log, and read its residents."""
+async def _check_log(record: TabletRecord, examined: Examined) -> None:
+    """Replay a log of row sets, and read the residents of coordinators in it."""
     tablet, counts = BaseTablet(examined.storages[record.tablet_id]), {}
     try:
         await tablet.start()
-        for kind in RESIDENT_ROWS:
+        for kind in RESIDENT_ROWS if record.type is TabletType.COORDINATOR else ():
             stored = list(tablet.row_sets.get(kind.row_set, ()))
             for key, row in stored:
                 kind.read(str(key[0]), row)
@@ -144,22 +150,43 @@ async def _check_coordinator(record: TabletRecord, examined: Examined) -> None:
 async def _check_partitions(record: TabletRecord, examined: Examined) -> None:
     """Look at the partitions of a PQ tablet."""
     served = examined.served_topics.get(record.tablet_id, ServedTopic(f"tablet {record.tablet_id}", None))
-    try:
-        stored = list(examined.rows.of(record.tablet_id))
-    except IndexDamaged:
-        examined.blobs.hold_all(record.tablet_id)
-        told = f"rows of tablet {record.tablet_id} cannot be read: it is refused whole"
-        examined.findings.damage("kv", served.topic, told)
-    else:
+    stored = _stored_rows(record, served.topic, examined)
+    if stored is not None:
         check_tablet(stored, served, record, examined.blobs, examined.findings)
 
 
-_CHECKS: Mapping[TabletType, Callable[[TabletRecord, Examined], Awaitable[None]]] = {
+async def _check_keys(record: TabletRecord, examined: Examined) -> None:
+    """Look at the keys of a KV tablet, and the blobs that they hold."""
+    where = f"tablet {record.tablet_id}"
+    stored = _stored_rows(record, where, examined)
+    if stored is not None:
+        entries = read_entries(stored, where, examined.findings)
+        check_holders(entries, where, examined.blobs, examined.findings)
+
+
+def _stored_rows(record: TabletRecord, where: str, examined: Examined) -> list[tuple[bytes, bytes]] | None:
+    """Return the rows of a KV tablet; None when they are unreadable, which is damage of `where`."""
+    try:
+        return list(examined.rows.of(record.tablet_id))
+    except IndexDamaged:
+        examined.blobs.hold_all(record.tablet_id)
+        told = f"rows of tablet {record.tablet_id} cannot be read: it is refused whole"
+        examined.findings.damage("kv", where, told)
+        return None
+
+
+Check = Callable[[TabletRecord, Examined], Awaitable[None]]
+_CHECKS: Mapping[TabletType, Check] = {
     TabletType.SCHEME: _check_known,
     TabletType.PERSQUEUE: _check_partitions,
-    TabletType.COORDINATOR: _check_coordinator,
     TabletType.HIVE: _check_known,
 }
+"""Checks that know what a kind of tablet is for."""
+
+
+def _check_of(record: TabletRecord) -> Check:
+    of_form = _check_keys if TABLET_KINDS[record.type].is_kv else _check_log
+    return _CHECKS.get(record.type, of_form)
 
 
 def _hold_logs(records: Mapping[TabletId, TabletRecord], blobs: StoredBlobs) -> None:
@@ -180,17 +207,18 @@ def find_served_topics(topics: Iterable[TopicRecord], cell: CellId, reserved: in
     return found
 
 
-def _check_served_topics(served_topics: Mapping[TabletId, ServedTopic], rows: TabletRows, findings: Findings) -> None:
-    records = rows.records
-    for tablet, served in served_topics.items():
-        record = records.get(tablet)
+def _check_owned(scheme: Scheme, rows: TabletRows, findings: Findings, cell: CellId) -> None:
+    """Tablets that objects name as living in the cell: they are there, and of a kind that such an object owns."""
+    names: Mapping[Any, Any] = {row["id"]: key[0] for key, row in scheme.rows(NAMES).items()}
+    for tablet, _, kind, object_id in scheme.owned_tablets(cell):
+        record, where = rows.records.get(tablet), str(names.get(object_id, f"{kind.name} {object_id.hex()}"))
         if tablet in rows.unreadable:
-            findings.damage("scheme", served.topic, f"its partitions of tablet {tablet} are refused")
+            findings.damage("scheme", where, f"its tablet {tablet} is refused")
         elif record is None:
             told = f"its tablet {tablet} is not there"
-            findings.harmless("scheme", served.topic, told, "nothing: the next start makes it")
-        elif record.type is not TabletType.PERSQUEUE:
-            findings.damage("scheme", served.topic, f"its tablet {tablet} is of type {record.type.name}")
+            findings.harmless("scheme", where, told, "nothing: the next start makes it")
+        elif record.type not in kind.tablets:
+            findings.damage("scheme", where, f"its tablet {tablet} is of type {record.type.name}")
 
 
 def _check_unowned(
@@ -204,7 +232,7 @@ def _check_unowned(
         if record.dropping:
             continue
         if record.tablet_id in dead:
-            findings.harmless("scheme", where, "no topic has it", NEXT_START)
+            findings.harmless("scheme", where, "nothing owns it", NEXT_START)
         elif record.tablet_id in unowned.unknown:
             cure = "nothing: this version keeps it for the one that made it"
             findings.harmless("scheme", where, unowned.unknown[record.tablet_id], cure)

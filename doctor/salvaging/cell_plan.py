@@ -4,7 +4,7 @@ Nothing can be read of a lost round, so every row of the cell may have been in i
 """
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -25,14 +25,17 @@ from pqbroker.storage.ids import SYSTEM_CELL, CellId, TabletId
 from pqbroker.storage.kv.rows import Entry
 from pqbroker.storage.tablets.channel_profiles import begin_channels
 from pqbroker.storage.tablets.coordinator_rows import GENERATION, RESIDENT_ROWS
+from pqbroker.storage.tablets.row_sets import RowSet
 from pqbroker.storage.tablets.scheme import (
     PRODUCER_IDS_PER_BLOCK,
     SCHEME_TABLET_ID,
     TABLETS_PER_TOPIC_MAX,
     TIMESTAMPS_RESERVED,
 )
-from pqbroker.storage.tablets.scheme_state import SCHEME_FACTS, SchemeState, TopicRecord
+from pqbroker.storage.tablets.scheme_objects import NAMES, OwnedTablet, owned_tablets
+from pqbroker.storage.tablets.scheme_state import SCHEME_FACTS, SchemeState
 from pqbroker.storage.tablets.tablet import RECORD, TabletRecord, TabletType, record_key, row_prefix
+from pqbroker.storage.tablets.tablet_kinds import TABLET_KINDS
 from pqbroker.storage.unreadable import StoredUnreadable
 
 _NAMES_MAX = 20
@@ -53,10 +56,31 @@ _MAY_BE_OLDER = {
 }
 
 
+class LearnedScheme:
+    """The scheme of a node, as far as it can be read: the names of what its cells hold."""
+
+    def __init__(self) -> None:
+        self.state = SchemeState()
+        self.row_sets: Mapping[str, RowSet] = {}
+
+    def learn(self, row_sets: Mapping[str, RowSet]) -> None:
+        self.row_sets = row_sets
+        for name, row_set in row_sets.items():
+            for key, row in row_set:
+                self.state.follow(name, key, row)
+
+    def name_of(self, owned: OwnedTablet) -> str:
+        """Return the name of a tablet's owner."""
+        names = (str(key[0]) for key, row in self.row_sets.get(NAMES, ()) if row["id"] == owned.object_id)
+        return next(names, f"{owned.kind.name} {owned.object_id.hex()}")
+
+
 class CellPlan:
     """The salvage of one cell; `other_cells`: those that the node has directories of."""
 
-    def __init__(self, salvage: CellSalvage, cell: CellId, scheme: SchemeState, other_cells: Iterable[CellId]) -> None:
+    def __init__(
+        self, salvage: CellSalvage, cell: CellId, scheme: LearnedScheme, other_cells: Iterable[CellId]
+    ) -> None:
         """`scheme`: what is known of the node; filled here for the system cell, which has it."""
         self._salvage = salvage
         self._cell = cell
@@ -77,17 +101,13 @@ class CellPlan:
             if record.dropping:
                 continue
             blobs = NewBlobs(self._salvage, record)
-            if record.type is TabletType.PERSQUEUE:
-                self._plan_partitions(record, blobs)
-            else:
-                self._plan_log(record, blobs)
+            of_form = CellPlan._name_keys if TABLET_KINDS[record.type].is_kv else CellPlan._plan_log
+            _PLANS.get(record.type, of_form)(self, record, blobs)
         count_segments(self._salvage)
 
     def read_scheme(self) -> None:
         """Learn the names of what the cells hold, as far as they can be read."""
-        for name, row_set in read_log(self._salvage, SCHEME_TABLET_ID).row_sets.items():
-            for key, row in row_set:
-                self._scheme.follow(name, key, row)
+        self._scheme.learn(read_log(self._salvage, SCHEME_TABLET_ID).row_sets)
 
     def _read_records(self) -> None:
         for key, row in self._salvage.rows.rows(index_rows.ROW + RECORD, index_rows.ROW + _RECORDS_END):
@@ -99,15 +119,14 @@ class CellPlan:
 
     def _served_topic(self, tablet: TabletId) -> ServedTopic:
         """The topic of a tablet, and its partitions where a topic names it."""
-        found = find_served_topics(self._scheme.topics.values(), self._cell, 0).get(tablet)
+        found = find_served_topics(self._scheme.state.topics.values(), self._cell, 0).get(tablet)
         return found or ServedTopic(f"tablet {tablet}", None)
 
     def _raise_generations(self) -> None:
         """Give every tablet a generation above those that lost rounds can have begun; records that are lost too."""
-        for topic in self._scheme.topics.values():
-            for tablet, home, _ in topic.spans():
-                if home == self._cell and tablet not in self._records:
-                    self._records[tablet] = self._lost_record(tablet, topic)
+        for owned in owned_tablets(self._scheme.row_sets, self._cell):
+            if owned.tablet_id not in self._records:
+                self._make_record(owned)
         for tablet, record in self._records.items():
             raised = replace(record, generation=self._last_generation(record) + self._salvage.lost.rounds + 1)
             self._records[tablet] = raised
@@ -119,9 +138,23 @@ class CellPlan:
         found = self._salvage.rows.rows(index_rows.BLOB + lo, index_rows.BLOB + hi)
         return max(record.generation, *(BlobId.from_key(key[1:]).generation for key, _ in found), 0)
 
-    def _lost_record(self, tablet: TabletId, topic: TopicRecord) -> TabletRecord:
-        self._salvage.name("tablets", topic.name, f"the record of its tablet {tablet} is lost: it is made again")
-        return TabletRecord(tablet, TabletType.PERSQUEUE, 1, begin_channels(TabletType.PERSQUEUE), topic.topic_id.hex())
+    def _make_record(self, owned: OwnedTablet) -> None:
+        """Make the record of a tablet again that is lost."""
+        tablet, where = owned.tablet_id, self._scheme.name_of(owned)
+        if len(owned.kind.tablets) > 1:
+            self._salvage.name("tablets", where, f"the record of its tablet {tablet} is lost, and which kind it was")
+            return
+        (type_,) = owned.kind.tablets
+        self._salvage.name("tablets", where, f"the record of its tablet {tablet} is lost: it is made again")
+        self._records[tablet] = TabletRecord(tablet, type_, 1, begin_channels(type_), owned.object_id.hex())
+
+    def _name_keys(self, record: TabletRecord, _: NewBlobs) -> None:
+        """Name how many keys of a KV tablet of a kind that is not known here may be older."""
+        prefix, end = (index_rows.ROW + row_prefix(TabletId(record.tablet_id + more)) for more in (0, 1))
+        older = sum(not self._salvage.is_newer(key) for key, _ in self._salvage.rows.rows(prefix, end))
+        if older:
+            what = f"{older} keys may be older than what was acknowledged, or have been removed"
+            self._salvage.name("keys", f"tablet {record.tablet_id}", what)
 
     def _plan_partitions(self, record: TabletRecord, blobs: NewBlobs) -> None:
         served = self._served_topic(record.tablet_id)
@@ -172,12 +205,8 @@ class CellPlan:
         name = record.type.name.lower()
         if log.is_settled and not log.is_broken:
             return
-        if record.type is TabletType.SCHEME:
-            self._jump_scheme(log)
-        elif record.type is TabletType.HIVE:
-            self._jump_hive(log)
-        else:
-            self._jump_residents(log)
+        if (jump := _JUMPS.get(record.type)) is not None:
+            jump(self, log)
         if log.is_broken:
             what = f"changes of it are lost; {log.misfits} later ones do not fit without them"
             self._salvage.name(name, f"tablet {record.tablet_id}", what)
@@ -190,7 +219,7 @@ class CellPlan:
         if facts is None:
             raise EngineError("nothing of the scheme can be read: restore a copy of the directory")
         rounds = self._salvage.lost.rounds
-        names = ", ".join(sorted(self._scheme.topics)) or "none"
+        names = ", ".join(sorted(self._scheme.state.topics)) or "none"
         what = f"topics may have been created, changed or deleted by what is lost; those that are known: {names}"
         self._salvage.name("scheme", "topics", what)
         above = max(self._records, default=TabletId(0)) + 1
@@ -224,6 +253,18 @@ class CellPlan:
                 jump = min(self._salvage.lost.rounds * _GENERATIONS_OF_ROUND, (_GENERATION_MAX - generation) // 2)
                 stored.rows[key] = {**row, GENERATION: generation + jump}
                 self._salvage.name(kind.row_set, str(key[0]), "its members may be others: they join it again")
+
+
+_PLANS: Mapping[TabletType, Callable[[CellPlan, TabletRecord, NewBlobs], None]] = {
+    TabletType.PERSQUEUE: CellPlan._plan_partitions,
+}
+"""Plans that know what a kind of tablet is for; the others go by its stored form."""
+_JUMPS: Mapping[TabletType, Callable[[CellPlan, ReadLog], None]] = {
+    TabletType.SCHEME: CellPlan._jump_scheme,
+    TabletType.HIVE: CellPlan._jump_hive,
+    TabletType.COORDINATOR: CellPlan._jump_residents,
+}
+"""Counters in logs of row sets that move beyond all that lost rounds can have given."""
 
 
 def _resident(key: bytes, entry: Entry) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pqbroker.conf.storage import MAIN_POOL
-from pqbroker.doctor.salvaging.cell_plan import CellPlan
+from pqbroker.doctor.salvaging.cell_plan import CellPlan, LearnedScheme
 from pqbroker.doctor.salvaging.losses import CellSalvage, Loss
 from pqbroker.storage.disk.commits.commit_scan import CommitAt, Gap
 from pqbroker.storage.disk.directory import CELLS
@@ -14,7 +14,6 @@ from pqbroker.storage.disk.mending.salvage import CellRows, Lost, Repair, accept
 from pqbroker.storage.disk.mending.salvage_mark import MarkState, read_mark
 from pqbroker.storage.engine_kinds import kind_of
 from pqbroker.storage.ids import SYSTEM_CELL, CellId
-from pqbroker.storage.tablets.scheme_state import SchemeState
 
 WHOLE_CELL = (
     "nothing of it can be read, so every row of the cell may have been in it; what no later commit wrote is named"
@@ -34,7 +33,7 @@ def salvage_node(path: Path, pools: Mapping[str, Path], *, performs: bool) -> No
     """Look at all cells of a stopped node, and salvage those that are damaged if `performs`. EngineCannot,
     EngineError, OSError."""
     kind_of(str(path)).check_salvage()
-    scheme = SchemeState()
+    scheme = LearnedScheme()
     others = sorted(CellId(int(place.name)) for place in path.glob(f"{CELLS}/*") if place.name.isdecimal())
     losses: list[Loss] = []
     is_damaged = False
@@ -67,7 +66,7 @@ def _place(path: Path, pools: Mapping[str, Path], cell: CellId) -> tuple[Path, d
 
 
 def _look(
-    place: Path, pools: Mapping[str, Path], cell: CellId, scheme: SchemeState, others: list[CellId]
+    place: Path, pools: Mapping[str, Path], cell: CellId, scheme: LearnedScheme, others: list[CellId]
 ) -> list[Loss] | None:
     """Return what a salvage of the cell would give up; None when there is nothing to salvage. The scheme is learned."""
     with look_past_damage(place, pools) as (rows, damage, lost):
@@ -82,7 +81,7 @@ def _look(
 
 
 def _perform(
-    place: Path, pools: Mapping[str, Path], cell: CellId, scheme: SchemeState, others: list[CellId]
+    place: Path, pools: Mapping[str, Path], cell: CellId, scheme: LearnedScheme, others: list[CellId]
 ) -> list[Loss]:
     losses: list[Loss] = []
 

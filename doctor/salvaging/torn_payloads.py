@@ -13,6 +13,7 @@ from pqbroker.storage.engine import BlobCorrupt, BlobKey, BlobMissing
 from pqbroker.storage.ids import TabletId
 from pqbroker.storage.kv.rows import Entry
 from pqbroker.storage.tablets.tablet import TabletRecord, TabletType, row_prefix
+from pqbroker.storage.tablets.tablet_kinds import TABLET_KINDS
 
 _PARTITION = slice(1, 11)
 _STAGED = (b"s", b"t")
@@ -26,23 +27,24 @@ def name_torn(
     torn = {blob for blob in salvage.lost.torn if _is_unreadable(salvage, blob)}
     for tablet in sorted({BlobId.from_key(blob).tablet for blob in torn}):
         record = records.get(tablet)
-        if record is not None and record.type is TabletType.PERSQUEUE:
-            _name_rows(salvage, tablet, topic_of(tablet), torn)
+        if record is not None and TABLET_KINDS[record.type].is_kv:
+            _name_rows(salvage, record, topic_of(tablet), torn)
         else:
             kind = "tablet" if record is None else record.type.name.lower()
             what = "a change of it is unreadable, so it does not start: restore a copy of the directory"
             salvage.name(kind, f"tablet {tablet}", what)
 
 
-def _name_rows(salvage: CellSalvage, tablet: TabletId, topic: str, torn: set[BlobKey]) -> None:
-    prefix, end = (index_rows.ROW + row_prefix(TabletId(tablet + more)) for more in (0, 1))
+def _name_rows(salvage: CellSalvage, record: TabletRecord, owner: str, torn: set[BlobKey]) -> None:
+    prefix, end = (index_rows.ROW + row_prefix(TabletId(record.tablet_id + more)) for more in (0, 1))
+    loss = _LOSSES.get(record.type, _loss_of_key)
     for key, row in salvage.rows.rows(prefix, end):
         with contextlib.suppress(ValueError, IndexError):  # a start refuses the partition alone
             if not torn.isdisjoint(map(BlobKey, Entry.stored(row).blobs())):
-                salvage.losses.append(_loss(topic, key[len(prefix) :]))
+                salvage.losses.append(loss(owner, key[len(prefix) :]))
 
 
-def _loss(topic: str, key: bytes) -> Loss:
+def _loss_of_topic(topic: str, key: bytes) -> Loss:
     """The loss of a blob that a PQ tablet's row names. ValueError for a key that no tablet writes."""
     where = f"{topic}-{int(key[_PARTITION])}"
     if key[:1] == b"d":
@@ -50,6 +52,14 @@ def _loss(topic: str, key: bytes) -> Loss:
         return unreadable_records(where, found.offset, found.offset + found.records, "some of the")
     kind = "staged rows" if key[:1] in _STAGED else "partitions"
     return Loss(kind, where, f"what its row {key.decode('ascii', 'backslashreplace')} holds is unreadable")
+
+
+def _loss_of_key(owner: str, key: bytes) -> Loss:
+    return Loss("keys", owner, f"what its row {key.decode('ascii', 'backslashreplace')} holds is unreadable")
+
+
+_LOSSES: Mapping[TabletType, Callable[[str, bytes], Loss]] = {TabletType.PERSQUEUE: _loss_of_topic}
+"""Losses by kinds of KV tablets that are known here."""
 
 
 def _is_unreadable(salvage: CellSalvage, blob: BlobKey) -> bool:

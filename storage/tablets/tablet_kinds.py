@@ -23,6 +23,11 @@ class TabletKind:
     channels: tuple[str, ...] = ("log", "snapshots", "data")
     """Content of each channel of a new tablet, by number."""
 
+    @property
+    def is_kv(self) -> bool:
+        """Return True for a KV tablet; any other keeps row sets in a log."""
+        return not self.keyless
+
 
 def _of_row_sets(name: str) -> TabletKind:
     return TabletKind(name, LOG_FORMAT, "keeps row sets in log blobs, no keys", belongs_to_object=False)

@@ -18,6 +18,7 @@ from confluent_kafka import Producer
 from pqbroker.__main__ import main
 from pqbroker.broker.services.cells.cell_owner import open_cell
 from pqbroker.conf.broker import BrokerSettings
+from pqbroker.doctor import tablets
 from pqbroker.doctor.checkup import examine
 from pqbroker.doctor.findings import FINDINGS_MAX, Finding, Findings, Weight
 from pqbroker.doctor.partitions import Partition
@@ -623,3 +624,33 @@ def segment_of(data: Path, at: Location) -> Path:
 
 def segments(data: Path) -> list[Path]:
     return sorted((data / "blobs").glob("*.segment"))
+
+
+@pytest.fixture
+def no_kind_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The doctor knows no kind of tablet by its purpose."""
+    monkeypatch.setattr(tablets, "_CHECKS", {})
+
+
+@pytest.mark.usefixtures("no_kind_known")
+def test_a_kind_without_a_check_of_its_own_is_verified_by_its_stored_form(written: Path) -> None:
+    findings = Findings(lambda size: None)
+    asyncio.run(examine(written, {}, findings, lambda total: None))
+    assert findings.found == []
+    assert findings.seen["keys"]
+    assert "partitions" not in findings.seen
+
+
+@pytest.mark.usefixtures("no_kind_known")
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lose_a_blob, r"kv: tablet \d+, key d.*blob \[\d+:.*\] is not there"),
+        (damage_a_row, r"kv: tablet \d+, key d.*: its row cannot be read"),
+        (break_the_log_of_the_scheme, r"log: tablet 1: it cannot be replayed"),
+    ],
+)
+def test_damage_in_a_tablet_of_any_kind_is_found(data: Path, change: Callable[[Index], None], told: str) -> None:
+    with changed(data) as index:
+        change(index)
+    assert any(re.match(told, line) for line in damages(data)), damages(data)

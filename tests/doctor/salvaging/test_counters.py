@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pqbroker.doctor.salvaging.base_logs import read_log
-from pqbroker.doctor.salvaging.cell_plan import CellPlan
+from pqbroker.doctor.salvaging.cell_plan import CellPlan, LearnedScheme
 from pqbroker.doctor.salvaging.losses import CellSalvage
 from pqbroker.pq.log.commit_timestamps import RESERVED_AHEAD, TIMESTAMP_MAX, CommitTimestamps, timestamp_of
 from pqbroker.storage.blobs.blob_id import BlobId
@@ -21,7 +21,6 @@ from pqbroker.storage.tablets.channel_profiles import begin_channels
 from pqbroker.storage.tablets.coordinator_rows import GROUP_ROWS, GroupImage, StoredGroup, group_row
 from pqbroker.storage.tablets.row_sets import Operation
 from pqbroker.storage.tablets.scheme import TIMESTAMPS_RESERVED
-from pqbroker.storage.tablets.scheme_state import SchemeState
 from pqbroker.storage.tablets.tablet import LOG_CHANNEL, TabletRecord, TabletType, record_key
 from pqbroker.storage.tablets.value_encoding import encode
 from tests.doctor.salvaging.test_lost_offsets import Stored
@@ -55,7 +54,7 @@ class SystemCell(Stored):
     def lose(self, rounds: int, others: Sequence[CellId] = ()) -> None:
         """Salvage the cell without its last rounds."""
         found = CellSalvage(self, Lost(rounds, 100 * rounds, frozenset()))
-        CellPlan(found, SYSTEM_CELL, SchemeState(), others).plan()
+        CellPlan(found, SYSTEM_CELL, LearnedScheme(), others).plan()
         found.changes.apply(self)
 
     def rows(self, lo: bytes, hi: bytes, *, reverse: bool = False) -> Any:
@@ -148,7 +147,7 @@ def test_ids_of_tablets_and_producers_are_above_those_that_are_lost(cell: System
 
 def test_what_later_rounds_wrote_stays_as_it_is(cell: SystemCell) -> None:
     found = CellSalvage(cell, Lost(1, 100, frozenset(key for key in cell.index if key[:1] == index_rows.BLOB)))
-    CellPlan(found, SYSTEM_CELL, SchemeState(), ()).plan()
+    CellPlan(found, SYSTEM_CELL, LearnedScheme(), ()).plan()
     found.changes.apply(cell)
     assert cell.fact(SCHEME, scheme_state.SCHEME_FACTS, "next_tablet_id") == 70_000
     assert cell.fact(HIVE, hive.HIVE_FACTS, "next_cell") == 3

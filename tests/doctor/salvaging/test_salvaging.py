@@ -1,6 +1,7 @@
 """`pqbroker doctor --salvage` on directories of a killed broker: what it names is given up, all else is there."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
@@ -8,6 +9,7 @@ from urllib.request import urlopen
 import pytest
 
 from pqbroker.__main__ import main
+from pqbroker.doctor.salvaging import cell_plan
 from pqbroker.storage.disk.commits.commit_record import cell_seed
 from pqbroker.storage.disk.commits.commit_scan import CommitAt
 from pqbroker.storage.disk.commits.log_end import LogEnd
@@ -227,3 +229,15 @@ def test_the_steps_of_a_salvage_are_taken_one_at_a_time(
 ) -> None:
     assert main(["doctor", str(tmp_path), *options]) != 0
     assert "two steps" in capsys.readouterr().err
+
+
+def test_keys_of_a_tablet_of_any_kind_that_may_be_older_are_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cell_plan, "_PLANS", {})
+    data = killed(tmp_path / "data")
+    damage(data.round_with(b"d0000000000_00000000000000000001_00000_0000000001", last=False), IN_ROWS)
+    found = named(salvage(data.path, capsys), "keys")
+    assert found
+    assert all(re.fullmatch(r"tablet \d+", where) for where, _ in found)
+    assert all("keys may be older than what was acknowledged" in what for _, what in found)
