@@ -5,15 +5,11 @@ import logging
 import socket
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from pqbroker.broker.ground.seldom_log import SeldomLog
 from pqbroker.conf.addresses import Address as Address
 from pqbroker.conf.addresses import AddressError as AddressError
 from pqbroker.conf.addresses import parse_address as parse_address
-
-if TYPE_CHECKING:
-    pass
 
 log = logging.getLogger(__name__)
 seldom = SeldomLog(log)

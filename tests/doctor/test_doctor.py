@@ -39,7 +39,7 @@ from pqbroker.storage.disk.segments import Location, encode_record, record_bytes
 from pqbroker.storage.engine import EngineError
 from pqbroker.storage.ids import TabletId
 from pqbroker.storage.kv.rows import Entry
-from pqbroker.storage.tablets.tablet import record_key, row_prefix
+from pqbroker.storage.tablets.tablet import TabletType, record_key, row_prefix
 from pqbroker.testing import BrokerFailedError, broker
 from tests.faults.power.recording import resident
 from tests.faults.power.workload import PARTITIONS, TOPIC, Book, load
@@ -205,6 +205,11 @@ def damage_a_record(index: Index) -> None:
     index.put(key, b"\x09")
 
 
+def retype_a_tablet(index: Index) -> None:
+    key, row = index.rows(ROW + b"T")[-1]
+    index.put(key, row[:1] + bytes((TabletType.COORDINATOR,)) + row[2:])
+
+
 def block_the_future(index: Index) -> None:
     key, row = index.rows(ROW + b"G")[0]
     index.put(key, row[:-1] + b"\xff")
@@ -312,6 +317,7 @@ def small_head(index: Index) -> tuple[bytes, bytearray]:
         (add_a_strange_row, r"index: row 7a: a row of no known kind"),
         (add_a_strange_cell_row, r"index: row 7251: a row of no known kind"),
         (damage_a_record, r"tablet: tablet \d+: its record cannot be read"),
+        (retype_a_tablet, r"scheme: power: its tablet \d+ is of type COORDINATOR"),
         (block_the_future, r"tablet: tablet \d+: generation 2 runs, though \d+ is blocked"),
         (damage_a_row, r"kv: power, key d.*: its row cannot be read"),
         (share_a_blob_unsaid, r"kv: power, key d.*: blob \[.*\] is held by 2 rows"),
