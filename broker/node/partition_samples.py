@@ -15,11 +15,11 @@ _UNLABELLED = ""
 
 
 def _waiting_seconds(one: PartitionServer) -> float:
-    return one.write_counters.waiting.total(asyncio.get_running_loop().time())
+    return one.writer.counters.waiting.total(asyncio.get_running_loop().time())
 
 
 def _full_seconds(one: PartitionServer) -> float:
-    return one.write_counters.full.total(asyncio.get_running_loop().time())
+    return one.writer.counters.full.total(asyncio.get_running_loop().time())
 
 
 _COUNTERS = {family.name for family in FAMILIES if family.type == "counter"}
@@ -32,21 +32,21 @@ _VALUES: tuple[tuple[str, Callable[[PartitionServer], float]], ...] = (
     ("partition_producers_created", lambda one: one.state.producers.created),
     ("partition_producers_forgotten", lambda one: one.state.producers.forgotten),
     ("partition_producers_evicted", lambda one: one.state.producers.evicted),
-    ("partition_queue_batches", lambda one: len(one.queue)),
-    ("partition_queue_bytes", lambda one: one.queue.bytes),
+    ("partition_queue_batches", lambda one: len(one.writer.queue)),
+    ("partition_queue_bytes", lambda one: one.writer.queue.bytes),
     ("partition_queue_wait_seconds", _waiting_seconds),
-    ("partition_in_flight_bytes", lambda one: one.queue.in_flight_bytes),
+    ("partition_in_flight_bytes", lambda one: one.writer.queue.in_flight_bytes),
     ("partition_buffer_full_seconds", _full_seconds),
-    ("partition_quota_wait_seconds", lambda one: one.write_counters.quota_wait_ms / 1000),
-    ("partition_written_records", lambda one: one.write_counters.written),
-    ("partition_written_bytes", lambda one: one.write_counters.bytes_written),
-    ("partition_duplicate_records", lambda one: one.write_counters.duplicates),
-    ("partition_duplicate_bytes", lambda one: one.write_counters.duplicate_bytes),
-    ("partition_write_cycles", lambda one: one.write_counters.cycles),
-    ("partition_blob_bytes", lambda one: one.write_counters.blob_bytes),
-    ("partition_reads", lambda one: one.read_counters.reads),
-    ("partition_store_reads", lambda one: one.read_counters.reads_from_store),
-    ("partition_read_bytes", lambda one: one.read_counters.bytes_read),
+    ("partition_quota_wait_seconds", lambda one: one.writer.counters.quota_wait_ms / 1000),
+    ("partition_written_records", lambda one: one.writer.counters.written),
+    ("partition_written_bytes", lambda one: one.writer.counters.bytes_written),
+    ("partition_duplicate_records", lambda one: one.writer.counters.duplicates),
+    ("partition_duplicate_bytes", lambda one: one.writer.counters.duplicate_bytes),
+    ("partition_write_cycles", lambda one: one.writer.counters.cycles),
+    ("partition_blob_bytes", lambda one: one.writer.counters.blob_bytes),
+    ("partition_reads", lambda one: one.reader.counters.reads),
+    ("partition_store_reads", lambda one: one.reader.counters.reads_from_store),
+    ("partition_read_bytes", lambda one: one.reader.counters.bytes_read),
 )
 
 
@@ -122,5 +122,5 @@ def _labelled(partition: PartitionServer) -> Iterator[tuple[str, str, int]]:
     """Values with a label of their own: name, label, value."""
     for level, count in enumerate(partition.state.head.levels.counts):
         yield "partition_head_blobs", str(level), count
-    for code, count in partition.write_counters.errors.items():
+    for code, count in partition.writer.counters.errors.items():
         yield "partition_write_errors", code.name, count

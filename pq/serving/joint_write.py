@@ -101,7 +101,7 @@ class _JointWrite:
 
     async def write(self) -> Sequence[Sequence[Written]]:
         jobs = [
-            share.partition.perform(partial(self._plan, number), share.size)
+            share.partition.writer.perform(partial(self._plan, number), share.size)
             for number, share in enumerate(self._shares)
         ]
         for job in jobs:

@@ -3,35 +3,30 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Protocol
 
 from pqbroker.pq.log.partition import Partition
 from pqbroker.pq.log.row_facts import Weighed
 from pqbroker.pq.log.staged_cycles import plan_drop, plan_end, plan_piece, plan_value
 from pqbroker.pq.log.staged_rows import Decision, decision_range, staged_before, staged_range
 from pqbroker.pq.log.write_cycle import Cycle
+from pqbroker.pq.serving.writer import Writer
 from pqbroker.protocol.errors import KafkaError
 from pqbroker.protocol.records import read_header
 from pqbroker.storage.kv.tablet import KeyValueTablet
-from pqbroker.storage.outcome import Outcome
 from pqbroker.storage.unreadable import StoredUnreadable
 
 _DROPPED_AT_ONCE = 1000
 
 
-class _Perform(Protocol):
-    def __call__(self, plan: Callable[[], Cycle], size: int = 0) -> Outcome[None]: ...
-
-
 class StagedPieces:
     """Every change is durable when its call returns; KafkaError as a write's."""
 
-    __slots__ = ("_clock", "_kv", "_partition", "_perform", "bytes", "count", "decision_count")
+    __slots__ = ("_clock", "_kv", "_partition", "_writer", "bytes", "count", "decision_count")
 
-    def __init__(self, partition: Partition, kv: KeyValueTablet, perform: _Perform, clock: Callable[[], int]) -> None:
+    def __init__(self, partition: Partition, kv: KeyValueTablet, writer: Writer, clock: Callable[[], int]) -> None:
         self._partition = partition
         self._kv = kv
-        self._perform = perform
+        self._writer = writer
         self._clock = clock
         sizes = [entry.size for _, entry in kv.keys(*staged_range(partition.index))]
         self.bytes = sum(sizes)
@@ -116,6 +111,6 @@ class StagedPieces:
                 return self._partition.no_change(self._clock())
             return made
 
-        await self._perform(planned, size)
+        await self._writer.perform(planned, size)
         if refusals:
             raise refusals[0]

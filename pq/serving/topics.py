@@ -327,7 +327,7 @@ class Topics:
                 if server.is_held:
                     is_any_held = True
                 else:
-                    await server.retain()
+                    await server.retention.retain()
             except KafkaError as refusal:
                 _log.warning("retention of %s-%d waits: %s", topic.record.name, server.index, refusal)
         now_ms = self._clock()

@@ -93,7 +93,8 @@ class Writer:
         return min(1 + int(1000 * self._cycle_seconds * cycles), PAUSE_MS_MAX)
 
     def append(self, batch: memoryview, header: BatchHeader, answered: Answered, weights: Weighed = None) -> None:
-        """Store a checked batch, which stays as it is until `answered` is called; enqueued, or refused, in this call.
+        """Store a batch that `check_produced` let pass; enqueued, or refused, in this call. It stays as it is until
+        `answered` is called.
 
         Fails with KafkaError: 45, 47, 32, 44 for this batch; 56 when the store refused (with all that waits, A.5.10);
         7 when too much waits; 6 when the tablet is lost.

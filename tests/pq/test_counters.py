@@ -27,7 +27,7 @@ def test_a_stopwatch_adds_up_stretches_and_tells_of_the_one_that_runs() -> None:
 def times(partition: PartitionServer) -> tuple[float, float]:
     """Seconds with batches that waited, seconds with a full buffer."""
     now = asyncio.get_running_loop().time()
-    return partition.write_counters.waiting.total(now), partition.write_counters.full.total(now)
+    return partition.writer.counters.waiting.total(now), partition.writer.counters.full.total(now)
 
 
 async def test_time_is_counted_while_batches_wait_and_while_the_buffer_is_full() -> None:
@@ -42,7 +42,7 @@ async def test_time_is_counted_while_batches_wait_and_while_the_buffer_is_full()
     waited, full = times(partition)
     assert (waited > 0, full) == (True, 0)
     futures += [partition.write(*batch(size=MIB)) for _ in range(2)]
-    assert partition.queue.in_flight_bytes == pytest.approx(4 * MIB, rel=0.01)
+    assert partition.writer.queue.in_flight_bytes == pytest.approx(4 * MIB, rel=0.01)
     waited_longer, full = times(partition)
     assert waited_longer > waited
     assert full > 0
@@ -51,7 +51,7 @@ async def test_time_is_counted_while_batches_wait_and_while_the_buffer_is_full()
     ended = times(partition)
     assert times(partition) == ended, "nothing waits, nothing is in flight"
     assert full < ended[1] < ended[0] < asyncio.get_running_loop().time() - begun
-    assert partition.queue.in_flight_bytes == 0
+    assert partition.writer.queue.in_flight_bytes == 0
 
 
 async def test_what_one_cycle_leaves_over_waits_on() -> None:
@@ -61,7 +61,7 @@ async def test_what_one_cycle_leaves_over_waits_on() -> None:
     first, *others = [partition.write(*batch(size=MIB)) for _ in range(3)]
     node.engine.faults.release()
     await first
-    assert len(partition.queue) == 1
+    assert len(partition.writer.queue) == 1
     waited = times(partition)[0]
     assert times(partition)[0] > waited
     await asyncio.gather(*others)
@@ -126,4 +126,4 @@ async def test_pauses_that_quotas_ask_for_add_up() -> None:
     partition = await node.topic(config={"pq.write.speed.bytes": "1000"})
     told = [partition.throttle_ms(size, 1) for size in (1000, 500, 500)]
     assert told == [0, 501, 1001]
-    assert partition.write_counters.quota_wait_ms == 1502
+    assert partition.writer.counters.quota_wait_ms == 1502

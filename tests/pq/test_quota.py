@@ -108,7 +108,7 @@ async def test_above_the_border_writers_pause_and_above_the_limit_they_come_back
     node.engine.faults.release()
     assert [(await future).base_offset for future in futures] == [0, 1, 2]
     assert partition.throttle_ms(MIB, 1) == 0
-    assert partition.queue.bytes == 0
+    assert partition.writer.queue.bytes == 0
 
 
 async def test_reads_from_the_store_wait_for_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:

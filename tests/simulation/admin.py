@@ -101,7 +101,7 @@ class SimulatedAdmin:
         known = book.partition(server.index)
         offset = self._chance.randint(server.start_offset, server.end_offset)
         try:
-            start = await server.delete_before(offset)
+            start = await server.retention.delete_before(offset)
         except KafkaError as error:
             expect(error.code in REFUSALS, f"{known.name} cannot be trimmed: {error!r}")
             return

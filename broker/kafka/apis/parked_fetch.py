@@ -41,7 +41,7 @@ class ParkedFetch:
                     return ENOUGH
                 if self.min_bytes <= 1 and offset < end_offset and wanted.bytes_max > 0:  # any record is enough
                     return ENOUGH
-                readable += partition.readable_bytes(offset, end_offset, wanted.bytes_max)
+                readable += partition.reader.readable_bytes(offset, end_offset, wanted.bytes_max)
             if readable >= self.min_bytes:
                 return ENOUGH
         return readable if asked else ENOUGH
@@ -62,7 +62,7 @@ class FetchWait:
         self._unwatch: list[Callable[[], None]] = []
         for wanted in parked.wanted:
             if wanted.partition is not None:
-                self._unwatch.append(wanted.partition.watch(self._advanced))
+                self._unwatch.append(wanted.partition.watchers.add(self._advanced))
         self._timer = loop.call_later(parked.wait_ms / 1000, self._finish)
 
     def _advanced(self) -> None:

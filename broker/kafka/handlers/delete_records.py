@@ -77,7 +77,7 @@ async def _delete(context: Context, asked: str, wanted: int, answer: DeleteRecor
         if "delete" not in topic.config.cleanup_policy:
             raise KafkaError(ErrorCode.POLICY_VIOLATION, f"cleanup.policy of {asked} does not delete records")
         offset = partition.end_offset if wanted == HIGH_WATERMARK else wanted
-        answer.low_watermark = await partition.delete_before(offset)
+        answer.low_watermark = await partition.retention.delete_before(offset)
     except REFUSED as error:
         answer.error_code, _ = translate(error)
 

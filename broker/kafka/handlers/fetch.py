@@ -219,7 +219,7 @@ class _Fetch:
             return error.with_traceback(None), 0  # kept in this, which its frames hold
         if isinstance(read, Batches):
             return read, read.size
-        return read, partition.readable_bytes(wanted.offset, end_offset, bytes_max)
+        return read, partition.reader.readable_bytes(wanted.offset, end_offset, bytes_max)
 
     async def _read_cold(self) -> Served:
         await self._read_cold_ones()

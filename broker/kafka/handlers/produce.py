@@ -157,7 +157,7 @@ class _Append:
         if preparation is not None or checks.waiting:
             checks.write(partition, records, header, answered, preparation=preparation)
         else:
-            partition.append(records, header, answered)
+            partition.writer.append(records, header, answered)
         pause_ms = partition.throttle_ms(len(records), header.record_count)
         if pause_ms > self._throttle_ms:
             self._throttle_ms = self.answer.pause_ms = pause_ms

@@ -159,7 +159,7 @@ class ProduceInLane:
     def enqueue(self, checked: Checked) -> None:
         """Put every batch into its partition's queue; it may be decided in the same call."""
         for position, (_, partition, records, header) in enumerate(checked):
-            partition.append(records, header, partial(self._decide, position))
+            partition.writer.append(records, header, partial(self._decide, position))
             pause_ms = partition.throttle_ms(len(records), header.record_count)
             if pause_ms > self.pause_ms:
                 self.pause_ms = pause_ms

@@ -146,19 +146,19 @@ async def _append(
         offset = min(first_kept(log.bodies, log.head, 0), rows.end_offset)
     first, shift = offset, server.end_offset - offset
     while offset < rows.end_offset:
-        read = rows.read_stored(ReadQuery(offset, rows.end_offset, GLUED_BYTES, with_trimmed=with_trimmed))
+        read = rows.reader.read(ReadQuery(offset, rows.end_offset, GLUED_BYTES, with_trimmed=with_trimmed))
         found = read if isinstance(read, Batches) else await read
         some = _batches(found, offset)
         if some:
             facts = await rows.facts.read_stored(offset, found.next_offset)
-            await server.perform(partial(_plan, server, some, facts, clock()), GLUED_BYTES)
+            await server.writer.perform(partial(_plan, server, some, facts, clock()), GLUED_BYTES)
         offset = found.next_offset
     known = server.state.sessions
     moved = ((name, glued(batch.moved(shift, first), known.get(name))) for name, batch in rows.state.sessions)
     sessions = [(name, batch) for name, batch in moved if batch is not None]
     for number in range(0, len(sessions), _SESSIONS_AT_ONCE):
         part = sessions[number : number + _SESSIONS_AT_ONCE]
-        await server.perform(partial(_plan_sessions, server, part, clock()))
+        await server.writer.perform(partial(_plan_sessions, server, part, clock()))
 
 
 def _batches(found: Batches, offset: int) -> list[tuple[memoryview, BatchHeader]]:

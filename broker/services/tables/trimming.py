@@ -17,5 +17,5 @@ async def trim(caller: TablesCaller, name: str, tablet_index: int, first_kept: i
     if partition.is_loaded and first_kept > partition.end_offset:
         text = f"cannot trim tablet {partition.index} at {first_kept}: its rows end at {partition.end_offset}"
         raise TableError("CANNOT_TRIM", text, "Give the index of the first row to keep.")
-    await partition.delete_before(max(first_kept, 0))
+    await partition.retention.delete_before(max(first_kept, 0))
     return partition

@@ -214,7 +214,7 @@ class RecordChecks:
             self._begin(partition, waiting)
 
     def _begin(self, partition: "PartitionServer", first: _Waiting) -> None:
-        prepared = partition.decode(first.prepare)
+        prepared = partition.reader.decode(first.prepare)
         prepared.add_done_callback(partial(self._end, partition))
 
     def _end(self, partition: "PartitionServer", prepared: "asyncio.Future[Prepared]") -> None:
@@ -238,7 +238,7 @@ def _settle(partition: "PartitionServer", waiting: _Waiting, found: Prepared | B
 
 
 def _append(partition: "PartitionServer", prepared: Prepared, answered: "Answered") -> None:
-    partition.append(prepared.records, prepared.header, answered, prepared.weights)
+    partition.writer.append(prepared.records, prepared.header, answered, prepared.weights)
 
 
 def _prepared(waiting: _Waiting) -> Prepared | KafkaError:

@@ -146,7 +146,7 @@ class _Tail:
         for index, partition in partitions.items():
             self._next.setdefault(index, partition.start_offset)
             self._moved[index] = None
-            self._forgets.append(partition.watch(partial(self._wake, index)))
+            self._forgets.append(partition.watchers.add(partial(self._wake, index)))
             await self._call.node.turns.breathe()
 
     def _unwatch(self) -> None:

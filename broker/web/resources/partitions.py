@@ -90,7 +90,7 @@ async def describe(call: Call) -> Any:
         "end_offset": server.end_offset,
         "size_bytes": server.size_bytes,
         "writes": _writes(server),
-        "oldest_data": _oldest(server.why_held(), limit),
+        "oldest_data": _oldest(server.retention.why_held(), limit),
         "head": _head(state.head, server.index),
         "body": _body(state.bodies, server.index, limit),
         "producers": {
@@ -106,8 +106,8 @@ async def describe(call: Call) -> Any:
         "leader_epochs": [
             {"leader_epoch": epoch, "start_offset": offset} for epoch, offset in state.epochs.entries[-limit:]
         ],
-        "written": _written(server.write_counters),
-        "read": _read(server.read_counters),
+        "written": _written(server.writer.counters),
+        "read": _read(server.reader.counters),
     }
 
 

@@ -59,7 +59,7 @@ class Search:
         end_offset = visible_end(partition.state, READ_UNCOMMITTED)
         read = partition.read(ReadQuery(self.next_offset, end_offset, READ_BYTES))
         found = read if isinstance(read, Batches) else await read
-        await partition.decode(partial(self._decode, found.in_memory()))
+        await partition.reader.decode(partial(self._decode, found.in_memory()))
         if self.wants_more:
             self.next_offset = max(self.next_offset, found.next_offset)
 

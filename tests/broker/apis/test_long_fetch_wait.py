@@ -11,26 +11,17 @@ from pqbroker.broker.kafka.apis.long_fetch_wait import LongFetchWait
 from pqbroker.broker.kafka.apis.parked_fetch import ParkedFetch
 from pqbroker.broker.node.parts import Node
 from pqbroker.pq.reading.query import READ_UNCOMMITTED
-from pqbroker.pq.serving.watchers import Watchers
 from tests.broker.apis.test_parked_fetch import Watched, wanted
 from tests.broker.conftest import until
 
 COUNT = 1000
 
 
-class Partition(Watched):
-    """One that keeps its watchers as partitions do."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.watchers = Watchers()  # type: ignore[assignment]
-
-
 class Bench:
     """A Fetch of a thousand partitions that waits for their end to move; a slice is over after a hundred."""
 
     def __init__(self, wait_ms: int = 60_000, min_bytes: int = 1) -> None:
-        self.partitions = [Partition() for _ in range(COUNT)]
+        self.partitions = [Watched() for _ in range(COUNT)]
         self.turns = 0
         loop = asyncio.get_running_loop()
         node = SimpleNamespace(loop=loop, turns=Turns(loop, self._passes))
@@ -48,7 +39,7 @@ class Bench:
     def advance(self, size: int = 100, index: int = COUNT // 2) -> None:
         partition = self.partitions[index]
         partition.end_offset, partition.size = partition.end_offset + 1, partition.size + size
-        partition.watchers.notify()  # type: ignore[attr-defined]
+        partition.watchers.notify()
 
 
 async def test_it_is_answered_when_one_of_its_partitions_moves_and_lets_go_of_all() -> None:

@@ -2,7 +2,6 @@
 it."""
 
 import asyncio
-from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
@@ -11,6 +10,7 @@ from pqbroker.broker.kafka.apis.fetch_sessions import SessionPartition
 from pqbroker.broker.kafka.apis.parked_fetch import ENOUGH, FetchWait, ParkedFetch
 from pqbroker.pq.reading.query import READ_UNCOMMITTED
 from pqbroker.pq.serving.partition_server import PartitionServer
+from pqbroker.pq.serving.watchers import Watchers
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from tests.broker.conftest import until
 
@@ -19,7 +19,7 @@ class Watched:
     """A partition that holds `size` bytes, the records [5, end_offset)."""
 
     def __init__(self, end_offset: int = 10, size: int = 0) -> None:
-        self.watchers: list[Callable[[], None]] = []
+        self.watchers = Watchers()
         self.start_offset, self.end_offset, self.size = 5, end_offset, size
         self.is_lost = False
         self.looks = 0
@@ -29,16 +29,15 @@ class Watched:
         self.looks += 1
         return self
 
+    @property
+    def reader(self) -> "Watched":
+        return self
+
     def readable_bytes(self, offset: int, end_offset: int, bytes_max: int) -> int:
         return min(self.size if offset < end_offset else 0, bytes_max)
 
-    def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
-        self.watchers.append(callback)
-        return lambda: self.watchers.remove(callback)
-
     def advance(self) -> None:
-        for watcher in list(self.watchers):
-            watcher()
+        self.watchers.notify()
 
 
 def wanted(partition: Watched | None, offset: int = 10, bytes_max: int = 1000) -> SessionPartition:

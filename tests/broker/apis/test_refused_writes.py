@@ -46,7 +46,7 @@ async def refuse_three_writes(node: Node) -> list[Client]:
     node.engine.faults.hold()
     for waiting, producer in enumerate(producers):
         producer.send(produce_request("t", batch(QUEUED[waiting])), 9)
-        await until(lambda count=waiting: server.state.is_writing and len(server.queue) == count)  # type: ignore[misc]
+        await until(lambda count=waiting: server.state.is_writing and len(server.writer.queue) == count)  # type: ignore[misc]
     node.engine.faults.refuse_next()
     first.send(produce_request("t", make_batch(b"elsewhere"), partition=1), 9)
     await until(lambda: partition(node, 1).state.is_writing)
@@ -62,7 +62,7 @@ async def test_a_refused_cycle_fails_with_all_that_is_queued_behind_it(node: Nod
         assert (refused.error_code, refused.base_offset) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
         assert "refused" in (refused.error_message or "")
     server = partition(node)
-    assert (server.end_offset, len(server.queue), server.queue.bytes) == (1, 0, 0)
+    assert (server.end_offset, len(server.writer.queue), server.writer.queue.bytes) == (1, 0, 0)
     assert [producer.last for _, producer in server.state.producers] == [0]
     assert await values(client) == [(0, b"value 0")]
 

@@ -69,7 +69,7 @@ async def test_below_the_log_start_is_out_of_range(node: Node, client: Client) -
     await node.produce("t", b"a", b"b")
     topic = node.server.node.cell.current.topics.get("t")
     assert topic is not None
-    await topic.partitions[0].delete_before(1)
+    await topic.partitions[0].retention.delete_before(1)
     data = await only(client, fetch_request((0, 0), max_wait_ms=LONG_MS))
     assert (data.error_code, data.log_start_offset) == (ErrorCode.OFFSET_OUT_OF_RANGE, 1)
 
@@ -202,7 +202,7 @@ async def test_a_session_lists_only_what_is_new(node: Node, client: Client) -> N
     assert await next_answer(3, (1, 1)) == []
     topic = node.server.node.cell.current.topics.get("t")
     assert topic is not None
-    await topic.partitions[1].delete_before(1)
+    await topic.partitions[1].retention.delete_before(1)
     assert await next_answer(4) == [(1, 0)]
 
 

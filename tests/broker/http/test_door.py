@@ -88,7 +88,7 @@ async def test_while_all_are_in_work_one_more_is_refused_and_health_and_metrics_
         writer.write(PRODUCE + RECORD)
     topic = web.node.server.node.cell.current.topics.get("t")
     assert topic is not None
-    await until(lambda: topic.partitions[0].queue.__len__() == 1)
+    await until(lambda: topic.partitions[0].writer.queue.__len__() == 1)
     status, body = await ask(await connect(web))
     error = json.loads(body)["error"]
     assert (status, error["code"]) == (503, "TOO_MANY_CONNECTIONS")

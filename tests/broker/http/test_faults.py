@@ -72,7 +72,7 @@ async def test_commits_are_held_and_released(web: Web) -> None:
     write = asyncio.create_task(produced(web))
     topic = web.node.server.node.cell.current.topics.get("t")
     assert topic is not None
-    await until(lambda: topic.partitions[0].queue.in_flight_bytes > 0)
+    await until(lambda: topic.partitions[0].writer.queue.in_flight_bytes > 0)
     assert (await web.ask("GET", "/health"))[0] == 200
     assert not write.done()
     assert not (await fault(web, "clear"))["holding"]

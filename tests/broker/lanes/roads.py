@@ -147,7 +147,7 @@ class Road:
 
 def partition_seen(partition: PartitionServer) -> dict[str, Any]:
     """Its records' bytes, its producers, its counters."""
-    counters, run = partition.write_counters, partition.state.head.run
+    counters, run = partition.writer.counters, partition.state.head.run
     return {
         "offsets": (partition.start_offset, partition.end_offset, partition.leader_epoch),
         "bytes": b"".join(map(bytes, run.slices(run.base, run.end))),
@@ -155,7 +155,7 @@ def partition_seen(partition: PartitionServer) -> dict[str, Any]:
         "producers": {key: tuple(each.batches) for key, each in partition.state.producers.producers.items()},
         "counters": (counters.written, counters.bytes_written, counters.duplicates, counters.duplicate_bytes),
         "errors": dict(counters.errors),
-        "reads": (partition.read_counters.reads, partition.read_counters.bytes_read),
+        "reads": (partition.reader.counters.reads, partition.reader.counters.bytes_read),
         "watchers": len(partition.watchers),
     }
 

@@ -189,7 +189,7 @@ def test_the_topic_the_leader_epoch_and_limits_are_looked_at_each_time(both: Roa
     limits: list[dict[str, Any]] = [{"leader_epoch": 77}, {"leader_epoch": 0}, {"bytes_max": 0}, {"bytes_max": 1}]
     for more in limits:
         both.send(topic, fetch(topic, 17, [(0, 0), (1, 0)], **more))
-    both.run(lambda road: road.topics.get(topic).partitions[0].delete_before(1))
+    both.run(lambda road: road.topics.get(topic).partitions[0].retention.delete_before(1))
     both.send(topic, fetch(topic, 17, [(0, 0), (1, 0)]))
     both.run(lambda road: road.topics.delete(topic))
     both.send(topic, fetch(topic, 12, [(0, 0)]))

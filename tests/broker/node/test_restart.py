@@ -74,7 +74,7 @@ async def test_clients_that_wait_at_a_tablet_do_not_notice_its_restart(node: Nod
     assert topic is not None
     await until(lambda: bool(topic.partitions[0].watchers))
     node.engine.faults.hold()
-    queue = topic.partitions[0].queue
+    queue = topic.partitions[0].writer.queue
     writer.send(produce_request("t", make_batch(b"in flight")), 9)
     await until(lambda: queue.in_flight_bytes > 0 and not queue.items)
     writer.send(produce_request("t", make_batch(b"waits")), 9)

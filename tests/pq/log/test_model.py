@@ -257,7 +257,7 @@ class PartitionMachine(RuleBasedStateMachine):
     @rule(part=st.integers(0, 10))
     def deletes_before(self, part: int) -> None:
         offset = self.model.start + (len(self.model.values) - self.model.start) * part // 10
-        assert self.run(self.server.delete_before(offset)) == offset
+        assert self.run(self.server.retention.delete_before(offset)) == offset
         self.model.start = offset
 
     @rule(part=st.integers(1, 10), lost=st.booleans(), stored=st.booleans())
@@ -271,7 +271,7 @@ class PartitionMachine(RuleBasedStateMachine):
         else:
             self.node.engine.faults.refuse_next()
         with pytest.raises(KafkaError, match="NOT_LEADER" if lost else "STORAGE"):
-            self.run(self.server.delete_before(offset))
+            self.run(self.server.retention.delete_before(offset))
         if lost:
             self.run(self.node.restart())
             self.model.start = offset if stored else self.model.start

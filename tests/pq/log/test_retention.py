@@ -156,7 +156,7 @@ async def test_a_commit_of_an_important_group_lets_expired_data_go() -> None:
     await commit(node, "a", 7)
     await node.topics.retain()
     assert partition.start_offset == 0
-    assert partition.why_held().groups == ("b",)
+    assert partition.retention.why_held().groups == ("b",)
     await commit(node, "b", 7)
     await node.topics.retain()
     assert partition.start_offset == partition.end_offset == 7
@@ -169,10 +169,10 @@ async def test_read_data_goes_as_soon_as_the_last_important_group_commits() -> N
     await write(partition, *(batch(size=MIB) for _ in range(7)))
     for group_id in ("a", "b", "c"):
         await commit(node, group_id, 6 if group_id == "a" else 7)
-    await partition.delete_before(0)
+    await partition.retention.delete_before(0)
     assert partition.start_offset == 6
     await commit(node, "a", 7)
-    await partition.delete_before(0)
+    await partition.retention.delete_before(0)
     assert partition.start_offset == 7
 
 

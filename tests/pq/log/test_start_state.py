@@ -115,7 +115,7 @@ async def test_a_mirrored_batch_leaves_a_gap_that_readers_step_over() -> None:
         assert (partition.start_offset, partition.end_offset, partition.state.gaps()) == (0, 13, [(2, 10)])
         assert await read_all(partition) == [(0, b"a"), (1, b"b"), (10, b"c"), (11, b"d"), (12, b"e")]
         for hole in (2, 5, 9):
-            assert partition.readable_bytes(hole, partition.end_offset, MIB) > 0
+            assert partition.reader.readable_bytes(hole, partition.end_offset, MIB) > 0
             assert values_of(await read(partition, hole, 1), hole) == [(10, b"c"), (11, b"d")]
         await check_store(node, partition)
     found = await partition.times.first_at(START_MS)
@@ -173,7 +173,7 @@ async def test_trimming_into_a_gap_keeps_what_follows() -> None:
     partition = await node.topic()
     await write(partition, batch(b"a"))
     await partition.write_at(10, *batch(b"b"))
-    assert await partition.delete_before(5) == 5
+    assert await partition.retention.delete_before(5) == 5
     assert await read_all(partition, 5) == [(10, b"b")]
     await node.restart()
     partition = node.partition()
@@ -185,7 +185,7 @@ async def test_a_start_moved_by_mirroring_is_known_after_a_restart() -> None:
     node = await Node().start()
     partition = await node.topic()
     await write(partition, batch(b"a"))
-    await partition.delete_before(1)
+    await partition.retention.delete_before(1)
     assert await partition.write_at(7, *batch(b"b")) == Written(7, -1, 7)
     await node.restart()
     assert (node.partition().start_offset, node.partition().end_offset) == (7, 8)
@@ -264,4 +264,4 @@ async def test_no_record_lies_behind_the_last_offset_there_is() -> None:
         assert full.value.code is ErrorCode.POLICY_VIOLATION
     await node.restart()
     assert (node.partition().state.unreadable, node.partition().end_offset) == (None, (1 << 63) - 1)
-    assert await node.partition().delete_before((1 << 63) - 1) == (1 << 63) - 1
+    assert await node.partition().retention.delete_before((1 << 63) - 1) == (1 << 63) - 1

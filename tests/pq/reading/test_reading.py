@@ -94,7 +94,7 @@ async def test_a_read_ends_with_the_readers_view(end_offset: int, is_cold: bool)
         batches = answer if isinstance(answer, Batches) else await answer
         assert [found for found, _ in values_of(batches, offset)] == list(range(offset, batches.next_offset))
         assert offset < batches.next_offset <= end_offset or (batches.size, batches.next_offset) == (0, offset)
-        readable = partition.readable_bytes(offset, end_offset, MIB)
+        readable = partition.reader.readable_bytes(offset, end_offset, MIB)
         assert (readable > 0) == (offset < end_offset)
 
 
@@ -103,7 +103,7 @@ async def test_a_batch_that_ends_behind_the_readers_view_is_not_read() -> None:
     partition = await node.topic()
     await write(partition, batch(b"a", b"b"), batch(b"c", b"d"))
     assert partition.read(ReadQuery(2, 3, MIB)) == Batches([], 0, 3)
-    assert partition.readable_bytes(2, 3, MIB) == 0
+    assert partition.reader.readable_bytes(2, 3, MIB) == 0
 
 
 async def test_closed_heads_are_read_from_the_cache_without_the_store() -> None:
@@ -186,7 +186,7 @@ async def test_batches_before_a_damaged_page_are_served_and_the_damage_is_told(m
     assert bad > 0
     behind = await read_all(partition, bad + 1)
     assert [number for number, _ in behind] == list(range(bad + 1, 200))
-    assert await partition.delete_before(bad + 1) == bad + 1
+    assert await partition.retention.delete_before(bad + 1) == bad + 1
     assert len(await read_all(partition)) == 199 - bad
 
 
@@ -205,7 +205,7 @@ async def test_damage_that_is_deleted_while_it_is_read_around_is_out_of_range(mo
             damaged += 1
             raise BlobCorrupt(ranges[0][0], 0, "a test")
         if damaged:
-            await partition.delete_before(offset)
+            await partition.retention.delete_before(offset)
         return await intact(shard, ranges)
 
     monkeypatch.setattr(MemoryShard, "read", reading)
@@ -259,7 +259,7 @@ async def test_with_index_and_batches_damaged_what_can_be_read_is_served(monkeyp
     served = [await is_served(partition, offset) for offset in range(30)]
     bad = served.index(False)
     assert bad > 0
-    assert await partition.delete_before(partition.state.bodies.ends[0])
+    assert await partition.retention.delete_before(partition.state.bodies.ends[0])
     assert len(await read_all(partition)) == 30 - partition.start_offset
 
 
@@ -308,7 +308,7 @@ async def _compare_times(chance: random.Random) -> None:
         some = [START_MS + chance.randrange(200) for _ in range(chance.randrange(1, 5))]
         await write(partition, batch(*[bytes(chance.randrange(3000))] * len(some), timestamps=some))
         stamps += some
-    start = await partition.delete_before(chance.randrange(len(stamps)))
+    start = await partition.retention.delete_before(chance.randrange(len(stamps)))
     if chance.random() < 0.5:
         await node.restart()
         partition = node.partition()

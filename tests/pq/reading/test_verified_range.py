@@ -183,7 +183,7 @@ async def test_a_trim_ends_what_was_verified_before_it() -> None:
     offset = 0
     for _ in range(6):
         offset = (await read(partition, offset, MIB, in_files=True)).next_offset
-    await partition.delete_before(150)
+    await partition.retention.delete_before(150)
     found = await read_to_send(partition, MIB)
     assert [offset for offset, _ in found] == list(range(150, 200))
 

@@ -27,7 +27,7 @@ async def test_on_a_full_disk_writes_fail_and_reads_deletes_and_retention_work(c
     with pytest.raises(KafkaError, match="the disk is full"):
         await partition.write_at(9, *batch(b"x"))
     assert await read_all(partition) == [(number, b"%d" % number) for number in range(4)]
-    assert await partition.delete_before(2) == 2
+    assert await partition.retention.delete_before(2) == 2
     node.now_ms += 1000
     await node.topics.retain()
     assert partition.start_offset == partition.end_offset == 4
@@ -57,7 +57,7 @@ async def test_when_the_disk_gets_full_all_that_is_queued_fails_and_what_is_in_f
     for outcome in queued:
         with pytest.raises(KafkaError, match="KAFKA_STORAGE_ERROR"):
             await outcome
-    assert partition.queue.bytes == 0
+    assert partition.writer.queue.bytes == 0
     node.engine.tell_colour(None)
     again = [partition.write(*batch(b"%d" % number, producer=(5, 0, number))) for number in (1, 2)]
     assert [(await outcome).base_offset for outcome in again] == [1, 2]
@@ -73,6 +73,6 @@ async def test_a_disk_that_fills_by_itself_is_freed_by_deleting_records() -> Non
     stored = partition.end_offset
     assert 60 < stored < 100
     assert [offset for offset, _ in await read_all(partition)] == list(range(stored))
-    await partition.delete_before(stored - 10)
+    await partition.retention.delete_before(stored - 10)
     assert (await write(partition, batch(b"a")))[0].base_offset == stored
     await check_store(node, partition)

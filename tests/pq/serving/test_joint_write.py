@@ -244,11 +244,11 @@ async def test_over_the_limit_the_oldest_sessions_of_a_partition_are_forgotten()
 async def test_retention_forgets_sessions_whose_rows_are_gone() -> None:
     node, partitions = await three()
     await write_together(shares(partitions[:1], b"a"), FENCE, node.clock)
-    await partitions[0].delete_before(1)
-    await partitions[0].retain()
+    await partitions[0].retention.delete_before(1)
+    await partitions[0].retention.retain()
     assert len(partitions[0].state.sessions) == 1
     node.now_ms += node.settings.producer_id_expiration_ms
-    await partitions[0].retain()
+    await partitions[0].retention.retain()
     assert len(partitions[0].state.sessions) == 0
     await node.restart()
     assert len(node.partition().state.sessions) == 0

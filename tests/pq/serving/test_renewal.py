@@ -56,13 +56,13 @@ async def test_writes_wait_for_the_next_instance_and_reads_do_not() -> None:
     writes.append(earlier.write(*batch(b"4", producer=(5, 0, 4))))
     assert await read_all(earlier) == [(0, b"0")]
     woken: list[bool] = []
-    earlier.watch(lambda: woken.append(earlier.is_lost))
+    earlier.watchers.add(lambda: woken.append(earlier.is_lost))
     node.engine.faults.release()
     await restart
     assert [(await one).base_offset for one in writes] == [1, 2, 3, 4]
     later = node.partition()
     assert later is not earlier
-    assert (later.queue.in_flight_bytes, later.queue.bytes) == (0, 0)
+    assert (later.writer.queue.in_flight_bytes, later.writer.queue.bytes) == (0, 0)
     assert woken[-1], "who waits for data looks at the next instance"
     assert [value for _, value in await read_all(later)] == [b"%d" % number for number in range(5)]
     assert (await later.write(*batch(b"4", producer=(5, 0, 4)))).base_offset == 4
@@ -106,7 +106,7 @@ async def test_a_cycle_that_cannot_be_planned_is_a_loss(monkeypatch: pytest.Monk
     first = partition.write(*batch(b"stored"))
     await asyncio.sleep(0)  # a cycle is planned at the end of the turn
     waiting = [partition.write(*batch(b"%d" % number)) for number in range(2)]
-    job = asyncio.ensure_future(partition.delete_before(0))
+    job = asyncio.ensure_future(partition.retention.delete_before(0))
 
     def fail(*_: object) -> None:
         raise ValueError("a defect")

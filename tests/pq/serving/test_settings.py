@@ -24,14 +24,14 @@ async def refusal(partition: PartitionServer, *values: bytes) -> str:
 
 async def kept_after_retention(partition: PartitionServer) -> int:
     await write(partition, batch(b"old"))
-    await partition.retain()
+    await partition.retention.retain()
     return partition.end_offset - partition.start_offset
 
 
 async def producers_after_retention(partition: PartitionServer) -> int:
     await write(partition, batch(b"a", producer=(5, 0, 0)), batch(b"a", producer=(6, 0, 0)))
-    await partition.delete_before(2)
-    await partition.retain()
+    await partition.retention.delete_before(2)
+    await partition.retention.retain()
     return len(dict(partition.state.producers))
 
 
@@ -67,7 +67,7 @@ async def test_what_a_topic_is_set_to_holds_at_the_next_cycle(
     for change, expected in (({}, before), (changed, after)):
         partition = await (await Node().start()).topic()
         assert await write(partition, batch(size=0))
-        await partition.delete_before(1)
+        await partition.retention.delete_before(1)
         settings = partition.state.settings
         partition.configure(replace(settings, topic=replace(settings.topic, **change)))  # type: ignore[arg-type]
         assert await seen(partition) == expected
@@ -107,13 +107,13 @@ async def test_how_long_producers_are_known_follows_the_node() -> None:
     node = await Node().start()
     partition = await node.topic()
     await write(partition, batch(b"a", producer=(5, 0, 0)))
-    await partition.delete_before(1)
-    await partition.retain()
+    await partition.retention.delete_before(1)
+    await partition.retention.retain()
     assert dict(partition.state.producers)
     settings = partition.state.settings
     partition.configure(replace(settings, node=replace(settings.node, producer_id_expiration_ms=1)))
     node.now_ms += settings.topic.pq_producer_id_lifetime_ms + 1
-    await partition.retain()
+    await partition.retention.retain()
     assert not dict(partition.state.producers)
 
 
@@ -132,4 +132,4 @@ async def test_the_limits_of_writing_follow_the_node() -> None:
     node.engine.faults.release()
     for outcome in written:
         await outcome
-    assert partition.write_counters.cycles == 4
+    assert partition.writer.counters.cycles == 4

@@ -101,7 +101,7 @@ async def test_what_is_too_old_is_left_out_by_the_bodies_indexes() -> None:
 
 async def test_what_was_deleted_meanwhile_is_passed_over() -> None:
     _, partition = await filled(400)
-    await partition.delete_before(250)
+    await partition.retention.delete_before(250)
     found, _ = await read_all(partition, StretchQuery(0, 400, MIB))
     assert set(range(250, 400)) <= set(found)
     assert min(found) >= 248

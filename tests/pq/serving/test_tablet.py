@@ -44,10 +44,10 @@ async def test_nothing_is_visible_or_acknowledged_before_it_is_durable() -> None
     await turns()
     assert not future.done()
     assert (partition.end_offset, partition.read(query(partition, 0, 1000))) == (0, Batches([], 0, 0))
-    assert partition.readable_bytes(0, partition.end_offset, 1000) == 0
+    assert partition.reader.readable_bytes(0, partition.end_offset, 1000) == 0
     node.engine.faults.release()
     assert await future == Written(0, -1, 0)
-    assert partition.readable_bytes(0, partition.end_offset, 1000) > 0
+    assert partition.reader.readable_bytes(0, partition.end_offset, 1000) > 0
 
 
 async def test_writes_of_one_turn_are_one_cycle_and_those_that_come_during_it_share_the_next_one() -> None:
@@ -129,7 +129,7 @@ async def test_a_lost_store_fails_everything_for_good() -> None:
     partition = await node.topic()
     await write(partition, batch(b"a"))
     calls = []
-    partition.watch(lambda: calls.append(1))
+    partition.watchers.add(lambda: calls.append(1))
     node.engine.faults.lose_next()
     futures = [partition.write(*batch(b"b")) for _ in range(2)]
     assert await settled(*futures) == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 2
@@ -137,7 +137,7 @@ async def test_a_lost_store_fails_everything_for_good() -> None:
     with pytest.raises(KafkaError, match="NOT_LEADER"):
         partition.read(query(partition, 0, 100))
     with pytest.raises(KafkaError, match="NOT_LEADER"):
-        await partition.delete_before(1)
+        await partition.retention.delete_before(1)
     assert calls == [1]
 
 
@@ -165,7 +165,7 @@ async def test_a_batch_over_the_queues_limit_waits_in_line_and_refuses_nobody() 
     node.engine.faults.release()
     assert [(await item).base_offset for item in (*small[:2], *large, *small[2:])] == list(range(6))
     assert (await settled(over)) == [ErrorCode.REQUEST_TIMED_OUT]
-    assert (partition.queue.in_flight_bytes, partition.queue.bytes) == (0, 0)
+    assert (partition.writer.queue.in_flight_bytes, partition.writer.queue.bytes) == (0, 0)
     assert (await partition.write(*batch(b"after"))).base_offset == 6
 
 
@@ -184,9 +184,9 @@ async def test_a_watcher_is_called_once_per_advance_until_it_ends() -> None:
     node = await Node().start()
     partition = await node.topic()
     calls: list[int] = []
-    unwatch = partition.watch(lambda: calls.append(partition.end_offset))
+    unwatch = partition.watchers.add(lambda: calls.append(partition.end_offset))
     await write(partition, batch(b"a"), batch(b"b"))
-    await partition.delete_before(1)
+    await partition.retention.delete_before(1)
     unwatch()
     await write(partition, batch(b"c"))
     assert calls == [1, 2, 2]
@@ -232,7 +232,7 @@ async def test_numbering_goes_on_after_everything_was_deleted() -> None:
     node = await Node().start()
     partition = await node.topic()
     await write(partition, batch(b"a"), batch(b"b"))
-    assert await partition.delete_before(2) == 2
+    assert await partition.retention.delete_before(2) == 2
     await node.restart()
     partition = node.partition()
     assert (partition.start_offset, partition.end_offset) == (2, 2)
@@ -243,10 +243,10 @@ async def test_deleting_before_an_offset_never_goes_back() -> None:
     node = await Node().start()
     partition = await node.topic()
     await write(partition, *(batch(b"%d" % number) for number in range(10)))
-    assert await partition.delete_before(5) == 5
-    assert await partition.delete_before(3) == 5
+    assert await partition.retention.delete_before(5) == 5
+    assert await partition.retention.delete_before(3) == 5
     with pytest.raises(KafkaError, match="OFFSET_OUT_OF_RANGE"):
-        await partition.delete_before(11)
+        await partition.retention.delete_before(11)
     with pytest.raises(KafkaError, match="OFFSET_OUT_OF_RANGE"):
         partition.read(query(partition, 4, 100))
     await node.restart()
@@ -258,7 +258,7 @@ async def test_deleting_waits_for_the_cycle_in_flight_and_goes_before_what_waits
     partition = await node.topic()
     await write(partition, batch(b"a"), batch(b"b"))
     first = partition.write(*batch(b"c"))
-    deleting = asyncio.ensure_future(partition.delete_before(2))
+    deleting = asyncio.ensure_future(partition.retention.delete_before(2))
     await asyncio.sleep(0)
     second = partition.write(*batch(b"d"))
     assert await settled(first, second) == [Written(2, -1, 0), Written(3, -1, 2)]
@@ -271,9 +271,9 @@ async def test_a_refused_deletion_changes_nothing() -> None:
     await write(partition, batch(b"a"), batch(b"b"))
     node.engine.faults.refuse_next()
     with pytest.raises(KafkaError, match="KAFKA_STORAGE_ERROR"):
-        await partition.delete_before(1)
+        await partition.retention.delete_before(1)
     assert partition.start_offset == 0
-    assert await partition.delete_before(1) == 1
+    assert await partition.retention.delete_before(1) == 1
 
 
 async def test_each_generation_that_wrote_has_its_epoch() -> None:
@@ -291,7 +291,7 @@ async def test_each_generation_that_wrote_has_its_epoch() -> None:
     assert ends_of(partition, partition.leader_epoch) == [(7, 6)]
     assert ends_of(partition, 8) == [(-1, -1)]
     assert [partition.state.epochs.epoch_at(offset) for offset in (0, 2, 5)] == [1, 3, 5]
-    await partition.delete_before(4)
+    await partition.retention.delete_before(4)
     assert ends_of(partition, 1, 3, 5) == [(1, 4), (3, 4), (5, 6)]
     await node.restart()
     assert ends_of(node.partition(), 1, 3, 5) == [(1, 4), (3, 4), (5, 6)]
@@ -354,7 +354,7 @@ async def test_retention_forgets_idle_producers_for_good() -> None:
     node = await Node().start()
     partition = await node.topic()
     await write(partition, batch(b"a", producer=(5, 0, 3)))
-    await partition.delete_before(1)
+    await partition.retention.delete_before(1)
     node.now_ms += DAY_MS
     await node.topics.retain()
     assert list(partition.state.producers) == []
@@ -366,7 +366,7 @@ async def test_how_long_producers_are_known_can_change_while_the_node_runs() -> 
     node = await Node().start()
     partition = await node.topic()
     await write(partition, batch(b"a", producer=(5, 0, 3)))
-    await partition.delete_before(1)
+    await partition.retention.delete_before(1)
     shorter = replace(node.settings, producer_id_expiration_ms=60_000)
     await node.topics.configure_node("", {"producer.id.expiration.ms": "60000"}, shorter)
     node.now_ms += 59_999
@@ -418,14 +418,14 @@ async def test_many_blobs_go_in_several_cycles(monkeypatch: pytest.MonkeyPatch, 
     partition = await node.topic(config={"pq.low.watermark.bytes": "20000", "retention.ms": str(kept_ms)})
     await write(partition, *[batch(bytes(30_000)) for _ in range(8)], batch(b"head"))
     assert len(partition.state.bodies) == 8
-    cycles = partition.write_counters.cycles
+    cycles = partition.writer.counters.cycles
     if kept_ms < 0:
-        assert await partition.delete_before(8) == 8
+        assert await partition.retention.delete_before(8) == 8
     else:
         node.now_ms += kept_ms
-        await partition.retain()
+        await partition.retention.retain()
         assert partition.start_offset == 9
-    assert partition.write_counters.cycles - cycles == 3
+    assert partition.writer.counters.cycles - cycles == 3
     check_invariants(partition.state)
     await check_store(node, partition)
 
@@ -436,6 +436,6 @@ async def test_a_trim_to_where_a_blob_begins_leaves_nothing_of_those_before_it()
     await write(partition, *[batch(bytes(size)) for size in (30_000, 30_000, 30_000, 3_000, 3_000, 3_000)])
     assert (len(partition.state.bodies), len(partition.state.head.blobs)) == (3, 3)
     for offset in range(1, 7):
-        assert await partition.delete_before(offset) == offset
+        assert await partition.retention.delete_before(offset) == offset
         check_invariants(partition.state)
         await check_store(node, partition)
