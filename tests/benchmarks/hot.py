@@ -152,7 +152,7 @@ class Bench:
     """The node between its transports and its disk, moved by hand."""
 
     def __init__(self, loop: Loop, shard: Any) -> None:
-        committer, turn = shard._committer, shard._turn
+        committer, turn = shard._committer, shard._turn_queue
         hand_over = turn._hand_over
         self._loop = loop
         self._connected: list[Any] = []
