@@ -120,7 +120,7 @@ def field(
     """
     if default is MISSING:
         default = kind.default if isinstance(kind, Kind) else None if nullable or tag is not None else MISSING
-    declared = Field("", kind, _versions(versions), _versions(nullable) if nullable else None, tag, default)
+    declared = Field("", kind, parse_versions(versions), parse_versions(nullable) if nullable else None, tag, default)
     metadata = {"wire": declared}
     if default is MISSING:
         made: Callable[[], Any] = list if isinstance(kind, Kind) else kind
@@ -140,8 +140,8 @@ def request(api_key: int, *, versions: str, flexible: str) -> Callable[[type[T]]
 
     def declare(declared: type[T]) -> type[T]:
         made = struct(declared)
-        _messages[made] = Message(api_key, _versions(versions), _versions(flexible), may_be_longer=True)
-        _flexible_requests[api_key] = _versions(flexible)
+        _messages[made] = Message(api_key, parse_versions(versions), parse_versions(flexible), may_be_longer=True)
+        _flexible_requests[api_key] = parse_versions(flexible)
         return made
 
     return declare
@@ -153,7 +153,7 @@ def response(api_key: int, *, versions: str, flexible: str) -> Callable[[type[T]
 
     def declare(declared: type[T]) -> type[T]:
         made = struct(declared)
-        _messages[made] = Message(api_key, _versions(versions), _versions(flexible), may_be_longer=False)
+        _messages[made] = Message(api_key, parse_versions(versions), parse_versions(flexible), may_be_longer=False)
         return made
 
     return declare
@@ -165,7 +165,7 @@ def data(*, versions: str) -> Callable[[type[T]], type[T]]:
 
     def declare(declared: type[T]) -> type[T]:
         made = struct(declared)
-        _messages[made] = Message(None, _versions(versions), NO_VERSIONS, may_be_longer=True)
+        _messages[made] = Message(None, parse_versions(versions), NO_VERSIONS, may_be_longer=True)
         return made
 
     return declare
@@ -194,7 +194,7 @@ _flexible_requests: dict[int, Versions] = {}
 _VERSION_MAX: Final = 32_767
 
 
-def _versions(text: str) -> Versions:
+def parse_versions(text: str) -> Versions:
     """Parse Kafka's notation: `3+`, `0-12`, `5`, `none`."""
     if text == "none":
         return NO_VERSIONS

@@ -1,4 +1,4 @@
-"""Produce (key 0): append record batches. Versions 0 to 2 are declared for librdkafka alone (KAFKA-18659)."""
+"""Produce (key 0): append record batches, by topic id from version 13 (KIP-516)."""
 
 from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.messages.leaders import LeaderIdAndEpoch, NodeEndpoint
@@ -26,14 +26,14 @@ class PartitionProduceData:
 
 @struct
 class TopicProduceData:
-    name: str = field(STRING, "0-12")
+    name: str = field(STRING, "3-12")
     topic_id: bytes = field(UUID, "13+")
     partition_data: list[PartitionProduceData] = field(array(PartitionProduceData))
 
 
-@request(0, versions="0-13", flexible="9+")
+@request(0, versions="3-13", flexible="9+")
 class ProduceRequest:
-    transactional_id: str | None = field(STRING, "3+", nullable="3+", default=None)
+    transactional_id: str | None = field(STRING, nullable="0+", default=None)
     acks: int = field(INT16)
     timeout_ms: int = field(INT32)
     topic_data: list[TopicProduceData] = field(array(TopicProduceData))
@@ -50,7 +50,7 @@ class PartitionProduceResponse:
     index: int = field(INT32)
     error_code: ErrorCode = field(ERROR_CODE)
     base_offset: int = field(INT64)
-    log_append_time_ms: int = field(INT64, "2+", default=-1)
+    log_append_time_ms: int = field(INT64, default=-1)
     log_start_offset: int = field(INT64, "5+", default=-1)
     record_errors: list[BatchIndexAndErrorMessage] = field(array(BatchIndexAndErrorMessage), "8+")
     error_message: str | None = field(STRING, "8+", nullable="8+", default=None)
@@ -59,13 +59,13 @@ class PartitionProduceResponse:
 
 @struct
 class TopicProduceResponse:
-    name: str = field(STRING, "0-12")
+    name: str = field(STRING, "3-12")
     topic_id: bytes = field(UUID, "13+")
     partition_responses: list[PartitionProduceResponse] = field(array(PartitionProduceResponse))
 
 
-@response(0, versions="0-13", flexible="9+")
+@response(0, versions="3-13", flexible="9+")
 class ProduceResponse:
     responses: list[TopicProduceResponse] = field(array(TopicProduceResponse))
-    throttle_time_ms: int = field(INT32, "1+")
+    throttle_time_ms: int = field(INT32)
     node_endpoints: list[NodeEndpoint] = field(array(NodeEndpoint), "10+", tag=0)

@@ -22,16 +22,16 @@ class Api:
 
     `serve` decides; `refuse` builds the response that carries an error for the whole request, None where a request
     has no answer (the connection closes then). An API without `refuse` carries it in the response's own error code.
-    `served_from` is the lowest version served where that is not the lowest declared; ApiVersions advertises all that
-    are declared (Produce). `answers_at_length`: the answer may be far longer than the request, so that even a short
-    one may have to be answered in slices.
+    `advertised_from` is the lowest version that ApiVersions lists, where that is not the lowest served (Produce).
+    `answers_at_length`: the answer may be far longer than the request, so that even a short one may have to be
+    answered in slices.
     """
 
     request: type[object]
     response: type[object]
     serve: Callable[[Context, Any], Served]
     refuse: Callable[[Context, Any, ErrorCode, str], Any | None] | None = None
-    served_from: int | None = None
+    advertised_from: int | None = None
     answers_at_length: bool = False
     open_lane: "Callable[[Context, Any, memoryview, LaneRoad], Lane | None] | None" = None
     """Makes a lane for what says the same as this request in this frame; None where there is nothing to be won."""
@@ -48,7 +48,7 @@ class Api:
 
     @property
     def version_min(self) -> int:
-        return message(self.request).versions.low if self.served_from is None else self.served_from
+        return message(self.request).versions.low
 
     @property
     def version_max(self) -> int:
@@ -57,7 +57,8 @@ class Api:
     @property
     def advertised(self) -> tuple[int, int, int]:
         """Key, least and greatest version, as ApiVersions lists them."""
-        return self.key, *message(self.request).versions
+        low = self.version_min if self.advertised_from is None else self.advertised_from
+        return self.key, low, self.version_max
 
     def refusal(self, context: Context, request: Any, code: ErrorCode, text: str) -> Any | None:
         """Return the response that carries an error for the whole request."""

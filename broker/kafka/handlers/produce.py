@@ -212,6 +212,6 @@ def _refused(index: int, code: ErrorCode, message: str) -> PartitionProduceRespo
 
 
 API = Api(
-    request=ProduceRequest, response=ProduceResponse, serve=serve, refuse=refuse, served_from=3,
+    request=ProduceRequest, response=ProduceResponse, serve=serve, refuse=refuse, advertised_from=0,
     open_lane=partial(open_lane, respond),
 )  # fmt: skip

@@ -40,6 +40,11 @@ def tools_jar() -> str:
     return str(_jars() / f"kafka-tools-{KAFKA_VERSION}.jar")
 
 
+def clients_jar() -> str:
+    """The jar of the clients, which has Kafka's definitions of its messages."""
+    return str(_jars() / f"kafka-clients-{KAFKA_VERSION}.jar")
+
+
 def _jars() -> Path:
     directory = Path(os.environ.get("PQBROKER_KAFKA_JARS") or _ROOT / ".cache" / f"kafka-{KAFKA_VERSION}")
     if not directory.exists():
