@@ -2,6 +2,7 @@
 
 event                    what happens
 commit                   enqueued at the tablets of all its partitions in the same call, as one shard commit a cell
+commit of many offsets   slices of it are commits, one behind the other; later ones of the group stand behind them all
 its commit is durable    the partitions and the index change; it is answered
 its commit is refused    nothing changes; every partition of it is answered with a retriable error
 topic deleted            its offsets are gone; a commit still on its way is answered UNKNOWN_TOPIC_OR_PARTITION
@@ -15,7 +16,7 @@ deletes it. A restart forgets it.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import NamedTuple
 
@@ -37,6 +38,11 @@ EMPTIED_GROUPS_MAX = 10_000
 TopicPartition = tuple[str, int]
 """A topic's name and the index of one of its partitions."""
 
+COMMITTED_AT_ONCE_MAX = 500
+"""Offsets of one commit: those of more are several commits, one behind the other, since each takes one turn."""
+LOOKED_AT_ONCE_MAX = 100
+"""Offsets looked at between two turns of the loop."""
+
 Outcomes = Mapping[TopicPartition, KafkaError | None]
 """Outcome of each partition's offset; None: it is durable."""
 
@@ -51,14 +57,14 @@ class GroupOffsets:
         self._partitions: dict[str, set[TopicPartition]] = {}
         self._emptied: dict[str, int] = {}
         """Groups whose last offset went, in that order, and the time of the next look at them; 0: not looked at yet."""
-        self._pending: dict[str, set[Outcome[None]]] = {}
-        """Commits on their way, by group id."""
+        self._pending: dict[str, dict[_Answer, bool]] = {}
+        """Answers on their way, by group id; True: one of slices, or one that stands behind such a one."""
         self._stopped = False
         self._awaited: set[str] = set()
         """Topics of which some offsets are not known yet: their cell is not open."""
 
     def commit(self, group_id: str, offsets: Mapping[TopicPartition, ConsumerOffset | None]) -> Awaitable[Outcomes]:
-        """Store the offsets, or delete them (None), in one commit; enqueued in this call.
+        """Store the offsets, or delete them (None), in one commit, several where they are many; enqueued in this call.
 
         A partition's own error (UNKNOWN_TOPIC_OR_PARTITION, OFFSET_METADATA_TOO_LARGE, …) leaves the others alone. When
         the store fails all others have COORDINATOR_NOT_AVAILABLE (refused) or NOT_COORDINATOR (lost).
@@ -72,20 +78,31 @@ class GroupOffsets:
         """A commit of so many partitions that they are planned in slices; `enqueue` or `give_up` has to follow."""
         return OffsetChanges(group_id, self._served)
 
+    async def plan_deletion(self, group_id: str) -> "OffsetChanges":
+        """Plan to delete all offsets of a group, with turns for others between them; none is left out that is there
+        when this returns. `enqueue` or `give_up` has to follow. KafkaError as `of`."""
+        changes = self.begin(group_id)
+        try:
+            await self._plan_deletion(changes)
+        except BaseException:
+            changes.give_up()
+            raise
+        return changes
+
     def enqueue(self, changes: "OffsetChanges") -> Awaitable[Outcomes]:
         """Store what was planned, as `commit` does."""
         shares = changes.by_cell()
-        answer = _Answer(changes.outcomes, len(shares))
-        for share in shares:
-            committed = execute_together(list(share.parts.items()))
-            self._pending.setdefault(changes.group_id, set()).add(committed)
-            committed.add_done_callback(partial(self._settle, share, answer))
+        is_long = len(changes.planned) > COMMITTED_AT_ONCE_MAX
+        commits = [each for share in shares for each in share.in_slices()] if is_long else shares
+        answer = _Answer(changes.outcomes, len(commits))
+        if commits:
+            self._begin(changes.group_id, commits, answer, is_long=is_long)
         return answer.given
 
     async def settled(self, group_id: str) -> None:
         """Return when the commits of the group that were asked for before this call are done."""
-        for committed in tuple(self._pending.get(group_id, ())):
-            await committed.wait()
+        for answer in tuple(self._pending.get(group_id, ())):
+            await answer.is_over.wait()
 
     def is_committing(self, group_id: str) -> bool:
         """Return True if a commit of the group is on its way."""
@@ -97,14 +114,16 @@ class GroupOffsets:
         KafkaError NOT_COORDINATOR when a cell is lost, or not open yet: an answer without offsets would send consumers
         to the start.
         """
+        return dict(self.each_of(group_id))
+
+    def each_of(self, group_id: str) -> Iterator[tuple[TopicPartition, ConsumerOffset]]:
+        """Yield what `of` returns, each as it is looked at: others may have their turns between them. KafkaError."""
         if self._awaited:
             raise _lost()
-        found = {}
         for partition in sorted(self._partitions.get(group_id, ())):
-            state = self._known(partition).consumers.get(group_id)
-            assert state is not None, (group_id, partition)
-            found[partition] = state
-        return found
+            state = self.at(group_id, partition)
+            if state is not None:
+                yield partition, state
 
     def at(self, group_id: str, partition: TopicPartition) -> ConsumerOffset | None:
         """The group's durable offset in one partition. KafkaError NOT_COORDINATOR, as in `of`."""
@@ -130,10 +149,10 @@ class GroupOffsets:
         """Forget a group that outlived its last offset, and whose deletion was asked for."""
         self._emptied.pop(group_id, None)
 
-    def lag(self, group_id: str) -> dict[TopicPartition, int]:
-        """Records that the group has not read in each of its partitions. KafkaError NOT_COORDINATOR."""
-        offsets = self.of(group_id)
-        return {partition: state.lag(self._known(partition).end_offset) for partition, state in offsets.items()}
+    def each_lag(self, group_id: str) -> Iterator[tuple[TopicPartition, int]]:
+        """Yield the records that the group has not read in each of its partitions. KafkaError as `each_of`."""
+        for partition, state in self.each_of(group_id):
+            yield partition, state.lag(self._known(partition).end_offset)
 
     @property
     def are_known(self) -> bool:
@@ -159,18 +178,21 @@ class GroupOffsets:
 
     async def expire(self, now_ms: int, kept_ms: int, unread_since: UnreadSince) -> None:
         """Delete offsets that nobody has had a use for in `kept_ms`, or in the time that their commit gave."""
+
+        def is_over(group_id: str, partition: TopicPartition, state: ConsumerOffset) -> bool:
+            unread_ms = unread_since(group_id, partition[0])
+            if unread_ms is None:
+                return False
+            if state.expire_ms >= 0:
+                return state.expire_ms <= now_ms
+            return max(unread_ms, state.commit_ms) <= now_ms - kept_ms
+
         for group_id in list(self._partitions):
-            if group_id in self._pending:
-                continue
             try:
-                over = self._over(group_id, now_ms, now_ms - kept_ms, unread_since)
+                await self._expire(group_id, partial(is_over, group_id))
             except KafkaError as lost:
                 _log.info("offsets expire later: %s", lost)
                 return
-            outcomes = await self.commit(group_id, dict.fromkeys(over))
-            if refusal := next(filter(None, outcomes.values()), None):
-                _log.warning("offsets of group %r expire later: %s", group_id, refusal)
-            self._emptied.pop(group_id, None)  # a group goes with offsets that expire, as in Kafka
 
     def forget_emptied(self, now_ms: int, remembered_ms: int) -> None:
         """Forget groups that have been without offsets for `remembered_ms`, counted from the first of these calls."""
@@ -184,34 +206,62 @@ class GroupOffsets:
         """The cell is left: its offsets may be changed elsewhere, and nothing is answered here any more."""
         self._stopped = True
 
-    def _over(
-        self, group_id: str, now_ms: int, unread_before_ms: int, unread_since: UnreadSince
-    ) -> list[TopicPartition]:
-        """Partitions whose offset has expired. KafkaError NOT_COORDINATOR."""
-        found = []
-        for partition, state in self.of(group_id).items():
-            unread_ms = unread_since(group_id, partition[0])
-            if unread_ms is None:
-                continue
-            if state.expire_ms >= 0:
-                is_over = state.expire_ms <= now_ms
-            else:
-                is_over = max(unread_ms, state.commit_ms) <= unread_before_ms
-            if is_over:
-                found.append(partition)
-        return found
+    async def _expire(self, group_id: str, is_over: Callable[[TopicPartition, ConsumerOffset], bool]) -> None:
+        """Delete the offsets of a group that are over, and still are when their slice is committed. KafkaError."""
+        over = [each async for each, state in self._in_turns(group_id) if is_over(each, state)]
+        for start in range(0, len(over), COMMITTED_AT_ONCE_MAX):
+            if group_id in self._pending:
+                return
+            found = ((each, self.at(group_id, each)) for each in over[start : start + COMMITTED_AT_ONCE_MAX])
+            still = [each for each, state in found if state is not None and is_over(each, state)]
+            refusals = filter(None, (await self.commit(group_id, dict.fromkeys(still))).values())
+            if refusal := next(refusals, None):
+                _log.warning("offsets of group %r expire later: %s", group_id, refusal)
+        if over:
+            self._emptied.pop(group_id, None)  # a group goes with offsets that expire, as in Kafka
 
-    def _settle(
-        self, changes: "OffsetChanges", answer: "_Answer", committed: Outcome[None]
-    ) -> None:
-        """The commit of a cell is done: change its partitions and the index; answer when all cells are done."""
+    async def _plan_deletion(self, changes: "OffsetChanges") -> None:
+        planned = set[TopicPartition]()
+        while rest := self._partitions.get(changes.group_id, set()) - planned:
+            async for partition, _ in self._in_turns(changes.group_id):
+                if partition in rest:
+                    changes.add(partition, None)
+            planned |= rest
+
+    async def _in_turns(self, group_id: str) -> AsyncIterator[tuple[TopicPartition, ConsumerOffset]]:
+        """Yield what `each_of` yields, with turns for others between them. KafkaError."""
+        for number, item in enumerate(self.each_of(group_id), 1):
+            if number % LOOKED_AT_ONCE_MAX == 0:
+                await asyncio.sleep(0)
+            yield item
+
+    def _begin(self, group_id: str, commits: list["OffsetChanges"], answer: "_Answer", *, is_long: bool) -> None:
+        """Enqueue the commits: at once, or one behind the other where they are slices of a long one. What the group
+        commits meanwhile stands behind those."""
+        before = next(reversed(self._pending.get(group_id, {})), None)
+        self._pending.setdefault(group_id, {})[answer] = is_long
+        if before is not None and self._pending[group_id][before]:
+            self._pending[group_id][answer] = True
+            before.is_over.add_done_callback(lambda _: self._enqueue_next(commits, answer, is_long=is_long))
+        else:
+            self._enqueue_next(commits, answer, is_long=is_long)
+
+    def _enqueue_next(self, commits: list["OffsetChanges"], answer: "_Answer", *, is_long: bool) -> None:
+        enqueued, later = (commits[:1], commits[1:]) if is_long else (commits, [])
+
+        def settle(changes: OffsetChanges, committed: Outcome[None]) -> None:
+            self._settle(changes, answer, committed)
+            if later:
+                asyncio.get_running_loop().call_soon(lambda: self._enqueue_next(later, answer, is_long=True))
+
+        for changes in enqueued:
+            changes.execute().add_done_callback(partial(settle, changes))
+
+    def _settle(self, changes: "OffsetChanges", answer: "_Answer", committed: Outcome[None]) -> None:
+        """A commit is done: change its partitions and the index; answer when all are done."""
         group_id, outcomes = changes.group_id, changes.outcomes
-        pending = self._pending[group_id]
-        pending.discard(committed)
-        if not pending:
-            del self._pending[group_id]
         error = committed.exception()
-        for partition, server, state, _ in changes.planned:
+        for partition, server, state, _, _ in changes.planned:
             server.consumers.settle(group_id, state, is_durable=error is None)
             outcomes[partition] = _translated(error)
             if error is not None:
@@ -225,7 +275,12 @@ class GroupOffsets:
             else:
                 self._emptied.pop(group_id, None)
                 self._partitions.setdefault(group_id, set()).add(partition)
-        answer.cell_is_done(error)
+        if answer.commit_is_done(error):
+            pending = self._pending[group_id]
+            del pending[answer]
+            if not pending:
+                del self._pending[group_id]
+            answer.give()
 
     def _served(self, partition: TopicPartition) -> PartitionServer:
         """The partition, for a commit."""
@@ -262,19 +317,19 @@ class _Planned(NamedTuple):
     server: PartitionServer
     state: ConsumerOffset | None
     tablet: KeyValueTablet
+    command: Command
 
 
 class OffsetChanges:
     """Offsets of a group before their commit: planned at their partitions, and enqueued or given up."""
 
-    __slots__ = ("_served", "group_id", "outcomes", "parts", "planned")
+    __slots__ = ("_served", "group_id", "outcomes", "planned")
 
     def __init__(self, group_id: str, served: Callable[[TopicPartition], PartitionServer]) -> None:
         self._served = served
         self.group_id = group_id
         self.outcomes: dict[TopicPartition, KafkaError | None] = {}
         self.planned: list[_Planned] = []
-        self.parts: dict[KeyValueTablet, list[Command]] = {}
 
     def add(self, partition: TopicPartition, state: ConsumerOffset | None) -> None:
         """Plan one partition's offset, or why it has none; each partition once."""
@@ -284,59 +339,71 @@ class OffsetChanges:
         except KafkaError as refusal:
             self.outcomes[partition] = refusal.with_traceback(None)  # its frames hold the outcomes
             return
-        self.parts.setdefault(tablet, []).append(command)
-        self.planned.append(_Planned(partition, server, state, tablet))
+        self.planned.append(_Planned(partition, server, state, tablet, command))
 
     def by_cell(self) -> "list[OffsetChanges]":
-        """The changes of each cell, which is one commit; they share the outcomes."""
-        if not self.parts:
-            return []
-        first = next(iter(self.parts)).storage
-        if all(tablet.storage.shares_cell(first) for tablet in self.parts):
-            return [self]
-        found: list[OffsetChanges] = []
-        for tablet, commands in self.parts.items():
-            share = next((one for one in found if one._is_of(tablet)), None)
-            if share is None:
-                share = OffsetChanges(self.group_id, self._served)
-                share.outcomes = self.outcomes
-                found.append(share)
-            share.parts[tablet] = commands
+        """The changes of each cell; they share the outcomes."""
+        shares: list[list[_Planned]] = []
         for item in self.planned:
-            next(one for one in found if item.tablet in one.parts).planned.append(item)
-        return found
+            share = next((one for one in shares if one[0].tablet.storage.shares_cell(item.tablet.storage)), None)
+            if share is None:
+                shares.append([item])
+            else:
+                share.append(item)
+        return [self._part(share) for share in shares]
+
+    def in_slices(self) -> "list[OffsetChanges]":
+        """The changes as commits that take a few milliseconds each; they share the outcomes."""
+        starts = range(0, len(self.planned), COMMITTED_AT_ONCE_MAX)
+        return [self._part(self.planned[start : start + COMMITTED_AT_ONCE_MAX]) for start in starts]
+
+    def execute(self) -> Outcome[None]:
+        """Enqueue the changes, of one cell, at their tablets."""
+        parts: dict[KeyValueTablet, list[Command]] = {}
+        for item in self.planned:
+            parts.setdefault(item.tablet, []).append(item.command)
+        return execute_together(list(parts.items()))
 
     def give_up(self) -> None:
         """Nothing of it is stored."""
-        for _, server, state, _ in self.planned:
-            server.consumers.settle(self.group_id, state, is_durable=False)
+        for item in self.planned:
+            item.server.consumers.settle(self.group_id, item.state, is_durable=False)
 
-
-    def _is_of(self, tablet: KeyValueTablet) -> bool:
-        return next(iter(self.parts)).storage.shares_cell(tablet.storage)
+    def _part(self, planned: list[_Planned]) -> "OffsetChanges":
+        part = OffsetChanges(self.group_id, self._served)
+        part.planned, part.outcomes = planned, self.outcomes
+        return part
 
 
 class _Answer:
-    """Given when the commits of all cells are done."""
+    """Given when all commits of it are done."""
 
-    __slots__ = ("_outcomes", "_waits_for", "given")
+    __slots__ = ("_error", "_outcomes", "_waits_for", "given", "is_over")
 
-    def __init__(self, outcomes: Outcomes, cells: int) -> None:
+    def __init__(self, outcomes: Outcomes, commits: int) -> None:
         self._outcomes = outcomes
-        self._waits_for = cells
+        self._waits_for = commits
+        self._error: BaseException | None = None
         self.given: asyncio.Future[Outcomes] = asyncio.get_running_loop().create_future()
-        if not cells:
+        self.is_over: Outcome[None] = Outcome()
+        if not commits:
             self.given.set_result(outcomes)
 
-    def cell_is_done(self, error: BaseException | None) -> None:
-        """The commit of one cell more is done; an error that the store does not raise is a defect, and raised."""
+    def commit_is_done(self, error: BaseException | None) -> bool:
+        """Count one commit more as done; return True if it was the last."""
         self._waits_for -= 1
-        if self.given.done():
-            return
         if error is not None and not isinstance(error, CommitRefused | ShardLost):
-            self.given.set_exception(error)
-        elif not self._waits_for:
-            self.given.set_result(self._outcomes)
+            self._error = error
+        return not self._waits_for
+
+    def give(self) -> None:
+        """Give the outcomes; an error that the store does not raise is a defect, and raised."""
+        if not self.given.done():
+            if self._error is not None:
+                self.given.set_exception(self._error)
+            else:
+                self.given.set_result(self._outcomes)
+        self.is_over.set_result(None)
 
 
 def nobody_knows(_group_id: str, _topic: str) -> int:

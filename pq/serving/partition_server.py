@@ -167,15 +167,15 @@ class PartitionServer:
         self.writer.counters.quota_wait_ms += quota_ms
         return max(pause_ms, quota_ms)
 
-    def configure(self, settings: PartitionSettings) -> None:
-        """Thousands may be configured in one turn of the loop."""
+    def configure(self, settings: PartitionSettings) -> Watchers | None:
+        """Thousands may be configured in one turn of the loop, so its watchers are returned where they have to be
+        notified: those of a partition that is unmounted now."""
         state, was_unmounted = self.state, self.is_unmounted
         if settings.topic is not state.settings.topic:
             self._quota = write_quota(settings.topic, self._clock())
         state.settings = settings
         self.is_unmounted = settings.closed.get(self.index) is Closed.EVERYTHING
-        if self.is_unmounted and not was_unmounted:
-            self.watchers.notify()
+        return self.watchers if self.is_unmounted and not was_unmounted and self.watchers else None
 
     def stop(self) -> None:
         """The tablet's instance is over: everything fails, now and later."""

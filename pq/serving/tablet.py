@@ -13,6 +13,7 @@ from pqbroker.pq.reading.cache import NodeMemory
 from pqbroker.pq.serving.loading import load, nothing_stored, renumber
 from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.pq.serving.timestamps import NodeTime, NodeTimestamps, without_scheme
+from pqbroker.pq.serving.watchers import Watchers
 from pqbroker.storage.kv.tablet import KeyValueTablet
 from pqbroker.storage.kv.tablet_copy import TabletCopy
 from pqbroker.storage.tablets.hosting import TabletPage, TabletSample
@@ -101,10 +102,10 @@ class PqTablet:
         self.partitions[index] = await self._load(index)
         self._indexes.append(index)
 
-    def configure(self, settings: PartitionSettings) -> None:
+    def configure(self, settings: PartitionSettings) -> list[Watchers]:
+        """Return the watchers that have to be notified, as `PartitionServer.configure` does."""
         self._settings = settings
-        for server in self.partitions.values():
-            server.configure(self._settings)
+        return [each for each in (one.configure(settings) for one in self.partitions.values()) if each is not None]
 
     async def hold(self) -> None:
         """Writes that come from now on wait for the next start; a change that its administration waits for, and a

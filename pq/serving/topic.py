@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -16,6 +17,7 @@ from pqbroker.pq.log.partition_settings import PartitionSettings, closed_partiti
 from pqbroker.pq.log.row_facts import FACT_COLUMNS
 from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.pq.serving.tablet import PqTablet
+from pqbroker.pq.serving.watchers import Watchers, notify_in_slices
 from pqbroker.storage.ids import TabletId
 from pqbroker.storage.tablets.scheme_state import TableRecord, TopicRecord
 
@@ -108,10 +110,12 @@ class Topic:
         self._settings = settings = self._settings_by_set()
         table, tablets = self.record.table, self.tablets
         sets = (0,) * len(self.record.tablets) if table is None else table.mounted.numbers
+        moved: deque[Watchers] = deque()
         for number, tablet_id in zip(sets, self.record.tablets, strict=False):
             tablet = tablets.get(tablet_id)
             if tablet is not None:
-                tablet.configure(settings[number])
+                moved += tablet.configure(settings[number])
+        notify_in_slices(moved)
 
     def line_up(self) -> None:
         """List the partitions of all tablets by index."""

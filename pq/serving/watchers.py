@@ -1,7 +1,13 @@
 """Watchers that wait for a partition to move: callbacks at each move of its end or start offset, and at its loss."""
 
+import asyncio
+from collections import deque
 from collections.abc import Callable
 from functools import partial
+from typing import Final
+
+CALLED_AT_ONCE_MAX: Final = 2_000
+"""Callbacks in one turn of the loop where many partitions move at once, each of which thousands may watch."""
 
 
 class Watchers:
@@ -40,3 +46,14 @@ class Watchers:
         """Again does nothing."""
         if self._callbacks is not None:
             self._callbacks.pop(watcher, None)
+
+
+def notify_in_slices(moved: deque[Watchers]) -> None:
+    """Notify the watchers of partitions that moved together: some in this call, the others in later turns."""
+    called = 0
+    while moved and called < CALLED_AT_ONCE_MAX:
+        watchers = moved.popleft()
+        called += len(watchers)
+        watchers.notify()
+    if moved:
+        asyncio.get_running_loop().call_soon(notify_in_slices, moved)

@@ -14,8 +14,23 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pqbroker.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from pqbroker.protocol.messages.delete_groups import DeleteGroupsRequest
+from pqbroker.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from pqbroker.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from pqbroker.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from pqbroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from pqbroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from pqbroker.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from pqbroker.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from pqbroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from tests.broker.conftest import make_batch, produce_request
 from tests.broker.wire import request_frame
 from tests.support.attacked import Attacked, Caller, attacked
@@ -110,9 +125,16 @@ def parked_fetches(node: Attacked, count: int = FETCHES, width: int = PARTITIONS
 
 def many_topics(node: Attacked, count: int = TOPICS) -> None:
     topics = [CreatableTopic(name=f"n{number}", num_partitions=1, replication_factor=1) for number in range(count)]
-    with node.connect(300) as caller:
-        caller.send(CreateTopicsRequest(timeout_ms=60_000, topics=topics), 7)
-        caller.skip()
+    names = [each.name for each in topics]
+    resources = [DescribeConfigsResource(resource_type=2, resource_name=name) for name in names]
+    ask(
+        node, (CreateTopicsRequest(timeout_ms=60_000, topics=topics), 7), (MetadataRequest(topics=None), 12),
+        (DescribeConfigsRequest(resources=resources), 4), (DescribeLogDirsRequest(topics=None), 4),
+    )  # fmt: skip
+    web(node, "GET", "/v1/topics?limit=1000")
+    web(node, "GET", "/v1/tree/sys?children=true")
+    doomed = [DeleteTopicState(name=name) for name in names]
+    ask(node, (DeleteTopicsRequest(timeout_ms=60_000, topics=doomed), 6))
 
 
 def wide_table(node: Attacked, count: int = TABLETS) -> None:
@@ -122,27 +144,73 @@ def wide_table(node: Attacked, count: int = TABLETS) -> None:
         ("POST", "/v1/tables", table), ("GET", "/v1/tables/table", ""), ("POST", "/v1/tables/table/unmount", "{}"),
         ("POST", "/v1/tables/table/mount", "{}"), ("DELETE", "/v1/topics/table", ""),
     ):  # fmt: skip
+        web(node, method, path, body)
+
+
+def many_offsets(node: Attacked, count: int = PARTITIONS) -> None:
+    """Offsets of one group, committed, looked at and deleted, twice: the second time with their group."""
+    topic = OffsetCommitRequestTopic(
+        name="wide",
+        partitions=[
+            OffsetCommitRequestPartition(partition_index=index, committed_offset=0, committed_metadata="")
+            for index in range(count)
+        ],
+    )
+    commit = OffsetCommitRequest(group_id="g", topics=[topic])
+    fetch = OffsetFetchRequest(
+        group_id="g", topics=None, groups=[OffsetFetchRequestGroup(group_id="g", topics=None)]
+    )
+    indexes = [OffsetDeleteRequestPartition(partition_index=index) for index in range(count)]
+    delete = OffsetDeleteRequest(
+        group_id="g", topics=[OffsetDeleteRequestTopic(name="wide", partitions=indexes)]
+    )
+    ask(node, (commit, 9), (fetch, 9))
+    web(node, "GET", "/v1/groups/g")
+    web(node, "GET", "/v1/groups")
+    ask(node, (delete, 0), (commit, 9), (DeleteGroupsRequest(groups_names=["g"]), 2))
+
+
+def ask(node: Attacked, *requests: tuple[object, int]) -> None:
+    """Ask one after the other, each in its version."""
+    for request, version in requests:
         started = time.perf_counter()
-        asked = urllib.request.Request(
-            f"http://{node.broker.http}{path}", body.encode() or None, {"Content-Type": "application/json"},
-            method=method,
-        )  # fmt: skip
-        try:
-            with urllib.request.urlopen(asked, timeout=300) as answer:
-                status, text = answer.status, answer.read()
-        except urllib.error.HTTPError as error:
-            status, text = error.code, error.read()
-        assert status < HTTP_REFUSALS, text
-        turn_s = node.samples()["loop_turn_worst_seconds"]
-        took_s = time.perf_counter() - started
-        print(f"  {method} {path}: {took_s:.2f} s; longest turn {turn_s * 1000:.0f} ms", flush=True)
+        with node.connect(300) as caller:
+            caller.send(request, version)
+            caller.skip()
+        report(node, type(request).__name__, started)
+
+
+def web(node: Attacked, method: str, path: str, body: str = "") -> None:
+    """Ask over HTTP for what must not be refused."""
+    started = time.perf_counter()
+    asked = urllib.request.Request(
+        f"http://{node.broker.http}{path}", body.encode() or None, {"Content-Type": "application/json"},
+        method=method,
+    )  # fmt: skip
+    try:
+        with urllib.request.urlopen(asked, timeout=300) as answer:
+            status, text = answer.status, answer.read()
+    except urllib.error.HTTPError as error:
+        status, text = error.code, error.read()
+    assert status < HTTP_REFUSALS, text
+    report(node, f"{method} {path}", started)
+
+
+def report(node: Attacked, what: str, started_s: float) -> None:
+    """Print what it took, and the longest turn so far."""
+    turn_s = node.samples()["loop_turn_worst_seconds"]
+    took_s = time.perf_counter() - started_s
+    print(f"  {what}: {took_s:.2f} s; longest turn {turn_s * 1000:.0f} ms", flush=True)
 
 
 WORK: dict[str, Callable[[Attacked], None]] = {
     "100 parked Fetches of 9 900 partitions": parked_fetches,
-    "CreateTopics of 5 000 topics": many_topics,
+    "5 000 topics created, described and deleted": many_topics,
     "a table of 9 000 tablets": wide_table,
+    "9 900 offsets of a group": many_offsets,
 }
+
+OF_A_WIDE_TOPIC = (parked_fetches, many_offsets)
 
 if __name__ == "__main__":
     for name, work in WORK.items():
@@ -150,7 +218,7 @@ if __name__ == "__main__":
             continue
         with attacked(SETTINGS, turn_s_max=60) as running:
             running.create("other", 1)
-            if "Fetch" in name:
+            if work in OF_A_WIDE_TOPIC:
                 running.create("wide", PARTITIONS)
                 time.sleep(COLLECTED_S)  # the collector looks at what was made, once
                 samples = running.samples()

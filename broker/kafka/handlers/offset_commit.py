@@ -1,10 +1,11 @@
 """OffsetCommit (key 8), versions 2 to 10.
 
-Behaviour: all offsets of a request become durable in one commit, and are stored as they are given: backwards, before
-the start, beyond the end. Members commit in their generation; a client in no group commits while the group has no
-members. An unknown topic or partition, or metadata over offset.metadata.max.bytes, is refused for itself; the rest is
-stored. Topics go by id from version 10. retention_time_ms (to version 4) counts from the commit. The membership is
-checked and the commit enqueued in the same step, so that a commit let through stands before what a later owner reads.
+Behaviour: the offsets of a request become durable in one commit, or in several where they are more than 500, one behind
+the other; they are stored as they are given: backwards, before the start, beyond the end. Members commit in their
+generation; a client in no group commits while the group has no members. An unknown topic or partition, or metadata over
+offset.metadata.max.bytes, is refused for itself; the rest is stored. Topics go by id from version 10. retention_time_ms
+(to version 4) counts from the commit. The membership is checked and the commit enqueued in the same step, so that a
+commit let through stands before what a later owner reads.
 What is named twice is answered twice and stored as it was named last, as in Kafka.
 Left out: member epochs of KIP-848; the field is a generation.
 """

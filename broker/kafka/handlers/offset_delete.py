@@ -25,14 +25,13 @@ from pqbroker.protocol.messages.offset_delete import (
 )
 
 if TYPE_CHECKING:
-    from pqbroker.pq.serving.offsets import TopicPartition
+    from pqbroker.pq.serving.offsets import Outcomes, TopicPartition
 
 
 async def serve(context: Context, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
     check_access(context, AclOperation.DELETE, AclResource(AclKind.GROUP, request.group_id))
     check_group_id(request.group_id)
     await context.node.cell.current.topics.offsets.settled(request.group_id)
-    node = context.node
     subscribed = _subscribed(context, request.group_id)
     response = OffsetDeleteResponse()
     slots: list[tuple[TopicPartition, OffsetDeleteResponsePartition]] = []
@@ -47,8 +46,7 @@ async def serve(context: Context, request: OffsetDeleteRequest) -> OffsetDeleteR
             slot.error_code = _check(context, (topic.name, asked.partition_index), subscribed)
             if not slot.error_code:
                 slots.append(((topic.name, asked.partition_index), slot))
-    deletions = dict.fromkeys(topic_partition for topic_partition, _ in slots)
-    outcomes = await node.cell.current.topics.offsets.commit(request.group_id, deletions)
+    outcomes = await _delete(context, request.group_id, [each for each, _ in slots])
     for topic_partition, slot in slots:
         if error := outcomes[topic_partition]:
             slot.error_code = error.code
@@ -63,6 +61,20 @@ def _check(context: Context, topic_partition: "TopicPartition", subscribed: froz
     except KafkaError as refusal:
         return refusal.code
     return ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if topic in subscribed else ErrorCode.NONE
+
+
+async def _delete(context: Context, group_id: str, partitions: list["TopicPartition"]) -> "Outcomes":
+    """Delete the offsets, planned with turns for others between them."""
+    offsets = context.node.cell.current.topics.offsets
+    changes = offsets.begin(group_id)
+    try:
+        for partition in dict.fromkeys(partitions):
+            await context.breathe()
+            changes.add(partition, None)
+    except BaseException:
+        changes.give_up()
+        raise
+    return await offsets.enqueue(changes)
 
 
 def _subscribed(context: Context, group_id: str) -> frozenset[str]:

@@ -60,11 +60,20 @@ async def serve(context: Context, request: OffsetFetchRequest) -> OffsetFetchRes
     if context.version < GROUPS_FROM_VERSION:
         check_access(context, AclOperation.DESCRIBE, AclResource(AclKind.GROUP, request.group_id))
         await context.node.cell.current.topics.offsets.settled(request.group_id)
-        return OffsetFetchResponse(topics=_topics(context, request.group_id, request.topics))
-    for group_id in dict.fromkeys(asked.group_id for asked in request.groups):
+        every = await _all(context, request.group_id) if request.topics is None else []
+        return OffsetFetchResponse(topics=_topics(context, request.group_id, request.topics, every))
+    found: dict[str, list[Asked] | KafkaError] = {}
+    for group in request.groups:
         await context.breathe()
-        await context.node.cell.current.topics.offsets.settled(group_id)
-    return OffsetFetchResponse(groups=each(request.groups, lambda asked: _answer_group(context, asked)))
+        await context.node.cell.current.topics.offsets.settled(group.group_id)
+        if group.topics is None and group.group_id not in found:
+            found[group.group_id] = await _all_or_refusal(context, group.group_id)
+    return OffsetFetchResponse(
+        groups=each(
+            request.groups,
+            lambda asked: _answer_group(context, asked, found[asked.group_id] if asked.topics is None else []),
+        )
+    )
 
 
 def refuse(context: Context, request: OffsetFetchRequest, code: ErrorCode, message: str) -> OffsetFetchResponse:
@@ -80,23 +89,28 @@ def refuse(context: Context, request: OffsetFetchRequest, code: ErrorCode, messa
     return OffsetFetchResponse(topics=each(topics, lambda topic: _topic(topic, lambda *_: _NOTHING)))
 
 
-def _answer_group(context: Context, asked: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+def _answer_group(
+    context: Context, asked: OffsetFetchRequestGroup, every: list[Asked] | KafkaError
+) -> OffsetFetchResponseGroup:
+    """`every`: all that the group has, where all is asked for."""
+    if isinstance(every, KafkaError):
+        return OffsetFetchResponseGroup(group_id=asked.group_id, error_code=every.code)
     try:
         check_access(context, AclOperation.DESCRIBE, AclResource(AclKind.GROUP, asked.group_id))
-        topics = _topics(context, asked.group_id, asked.topics)
+        topics = _topics(context, asked.group_id, asked.topics, every)
     except KafkaError as refusal:
         return OffsetFetchResponseGroup(group_id=asked.group_id, error_code=refusal.code)
     return OffsetFetchResponseGroup(group_id=asked.group_id, topics=topics)
 
 
 def _topics(
-    context: Context, group_id: str, asked: list[OffsetFetchRequestTopic] | None
+    context: Context, group_id: str, asked: list[OffsetFetchRequestTopic] | None, every: list[Asked]
 ) -> list[OffsetFetchResponseTopic]:
     """Return the topics asked for, all that the group has where that is None."""
     _check_serving(context)
     find = _finder(context, group_id)
     if asked is None:
-        return each(_all(context, group_id), lambda topic: _topic(topic, find))
+        return each(every, lambda topic: _topic(topic, find))
     return each(asked, lambda topic: _topic(_by_name_or_id(context, topic), find))
 
 
@@ -137,10 +151,20 @@ def _finder(context: Context, group_id: str) -> Find:
     return find
 
 
-def _all(context: Context, group_id: str) -> list[Asked]:
-    """Everything that a group has, by topic."""
+async def _all_or_refusal(context: Context, group_id: str) -> list[Asked] | KafkaError:
+    try:
+        check_access(context, AclOperation.DESCRIBE, AclResource(AclKind.GROUP, group_id))
+        return await _all(context, group_id)
+    except KafkaError as refusal:
+        return refusal.with_traceback(None)
+
+
+async def _all(context: Context, group_id: str) -> list[Asked]:
+    """Everything that a group has, by topic, with turns for others between partitions. KafkaError."""
+    _check_serving(context)
     topics: dict[str, Asked] = {}
-    for name, index in context.node.cell.current.topics.offsets.of(group_id):
+    for (name, index), _ in context.node.cell.current.topics.offsets.each_of(group_id):
+        await context.breathe()
         if name not in topics:
             topics[name] = _named(context, name, [])
         topics[name].indexes.append(index)

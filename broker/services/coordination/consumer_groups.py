@@ -51,12 +51,16 @@ async def delete_group(node: GroupsNode, group_id: str) -> None:
     """
     offsets = node.cell.current.topics.offsets
     await offsets.settled(group_id)
-    topic_partitions = offsets.of(group_id)
+    changes = await offsets.plan_deletion(group_id)
     forgotten: Awaitable[None] | None = None
-    if node.cell.current.coordinators.describe(group_id) is not None or not offsets.knows(group_id):
-        forgotten = node.cell.current.coordinators.delete(group_id)
+    try:
+        if node.cell.current.coordinators.describe(group_id) is not None or not offsets.knows(group_id):
+            forgotten = node.cell.current.coordinators.delete(group_id)
+    except KafkaError:
+        changes.give_up()
+        raise
     # Enqueued before anybody else has a turn: whoever joins and commits from now on is another group.
-    deleted = offsets.commit(group_id, dict.fromkeys(topic_partitions))
+    deleted = offsets.enqueue(changes)
     if forgotten is not None:
         await forgotten
     for refusal in (await deleted).values():

@@ -1,6 +1,5 @@
 """Consumer groups: list, describe with members, offsets and lag, set offsets, delete."""
 
-import asyncio
 from bisect import bisect_right
 from collections.abc import Mapping
 from typing import Any
@@ -68,8 +67,7 @@ async def list_all(call: Call) -> Any:
     page, has_more = call.page(groups[behind:])
     listed = []
     for group in page:
-        listed.append(_facts(call, group, call.node.cell.current.topics.offsets.lag(group.group_id)))
-        await asyncio.sleep(0)  # a group may have offsets in thousands of partitions
+        listed.append(_facts(call, group, await _lag(call, group.group_id)))
     return {"cell": call.cell.name, "groups": listed, "next": page[-1].group_id if has_more else None}
 
 
@@ -79,7 +77,7 @@ async def describe(call: Call) -> Any:
     if found is None:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {call.path['name']}")
     image = found.image
-    lag = call.node.cell.current.topics.offsets.lag(image.group_id)
+    lag = await _lag(call, image.group_id)
     listed = ListedGroup(image.group_id, image.protocol_type or "", found.state, len(image.members))
     return {
         "cell": call.cell.name,
@@ -115,6 +113,15 @@ async def change_offsets(call: Call) -> Any:
 async def delete(call: Call) -> Any:
     check_access(call, AclOperation.DELETE, _group(call))
     await delete_group(call.node, call.path["name"])
+
+
+async def _lag(call: Call, group_id: str) -> dict[TopicPartition, int]:
+    """Return the lag in each partition, with turns for others between them: there may be thousands."""
+    lag: dict[TopicPartition, int] = {}
+    for partition, behind in call.node.cell.current.topics.offsets.each_lag(group_id):
+        await call.node.turns.breathe()
+        lag[partition] = behind
+    return lag
 
 
 def _group(call: Call) -> AclResource:
@@ -165,21 +172,22 @@ def _assignment(group: DescribedGroup, member: MemberImage) -> list[dict[str, An
 
 
 def _partitions(call: Call, group_id: str, lag: Mapping[TopicPartition, int]) -> dict[str, Any]:
-    offsets = call.node.cell.current.topics.offsets.of(group_id)
-    topic_partitions = list(offsets)
+    offsets = call.node.cell.current.topics.offsets
+    topic_partitions = list(lag)
     page, has_more = call.page(topic_partitions[bisect_right(topic_partitions, _after_topic_partition(call)) :])
+    found = [(topic, index, state) for topic, index in page if (state := offsets.at(group_id, (topic, index)))]
     return {
         "partitions": [
             {
                 "topic": topic,
                 "partition": index,
-                "offset": offsets[topic, index].offset,
-                "metadata": offsets[topic, index].metadata,
-                "commit_timestamp": offsets[topic, index].commit_ms,
+                "offset": state.offset,
+                "metadata": state.metadata,
+                "commit_timestamp": state.commit_ms,
                 "end_offset": _end_offset(call, topic, index),
                 "lag": lag[topic, index],
             }
-            for topic, index in page
+            for topic, index, state in found
         ],
         "next": "{}-{}".format(*page[-1]) if has_more else None,
     }

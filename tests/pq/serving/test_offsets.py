@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from pqbroker.pq.log.consumers import NO_SESSION, ConsumerOffset
+from pqbroker.pq.serving import offsets as serving
 from pqbroker.pq.serving.offsets import GroupOffsets, TopicPartition
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from tests.pq.rig import DAY_MS, START_MS, Node, batch, write
@@ -297,6 +298,58 @@ async def test_a_commit_on_its_way_when_its_topic_is_deleted_does_not_come_back(
     assert node.topics.offsets.of("g") == {("u", 0): ConsumerOffset(2)}
 
 
+async def test_many_offsets_are_commits_one_behind_the_other_and_later_ones_stand_behind_them_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(serving, "COMMITTED_AT_ONCE_MAX", 2)
+    node = await started()
+    partitions = [("t", index) for index in range(5)]
+    before = node.cell.stats().commits
+    many = node.topics.offsets.commit("g", dict.fromkeys(partitions, ConsumerOffset(1)))
+    one = node.topics.offsets.commit("g", {("t", 4): ConsumerOffset(2)})
+    await node.topics.offsets.settled("g")
+    assert not node.topics.offsets.is_committing("g")
+    assert (await many, await one) == (dict.fromkeys(partitions), {("t", 4): None})
+    assert node.cell.stats().commits == before + 4
+    assert node.topics.offsets.of("g") == {each: ConsumerOffset(2 if each[1] == 4 else 1) for each in partitions}
+
+
+async def test_a_refused_slice_of_many_offsets_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "COMMITTED_AT_ONCE_MAX", 2)
+    node = await started()
+    node.engine.faults.refuse_next()
+    outcomes = await commit(node, {("t", index): ConsumerOffset(1) for index in range(5)})
+    assert [*outcomes.values()] == [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 2 + [None] * 3
+    assert sorted(node.topics.offsets.of("g")) == [("t", 2), ("t", 3), ("t", 4)]
+
+
+async def test_many_offsets_are_planned_for_deletion_in_slices_with_those_that_come_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(serving, "LOOKED_AT_ONCE_MAX", 1)
+    node = await started()
+    await commit(node, {("t", index): ConsumerOffset(1) for index in range(4)})
+    planned = asyncio.ensure_future(node.topics.offsets.plan_deletion("g"))
+    await asyncio.sleep(0)
+    assert await commit(node, {("t", 4): ConsumerOffset(1)}) == {("t", 4): None}
+    outcomes = await node.topics.offsets.enqueue(await planned)
+    assert outcomes == {("t", index): None for index in range(5)}
+    assert not node.topics.offsets.has("g")
+
+
+async def test_many_offsets_expire_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "COMMITTED_AT_ONCE_MAX", 2)
+    monkeypatch.setattr(serving, "LOOKED_AT_ONCE_MAX", 1)
+    node = await started()
+    await commit(node, {("t", index): ConsumerOffset(1, commit_ms=START_MS) for index in range(5)})
+    looked = asyncio.ensure_future(node.topics.offsets.expire(START_MS + 8 * DAY_MS, DAY_MS, lambda *_: 0))
+    await asyncio.sleep(0)
+    renewed = ConsumerOffset(2, commit_ms=START_MS + 8 * DAY_MS)
+    assert await commit(node, {("t", 4): renewed}) == {("t", 4): None}
+    await looked
+    assert node.topics.offsets.of("g") == {("t", 4): renewed}
+
+
 async def test_offsets_are_stored_as_they_are_given() -> None:
     node = await started()
     await write(node.partition(), batch(b"a"))
@@ -309,7 +362,7 @@ async def test_lag_is_what_lies_between_offset_and_end() -> None:
     node = await started()
     await write(node.partition(), batch(b"a"), batch(b"b"), batch(b"c"))
     await commit(node, {("t", 0): ConsumerOffset(1), ("t", 1): ConsumerOffset(9)})
-    assert node.topics.offsets.lag("g") == {("t", 0): 2, ("t", 1): 0}
+    assert dict(node.topics.offsets.each_lag("g")) == {("t", 0): 2, ("t", 1): 0}
 
 
 async def test_offsets_expire_after_the_retention_of_a_group_that_nobody_is_in() -> None:
