@@ -175,8 +175,8 @@ def _stored_rows(record: TabletRecord, where: str, examined: Examined) -> list[t
         return None
 
 
-Check = Callable[[TabletRecord, Examined], Awaitable[None]]
-_CHECKS: Mapping[TabletType, Check] = {
+CheckTablet = Callable[[TabletRecord, Examined], Awaitable[None]]
+_CHECKS: Mapping[TabletType, CheckTablet] = {
     TabletType.SCHEME: _check_known,
     TabletType.PERSQUEUE: _check_partitions,
     TabletType.HIVE: _check_known,
@@ -184,7 +184,7 @@ _CHECKS: Mapping[TabletType, Check] = {
 """Checks that know what a kind of tablet is for."""
 
 
-def _check_of(record: TabletRecord) -> Check:
+def _check_of(record: TabletRecord) -> CheckTablet:
     of_form = _check_keys if TABLET_KINDS[record.type].is_kv else _check_log
     return _CHECKS.get(record.type, of_form)
 
