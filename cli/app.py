@@ -177,7 +177,8 @@ COMMANDS: Mapping[str, tuple[str, Callable[[], Family]]] = {
     "crashtest": ("Kill a broker of its own under load, repeatedly, and verify every record.", _crashtest),
     "completion": ("Print what makes your shell complete commands, topics and groups.", _completion),
 }
-"""By name: what it does, and where it is declared. `serve` is `__main__`'s own. Tests compare the sentences."""
+"""Commands by name: what each does, and where it is declared. `serve` is `__main__`'s own. Tests compare the
+sentences."""
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -15,7 +15,7 @@ from pqbroker.cli.refusals import WrongInput, near
 
 _NEGATIVE = re.compile(r"-[0-9]+(\.[0-9]+)?").fullmatch
 Complete = Callable[[str, str], list[str]]
-"""Of a broker's address and the beginning of a word: the words that fit."""
+"""Returns the words that fit, given a broker's address and the beginning of a word."""
 
 
 @dataclass(frozen=True, slots=True)

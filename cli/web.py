@@ -38,7 +38,7 @@ _CURES = {
     "INVALID_REQUEST": "`pqbroker tablet keys` lists keys as they are written.",
     "NO_SUCH_KEY": "`pqbroker tablet keys` lists the keys.",
 }
-"""By the broker's code, where a command of ours is nearer than the path over HTTP that the broker names."""
+"""Cures by the broker's code, where a command is nearer than the path over HTTP that the broker names."""
 
 
 class Web:

@@ -17,7 +17,7 @@ class Weight(StrEnum):
     DAMAGE = "damage"
     """Something is lost, or cannot be trusted."""
     HARMLESS = "harmless"
-    """What a crash may leave, or the mirror of a topic left out; no data is lost."""
+    """A crash may leave it, or a topic's mirror is left out; no data is lost."""
 
 
 @dataclass(frozen=True, slots=True)

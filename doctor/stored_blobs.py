@@ -29,7 +29,7 @@ class StoredBlobs:
     findings: Findings
     holders: dict[BlobKey, int] = field(default_factory=dict)
     _unheld: dict[int, int] = field(default_factory=dict)
-    """By tablet, how many blobs of it nobody holds."""
+    """Blobs that nobody holds, counted by tablet."""
     _partial: set[int | None] = field(default_factory=set)
     """Tablets of which some blobs' rows cannot be read."""
     _read: set[BlobKey] = field(default_factory=set)

@@ -10,7 +10,7 @@ from pqbroker.http_client.row_pieces import ROWS_PIECE_BYTES, TABLET_INDEX, Piec
 
 ARROW_STREAM = "application/vnd.apache.arrow.stream"
 _NUMBER_TEXT_BYTES = 16
-"""Of a number in JSON, about."""
+"""Bytes of a number in JSON, about."""
 
 
 class ArrowPiece:

@@ -28,7 +28,7 @@ class ClientError(Exception):
         self.cure = cure
         self.status = status
         self.rows_inserted = rows_inserted
-        """Of an insert that takes several requests: what earlier ones have written."""
+        """Rows that earlier requests of the same insert have written."""
 
     def behind(self, rows_inserted: int) -> "ClientError":
         """The error of a request before which others have inserted rows."""

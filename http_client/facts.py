@@ -103,8 +103,7 @@ class Inserted:
     parts: tuple[InsertedRows, ...]
     data_weight: int
     is_duplicate: bool = False
-    """Whether the session's batch was taken before: nothing was written now. `parts` are known of the last one alone.
-    """
+    """True if the session's batch was stored before: nothing was written now, and `parts` has only its last request."""
 
     @property
     def row_count(self) -> int:

@@ -9,12 +9,12 @@ from pyspark.errors.exceptions.captured import CapturedException
 from pqbroker.pipeline.errors import JobError
 
 FAILURES = (CapturedException, Py4JJavaError)
-"""What a call into Spark raises when the work failed in the JVM."""
+"""Errors of a call into Spark when the work failed in the JVM."""
 
 _NO_ROOM = ("No space left on device", "Disk quota exceeded")
-"""How a system says that a disk is full."""
+"""Texts by which a system reports a full disk."""
 _LOSS = ("KAFKA_DATA_LOSS", "Some data may have been lost")
-"""How Spark's Kafka source says that records were gone."""
+"""Texts by which Spark's Kafka source reports that records are gone."""
 
 
 def failure(error: CapturedException | Py4JJavaError, topic: str, broker: str) -> JobError:

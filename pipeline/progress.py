@@ -60,7 +60,7 @@ class Watch(StreamingQueryListener):
         self.over = threading.Event()
         """Set when the query has ended and its last batch was reported."""
         self.query = query
-        """Its name."""
+        """Name of the query."""
         self._topic = topic
         self._report = report
         self._run: Any = None
@@ -93,7 +93,6 @@ class Figures:
     def __init__(self, job: str, file: Path, topic: str) -> None:
         self._job = job
         self.file = file
-        """Where they are written."""
         self._topic = topic
         self._rows = self._letters = self._keyless = 0
 

@@ -18,11 +18,11 @@ class JobState:
 
     directory: Path
     what: str
-    """What it does with which topics."""
+    """Summary of what it does with which topics."""
     batch: int | None
     """The last batch that is done; None before the first."""
     age_s: float
-    """How long ago that was."""
+    """Seconds since then, or since the job began."""
     is_running: bool
 
     def line(self) -> str:

@@ -51,7 +51,7 @@ class Batches:
         self._reading = reading
         self._writing = threading.Lock()
         self.failure: JobError | None = None
-        """What a batch failed with; Spark passes on only its text, wrapped."""
+        """Error of a batch; Spark passes on only its text, wrapped."""
 
     def __call__(self, records: DataFrame, number: int) -> None:
         if not self._writing.acquire(blocking=False):

@@ -24,11 +24,11 @@ from pqbroker.fixture.process import BrokerFailedError, BrokerProcess
 
 TOPIC = "crashtest"
 PARTITIONS = [0, 1, 1]
-"""Of each producer: one alone, two together."""
+"""Partitions of each producer: one alone, two together."""
 
 
 DATA, LOG = "data", "log"
-"""What is written into the directory."""
+"""Names of what is written into the directory."""
 
 
 class Verdict(NamedTuple):

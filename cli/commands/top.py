@@ -20,7 +20,7 @@ GROUPS_MAX = 50
 """Groups whose offsets are asked for: each is a request."""
 TOPIC_COLUMNS = ("topic", "partitions", "records", "size", "records/s", "bytes/s")
 GROUP_COLUMNS = ("group", "state", "members", "lag", "read/s")
-"""For people; programs get the names of the rows' fields."""
+"""Headings for people; programs get the names of the rows' fields."""
 _HOME, _CLEAR_LINE, _CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
 _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 

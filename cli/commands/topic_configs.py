@@ -18,7 +18,7 @@ _TOPIC_SOURCE = 1
 _POLICY = "cleanup.policy"
 _COMPACT = "compact"
 _NOT_YET = "does not compact yet"
-"""In the documentation with which a broker of ours describes `cleanup.policy`."""
+"""Text by which a broker of ours is known, in its documentation of `cleanup.policy`."""
 
 
 def add_configs(app: Family) -> None:

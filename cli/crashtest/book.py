@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 AWAIT_S = 15.0
-"""How long acknowledgements may keep a run waiting; a restart takes a second."""
+"""Seconds that acknowledgements may keep a run waiting; a restart takes one."""
 
 
 _NOT_YET = -2
-"""In the place of an offset: no acknowledgement came."""
+"""Stands for an offset until it is acknowledged."""
 
 
 class Broken(Exception):

@@ -34,7 +34,8 @@ TopicPartition = tuple[str, int]
 """A topic's name and the index of one of its partitions."""
 
 SETTLE_TIMEOUT_S = 10.0
-"""How long an answer that says "not yet" is asked for again: a new topic's leader, a coordinator that starts."""
+"""Seconds in which a request is repeated whose answer says "not yet": a new topic's leader, a coordinator that
+starts."""
 SETTLE_PAUSE_S = 0.1
 
 _TOPIC = 2

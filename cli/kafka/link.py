@@ -23,9 +23,9 @@ from pqbroker.protocol.schema import is_flexible, message
 T = TypeVar("T")
 
 CONNECT_TIMEOUT_S = 5.0
-"""To resolve a name and connect."""
+"""Seconds to resolve a name and connect."""
 FIRST_ANSWER_TIMEOUT_S = 10.0
-"""To be told that it is a broker: one that is starting takes connections before it answers."""
+"""Seconds to the first answer: a broker that is starting takes connections before it answers."""
 ANSWER_TIMEOUT_S = 60.0
 ANSWER_BYTES_MAX = 256 << 20
 KAFKA_PORT = 9092

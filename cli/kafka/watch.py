@@ -18,7 +18,7 @@ from pqbroker.protocol.messages.api_versions import ApiVersionsRequest, ApiVersi
 LOOK_EVERY_S = 1.0
 LOOK_TIMEOUT_S = 1.0
 GONE_TIMEOUT_S = 60.0
-"""So long a command that has an end waits for a broker that has gone."""
+"""Seconds that a command with an end waits for a broker that has gone."""
 
 T = TypeVar("T")
 

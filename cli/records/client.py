@@ -13,7 +13,7 @@ from pqbroker.protocol.errors import ErrorCode
 logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # the watch over the broker says it in our words
 
 REQUEST_BYTES_MAX = 128 << 20
-"""What a client refuses by itself; below it the broker says what it takes."""
+"""Bytes above which a client refuses a request itself; below it the broker's own limit decides."""
 
 INTERRUPTED_STOP_S = 2.0
 """Time for what is on its way after Ctrl-C, or when it is given up: a broker that has gone would never have it."""

@@ -12,7 +12,7 @@ from pqbroker.cli.refusals import CommandError, WrongInput
 from pqbroker.protocol.record_json import show_content, show_headers
 
 ROW_GROUP_RECORDS = 100_000
-"""Of a Parquet file: how many rows are in memory at once."""
+"""Rows of a row group of a Parquet file: as many are in memory at once."""
 NO_PYARROW = (
     "a Parquet file needs pyarrow, which is not installed: `pip install pyarrow`, or install pqbroker with its extra"
     " `tables`; or export to a .jsonl file"

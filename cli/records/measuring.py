@@ -15,7 +15,7 @@ from pqbroker.cli.records.client import Acks, Compression, producer, refusal
 from pqbroker.cli.refusals import CommandError
 
 SAMPLE_EVERY = 100
-"""Of so many records one is timed."""
+"""One record in this many is timed."""
 READ_TIMEOUT_MS = 30_000
 _MB = 1_000_000
 

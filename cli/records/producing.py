@@ -33,7 +33,7 @@ class Target(NamedTuple):
     compression: Compression
     acks: Acks
     partition: int | None = None
-    """For all records, whatever a line says."""
+    """Partition of every record, whatever a line says."""
 
 
 class Written:

@@ -28,7 +28,7 @@ from pqbroker.storage.kv.rows import Entry
 from pqbroker.storage.tablets.tablet import USER_CHANNEL
 
 _RECORDS_OF_BATCH_MAX = 1 << 31
-"""As a batch's header can say; what is compressed is not counted."""
+"""Records of one batch at most: its header can say no more, and compressed they may take almost no bytes."""
 _ROUND_BYTES_MAX = 64 << 20
 """A batch may be four rounds large; nothing says more of a round that is cut off."""
 

@@ -36,15 +36,15 @@ class Work:
     """A command that was understood."""
 
     title: str
-    """What it does, for its first line."""
+    """Summary of what it does, for its first line."""
     brokers: tuple[str, ...]
-    """Those it needs."""
+    """Brokers that it needs."""
     check: Callable[[], None]
     """Raises JobError for what is known to fail without Spark."""
     perform: Callable[[Any, Callable[[str], None], Any], None]
     """Called with the SparkSession, what takes a line for people, and the event that asks the job to stop."""
     waits_for: str
-    """What comes first when Spark runs."""
+    """Text of what is awaited first, once Spark runs."""
 
 
 @dataclass(frozen=True, slots=True)

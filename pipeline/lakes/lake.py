@@ -39,7 +39,7 @@ class Kind:
     batches: str
     """Directory of its batches."""
     prefix: str = ""
-    """How the names of batches begin, before their number."""
+    """Prefix of the names of batches, before their number."""
 
     def numbers(self, directory: Path) -> list[int]:
         """The numbers of the batches in a directory of this kind, sorted; other files there are passed over."""
@@ -75,7 +75,7 @@ class Lake:
         """Makes what is missing. LakeError when it cannot."""
         self.directory = directory.resolve()
         self.data = self.directory / kind.batches
-        """Where the batches are."""
+        """Directory of the batches."""
         self._kind = kind
         self.checkpoint = self.directory / "checkpoint"
         self._temporary = self.directory / "temporary"

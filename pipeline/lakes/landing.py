@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 LETTERS = ".dlq"
-"""How the names of topics for dead letters end."""
+"""Suffix of the names of topics for dead letters."""
 
 
 def is_pattern(topic: str) -> bool:

@@ -27,7 +27,7 @@ from pyspark.sql.functions import (
 from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
 
 KEPT = ("partition", "offset", "timestamp", "key", "headers")
-"""What every row has of its record, beside the value."""
+"""Columns that every row has of its record, besides the value."""
 DATE = "date"
 """The column of rows by date."""
 

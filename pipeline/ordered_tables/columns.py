@@ -34,7 +34,7 @@ SPARK_TYPES: Mapping[str, DataType] = {
     "double": DoubleType(), "boolean": BooleanType(), "string": BinaryType(), "utf8": StringType(),
     "any": StringType(), "timestamp": TimestampType(),
 }  # fmt: skip
-"""By the type of a column."""
+"""Spark's types by the type of a column."""
 
 
 def spark_schema(columns: Sequence[Column] | None) -> StructType:

@@ -10,7 +10,7 @@ from pqbroker.pipeline.errors import JobError
 EARLIEST, LATEST = "earliest", "latest"
 ROWS_PER_PARTITION = 500_000
 ON_CHANGED = ("fail", "keep", "append")
-"""What is done with a micro-batch that comes again with other rows."""
+"""Ways to treat a micro-batch that comes again with other rows."""
 _KNOWN = frozenset(
     ("path", "http", "startingoffsets", "endingoffsets", "maxrowspertrigger", "rowsperpartition", "failondataloss",
      "appid", "onchangedbatch")

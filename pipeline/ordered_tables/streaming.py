@@ -24,7 +24,7 @@ class OrderedTableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableN
     def __init__(self, table: Table) -> None:
         self._table = table
         self._last: RowRanges | None = None
-        """Where a query of what is available now ends."""
+        """End of a query of what is available now."""
 
     def initialOffset(self) -> Offset:  # noqa: N802 (Spark's names)
         found = row_ranges(self._table.options)

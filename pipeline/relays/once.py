@@ -19,7 +19,7 @@ from pqbroker.pipeline.relays.sending import Sender
 
 _ATTEMPTS = 5
 _SETTLE_S = 2.0
-"""How long bytes that a killed process had sent may be on their way to the broker, which then commits them."""
+"""Seconds for which bytes of a killed process may still be on their way to the broker, which then commits them."""
 
 
 class OnceWriter:

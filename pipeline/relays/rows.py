@@ -8,7 +8,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql.functions import array, coalesce, col, concat, element_at, expr, lit, struct, unix_millis, when
 
 FROM = ("from_partition", "from_offset")
-"""What tells the rows of a job apart."""
+"""Columns that tell the rows of a job apart."""
 
 _HEADERS = "array<struct<key:string,value:binary>>"
 _LETTER_HEADERS = ("error.reason", "error.topic", "error.partition", "error.offset")

@@ -20,7 +20,7 @@ _LOG_CHARACTERS = 4000
 _NAME_CHARACTERS = 100
 _SHARED = "pqbroker_session"
 _LOG_STARTS = pytest.StashKey[dict[str, int]]()
-"""By fixture: where the log of a broker stood when the test began."""
+"""Position in a broker's log at which the test began, by fixture."""
 
 
 @pytest.fixture
