@@ -1,11 +1,14 @@
 """Answers of a Fetch lane where every partition could be read: packed at once, not made of the API's classes."""
 
 from collections.abc import Sequence
+from functools import cache
 from struct import Struct
 from typing import Final
 
 from pqbroker.broker.kafka.apis.exchange import Output
 from pqbroker.pq.log.batch_run import Batches
+from pqbroker.protocol.layout import codes
+from pqbroker.protocol.messages.fetch import FetchResponse, PartitionData
 from pqbroker.protocol.primitives import unsigned_varint
 from pqbroker.protocol.schema import is_flexible
 
@@ -13,13 +16,6 @@ FETCH_KEY: Final = 1
 
 _NO_ERROR: Final = 0
 _NO_REPLICA: Final = -1
-_FIXED_ENTRY: Final = Struct(">ihqqqii")
-"""Index, error, high watermark, last stable offset, start offset, aborted transactions, replica."""
-_FLEXIBLE_ENTRY: Final = Struct(">ihqqqbi")
-_FIXED_HEAD: Final = Struct(">iiihii")
-"""Bytes of the frame, correlation id, throttle time, error, session, topics."""
-_FLEXIBLE_HEAD: Final = Struct(">iixihib")
-
 
 Fetched = tuple[int, int, int, int, Batches]
 """Index, high watermark, last stable offset, start offset and batches of one partition."""
@@ -36,7 +32,7 @@ class FetchAnswers:
         self.topic = topic
         flexible = self._is_flexible = is_flexible(FETCH_KEY, version)
         self._name = name
-        self._head, self._entry = (_FLEXIBLE_HEAD, _FLEXIBLE_ENTRY) if flexible else (_FIXED_HEAD, _FIXED_ENTRY)
+        self._head, self._entry = _layout(version)
         self._tags = b"\0" if flexible else b""
         none = 0 if flexible else -1
         self._aborted = none + 1 if is_committed else none
@@ -61,3 +57,14 @@ class FetchAnswers:
         topics = 1 if fetched else 0
         output[0] = self._head.pack(size, correlation_id, 0, _NO_ERROR, session_id, topics + flexible)
         return output
+
+
+@cache
+def _layout(version: int) -> tuple[Struct, Struct]:
+    """Return the head of an answer, from the bytes of its frame to the count of topics, and a partition up to its
+    records: with a count of aborted transactions before its last number."""
+    tags, count = ("x", "b") if is_flexible(FETCH_KEY, version) else ("", "i")
+    head = f">ii{tags}{codes(FetchResponse, version)}{count}"
+    numbers = codes(PartitionData, version)
+    replica = codes(PartitionData, version, after="aborted_transactions")
+    return Struct(head), Struct(f">{numbers}{count}{replica}")

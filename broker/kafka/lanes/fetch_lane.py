@@ -9,8 +9,8 @@ in a session (KIP-227) and without one. A request is left to be dispatched, befo
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
-from struct import Struct
+from functools import cache, partial
+from struct import Struct, calcsize
 from typing import Any, Final, Protocol
 
 from pqbroker.broker.kafka.apis.context import Context
@@ -20,8 +20,8 @@ from pqbroker.broker.kafka.apis.lane import LaneRoad, Serve
 from pqbroker.broker.kafka.lanes.fetch_answers import FETCH_KEY, FetchAnswers
 from pqbroker.broker.kafka.lanes.words import BODY_AT, Words, find_words, topic_words
 from pqbroker.pq.reading.query import READ_COMMITTED, Isolation
-from pqbroker.protocol.messages.fetch import FetchRequest
-from pqbroker.protocol.primitives import unsigned_varint
+from pqbroker.protocol.layout import codes, count_bytes, encoded
+from pqbroker.protocol.messages.fetch import FetchPartition, FetchRequest
 from pqbroker.protocol.schema import is_flexible
 
 FETCH_LANES_FROM_VERSION: Final = 11
@@ -36,12 +36,11 @@ class ServeFetch(Protocol):
     ) -> Any: ...
 
 
-_REPLICA_ID_UP_TO_VERSION = 14
-_NUMBERS = Struct(">iiibi")
+_EPOCH_BYTES = 4
 _EPOCH = Struct(">i").unpack_from
 _COUNT = Struct(">i").unpack_from
-_FIXED = Struct(">iiqqi")
-_FLEXIBLE = Struct(">iiqiqiB")
+_ASKED = ("partition", "current_leader_epoch", "fetch_offset", "partition_max_bytes")
+"""Fields that say what is asked of a partition; see `Asked`."""
 
 
 def open_lane(
@@ -53,15 +52,12 @@ def open_lane(
         return None
     topic, topic_id, _ = next(iter(session.wanted))
     flexible = is_flexible(FETCH_KEY, context.version)
-    numbers = (request.max_wait_ms, request.min_bytes, request.max_bytes, request.isolation_level, request.session_id)
-    replica = b"\xff\xff\xff\xff" if context.version <= _REPLICA_ID_UP_TO_VERSION else b""
-    words = find_words(frame, replica + _NUMBERS.pack(*numbers))
-    rack = request.rack_id.encode()
-    if words is None or len(rack) > len(words.start):
+    start, none = _cut_empty(request, context.version)
+    words = find_words(frame, start)
+    if words is None or len(request.rack_id) > len(words.start):
         return None
     name = topic_words(context, topic, topic_id, flexible=flexible)
-    tail = b"\x01" + unsigned_varint(len(rack) + 1) + rack + b"\0" if flexible else bytes(4) + _short(rack)
-    form = _FetchForm(words, b"\x02" + name if flexible else b"\0\0\0\x01" + name, tail)
+    form = _FetchForm(words, count_bytes(1, flexible=flexible) + name, none, _entry(context.version))
     partitions = form.cut(frame)
     told = [(each.partition, each.fetch_offset) for asked in request.topics for each in asked.partitions]
     if partitions is None or [(index, offset) for index, _, offset, _ in partitions] != told:
@@ -75,39 +71,59 @@ def open_lane(
 class _FetchForm:
     """The layout of a lane's requests."""
 
-    __slots__ = ("_name", "_none", "_tail", "said", "words")
+    __slots__ = ("_entry", "_name", "_none", "_tail", "said", "words")
 
-    def __init__(self, words: Words, name: bytes, tail: bytes) -> None:
-        """`name`: one topic and its name; `tail`: what follows the topics."""
+    def __init__(self, words: Words, name: bytes, none: bytes, entry: Struct) -> None:
+        """`name`: one topic and its name; `none`: no topics, and what follows them; `entry`: one partition."""
         self.words = words
-        self.said = (words, name, tail)
+        self.said = (words, name, none)
         self._name = name
-        self._tail = tail
-        self._none = b"\x01" + tail if words.is_flexible else bytes(4) + tail
+        self._none = none
+        tail = none[len(count_bytes(0, flexible=words.is_flexible)) :]
+        self._tail = b"\0" + tail if words.is_flexible else tail
+        self._entry = entry
 
     def cut(self, frame: memoryview) -> list[Asked] | None:
         """The partitions of a request whose words are these, none in an empty one; None where it is anything else."""
-        position = self.words.end + 4
+        position = self.words.end + _EPOCH_BYTES
         if frame[position:] == self._none:
             return []
         end = position + len(self._name)
         if frame[position:end] != self._name:
             return None
         flexible = self.words.is_flexible
-        entry, tail = (_FLEXIBLE, b"\0" + self._tail) if flexible else (_FIXED, self._tail)
+        entry = self._entry
         start = end + (1 if flexible else 4)
         if start >= len(frame):
             return None
         count = frame[end] - 1 if flexible else _COUNT(frame, end)[0]
         stop = start + count * entry.size
-        if not 0 < count <= LANE_PARTITIONS_MAX or frame[stop:] != tail:
+        if not 0 < count <= LANE_PARTITIONS_MAX or frame[stop:] != self._tail:
             return None
         found = list(entry.iter_unpack(frame[start:stop]))
         if not flexible:
-            return [(index, epoch, offset, size) for index, epoch, offset, _, size in found]
-        if any(each[6] for each in found):  # tagged fields
+            return found
+        if any(each[4] for each in found):  # tagged fields
             return None
-        return [(index, epoch, offset, size) for index, epoch, offset, _, _, size, _ in found]
+        return [each[:4] for each in found]
+
+
+def _cut_empty(request: FetchRequest, version: int) -> tuple[bytes, bytes]:
+    """Return the bytes of a request of these numbers that names no topics: up to its session's epoch, and behind it."""
+    said = FetchRequest(
+        max_wait_ms=request.max_wait_ms, min_bytes=request.min_bytes, max_bytes=request.max_bytes,
+        isolation_level=request.isolation_level, session_id=request.session_id, rack_id=request.rack_id,
+    )  # fmt: skip
+    whole = encoded(said, version)
+    epoch_at = calcsize(">" + codes(FetchRequest, version, until="session_epoch"))
+    return whole[:epoch_at], whole[epoch_at + _EPOCH_BYTES :]
+
+
+@cache
+def _entry(version: int) -> Struct:
+    """Return the layout of a partition of a request, with a count of tagged fields in flexible versions."""
+    tags = "B" if is_flexible(FETCH_KEY, version) else ""
+    return Struct(f">{codes(FetchPartition, version, only=_ASKED)}{tags}")
 
 
 class FetchLane:
@@ -155,7 +171,3 @@ class FetchLane:
             return None
         self._whole.want_only(self._topic, asked)
         return None if len(self._whole.wanted) != len(asked) else SessionFetch(self._whole, 0, is_incremental=False)
-
-
-def _short(text: bytes) -> bytes:
-    return len(text).to_bytes(2, "big") + text

@@ -1,7 +1,8 @@
 """Answers of a Produce lane: one packing where every batch is stored, else what the handler would answer."""
 
 from collections.abc import Callable, Sequence
-from struct import Struct
+from functools import cache
+from struct import Struct, calcsize
 from typing import Final
 
 from pqbroker.broker.ground.refusals import translate
@@ -12,7 +13,15 @@ from pqbroker.protocol.codec import encoder
 from pqbroker.protocol.errors import KafkaError
 from pqbroker.protocol.frames import frame as framed
 from pqbroker.protocol.headers import encode_response_header
-from pqbroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from pqbroker.protocol.layout import codes, count_bytes, encoded
+from pqbroker.protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
 from pqbroker.protocol.schema import is_flexible
 
 API_KEY: Final = 0
@@ -24,15 +33,13 @@ Respond = Callable[
 ]
 """The handler's answer when that is known of all batches of a request's topics; and why the first was refused."""
 
-_RECORD_ERRORS_FROM_VERSION = 8
-
 
 class ProduceAnswers:
     """Answers to requests of one version about one topic."""
 
     __slots__ = (
-        "_count", "_encode", "_head", "_is_silent", "_metrics", "_name", "_packing", "_respond", "_tags",
-        "_tail", "_topic", "_version",
+        "_count", "_encode", "_entry", "_head", "_is_flexible", "_is_silent", "_metrics", "_name", "_packing",
+        "_respond", "_tags", "_tail", "_topic", "_version",
     )  # fmt: skip
 
     def __init__(self, context: Context, request: ProduceRequest, name: bytes, respond: Respond) -> None:
@@ -45,10 +52,9 @@ class ProduceAnswers:
         self._topic = (asked.name, asked.topic_id)
         self._is_silent = request.acks == 0
         flexible = is_flexible(API_KEY, context.version)
+        self._is_flexible = flexible
         self._tags = b"\0" if flexible else b""
-        no_errors = b"\x01\0\0" if flexible else b"\0\0\0\0\xff\xff"
-        self._tail = no_errors if context.version >= _RECORD_ERRORS_FROM_VERSION else b""
-        """End of a partition's answer: no record errors, no message, no tagged fields."""
+        self._entry, self._tail = _partition_layout(context.version)
         self._encode = encoder(ProduceResponse, context.version)
         self._prepare(1)
 
@@ -88,9 +94,20 @@ class ProduceAnswers:
     def _prepare(self, count: int) -> None:
         """Prepare for answers of `count` partitions."""
         self._count = count
-        if self._tags:
-            self._head = b"\0\x02" + self._name + bytes((count + 1,))
-        else:
-            self._head = b"\0\0\0\x01" + self._name + count.to_bytes(4, "big")
-        tags, entry = f"{len(self._tags)}s", f"ihqqq{len(self._tail)}s"
-        self._packing = Struct(f">ii{len(self._head)}s{entry * count}{tags}i{tags}")
+        one, every = (count_bytes(each, flexible=self._is_flexible) for each in (1, count))
+        self._head = self._tags + one + self._name + every
+        tags, entry = f"{len(self._tags)}s", f"{self._entry}{len(self._tail)}s"
+        throttle = codes(ProduceResponse, self._version, after="responses")
+        self._packing = Struct(f">ii{len(self._head)}s{entry * count}{tags}{throttle}{tags}")
+
+
+@cache
+def _partition_layout(version: int) -> tuple[str, bytes]:
+    """Return the codes of a partition's numbers, and what follows them: no record errors, no message, no tags."""
+    numbers = codes(PartitionProduceResponse, version)
+    topics = (TopicProduceResponse(partition_responses=each) for each in ([PartitionProduceResponse()], []))
+    one, none = (encoded(ProduceResponse(responses=[topic]), version) for topic in topics)
+    tail_bytes = len(one) - len(none) - calcsize(f">{numbers}")
+    end = len(one) - calcsize(f">{codes(ProduceResponse, version, after='responses')}")
+    end -= 2 * is_flexible(API_KEY, version)  # tags of the topic, of the answer
+    return numbers, one[end - tail_bytes : end]

@@ -13,7 +13,7 @@ What becomes of its batches later, errors and pauses too, is answered as the han
 
 import logging
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from struct import Struct
 from time import perf_counter
 from typing import Final
@@ -33,6 +33,7 @@ from pqbroker.broker.services.topics.record_checks import preparation_of
 from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.pq.serving.topic import Topic
 from pqbroker.protocol.errors import KafkaError
+from pqbroker.protocol.layout import codes, count_bytes, encoded
 from pqbroker.protocol.messages.produce import ProduceRequest
 from pqbroker.protocol.produced_batches import check_produced
 from pqbroker.protocol.records import TRANSACTIONAL, BatchHeader
@@ -45,8 +46,6 @@ Checked = list[tuple[int, PartitionServer, memoryview, BatchHeader]]
 
 seldom = SeldomLog(logging.getLogger(__name__))
 _CORRELATION_ID = Struct(">i").unpack_from
-_ACKS = Struct(">hi")
-_NONE_OF_SHORT = b"\xff\xff"
 
 
 def open_lane(
@@ -60,10 +59,9 @@ def open_lane(
     (asked,) = request.topic_data
     flexible = is_flexible(API_KEY, context.version)
     name = topic_words(context, asked.name, asked.topic_id, flexible=flexible)
-    numbers = _ACKS.pack(request.acks, request.timeout_ms)
-    words = find_words(
-        frame, b"\0" + numbers + b"\x02" + name if flexible else b"\xff\xff" + numbers + b"\0\0\0\x01" + name
-    )
+    start, numbers = _request_layout(context.version)
+    one = count_bytes(1, flexible=flexible)
+    words = find_words(frame, start + numbers.pack(request.acks, request.timeout_ms) + one + name)
     if words is None:
         return None
     by_id = context.version >= TOPIC_IDS_FROM_VERSION
@@ -74,6 +72,15 @@ def open_lane(
     if preparation_of(topic) is not None:
         return None
     return ProduceLane(context, words, topic, ProduceAnswers(context, request, name, respond), road.metrics)
+
+
+@cache
+def _request_layout(version: int) -> tuple[bytes, Struct]:
+    """Return how a request without a transactional id begins, and the numbers that follow up to its topics."""
+    numbers = Struct(">" + codes(ProduceRequest, version, after="transactional_id"))
+    flexible = is_flexible(API_KEY, version)
+    tail = count_bytes(0, flexible=flexible) + (b"\0" if flexible else b"")
+    return encoded(ProduceRequest(), version)[: -numbers.size - len(tail)], numbers
 
 
 class ProduceLane:

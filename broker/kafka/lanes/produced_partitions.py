@@ -4,6 +4,10 @@ import struct
 from collections.abc import Callable
 from typing import Final
 
+from pqbroker.protocol.layout import codes
+from pqbroker.protocol.messages.produce import PartitionProduceData, ProduceRequest
+from pqbroker.protocol.schema import message
+
 LANE_PARTITIONS_MAX: Final = 100
 """Partitions of a request in a lane at most. A request with more is dispatched, since it may be a long one."""
 
@@ -12,8 +16,13 @@ ProducedPartition = tuple[int, memoryview]
 Cut = Callable[[memoryview, int], list[ProducedPartition] | None]
 
 _COUNT = struct.Struct(">i").unpack_from
-_ENTRY = struct.Struct(">ii").unpack_from
-_INDEX = struct.Struct(">i").unpack_from
+_NUMBERS = codes(PartitionProduceData, message(ProduceRequest).versions.high)
+"""The index of a partition, in every version."""
+_INDEX = struct.Struct(f">{_NUMBERS}").unpack_from
+_INDEX_BYTES = struct.calcsize(f">{_NUMBERS}")
+_ENTRY = struct.Struct(f">{_NUMBERS}i").unpack_from
+_ENTRY_BYTES = _INDEX_BYTES + 4
+"""Bytes of that and of the size of the records behind it, up to version 8."""
 _SHIFT_MAX = 28
 """Shift of the fifth and last byte of a varint."""
 
@@ -28,7 +37,7 @@ def cut_fixed(frame: memoryview, position: int) -> list[ProducedPartition] | Non
         position += 4
         for _ in range(count):
             index, size = _ENTRY(frame, position)
-            start = position + 8
+            start = position + _ENTRY_BYTES
             position = start + size
             if size <= 0 or position > len(frame):
                 return None
@@ -48,8 +57,9 @@ def cut_flexible(frame: memoryview, position: int) -> list[ProducedPartition] | 
         position += 1
         for _ in range(count):
             (index,) = _INDEX(frame, position)
-            size, shift = frame[position + 4], 7
-            position += 5
+            position += _INDEX_BYTES
+            size, shift = frame[position], 7
+            position += 1
             while size >> shift and shift <= _SHIFT_MAX:  # a varint: bytes over 127 have one behind them
                 size += (frame[position] - 1) << shift
                 position += 1
