@@ -54,13 +54,20 @@ def _health(node: WebNode) -> tuple[int, Any]:
 
 
 def _ready(node: WebNode) -> tuple[int, Any]:
-    """200 while new requests are served: not while the cell is opened again, nor once the node stops. Reads of a cell
-    that is open for reading only are."""
+    """200 while new requests are served: not while the cell is opened again, nor once the node stops.
+
+    Nor while the system cell is open for reading only: no write is taken then and no group is coordinated, so that a
+    load balancer that has another node should send requests there. A further cell alone concerns its topics only.
+    """
     if not node.cell.is_open:
         return 503, _state(node, "cell lost")
     if node.cell.current.coordinators.is_closed:
         return 503, _state(node, "stopping")
-    return 200, _state(node, READING_ONLY if node.cell.current.cell.reading_only else "ready")
+    is_reading_only = bool(node.cell.current.cell.reading_only)
+    state = _state(node, READING_ONLY if is_reading_only else "ready")
+    if causes := reading_only_cells(node.cell.current):
+        state["reading_only"] = causes
+    return 503 if is_reading_only else 200, state
 
 
 def _state(node: WebNode, status: str) -> dict[str, Any]:

@@ -2,8 +2,9 @@
 
 import asyncio
 import errno
+import logging
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,9 @@ import aiohttp
 import pytest
 
 from pqbroker.broker.ground.listeners import Address
+from pqbroker.broker.node import server
 from pqbroker.broker.node.server import Server
-from pqbroker.broker.services.cells.cell_owner import open_cell
+from pqbroker.broker.services.cells.cell_owner import CellOwner, open_cell
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.doctor.checkup import examine
 from pqbroker.doctor.findings import Findings
@@ -52,7 +54,7 @@ from pqbroker.storage.disk.rocks import RocksEngine
 from pqbroker.storage.engine import EngineError, NoRoom
 from pqbroker.storage.ids import CellId
 from pqbroker.storage.memory import MemoryEngine
-from tests.broker.conftest import Clock, Node, make_batch, produce_request
+from tests.broker.conftest import Clock, Node, make_batch, produce_request, until
 from tests.broker.http.conftest import Web
 from tests.broker.wire import error_codes
 from tests.storage.cells import Disk
@@ -96,13 +98,14 @@ class Site:
     @asynccontextmanager
     async def served(self, **settings: Any) -> AsyncIterator[Web]:
         async with AsyncExitStack() as stack:
+            clock = Clock()
             server = Server(
-                BrokerSettings(**settings), self.engine(), Address("127.0.0.1", 0), Address("127.0.0.1", 0), Clock()
+                BrokerSettings(**settings), self.engine(), Address("127.0.0.1", 0), Address("127.0.0.1", 0), clock
             )
             await server.start()
             stack.push_async_callback(server.stop)
             session = await stack.enter_async_context(aiohttp.ClientSession())
-            yield Web(Node(server, MemoryEngine(0), Clock(), stack), session)
+            yield Web(Node(server, MemoryEngine(0), clock, stack), session)
 
 
 @pytest.fixture
@@ -256,6 +259,10 @@ async def test_each_write_is_answered_with_the_disks_error_and_its_cure(site: Si
         assert ErrorCode.UNKNOWN_SERVER_ERROR not in web.node.server.node.metrics.errors
 
 
+DAY_MS = 86_400_000
+WALKS = 5
+"""Rounds of each periodic work."""
+
 CHANGES: dict[str, tuple[str, str, Any]] = {
     "records": ("POST", "/v1/topics/kept/records", {"records": [{"value": "a"}]}),
     "a new topic": ("POST", "/v1/topics", {"name": "new"}),
@@ -290,7 +297,8 @@ async def test_the_node_says_so_where_one_looks_at_its_health(site: Site) -> Non
         assert (status, health["status"], list(health["reading_only"])) == (200, "reading only", ["0", "1"])
         assert FULL in health["reading_only"]["1"]
         status, ready = await web.ask("GET", "/ready")
-        assert (status, ready["status"]) == (200, "reading only")
+        assert (status, ready["status"], list(ready["reading_only"])) == (503, "reading only", ["0", "1"])
+        assert FULL in ready["reading_only"]["0"]
         metrics = await web.text("/metrics")
         assert 'pqbroker_cell_reading_only{cell="0"} 1' in metrics
         assert 'pqbroker_cell_reading_only{cell="1"} 1' in metrics
@@ -342,6 +350,8 @@ async def test_a_further_cell_alone_is_opened_for_reading_only_and_the_others_ta
         assert await stored(web, "far") == 2
         _, cells = await web.ask("GET", "/v1/cells")
         assert [cell["health"] for cell in cells["cells"]] == ["good", "reading only"]
+        status, ready = await web.ask("GET", "/ready")
+        assert (status, ready["status"], list(ready["reading_only"])) == (200, "ready", ["1"])
         _, code, message = await web.refusal("POST", "/v1/backups", {"name": "x"})
         assert code == "BACKUP_REFUSED"
         assert FULL in message
@@ -385,12 +395,29 @@ async def test_a_start_whose_first_commit_finds_no_room_is_one_for_reading_only(
         assert [await stored(web, topic) for topic in ("kept", "far")] == [2, 2]
 
 
-async def test_nothing_periodic_writes_or_fails_meanwhile(site: Site) -> None:
+async def test_nothing_periodic_writes_or_fails_meanwhile(
+    site: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    walks: list[str] = []
+    for name in ("retain", "renew"):
+        monkeypatch.setattr(CellOwner, name, counted(getattr(CellOwner, name), name, walks))
+    monkeypatch.setattr(server, "RENEWAL_LOOK_S", 0.01)
     async with site.served(retention_check_interval_ms=10) as web:
-        await asyncio.sleep(0.8)
+        caplog.clear()
+        web.node.clock.now_ms += 365 * DAY_MS  # the retention of everything is over
+        await until(lambda: walks.count("retain") >= WALKS and walks.count("renew") >= WALKS)
         assert not web.node.server.failed.done()
         cell = web.node.server.node.cell.current.cell
         assert cell.stats().refused == 0
+    assert [record.message for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+def counted(walk: Callable[[CellOwner], Awaitable[None]], name: str, walks: list[str]) -> object:
+    async def count(owner: CellOwner) -> None:
+        await walk(owner)
+        walks.append(name)
+
+    return count
 
 
 async def test_a_cell_whose_removal_was_begun_waits_for_room(site: Site) -> None:
