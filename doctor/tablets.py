@@ -29,7 +29,7 @@ from pqbroker.storage.tablets.tablet_kinds import TABLET_KINDS
 from pqbroker.storage.unreadable import StoredUnreadable
 
 _UNREADABLE = (BlobCorrupt, BlobMissing, LookupError, StoredUnreadable, struct.error, TypeError, ValueError)
-"""Errors that replaying a damaged log raises."""
+"""What a log that is damaged raises where a sound one would be replayed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,8 +175,8 @@ def _stored_rows(record: TabletRecord, where: str, examined: Examined) -> list[t
         return None
 
 
-CheckTablet = Callable[[TabletRecord, Examined], Awaitable[None]]
-_CHECKS: Mapping[TabletType, CheckTablet] = {
+TabletCheck = Callable[[TabletRecord, Examined], Awaitable[None]]
+_CHECKS: Mapping[TabletType, TabletCheck] = {
     TabletType.SCHEME: _check_known,
     TabletType.PERSQUEUE: _check_partitions,
     TabletType.HIVE: _check_known,
@@ -184,7 +184,7 @@ _CHECKS: Mapping[TabletType, CheckTablet] = {
 """Checks that know what a kind of tablet is for."""
 
 
-def _check_of(record: TabletRecord) -> CheckTablet:
+def _check_of(record: TabletRecord) -> TabletCheck:
     of_form = _check_keys if TABLET_KINDS[record.type].is_kv else _check_log
     return _CHECKS.get(record.type, of_form)
 

@@ -17,7 +17,7 @@ from pqbroker.conf.declare import stored_names
 from pqbroker.conf.defaults import check_changed, topic_config
 from pqbroker.conf.topic import TopicConfig
 from pqbroker.pq.reading.cache import NodeMemory
-from pqbroker.pq.serving.offsets import GroupOffsets, UnreadSince, nobody_knows
+from pqbroker.pq.serving.offsets import GroupOffsets, UnreadSince
 from pqbroker.pq.serving.partition_limit import PartitionCount
 from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.pq.serving.tablet import NodeShare
@@ -305,7 +305,7 @@ class Topics:
                 await self._tablets.stop(topic)
             self._tablets.reclaim(record, record.tablets, partial(self._scheme.forget_tombstone, record.topic_id))
 
-    async def retain(self, unread_since: UnreadSince = nobody_knows) -> list[Topic]:
+    async def retain(self, unread_since: UnreadSince) -> list[Topic]:
         """One walk over all partitions: delete what retention no longer keeps. Called every
         log.retention.check.interval.ms. Offsets of groups that nobody is in any more, by `unread_since`, go too.
 

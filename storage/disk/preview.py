@@ -27,11 +27,11 @@ from pqbroker.storage.quarantine import Quarantine
 from pqbroker.storage.unreadable import StoredUnreadable
 
 _log = logging.getLogger(__name__)
-Check = Callable[[Shard], Awaitable[None]]
+StartCheck = Callable[[Shard], Awaitable[None]]
 """Looks at what tablets have stored, through a shard that takes no commit. EngineError, StoredUnreadable."""
 
 
-async def preview(path: Path, pools: Mapping[str, Path], check: Check) -> None:
+async def preview(path: Path, pools: Mapping[str, Path], check: StartCheck) -> None:
     """Raises EngineError, with file, cause and cure, when the cell in a directory cannot be served at all.
 
     `pools`: directories of all pools. Changes nothing. What a start says better is left to it: that the directory is
@@ -74,7 +74,7 @@ def _files(cell: OfflineCell) -> set[tuple[str, int, int]]:
     return found
 
 
-async def _look_at_unchanged(cell: OfflineCell, staging: Path, check: Check) -> None:
+async def _look_at_unchanged(cell: OfflineCell, staging: Path, check: StartCheck) -> None:
     """Look, and believe what is found only when nobody wrote meanwhile. EngineError."""
     before = _files(cell)
     try:
@@ -85,7 +85,7 @@ async def _look_at_unchanged(cell: OfflineCell, staging: Path, check: Check) -> 
         _log.warning("%s is opened without being checked first: another process writes to it", cell.path)
 
 
-async def _look(cell: OfflineCell, staging: Path, check: Check) -> None:
+async def _look(cell: OfflineCell, staging: Path, check: StartCheck) -> None:
     index = index_path(cell.path, cell.generation)
     for manifest in index.glob("MANIFEST-*") if find_mended(index) is None else ():
         if is_damaged(manifest.read_bytes()):

@@ -41,6 +41,7 @@ from pqbroker.storage.tablets.cell import Cell
 from pqbroker.storage.tablets.hosting import TabletHost
 from pqbroker.storage.tablets.owners import ServedObjects, TabletOwner
 from pqbroker.storage.tablets.scheme import Scheme
+from pqbroker.storage.tablets.scheme_objects import OBJECT_KINDS
 from pqbroker.storage.uninterrupted import uninterrupted
 
 log = logging.getLogger(__name__)
@@ -84,7 +85,8 @@ class DataCells:
         self._hive = parts.hive
         self._cells = parts.cells
         self._scheme = parts.scheme
-        self._objects = parts.objects
+        self._objects = {objects.kind: objects for objects in parts.objects}
+        assert self._objects.keys() == OBJECT_KINDS.keys(), "each kind of object is served by one"
         self._moves = TabletMoves(parts.cells)
         self._gluing = gluing
         self._failed = failed
@@ -205,9 +207,8 @@ class DataCells:
 
     async def _evacuate(self, cell: CellId) -> None:
         bundle = self._hive.cells[cell].bundle
-        served = {objects.kind: objects for objects in self._objects}
         for tablet_id, _, kind, object_id in list(self._scheme.owned_tablets(cell)):
-            owner = served[kind.name].owner(object_id)
+            owner = self._objects[kind.name].owner(object_id)
             if owner is not None:
                 (other,) = self._cells.place(bundle, 1)
                 await uninterrupted(self._moves.move(owner, tablet_id, other))
@@ -216,7 +217,7 @@ class DataCells:
     async def _objects_held(self) -> AsyncIterator[None]:
         """No object is created, changed or deleted meanwhile."""
         async with AsyncExitStack() as stack:
-            for objects in self._objects:
+            for objects in self._objects.values():
                 await stack.enter_async_context(objects.changes)
             yield
 
@@ -318,7 +319,7 @@ class DataCells:
         async with self._objects_held():
             self._cells.add(cell, host)
             try:
-                for objects in self._objects:
+                for objects in self._objects.values():
                     await objects.start_in(cell, host)
             except BaseException:
                 self._cells.remove(cell)

@@ -7,6 +7,7 @@ import pytest
 from pqbroker.broker.services.cells.tablet_gluing import Glue
 from pqbroker.broker.services.topics.staged_rows import look_after, stage
 from pqbroker.pq.log.sessions import Fence
+from pqbroker.pq.serving.offsets import nobody_knows
 from pqbroker.storage.bundles.bundle import BundleRefused, new_bundle
 from pqbroker.storage.disk.mending.salvage_mark import MarkState, SalvageMark, accept_mark, write_mark
 from pqbroker.storage.ids import CellId, TabletId
@@ -68,12 +69,12 @@ async def test_retention_waits_for_the_partitions_of_a_held_cell(tmp_path: Path)
     async with started(tmp_path, START_MS + 10_000) as opened:
         topic = opened.topics.get("aged")
         assert topic is not None
-        await opened.topics.retain()
+        await opened.topics.retain(nobody_knows)
         starts = {topic.record.cell_of(index): partition(opened, index, "aged").start_offset for index in (0, 1)}
         assert starts == {ONE: 0, TWO: 1}
     accept_mark(tmp_path / "data" / "cells" / "1")
     async with started(tmp_path, START_MS + 10_000) as opened:
-        await opened.topics.retain()
+        await opened.topics.retain(nobody_knows)
         assert [partition(opened, index, "aged").start_offset for index in (0, 1)] == [1, 1]
 
 
@@ -118,12 +119,12 @@ async def test_staged_rows_of_a_held_cell_do_not_expire(tmp_path: Path) -> None:
     hold(tmp_path)
     late_ms = START_MS + 10_000
     async with started(tmp_path, late_ms) as opened:
-        (topic,) = await opened.topics.retain()
+        (topic,) = await opened.topics.retain(nobody_knows)
         await look_after(topic, late_ms)
         kept = {topic.record.cell_of(index): topic.partitions[index].staged.count for index in (0, 1)}
         assert kept == {ONE: 1, TWO: 0}
     accept_mark(tmp_path / "data" / "cells" / "1")
     async with started(tmp_path, late_ms) as opened:
-        (topic,) = await opened.topics.retain()
+        (topic,) = await opened.topics.retain(nobody_knows)
         await look_after(topic, late_ms)
         assert [topic.partitions[index].staged.count for index in (0, 1)] == [0, 0]

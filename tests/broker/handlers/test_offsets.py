@@ -290,7 +290,7 @@ async def test_offsets_expire_when_their_group_has_been_empty_long_enough(node: 
     member = await join(node, "t")
     await commit(client, {("t", 0): 5, ("u", 0): 5}, member=member)
     node.clock.now_ms += 8 * 24 * HOUR_MS
-    await node.server.node.cell.current.topics.retain()
+    await node.server.node.cell.retain()
     assert set(await fetch(client, None)) == {("t", 0)}
 
 
@@ -300,10 +300,10 @@ async def test_the_old_versions_say_how_long_an_offset_is_kept(node: Node, clien
     await commit(client, {("t", 1): 5}, version, retention_time_ms=(1 << 63) - 1)
     await commit(client, {("t", 2): 5}, version)
     node.clock.now_ms += HOUR_MS - 1
-    await node.server.node.cell.current.topics.retain()
+    await node.server.node.cell.retain()
     assert len(await fetch(client, None)) == 3
     node.clock.now_ms += 1
-    await node.server.node.cell.current.topics.retain()
+    await node.server.node.cell.retain()
     assert set(await fetch(client, None)) == {("t", 1), ("t", 2)}
 
 
@@ -326,7 +326,7 @@ async def test_a_group_outlives_its_last_offset_for_a_while(node: Node, client: 
         assert [each.group_id for each in (await client.ask(ListGroupsRequest())).groups] == ["g"]
         assert await commit(client, {("t", 0): 5}, member=zombie) == {("t", 0): ErrorCode.UNKNOWN_MEMBER_ID}
     for _ in range(2):
-        await node.server.node.cell.current.topics.retain()
+        await node.server.node.cell.retain()
         node.clock.now_ms += 600_000
     assert (await client.ask(ListGroupsRequest())).groups == []
     assert (await delete(client, ("t", 0))).error_code == ErrorCode.GROUP_ID_NOT_FOUND

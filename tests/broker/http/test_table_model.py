@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from pqbroker.pq.log.retention import AUTO_FLUSH_MS
+from pqbroker.pq.serving.offsets import nobody_knows
 from pqbroker.protocol.errors import ErrorCode
 from pqbroker.storage.faults import Faults
 from pqbroker.storage.ids import SYSTEM_CELL, CellId
@@ -248,7 +249,7 @@ class Driven:
         """Rows go when they are old, whole blobs from the front; those that were just written stay a while."""
         model, clock, ttl_ms = self.model, self.web.node.clock, self.model.acting_ms[-1]
         clock.now_ms += self.random.choice((TTL_MS // 2, TTL_MS, AUTO_FLUSH_MS + 1))
-        await opened(self.web).topics.retain()
+        await opened(self.web).topics.retain(nobody_knows)
         first = (await tablets(self.web, "trimmed_row_count"))[model.index]
         if model.state != "mounted":
             assert first == model.first

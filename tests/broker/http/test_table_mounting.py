@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from pqbroker.pq.serving.offsets import nobody_knows
 from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from pqbroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -202,10 +203,10 @@ async def test_rows_of_a_frozen_table_do_not_go_by_age(web: Web) -> None:
     await do(web, "freeze")
     web.node.clock.now_ms += 10
     topics = web.node.server.node.cell.current.topics
-    await topics.retain()
+    await topics.retain(nobody_knows)
     assert len(await select(web)) == 1
     await do(web, "unfreeze")
-    await topics.retain()
+    await topics.retain(nobody_knows)
     assert await select(web) == []
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
+from pqbroker.pq.serving.offsets import nobody_knows
 from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.records import Record, encode_batch
 from tests.broker.conftest import produce_request, until
@@ -209,11 +210,11 @@ async def test_attributes_act_at_the_next_remount(web: Web) -> None:
     assert table["mounted_attributes"]["min_data_ttl"] == 1_800_000
     web.node.clock.now_ms += 1000
     topics = web.node.server.node.cell.current.topics
-    await topics.retain()
+    await topics.retain(nobody_knows)
     assert len(await select(web)) == 2
     _, table = await web.ask("POST", f"/v1/tables/{NAME}/remount", {})
     assert table["mounted_attributes"] == table["attributes"]
-    await topics.retain()
+    await topics.retain(nobody_knows)
     assert [row["id"] for row in await select(web)] == [2]
     assert await tablets(web, "trimmed_row_count") == [1]
 

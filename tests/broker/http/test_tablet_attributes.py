@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from pqbroker.pq.serving.offsets import nobody_knows
 from pqbroker.protocol.errors import ErrorCode
 from pqbroker.storage.tablets.scheme_state import TopicRecord
 from tests.broker.http.conftest import Web
@@ -61,7 +62,7 @@ async def filled(web: Web, **more: Any) -> None:
 async def aged(web: Web, by_ms: int = 2000) -> Sequence[int]:
     """The first row that each tablet has after a while."""
     web.node.clock.now_ms += by_ms
-    await opened(web).topics.retain()
+    await opened(web).topics.retain(nobody_knows)
     found: Sequence[int] = await tablets(web, "trimmed_row_count")
     return found
 

@@ -16,6 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from pqbroker.pq.log.levels import HEAD_BLOB_BYTES_MAX
 from pqbroker.pq.log.write_cycle import Written
+from pqbroker.pq.serving.offsets import nobody_knows
 from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from tests.pq.rig import (
@@ -281,7 +282,7 @@ class PartitionMachine(RuleBasedStateMachine):
         """Whole blobs go from the front while enough is left; the last one stays."""
         self.configure(**{"retention.bytes": str(size_bytes)})
         before = self.server.size_bytes
-        self.run(self.node.topics.retain())
+        self.run(self.node.topics.retain(nobody_knows))
         assert self.server.size_bytes >= min(size_bytes, before)
         assert (self.server.end_offset > self.server.start_offset) == (len(self.model.values) > self.model.start)
         self.take_retention()
@@ -300,7 +301,7 @@ class PartitionMachine(RuleBasedStateMachine):
     @rule(days=st.integers(0, 12))
     def time_passes(self, days: int) -> None:
         self.node.now_ms += days * DAY_MS
-        self.run(self.node.topics.retain())
+        self.run(self.node.topics.retain(nobody_knows))
         assert self.model.start <= self.server.start_offset <= len(self.model.values)
         if days > 10:
             assert self.server.start_offset == len(self.model.values)

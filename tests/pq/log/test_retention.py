@@ -9,6 +9,7 @@ from pqbroker.conf.topic import TopicConfig
 from pqbroker.pq.log.consumers import ConsumerOffset
 from pqbroker.pq.log.partition import Partition
 from pqbroker.pq.log.retention import AUTO_FLUSH_MS, Hold, why_held
+from pqbroker.pq.serving.offsets import nobody_knows
 from pqbroker.pq.serving.partition_server import PartitionServer
 from tests.pq.rig import DAY_MS, KIB, MIB, START_MS, Node, batch, check_invariants, new_partition, write
 
@@ -154,11 +155,11 @@ async def test_a_commit_of_an_important_group_lets_expired_data_go() -> None:
     await write(partition, *(batch(size=MIB) for _ in range(7)))
     node.now_ms += 1000
     await commit(node, "a", 7)
-    await node.topics.retain()
+    await node.topics.retain(nobody_knows)
     assert partition.start_offset == 0
     assert partition.retention.why_held().groups == ("b",)
     await commit(node, "b", 7)
-    await node.topics.retain()
+    await node.topics.retain(nobody_knows)
     assert partition.start_offset == partition.end_offset == 7
     await node.restart()
     assert (node.partition().start_offset, node.partition().end_offset) == (7, 7)

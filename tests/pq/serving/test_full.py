@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from pqbroker.pq.log.write_cycle import Written
+from pqbroker.pq.serving.offsets import nobody_knows
 from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.pool_status import Colour
@@ -29,7 +30,7 @@ async def test_on_a_full_disk_writes_fail_and_reads_deletes_and_retention_work(c
     assert await read_all(partition) == [(number, b"%d" % number) for number in range(4)]
     assert await partition.retention.delete_before(2) == 2
     node.now_ms += 1000
-    await node.topics.retain()
+    await node.topics.retain(nobody_knows)
     assert partition.start_offset == partition.end_offset == 4
     node.engine.tell_colour(None)
     assert await write(partition, batch(b"y")) == [Written(4, -1, 4)]

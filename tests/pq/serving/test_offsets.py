@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from pqbroker.pq.log.consumers import NO_SESSION, ConsumerOffset
 from pqbroker.pq.serving import offsets as serving
-from pqbroker.pq.serving.offsets import GroupOffsets, TopicPartition
+from pqbroker.pq.serving.offsets import GroupOffsets, TopicPartition, nobody_knows
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from tests.pq.rig import DAY_MS, START_MS, Node, batch, write
 from tests.support.depth import examples
@@ -172,7 +172,7 @@ async def test_a_lost_cell_answers_not_coordinator_and_tells_no_offsets() -> Non
     with pytest.raises(KafkaError) as lost:
         node.topics.offsets.of("g")
     assert lost.value.code == ErrorCode.NOT_COORDINATOR
-    await node.topics.retain()
+    await node.topics.retain(nobody_knows)
     await node.start()
     assert node.topics.offsets.of("g") == {("t", 0): ConsumerOffset(1)}
 
@@ -241,10 +241,10 @@ async def test_a_group_outlives_its_last_offset_until_its_time_is_over() -> None
     await commit(node, {("t", 0): None})
     for later_ms in (0, 599_999):
         node.now_ms = START_MS + later_ms
-        await node.topics.retain()
+        await node.topics.retain(nobody_knows)
         assert node.topics.offsets.groups() == ["g"]
     node.now_ms += 1
-    await node.topics.retain()
+    await node.topics.retain(nobody_knows)
     assert (node.topics.offsets.groups(), node.topics.offsets.knows("g")) == ([], False)
 
 
@@ -252,7 +252,7 @@ async def test_a_group_goes_with_offsets_that_expire() -> None:
     node = await started()
     await commit(node, {("t", 0): ConsumerOffset(1, commit_ms=START_MS)})
     node.now_ms = START_MS + 8 * DAY_MS
-    await node.topics.retain()
+    await node.topics.retain(nobody_knows)
     assert node.topics.offsets.groups() == []
 
 
@@ -390,13 +390,13 @@ async def test_a_commit_may_say_when_its_offset_expires() -> None:
     node = await started()
     await commit(node, {("t", 0): ConsumerOffset(1, commit_ms=START_MS, expire_ms=START_MS + 5)})
     node.now_ms = START_MS + 4
-    await node.topics.retain()
+    await node.topics.retain(nobody_knows)
     assert node.topics.offsets.of("g")
     node.now_ms += 1
     node.engine.faults.refuse_next()
-    await node.topics.retain()
+    await node.topics.retain(nobody_knows)
     assert node.topics.offsets.of("g")
-    await node.topics.retain()
+    await node.topics.retain(nobody_knows)
     assert not node.topics.offsets.of("g")
 
 
@@ -405,7 +405,7 @@ async def test_an_offset_does_not_expire_under_a_commit_on_its_way() -> None:
     await commit(node, {("t", 0): ConsumerOffset(1, commit_ms=START_MS)})
     node.now_ms = START_MS + 30 * DAY_MS
     newer = node.topics.offsets.commit("g", {("t", 0): ConsumerOffset(2, commit_ms=node.now_ms)})
-    await node.topics.retain()
+    await node.topics.retain(nobody_knows)
     await newer
     assert set(node.topics.offsets.of("g")) == {("t", 0)}
 

@@ -7,6 +7,7 @@ import pytest
 
 from pqbroker.pq.log.batch_run import Batches
 from pqbroker.pq.log.write_cycle import Written
+from pqbroker.pq.serving.offsets import nobody_knows
 from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.outcome import Outcome
@@ -343,10 +344,10 @@ async def test_retention_walks_over_all_topics() -> None:
     for name in ("short", "long"):
         await write(node.partition(name), batch(b"a"))
     node.now_ms += 1000
-    await node.topics.retain()
+    await node.topics.retain(nobody_knows)
     assert [node.partition(name).start_offset for name in ("short", "long")] == [1, 0]
     node.now_ms += 8 * DAY_MS
-    await node.topics.retain()
+    await node.topics.retain(nobody_knows)
     assert node.partition("long").start_offset == 1
 
 
@@ -356,7 +357,7 @@ async def test_retention_forgets_idle_producers_for_good() -> None:
     await write(partition, batch(b"a", producer=(5, 0, 3)))
     await partition.retention.delete_before(1)
     node.now_ms += DAY_MS
-    await node.topics.retain()
+    await node.topics.retain(nobody_knows)
     assert list(partition.state.producers) == []
     await node.restart()
     assert list(node.partition().state.producers) == []
@@ -370,10 +371,10 @@ async def test_how_long_producers_are_known_can_change_while_the_node_runs() -> 
     shorter = replace(node.settings, producer_id_expiration_ms=60_000)
     await node.topics.configure_node("", {"producer.id.expiration.ms": "60000"}, shorter)
     node.now_ms += 59_999
-    await node.topics.retain()
+    await node.topics.retain(nobody_knows)
     assert [known for known, _ in partition.state.producers] == [5]
     node.now_ms += 1
-    await node.topics.retain()
+    await node.topics.retain(nobody_knows)
     assert list(partition.state.producers) == []
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.declare import ConfigError, parse
+from pqbroker.pq.serving.offsets import nobody_knows
 from pqbroker.protocol.errors import KafkaError
 from pqbroker.storage.engine import Batch, CommitRefused, DiskFull
 from pqbroker.storage.ids import TabletId
@@ -236,7 +237,7 @@ async def test_a_growth_whose_tablets_are_refused_is_taken_back_or_completed_at_
     if refusals == 1:
         await node.topics.grow("t", 6)
     else:
-        await node.topics.retain()
+        await node.topics.retain(nobody_knows)
     assert await write(node.partition(index=5), batch(b"a"))
     assert topic.record == node.scheme.topics["t"]
 
@@ -310,7 +311,7 @@ async def test_what_is_half_done_and_refused_again_can_be_asked_for_again() -> N
 async def test_a_creation_that_could_not_be_taken_back_is_completed_at_the_next_look() -> None:
     node = await Node().start()
     await half_created(node)
-    await node.topics.retain()
+    await node.topics.retain(nobody_knows)
     assert await write(node.partition(), batch(b"a"))
 
 
@@ -326,7 +327,7 @@ async def test_a_stored_config_that_cannot_be_is_told_and_its_default_holds_and_
     assert "kafka-configs --alter" in caplog.text
     await write(node.partition("bad"), batch(b"b"))
     node.now_ms += 20 * 365 * DAY_MS
-    await node.topics.retain()
+    await node.topics.retain(nobody_knows)
     assert node.partition("old").start_offset == 1
     assert await read_all(node.partition("bad")) == [(0, b"b")]
 
@@ -338,7 +339,7 @@ async def test_a_config_of_another_version_is_told_and_retention_keeps_all(caplo
     assert "topic bad: retention.new is '1', and no config that this version knows;" in caplog.text
     await write(node.partition("bad"), batch(b"b"))
     node.now_ms += DAY_MS
-    await node.topics.retain()
+    await node.topics.retain(nobody_knows)
     assert await read_all(node.partition("bad")) == [(0, b"b")]
 
 
@@ -351,10 +352,10 @@ async def test_of_two_stored_configs_that_cannot_be_each_can_be_mended_alone() -
         await node.topics.reconfigure("bad", lambda _: {"retention.ms": "5", "retention.bytes": "y"})
     await write(node.partition("bad"), batch(b"b"))
     node.now_ms += DAY_MS
-    await node.topics.retain()
+    await node.topics.retain(nobody_knows)
     assert node.partition("bad").start_offset == 0
     await node.topics.reconfigure("bad", lambda _: {"retention.ms": "5"})
-    await node.topics.retain()
+    await node.topics.retain(nobody_knows)
     assert node.partition("bad").start_offset == 1
 
 
