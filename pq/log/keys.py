@@ -122,6 +122,10 @@ def session_key(partition: int, session: str) -> bytes:
     return b"m%010ds%s" % (partition, session.encode())
 
 
+def producer_keys(partition: int, producer_ids: Iterable[int]) -> list[bytes]:
+    return [producer_key(partition, producer_id) for producer_id in producer_ids]
+
+
 def session_keys(partition: int, sessions: Iterable[str]) -> list[bytes]:
     return [session_key(partition, session) for session in sessions]
 

@@ -1,17 +1,19 @@
 """Write cycles about staged rows of one partition: see staged_rows.py. A plan that is refused is a KafkaError."""
 
+from pqbroker.pq.log.batch_admission import why_closed
+from pqbroker.pq.log.blob_cycles import plan_batches
 from pqbroker.pq.log.keys import session_key, session_keys
-from pqbroker.pq.log.partition import Partition, PlannedBatch
+from pqbroker.pq.log.partition import Partition
 from pqbroker.pq.log.row_facts import Weighed
 from pqbroker.pq.log.sessions import SessionBatch
 from pqbroker.pq.log.staged_rows import Decision
-from pqbroker.pq.log.write_cycle import Cycle
+from pqbroker.pq.log.write_cycle import Cycle, PlannedBatch
 from pqbroker.protocol.errors import KafkaError
 
 
 def plan_value(partition: Partition, key: bytes, value: bytes | memoryview, now_ms: int) -> Cycle | KafkaError:
     """Store a piece or a decision."""
-    refusal = partition.why_closed()
+    refusal = why_closed(partition)
     if refusal is not None:
         return refusal
     cycle = partition.no_change(now_ms)
@@ -24,7 +26,7 @@ def plan_piece(
     partition: Partition, key: bytes, batch: PlannedBatch, now_ms: int, weights: Weighed
 ) -> Cycle | KafkaError:
     """Put the rows of a piece into the log; the piece goes."""
-    cycle = partition.plan([batch], now_ms, [weights])
+    cycle = plan_batches(partition, [batch], now_ms, [weights])
     outcome = cycle.outcomes.pop()
     if isinstance(outcome, KafkaError):
         return outcome

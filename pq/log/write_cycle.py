@@ -13,10 +13,13 @@ from pqbroker.pq.log.producers import Producer
 from pqbroker.pq.log.row_facts import FactsChange, RowFacts
 from pqbroker.pq.log.sessions import SessionBatch
 from pqbroker.protocol.errors import KafkaError
+from pqbroker.protocol.records import BatchHeader
 from pqbroker.storage.kv.commands import Command
 from pqbroker.storage.kv.owned_keys import Put, as_commands
 from pqbroker.storage.kv.tablet import KeyValueTablet
 from pqbroker.storage.outcome import Told
+
+PlannedBatch = tuple[memoryview, BatchHeader]
 
 
 class Written(NamedTuple):

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
+from pqbroker.pq.log.blob_cycles import plan_batches
 from pqbroker.pq.log.keys import session_key, session_keys
 from pqbroker.pq.log.partition import Partition
 from pqbroker.pq.log.row_facts import Weighed
@@ -145,7 +146,7 @@ class _JointWrite:
         partition, batches, weights = self._shares[number]
         if self._refusal is not None:
             return partition.state.no_change(self._clock())
-        cycle = partition.state.plan(batches, self._clock(), weights)
+        cycle = plan_batches(partition.state, batches, self._clock(), weights)
         written = [outcome for outcome in cycle.outcomes if isinstance(outcome, Written)]
         refusals = [outcome for outcome in cycle.outcomes if isinstance(outcome, KafkaError)]
         cycle.outcomes = []

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pqbroker.pq.log.consumers import Consumers
 from pqbroker.pq.log.partition import Partition
 from pqbroker.pq.log.retention import FirstUnread, Held, why_held
+from pqbroker.pq.log.trim_cycles import is_retention_due, plan_retention, plan_trim
 from pqbroker.pq.log.write_cycle import Cycle
 from pqbroker.pq.serving.writer import Writer
 from pqbroker.pq.serving.writer_states import LOSING
@@ -35,7 +36,7 @@ class PartitionRetention:
             text = f"offset {offset} is outside [0, {partition.end_offset}]"
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
         while True:
-            await self._writer.perform(lambda: partition.plan_trim(max(offset, partition.start_offset), self._clock()))
+            await self._writer.perform(lambda: plan_trim(partition, max(offset, partition.start_offset), self._clock()))
             if offset <= partition.start_offset:
                 return partition.start_offset
 
@@ -63,7 +64,7 @@ class PartitionRetention:
         return self._consumers.first_unread(self._partition.settings.topic.pq_important_groups)
 
     def _is_due(self) -> bool:
-        return self._partition.is_retention_due(self._clock(), self._first_unread())
+        return is_retention_due(self._partition, self._clock(), self._first_unread())
 
     def _plan(self) -> Cycle:
-        return self._partition.plan_retention(self._clock(), self._first_unread())
+        return plan_retention(self._partition, self._clock(), self._first_unread())

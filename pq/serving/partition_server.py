@@ -5,7 +5,9 @@ Writing is in writer.py, reading in reader.py, deleting in partition_retention.p
 
 from collections.abc import Awaitable
 
+from pqbroker.pq.log.batch_admission import why_closed
 from pqbroker.pq.log.batch_run import Batches
+from pqbroker.pq.log.blob_cycles import plan_batch_at, plan_close
 from pqbroker.pq.log.consumers import Consumers
 from pqbroker.pq.log.partition import Partition
 from pqbroker.pq.log.partition_settings import Closed, PartitionSettings, TabletClosed
@@ -124,7 +126,7 @@ class PartitionServer:
         planned: list[Written | KafkaError] = []
 
         def plan() -> Cycle:
-            cycle = self.state.plan_at(offset, (batch, header), self._clock(), weights)
+            cycle = plan_batch_at(self.state, offset, (batch, header), self._clock(), weights)
             planned.append(cycle.outcomes.pop())
             return cycle
 
@@ -136,7 +138,7 @@ class PartitionServer:
 
     def flush(self) -> Outcome[None]:
         """Have all that was written before the call lie in the body (D.2); durable when it is done."""
-        return self.writer.perform(lambda: self.state.plan_close(self._clock()))
+        return self.writer.perform(lambda: plan_close(self.state, self._clock()))
 
     def read(self, query: ReadQuery) -> Batches | Awaitable[Batches]:
         """Whole batches, at once when they are in memory; see `Reader.read`. NOT_LEADER_OR_FOLLOWER."""
@@ -155,7 +157,7 @@ class PartitionServer:
             return "lost", not_leader().message
         if self.writer.is_disk_full:
             return "disk", self.writer.disk_full
-        refusal = self.state.why_closed()
+        refusal = why_closed(self.state)
         return None if refusal is None else ("full" if self.state.is_active else "inactive", refusal.message)
 
     def throttle_ms(self, size: int, records: int) -> int:

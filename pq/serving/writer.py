@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from time import perf_counter
 
 from pqbroker.pq.counters import WriteCounters, blob_bytes
+from pqbroker.pq.log.blob_cycles import plan_batches, plan_close
 from pqbroker.pq.log.partition import Partition
 from pqbroker.pq.log.row_facts import Weighed
 from pqbroker.pq.log.write_cycle import Cycle
@@ -229,7 +230,7 @@ class Writer:
                     counters.waiting.stop(self._loop.time())
                 batches = [(batch, header) for batch, header, _, _ in self._writes]
                 weights = [each[3] for each in self._writes] if self._partition.settings.keeps_facts else ()
-                cycle = self._partition.plan(batches, self._clock(), weights)
+                cycle = plan_batches(self._partition, batches, self._clock(), weights)
                 if self._perform(cycle):
                     return True
         return False
@@ -343,7 +344,7 @@ class Writer:
     def _plan_close(self, damage: BlobCorrupt) -> Callable[[], Cycle]:
         """A head that cannot be loaded becomes a body as it is, since damage in a body can be read around."""
         _log.error("partition %d: the head is closed: %s", self._partition.index, damage)
-        return lambda: self._partition.plan_close(self._clock())
+        return lambda: plan_close(self._partition, self._clock())
 
     def _awaits_timestamps(self) -> bool:
         """Return True if the next cycle waits until timestamps are reserved for its commits."""

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from pqbroker.conf.topic import TopicConfig
 from pqbroker.pq.log.batch_run import Batches
+from pqbroker.pq.log.blob_cycles import plan_batches
 from pqbroker.pq.log.head import first_kept
 from pqbroker.pq.log.keys import OFFSET_MAX, session_key
 from pqbroker.pq.log.partition_settings import PartitionSettings
@@ -175,7 +176,7 @@ def _plan(
     server: PartitionServer, some: Sequence[tuple[memoryview, BatchHeader]], facts: RowFacts, now_ms: int
 ) -> Cycle:
     weights = [facts.between(header.base_offset, header.last_offset + 1) for _, header in some]
-    cycle = server.state.plan(some, now_ms, weights)
+    cycle = plan_batches(server.state, some, now_ms, weights)
     refusals = [outcome for outcome in cycle.outcomes if isinstance(outcome, KafkaError)]
     cycle.outcomes = []
     if refusals:

@@ -5,7 +5,9 @@ from dataclasses import replace
 import pytest
 
 from pqbroker.conf.topic import TopicConfig
+from pqbroker.pq.log.blob_cycles import plan_batches
 from pqbroker.pq.log.partition import Partition
+from pqbroker.pq.log.trim_cycles import plan_retention, plan_trim
 from pqbroker.pq.log.write_cycle import Cycle, Written
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.protocol.produced_batches import check_produced
@@ -24,7 +26,7 @@ from tests.pq.rig import (
 
 
 def store(partition: Partition, *sizes: int, now_ms: int = START_MS) -> Cycle:
-    cycle = partition.plan([batch(size=size) for size in sizes], now_ms)
+    cycle = plan_batches(partition, [batch(size=size) for size in sizes], now_ms)
     partition.apply(cycle)
     check_invariants(partition)
     return cycle
@@ -37,14 +39,14 @@ def code_of(outcome: Written | KafkaError) -> ErrorCode:
 
 def test_offsets_are_dense_in_the_order_of_the_batches() -> None:
     partition = new_partition()
-    cycle = partition.plan([batch(b"a", b"b"), batch(b"c"), batch(b"d", b"e", b"f")], START_MS)
+    cycle = plan_batches(partition, [batch(b"a", b"b"), batch(b"c"), batch(b"d", b"e", b"f")], START_MS)
     assert cycle.outcomes == [Written(0, -1, 0), Written(2, -1, 0), Written(3, -1, 0)]
     assert cycle.end_offset == 6
 
 
 def test_the_end_offset_moves_when_the_cycle_is_durable_and_not_before() -> None:
     partition = new_partition()
-    cycle = partition.plan([batch(b"a")], START_MS)
+    cycle = plan_batches(partition, [batch(b"a")], START_MS)
     assert partition.end_offset == 0
     partition.apply(cycle)
     assert partition.end_offset == 1
@@ -54,7 +56,7 @@ def test_batches_are_stamped_in_place_with_offset_and_generation() -> None:
     partition = new_partition()
     store(partition, 100)
     view, header = batch(b"a")
-    partition.plan([(view, header)], START_MS)
+    plan_batches(partition, [(view, header)], START_MS)
     stamped = check_produced(view, 1 << 20)
     assert (stamped.base_offset, stamped.partition_leader_epoch) == (1, 1)
 
@@ -72,12 +74,12 @@ def test_a_refused_cycle_leaves_everything_as_it_was() -> None:
     partition = new_partition()
     store(partition, 100)
     held = partition.head.size, list(partition.head.blobs), partition.head.run.end
-    cycle = partition.plan([batch(b"a", producer=(5, 0, 0))], START_MS)
+    cycle = plan_batches(partition, [batch(b"a", producer=(5, 0, 0))], START_MS)
     partition.rollback(cycle)
     check_invariants(partition)
     assert (partition.head.size, partition.head.blobs, partition.head.run.end) == held
     assert (partition.end_offset, dict(partition.producers)) == (1, {})
-    again = partition.plan([batch(b"a", producer=(5, 0, 0))], START_MS)
+    again = plan_batches(partition, [batch(b"a", producer=(5, 0, 0))], START_MS)
     assert again.outcomes == [Written(1, -1, 0)]
 
 
@@ -131,7 +133,7 @@ def test_copy_mode_writes_what_the_oracle_table_says(size: int, ratio: float, pe
     for _ in range(count):
         view, header = batch(size=size)
         payload += len(view)
-        cycle = partition.plan([(view, header)], START_MS)
+        cycle = plan_batches(partition, [(view, header)], START_MS)
         data = [item for item in cycle.as_commands() if isinstance(item, Write) and item.key[:1] == b"d"]
         written += sum(item.size for item in data) - sum(body.size - body.index.data_bytes for body in cycle.bodies)
         partition.apply(cycle)
@@ -164,35 +166,35 @@ def test_a_batch_larger_than_a_blob_is_a_body_of_its_own() -> None:
 
 def test_a_duplicate_in_the_cycle_being_formed_is_answered_with_it() -> None:
     partition = new_partition()
-    cycle = partition.plan([batch(b"a", producer=(5, 0, 0)), batch(b"a", producer=(5, 0, 0))], START_MS)
+    cycle = plan_batches(partition, [batch(b"a", producer=(5, 0, 0)), batch(b"a", producer=(5, 0, 0))], START_MS)
     assert cycle.outcomes == [Written(0, -1, 0), Written(0, -1, 0)]
     assert cycle.end_offset == 1
 
 
 def test_a_durable_duplicate_needs_no_store() -> None:
     partition = new_partition()
-    partition.apply(partition.plan([batch(b"a", producer=(5, 0, 0))], START_MS))
-    cycle = partition.plan([batch(b"a", producer=(5, 0, 0))], START_MS)
+    partition.apply(plan_batches(partition, [batch(b"a", producer=(5, 0, 0))], START_MS))
+    cycle = plan_batches(partition, [batch(b"a", producer=(5, 0, 0))], START_MS)
     assert (cycle.is_empty, cycle.outcomes) == (True, [Written(0, -1, 0)])
 
 
 def test_a_refused_batch_does_not_hinder_those_around_it() -> None:
     partition = new_partition()
     batches = [batch(b"a", producer=(5, 0, 0)), batch(b"b", producer=(5, 0, 9)), batch(b"c", producer=(5, 0, 1))]
-    first, second, third = partition.plan(batches, START_MS).outcomes
+    first, second, third = plan_batches(partition, batches, START_MS).outcomes
     assert code_of(second) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert (first, third) == (Written(0, -1, 0), Written(1, -1, 0))
 
 
 def test_without_a_producer_id_the_same_batch_is_stored_twice() -> None:
     partition = new_partition()
-    assert partition.plan([batch(b"a"), batch(b"a")], START_MS).end_offset == 2
+    assert plan_batches(partition, [batch(b"a"), batch(b"a")], START_MS).end_offset == 2
 
 
 def test_log_append_time_is_stamped_and_answered() -> None:
     partition = new_partition(replace(TopicConfig(), message_timestamp_type="LogAppendTime"))
     view, header = batch(b"a", timestamps=[5])
-    assert partition.plan([(view, header)], START_MS).outcomes == [Written(0, START_MS, 0)]
+    assert plan_batches(partition, [(view, header)], START_MS).outcomes == [Written(0, START_MS, 0)]
     stamped = check_crc(view)
     assert (stamped.max_timestamp, stamped.is_log_append_time) == (START_MS, True)
 
@@ -201,28 +203,28 @@ def test_log_append_time_is_stamped_and_answered() -> None:
 def test_timestamps_outside_the_limits_are_refused(timestamp: int) -> None:
     config = replace(TopicConfig(), message_timestamp_before_max_ms=1000, message_timestamp_after_max_ms=1000)
     partition = new_partition(config)
-    (outcome,) = partition.plan([batch(b"a", timestamps=[timestamp])], START_MS).outcomes
+    (outcome,) = plan_batches(partition, [batch(b"a", timestamps=[timestamp])], START_MS).outcomes
     assert code_of(outcome) is ErrorCode.INVALID_TIMESTAMP
 
 
 def test_records_without_a_timestamp_are_taken() -> None:
     config = replace(TopicConfig(), message_timestamp_before_max_ms=1000)
     partition = new_partition(config)
-    assert partition.plan([batch(b"a", timestamps=[-1])], START_MS).outcomes == [Written(0, -1, 0)]
+    assert plan_batches(partition, [batch(b"a", timestamps=[-1])], START_MS).outcomes == [Written(0, -1, 0)]
 
 
 def test_a_partition_full_of_records_refuses_until_some_are_deleted() -> None:
     partition = new_partition(replace(TopicConfig(), pq_max_count_in_partition=10))
-    cycle = partition.plan([batch(b"a") for _ in range(11)], START_MS)
+    cycle = plan_batches(partition, [batch(b"a") for _ in range(11)], START_MS)
     assert code_of(cycle.outcomes[10]) is ErrorCode.POLICY_VIOLATION
     partition.apply(cycle)
-    partition.apply(partition.plan_trim(3, START_MS))
-    assert partition.plan([batch(b"a")], START_MS).outcomes == [Written(10, -1, 3)]
+    partition.apply(plan_trim(partition, 3, START_MS))
+    assert plan_batches(partition, [batch(b"a")], START_MS).outcomes == [Written(10, -1, 3)]
 
 
 def test_a_partition_full_of_bytes_refuses() -> None:
     partition = new_partition(replace(TopicConfig(), pq_max_size_in_partition=1000))
-    cycle = partition.plan([batch(size=600) for _ in range(3)], START_MS)
+    cycle = plan_batches(partition, [batch(size=600) for _ in range(3)], START_MS)
     assert [isinstance(outcome, Written) for outcome in cycle.outcomes] == [True, True, False]
 
 
@@ -231,19 +233,19 @@ def test_trimming_moves_the_start_inside_a_blob_and_deletes_whole_ones() -> None
     for _ in range(14):
         store(partition, MIB)
     assert [end for _, end in partition.bodies.spans()] == [6, 12]
-    partition.apply(partition.plan_trim(8, START_MS))
+    partition.apply(plan_trim(partition, 8, START_MS))
     check_invariants(partition)
     assert (partition.start_offset, [end for _, end in partition.bodies.spans()]) == (8, [12])
-    partition.apply(partition.plan_trim(13, START_MS))
+    partition.apply(plan_trim(partition, 13, START_MS))
     check_invariants(partition)
     assert (partition.start_offset, len(partition.bodies), partition.head.blobs[0].offset) == (13, 0, 13)
-    partition.apply(partition.plan_trim(14, START_MS))
+    partition.apply(plan_trim(partition, 14, START_MS))
     check_invariants(partition)
     assert (partition.start_offset, partition.size_bytes) == (14, 0)
 
 
 def retain(partition: Partition, now_ms: int) -> None:
-    cycle = partition.plan_retention(now_ms, {})
+    cycle = plan_retention(partition, now_ms, {})
     if not cycle.is_empty:
         partition.apply(cycle)
     check_invariants(partition)
@@ -316,8 +318,8 @@ def test_without_limits_or_deletion_everything_stays(config: dict[str, object]) 
 
 def test_retention_forgets_producers_without_data_that_were_idle_long_enough() -> None:
     partition = new_partition(replace(TopicConfig(), retention_ms=-1))
-    partition.apply(partition.plan([batch(b"a", producer=(5, 0, 0))], START_MS))
-    partition.apply(partition.plan_trim(1, START_MS))
+    partition.apply(plan_batches(partition, [batch(b"a", producer=(5, 0, 0))], START_MS))
+    partition.apply(plan_trim(partition, 1, START_MS))
     partition.settings = partition_settings(partition.settings.topic, producer_id_expiration_ms=1000)
     retain(partition, START_MS + 999)
     assert dict(partition.producers)
@@ -327,19 +329,19 @@ def test_retention_forgets_producers_without_data_that_were_idle_long_enough() -
 
 def test_a_full_partition_answers_what_the_topic_wants() -> None:
     config = replace(TopicConfig(), pq_max_count_in_partition=0, pq_partition_full_error="KAFKA_STORAGE_ERROR")
-    (outcome,) = new_partition(config).plan([batch(b"a")], START_MS).outcomes
+    (outcome,) = plan_batches(new_partition(config), [batch(b"a")], START_MS).outcomes
     assert code_of(outcome) is ErrorCode.KAFKA_STORAGE_ERROR
 
 
 def test_an_inactive_partition_takes_no_new_records_and_knows_its_duplicates() -> None:
     partition = new_partition()
-    partition.apply(partition.plan([batch(b"a", producer=(5, 0, 0))], START_MS))
+    partition.apply(plan_batches(partition, [batch(b"a", producer=(5, 0, 0))], START_MS))
     partition.settings = partition_settings(replace(TopicConfig(), pq_inactive_partitions=("3", "0")))
-    outcomes = partition.plan([batch(b"a", producer=(5, 0, 0)), batch(b"b")], START_MS).outcomes
+    outcomes = plan_batches(partition, [batch(b"a", producer=(5, 0, 0)), batch(b"b")], START_MS).outcomes
     assert outcomes[0] == Written(0, -1, 0)
     assert code_of(outcomes[1]) is ErrorCode.POLICY_VIOLATION
     partition.settings = partition_settings(replace(TopicConfig(), pq_inactive_partitions=("3",)))
-    assert partition.plan([batch(b"b")], START_MS).outcomes == [Written(1, -1, 0)]
+    assert plan_batches(partition, [batch(b"b")], START_MS).outcomes == [Written(1, -1, 0)]
 
 
 def test_the_lifetime_of_producer_ids_only_ever_keeps_producers_longer() -> None:
@@ -347,8 +349,8 @@ def test_the_lifetime_of_producer_ids_only_ever_keeps_producers_longer() -> None
         config = replace(TopicConfig(), retention_ms=-1, pq_producer_id_lifetime_ms=lifetime_ms)
         partition = new_partition(config)
         partition.settings = partition_settings(config, producer_id_expiration_ms=1000)
-        partition.apply(partition.plan([batch(b"a", producer=(5, 0, 0))], START_MS))
-        partition.apply(partition.plan_trim(1, START_MS))
+        partition.apply(plan_batches(partition, [batch(b"a", producer=(5, 0, 0))], START_MS))
+        partition.apply(plan_trim(partition, 1, START_MS))
         retain(partition, START_MS + kept_ms - 1)
         assert dict(partition.producers)
         retain(partition, START_MS + kept_ms)

@@ -6,9 +6,11 @@ from itertools import product
 import pytest
 
 from pqbroker.conf.topic import TopicConfig
+from pqbroker.pq.log.blob_cycles import plan_batches, plan_close
 from pqbroker.pq.log.consumers import ConsumerOffset
 from pqbroker.pq.log.partition import Partition
 from pqbroker.pq.log.retention import AUTO_FLUSH_MS, Hold, why_held
+from pqbroker.pq.log.trim_cycles import plan_retention
 from pqbroker.pq.serving.offsets import nobody_knows
 from pqbroker.pq.serving.partition_server import PartitionServer
 from tests.pq.rig import DAY_MS, KIB, MIB, START_MS, Node, batch, check_invariants, new_partition, write
@@ -21,12 +23,12 @@ def filled(config: TopicConfig) -> Partition:
     """Two bodies, [0, 6) and [6, 12), and a head of two records, all written at START_MS."""
     partition = new_partition(config)
     for _ in range(14):
-        partition.apply(partition.plan([batch(size=MIB)], START_MS))
+        partition.apply(plan_batches(partition, [batch(size=MIB)], START_MS))
     return partition
 
 
 def start_after(partition: Partition, now_ms: int, first_unread: dict[str, int]) -> int:
-    cycle = partition.plan_retention(now_ms, first_unread)
+    cycle = plan_retention(partition, now_ms, first_unread)
     if not cycle.is_empty:
         partition.apply(cycle)
     check_invariants(partition)
@@ -114,7 +116,7 @@ def test_why_the_oldest_data_is_held(
 def test_the_last_blob_of_a_partition_over_its_size_is_said_to_stay() -> None:
     config = replace(TopicConfig(), retention_ms=-1, retention_bytes=0)
     partition = new_partition(config)
-    partition.apply(partition.plan([batch(size=KIB)], START_MS))
+    partition.apply(plan_batches(partition, [batch(size=KIB)], START_MS))
     assert why_held(partition.bodies, partition.head, partition.settings, START_MS, {}).hold is Hold.LAST
 
 
@@ -122,9 +124,9 @@ def test_the_last_blob_of_a_partition_over_its_size_is_said_to_stay() -> None:
 def test_the_open_head_of_a_table_does_not_go_by_age_but_that_of_an_idle_one(is_flushed: bool) -> None:
     partition = new_partition(replace(TopicConfig(), retention_ms=KEPT_MS))
     partition.settings = replace(partition.settings, keeps_open_head=True)
-    partition.apply(partition.plan([batch(size=KIB)], START_MS))
+    partition.apply(plan_batches(partition, [batch(size=KIB)], START_MS))
     if is_flushed:
-        partition.apply(partition.plan_close(START_MS))
+        partition.apply(plan_close(partition, START_MS))
     due_ms = KEPT_MS if is_flushed else AUTO_FLUSH_MS
     for age_ms in (KEPT_MS, AUTO_FLUSH_MS - 1, AUTO_FLUSH_MS):
         held = why_held(partition.bodies, partition.head, partition.settings, START_MS + age_ms, {})

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from pqbroker.pq.log.blob_cycles import plan_batches
 from pqbroker.pq.log.keys import part_range
 from pqbroker.pq.log.levels import HEAD_BLOB_BYTES_MAX
 from pqbroker.pq.log.write_cycle import Written
@@ -43,7 +44,7 @@ async def refused(partition: PartitionServer, size: int) -> ErrorCode:
 
 def test_a_batch_over_eight_mib_is_cut_into_slices_of_at_most_eight_mib() -> None:
     partition = new_partition()
-    cycle = partition.plan([batch(size=20 * MIB)], START_MS)
+    cycle = plan_batches(partition, [batch(size=20 * MIB)], START_MS)
     parts = list(cycle.parts)
     assert [part.size for part in parts if isinstance(part, Write)] == [HEAD_BLOB_BYTES_MAX] * 2
     (concat,) = (command for command in cycle.commands if isinstance(command, Concat))
@@ -56,7 +57,7 @@ def test_a_batch_over_eight_mib_is_cut_into_slices_of_at_most_eight_mib() -> Non
 
 def test_a_batch_of_exactly_a_blob_is_stored_at_once() -> None:
     partition = new_partition()
-    assert not partition.plan([batch(size=HEAD_BLOB_BYTES_MAX)], START_MS).parts
+    assert not plan_batches(partition, [batch(size=HEAD_BLOB_BYTES_MAX)], START_MS).parts
 
 
 async def test_the_largest_batch_comes_back_whole_also_after_a_restart() -> None:

@@ -111,8 +111,7 @@ async def test_a_cycle_that_cannot_be_planned_is_a_loss(monkeypatch: pytest.Monk
     def fail(*_: object) -> None:
         raise ValueError("a defect")
 
-    monkeypatch.setattr(Partition, "plan", fail)
-    monkeypatch.setattr(Partition, "plan_trim", fail)
+    monkeypatch.setattr(Partition, "no_change", fail)
     await asyncio.sleep(0)
     asyncio.get_running_loop().set_exception_handler(lambda *_: None)
     node.engine.faults.release()

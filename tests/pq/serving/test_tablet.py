@@ -413,7 +413,7 @@ async def test_the_count_of_producers_holds_after_each_write_and_evictions_are_c
 
 @pytest.mark.parametrize("kept_ms", [-1, 1])
 async def test_many_blobs_go_in_several_cycles(monkeypatch: pytest.MonkeyPatch, kept_ms: int) -> None:
-    for module in ("partition", "retention"):
+    for module in ("trim_cycles", "retention"):
         monkeypatch.setattr(f"pqbroker.pq.log.{module}.TRIMMED_BLOBS_MAX", 3)
     node = await Node().start()
     partition = await node.topic(config={"pq.low.watermark.bytes": "20000", "retention.ms": str(kept_ms)})

@@ -1,0 +1,83 @@
+"""Admission of one produced batch into a write cycle: duplicates, timestamps, limits of the partition (A.5)."""
+
+from pqbroker.pq.log import producers
+from pqbroker.pq.log.keys import OFFSET_MAX
+from pqbroker.pq.log.partition import Partition
+from pqbroker.pq.log.producers import Duplicate, StoredBatch
+from pqbroker.pq.log.write_cycle import Cycle, Written
+from pqbroker.protocol import records
+from pqbroker.protocol.errors import ErrorCode, KafkaError
+from pqbroker.protocol.records import BatchHeader
+
+NO_TIMESTAMP = -1
+
+
+def admit(partition: Partition, cycle: Cycle, batch: memoryview, header: BatchHeader) -> Written:
+    """Check one batch and append it to the head's run, or find that it is stored already. Raises KafkaError."""
+    producer_id = header.producer_id
+    count = header.last_offset_delta + 1
+    sequence = -1
+    state = None
+    if producer_id >= 0:
+        state = cycle.producers.get(producer_id) or partition.producers.producers.get(producer_id)
+        if state is None:
+            partition.producers.check_first(producer_id, header.producer_epoch, header.base_sequence)
+        verdict = producers.check(state, header.producer_epoch, header.base_sequence, count)
+        if type(verdict) is Duplicate:
+            cycle.duplicates += count
+            cycle.duplicate_bytes += len(batch)
+            return Written(verdict.base_offset, verdict.log_append_time_ms, partition.start_offset)
+        assert type(verdict) is int
+        sequence = verdict
+    topic = partition.settings.topic
+    max_timestamp, append_time = header.max_timestamp, NO_TIMESTAMP
+    if topic.message_timestamp_type == "LogAppendTime":
+        max_timestamp = append_time = cycle.now_ms
+    elif max_timestamp != NO_TIMESTAMP:
+        partition.settings.check_timestamps(batch, header, cycle.now_ms)
+    has_limits = topic.pq_max_count_in_partition >= 0 or topic.pq_max_size_in_partition >= 0
+    if has_limits or topic.pq_inactive_partitions or partition.settings.is_special:
+        _check_open(partition, cycle)
+    base_offset = cycle.end_offset
+    if base_offset + count > OFFSET_MAX:
+        text = f"{count} records do not fit below offset {OFFSET_MAX} any more: write to another partition"
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, text)
+    if append_time >= 0:
+        records.stamp_log_append_time(batch, append_time)
+    records.stamp(batch, base_offset, partition.generation)
+    run = partition.head.run
+    run.append(batch, base_offset, max_timestamp, run.end == cycle.mark)
+    cycle.end_offset = base_offset + count
+    if producer_id >= 0:
+        stored = StoredBatch(sequence, sequence + count - 1, base_offset, append_time)
+        cycle.producers[producer_id] = producers.taken(
+            state, header.producer_epoch, stored, max_timestamp, cycle.now_ms
+        )
+    return Written(base_offset, append_time, cycle.start_offset)
+
+
+def why_closed(partition: Partition) -> KafkaError | None:
+    """Return the error that would refuse any batch now: not mounted, PARTITION_INACTIVE, PARTITION_IS_FULL."""
+    try:
+        _check_open(partition, partition.no_change(0))
+    except KafkaError as refusal:
+        return refusal
+    return None
+
+
+def _check_open(partition: Partition, cycle: Cycle) -> None:
+    """PARTITION_INACTIVE, PARTITION_IS_FULL (A.12.1, A.15, G.5): lasting conditions, so not a retriable code (H35)
+    unless the topic wants one."""
+    topic = partition.settings.topic
+    partition.settings.check_mounted(partition.index)
+    if not partition.is_active:
+        text = f"partition {partition.index} is inactive by pq.inactive.partitions: write to another one"
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, text)
+    if 0 <= topic.pq_max_count_in_partition <= cycle.end_offset - partition.start_offset:
+        raise partition.settings.full(f"pq.max.count.in.partition={topic.pq_max_count_in_partition}")
+    if 0 <= topic.pq_max_size_in_partition <= partition.size_bytes + partition.head.run.end - cycle.mark:
+        raise partition.settings.full(f"pq.max.size.in.partition={topic.pq_max_size_in_partition}")
+    if (weight_max := partition.settings.weight_max) is not None:
+        new = 0 if cycle.rows is None else cycle.rows.weight_after - cycle.rows.weight_before
+        if partition.facts.kept_weight(partition.bodies, partition.head) + new >= weight_max:
+            raise partition.settings.full(f"max_ordered_tablet_data_weight={weight_max}")

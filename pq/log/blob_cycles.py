@@ -1,0 +1,109 @@
+"""Write cycles that make blobs: of batches behind the head (semantics A.5), of the whole head as a body."""
+
+from collections.abc import Iterable, Sequence
+
+from pqbroker.pq.log import producers
+from pqbroker.pq.log.batch_admission import admit
+from pqbroker.pq.log.keys import meta_key, producer_key, producer_keys
+from pqbroker.pq.log.partition import Partition
+from pqbroker.pq.log.row_facts import Weighed, row_weights
+from pqbroker.pq.log.start_state import Meta
+from pqbroker.pq.log.write_cycle import Cycle, PlannedBatch
+from pqbroker.protocol.errors import ErrorCode, KafkaError
+
+
+def plan_batches(
+    partition: Partition, batches: Sequence[PlannedBatch], now_ms: int, weights: Sequence[Weighed] = ()
+) -> Cycle:
+    """Plan the storing of produced batches; `weights` of the rows of each. Batches that cannot be stored have a
+    KafkaError for an outcome.
+
+    Needs the head's content in memory where `needs_content` says so. An empty plan means that nothing is
+    to be done.
+    """
+    assert not partition.is_writing
+    cycle = partition.no_change(now_ms)
+    _fill(partition, cycle, batches, weights)
+    return cycle
+
+
+def plan_batch_at(
+    partition: Partition, offset: int, batch: PlannedBatch, now_ms: int, weights: Weighed = None
+) -> Cycle:
+    """Plan the storing of a batch at an offset of the writer's choosing (mirroring, A.5): what lies between it and
+    the end becomes a gap. OFFSET_OUT_OF_RANGE for an offset before the end."""
+    assert not partition.is_writing
+    cycle = partition.no_change(now_ms)
+    if offset < partition.end_offset:
+        text = f"offset {offset} is taken: the partition ends at {partition.end_offset}"
+        cycle.outcomes.append(KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, text))
+        return cycle
+    cycle.first_offset = cycle.end_offset = offset
+    if partition.start_offset == partition.end_offset:
+        cycle.start_offset = offset
+    _fill(partition, cycle, (batch,), (weights,))
+    return cycle
+
+
+def plan_close(partition: Partition, now_ms: int) -> Cycle:
+    """Plan to make the whole head one body blob; what is not in memory goes by reference."""
+    assert not partition.is_writing
+    cycle = partition.no_change(now_ms)
+    if partition.head.blobs:
+        partition.is_writing = True
+        partition.layout.close(cycle, [(partition.head.run.end, partition.end_offset)], [1])
+        _plan_facts(partition, cycle)
+    return cycle
+
+
+def _fill(partition: Partition, cycle: Cycle, batches: Iterable[PlannedBatch], weights: Sequence[Weighed]) -> None:
+    """Put the batches that can be stored into the cycle, and what has to be stored with them."""
+    run = partition.head.run
+    ends: list[tuple[int, int]] = []
+    rows = cycle.rows = partition.facts.begin(partition.size_bytes) if partition.settings.keeps_facts else None
+    for batch, header in batches:
+        try:
+            cycle.outcomes.append(admit(partition, cycle, batch, header))
+        except KafkaError as refusal:
+            cycle.outcomes.append(refusal)
+            continue
+        if run.end > (ends[-1][0] if ends else cycle.mark):
+            ends.append((run.end, cycle.end_offset))
+            if rows is not None:
+                given = weights[len(cycle.outcomes) - 1] if weights else None
+                given = row_weights(given, header.last_offset_delta + 1, len(batch))
+                partition.facts.take(rows, cycle.end_offset, given, cycle.now_ms)
+    if ends:
+        partition.is_writing = True
+        topic = partition.settings.topic
+        partition.layout.place(cycle, ends, topic.pq_low_watermark_bytes)
+        if rows is not None or partition.facts.blobs:
+            _plan_facts(partition, cycle)
+        for producer_id, state in cycle.producers.items():
+            cycle.store(producer_key(partition.index, producer_id), producers.encode(state))
+        if len(partition.producers.producers) + len(cycle.producers) > topic.pq_producer_ids_max:
+            cycle.forgotten = partition.producers.displaced(cycle.producers, topic.pq_producer_ids_max)
+            cycle.gone += producer_keys(partition.index, cycle.forgotten)
+        if not partition.epochs.is_stored or cycle.start_offset != partition.start_offset:
+            _store_epoch(partition, cycle)
+        if cycle.parts or partition.has_leftovers:
+            cycle.touches_parts = True
+            if partition.has_leftovers:
+                partition.layout.wipe_leftovers(cycle)
+
+
+def _plan_facts(partition: Partition, cycle: Cycle) -> None:
+    """After the blobs are planned."""
+    blobs = partition.head.blobs
+    merged = len(blobs) if cycle.placement is None else cycle.placement.merged
+    cycle.facts = change = partition.facts.plan(cycle.rows, blobs[len(blobs) - merged :], cycle.made_blobs)
+    if change is not None:
+        cycle.puts += change.puts
+        cycle.gone += change.gone
+
+
+def _store_epoch(partition: Partition, cycle: Cycle) -> None:
+    """The first batch of a generation makes its epoch known; one that moves the start makes that known."""
+    cycle.stores_epoch = True
+    end_offset = max(partition.end_offset, cycle.start_offset)
+    cycle.store(meta_key(partition.index), Meta(cycle.start_offset, end_offset, partition.epochs.entries).encode())
