@@ -99,7 +99,7 @@ async def _read_scheme(
         if not is_new:
             findings.damage("scheme", f"tablet {SCHEME_TABLET_ID}", "it is gone, though there are topics")
         return None
-    scheme = Scheme(clock=lambda: 0)
+    scheme = Scheme()
     try:
         await scheme.start(storage)
     except CommitRefused:

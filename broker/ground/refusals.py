@@ -9,7 +9,7 @@ from pqbroker.pq.serving.store_refusals import CHANGES, store_refusal
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.bundles.placement import NoHealthyCell
 from pqbroker.storage.engine import CommitRefused, ShardLost
-from pqbroker.storage.tablets.scheme import PartitionsNotGrown, PartitionsRefused, TopicExists, TopicUnknown
+from pqbroker.storage.tablets.scheme_topics import PartitionsNotGrown, PartitionsRefused, TopicExists, TopicUnknown
 
 _CODES: Mapping[type[Exception], ErrorCode] = {
     ConfigError: ErrorCode.INVALID_CONFIG,

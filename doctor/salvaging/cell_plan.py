@@ -26,14 +26,10 @@ from pqbroker.storage.kv.rows import Entry
 from pqbroker.storage.tablets.channel_profiles import begin_channels
 from pqbroker.storage.tablets.coordinator_rows import GENERATION, RESIDENT_ROWS
 from pqbroker.storage.tablets.row_sets import RowSet
-from pqbroker.storage.tablets.scheme import (
-    PRODUCER_IDS_PER_BLOCK,
-    SCHEME_TABLET_ID,
-    TABLETS_PER_TOPIC_MAX,
-    TIMESTAMPS_RESERVED,
-)
+from pqbroker.storage.tablets.scheme import PRODUCER_IDS_PER_BLOCK, SCHEME_TABLET_ID, TIMESTAMPS_RESERVED
 from pqbroker.storage.tablets.scheme_objects import NAMES, OwnedTablet, owned_tablets
 from pqbroker.storage.tablets.scheme_state import SCHEME_FACTS, SchemeState
+from pqbroker.storage.tablets.scheme_topics import TABLETS_PER_TOPIC_MAX
 from pqbroker.storage.tablets.tablet import RECORD, TabletRecord, TabletType, record_key, row_prefix
 from pqbroker.storage.tablets.tablet_kinds import TABLET_KINDS
 from pqbroker.storage.unreadable import StoredUnreadable

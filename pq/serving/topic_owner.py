@@ -6,17 +6,17 @@ from collections.abc import Callable
 from pqbroker.pq.serving.tablet import PqTablet
 from pqbroker.pq.serving.topic import Topic
 from pqbroker.storage.ids import CellId, TabletId
-from pqbroker.storage.tablets.scheme import Scheme
+from pqbroker.storage.tablets.scheme_topics import TopicChanges
 
 
 class TopicOwner:
     """A `TabletOwner`. `find` gives the topic of a name that is served now, static or not."""
 
     def __init__(
-        self, topic: Topic, scheme: Scheme, changes: asyncio.Lock, find: Callable[[str], Topic | None]
+        self, topic: Topic, records: TopicChanges, changes: asyncio.Lock, find: Callable[[str], Topic | None]
     ) -> None:
         self._topic = topic
-        self._scheme = scheme
+        self._records = records
         self.changes = changes
         self._find = find
 
@@ -38,4 +38,4 @@ class TopicOwner:
         return self._topic.tablets.get(tablet_id)
 
     async def name_home(self, tablet_id: TabletId, cell: CellId) -> None:
-        self._topic.record = await self._scheme.change_topic(self.name, lambda known: known.moved(tablet_id, cell))
+        self._topic.record = await self._records.change(self.name, lambda known: known.moved(tablet_id, cell))

@@ -33,6 +33,7 @@ from pqbroker.storage.tablets.hosting import TabletHost
 from pqbroker.storage.tablets.scheme import Scheme
 from pqbroker.storage.tablets.scheme_objects import TOPIC
 from pqbroker.storage.tablets.scheme_state import Resharded, TableRecord, TopicRecord
+from pqbroker.storage.tablets.scheme_topics import TopicChanges
 from pqbroker.storage.uninterrupted import uninterrupted
 
 _STARTS_AT_ONCE = 64
@@ -62,6 +63,7 @@ class Topics:
         by_reference: bool = True,
     ) -> None:
         self._scheme = scheme
+        self._records = TopicChanges(scheme, clock, cells.place)
         self._settings = settings
         self._clock = clock
         self.memory = NodeMemory(
@@ -105,7 +107,7 @@ class Topics:
         return None if topic is None else self.owner_of(topic)
 
     def owner_of(self, topic: Topic) -> TopicOwner:
-        return TopicOwner(topic, self._scheme, self.changes, partial(self.get, or_static=True))
+        return TopicOwner(topic, self._records, self.changes, partial(self.get, or_static=True))
 
     async def stop(self) -> None:
         """End every topic's tablets, after the changes under way."""
@@ -188,14 +190,14 @@ class Topics:
             await self._complete(name)
             if name not in self._scheme.topics:
                 self.check_room(partitions)
-            topic = await self._scheme.create_topic(
+            topic = await self._records.create(
                 name, partitions, stored, parsed.pq_partitions_per_tablet, table
             )
             self._count.known += partitions
             try:
                 await self._tablets.create([topic])
             except CommitRefused:
-                await self._scheme.delete_topic(name)
+                await self._records.delete(name)
                 self._count.known -= partitions
                 raise
             return await self._serve(topic)
@@ -208,14 +210,14 @@ class Topics:
             known = self._scheme.topics.get(name)
             added = count - known.partitions if known is not None else 0
             self.check_room(added)
-            topic = await self._scheme.grow_topic(name, count)
+            topic = await self._records.grow(name, count)
             self._count.known += added
             try:
                 await self._tablets.create([topic])
             except CommitRefused:
                 assert known is not None
                 before = known
-                await self._scheme.change_topic(name, lambda _: before)
+                await self._records.change(name, lambda _: before)
                 self._count.known -= added
                 raise
             return await self._take_over(topic)
@@ -243,7 +245,7 @@ class Topics:
     async def _change(self, name: str, change: Callable[[TopicRecord], TopicRecord]) -> Topic:
         async with self.changes:
             await self._complete(name)
-            record = await self._scheme.change_topic(name, change)
+            record = await self._records.change(name, change)
             topic = self._known.find(name)
             assert topic is not None
             was_static, topic.record = topic.record.is_static, record
@@ -260,13 +262,13 @@ class Topics:
         async with self.changes:
             await self._complete(name)
             before = self._scheme.topics.get(name)
-            record, tombstone = await self._scheme.reshard_topic(name, change)
+            record, tombstone = await self._records.reshard(name, change)
             assert before is not None
             try:
                 await self._tablets.create([record])
             except CommitRefused:
                 assert tombstone is None, "tablets are added or removed, never both"
-                await self._scheme.change_topic(name, lambda _: before)
+                await self._records.change(name, lambda _: before)
                 raise
             self._count.known += record.partitions - before.partitions
             topic = self._known.find(name)
@@ -297,7 +299,7 @@ class Topics:
 
     async def _delete(self, name: str) -> None:
         async with self.changes:
-            record = await self._scheme.delete_topic(name)
+            record = await self._records.delete(name)
             self._count.known -= record.partitions
             topic = self._known.remove(record)
             if topic is not None:

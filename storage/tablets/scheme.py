@@ -1,21 +1,16 @@
-"""The scheme tablet: names to topics, ids and tablets that are never given out twice, the cluster's id, producer ids.
+"""The scheme tablet: everything the cluster knows by name, and numbers that are never given out twice.
 
-    topic:   unknown --create--> known --delete--> tombstone --forget--> unknown
-
-One commit each; a tombstone keeps the tablets' ids until the cell has dropped them. Objects of all kinds share the
-names.
+Topics are changed in scheme_topics.py.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from types import MappingProxyType
 from typing import TypeVar
 
-from pqbroker.storage.bundles.bundle import DEFAULT_BUNDLE
-from pqbroker.storage.ids import SYSTEM_CELL, CellId, TabletId, new_uuid
+from pqbroker.storage.ids import SYSTEM_CELL, CellId, TabletId
 from pqbroker.storage.tablets.base_tablet import BaseTablet
 from pqbroker.storage.tablets.hosting import TabletHost, TabletPage, TabletSample
 from pqbroker.storage.tablets.row_sets import Key, Row, RowChanges
@@ -26,8 +21,6 @@ from pqbroker.storage.tablets.scheme_layout import (
     put_named_settings,
 )
 from pqbroker.storage.tablets.scheme_objects import (
-    NAMES,
-    TOPIC,
     OwnedTablet,
     Unowned,
     has_object_tablets,
@@ -37,23 +30,14 @@ from pqbroker.storage.tablets.scheme_objects import (
 from pqbroker.storage.tablets.scheme_state import (
     SETTINGS,
     TOMBSTONES,
-    TOPICS,
-    Resharded,
     SchemeState,
-    TableRecord,
     Tombstone,
     TopicRecord,
-    put_tombstone,
-    put_topic,
-    stored_cells,
 )
 from pqbroker.storage.tablets.tablet import TabletRecord, TabletStorage, TabletType
 from pqbroker.storage.unreadable import StoredUnreadable
 
 SCHEME_TABLET_ID = TabletId(1)
-PARTITIONS_MAX = 20_000
-PARTITIONS_PER_TABLET_MAX = 1_000
-TABLETS_PER_TOPIC_MAX = 10_000
 PRODUCER_IDS_PER_BLOCK = 1_000
 TIMESTAMPS_RESERVED = "timestamps_reserved"
 """A fact from the first commit on that has a timestamp."""
@@ -61,47 +45,19 @@ TIMESTAMPS_RESERVED = "timestamps_reserved"
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
-ChooseCells = Callable[[str, int], Sequence[CellId]]
-"""Chooses the cells of new tablets, by the name of their bundle and their number."""
-
-
-def _in_the_system_cell(bundle: str, count: int) -> Sequence[CellId]:
-    return [SYSTEM_CELL] * count
-
 
 class SchemeError(Exception):
     """The scheme cannot be changed so; nothing of it is."""
 
 
-class TopicExists(SchemeError):
-    """The name is taken, by a topic or by an object of another kind."""
-
-
-class TopicUnknown(SchemeError):
-    """No topic has that name."""
-
-
-class PartitionsNotGrown(SchemeError):
-    """The number of partitions may only grow (spec A.15)."""
-
-
-class PartitionsRefused(SchemeError):
-    """More partitions, or tablets for them, than a topic may have; or fewer than one (spec A.15)."""
-
-
 class Scheme:
     """Everything the cluster knows by name. Reading is from memory; changes are durable when their call returns.
 
-    Changes raise SchemeError, CommitRefused or ShardLost; while the tablet is restarted they wait. `clock`:
-    milliseconds since 1970. `may_be_new=False`: there are tablets of objects, which an empty scheme would have removed.
-    `choose_cells` chooses the cells of new tablets.
+    Changes raise SchemeError, CommitRefused or ShardLost; while the tablet is restarted they wait. `may_be_new=False`:
+    there are tablets of objects, which an empty scheme would have removed.
     """
 
-    def __init__(
-        self, clock: Callable[[], int], *, may_be_new: bool = True, choose_cells: ChooseCells = _in_the_system_cell
-    ) -> None:
-        self._clock = clock
-        self.choose_cells = choose_cells
+    def __init__(self, *, may_be_new: bool = True) -> None:
         self._may_be_new = may_be_new
         self._state = SchemeState()
         self._held: asyncio.Future[None] | None = None
@@ -109,12 +65,10 @@ class Scheme:
     _tablet: BaseTablet
 
     @classmethod
-    async def open(
-        cls, host: TabletHost, clock: Callable[[], int], choose_cells: ChooseCells = _in_the_system_cell
-    ) -> "Scheme":
+    async def open(cls, host: TabletHost) -> "Scheme":
         """The scheme of the host's cell, created when it has none, and started. Raises as `start`."""
         await host.cell.create_tablets([(SCHEME_TABLET_ID, TabletType.SCHEME, "scheme")])
-        scheme = cls(clock, may_be_new=not has_object_tablets(host.cell.tablets().values()), choose_cells=choose_cells)
+        scheme = cls(may_be_new=not has_object_tablets(host.cell.tablets().values()))
         await host.start(SCHEME_TABLET_ID, scheme)
         return scheme
 
@@ -214,83 +168,6 @@ class Scheme:
             await asyncio.shield(self._held)
         return await self._tablet.change(plan)
 
-    async def create_topic(
-        self,
-        name: str,
-        partitions: int,
-        config: Mapping[str, str],
-        partitions_per_tablet: int,
-        table: TableRecord | None = None,
-    ) -> TopicRecord:
-        """Raises TopicExists, PartitionsRefused, and what `choose_cells` raises."""
-
-        def plan(changes: RowChanges) -> TopicRecord:
-            check_free(changes, name)
-            count = tablet_count(partitions, partitions_per_tablet)
-            cells = stored_cells(self.choose_cells(bundle_of(config), count))
-            tablets = self.new_tablets(changes, count)
-            topic = TopicRecord(
-                name, new_uuid(), partitions, partitions_per_tablet, tablets, dict(config), self._clock(), table, cells
-            )
-            changes.put(NAMES, (name,), {"kind": TOPIC, "id": topic.topic_id})
-            put_topic(changes, topic)
-            return topic
-
-        return await self.change(plan)
-
-    async def grow_topic(self, name: str, count: int) -> TopicRecord:
-        """Raise the number of partitions to `count`. Raises TopicUnknown, PartitionsNotGrown, PartitionsRefused, and
-        what `choose_cells` raises."""
-
-        def plan(changes: RowChanges) -> TopicRecord:
-            topic = self._known(name)
-            if count <= topic.partitions:
-                raise PartitionsNotGrown(f"topic {name!r} has {topic.partitions} partitions; {count} are no more")
-            added = tablet_count(count, topic.partitions_per_tablet) - len(topic.tablets)
-            homes = [topic.cell_of(number) for number in range(len(topic.tablets))]
-            cells = stored_cells([*homes, *(self.choose_cells(bundle_of(topic.config), added) if added else ())])
-            tablets = topic.tablets + self.new_tablets(changes, added)
-            grown = replace(topic.grown(count), tablets=tablets, cells=cells)
-            put_topic(changes, grown)
-            return grown
-
-        return await self.change(plan)
-
-    async def change_topic(self, name: str, change: Callable[[TopicRecord], TopicRecord]) -> TopicRecord:
-        """Replace the topic's record, but for its name and id, by what `change` makes of it; tablet ids given out stay
-        so. Raises TopicUnknown, and what `change` raises."""
-
-        def plan(changes: RowChanges) -> TopicRecord:
-            topic = change(self._known(name))
-            put_topic(changes, topic)
-            return topic
-
-        return await self.change(plan)
-
-    async def reshard_topic(
-        self, name: str, change: Callable[[TopicRecord], Resharded]
-    ) -> tuple[TopicRecord, Tombstone | None]:
-        """Give a table with a partition a tablet other tablets; those that it has no more get a tombstone. Raises
-        TopicUnknown, PartitionsRefused, and what `change` and `choose_cells` raise."""
-
-        def plan(changes: RowChanges) -> tuple[TopicRecord, Tombstone | None]:
-            topic = self._known(name)
-            record, origins, _ = after = change(topic)
-            added = tablet_count(len(origins), 1) - len(set(origins) - {None})
-            homes = iter(self.choose_cells(bundle_of(topic.config), added) if added else ())
-            tablets = after.tablets(topic.tablets, self.new_tablets(changes, added))
-            cells = stored_cells([next(homes) if origin is None else topic.cell_of(origin) for origin in origins])
-            record = replace(record, partitions=len(tablets), tablets=tablets, cells=cells)
-            changes.put(NAMES, (name,), {"kind": TOPIC, "id": record.topic_id})
-            put_topic(changes, record, topic.topic_id)
-            removed = tuple(known for known in topic.tablets if known not in set(tablets))
-            tombstone = Tombstone(name, new_uuid(), removed) if removed else None
-            if tombstone is not None:
-                put_tombstone(changes, tombstone)
-            return record, tombstone
-
-        return await self.change(plan)
-
     async def reserve_tablets(self, count: int) -> tuple[TabletId, ...]:
         """Ids that nobody else ever gets, for an object to name later."""
         return await self.change(lambda changes: self.new_tablets(changes, count))
@@ -316,18 +193,6 @@ class Scheme:
             put_named_settings(changes, self._tablet.row_sets, (kind, name), texts)
 
         await self.change(plan)
-
-    async def delete_topic(self, name: str) -> TopicRecord:
-        """Free the name, leave a tombstone. Raises TopicUnknown."""
-
-        def plan(changes: RowChanges) -> TopicRecord:
-            topic = self._known(name)
-            changes.delete(NAMES, (name,))
-            changes.delete(TOPICS, (topic.topic_id,))
-            put_tombstone(changes, Tombstone(name, topic.topic_id, topic.tablets))
-            return topic
-
-        return await self.change(plan)
 
     async def forget_tombstone(self, topic_id: bytes) -> None:
         """The deleted topic's tablets are gone."""
@@ -355,33 +220,3 @@ class Scheme:
         await self.change(
             lambda changes: put_fact(changes, TIMESTAMPS_RESERVED, max(reserved, self.timestamps_reserved))
         )
-
-    def _known(self, name: str) -> TopicRecord:
-        topic = self._state.topics.get(name)
-        if topic is None:
-            raise TopicUnknown(f"there is no topic {name!r}")
-        return topic
-
-
-def check_free(changes: RowChanges, name: str) -> None:
-    """Raise TopicExists when an object of any kind has the name."""
-    if changes.row_sets[NAMES].get((name,)) is not None:
-        raise TopicExists(f"there is a topic or table {name!r} already")
-
-
-def tablet_count(partitions: int, partitions_per_tablet: int) -> int:
-    """Tablets that the partitions need. PartitionsRefused outside the limits of spec A.15."""
-    if not 1 <= partitions <= PARTITIONS_MAX:
-        raise PartitionsRefused(f"{partitions} partitions; a topic has 1 to {PARTITIONS_MAX}")
-    if not 1 <= partitions_per_tablet <= PARTITIONS_PER_TABLET_MAX:
-        raise PartitionsRefused(f"{partitions_per_tablet} partitions per tablet; 1 to {PARTITIONS_PER_TABLET_MAX}")
-    count = -(-partitions // partitions_per_tablet)
-    if count > TABLETS_PER_TOPIC_MAX:
-        raise PartitionsRefused(f"{count} tablets; a topic has at most {TABLETS_PER_TOPIC_MAX}: put more into each")
-    return count
-
-
-def bundle_of(config: Mapping[str, str]) -> str:
-    """The name of a topic's bundle."""
-    return config.get("pq.bundle", DEFAULT_BUNDLE)
-

@@ -30,4 +30,4 @@ async def check_start(shard: Shard, name: str = "0") -> None:
     if (blocked := (await blobs.start([SCHEME_TABLET_ID])).get(SCHEME_TABLET_ID)) is not None:
         storage.leave(blocked)
     with suppress(CommitRefused):  # of one that is to be laid out yet
-        await Scheme(clock=lambda: 0, may_be_new=not has_objects).start(storage)
+        await Scheme(may_be_new=not has_objects).start(storage)

@@ -11,6 +11,7 @@ from pqbroker.doctor.findings import Finding, Findings, Weight
 from pqbroker.storage.disk.rocks import RocksEngine
 from pqbroker.storage.tablets.mounted_attributes import MountedAttributes
 from pqbroker.storage.tablets.scheme_state import Resharded, TableRecord, TopicRecord
+from pqbroker.storage.tablets.scheme_topics import TopicChanges
 from tests.pq.rig import batch, read_all, write
 
 COLUMN = {"name": "id", "type": "int64", "required": True, "from": "value"}
@@ -43,7 +44,7 @@ async def fill(data: Path) -> None:
     cell = await opened(data)
     topic = await cell.topics.create("t", 2, {"pq.partitions.per.tablet": "1"}, TABLE)
     await write(topic.partitions[1], batch(b"a"), batch(b"b", producer=(7, 0, 0)))
-    await cell.scheme.reshard_topic("t", resharded)
+    await TopicChanges(cell.scheme, lambda: 0).reshard("t", resharded)
     await closed(cell)
 
 

@@ -156,7 +156,7 @@ class Node:
             self.engine, profile=self.profile, commits_max=self.settings.tablet_commits_max
         )
         self.host = TabletHost(self.cell)
-        self.scheme = await Scheme.open(self.host, self.clock)
+        self.scheme = await Scheme.open(self.host)
         self.topics = Topics(
             OpenCells(self.host), self.scheme, settings=self.settings, clock=self.clock, by_reference=self.by_reference
         )

@@ -8,7 +8,7 @@ from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.bundles.bundle import BundleRefused
 from pqbroker.storage.engine import CommitRefused, EngineError, ShardLost
 from pqbroker.storage.ids import SYSTEM_CELL
-from pqbroker.storage.tablets.scheme import PartitionsNotGrown, TopicExists, TopicUnknown
+from pqbroker.storage.tablets.scheme_topics import PartitionsNotGrown, TopicExists, TopicUnknown
 from tests.simulation.ledger import TopicBook, expect
 from tests.simulation.producer import SimulatedProducer
 from tests.simulation.world import World

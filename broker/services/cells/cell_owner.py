@@ -100,7 +100,7 @@ async def _start_all(
     """Start what lives in the system cell; it is closed when that fails."""
     try:
         host = TabletHost(cell)
-        hive, cells, scheme = await _open_known(host, clock)
+        hive, cells, scheme = await _open_known(host)
         in_force = layers_of(settings, scheme.settings).in_force
         topics = Topics(cells, scheme, settings=in_force, clock=clock)
         now = NodeSettings(settings, scheme.settings, topics.configure_node)
@@ -133,15 +133,14 @@ async def _start_others(others: DataCells) -> None:
         raise
 
 
-async def _open_known(host: TabletHost, clock: Callable[[], int]) -> tuple[Hive, OpenCells, Scheme]:
+async def _open_known(host: TabletHost) -> tuple[Hive, OpenCells, Scheme]:
     """Open hive and scheme. Without them there is no topic: where one is unreadable the cell is not opened.
 
     Raise EngineError.
     """
     try:
         hive = await Hive.open(host)
-        cells = OpenCells(host, hive)
-        return hive, cells, await Scheme.open(host, clock, cells.place)
+        return hive, OpenCells(host, hive), await Scheme.open(host)
     except StoredUnreadable as unreadable:
         raise EngineError(f"the cell cannot be opened: {unreadable}") from unreadable
 

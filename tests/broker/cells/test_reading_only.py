@@ -54,6 +54,7 @@ from pqbroker.storage.disk.rocks import RocksEngine
 from pqbroker.storage.engine import EngineError, NoRoom
 from pqbroker.storage.ids import CellId
 from pqbroker.storage.memory import MemoryEngine
+from pqbroker.storage.tablets.scheme_topics import TopicChanges
 from tests.broker.conftest import Clock, Node, make_batch, produce_request, until
 from tests.broker.http.conftest import Web
 from tests.broker.wire import error_codes
@@ -439,7 +440,7 @@ async def test_a_cell_whose_removal_was_begun_waits_for_room(site: Site) -> None
 async def test_a_topic_that_a_crash_left_without_tablets_does_not_keep_the_cell_from_being_read(site: Site) -> None:
     site.disks.free()
     opened = await open_cell(site.engine(), BrokerSettings(), Clock())
-    await opened.scheme.create_topic("half", 1, {}, 1, None)
+    await TopicChanges(opened.scheme, lambda: 0).create("half", 1, {}, 1, None)
     await opened.stop()
     await opened.cell.close()
     site.disks.fill()

@@ -14,7 +14,7 @@ from pqbroker.storage.ids import TabletId
 from pqbroker.storage.outcome import Outcome
 from pqbroker.storage.tablets import reclaiming
 from pqbroker.storage.tablets.row_sets import RowChanges
-from pqbroker.storage.tablets.scheme import PartitionsNotGrown, TopicExists, TopicUnknown
+from pqbroker.storage.tablets.scheme_topics import PartitionsNotGrown, TopicChanges, TopicExists, TopicUnknown
 from pqbroker.storage.tablets.tablet import TabletType
 from tests.pq.rig import DAY_MS, Node, batch, read_all, write
 
@@ -205,7 +205,7 @@ def _row(prefix: bytes) -> Batch:
 
 async def test_tablets_that_a_crash_kept_from_being_are_created_at_start() -> None:
     node = await Node().start()
-    await node.scheme.create_topic("t", 3, {}, 2)
+    await TopicChanges(node.scheme, node.clock).create("t", 3, {}, 2)
     await node.restart()
     assert await write(node.partition(index=2), batch(b"a"))
     assert len(tablets_of(node)) == 2
@@ -320,7 +320,8 @@ async def test_a_stored_config_that_cannot_be_is_told_and_its_default_holds_and_
 ) -> None:
     node = await Node().start()
     await write(await node.topic("old", config={"retention.ms": "1000"}), batch(b"a"))
-    await node.scheme.create_topic("bad", 1, {"retention.ms": "-7", "pq.max.size.in.partition": "x"}, 1)
+    config = {"retention.ms": "-7", "pq.max.size.in.partition": "x"}
+    await TopicChanges(node.scheme, node.clock).create("bad", 1, config, 1)
     await node.restart()
     assert "topic bad: retention.ms is -7; the least allowed is -1; its default is in force" in caplog.text
     assert "topic bad: pq.max.size.in.partition is 'x'; give a number; its default" in caplog.text
@@ -334,7 +335,7 @@ async def test_a_stored_config_that_cannot_be_is_told_and_its_default_holds_and_
 
 async def test_a_config_of_another_version_is_told_and_retention_keeps_all(caplog: pytest.LogCaptureFixture) -> None:
     node = await Node().start()
-    await node.scheme.create_topic("bad", 1, {"retention.ms": "5", "retention.new": "1"}, 1)
+    await TopicChanges(node.scheme, node.clock).create("bad", 1, {"retention.ms": "5", "retention.new": "1"}, 1)
     await node.restart()
     assert "topic bad: retention.new is '1', and no config that this version knows;" in caplog.text
     await write(node.partition("bad"), batch(b"b"))
@@ -345,7 +346,7 @@ async def test_a_config_of_another_version_is_told_and_retention_keeps_all(caplo
 
 async def test_of_two_stored_configs_that_cannot_be_each_can_be_mended_alone() -> None:
     node = await Node().start()
-    await node.scheme.create_topic("bad", 1, {"retention.ms": "-7", "retention.bytes": "x"}, 1)
+    await TopicChanges(node.scheme, node.clock).create("bad", 1, {"retention.ms": "-7", "retention.bytes": "x"}, 1)
     await node.restart()
     await node.topics.reconfigure("bad", lambda _: {"retention.ms": "5", "retention.bytes": "x"})
     with pytest.raises(ConfigError, match=r"retention.bytes is 'y'"):
@@ -361,7 +362,7 @@ async def test_of_two_stored_configs_that_cannot_be_each_can_be_mended_alone() -
 
 async def test_a_node_is_set_though_a_topics_stored_config_cannot_be() -> None:
     node = await Node().start()
-    await node.scheme.create_topic("bad", 1, {"retention.ms": "-7"}, 1)
+    await TopicChanges(node.scheme, node.clock).create("bad", 1, {"retention.ms": "-7"}, 1)
     await node.restart()
     await node.topics.configure_node("", {}, parse(BrokerSettings, {"message.max.bytes": "9"}))
     topic = node.topics.get("bad")

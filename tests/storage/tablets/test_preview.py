@@ -13,6 +13,7 @@ from pqbroker.storage.ids import TabletId
 from pqbroker.storage.tablets.cell import Cell
 from pqbroker.storage.tablets.hosting import TabletHost
 from pqbroker.storage.tablets.scheme import Scheme
+from pqbroker.storage.tablets.scheme_topics import TopicChanges
 from pqbroker.storage.tablets.start_check import check_start
 from pqbroker.storage.tablets.tablet import TabletType
 from tests.faults.flipped_index import tree
@@ -24,8 +25,8 @@ TOPIC_TABLET = TabletId(1 << 16)
 async def make(path: Path, *, tablets: int = 0, with_scheme: bool = True) -> None:
     cell = await Cell.open(RocksEngine(path, ballast_bytes=0))
     if with_scheme:
-        scheme = await Scheme.open(TabletHost(cell), lambda: 1)
-        await scheme.create_topic("t", 1, {}, 1)
+        scheme = await Scheme.open(TabletHost(cell))
+        await TopicChanges(scheme, lambda: 1).create("t", 1, {}, 1)
         await scheme.stop()
     ids = [TabletId(TOPIC_TABLET + number) for number in range(tablets)]
     await cell.create_tablets([(tablet_id, TabletType.PERSQUEUE, "t") for tablet_id in ids])

@@ -12,20 +12,19 @@ from pqbroker.storage.memory import MemoryEngine
 from pqbroker.storage.tablets.cell import Cell
 from pqbroker.storage.tablets.hosting import TabletHost
 from pqbroker.storage.tablets.mounted_attributes import MountedAttributes
-from pqbroker.storage.tablets.scheme import (
+from pqbroker.storage.tablets.scheme import PRODUCER_IDS_PER_BLOCK, Scheme, SchemeError
+from pqbroker.storage.tablets.scheme_layout import FIRST_TABLET_ID
+from pqbroker.storage.tablets.scheme_state import CELLS_FORMAT, FIRST_FORMAT, Resharded, TableRecord
+from pqbroker.storage.tablets.scheme_topics import (
     PARTITIONS_MAX,
     PARTITIONS_PER_TABLET_MAX,
-    PRODUCER_IDS_PER_BLOCK,
     PartitionsNotGrown,
     PartitionsRefused,
-    Scheme,
-    SchemeError,
+    TopicChanges,
     TopicExists,
     TopicUnknown,
     tablet_count,
 )
-from pqbroker.storage.tablets.scheme_layout import FIRST_TABLET_ID
-from pqbroker.storage.tablets.scheme_state import CELLS_FORMAT, FIRST_FORMAT, Resharded, TableRecord
 from pqbroker.storage.unreadable import StoredUnreadable
 
 NOW_MS = 1_700_000_000_000
@@ -38,7 +37,11 @@ def engine() -> MemoryEngine:
 
 
 async def _open(engine: MemoryEngine) -> Scheme:
-    return await Scheme.open(TabletHost(await Cell.open(engine)), lambda: NOW_MS)
+    return await Scheme.open(TabletHost(await Cell.open(engine)))
+
+
+def _changes(scheme: Scheme) -> TopicChanges:
+    return TopicChanges(scheme, lambda: NOW_MS)
 
 
 async def test_a_new_scheme_has_a_cluster_id_that_stays(engine: MemoryEngine) -> None:
@@ -49,18 +52,18 @@ async def test_a_new_scheme_has_a_cluster_id_that_stays(engine: MemoryEngine) ->
 
 async def test_a_topic_is_there_after_each_step_and_a_restart(engine: MemoryEngine) -> None:
     scheme = await _open(engine)
-    created = await scheme.create_topic("t", 5, {"retention.ms": "1"}, 4)
+    created = await _changes(scheme).create("t", 5, {"retention.ms": "1"}, 4)
     assert created.tablets == (FIRST_TABLET_ID, FIRST_TABLET_ID + 1)
     assert (created.partitions, created.created_ms) == (5, NOW_MS)
     for seen in (scheme, scheme := await _open(engine)):
         assert seen.topics == {"t": created}
-    grown = await scheme.grow_topic("t", 9)
+    grown = await _changes(scheme).grow("t", 9)
     assert grown.tablets == (*created.tablets, FIRST_TABLET_ID + 2)
-    configured = await scheme.change_topic("t", lambda topic: replace(topic, config={"a": "b"}))
+    configured = await _changes(scheme).change("t", lambda topic: replace(topic, config={"a": "b"}))
     for seen in (scheme, scheme := await _open(engine)):
         assert seen.topics == {"t": configured}
         assert (configured.partitions, configured.config, configured.topic_id) == (9, {"a": "b"}, created.topic_id)
-    assert await scheme.delete_topic("t") == configured
+    assert await _changes(scheme).delete("t") == configured
     for seen in (scheme, scheme := await _open(engine)):
         assert seen.topics == {}
         assert [stone.tablets for stone in seen.tombstones.values()] == [configured.tablets]
@@ -73,20 +76,20 @@ async def test_versions_before_tables_read_a_scheme_until_its_first_table(
     engine: MemoryEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scheme = await _open(engine)
-    topic = await scheme.create_topic("t", 1, {}, 1)
+    topic = await _changes(scheme).create("t", 1, {}, 1)
     with monkeypatch.context() as before:
         before.setattr("pqbroker.storage.tablets.scheme_state.SCHEME_FORMAT", FIRST_FORMAT)
         await _open(engine)
     table = TableRecord(({"name": "a", "type": "any"},), {"x": 1}, NONE_OF_TWO, ("mounted", "frozen"), (0, 7))
     scheme = await _open(engine)
-    made = await scheme.create_topic("u", 2, {}, 1, table)
+    made = await _changes(scheme).create("u", 2, {}, 1, table)
     with monkeypatch.context() as before:
         before.setattr("pqbroker.storage.tablets.scheme_state.SCHEME_FORMAT", FIRST_FORMAT)
         with pytest.raises(StoredUnreadable, match="newer version"):
             await _open(engine)
     scheme = await _open(engine)
     assert scheme.topics == {"t": topic, "u": made}
-    grown = await scheme.grow_topic("u", 3)
+    grown = await _changes(scheme).grow("u", 3)
     mounted = MountedAttributes(({}, {"x": 1}), (0, 0, 1))
     states = ("mounted", "frozen", "mounted")
     assert grown.table == replace(table, mounted=mounted, states=states, first_rows=(0, 7, 0))
@@ -98,21 +101,21 @@ async def test_versions_before_attributes_by_tablet_read_a_scheme_while_tablets_
 ) -> None:
     scheme = await _open(engine)
     mounted = MountedAttributes.collect([{"x": 1}] * 3)
-    made = await scheme.create_topic("u", 3, {}, 1, TableRecord((), {"x": 2}, mounted, ("mounted",) * 3, (0,) * 3))
+    made = await _changes(scheme).create("u", 3, {}, 1, TableRecord((), {"x": 2}, mounted, ("mounted",) * 3, (0,) * 3))
     monkeypatch.setattr("pqbroker.storage.tablets.scheme_state.SCHEME_FORMAT", CELLS_FORMAT)
     scheme = await _open(engine)
     assert scheme.topics == {"u": made}
     assert made.table is not None
     taken = replace(made.table, mounted=mounted.taken([1], {"x": 2}))
-    await scheme.change_topic("u", lambda topic: topic.with_table(taken))
+    await _changes(scheme).change("u", lambda topic: topic.with_table(taken))
     with pytest.raises(StoredUnreadable, match="newer version"):
         await _open(engine)
     monkeypatch.undo()
     scheme = await _open(engine)
     assert scheme.topics["u"].table == taken
     assert list(taken.mounted) == [{"x": 1}, {"x": 2}, {"x": 1}]
-    await scheme.create_topic("in another cell", 1, {}, 1)
-    await scheme.change_topic("in another cell", lambda topic: replace(topic, cells=(CellId(1),)))
+    await _changes(scheme).create("in another cell", 1, {}, 1)
+    await _changes(scheme).change("in another cell", lambda topic: replace(topic, cells=(CellId(1),)))
     monkeypatch.setattr("pqbroker.storage.tablets.scheme_state.SCHEME_FORMAT", CELLS_FORMAT)
     with pytest.raises(StoredUnreadable, match="newer version"):
         await _open(engine)
@@ -125,7 +128,7 @@ async def test_numbers_of_attributes_that_fit_no_tablets_are_refused(
     scheme = await _open(engine)
     mounted = MountedAttributes(({}, {"x": 1}), tuple(numbers))  # type: ignore[arg-type]
     with suppress(StoredUnreadable, ValueError):
-        await scheme.create_topic("u", 2, {}, 1, TableRecord((), {}, mounted, ("mounted",) * 2, (0, 0)))
+        await _changes(scheme).create("u", 2, {}, 1, TableRecord((), {}, mounted, ("mounted",) * 2, (0, 0)))
     with pytest.raises(StoredUnreadable, match="attributes of 2 tablets"):
         await _open(engine)
 
@@ -142,10 +145,10 @@ def test_attributes_of_tablets_are_kept_once_however_many_tablets_have_them() ->
 
 async def test_growth_fills_the_last_tablet_before_it_adds_one(engine: MemoryEngine) -> None:
     scheme = await _open(engine)
-    before = await scheme.create_topic("t", 5, {}, 4)
-    full = await scheme.grow_topic("t", 8)
+    before = await _changes(scheme).create("t", 5, {}, 4)
+    full = await _changes(scheme).grow("t", 8)
     assert full.tablets == before.tablets
-    grown = await scheme.grow_topic("t", 9)
+    grown = await _changes(scheme).grow("t", 9)
     assert [grown.tablet_of(partition) for partition in range(8)] == [full.tablet_of(number) for number in range(8)]
     assert grown.tablet_of(8) not in full.tablets
 
@@ -156,11 +159,11 @@ async def test_tablet_ids_and_topic_ids_are_never_used_again(engine: MemoryEngin
     for _ in range(4):
         scheme = await _open(engine)
         for _ in range(3):
-            topic = await scheme.create_topic("t", 3, {}, 1)
+            topic = await _changes(scheme).create("t", 3, {}, 1)
             assert not tablets & set(topic.tablets)
             tablets.update(topic.tablets)
             ids.add(topic.topic_id)
-            await scheme.delete_topic("t")
+            await _changes(scheme).delete("t")
             await scheme.forget_tombstone(topic.topic_id)
     assert len(ids) == 12
 
@@ -168,15 +171,15 @@ async def test_tablet_ids_and_topic_ids_are_never_used_again(engine: MemoryEngin
 async def test_another_topic_id_leaves_nothing_of_the_one_before(engine: MemoryEngine) -> None:
     scheme = await _open(engine)
     table = TableRecord((), {}, MountedAttributes.collect([{}]), ("unmounted",), (0,))
-    created = await scheme.create_topic("t", 1, {}, 1, table)
+    created = await _changes(scheme).create("t", 1, {}, 1, table)
     after = replace(created, topic_id=new_uuid())
-    changed, tombstone = await scheme.reshard_topic("t", lambda _: Resharded(after, [0]))
+    changed, tombstone = await _changes(scheme).reshard("t", lambda _: Resharded(after, [0]))
     assert (changed, tombstone) == (after, None)
     for _ in range(600):  # a snapshot has rows, no changes
         await scheme.producer_id_block()
     scheme = await _open(engine)
     assert scheme.topics == {"t": after}
-    await scheme.delete_topic("t")
+    await _changes(scheme).delete("t")
     for _ in range(600):
         await scheme.producer_id_block()
     assert (await _open(engine)).topics == {}
@@ -185,7 +188,7 @@ async def test_another_topic_id_leaves_nothing_of_the_one_before(engine: MemoryE
 async def test_ids_go_on_behind_a_snapshot_and_its_garbage(engine: MemoryEngine) -> None:
     scheme = await _open(engine)
     cluster_id = scheme.cluster_id
-    topic = await scheme.create_topic("t", 1, {}, 1)
+    topic = await _changes(scheme).create("t", 1, {}, 1)
     for _ in range(600):
         await scheme.producer_id_block()
     await scheme.stop()
@@ -197,7 +200,7 @@ async def test_ids_go_on_behind_a_snapshot_and_its_garbage(engine: MemoryEngine)
 async def test_a_name_is_taken_once_even_by_two_at_the_same_time(engine: MemoryEngine) -> None:
     scheme = await _open(engine)
     outcomes = await asyncio.gather(
-        *(scheme.create_topic("t", 1, {}, 1) for _ in range(3)), return_exceptions=True
+        *(_changes(scheme).create("t", 1, {}, 1) for _ in range(3)), return_exceptions=True
     )
     assert [type(outcome) for outcome in outcomes[1:]] == [TopicExists, TopicExists]
     assert scheme.topics == {"t": outcomes[0]}
@@ -205,7 +208,8 @@ async def test_a_name_is_taken_once_even_by_two_at_the_same_time(engine: MemoryE
 
 async def test_what_is_not_there_cannot_be_changed(engine: MemoryEngine) -> None:
     scheme = await _open(engine)
-    for change in (scheme.grow_topic("t", 2), scheme.change_topic("t", lambda topic: topic), scheme.delete_topic("t")):
+    changes = _changes(scheme)
+    for change in (changes.grow("t", 2), changes.change("t", lambda topic: topic), changes.delete("t")):
         with pytest.raises(TopicUnknown):
             await change
 
@@ -213,9 +217,9 @@ async def test_what_is_not_there_cannot_be_changed(engine: MemoryEngine) -> None
 @pytest.mark.parametrize("count", [1, 3])
 async def test_partitions_never_shrink(engine: MemoryEngine, count: int) -> None:
     scheme = await _open(engine)
-    topic = await scheme.create_topic("t", 3, {}, 1)
+    topic = await _changes(scheme).create("t", 3, {}, 1)
     with pytest.raises(PartitionsNotGrown):
-        await scheme.grow_topic("t", count)
+        await _changes(scheme).grow("t", count)
     assert scheme.topics == {"t": topic}
 
 
@@ -226,7 +230,7 @@ async def test_partitions_never_shrink(engine: MemoryEngine, count: int) -> None
 async def test_limits_of_partitions_and_tablets(engine: MemoryEngine, partitions: int, per_tablet: int) -> None:
     scheme = await _open(engine)
     with pytest.raises(PartitionsRefused):
-        await scheme.create_topic("t", partitions, {}, per_tablet)
+        await _changes(scheme).create("t", partitions, {}, per_tablet)
     assert scheme.topics == {}
     assert tablet_count(PARTITIONS_MAX, 2) == 10_000
 
@@ -235,9 +239,9 @@ async def test_a_refused_commit_changes_nothing_and_can_be_tried_again(engine: M
     scheme = await _open(engine)
     engine.faults.refuse_next()
     with pytest.raises(CommitRefused):
-        await scheme.create_topic("t", 1, {}, 1)
+        await _changes(scheme).create("t", 1, {}, 1)
     assert scheme.topics == {}
-    topic = await scheme.create_topic("t", 1, {}, 1)
+    topic = await _changes(scheme).create("t", 1, {}, 1)
     assert scheme.topics == {"t": topic}
 
 
@@ -249,10 +253,10 @@ async def test_a_crash_at_any_step_leaves_a_state_between_two_steps(engine: Memo
     done = 0
     with suppress(ShardLost):
         for change in (
-            lambda: scheme.create_topic("t", 1, {}, 1),
-            lambda: scheme.grow_topic("t", 2),
-            lambda: scheme.change_topic("t", lambda topic: replace(topic, config={"a": "b"})),
-            lambda: scheme.delete_topic("t"),
+            lambda: _changes(scheme).create("t", 1, {}, 1),
+            lambda: _changes(scheme).grow("t", 2),
+            lambda: _changes(scheme).change("t", lambda topic: replace(topic, config={"a": "b"})),
+            lambda: _changes(scheme).delete("t"),
             lambda: scheme.forget_tombstone(next(iter(scheme.tombstones))),
             scheme.producer_id_block,
             scheme.producer_id_block,
@@ -311,7 +315,7 @@ async def test_a_scheme_from_before_nodes_could_be_set_takes_it(
     with monkeypatch.context() as before:
         for module in ("scheme", "scheme_layout"):
             before.setattr(f"pqbroker.storage.tablets.{module}.lay_out_settings", lambda _: None)
-        await (await _open(engine)).create_topic("t", 1, {}, 4)
+        await _changes(await _open(engine)).create("t", 1, {}, 4)
     scheme = await _open(engine)
     await scheme.configure_node("1", {"a": "x"})
     assert (scheme.settings, list(scheme.topics)) == ({"1": {"a": "x"}}, ["t"])

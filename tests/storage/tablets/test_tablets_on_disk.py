@@ -9,6 +9,7 @@ from pqbroker.storage.kv.tablet import KeyValueTablet
 from pqbroker.storage.tablets.cell import Cell
 from pqbroker.storage.tablets.hosting import TabletHost
 from pqbroker.storage.tablets.scheme import Scheme
+from pqbroker.storage.tablets.scheme_topics import TopicChanges
 from pqbroker.storage.tablets.tablet import TabletType
 
 TABLET = TabletId(70_000)
@@ -17,7 +18,7 @@ CLOCK = 1_700_000_000_000
 
 async def _open(path: Path) -> tuple[Cell, KeyValueTablet, Scheme]:
     cell = await Cell.open(RocksEngine(path, segment_bytes=1 << 20, ballast_bytes=0))
-    scheme = await Scheme.open(TabletHost(cell), lambda: CLOCK)
+    scheme = await Scheme.open(TabletHost(cell))
     await cell.create_tablets([(TABLET, TabletType.PERSQUEUE, "owner")])
     tablet = KeyValueTablet(cell.storage(TABLET), inline_bytes_max=100, clock=lambda: CLOCK)
     await tablet.start()
@@ -26,7 +27,7 @@ async def _open(path: Path) -> tuple[Cell, KeyValueTablet, Scheme]:
 
 async def test_keys_topics_and_references_survive(tmp_path: Path) -> None:
     cell, tablet, scheme = await _open(tmp_path / "cell")
-    topic = await scheme.create_topic("t", 3, {}, 1)
+    topic = await TopicChanges(scheme, lambda: CLOCK).create("t", 3, {}, 1)
     large = bytes(range(256)) * 1000
     await tablet.execute([Write(b"a", [large], len(large)), Write(b"b", [b"tiny"], 4)])
     await tablet.execute([Concat((b"a", Piece([b"between"], 7), b"b"), b"c"), CopyRange(None, b"", b"copy/")])
