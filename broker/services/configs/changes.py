@@ -1,10 +1,11 @@
 """Changing what topics, brokers, loggers, groups and client metrics subscriptions are set to, one resource of a request
 at a time (AlterConfigs and its successor)."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
 from enum import IntEnum
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, Final
 
 from pqbroker.broker.ground.access import AclOperation, check_access
 from pqbroker.broker.services.configs.callers import ConfigsCaller
@@ -36,9 +37,6 @@ from pqbroker.conf.defaults import check_changed, topic_defaults, wrong_texts
 from pqbroker.conf.topic import TopicConfig
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 
-if TYPE_CHECKING:
-    from pqbroker.storage.tablets.scheme import Scheme
-
 
 class Resource(IntEnum):
     """Kafka's ConfigResource types."""
@@ -60,6 +58,18 @@ def unknown_kind(kind: int) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_REQUEST, f"resource type {kind} is unknown; the types are {known}")
 
 
+@dataclass(frozen=True, slots=True)
+class Alteration:
+    """The changes that a caller asks for of one resource."""
+
+    caller: ConfigsCaller
+    name: str
+    changes: list[Change]
+    replaces: bool
+    """True if configs that the changes do not name go back to their defaults."""
+    validate_only: bool
+
+
 async def alter(
     caller: ConfigsCaller, resource: tuple[int, str], changes: Iterable[Change], *, replaces: bool, validate_only: bool
 ) -> None:
@@ -70,57 +80,25 @@ async def alter(
     """
     wanted = taken_changes(changes)
     kind, name = resource
-    current = caller.node.cell.current
-    if kind == Resource.TOPIC:
-        wanted = by_stored_names(TopicConfig, wanted)
-        await _alter_topic(caller, name, wanted, replaces=replaces, validate_only=validate_only)
-    elif kind == Resource.BROKER:
-        check_access(caller, AclOperation.ALTER_CONFIGS)
-        changes = check_locations(caller.node, wanted)
-        await current.settings.alter(name, changes, replaces=replaces, validate_only=validate_only)
-    elif kind == Resource.BROKER_LOGGER:
-        check_access(caller, AclOperation.ALTER_CONFIGS)
-        _alter_loggers(name, wanted, str(caller.node.settings.node_id), replaces=replaces, validate_only=validate_only)
-    elif kind in NAMED_KINDS:
-        check_access(caller, AclOperation.ALTER_CONFIGS)
-        named = NAMED_KINDS[Resource(kind)]
-        if replaces:
-            wanted += _unnamed(named, current.scheme, name, wanted)
-        await alter_named(named, current.scheme, name, wanted, current.settings.in_force, validate_only=validate_only)
-    else:
+    if kind not in _ALTERED:
         raise unknown_kind(kind)
+    if kind != Resource.TOPIC:
+        check_access(caller, AclOperation.ALTER_CONFIGS)
+    await _ALTERED[kind](Alteration(caller, name, wanted, replaces, validate_only))
 
 
-def _alter_loggers(
-    name: str, changes: list[Change], node_id: str, *, replaces: bool, validate_only: bool
-) -> None:
-    if replaces:
-        text = "AlterConfigs does not set levels of loggers; use IncrementalAlterConfigs (kafka-configs --alter)"
-        raise KafkaError(ErrorCode.INVALID_REQUEST, text)
-    check_logger_node(name, node_id)
-    alter_loggers(changes, validate_only=validate_only)
-
-
-def _unnamed(kind: NamedKind, scheme: "Scheme", name: str, changes: list[Change]) -> list[Change]:
-    """The deletion of what is set for a resource and not named."""
-    given = {change.name for change in changes}
-    stored = scheme.named_settings(kind.name).get(name, {})
-    return [Change(each, Operation.DELETE, None) for each in stored if each not in given]
-
-
-async def _alter_topic(
-    caller: ConfigsCaller, name: str, changes: list[Change], *, replaces: bool, validate_only: bool
-) -> None:
+async def _alter_topic(asked: Alteration) -> None:
+    name, node, replaces = asked.name, asked.caller.node, asked.replaces
+    changes = by_stored_names(TopicConfig, asked.changes)
     if not name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "a topic has to be named: there are no configs of all topics")
     check_topic_name(name)
-    node, topic = caller.node, find_topic(caller, AclOperation.ALTER_CONFIGS, name)
-    defaults = topic_defaults(node.settings)
-    change = _changing(changes, defaults, fixed_configs(topic), replaces=replaces)
+    topic = find_topic(asked.caller, AclOperation.ALTER_CONFIGS, name)
+    change = _changing(changes, topic_defaults(node.settings), fixed_configs(topic), replaces=replaces)
     stored = topic.record.config
     if replaces or not {SCHEMA, *FORMATS}.isdisjoint(one.name for one in changes):
         check_new_schema(topic, change(stored), node.settings)
-    if validate_only:
+    if asked.validate_only:
         check_changed(change(stored), stored, node.settings)
         return
     was_compacted = needs_keys(topic)
@@ -129,6 +107,38 @@ async def _alter_topic(
     changed = await node.cell.current.topics.reconfigure(name, change, follow)
     if needs_keys(changed) and not was_compacted:
         tell_no_compaction(name)
+
+
+async def _alter_broker(asked: Alteration) -> None:
+    changes = check_locations(asked.caller.node, asked.changes)
+    settings = asked.caller.node.cell.current.settings
+    await settings.alter(asked.name, changes, replaces=asked.replaces, validate_only=asked.validate_only)
+
+
+async def _alter_loggers(asked: Alteration) -> None:
+    if asked.replaces:
+        text = "AlterConfigs does not set levels of loggers; use IncrementalAlterConfigs (kafka-configs --alter)"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+    check_logger_node(asked.name, str(asked.caller.node.settings.node_id))
+    alter_loggers(asked.changes, validate_only=asked.validate_only)
+
+
+async def _alter_named(kind: NamedKind, asked: Alteration) -> None:
+    current, changes = asked.caller.node.cell.current, asked.changes
+    if asked.replaces:
+        given = {change.name for change in changes}
+        stored = current.scheme.named_settings(kind.name).get(asked.name, {})
+        changes = [*changes, *(Change(each, Operation.DELETE, None) for each in stored if each not in given)]
+    in_force = current.settings.in_force
+    await alter_named(kind, current.scheme, asked.name, changes, in_force, validate_only=asked.validate_only)
+
+
+_ALTERED: Final[Mapping[int, Callable[[Alteration], Awaitable[None]]]] = {
+    Resource.TOPIC: _alter_topic,
+    Resource.BROKER: _alter_broker,
+    Resource.BROKER_LOGGER: _alter_loggers,
+    **{resource: partial(_alter_named, kind) for resource, kind in NAMED_KINDS.items()},
+}
 
 
 def _changing(
