@@ -21,20 +21,19 @@ from pqbroker.storage.kv.tablet import KeyValueTablet
 
 
 class HeadLoader:
-    """Loads and drops the content of one head; calls `count_held` when a load has ended, however it did."""
+    """Loads and drops the content of one head."""
 
-    __slots__ = ("_count_held", "_kv", "_partition", "_task")
+    __slots__ = ("_kv", "_partition", "_task")
 
-    def __init__(self, partition: Partition, kv: KeyValueTablet, count_held: Callable[[], None]) -> None:
+    def __init__(self, partition: Partition, kv: KeyValueTablet) -> None:
         self._partition = partition
         self._kv = kv
-        self._count_held = count_held
         self._task: asyncio.Task[None] | None = None
 
-    def load(self) -> "asyncio.Task[None]":
-        """The load that runs, or a new one."""
-        if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._read())
+    def load(self, count_held: Callable[[], None]) -> "asyncio.Task[None]":
+        """The load that runs, or a new one, which calls `count_held` when it has ended, however it did."""
+        if self._task is None:  # the owner's method is kept by the task alone: else the two would be a cycle
+            self._task = asyncio.get_running_loop().create_task(self._read(count_held))
         return self._task
 
     def drop(self) -> bool:
@@ -44,7 +43,7 @@ class HeadLoader:
         self._partition.head.run.clear()
         return True
 
-    async def _read(self) -> None:
+    async def _read(self, count_held: Callable[[], None]) -> None:
         try:
             head = self._partition.head
             while not head.is_warm:
@@ -60,4 +59,4 @@ class HeadLoader:
             return
         finally:
             self._task = None
-            self._count_held()
+            count_held()

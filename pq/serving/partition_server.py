@@ -4,6 +4,7 @@ Writing is in writer.py, reading in reader.py, deleting in partition_retention.p
 """
 
 from collections.abc import Awaitable
+from functools import partial
 
 from pqbroker.pq.log.batch_admission import why_closed
 from pqbroker.pq.log.batch_run import Batches
@@ -71,9 +72,10 @@ class PartitionServer:
         self.retention = PartitionRetention(partition, consumers, self.writer, clock)
         self.consumers = PartitionConsumers(consumers, kv, self.retention.read_on)
         self.staged = StagedPieces(partition, kv, self.writer, clock)
-        self.times = PartitionTimes(partition, self.reader, self._check_served)
-        self.stretches = StretchReader(partition, kv, self.reader, self._check_served)
-        self.facts = FactsReader(partition, kv, self.reader, self._check_served)
+        check_served = partial(_check_served, partition, self.writer)  # no method of this: that would be a cycle
+        self.times = PartitionTimes(partition, self.reader, check_served)
+        self.stretches = StretchReader(partition, kv, self.reader, check_served)
+        self.facts = FactsReader(partition, kv, self.reader, check_served)
 
     @property
     def start_offset(self) -> int:
@@ -143,7 +145,7 @@ class PartitionServer:
     def read(self, query: ReadQuery) -> Batches | Awaitable[Batches]:
         """Whole batches, at once when they are in memory; see `Reader.read`. NOT_LEADER_OR_FOLLOWER."""
         if self.writer.state >= LOSING or self.is_unmounted:
-            self._check_served()
+            _check_served(self.state, self.writer)
         return self.reader.read(query)
 
     def why_no_writes(self) -> tuple[str, str] | None:
@@ -198,13 +200,18 @@ class PartitionServer:
 
     def check_readable(self) -> None:
         """KafkaError CORRUPT_MESSAGE for a partition that is refused."""
-        if self.state.unreadable is not None:
-            raise unreadable(ErrorCode.CORRUPT_MESSAGE, self.state.unreadable)
+        _check_readable(self.state)
 
-    def _check_served(self) -> None:
-        """KafkaError CORRUPT_MESSAGE or NOT_LEADER_OR_FOLLOWER when every call fails."""
-        self.check_readable()
-        if self.is_unmounted:
-            raise TabletClosed(ErrorCode.NOT_LEADER_OR_FOLLOWER, self.index, Closed.EVERYTHING)
-        if self.is_lost:
-            raise not_leader()
+
+def _check_served(partition: Partition, writer: Writer) -> None:
+    """KafkaError CORRUPT_MESSAGE or NOT_LEADER_OR_FOLLOWER when every call fails."""
+    _check_readable(partition)
+    if partition.settings.closed.get(partition.index) is Closed.EVERYTHING:
+        raise TabletClosed(ErrorCode.NOT_LEADER_OR_FOLLOWER, partition.index, Closed.EVERYTHING)
+    if writer.state >= LOSING:
+        raise not_leader()
+
+
+def _check_readable(partition: Partition) -> None:
+    if partition.unreadable is not None:
+        raise unreadable(ErrorCode.CORRUPT_MESSAGE, partition.unreadable)

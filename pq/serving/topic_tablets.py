@@ -73,11 +73,12 @@ class TopicTablets:
                     await host.start(tablet_id, tablet, self._changes, tablet.lose)
 
     async def stop(self, topic: Topic) -> None:
-        """End the tablets of the topic."""
+        """End the tablets of the topic, which has none then."""
         for number, tablet_id in enumerate(topic.tablets):
             if number % _STOPS_AT_ONCE == 0:
                 await asyncio.sleep(0)
             await self._cells.host_of(tablet_id).stop_tablet(tablet_id)
+        topic.tablets.clear()  # each knows the topic: a deleted one would be a cycle that Python looks for
 
     def reclaim(
         self, record: TopicRecord, tablets: Collection[TabletId], forget: Callable[[], Awaitable[None]]

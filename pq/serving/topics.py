@@ -276,7 +276,6 @@ class Topics:
             self.offsets.forget(name, topic.partitions)
             await topic.hold()
             await self._tablets.stop(topic)
-            topic.tablets.clear()
             await self._take_over(record)
             if record.topic_id != before.topic_id:
                 self._known.remove(before)

@@ -74,7 +74,7 @@ class Writer:
         """Seconds that the last cycle took."""
         self._at_rest: asyncio.Future[None] | None = None
         """Done once no cycle is in work any more, nor will be."""
-        self._head = HeadLoader(partition, kv, self._count_held)
+        self._head = HeadLoader(partition, kv)
 
     @property
     def is_disk_full(self) -> bool:
@@ -138,7 +138,7 @@ class Writer:
     async def load_head(self) -> None:
         """Bring the head's content into memory, for a read."""
         try:
-            await Uninterrupted(self._head.load())
+            await Uninterrupted(self._head.load(self._count_held))
         except BlobCorrupt as damage:
             await self.perform(self._plan_close(damage))
 
@@ -214,7 +214,7 @@ class Writer:
             elif size and self._partition.needs_content(size):
                 self.state = states.ON_COLD_HEAD[self.state]
                 counters.waiting.start(self._loop.time())
-                self._head.load().add_done_callback(self._loaded)
+                self._head.load(self._count_held).add_done_callback(self._loaded)
                 return True
             elif size and self._partition.settings.keeps_facts and self._awaits_timestamps():
                 return True

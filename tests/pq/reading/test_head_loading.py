@@ -4,6 +4,7 @@ import errno
 
 import pytest
 
+from pqbroker.pq.log.head import Head
 from pqbroker.pq.log.keys import data_range
 from pqbroker.pq.reading.head_loading import HeadLoader
 from pqbroker.pq.serving.partition_server import PartitionServer
@@ -15,15 +16,23 @@ from pqbroker.storage.memory import MemoryShard
 from tests.pq.rig import MIB, Node, batch, write
 
 
-async def cold(node: Node) -> tuple[PartitionServer, HeadLoader, list[bool]]:
+class Ended(list[bool]):
+    """Whether content was there at the end of each load."""
+
+    def __init__(self, head: Head) -> None:
+        self._head = head
+
+    def note(self) -> None:
+        self.append(self._head.is_warm)
+
+
+async def cold(node: Node) -> tuple[PartitionServer, HeadLoader, Ended]:
     """A partition after a restart, a loader of its head, and whether content was there at the end of each load."""
     partition = await node.topic()
     await write(partition, batch(b"a"), batch(b"b" * 70_000))
     await node.restart()
     partition = node.partition()
-    ended: list[bool] = []
-    head = partition.state.head
-    return partition, HeadLoader(partition.state, kv_of(node), lambda: ended.append(head.is_warm)), ended
+    return partition, HeadLoader(partition.state, kv_of(node)), Ended(partition.state.head)
 
 
 def kv_of(node: Node) -> KeyValueTablet:
@@ -35,14 +44,14 @@ def kv_of(node: Node) -> KeyValueTablet:
 
 async def test_all_who_wait_share_one_load_during_which_nothing_is_dropped() -> None:
     partition, loader, ended = await cold(await Node().start())
-    load = loader.load()
-    assert loader.load() is load
+    load = loader.load(ended.note)
+    assert loader.load(ended.note) is load
     assert not loader.drop()
     await load
     assert (partition.state.head.is_warm, ended) == (True, [True])
     assert loader.drop()
     assert not partition.state.head.is_warm
-    await loader.load()
+    await loader.load(ended.note)
     assert ended == [True, True]
 
 
@@ -51,19 +60,19 @@ async def test_a_blob_that_is_gone_ends_the_load_without_a_failure() -> None:
     partition, loader, ended = await cold(node)
     lo, hi = data_range(partition.index)
     await kv_of(node).execute((DeleteRange(lo, True, hi, False),))
-    await loader.load()
+    await loader.load(ended.note)
     assert ended == [False]
 
 
 async def test_a_lost_store_fails_the_load_and_the_next_one_is_new() -> None:
     node = await Node().start()
     _, loader, ended = await cold(node)
-    load = loader.load()
+    load = loader.load(ended.note)
     node.engine.crash()
     with pytest.raises(ShardLost):
         await load
     assert ended == [False]
-    assert loader.load() is not load
+    assert loader.load(ended.note) is not load
 
 
 async def test_a_head_that_cannot_be_read_now_fails_what_waits_and_is_read_later(
