@@ -1,5 +1,5 @@
-"""The words settings are declared in: a frozen dataclass per kind of thing, one `setting` per field, and `rows` for the
-many that have no effect: a table is read where a class of so many fields takes 20 ms of each start.
+"""Words in which settings are declared: a frozen dataclass per kind of thing, one `setting` per field, and `rows` for
+the many without effect. A table is read for these, since a class with a field for each takes 20 ms of each start.
 
 Nothing is loaded here; `conf.load` reads files, environment and flags.
 """

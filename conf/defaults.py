@@ -47,15 +47,15 @@ _MS = {"minutes": 60_000, "hours": 3_600_000}
 
 
 def topic_config(texts: Mapping[str, str], settings: BrokerSettings) -> TopicConfig:
-    """The config in force for a topic that is set to `texts`; ConfigError when one of them cannot be."""
+    """Return the config in force for a topic that is set to `texts`. ConfigError if one of them is invalid."""
     return changed(_of_node(settings).config, texts)
 
 
 def stored_config(texts: Mapping[str, str], settings: BrokerSettings) -> TopicConfig:
-    """The config in force for a topic that was set to `texts`, perhaps by a version that takes others than this one.
+    """Return the config in force for a topic that was set to `texts`, perhaps by a version with other settings.
 
-    A text that cannot be leaves its default in force. Retention keeps every record then: by what was meant, some that
-    goes by the default might have to stay.
+    An invalid text leaves its default in force. Retention keeps every record then: the text may have meant to keep some
+    that the default would delete.
     """
     wrong = wrong_texts(texts)
     config = topic_config({name: text for name, text in texts.items() if name not in wrong}, settings)
@@ -63,8 +63,8 @@ def stored_config(texts: Mapping[str, str], settings: BrokerSettings) -> TopicCo
 
 
 def check_changed(texts: Mapping[str, str], stored: Mapping[str, str], settings: BrokerSettings) -> None:
-    """ConfigError when a topic that is set to `stored` cannot be set to `texts`. What is not new in them may be wrong:
-    else of two wrong texts none could be mended."""
+    """Check that a topic which is set to `stored` can be set to `texts`. ConfigError. Texts that do not change may be
+    invalid: otherwise, of two invalid ones, neither could be corrected."""
     check_size(texts, stored, settings)
     new = topic_config({name: text for name, text in texts.items() if stored.get(name) != text}, settings)
     if new.remote_storage_enable:  # one that was set to it by an earlier version may go on so
@@ -72,7 +72,7 @@ def check_changed(texts: Mapping[str, str], stored: Mapping[str, str], settings:
 
 
 def check_size(texts: Mapping[str, str], stored: Mapping[str, str], settings: BrokerSettings) -> None:
-    """ConfigError when a topic or a node would be set to more than a resource may be, unless it becomes less."""
+    """Check the size of a resource's texts. ConfigError if it is over the limit and grows."""
     size = _size(texts)
     if size > settings.config_bytes_max and size > _size(stored):
         raise ConfigError(

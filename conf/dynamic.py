@@ -59,10 +59,10 @@ _KEEPS_EVERY_RECORD = {"log.retention.ms": "-1", "log.retention.bytes": "-1"}
 
 @dataclass(frozen=True, slots=True)
 class Layers:
-    """The settings of a node, by where they come from; `of_node` goes over `of_all`, that over `at_start`. Texts by
-    name.
+    """Settings of a node, by where they come from, as texts by name; `of_node` goes over `of_all`, that over
+    `at_start`.
 
-    What of them cannot be is there and not in force.
+    An invalid text is kept here but not in force.
     """
 
     at_start: BrokerSettings
@@ -72,10 +72,10 @@ class Layers:
 
 
 def layers(at_start: BrokerSettings, of_all: Mapping[str, str], of_node: Mapping[str, str]) -> Layers:
-    """Lay the texts over the settings. They may come from a version that takes others than this one.
+    """Lay the texts over the settings. They may come from a version with other settings.
 
-    One that cannot be is passed over. Were it to say how long records stay, topics that leave it to the node keep every
-    record: by what was meant, some that goes by the value in force might have to stay.
+    An invalid text is passed over. If it is one of retention, topics that leave retention to the node keep every
+    record: the text may have meant to keep some that the value in force would delete.
     """
     wrong_of_all, wrong_of_node = wrong_settings(of_all), wrong_settings(of_node)
     texts = {name: text for name, text in of_all.items() if name not in wrong_of_all}

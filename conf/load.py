@@ -66,7 +66,8 @@ def read_properties(text: str) -> Iterator[tuple[int, str, str]]:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Lines without comments and blank ones; one that ends in an odd number of backslashes goes on in the next."""
+    """Yield lines without comments and blank ones; a line that ends in an odd number of backslashes continues in the
+    next."""
     lines = enumerate(_LINE_END.split(text), start=1)
     for number, line in lines:
         entry = line.lstrip(" \t\f")

@@ -1,4 +1,4 @@
-"""The rows of a KV tablet, whatever it is for: each can be read, and the blobs that they name are there."""
+"""Rows of a KV tablet of any type: each must be readable, and the blobs that they name must exist."""
 
 import struct
 from collections.abc import Iterable
@@ -23,7 +23,7 @@ def read_entries(rows: Iterable[tuple[bytes, bytes]], where: str, findings: Find
 
 
 def check_holders(entries: dict[bytes, Entry], where: str, blobs: StoredBlobs, findings: Findings) -> None:
-    """Every blob that a row names is there, and is shared only between rows that say so."""
+    """Check that every blob that a row names exists, and that only rows that say so share one."""
     owners: dict[bytes, list[bytes]] = {}
     for key, entry in entries.items():
         for blob in entry.blobs():

@@ -283,7 +283,8 @@ class Partition:
         self.findings.count("sessions", len(self.keys.sessions))
 
     def _check_facts(self, start_state: StartState) -> None:
-        """Each of a blob that is there, but perhaps the last; weights that go on where those before end."""
+        """Check that all facts but perhaps the last belong to a blob that exists, and that weights follow one
+        another."""
         blobs = {*start_state.bodies.offsets, *(blob.offset for blob in start_state.head.blobs)}
         before: BlobFacts | None = None
         for number, (key, entry) in enumerate(self.keys.facts, 1):

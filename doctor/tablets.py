@@ -208,7 +208,7 @@ def find_served_topics(topics: Iterable[TopicRecord], cell: CellId, reserved: in
 
 
 def _check_owned(scheme: Scheme, rows: TabletRows, findings: Findings, cell: CellId) -> None:
-    """Tablets that objects name as living in the cell: they are there, and of a kind that such an object owns."""
+    """Check that the tablets which objects name in this cell exist, and that such an object may own them."""
     names: Mapping[Any, Any] = {row["id"]: key[0] for key, row in scheme.rows(NAMES).items()}
     for tablet, _, kind, object_id in scheme.owned_tablets(cell):
         record, where = rows.records.get(tablet), str(names.get(object_id, f"{kind.name} {object_id.hex()}"))

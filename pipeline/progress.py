@@ -38,7 +38,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """One batch that is done: its rows, where it ended in each partition, and how much is there beyond."""
+    """A batch that is done: its rows, its end in each partition, and the records behind it."""
 
     batch: int
     rows: int

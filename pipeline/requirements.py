@@ -48,9 +48,10 @@ def check_java() -> None:
 
 
 def find_jars(directory: Path | None = None) -> tuple[Path, ...]:
-    """The jars of the Kafka source: from `directory`, else $PQBROKER_SPARK_JARS, else the checkout's .cache/spark-jars.
+    """Return the jars of the Kafka source: from `directory`, else $PQBROKER_SPARK_JARS, else the checkout's
+    .cache/spark-jars.
 
-    Empty when none of them is there. Raises SparkUnavailableError when a directory that was named lacks a jar.
+    Empty if none of these places has them. Raises SparkUnavailableError when a directory that was named lacks a jar.
     """
     if directory is None and os.environ.get(JARS_VARIABLE):
         directory = Path(os.environ[JARS_VARIABLE])

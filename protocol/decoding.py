@@ -207,7 +207,7 @@ class _Decoder:
             self.source.line(f"raise ProtocolError('{self._title}: {what} runs past the end')")
 
     def _charge(self, count: str) -> None:
-        """Count elements; a message may have only so many, however small they are."""
+        """Count elements: their number in a message is limited, however small they are."""
         self.source.line(f"left -= {count}")
         with self.source.block("if left < 0:"):
             self.source.line(f"raise TooManyElements(f'{self._title} has more than {{elements_max}} elements')")

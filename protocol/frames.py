@@ -61,7 +61,7 @@ class FrameReader:
         self._large: memoryview | None = None
         self._filled = 0
         self.claimed_bytes = 0
-        """Size of a frame that may not go on before `begin_claimed`."""
+        """Size of a frame that waits for `begin_claimed`."""
         self.held_bytes = 0
 
     def get_buffer(self, size_hint: int) -> memoryview:

@@ -26,7 +26,7 @@ def codes(declared: type, version: int, *, after: str = "", until: str = "", onl
 
 
 def count_bytes(count: int, *, flexible: bool) -> bytes:
-    """Return the bytes that begin an array of so many elements."""
+    """Return the bytes that begin an array of `count` elements."""
     return unsigned_varint(count + 1) if flexible else count.to_bytes(4, "big")
 
 

@@ -23,7 +23,7 @@ BlobKey = NewType("BlobKey", bytes)
 """The 24 bytes of a blob id, big-endian, in the sort order of the id."""
 
 class FileRange(NamedTuple):
-    """Place of verified bytes of a blob. Nothing keeps the file: opening it tells whether they are there still."""
+    """Place of verified bytes of a blob. Nothing keeps the file: to open it shows whether they still exist."""
 
     path: str
     position: int
@@ -220,7 +220,7 @@ class InlineUse(NamedTuple):
 class Batch:
     """Changes that become durable together. Later operations win over earlier ones on the same key.
 
-    Buffers given to `put_blob` must not change until the commit's outcome is there.
+    Buffers given to `put_blob` must not change before the commit's outcome is known.
     """
 
     __slots__ = ("blobs", "bytes", "dead", "inline", "moves", "ranges", "rows")
@@ -302,7 +302,7 @@ class Shard(Protocol):
     def submit(self, batch: Batch, told: Told) -> None:
         """Make the batch durable: atomic, and prefix-durable. `told` is called once, never within this call.
 
-        Called in order is applied in order; the outcomes are told in order too.
+        Batches are applied in the order of the calls, and their outcomes come in that order.
         """
 
     def commit(self, batch: Batch) -> Outcome[None]:

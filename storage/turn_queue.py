@@ -31,7 +31,7 @@ class TurnQueue:
         self._lost: ShardLost | None = None
 
     def plan(self, plan: Callable[[], None]) -> None:
-        """Call `plan` once all that came in this turn is there."""
+        """Call `plan` at the end of this turn, when all its requests have come."""
         self._plans.append(plan)
         if not self._is_due:
             self._is_due = True

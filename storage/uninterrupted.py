@@ -17,7 +17,7 @@ _under_way: set[asyncio.Task[Any]] = set()
 
 
 class Uninterrupted(Generic[T]):
-    """Awaits a task for whoever may be cancelled: the task continues. Several may wait for one task."""
+    """Wait for a task that continues if the waiter is cancelled. Several callers may wait for one task."""
 
     __slots__ = ("_task",)
 

@@ -11,7 +11,7 @@ SECONDS_BETWEEN = 1.0
 
 
 class SeldomLog:
-    """Writes to a logger. Texts are told apart before their arguments are put in."""
+    """Logger of seldom lines. Two lines are one text if they differ only in arguments."""
 
     def __init__(self, log: logging.Logger, clock: Callable[[], float] = time.monotonic) -> None:
         self._log = log

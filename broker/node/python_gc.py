@@ -60,7 +60,7 @@ class Load(NamedTuple):
 
 
 def objects_of(topics: int, partitions: int) -> int:
-    """Return about how many objects so many topics and partitions are."""
+    """Return the number of objects of topics and partitions, about."""
     return topics * TOPIC_OBJECTS + partitions * PARTITION_OBJECTS
 
 

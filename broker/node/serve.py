@@ -45,8 +45,8 @@ log = logging.getLogger(__name__)
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 _SWITCH_INTERVAL_S = 0.001
-"""The loop waits so long at most for each thread that stands before it for the interpreter lock. Against Python's 5 ms
-that lowered the loop's worst lag under load, 7 and 11 ms to 5 and 4, and cost nothing that could be measured."""
+"""Seconds that the loop waits at most for each thread that stands before it for the interpreter lock. Against Python's
+5 ms that lowered the loop's worst lag under load, 7 and 11 ms to 5 and 4, and cost nothing that could be measured."""
 INTERRUPTED = 130
 """Exit status after a second Ctrl-C, as a shell has it."""
 

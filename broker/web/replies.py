@@ -34,7 +34,7 @@ def _is_long(document: Any) -> bool:
 
 
 def _in_slices(document: Mapping[str, Any]) -> Iterator[str]:
-    """A document as JSON. Long lists go in slices: a thread that writes one lets the loop go on between them."""
+    """Yield a document as JSON. A long list is written in slices, between which its thread lets the loop run."""
     mark = "{"
     for name, value in document.items():
         yield f"{mark}{json.dumps(name)}: "

@@ -63,7 +63,7 @@ def parse_host(option: str, text: str, default_port: int) -> Address:
 
 
 class Link:
-    """A connection, opened at once. NoBroker when nobody is there or what is there does not speak Kafka's protocol."""
+    """A connection, opened at once. NoBroker if nothing listens there, or does not speak Kafka's protocol."""
 
     def __init__(self, address: Address, connect_timeout_s: float, answer_timeout_s: float) -> None:
         self._address = address

@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class BrokerGone(CommandError):
-    """Nobody has answered for so long that the command gives up."""
+    """No broker has answered for longer than the command waits."""
 
 
 class Watch:
@@ -44,7 +44,7 @@ class Watch:
         self._given_up: BrokerGone | None = None
 
     def moved(self) -> None:
-        """The work makes progress: the broker is there."""
+        """Note progress of the work: the broker answers."""
         self._has_moved = True
 
     @property

@@ -56,7 +56,7 @@ class Written:
         self._waiting += 1
 
     def check_moving(self) -> None:
-        """CommandError when records wait and none was answered for UNANSWERED_S by a broker that is there."""
+        """CommandError if records wait, a broker answers, and it acknowledged none of them for UNANSWERED_S."""
         if not self._waiting or self._watch.is_gone:
             self._moved_s = time.monotonic()
         elif time.monotonic() - self._moved_s > UNANSWERED_S:
@@ -83,7 +83,7 @@ class Written:
             self.spans[sent.partition] = min(first, sent.offset), max(last, sent.offset)
 
     def refuse(self, line: int, why: CommandError) -> None:
-        """A line cannot be written; one before it may be refused later, and is what is told then."""
+        """Note that a line cannot be written. If an earlier line is refused later, that one is reported."""
         if self.refusal is None or line < self._refused_line:
             self.refusal, self._refused_line = why, line
 
@@ -154,7 +154,7 @@ async def _take(client: Any, target: Target, parse: Parse, numbered: tuple[int, 
 
 
 def _whole_lines(rest: bytearray, chunk: bytes) -> list[bytes]:
-    """The lines that end in a chunk, or at the end of the file, where it is empty; `rest` keeps what goes on."""
+    """Return the lines that end in a chunk; an empty one is the end of the file. `rest` keeps an unfinished line."""
     if not chunk:
         return [bytes(rest)] if rest else []
     first, *others = chunk.split(b"\n")

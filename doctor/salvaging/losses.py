@@ -61,7 +61,7 @@ class NewBlobs:
         return key
 
     def put_unreadable(self, channel: int) -> BlobKey:
-        """A blob that stands for lost records: whoever reads it finds it damaged."""
+        """Put a blob that stands for lost records, and return its key; a reader finds it damaged."""
         key = self._key(channel, 1)
         self.make_unreadable(key)
         return key

@@ -33,7 +33,7 @@ class BatchWriter:
         self._counts: dict[int, Counts] = {}
 
     def write_batch(self, records: DataFrame, number: int) -> None:
-        """Write a batch, unless it is there."""
+        """Write a batch, unless it exists."""
         batch = self._lake.batch(number)
         if self._lake.has(batch):
             return

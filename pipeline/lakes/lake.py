@@ -1,15 +1,15 @@
-"""A directory of Parquet in which every batch is there whole or not at all, and once, however often it is written.
+"""A directory of Parquet that has every batch whole or not at all, and once, however often it is written.
 
 DIRECTORY/data/batch=N/    the rows of batch N and, in `_landed.json`, where they came from
 DIRECTORY/versions/N/      in the directory of a snapshot instead: the table as batch N left it
 DIRECTORY/latest           its newest version, a symbolic link
 DIRECTORY/checkpoint/      Spark's own memory of the job
 DIRECTORY/temporary/       batches that are being written; nobody reads them
-DIRECTORY/topic.json       the job and its topic, with its id: a topic made again under the name is another one
+DIRECTORY/topic.json       the job and its topic, with its id: a re-created topic of the name is another one
 
 A batch is written under a temporary name, synced and renamed. Spark fixes the offsets of batch N before it runs it, and
-runs it again after a crash: what is there under its number is then the same rows, and stays. Other rows under a number
-that is taken, from other offsets or through another checkpoint, are refused: to skip them would lose some.
+runs it again after a crash: the rows under its number are then the same, and stay. Other rows under a number that is
+taken, from other offsets or through another checkpoint, are refused: to skip them would lose some.
 """
 
 import errno
@@ -116,12 +116,12 @@ class Lake:
             raise LakeError(f"{self.directory} holds {why}; name another directory with --to DIR")
 
     def last(self) -> Batch | None:
-        """The last batch that is there."""
+        """Return the last batch that exists."""
         numbers = self.numbers()
         return self._landed(self.place(numbers[-1])) if numbers else None
 
     def numbers(self) -> list[int]:
-        """The numbers of the batches that are there, sorted."""
+        """Return the numbers of the batches that exist, sorted."""
         return self._kind.numbers(self.directory)
 
     def place(self, number: int) -> Path:

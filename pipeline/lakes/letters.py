@@ -44,5 +44,6 @@ class DeadLetters:
 
 
 def _letter_bytes_max(batch_bytes_max: int) -> int:
-    """Batch bytes for the dead letters of a topic with so many: the reason comes on top, if a topic may have more."""
+    """Return the batch bytes of a topic for dead letters: those of its topic, and the reason's if the limit allows
+    it."""
     return max(batch_bytes_max, min(batch_bytes_max + _REASON_BYTES_MAX, _BATCH_BYTES_LIMIT))

@@ -134,5 +134,5 @@ def _headers_with_reason() -> Column:
 
 
 def _nullable(schema: StructType) -> StructType:
-    """JSON may leave out what the schema says is there; that is found later, by name."""
+    """Return the schema with every field nullable: JSON may lack a required field, which is found later, by name."""
     return StructType([StructField(field.name, field.dataType) for field in schema.fields])

@@ -65,7 +65,7 @@ class _VersionWriter:
         self._counts: dict[int, Counts] = {}
 
     def write(self, records: DataFrame, number: int) -> None:
-        """Write the version of a batch, unless it is there, and show it."""
+        """Write the version of a batch, unless it exists, and show it."""
         batch = self._lake.batch(number)
         if not self._lake.has(batch):
             if self._schema is None or self._letters is None:

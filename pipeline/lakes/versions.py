@@ -11,7 +11,7 @@ LATEST = "latest"
 
 
 def show(lake: Lake, number: int, keep: int) -> None:
-    """Let the link name a version that is there, and remove all but the last `keep`. LakeError when it cannot."""
+    """Let the link name a version that exists, and remove all but the last `keep`. LakeError when it cannot."""
     with lake.writing():
         link = lake.temporary(LATEST)
         link.symlink_to(lake.place(number).relative_to(lake.directory))

@@ -1,4 +1,4 @@
-"""Writing batches of rows into a topic so that each row is there once, whatever is killed.
+"""Writing batches of rows into a topic so that it has each row once, whichever process is killed.
 
 Before a batch is written the journal has where the target ends. A batch that was begun and is not known to be done is
 looked for in the target from there on, by the headers its records carry, and what is missing is written. Before that,

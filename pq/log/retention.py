@@ -18,8 +18,8 @@ TRIMMED_BLOBS_MAX = 5_000
 """Bodies that one cycle deletes, so that neither planning nor applying it holds the loop for long (5 ms); more take
 several. A KV request would refuse to delete over 100 000 keys."""
 AUTO_FLUSH_MS = 900_000
-"""Rows of an ordered table go by age from its body alone (E.6). The head of an idle one counts as body after so long,
-by the seed's dynamic_store_auto_flush_period."""
+"""Rows of an ordered table go by age from its body alone (E.6). The head of an idle table counts as body after that
+time, by the seed's dynamic_store_auto_flush_period."""
 _EVERYTHING = 1 << 63
 
 FirstUnread = Mapping[str, int]

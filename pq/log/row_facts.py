@@ -278,7 +278,7 @@ class PartitionFacts:
     def trim(self, offset: int) -> DeleteRange | None:
         """The command that deletes what lies before the blob at `offset`, the first that stays; None: nothing does.
 
-        The last facts stay, also where their rows go: weights go on from there.
+        The last facts stay even if their rows go: later weights continue from them.
         """
         if not self.blobs or self.blobs[0].offset >= min(offset, self.blobs[-1].offset):
             return None

@@ -35,10 +35,10 @@ def plan_piece(
 
 
 def plan_end(partition: Partition, decision: Decision, now_ms: int) -> Cycle:
-    """Have the session know the batch, whose rows are all in the log; the decision goes.
+    """Enter the batch, whose rows are all in the log, into its session, and delete the decision.
 
-    Rows of others may lie among those of the batch: its place is said to reach up to the end, so that it is remembered
-    while one of them is there.
+    Rows of others may lie among those of the batch: its place reaches up to the end, so that it is remembered while one
+    of them exists.
     """
     cycle = partition.no_change(now_ms)
     count = sum(piece.total.row_count for piece in decision.pieces if piece.partition == partition.index)

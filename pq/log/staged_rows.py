@@ -5,8 +5,8 @@
     batch     unknown --decide--> decided --every piece is written--> known to its session, with its total
 
 A piece lies under a key of its own in the partition that its rows are for, and goes in the commit that puts the rows
-into the log: it is there, or its rows are. A decision lies in the partition of its first piece. The total of a batch
-says which rows it has, however they were split: it is what a batch that comes again is compared by.
+into the log: either it exists, or its rows do. A decision lies in the partition of its first piece. The total of a
+batch says which rows it has, however they were split: it is what a batch that comes again is compared by.
 """
 
 import json

@@ -20,7 +20,7 @@ class ReadQuery(NamedTuple):
     one_at_least: bool = True
     in_files: bool = False
     with_trimmed: bool = False
-    """Rows before the partition's start, too, as far as their blobs are there."""
+    """True to read rows before the partition's start too, as far as their blobs exist."""
 
 
 class Isolation(Enum):

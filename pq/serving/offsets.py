@@ -75,12 +75,13 @@ class GroupOffsets:
         return self.enqueue(changes)
 
     def begin(self, group_id: str) -> "OffsetChanges":
-        """A commit of so many partitions that they are planned in slices; `enqueue` or `give_up` has to follow."""
+        """Begin a commit whose partitions are planned in slices, since they are many; `enqueue` or `give_up` must
+        follow."""
         return OffsetChanges(group_id, self._served)
 
     async def plan_deletion(self, group_id: str) -> "OffsetChanges":
-        """Plan to delete all offsets of a group, with turns for others between them; none is left out that is there
-        when this returns. `enqueue` or `give_up` has to follow. KafkaError as `of`."""
+        """Plan to delete all offsets of a group that exist when this returns, with turns for others between them.
+        `enqueue` or `give_up` must follow. KafkaError as `of`."""
         changes = self.begin(group_id)
         try:
             await self._plan_deletion(changes)

@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 class Moving(NamedTuple):
-    """The state that a table's tablet has on its way to another one, and what is done when it is there."""
+    """State of a table's tablet between two mount states, and the future that resolves at the end."""
 
     state: str
     end: asyncio.Future[None]
@@ -171,7 +171,7 @@ class TopicNames:
 
 
 def config_of(topic: TopicRecord, settings: BrokerSettings) -> TopicConfig:
-    """The config in force; what the topic is set to and cannot be is logged with its cure."""
+    """Return the config in force; invalid texts of the topic are logged with their cure."""
     for cause in wrong_texts(topic.config).values():
         _log.error(
             "topic %s: %s; its default is in force, and retention deletes nothing of the topic. Set the config again "

@@ -1,6 +1,6 @@
 """The tablets of topics: created, started and stopped in the cells where they live.
 
-A tablet whose cell is not open is there all the same, and answers as one that is lost: its clients come again.
+A tablet whose cell is not open exists all the same. It answers as a lost one, so its clients try again.
 """
 
 import asyncio

@@ -4,7 +4,7 @@ does not have is a defect: KeyError.
 state     event         next      what it means
 idle      on_work       writing   a write or a job came: a cycle is planned, or its request is on its way
 writing   on_cold_head  loading   the cycle has to copy head content that is not in memory, or to wait for timestamps
-loading   on_loaded     writing   the content was read, or cannot be: the next cycle, which may find nothing to do
+loading   on_loaded     writing   the content was read, or is unreadable: the next cycle, which may find nothing to do
 writing   on_rest       idle      no cycle is in work, and nothing waits
 idle      on_hold       held      the tablet restarts: what comes waits for the next instance
 writing   on_hold       holding   the same, with a last cycle in work

@@ -141,8 +141,8 @@ class Table:
         """Write the rows of all pieces, in the order given within each tablet, once however often it is asked for.
 
         A batch that was committed before is not written again, however its rows were split into pieces then. If it had
-        other rows, ClientError CHANGED_BATCH says so; `on_changed` "keep" leaves those that are there alone, "append"
-        writes these too. Errors can be followed by the same call, or by staging and committing the batch again.
+        other rows, ClientError CHANGED_BATCH says so; `on_changed` "keep" keeps the stored ones alone, "append" writes
+        the new ones too. Errors can be followed by the same call, or by staging and committing the batch again.
         """
         return self._perform(self._calls.commit_staged(pieces, session, sequence, on_changed))
 

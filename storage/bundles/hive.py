@@ -3,8 +3,8 @@
     cell:   unknown --add--> creating --first opened--> ready --begin to remove--> removing --forget--> gone
 
 One commit each. Only a ready cell gets tablets. A cell that is ready and whose directory is gone is damaged, not new;
-one that is being removed goes on to be removed at the next start. The tablet itself is made by the first change, so
-that a node without bundles of its own stores what it always did. Ids are never given out twice.
+the removal of a cell continues at the next start. The tablet itself is made by the first change, so that a node without
+bundles of its own stores what it always did. Ids are never given out twice.
 """
 
 import asyncio

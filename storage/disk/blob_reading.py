@@ -108,7 +108,8 @@ class BlobReader:
 
     @contextmanager
     def _opened_files(self) -> Iterator[dict[SegmentKey, SegmentFile]]:
-        """The segments that one call opens, closed behind it; damage that it finds is told with its cure."""
+        """Yield the segments that one call opens, and close them at its end; damage that it finds is logged with its
+        cure."""
         files: dict[SegmentKey, SegmentFile] = {}
         try:
             yield files

@@ -9,7 +9,7 @@
     ballast                 room to delete with on a full disk
     cells/<id>/             of the system cell: the directories of the node's other cells, made alike
 
-Every step of `take` may be the last before a crash; the next `take` carries on from whatever is there.
+Every step of `take` may be the last before a crash; the next `take` continues from whatever it left.
 """
 
 import contextlib
@@ -353,7 +353,7 @@ def write_durably(file: Path, content: bytes) -> None:
 
 
 def sync_data(descriptor: int) -> None:
-    """Make a file's bytes durable. macOS leaves them in the drive's cache unless it is told otherwise."""
+    """Make a file's bytes durable. macOS leaves them in the drive's cache unless asked for more."""
     if _FULL_SYNC is None:
         os.fdatasync(descriptor)
     else:

@@ -102,7 +102,7 @@ def _begins_behind(log: bytes, begin: int) -> bool:
 
 
 def _fragment(log: bytes, position: int) -> _Fragment | None:
-    """The fragment at a position; None when none is there whole."""
+    """Return the fragment at a position; None if the position has none that is whole."""
     limit = min(len(log), position - position % _BLOCK_BYTES + _BLOCK_BYTES)
     if position + _HEADER.size > limit:
         return None

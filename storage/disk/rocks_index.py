@@ -46,7 +46,7 @@ class RocksIndex:
     _memtable: Memtable
 
     def __init__(self, path: Path, has_room: Callable[[int], bool] = lambda size: True) -> None:
-        """`has_room`: whether so many bytes can be written besides what is being committed."""
+        """`has_room` returns True if that many bytes can be written besides what is being committed."""
         self.on_damage: Callable[[str, str], None] = _nobody_listens
         """Called with place and cause by the thread that met a part of the index that cannot be read."""
         self._path = path
@@ -203,7 +203,7 @@ class RocksIndex:
             self._manifest.follow()
 
     def tell(self, told: str) -> EngineError:
-        """The error that RocksDB's stands for. Damage is told to `on_damage`."""
+        """Return our error for one of RocksDB's; `on_damage` is called for damage."""
         if self._staging:
             told = told.replace(self._staging, str(self._path))
         if str(self._path) not in told:

@@ -29,7 +29,7 @@ REWRITTEN_BYTES_MAX = 32 << 20
 
 
 class KeyValueError(Exception):
-    """The request cannot be: it fails whole and nothing of it is applied."""
+    """The request is invalid: it fails as a whole and changes nothing."""
 
 
 class KeyMissing(KeyValueError):

@@ -22,7 +22,7 @@ TabletCommands = tuple[KeyValueTablet, Sequence[Command]]
 
 
 def execute_together(parts: Sequence[TabletCommands]) -> Outcome[None]:
-    """Apply the commands of every tablet; durable and visible in all when the outcome is there.
+    """Apply the commands of every tablet; durable and visible in all when the outcome comes.
 
     Fails as `KeyValueTablet.execute` does. A tablet that is blocked fails the request and leaves the others alone.
     """

@@ -45,7 +45,7 @@ class OrderedEntries:
         return keys
 
     def apply(self, changes: Mapping[bytes, Entry | None]) -> None:
-        """Set keys to their new entries; None deletes, if it is there."""
+        """Set keys to their new entries; None deletes the key if it exists."""
         by_key, changed = self.by_key, self._changed
         for key, entry in changes.items():
             if (key in by_key) is (entry is None):

@@ -2,7 +2,7 @@
 
 A value lies in blobs that never change, and a request is planned in memory. So the blobs that diffs fall into are read
 first; then one request puts new blobs in their place, and is refused if the original changed meanwhile: all of it is
-done again, on the value that is there now. Blobs that no diff touches are not read but shared with the original.
+done again, on the present value. Blobs that no diff touches are not read but shared with the original.
 """
 
 from bisect import bisect_left, bisect_right
@@ -25,7 +25,7 @@ from pqbroker.storage.kv.rows import Entry
 
 
 class Patching:
-    """A request with patches, on the entries as they are now. KeyValueError when a patch of them cannot be."""
+    """A request with patches, on the entries as they are now. KeyValueError if one of the patches is invalid."""
 
     __slots__ = ("_commands", "_rewrites")
 

@@ -55,7 +55,7 @@ class Plan:
         self.recounts: dict[BlobKey, int] = {}
         """New reference counts of blobs that more than one entry holds, or held."""
         self.moved: set[bytes] = set()
-        """Keys whose present blobs live on in another entry."""
+        """Keys whose present blobs remain in another entry."""
         self.user_generation: int | None = None
         """The new one, where the request raises it."""
         self.counting = False
@@ -92,7 +92,7 @@ class Planner:
         """The tablet's, as it is durable; it raises it."""
 
     def plan(self, commands: Sequence[Command], now_ms: int) -> Plan:
-        """Raises KeyValueError when a command cannot be, and Blocked when a later instance of the tablet runs."""
+        """Raises KeyValueError if a command is invalid, Blocked if a later instance of the tablet runs."""
         plan = Plan()
         for command in sorted(commands, key=_order):
             if type(command) is Write:
@@ -309,7 +309,7 @@ class Planner:
         return entry
 
     def _take(self, plan: Plan, key: bytes) -> None:
-        """The key goes; its blobs live on elsewhere."""
+        """Remove the key; its blobs remain in other entries."""
         if key in plan.changes:
             plan.counting = True
         plan.moved.add(key)

@@ -102,7 +102,7 @@ class KeyValueTablet:
             yield key, self._entries[key]
 
     def execute(self, commands: Sequence[Command]) -> Outcome[None]:
-        """Apply the commands together or not at all; durable and visible here when the outcome is there.
+        """Apply the commands together or not at all; durable and visible here when the outcome comes.
 
         Fails with KeyValueError (nothing of it can be), CommitRefused (nothing was stored) or ShardLost.
         """

@@ -129,7 +129,7 @@ def _read_member(fields: dict[str, Any]) -> MemberImage:
 
 
 GENERATION = "generation"
-"""The column of residents whose members are told apart by it."""
+"""Column that numbers the generations of a resident, for kinds that have them."""
 GROUP_ROWS = ResidentRows(
     "group", "groups", (GENERATION, "protocol_type", "protocol", "leader", "state_since_ms", "members"), _read_group
 )

@@ -59,7 +59,7 @@ class TypedColumns:
         return self._parse(keys, values) or self._decode(keys, values)
 
     def _parse(self, keys: Documents, values: Documents) -> Mapping[str, Any] | None:
-        """All at once; None where that cannot be, or where a record is no row."""
+        """Parse all documents at once; None if that is impossible, or if one is not a row."""
         parts = {"value": values, "key": keys} if self._has_key else {"value": values}
         documents = {part: parts[part] for part in self._parsed.names}
         if not self._is_plain or not values or any(None in each for each in documents.values()):

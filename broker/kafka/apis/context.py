@@ -94,7 +94,7 @@ class Context:
         self.correlation_id = 0
         """Id of an answer that is framed where it is made. The dispatcher sets it."""
         self.is_long = False
-        """True if the request has so many elements that its handler must let other requests run in between."""
+        """True for a request of many elements: its handler must let other requests run in between."""
         self.is_charged = False
         """True while the node's budget of answers holds bytes for the request."""
 

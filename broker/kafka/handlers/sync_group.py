@@ -1,8 +1,8 @@
 """SyncGroup (key 14), versions 0 to 5.
 
-Behaviour: the leader brings the assignment; everybody is answered with their part once it is stored, and who asks later
-is answered at once. While members are to join again: REBALANCE_IN_PROGRESS. Version 5 has to name the group's protocol
-and its type, as in Kafka. An assignment of too many bytes: UNKNOWN_SERVER_ERROR, as in Kafka.
+Behaviour: the leader brings the assignment; all members get their parts once it is stored, and a later request is
+answered at once. While members are to join again: REBALANCE_IN_PROGRESS. Version 5 has to name the group's protocol and
+its type, as in Kafka. An assignment of too many bytes: UNKNOWN_SERVER_ERROR, as in Kafka.
 Left out: nothing.
 """
 

@@ -82,7 +82,7 @@ class Intake:
             self.share.await_room()
 
     def pause(self, pause_ms: int) -> None:
-        """Read nothing for so long."""
+        """Read nothing for `pause_ms`, or for longer if another pause lasts longer."""
         self._pause.lengthen(pause_ms, self.consider)
         self.limit()
 

@@ -18,7 +18,7 @@ class ReadingPause:
         self.is_on = False
 
     def lengthen(self, pause_ms: int, when_over: Callable[[], None]) -> None:
-        """Last so long from now on, or longer where that was said before; then call `when_over`."""
+        """Pause for `pause_ms` from now on, unless a longer pause is on; then call `when_over`."""
         until = self._loop.time() + pause_ms / 1000
         if self._timer is None or self._until < until:
             self.cancel()

@@ -36,7 +36,7 @@ class Receiver(Protocol):
         """Close: the unfinished request has to make room. It is not counted any more."""
 
     def begin_claimed(self) -> None:
-        """Go on with the request that waited for memory."""
+        """Continue with the request that waited for memory."""
 
 
 class _Unfinished:

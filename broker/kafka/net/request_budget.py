@@ -72,7 +72,7 @@ class ByteBudget:
         self.waiting.pop(resume, None)
 
     def call_back(self) -> None:
-        """Call those who may go on now."""
+        """Resume the requests and connections that may continue."""
         if self.taken > self.bytes_max:
             return
         waiting, self.waiting = self.waiting, {}

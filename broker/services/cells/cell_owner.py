@@ -81,8 +81,8 @@ async def open_cell(
     """Open the system cell with a new generation and start all that lives in it; for reading only where its disk is
     full. EngineError, CommitRefused, ShardLost.
 
-    `settings`: what the node was started with; ConfigError when the storage profile cannot be. What is dead is removed
-    from the cell from then on, unless something of it could not be read.
+    `settings`: those that the node was started with. ConfigError if the storage profile is invalid. What is dead is
+    removed from the cell from then on, unless something of it could not be read.
     """
     profile = parse_profile(settings.storage_profile, parse_pools(settings.pools))
 

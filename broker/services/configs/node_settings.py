@@ -22,10 +22,10 @@ _POLICY = "log.cleanup.policy"
 
 
 class NodeSettings:
-    """The settings of one opening of the cell. `stored`: what nodes were set to, by name; what of it cannot be is told
-    with its cure.
+    """Settings of one opening of the cell. `stored`: what nodes were set to, by name; an invalid text is logged with
+    its cure.
 
-    `keep` makes what is set under a name durable, and then the settings in force.
+    `keep` makes the texts under a name durable, then puts the settings in force.
     """
 
     def __init__(

@@ -147,7 +147,7 @@ def _given(names: Sequence[str], texts: Mapping[str, str], source: Source) -> It
 
 
 def _shown(declaration: Declaration | None, text: str) -> str:
-    """A text that was set, in one form; one that cannot be as it is, for whoever is to mend it."""
+    """Return a text that was set, in its usual form; an invalid one as it is, so that its owner can correct it."""
     if declaration is None:
         return text
     try:

@@ -1,7 +1,7 @@
 """The consumer groups of a node: on 16 coordinator tablets, by hash of the group id. Offsets are not theirs.
 
-Members, generation and assignment of a group are stored at each completed sync, so that after a crash its members go
-on in the same generation. Offsets belong to the partitions (pq/serving/topics.py); here is who may commit them.
+Members, generation and assignment of a group are stored at each completed sync, so that after a crash its members
+continue in the same generation. Offsets belong to the partitions (pq/serving/topics.py); here is who may commit them.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Slots of SQL queries: so many run at once, shared by address, and those that wait are served address by address.
+"""Slots of SQL queries: a limited number runs at once, shared by address, and waiting ones are served by address.
 
     none      begin -> running while its address may have one more, and no other address waits before it; else waiting
     waiting   its turn comes -> running

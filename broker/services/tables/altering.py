@@ -20,7 +20,7 @@ from pqbroker.tables.schema import Schema, check_alteration, check_names, read_s
 
 async def alter_schema(caller: TablesCaller, name: str, columns: Sequence[Mapping[str, Any]]) -> Topic:
     """Give a table that is unmounted as a whole other columns (E.10). Any other topic takes them while it is served:
-    they are a view of records that are there. Without columns it has no schema.
+    they are a view of its records. Without columns it has no schema.
 
     KafkaError as `find_topic`; TableError WRONG_STATE, INCOMPATIBLE_SCHEMA and those of schemas; ConfigError.
     """

@@ -3,7 +3,7 @@
     dynamic, unmounted -> static: all rows of all tablets, by whole chunks, in one new tablet; another topic id
     static             -> dynamic, unmounted, with this one tablet
 
-Rows that were trimmed inside a chunk are there again. One commit of the scheme decides each change.
+Rows that were trimmed inside a chunk reappear. One commit of the scheme decides each change.
 """
 
 from collections.abc import Sequence

@@ -162,7 +162,7 @@ def _total(pieces: Iterable[Piece]) -> Total:
 
 
 async def _check_staged(topic: Topic, fence: Fence, pieces: Sequence[Piece]) -> None:
-    """BatchRefused STAGE_LOST unless every piece is there, once."""
+    """Check that every piece exists, once. BatchRefused STAGE_LOST."""
     lost = None
     for number, piece in enumerate(pieces):
         if not number % _AT_ONCE:

@@ -71,7 +71,7 @@ def fixed_configs(topic: "Topic") -> Collection[str]:
 
 
 def check_schema(config: Mapping[str, str], columns_max: int, old: TopicSchema | None = None) -> None:
-    """ConfigError where the configs that a topic is to have give it a schema that cannot be. `old`: its schema now."""
+    """Check the schema that configs would give a topic. ConfigError if it is invalid. `old`: its schema now."""
     from pqbroker.tables.avro_schema import read_avro_schema
     from pqbroker.tables.refusals import TableError
     from pqbroker.tables.schema import check_names, read_schema

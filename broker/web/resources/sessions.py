@@ -1,6 +1,6 @@
 """Native commits of a consumer (semantics A.14): in sessions, forwards only, within the partition's bounds.
 
-Kafka's OffsetCommit stores what it is given; who commits here is told when another session has replaced its own.
+Kafka's OffsetCommit stores what it is given; a commit here is refused when another session has replaced the caller's.
 """
 
 from typing import Any

@@ -117,7 +117,7 @@ def check(value: Any, schema: Schema, where: str) -> None:
 
 
 def _check(value: Any, schema: Schema, levels: int) -> None:
-    """`levels`: so many may lie within one another."""
+    """Check a value in which at most `levels` objects and arrays lie within one another."""
     types, name = schema.get("type"), _TYPE_NAMES[type(value)]
     if types is not None and types != name and not _is_one(name, types):
         raise _Misfit(f"is {name}; give {types if isinstance(types, str) else ' or '.join(types)}")

@@ -170,7 +170,7 @@ def _may_be(rest: Unreadable, number: int, bounds: Bounds) -> bool:
 
 
 def _check_behind(by_number: dict[int, CommitAt], last: int, unreadable: Sequence[Unreadable]) -> None:
-    """LogDamaged when a round behind a missing one is there, and was synced before it was acknowledged."""
+    """LogDamaged if the log has a round behind a missing one that was synced before it was acknowledged."""
     later = [number for number, record in by_number.items() if number > last and not record.header.flags & NOT_SYNCED]
     if later:
         found = by_number[min(later)]

@@ -77,7 +77,7 @@ class Scanned:
     records: tuple[CommitAt, ...]
     rest: Unreadable | None
     gaps: tuple[Gap, ...] = ()
-    """Gaps in order; the last one reaches to the end of the file if `rest` says what is there."""
+    """Gaps in order; the last one reaches to the end of the file if `rest` describes its content."""
 
 
 def scan_commits(path: Path, position: int, seed: int) -> Scanned:
@@ -108,7 +108,7 @@ def _gap_before(commit: CommitAt | None, file: int, begin: Gap) -> list[Gap]:
 def payload_is_torn(record: CommitAt) -> bool:
     """Return True if the payload right before a record lacks a sector, as when a power cut came before its sync.
 
-    Damage of another kind is told when the blob is read. OSError.
+    Damage of another kind is reported when the blob is read. OSError.
     """
     header = record.header
     start = record.position - header.payload_bytes

@@ -170,7 +170,7 @@ class RoundWriter:
         self._log.close()
 
     def let_go(self, *, is_ours: bool) -> None:
-        """Close all files after a failure, which counts and is told already.
+        """Close all files after a failure that has been reported; a second one is ignored.
 
         What a sync that failed left of a round is taken back, while the cell is ours: the system may show it to the
         next opening, though it never reaches the disk.

@@ -148,7 +148,8 @@ def _has_long_zeros(buffers: Sequence[Buffer]) -> bool:
 
 
 def _may_have_long_zeros(view: memoryview, first: int, samples: bytes) -> bool:
-    """Return True unless no sample that is zero has as many zeros around it; at the view's ends it may go on elsewhere.
+    """Return True unless no sample that is zero has as many zeros around it; at the view's ends it may continue
+    elsewhere.
 
     `samples`: the view's bytes from `first` on, one of each sector's.
     """

@@ -55,7 +55,7 @@ class ManifestCopy:
 
 
 class WholeManifest(NamedTuple):
-    """A manifest as it should be, and what is wrong with what is there."""
+    """Manifest as it should be, and the damage of the file on disk."""
 
     name: str
     content: bytes
@@ -63,7 +63,7 @@ class WholeManifest(NamedTuple):
 
 
 def named_manifest(index: Path) -> str | None:
-    """The manifest that `CURRENT` names; None where it names none that is there. OSError."""
+    """Return the name of the manifest in `CURRENT`; None if it names no file that exists. OSError."""
     try:
         found = _CURRENT_TEXT.fullmatch((index / CURRENT).read_bytes())
     except FileNotFoundError:

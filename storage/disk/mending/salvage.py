@@ -54,7 +54,7 @@ class CellRows(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """Losses of a salvage: rounds of which nothing can be read, at most so many, in so many bytes."""
+    """Losses of a salvage: the greatest number of unreadable rounds, and their bytes."""
 
     rounds: int
     size_bytes: int

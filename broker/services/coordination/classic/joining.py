@@ -136,7 +136,7 @@ def _update(group: Group, member: Member, request: Join, ticket: Ticket) -> None
 
 
 def _replace_static(group: Group, holder: str, request: Join, ticket: Ticket, now_ms: int) -> None:
-    """A static member came back (KIP-345): the same place under a new member id, and whoever has the old one is out."""
+    """Give a static member that came back its place under a new member id, and fence the old one (KIP-345)."""
     earlier_leader = group.leader
     member = _rename(group, holder, request.new_member_id)
     _update(group, member, request, ticket)
@@ -164,9 +164,11 @@ def _rename(group: Group, holder: str, member_id: str) -> Member:
 
 
 def _returned(group: Group, member: Member, earlier_leader: str | None, request: Join) -> Joined:
-    """The generation goes on. A leader assigns nothing: nobody would be told of it in a stable group.
+    """Return the answer to a static member that came back while its generation continues. A leader must assign nothing,
+    since no member of a stable group would hear of it.
 
-    From version 9 it is told so (KIP-814); before, it is told of a leader that it does not know for itself.
+    From version 9 on the answer says so (KIP-814); before, it names the earlier member id as the leader, so the member
+    does not take itself for one.
     """
     answer = group.joined(member)
     if request.can_skip_assignment:

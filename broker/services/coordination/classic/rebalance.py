@@ -47,7 +47,7 @@ def end_sync_phase(group: Group, now_ms: int) -> None:
 
 
 def fail_syncs(group: Group, error: ErrorCode, now_ms: int) -> None:
-    """The generation will have no assignment: those who wait for one are told."""
+    """Fail the members that wait for an assignment: the generation will have none."""
     for member in group.members.values():
         member.assignment = b""
     group.usage.count_assignments({})
