@@ -237,7 +237,7 @@ def _start(arguments: list[str]) -> None:
 
 
 def _of_tables(name: str, arguments: list[str]) -> tuple[str, Command] | None:
-    """Return our command for one of other dynamic tables; None where there is none."""
+    """Return our command for one of other dynamic tables; None if it has no equivalent."""
     verb, commands = name.rpartition("-")[0], find_family("table").commands
     if verb == "select" and any(map(str.isspace, "".join(arguments[:1]))):
         return "sql", find_family("sql").commands["sql"]

@@ -34,7 +34,7 @@ def list_help(
 
 
 def usage(path: str, command: Command) -> str:
-    """One line: how the command is written."""
+    """Return one line that shows how the command is written."""
     arguments = [written(each) for each in command.parameters if isinstance(each.spec, Argument)]
     return " ".join(("usage:", path, "[OPTION]...", *arguments))
 

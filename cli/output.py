@@ -36,12 +36,12 @@ def write(data: bytes) -> None:
 
 
 def show_json(thing: Mapping[str, object]) -> None:
-    """One object on a line of its own."""
+    """Write one object on a line of its own."""
     say(json.dumps(thing, ensure_ascii=False))
 
 
 def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """A table; numbers stand right. An empty cell is None."""
+    """Write a table, numbers aligned right; None is an empty cell."""
     width = terminal_width()
     say("\n".join(table_lines(columns, rows, width, coloured=width is not None and has_colour())))
 
@@ -68,7 +68,7 @@ def table_lines(
 
 
 def terminal_width() -> int | None:
-    """Columns of the terminal that standard output is; None where it is none, and nothing is folded."""
+    """Return the columns of the terminal on standard output; None if it is not one, and lines are not folded."""
     return shutil.get_terminal_size().columns if sys.stdout is not None and sys.stdout.isatty() else None
 
 

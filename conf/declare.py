@@ -70,7 +70,7 @@ class Declaration:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Every name that is accepted."""
+        """Return every name that is accepted."""
         return (self.name, self.earlier) if self.earlier else (self.name,)
 
     @property
@@ -205,7 +205,7 @@ S = TypeVar("S", bound="DataclassInstance")
 
 @cache
 def declarations(settings: type) -> Mapping[str, Declaration]:
-    """Every setting of a settings class by its outside name, in the order declared."""
+    """Return every setting of a settings class by its outside name, in the order declared."""
     return {one.name: one for item in fields(settings) for one in _declared(item)}
 
 

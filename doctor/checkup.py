@@ -126,7 +126,7 @@ def _last_number(cell: OfflineCell, findings: Findings) -> int:
 
 
 def _check_kinds(cell: OfflineCell, findings: Findings) -> None:
-    """No row but of the kinds that are known; looked up by jumps from kind to kind."""
+    """Check that every row is of a known kind, by jumps from kind to kind."""
     lo = b""
     for kind in (*sorted(ROW_KINDS), INDEX_END):
         with suppress(IndexDamaged):  # told by the cell

@@ -18,12 +18,13 @@ def require(holds: bool, told: str) -> None:
 
 
 def check_head(value: memoryview, offset: int, end: int, generation: int) -> None:
-    """A head's value has the records [offset, end). Raises Damaged."""
+    """Check that a head's value has the records [offset, end). Raises Damaged."""
     _check_batches(value, offset, end, generation)
 
 
 def check_body(value: memoryview, offset: int, end: int, generation: int) -> None:
-    """A body's value has the records [offset, end) and an index that leads to them. Raises as `check_head`."""
+    """Check that a body's value has the records [offset, end) and an index that leads to them. Raises as
+    `check_head`."""
     index = decode_index(value)
     size = index_bytes(value)
     if index is None or size is None:

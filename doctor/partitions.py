@@ -190,7 +190,7 @@ class Partition:
         return start_state
 
     def _check_order(self, meta: Meta, start_state: StartState) -> None:
-        """No offset between the start and the end without a blob, and the invariants of the head (A.2, K.1)."""
+        """Check that blobs have every offset from start to end, and the invariants of the head (A.2, K.1)."""
         head = start_state.head.blobs
         spans = [*start_state.bodies.spans(), *((blob.offset, blob.end) for blob in head)]
         following = meta.start_offset

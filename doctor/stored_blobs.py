@@ -99,7 +99,7 @@ class StoredBlobs:
             raise BlobCorrupt(blob, 0, f"its segment cannot be read: {failure.strerror}") from failure
 
     def hold_all(self, tablet: int) -> None:
-        """The rows that hold the tablet's blobs cannot be read: none of them is reported as nobody's."""
+        """Count all blobs of the tablet as held, since the rows that hold them are unreadable."""
         for blob in self.holders:
             if BlobId.from_key(blob).tablet == tablet:
                 self.hold(blob)
@@ -132,14 +132,14 @@ class StoredBlobs:
                     self.findings.damage("blob", name_of(blob), told)
 
     def check_leaks(self, tablets: dict[TabletId, TabletRecord]) -> None:
-        """Blobs that nobody holds, but of tablets that are being dropped."""
+        """Report blobs that no row holds, except those of tablets that are being dropped."""
         for blob, holders in self.holders.items():
             record = tablets.get(BlobId.from_key(blob).tablet)
             if not holders and record is not None and not record.dropping:
                 self.findings.harmless("blob", name_of(blob), "no row holds it", "nothing: it only takes room")
 
     def verify_rest(self) -> None:
-        """Read what nobody has read yet, and report what is bad."""
+        """Read the blobs that no check has read yet, and report bad ones."""
         for blob in self.holders.keys() - self._read:
             try:
                 self.content(blob)

@@ -125,7 +125,7 @@ class TabletRows:
         self.findings.damage("tablet", whose, "its block or barriers cannot be read: it is refused")
 
     def _check_kinds(self) -> None:
-        """No row of tablets but of the kinds that are known."""
+        """Check that every row of a tablet is of a known kind."""
         lo = b""
         for kind in (*sorted((CELL_FACTS, GARBAGE, ROWS, RECORD)), b"\xff"):
             with suppress(IndexDamaged):  # told by the cell

@@ -29,7 +29,7 @@ from pqbroker.storage.tablets.tablet_kinds import TABLET_KINDS
 from pqbroker.storage.unreadable import StoredUnreadable
 
 _UNREADABLE = (BlobCorrupt, BlobMissing, LookupError, StoredUnreadable, struct.error, TypeError, ValueError)
-"""Errors that a damaged log raises where a sound one would be replayed."""
+"""Errors that replaying a damaged log raises."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,7 +66,7 @@ class BlockingTransport:
 
 
 def _is_open(connected: socket.socket, timeout_s: float) -> bool:
-    """Return True if the other side has neither closed nor sent what nobody asked for."""
+    """Return True if the other side has neither closed nor sent anything unasked."""
     connected.setblocking(False)
     try:
         connected.recv(1, socket.MSG_PEEK)

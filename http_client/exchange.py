@@ -38,7 +38,7 @@ Steps = Generator[Request, Answer, T]
 
 
 def ask(request: Request) -> Steps[Answer]:
-    """One request; once more where the connection was lost and that is safe."""
+    """Send a request, and once more if the connection was lost and a second try is safe."""
     try:
         return (yield request)
     except ClientError as failure:

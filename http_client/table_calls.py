@@ -72,7 +72,7 @@ class TableCalls:
         return RowRanges(topic_id, tuple((one["start_offset"], one["end_offset"]) for one in partitions))
 
     def columns(self) -> Steps[tuple[Column, ...] | None]:
-        """None: a topic without a schema."""
+        """Return the columns; None for a topic without a schema."""
         try:
             return (yield from self.describe()).columns
         except ClientError as failure:
@@ -93,7 +93,7 @@ class TableCalls:
         return Inserted.read(written)
 
     def insert_batch(self, piece: Piece, session: str, sequence: int) -> Steps[Inserted]:
-        """A batch of a session, whole: sent again it is not taken again."""
+        """Insert a whole batch of a session; if it is sent again it is not stored again."""
         path = f"{self._path}/rows?{urlencode({'session': session, 'sequence': sequence})}"
         request = Request("POST", path, piece.body(), piece.content_type, is_repeatable=True)
         return Inserted.read([read((yield from ask(request)))])

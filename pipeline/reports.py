@@ -40,7 +40,7 @@ class Reports:
         self._say(f"batch {number} exists, continuing behind it{self._mirror(offsets, number)}")
 
     def batch(self, progress: Progress) -> None:
-        """A batch is done."""
+        """Report a batch that is done."""
         progress = replace(progress, counts=self._counts(progress.batch))
         note = self._mirror(progress.offsets, progress.batch)
         self._say(progress.line() + note + self._show(progress))

@@ -72,7 +72,8 @@ def jars_missing(what: str) -> SparkUnavailableError:
 
 
 def _jars_in(directory: Path) -> tuple[Path, ...]:
-    """One jar per artifact; a directory that lacks one is an error, since Spark would fail much later and say less."""
+    """Return one jar per artifact. A directory that lacks one is an error, since Spark would fail much later and say
+    less."""
     found = {name: sorted(directory.glob(f"{name}-[0-9]*.jar")) for name in _ARTIFACTS}
     missing = [name for name, paths in found.items() if not paths]
     if missing:

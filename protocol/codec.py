@@ -29,7 +29,7 @@ class Encode(Protocol[T_contra, T_co]):
 
 
 def decoder(declared: type[T], version: int) -> Decode[T]:
-    """A function from the whole body of a message to an object; ProtocolError when it is malformed.
+    """Return a function from the whole body of a message to an object; it raises ProtocolError for a malformed one.
 
     Record data stays a slice of the input. What is allocated is bounded by a multiple of the input's size.
     TooManyElements where it is well-formed so far.
@@ -38,18 +38,20 @@ def decoder(declared: type[T], version: int) -> Decode[T]:
 
 
 def sliced_decoder(declared: type[T], version: int) -> Decode[Generator[None, None, tuple[T, int]]]:
-    """The same for a long message: it pauses after each element, and returns the object and the count of elements."""
+    """Return a decoder for long messages: it pauses after each element, and returns the object and the count of
+    elements."""
     made = _function("decode", "sliced ", sliced_decoder_source, declared, version)
     return cast(Decode[Generator[None, None, tuple[T, int]]], made)
 
 
 def encoder(declared: type[T], version: int) -> Encode[T, list[Buffer]]:
-    """A function from an object to the buffers of its body, end to end; record data is passed on uncopied."""
+    """Return a function from an object to the buffers of its body, end to end; record data is passed on uncopied."""
     return cast(Encode[T, list[Buffer]], _function("encode", "", encoder_source, declared, version))
 
 
 def sliced_encoder(declared: type[T], version: int) -> Encode[T, Generator[int, None, list[Buffer]]]:
-    """The same for a long message: it pauses after each element of an array, and yields the bytes made since before."""
+    """Return an encoder for long messages: it pauses after each element of an array, and yields the count of bytes made
+    since then."""
     made = _function("encode", "sliced ", sliced_encoder_source, declared, version)
     return cast(Encode[T, Generator[int, None, list[Buffer]]], made)
 

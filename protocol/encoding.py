@@ -228,4 +228,4 @@ class _Encoder:
 
 
 def _ignore(_: ErrorCode) -> None:
-    """Ignore error codes that nobody counts."""
+    """Ignore error codes of an answer that is not counted."""

@@ -20,10 +20,10 @@ class FaultyEngine(Protocol):
 
     @property
     def faults(self) -> "Faults | None":
-        """None: it was opened without."""
+        """Return the faults of the engine; None if it was opened without any."""
 
     def tell_colour(self, colour: Colour | None, pool: str) -> None:
-        """A pool has this colour, whatever is free; None: its own again."""
+        """Give a pool this colour, however much is free; None: its own again."""
 
     def sibling(self, name: str, *, must_exist: bool) -> "FaultyEngine":
         """The engine of another cell of the node; see `Engine.sibling`."""

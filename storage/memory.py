@@ -61,7 +61,7 @@ class MemoryEngine:
         self._siblings: dict[str, MemoryEngine] = {}
 
     async def open(self) -> "MemoryShard":
-        """A shard of the next generation; the one before is fenced."""
+        """Return a shard of the next generation; the one before is fenced."""
         if self._shard is not None:
             self._shard.lose(Fenced(f"generation {self._generation + 1} has opened the cell"))
         self._generation += 1
@@ -106,7 +106,7 @@ class MemoryEngine:
         self._last_shard().forget(commits)
 
     def tell_colour(self, colour: Colour | None, pool: str = "main") -> None:
-        """A pool has this colour, whatever is free; None: its own again."""
+        """Give a pool this colour, however much is free; None: its own again."""
         if colour is None:
             self._told.pop(pool, None)
         else:

@@ -28,7 +28,7 @@ class Outcome(Generic[T]):
 
     @classmethod
     def failed(cls, error: BaseException) -> "Outcome[T]":
-        """One that is settled already."""
+        """Return an outcome that has failed already."""
         outcome = cls()
         outcome.set_exception(error)
         return outcome
@@ -44,7 +44,7 @@ class Outcome(Generic[T]):
         return self._is_done
 
     def exception(self) -> BaseException | None:
-        """The error, None where there is a result. Once it is done."""
+        """Return the error, or None if there is a result. Only once it is done."""
         assert self._is_done
         return self._error
 
@@ -89,7 +89,7 @@ class Outcome(Generic[T]):
             self._listeners.append(listener)
 
     async def wait(self) -> None:
-        """Return when it is done, whatever became of it."""
+        """Return when it is done, with a result or an error."""
         if not self._is_done:
             told = asyncio.Event()
             self.add_done_callback(lambda _: told.set())

@@ -73,12 +73,12 @@ class Quarantine:
         return self.is_sound
 
     def end(self, cause: str = "it is closed") -> None:
-        """The cell is closed, lost, or open for reading only: who waits for its release is refused with the cause."""
+        """Refuse callers that wait for the release: the cell is closed, lost, or open for reading only, by `cause`."""
         self._cause = cause
         self._decided.set()
 
     def found(self, place: str, cause: str) -> None:
-        """Something cannot be read; `place` names it."""
+        """Note something unreadable; `place` names it."""
         with self._lock:
             if place in self._damages or len(self._damages) == DAMAGES_MAX:
                 return

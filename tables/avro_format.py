@@ -86,7 +86,7 @@ class AvroFormat:
         return encoded.getvalue()
 
     def _decoded(self, content: bytes) -> Any:
-        """The whole content as one record; None where it is none."""
+        """Return the whole content as one record; None if it is not one."""
         stream = io.BytesIO(content)
         try:
             datum = fastavro.schemaless_reader(stream, self._written, self._read)

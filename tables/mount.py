@@ -85,7 +85,7 @@ def closed(path: str, index: int, state: MountState) -> TableError:
 
 
 def table_state(states: Iterable[MountState]) -> str:
-    """One word for all tablets: their state, `mixed`, or `transient` while one is on its way."""
+    """Return one word for all tablets: their state, `mixed`, or `transient` while one is between two states."""
     found = set(states)
     if not found.isdisjoint(ENDS):
         return "transient"

@@ -15,7 +15,7 @@ class TableError(Exception):
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """A hint for a wrong name: the one that was meant, or all there are."""
+    """Return a hint for a wrong name: the nearest known one, or all of them."""
     names = list(known)
     near = difflib.get_close_matches(name, names, n=1)
     return f"Did you mean {near[0]!r}?" if near else f"Give one of {', '.join(names) or 'none'}."

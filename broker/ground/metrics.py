@@ -263,7 +263,7 @@ FAMILIES = _FAMILIES + tuple(
 
 
 def samples(metrics: Metrics) -> Sampling:
-    """Every value, but for those under an earlier name (`with_earlier_names`)."""
+    """Return every value, without those under earlier names (`with_earlier_names`)."""
     taken = [
         Sample("request_seconds", labels=(route.api, str(route.version)), histogram=route) for route in metrics.routes
     ]

@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 def translate(error: BaseException) -> tuple[ErrorCode, str]:
-    """Code and text for the client. What nobody foresaw is logged with its traceback."""
+    """Return code and text for the client. An unforeseen error is logged with its traceback."""
     refusal = error if isinstance(error, KafkaError) else store_refusal(error, CHANGES)
     if refusal is not None:
         return refusal.code, refusal.message

@@ -261,7 +261,7 @@ class Server:
             self.node.connections.close_idle(idle_ms / 1000)
 
     async def _cut_stalled(self) -> None:
-        """While the budget of answers is used up, peers that do not take theirs must not keep others waiting."""
+        """Cut peers that do not take their answers, while the budget of answers is used up and others wait."""
         while True:
             await asyncio.sleep(STALL_LOOK_S)
             self.node.answers.look()

@@ -52,17 +52,17 @@ class Door:
         return _Arrival(self)
 
     def come(self, arrival: "_Arrival") -> None:
-        """A connection was made."""
+        """Take a connection that was made."""
         if len(self._hall) >= http_arrivals_max(self._node.settings):
             self._hall.popitem(last=False)[0].abort()
         self._hall[arrival] = self._node.loop.time()
 
     def leave(self, arrival: "_Arrival") -> None:
-        """A connection is lost."""
+        """Forget a connection that is lost."""
         self._hall.pop(arrival, None)
 
     def ask(self, arrival: "_Arrival") -> None:
-        """A connection has its first request: answer it, or let it in when it is its turn."""
+        """Answer the first request of a connection, or let the connection in when it is its turn."""
         path = arrival.path.decode(errors="replace")
         if path in self._health:
             self._hall.pop(arrival, None)

@@ -54,7 +54,7 @@ class Slot:
         self._slots.put(self, State.SLOW)
 
     def rest(self) -> None:
-        """Nothing is held for it until its next request."""
+        """Hold nothing for the connection until its next request."""
         self._slots.bytes.release(self)
         self._slots.put(self, State.IDLE)
 
@@ -130,8 +130,7 @@ class Slots:
         return sum(map(len, self._slots.values()))
 
     def enter(self, abort: Callable[[], None], state: State, holder: str) -> Slot | None:
-        """A slot for a connection of a holder, or None while every slot that it may have is taken by one that the
-        broker works for."""
+        """Return a slot for a connection of a holder; None if the broker works for every slot that it might have."""
         while not self._shares.may_take(most := self._count_max(), holder):
             has_few = self._shares.of(holder) < first_of(most)
             waiting = (one for each in (State.IDLE, State.SLOW) for one in self._slots[each])

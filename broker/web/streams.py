@@ -82,7 +82,7 @@ async def _send_pieces(
 
 
 async def _next(pieces: AsyncIterator[bytes], end: "asyncio.Future[None]") -> bytes | None:
-    """None: there is none, or nobody waits for it any more."""
+    """Return the next piece; None if the stream has ended or the client has gone."""
     making = asyncio.ensure_future(anext(pieces, None))
     try:
         await asyncio.wait((making, end), return_when=asyncio.FIRST_COMPLETED)

@@ -90,7 +90,7 @@ def _prepare(data: Path | None) -> Path:
 
 
 def _clear(directory: Path, *, was_there: bool) -> None:
-    """A directory that was there stays, empty: a mount point cannot be removed."""
+    """Empty a directory that existed, and keep it: a mount point cannot be removed."""
     try:
         if (directory / DATA).exists():  # else the run was interrupted before
             shutil.rmtree(directory / DATA)

@@ -186,7 +186,7 @@ def _end(before: Look, partition: TopicPartition, now: Look) -> int:
 
 @contextmanager
 def _screen(*, shown: bool) -> Iterator[bool]:
-    """A terminal's other screen, given back at the end; False where there is none."""
+    """Show the terminal's other screen until the end; yields False if the output is not a terminal."""
     is_screen = shown and sys.stdout is not None and sys.stdout.isatty()
     if not is_screen:
         yield False

@@ -61,7 +61,7 @@ def configs(
 
 
 def tell_no_compaction(cluster: Cluster, topic: str, given: Mapping[str, str | None]) -> None:
-    """A line on standard error where a topic was given `compact` and the broker says that it does not compact."""
+    """Warn on standard error if a topic was given `compact` and its broker says that it does not compact."""
     if _COMPACT not in (given.get(_POLICY) or "").split(","):
         return
     for each in describe_configs(cluster, TOPIC, topic, [_POLICY]):

@@ -37,7 +37,7 @@ class Book:
         return number, b"%d:%d:" % (self.producer, number) + filling
 
     def acknowledge(self, number: int, offset: int) -> None:
-        """A record lies at an offset; -1: that was not told."""
+        """Note the offset of a record; -1: the broker gave none."""
         self._offsets.extend([_NOT_YET] * (number + 1 - len(self._offsets)))
         self._offsets[number] = offset
         self.acknowledged += 1
@@ -57,13 +57,13 @@ class Books:
         self._noted = threading.Condition()
 
     def note(self, book: Book, number: int, offset: int) -> None:
-        """A record was acknowledged."""
+        """Note an acknowledgement."""
         with self._noted:
             book.acknowledge(number, offset)
             self._noted.notify_all()
 
     def note_failure(self, book: Book, failure: str) -> None:
-        """A record was given up."""
+        """Note a record that was given up."""
         with self._noted:
             book.failures.append(failure)
             self._noted.notify_all()

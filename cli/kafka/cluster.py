@@ -335,7 +335,7 @@ def leaderless(topic: Topic, partitions: Iterable[int]) -> list[int]:
 
 
 def check_led(topic: Topic, partitions: Iterable[int]) -> None:
-    """CommandError where nobody leads one of the partitions."""
+    """Check that every partition has a leader. CommandError."""
     if missing := leaderless(topic, partitions):
         raise CommandError(f"{tell_unmounted(topic, missing)}; --partition, where a command has it, names others")
 

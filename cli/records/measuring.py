@@ -83,7 +83,7 @@ async def _write(broker: str, topic: str, load: Workload, watch: Watch) -> Phase
 
 
 def _answered(done: "asyncio.Future[Any]", refused: list[BaseException], watch: Watch) -> None:
-    """A refusal that nobody asks for would be logged by the loop, each on lines of its own."""
+    """Keep a refusal: the loop would log each that is not looked at, on lines of its own."""
     if done.cancelled():
         return
     watch.moved()

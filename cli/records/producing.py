@@ -50,7 +50,7 @@ class Written:
         self._moved_s = 0.0
 
     def sent(self) -> None:
-        """A record is on its way; the time of those that wait begins with the first one."""
+        """Note a record that was sent; the time of those that wait begins with the first one."""
         if not self._waiting:
             self._moved_s = time.monotonic()
         self._waiting += 1
@@ -65,7 +65,7 @@ class Written:
             raise CommandError(f"{written} was acknowledged within {UNANSWERED_S:g} s: {cause}")
 
     def count(self, line: int, size: int, done: "asyncio.Future[Any]") -> None:
-        """One record's answer has come."""
+        """Note the answer to one record."""
         self._waiting -= 1
         self._moved_s = time.monotonic()
         if done.cancelled():
@@ -89,7 +89,7 @@ class Written:
 
 
 def write_lines(target: Target, parse: Parse, descriptor: int) -> Written:
-    """Every line until the end of the file; CommandError with the first line that is refused, BrokerGone."""
+    """Write every line until the end of the file. CommandError for the first line that is refused; BrokerGone."""
     watch = Watch(target.brokers, GONE_TIMEOUT_S)
     written = Written(watch)
 
@@ -107,7 +107,7 @@ def write_lines(target: Target, parse: Parse, descriptor: int) -> Written:
 
 
 async def _watched(work: Coroutine[Any, Any, None], written: Written) -> None:
-    """Await the work while it moves. aiokafka sends a record again for ever, also to a partition that nobody serves."""
+    """Await the work while it moves. aiokafka retries for ever, even to a partition that no broker serves."""
     task = asyncio.ensure_future(work)
     try:
         while not task.done():

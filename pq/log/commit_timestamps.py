@@ -52,7 +52,7 @@ class CommitTimestamps:
         return min(max(clock + RESERVED_AHEAD, following + RESERVED_VALUES), TIMESTAMP_MAX)
 
     def take_reservation(self, reserved: int) -> None:
-        """A reservation is durable."""
+        """Take a reservation that is durable."""
         self.reserved = max(self.reserved, reserved)
 
     def give(self, now_ms: int) -> int:
@@ -65,7 +65,7 @@ class CommitTimestamps:
         return following
 
     def saw(self, timestamp: int) -> None:
-        """A stored row has this value: later ones are greater, whatever was reserved."""
+        """Note the value of a stored row: later ones are greater, even beyond the reservation."""
         self.last = max(self.last, timestamp)
 
     def _next(self, now_ms: int) -> int:

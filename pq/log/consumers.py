@@ -112,7 +112,7 @@ def committed_in(
 
 
 def recreated(stored: ConsumerOffset | None) -> ConsumerOffset:
-    """A consumer that is re-created: its generation grows, so that earlier sessions are over, and it reads from 0."""
+    """Return a re-created consumer: its generation grows, which ends earlier sessions, and it reads from 0."""
     generation = stored.session.generation + 1 if stored is not None else 0
     return ConsumerOffset(0, session=Session(generation))
 

@@ -197,7 +197,7 @@ class Producers:
         return list(islice(others, min(max(over, 0), DELETIONS_MAX)))
 
     def refuse(self, producer_id: int, epoch: int, sequence: int) -> None:
-        """A batch was refused that its producer will send again.
+        """Note a batch that was refused and that its producer will send again.
 
         Nothing of a producer that is not known says which sequence comes next: were one behind the refused batch
         stored first, the refused one could never be (A.5.10).

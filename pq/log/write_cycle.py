@@ -45,10 +45,10 @@ class JointCommit(Protocol):
     """One request of the cycles of several partitions: all of them are durable, or none."""
 
     def commit(self, kv: KeyValueTablet, cycle: "Cycle", told: Told) -> None:
-        """A cycle is ready, its parts are durable; `told` what became of it, never within this call."""
+        """Commit a cycle that is ready and whose parts are durable. `told` gets its outcome, never within this call."""
 
     def give_up(self, why: KafkaError) -> None:
-        """A cycle that is not durable yet cannot wait for the others."""
+        """Refuse the commit because of a cycle that is not durable yet; the other cycles are rolled back."""
 
 
 class Cycle:

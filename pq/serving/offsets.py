@@ -171,14 +171,14 @@ class GroupOffsets:
                 self._partitions.setdefault(group_id, set()).add((topic, server.index))
 
     def forget(self, topic: str, partitions: Iterable[PartitionServer]) -> None:
-        """A topic is served no more, or by other partitions."""
+        """Forget the offsets of a topic that is not served any more, or by other partitions."""
         self._awaited.discard(topic)
         for server in partitions:
             for group_id in server.consumers.all():
                 self._discard(group_id, (topic, server.index))
 
     async def expire(self, now_ms: int, kept_ms: int, unread_since: UnreadSince) -> None:
-        """Delete offsets that nobody has had a use for in `kept_ms`, or in the time that their commit gave."""
+        """Delete offsets that no group has used for `kept_ms`, or for the time that their commit gave."""
 
         def is_over(group_id: str, partition: TopicPartition, state: ConsumerOffset) -> bool:
             unread_ms = unread_since(group_id, partition[0])
@@ -259,7 +259,7 @@ class GroupOffsets:
             changes.execute().add_done_callback(partial(settle, changes))
 
     def _settle(self, changes: "OffsetChanges", answer: "_Answer", committed: Outcome[None]) -> None:
-        """A commit is done: change its partitions and the index; answer when all are done."""
+        """Settle a commit that is done: change its partitions and the index; answer when all are done."""
         group_id, outcomes = changes.group_id, changes.outcomes
         error = committed.exception()
         for partition, server, state, _, _ in changes.planned:

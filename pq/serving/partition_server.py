@@ -97,7 +97,7 @@ class PartitionServer:
 
     @property
     def is_held(self) -> bool:
-        """Return True if its cell was salvaged, and nobody has accepted that: retention waits."""
+        """Return True if its cell was salvaged and the losses are not accepted yet: retention waits."""
         return self._kv.storage.is_held
 
     @property

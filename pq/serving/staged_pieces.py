@@ -92,7 +92,7 @@ class StagedPieces:
         return [key for key, entry in self._kv.keys(lo, hi) if entry.created_ms < time_ms]
 
     async def drop(self, keys: Sequence[bytes]) -> None:
-        """Delete pieces that nobody will name."""
+        """Delete pieces that no decision will name."""
         for begin in range(0, len(keys), _DROPPED_AT_ONCE):
             present = [key for key in keys[begin : begin + _DROPPED_AT_ONCE] if self._kv.entry(key) is not None]
             size = sum(self.size_of(key) or 0 for key in present)

@@ -171,14 +171,14 @@ class PqTablet:
         return self._settings.epoch_base + self._storage.generation
 
     def _refused(self, index: int, cause: StoredUnreadable) -> PartitionServer:
-        """A partition that takes and gives nothing, because what is stored of it is unreadable."""
+        """Return a partition that refuses every request, since its rows are unreadable."""
         _log.error("%s-%d is not served: %s", self._topic, index, cause)
         server = self._server(index, nothing_stored())
         server.refuse(cause)
         return server
 
     def _lost(self, index: int) -> PartitionServer:
-        """A partition whose cell is not open."""
+        """Return a partition whose cell is not open."""
         server = self._server(index, nothing_stored())
         server.stop()
         return server

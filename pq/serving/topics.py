@@ -234,7 +234,7 @@ class Topics:
         return await (self._serve(record) if topic is None else self._take_over(record))
 
     async def _take_over(self, record: TopicRecord) -> Topic:
-        """A topic that is served has more partitions now."""
+        """Take over the new partitions of a topic that is served."""
         topic = self._known.find(record.name)
         assert topic is not None
         topic.record = record

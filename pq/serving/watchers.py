@@ -43,7 +43,7 @@ class Watchers:
                 callback()
 
     def forget(self, watcher: object) -> None:
-        """Again does nothing."""
+        """Forget a watcher; a second call does nothing."""
         if self._callbacks is not None:
             self._callbacks.pop(watcher, None)
 

@@ -52,7 +52,8 @@ class WriteQueue:
         return len(self.items)
 
     def count_long(self, bytes_max: int) -> None:
-        """A cycle has ended: nothing is in flight but what waits. `bytes_max`: the limit."""
+        """Count the long batches after a cycle has ended, when only waiting ones are in flight. `bytes_max`: the
+        limit."""
         self.long_bytes = sum(len(item[0]) for item in self.items if len(item[0]) > bytes_max)
 
     def take(self, bytes_max: int) -> list[Write]:

@@ -280,7 +280,7 @@ class Writer:
         self._run()
 
     def _apply(self, cycle: Cycle) -> None:
-        """A cycle is durable."""
+        """Apply a cycle that is durable."""
         counters, partition = self.counters, self._partition
         counters.cycles += 1
         counters.written += cycle.end_offset - cycle.first_offset

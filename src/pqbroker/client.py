@@ -60,7 +60,7 @@ class Client:
         self._transport.close()
 
     def table(self, name: str) -> "Table":
-        """A table that exists or not, by its topic's name or its path: shop.orders is //shop/orders."""
+        """Return a table, which need not exist, by its topic's name or its path: shop.orders is //shop/orders."""
         return Table(self._transport, name)
 
     def tables(self) -> list[TableSummary]:

@@ -119,7 +119,7 @@ class Broker:
     def read(
         self, topic: str, count: int = 0, *, partition: int | None = None, timeout_s: float = WAIT_TIMEOUT_S
     ) -> list[Record]:
-        """Every record of a topic, or of one partition, by partition and offset; TimeoutError.
+        """Return every record of a topic, or of one partition, by partition and offset. TimeoutError.
 
         Waits until there are `count` or more.
         """

@@ -34,7 +34,8 @@ class ChannelHistory:
         raise ValueError(f"the channel began in generation {self.ranges[0][0]}, after {generation}")
 
     def moved(self, next_generation: int, pool: int) -> "ChannelHistory":
-        """The history that writes to `pool` from `next_generation` on, whatever was said of that one before."""
+        """Return the history that writes to `pool` from `next_generation` on; what it said of that generation is
+        replaced."""
         assert next_generation >= self.ranges[-1][0]
         earlier = tuple(range_ for range_ in self.ranges if range_[0] < next_generation)
         if earlier and earlier[-1][1] == pool:

@@ -66,12 +66,12 @@ class Bundle:
 
     @property
     def all_options(self) -> dict[str, OptionValue]:
-        """Every option's value."""
+        """Return the value of every option."""
         return {name: self.options.get(name, option.default) for name, option in OPTIONS.items()}
 
 
 def new_bundle(name: str, options: Mapping[str, Any], node_tag_filter: str) -> Bundle:
-    """A bundle of what a client gave. BundleRefused names what is wrong, the value and the limit."""
+    """Return a bundle of a client's values. BundleRefused names what is wrong, the value and the limit."""
     if len(name) > NAME_CHARS_MAX or not _NAME.fullmatch(name):
         raise BundleRefused(
             f"bundle name {name[:NAME_CHARS_MAX]!r} is invalid: 1 to {NAME_CHARS_MAX} letters, digits, '.', '_' and '-'"

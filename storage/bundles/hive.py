@@ -69,7 +69,7 @@ class HiveState:
             raise StoredUnreadable("the hive", "it has no next_cell")
 
     def follow(self, row_set: str, key: Key, row: Row | None) -> None:
-        """A row was set, or removed (None). What is of another row set is left to a later version."""
+        """Follow a row that was set, or removed (None). Rows of other row sets are left to a later version."""
         item: Any = key[0]
         stored: Any = row
         if row_set == HIVE_FACTS and stored is not None:
@@ -205,7 +205,8 @@ class Hive:
         return await self._change(plan)
 
     async def set_state(self, cell: CellId, state: CellState) -> None:
-        """A cell is ready, or is being removed. BundleRefused where there is none, or it is being removed already."""
+        """Note that a cell is ready, or is being removed. BundleRefused if it does not exist, or is being removed
+        already."""
 
         def plan(changes: RowChanges) -> None:
             record = self.cells.get(cell)

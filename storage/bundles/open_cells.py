@@ -28,7 +28,7 @@ class OpenCells:
         """Open cells that get no new tablets: theirs are being moved away."""
 
     def host(self, cell: CellId) -> TabletHost | None:
-        """None: the cell is not open."""
+        """Return the host of the cell's tablets; None if the cell is not open."""
         return self._hosts.get(cell)
 
     @property
@@ -44,11 +44,11 @@ class OpenCells:
         return next((host for host in self._hosts.values() if host.tablet(tablet_id) is not None), self.system)
 
     def add(self, cell: CellId, host: TabletHost) -> None:
-        """A cell is open, or open again."""
+        """Add a cell that is open, or open again."""
         self._hosts[cell] = host
 
     def remove(self, cell: CellId) -> None:
-        """A cell is not open any more."""
+        """Remove a cell that is not open any more."""
         assert cell != SYSTEM_CELL
         self._hosts.pop(cell, None)
 
@@ -76,7 +76,7 @@ class OpenCells:
                 yield cell, sum(TABLET_KINDS[record.type].belongs_to_object for record in records)
 
     def _bundle_of(self, cell: CellId) -> str | None:
-        """None: the cell takes no new tablets."""
+        """Return the bundle of the cell; None if it takes no new tablets."""
         if cell == SYSTEM_CELL:
             return DEFAULT_BUNDLE
         record = None if self._hive is None else self._hive.cells.get(cell)

@@ -239,7 +239,7 @@ class Committer(threading.Thread):
         return taken
 
     def _commit(self, cell: OpenCell, queued: list[Queued]) -> None:
-        """One round, to its outcomes."""
+        """Commit one round, up to its outcomes."""
         refused = self._without_room(cell, queued)
         loss = None if self._faults is None else self._meet_faults(self._faults, queued, refused)
         number = cell.writer.number + 1
@@ -296,7 +296,7 @@ class Committer(threading.Thread):
         }
 
     def _fail(self, failure: Exception) -> None:
-        """Report a failure of opening or serving, whatever it was."""
+        """Report a failure of opening or serving, of any kind."""
         if self._cell is None:
             cure = "" if wants_room(failure) else "; restore a copy"
             known = isinstance(failure, EngineError)

@@ -29,7 +29,7 @@ class Index(Protocol):
         """Return how many bytes a flush would write, at most."""
 
     def tend(self) -> None:
-        """Nothing is committed: do what can wait until then."""
+        """Do the work that waits until nothing is committed."""
 
     def flushed(self) -> int:
         """The number of the last round that is on disk, all before it too."""

@@ -179,7 +179,7 @@ class _ReadingShard:
         return [(BlobKey(key[1:]), index_rows.blob_size(row)) for key, row in islice(rows, rows_max)]
 
     async def read(self, ranges: Sequence[tuple[BlobKey, int, int]]) -> list[Buffer]:
-        """Each blob is verified whole, whatever is asked of it."""
+        """Return the ranges of blobs; each blob is verified as a whole."""
         found: list[Buffer] = []
         for blob, offset, size in ranges:
             found.append(self._cell.content(blob)[offset : offset + size])

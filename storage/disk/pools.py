@@ -244,7 +244,7 @@ class Pool:
         )
 
     def describe(self) -> Iterator[SegmentFacts]:
-        """Every segment, the oldest first. May be called while the commit thread works."""
+        """Yield every segment, the oldest first. May be called while the commit thread works."""
         active = self._active
         for key, segment in sorted(self.segments.copy().items()):
             yield SegmentFacts(self.name, segment_name(*key), segment.end, segment.live, segment is active)

@@ -53,7 +53,7 @@ async def preview(path: Path, pools: Mapping[str, Path], check: StartCheck) -> N
 
 
 def _stopped_cell(path: Path, pools: Mapping[str, Path]) -> OfflineCell | None:
-    """None for a directory of which the start has to say what it is."""
+    """Return the cell; None for a directory that only the start can judge."""
     facts, _ = read_both(path)
     if not facts.ready or not pools.keys() >= set(facts.pools):
         return None
@@ -75,7 +75,7 @@ def _files(cell: OfflineCell) -> set[tuple[str, int, int]]:
 
 
 async def _look_at_unchanged(cell: OfflineCell, staging: Path, check: StartCheck) -> None:
-    """Look, and believe what is found only when nobody wrote meanwhile. EngineError."""
+    """Look at the cell, and accept the result only if no process wrote to it meanwhile. EngineError."""
     before = _files(cell)
     try:
         await _look(cell, staging, check)
@@ -112,7 +112,7 @@ async def _look(cell: OfflineCell, staging: Path, check: StartCheck) -> None:
 
 
 def _check_segments(cell: OfflineCell) -> None:
-    """Nothing acknowledged is known to be lost. EngineError."""
+    """Check that no acknowledged data is known to be lost. EngineError."""
     last_number = index_rows.last_number(cell.get(index_rows.number_keys()))
     limits = PoolLimits(segment_bytes=0, dead_percent=100, statvfs=os.statvfs)
     pools = {

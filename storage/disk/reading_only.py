@@ -99,7 +99,7 @@ class ReadingWriter:
         self._pools = pools
 
     def write_payload(self, plan: RoundPlan) -> bool:
-        """No blob goes to a segment: its planner makes rows of all."""
+        """Never called: the planner makes rows of all blobs, so that no segment gets any."""
         raise AssertionError("a cell that is open for reading only writes no payload")
 
     def write_rows(self, plan: RoundPlan) -> None:

@@ -149,7 +149,7 @@ class RocksEngine:
         return shard
 
     def tell_colour(self, colour: Colour | None, pool: str = MAIN_POOL) -> None:
-        """A fault on cue: a pool has this colour, whatever is free; None: its own again."""
+        """Give a pool this colour, as a fault on cue, however much is free; None: its own again."""
         if colour is None:
             self._told.pop(pool, None)
         else:
@@ -293,7 +293,7 @@ class RocksEngine:
         self._damages.update(held)
 
     def _make_room(self, directory: CellDirectory) -> None:
-        """Before a start changes anything, with the directory locked: see that there is room for it. NoRoom."""
+        """Check that a start has room, before it changes anything and with the directory locked. NoRoom."""
         free = self._free_bytes()
         if free < START_BYTES:
             free += directory.ballast.stat().st_size if directory.ballast.exists() else 0

@@ -88,7 +88,7 @@ class OwnedKeys:
 
 
 def as_commands(puts: Sequence[Put], gone: Sequence[bytes]) -> list[Command]:
-    """The same request for the general road."""
+    """Return the same request as commands, for the general way."""
     return [
         *(DeleteRange(key, True, key, True) for key in gone),
         *(Write(key, buffers, size, INLINE if is_row else MAIN) for key, buffers, size, is_row in puts),

@@ -232,7 +232,7 @@ class Planner:
         plan.changes[GENERATION_KEY] = Entry.number(now_ms, plan.user_generation)
 
     def _finish(self, plan: Plan) -> None:
-        """Turn the changes into rows, and the blobs that nobody holds any more into deletions."""
+        """Turn the changes into rows, and blobs that no entry holds any more into deletions."""
         batch = plan.batch
         entries = self._entries
         prefix = self._storage.prefix

@@ -185,7 +185,7 @@ class BaseTablet:
         self._apply(key, body)
 
     def _apply(self, key: BlobKey, body: bytes) -> None:
-        """The log blob is durable. What it says is decoded again, so that nobody else holds the rows."""
+        """Apply a log blob that is durable. It is decoded again, so that no other object shares the rows."""
         record = LogRecord.decode(body)
         self._replay(record.operations)
         if record.first is None:

@@ -131,7 +131,7 @@ class Cell:
         return MappingProxyType(self._unreadable)
 
     def tablets(self) -> Mapping[TabletId, TabletRecord]:
-        """Every tablet of the cell by id, those half dropped included."""
+        """Return every tablet of the cell by id, those half dropped included."""
         return MappingProxyType(self._records)
 
     def worn(self) -> list[TabletId]:

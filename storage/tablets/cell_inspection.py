@@ -26,7 +26,7 @@ class CellInspection:
 
     @property
     def index_blob_bytes_max(self) -> int:
-        """Smaller blobs are in the index, whatever their channel's pool."""
+        """Return the size below which blobs are in the index, in any channel and pool."""
         return self._shard.caps.index_blob_bytes_max
 
     def blocked_generation(self, tablet_id: TabletId) -> int:

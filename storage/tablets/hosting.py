@@ -58,7 +58,7 @@ class Tablet(Protocol):
         """
 
     async def stop(self) -> None:
-        """End it: what is asked for from now on fails."""
+        """End the tablet: later requests fail."""
 
     def describe(self) -> TabletPage: ...
 

@@ -169,11 +169,11 @@ class Scheme:
         return await self._tablet.change(plan)
 
     async def reserve_tablets(self, count: int) -> tuple[TabletId, ...]:
-        """Ids that nobody else ever gets, for an object to name later."""
+        """Return ids that are never given again, for an object to name later."""
         return await self.change(lambda changes: self.new_tablets(changes, count))
 
     def new_tablets(self, changes: RowChanges, count: int) -> tuple[TabletId, ...]:
-        """Return ids that nobody else ever gets, for a change to use."""
+        """Return ids that are never given again, for a change to use."""
         start: int = self._state.facts["next_tablet_id"]
         if count:
             put_fact(changes, "next_tablet_id", start + count)
@@ -199,7 +199,7 @@ class Scheme:
         await self.change(lambda changes: changes.delete(TOMBSTONES, (topic_id,)))
 
     async def producer_id_block(self) -> range:
-        """Producer ids that nobody else ever gets."""
+        """Return producer ids that are never given again."""
 
         def plan(changes: RowChanges) -> range:
             start: int = self._state.facts["next_producer_id"]

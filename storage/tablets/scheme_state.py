@@ -185,7 +185,7 @@ class SchemeState:
             raise StoredUnreadable("the scheme", f"it has no {', '.join(sorted(lacking))}")
 
     def follow(self, row_set: str, key: Key, row: Row | None) -> None:
-        """A row was set, or removed (None). What is of another row set is left to a later version."""
+        """Follow a row that was set, or removed (None). Rows of other row sets are left to a later version."""
         item: Any = key[0]
         if row_set == TOPICS:
             self._follow_topic(item, row)

@@ -210,7 +210,7 @@ class TabletStorage:
 
     @property
     def is_held(self) -> bool:
-        """Return True if its cell was salvaged, and nobody has accepted that."""
+        """Return True if its cell was salvaged and the losses are not accepted yet."""
         return self._shard.quarantine.is_held
 
     @property
@@ -296,7 +296,7 @@ class TabletStorage:
         return later
 
     def found(self, unreadable: StoredUnreadable) -> None:
-        """Something that is stored of the tablet cannot be read: nothing is removed from the cell any more."""
+        """Note unreadable data of the tablet: nothing is removed from the cell any more."""
         self._shard.quarantine.found(f"tablet {self.tablet_id}: {unreadable.place}", unreadable.cause)
 
     def shares_cell(self, other: "TabletStorage") -> bool:

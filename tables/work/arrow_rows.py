@@ -52,7 +52,7 @@ def encode_stream(schema: Schema, stream: Any, now_ms: int, batch_bytes_max: int
 
 
 def _read(stream: Any, batch_bytes_max: int) -> Any:
-    """One record batch of all rows."""
+    """Return all rows as one record batch."""
     try:
         with pyarrow.ipc.open_stream(pyarrow.py_buffer(stream)) as reader:
             table = pyarrow.Table.from_batches(_batches(reader, batch_bytes_max), reader.schema)

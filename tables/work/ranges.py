@@ -49,7 +49,7 @@ def _conjuncts(condition: Any) -> Iterator[Any]:
 
 
 def _range(part: Any) -> tuple[Any, Range] | None:
-    """A column, and the numbers that it is compared with."""
+    """Return a column and the range of numbers that it is compared with."""
     if isinstance(part, exp.Between) and isinstance(part.this, exp.Column):
         if part.args.get("symmetric"):
             return None

@@ -109,7 +109,8 @@ class AnswerBudget:
                 self._waiting.pop(waiting, None)
 
     def end(self, request: object) -> None:
-        """The answer is written, or nobody waits for it any more. To be called for each request; again does nothing."""
+        """Give back the bytes of a request whose answer is written or not awaited any more. Must be called for each
+        request; a second call does nothing."""
         holder, size = self._making.pop(request, ("", 0))
         self.made -= size
         if self._favoured is request:

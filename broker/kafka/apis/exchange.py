@@ -40,11 +40,11 @@ class Exchange(Protocol):
         """Return True if the node's budget of answers holds something for it."""
 
     def hurry(self) -> None:
-        """Answer now, with what there is; only while it is parked."""
+        """Answer at once with the data that exists; only while the request is parked."""
 
     @property
     def hurried_at(self) -> float:
         """Return when it was hurried (`perf_counter`); 0: it was not."""
 
     def leave(self) -> None:
-        """The connection is lost: nobody waits for the answer."""
+        """Drop the answer: the connection is lost."""

@@ -92,7 +92,7 @@ class FetchSession:
         self.wanted: dict[PartitionKey, SessionPartition] = {}
 
     def advance(self, now_ms: int, peer: "Peer | None") -> None:
-        """A request of it has come."""
+        """Note a request of the session."""
         self.epoch = self.epoch + 1 if self.epoch < EPOCH_MAX else 1
         self.used_at_ms = now_ms
         self.peer = peer

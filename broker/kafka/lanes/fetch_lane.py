@@ -46,7 +46,7 @@ _ASKED = ("partition", "current_leader_epoch", "fetch_offset", "partition_max_by
 def open_lane(
     serve_fetch: ServeFetch, context: Context, request: FetchRequest, frame: memoryview, road: LaneRoad
 ) -> "FetchLane | None":
-    """A lane for requests that say the same as one that is dispatched; None where they must be dispatched too."""
+    """Return a lane for requests that repeat one which is dispatched; None if they must be dispatched too."""
     session = context.node.sessions.session_of(request)
     if context.version < FETCH_LANES_FROM_VERSION or session is None or not session.wanted:
         return None
@@ -84,7 +84,8 @@ class _FetchForm:
         self._entry = entry
 
     def cut(self, frame: memoryview) -> list[Asked] | None:
-        """The partitions of a request whose words are these, none in an empty one; None where it is anything else."""
+        """Return the partitions of a request with these words, none for an empty one; None if it is any other
+        request."""
         position = self.words.end + _EPOCH_BYTES
         if frame[position:] == self._none:
             return []

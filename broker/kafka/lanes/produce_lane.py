@@ -51,7 +51,7 @@ _CORRELATION_ID = Struct(">i").unpack_from
 def open_lane(
     respond: Respond, context: Context, request: ProduceRequest, frame: memoryview, road: LaneRoad
 ) -> "ProduceLane | None":
-    """A lane for requests that say the same as one that was dispatched; None where they must be dispatched too."""
+    """Return a lane for requests that repeat one which was dispatched; None if they must be dispatched too."""
     if context.version < PRODUCE_LANES_FROM_VERSION or len(request.topic_data) != 1:
         return None
     if request.acks not in (-1, 0, 1) or request.transactional_id is not None:

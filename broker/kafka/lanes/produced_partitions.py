@@ -28,7 +28,7 @@ _SHIFT_MAX = 28
 
 
 def cut_fixed(frame: memoryview, position: int) -> list[ProducedPartition] | None:
-    """Versions up to 8, from the count of partitions on; None where the frame is anything but such partitions."""
+    """Return the partitions of versions up to 8, from their count on; None if the frame has anything else."""
     found: list[ProducedPartition] = []
     try:
         (count,) = _COUNT(frame, position)
@@ -48,7 +48,7 @@ def cut_fixed(frame: memoryview, position: int) -> list[ProducedPartition] | Non
 
 
 def cut_flexible(frame: memoryview, position: int) -> list[ProducedPartition] | None:
-    """The same from version 9 on; also None where it has tagged fields."""
+    """Return the partitions from version 9 on; None also if the frame has tagged fields."""
     found: list[ProducedPartition] = []
     try:
         count = frame[position] - 1

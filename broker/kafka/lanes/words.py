@@ -30,7 +30,7 @@ class Words:
 
 
 def find_words(frame: memoryview, body: bytes) -> Words | None:
-    """The words of a request whose body begins so; None where it does not, or they are too many."""
+    """Return the words of a request whose body begins with `body`; None if it does not, or if they are too long."""
     header, position = decode_request_header(frame)
     end = position + len(body)
     if end - BODY_AT > WORDS_BYTES_MAX or frame[position:end] != body:

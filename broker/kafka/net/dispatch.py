@@ -147,7 +147,7 @@ class Dispatcher:
         return route.serve(context, exchange.request)
 
     def _route(self, key: int, version: int) -> ServedVersion | None:
-        """None: a version of ApiVersions that is not known."""
+        """Return the served API and version; None for an unknown version of ApiVersions."""
         api = self._apis.get(key)
         if api is None or not api.version_min <= version <= api.version_max:
             if key == API_VERSIONS and api is not None:

@@ -95,14 +95,14 @@ class Dispatched:
         self.answer.hurry()
 
     def leave(self) -> None:
-        """A Produce that has begun is stored all the same."""
+        """Leave the request; a Produce that has begun is stored all the same."""
         if self.is_parked:
             self.hurry()
         elif self.task is not None and (self.is_begun or not self.is_produce):
             self.task.cancel()
 
     def finish(self) -> None:
-        """Nothing but `output` is needed from here on; tell the connection."""
+        """Free all but `output`, and notify the connection."""
         self.is_begun = self.is_done = True
         self.answer = self.task = self.request = None
         if self.context.is_charged:

@@ -84,7 +84,7 @@ class Outbox:
             self.send()
 
     def discard(self) -> None:
-        """Nothing more is to be sent, nor reported: a connection is freed at once, not by the collector."""
+        """Send and report nothing more: a connection is freed at once, not by the collector."""
         self.parts.clear()
         self._files.close()
         self._when_full = self._when_eased = _nobody

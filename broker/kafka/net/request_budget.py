@@ -107,7 +107,7 @@ class RequestShare:
             self._budget.waiting_shares.pop(self, None)
 
     def take(self, size: int) -> None:
-        """Count bytes more; fewer, when `size` is negative: they become others', so nobody is called back."""
+        """Count more bytes, or fewer if `size` is negative: those go to other counts, so no connection is resumed."""
         self.taken += size
         self._budget.taken += size
 

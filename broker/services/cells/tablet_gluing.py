@@ -163,7 +163,8 @@ async def _append(
 
 
 def _batches(found: Batches, offset: int) -> list[tuple[memoryview, BatchHeader]]:
-    """Copies, for offsets are stamped into them, with nobody's sequences: these were taken where the rows came from."""
+    """Return copies, since offsets are stamped into them, without producers' sequences, which were checked where the
+    rows came from."""
     view = memoryview(bytearray(b"".join(found.in_memory())))
     return [
         (view[position : position + header.size_bytes], header._replace(producer_id=_NO_PRODUCER))
@@ -195,7 +196,7 @@ def _plan_sessions(server: PartitionServer, sessions: Sequence[tuple[str, Sessio
 
 
 def _settings(topic: Topic, glue: Glue) -> PartitionSettings:
-    """Rows that were taken once are taken whatever limits there are."""
+    """Return settings without limits: rows that were stored once are stored again."""
     of_topic = topic.settings()
     first_offsets = of_topic.first_offsets if glue.topic_id is None else {}
     limits: TopicConfig = replace(

@@ -57,7 +57,7 @@ def names(kind: NamedKind, scheme: "Scheme") -> list[str]:
 
 
 def texts_of(kind: NamedKind, scheme: "Scheme", name: str) -> Iterator[ConfigText]:
-    """Every config of a resource: what is set for it, or the default. KafkaError INVALID_REQUEST."""
+    """Yield every config of a resource: the text that was set for it, or the default. KafkaError INVALID_REQUEST."""
     _check_name(kind, name)
     stored = scheme.named_settings(kind.name).get(name, {})
     for declaration in declarations(kind.settings).values():

@@ -46,7 +46,7 @@ def by_stored_names(settings: type, changes: Sequence[Change]) -> list[Change]:
 
 
 def taken_changes(changes: Iterable[Change]) -> list[Change]:
-    """The changes of a resource; KafkaError INVALID_REQUEST for what is wrong with them whatever it is."""
+    """Return the changes of a resource. KafkaError INVALID_REQUEST for errors that do not depend on the resource."""
     taken = list(islice(changes, CONFIGS_MAX + 1))
     check_count(len(taken))
     _check_changes(taken)

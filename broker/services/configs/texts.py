@@ -67,7 +67,7 @@ def _once(make: Callable[[Layers], Iterator[ConfigText]]) -> Callable[[Layers], 
 
 
 def topic_texts(stored: Mapping[str, str], layers: Layers) -> Iterator[ConfigText]:
-    """Every topic config: what was set for the topic (`stored`), what the node's settings make of it, the default."""
+    """Yield every topic config: the text set for the topic (`stored`), that of the node's settings, the default."""
     stored = current_names(TopicConfig, stored)
     for text in _open_topic_texts(layers):
         declaration = text.declaration
@@ -81,7 +81,7 @@ def topic_texts(stored: Mapping[str, str], layers: Layers) -> Iterator[ConfigTex
 
 @_once
 def _open_topic_texts(layers: Layers) -> Iterator[ConfigText]:
-    """Every topic config of a topic for which nothing was set."""
+    """Yield every config of a topic for which nothing was set."""
     of_node = topic_defaults(layers.in_force)
     for name, declaration in declarations(TopicConfig).items():
         synonyms = _of_node(NODE_SETTINGS.get(name, ()), layers)

@@ -135,7 +135,7 @@ class ClassicGroups:
         self.follow(resident)
 
     def close(self) -> None:
-        """End all groups; nobody waits here afterwards."""
+        """End all groups, and answer every request that waits."""
         for hosted in self._hosted.values():
             hosted.group.usage.release()
             leaving.end(hosted.group, ErrorCode.NOT_COORDINATOR)

@@ -37,7 +37,8 @@ def visible_groups(caller: GroupsCaller) -> list[ListedGroup]:
 
 
 def describe_group(node: GroupsNode, group_id: str) -> DescribedGroup | None:
-    """None: nobody ever joined it, and it has no offsets, nor had any lately. KafkaError NOT_COORDINATOR."""
+    """Describe a group; None if it never had a member, and has no offsets nor had any lately. KafkaError
+    NOT_COORDINATOR."""
     found = node.cell.current.coordinators.describe(group_id)
     if found is None and node.cell.current.topics.offsets.knows(group_id):
         return DescribedGroup(GroupState.EMPTY, GroupImage(group_id, 0, None, None, None, ()))

@@ -79,7 +79,7 @@ class Coordinator:
             raise self._refusal
 
     def close(self) -> None:
-        """Answer what waits, stop the timers; nobody waits here afterwards."""
+        """Answer every request that waits, and stop the timers."""
         if not self.is_closed:
             self.is_closed = True
             for timer in self._timers.values():

@@ -182,12 +182,12 @@ class Coordinators:
             raise KafkaError(code, f"group {group_id} has no members: join first")
 
     def describe(self, group_id: str) -> DescribedGroup | None:
-        """None: nobody ever joined it; it may have offsets all the same."""
+        """Describe a group; None if it never had a member, though it may have offsets."""
         hosted = self._groups_of(group_id).hosted.get(group_id)
         return None if hosted is None else DescribedGroup(hosted.group.state, hosted.group.image())
 
     def groups(self) -> list[ListedGroup]:
-        """Every group that had members, in no order."""
+        """Return every group that had members, in no order."""
         self._check_cell()
         return [
             _listed(group_id, hosted)
@@ -254,7 +254,7 @@ class Coordinators:
 
 
 def new_member_id(client_id: str | None, instance_id: str | None) -> str:
-    """Return an id that nobody has: what the member is called, and chance."""
+    """Return a new id: the name of the member and a random part."""
     name = (client_id or "member") if instance_id is None else instance_id
     return f"{name}-{uuid.uuid4()}"
 

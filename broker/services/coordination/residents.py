@@ -24,7 +24,7 @@ class ResidentKind(Protocol):
         """The timer ran out that was set for the resident."""
 
     def close(self) -> None:
-        """Answer whatever waits so that it comes again: the tablet is stopped or restarted."""
+        """Answer every request that waits with an error to retry: the tablet is stopped or restarted."""
 
     def __len__(self) -> int:
         """Return the number of residents."""

@@ -119,6 +119,6 @@ class Workers:
         return task
 
     def _end_unwanted(self, starting: "asyncio.Task[WorkerProcess]") -> None:
-        """End a worker that was started, and that nobody waits for any more."""
+        """End a worker that was started, if its query has gone."""
         if not starting.cancelled() and starting.exception() is None:
             self._end(starting.result())

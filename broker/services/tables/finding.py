@@ -73,7 +73,7 @@ def find_rows(caller: Caller, operation: AclOperation, name: str, *, or_static: 
 
 
 def find_typed(caller: Caller, operation: AclOperation, name: str, *, or_static: bool = False) -> tuple[Topic, Schema]:
-    """A topic that has a schema, be it a table or not. TableError NO_TABLE, STATIC_TABLE."""
+    """Return a topic that has a schema, a table or not. TableError NO_TABLE, STATIC_TABLE."""
     topic = find_rows(caller, operation, name, or_static=or_static)
     schema = schema_of(topic)
     if schema is None:

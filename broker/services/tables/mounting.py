@@ -82,7 +82,7 @@ class _Way:
 
 
 async def _logged(reaching: Coroutine[Any, Any, None], topic: Topic) -> None:
-    """Run what nobody waits for: what refuses it is in the log, and the tablets are in the state before."""
+    """Run a change that no caller waits for: a refusal is logged, and the tablets keep the state before."""
     try:
         await reaching
     except _REFUSED as refusal:

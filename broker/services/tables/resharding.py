@@ -105,7 +105,8 @@ def _check_whole_chunks(topic: Topic, removed: Sequence[int]) -> None:
 
 
 def _is_empty(topic: Topic, index: int) -> bool:
-    """A tablet that remembers sessions is not empty: their batches may be sent again after their rows are trimmed."""
+    """Return True if a tablet has neither rows nor sessions: batches of these may be sent again after their rows are
+    trimmed."""
     partition = topic.partitions[index]
     return partition.start_offset == partition.end_offset and not len(partition.state.sessions)
 

@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 async def stage(caller: TablesCaller, name: str, rows: GivenRows, fence: Fence, hint: int | None) -> list[Piece]:
-    """Keep rows until their batch is committed; nobody sees them before. Those that name no tablet go into the tablet
+    """Keep rows, invisible to readers, until their batch is committed. Those that name no tablet go into the tablet
     `hint`, if it is mounted. KafkaError and TableError as `insert`, and TableError STAGE_FULL."""
     topic, schema = find_typed(caller, AclOperation.WRITE, name)
     encoded = (await encode_rows(caller, topic, schema, rows)).tablets

@@ -73,7 +73,7 @@ async def create_topic(
 
 
 def tell_no_compaction(name: str) -> None:
-    """A topic has become one that Kafka would compact."""
+    """Warn of a topic that Kafka would compact from now on."""
     log.warning("topic %s: cleanup.policy: %s", name, NO_COMPACTION)
 
 

@@ -176,7 +176,8 @@ def _consumer(group_id: str, state: ConsumerOffset, end_offset: int, important: 
 
 
 def _written(counters: WriteCounters) -> dict[str, Any]:
-    """Since the tablet's start. What merging wrote again, and the indexes, is what blobs have more than batches."""
+    """Return write counters since the tablet's start. Blobs have more bytes than batches: merging writes some again,
+    and indexes are added."""
     stored, blobs = counters.bytes_written, counters.blob_bytes
     return {
         "records": counters.written,

@@ -20,7 +20,8 @@ from pqbroker.protocol.records import Record, encode_batch, read_header
 
 
 async def produce(call: Call) -> Any:
-    """Nothing is written unless every batch passes the checks; each partition is then on its own."""
+    """Write records. None is written unless every batch passes the checks; then partitions succeed or fail one by
+    one."""
     asked = call.body["records"]
     if not asked:
         raise bad_request("body.records is empty; give at least one record")

@@ -71,7 +71,7 @@ def _show(call: Call, texts: Sequence[ConfigText], following: str | None) -> Any
 
 
 def _setting(text: ConfigText) -> dict[str, Any]:
-    """A password is never shown."""
+    """Return a setting without its value if that is a password."""
     declaration = text.declaration
     return {
         "name": declaration.name,

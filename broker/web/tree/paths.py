@@ -52,7 +52,7 @@ def value_at(value: Any, steps: tuple[str, ...], path: TreePath) -> Any:
 
 
 def with_value(value: Any, steps: tuple[str, ...], given: Any, path: TreePath) -> Any:
-    """A copy of an object in which something is replaced. Problem NO_ATTRIBUTE."""
+    """Return a copy of an object with one value replaced. Problem NO_ATTRIBUTE."""
     if not steps:
         return given
     if not isinstance(value, dict):

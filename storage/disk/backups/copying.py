@@ -27,7 +27,7 @@ class Copier:
         self.stopping = stopping
 
     def link(self, origin: Path, target: Path) -> None:
-        """Another name for a file that nobody writes to any more; a copy where that is impossible."""
+        """Link a file that is not written to any more, or copy it where links are impossible."""
         self.check()
         try:
             os.link(origin, target)

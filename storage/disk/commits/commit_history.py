@@ -109,7 +109,7 @@ def sync_history(history: CommitHistory) -> None:
 
 
 def scan_file(path: Path, position: int, seed: int) -> Scanned:
-    """Every round of a file from a position on. Raises IndexDamaged."""
+    """Return every round of a file from a position on. Raises IndexDamaged."""
     try:
         return scan_commits(path, position, seed)
     except PermissionError:  # says nothing of the data
@@ -139,7 +139,7 @@ class Bounds:
         return bool(self._taken)
 
     def last_of(self, generation: int) -> int | None:
-        """None: nobody came later."""
+        """Return the last number of a generation that counts; None if no generation came later."""
         return min((taken for later, taken in self._taken.items() if later > generation), default=None)
 
     def counts(self, generation: int, number: int) -> bool:

@@ -81,7 +81,7 @@ class Scanned:
 
 
 def scan_commits(path: Path, position: int, seed: int) -> Scanned:
-    """Every whole commit record of a file from `position` on, past records of blobs. OSError."""
+    """Return every whole commit record of a file from `position` on, past records of blobs. OSError."""
     found: list[CommitAt] = []
     gaps: list[Gap] = []
     rest: Unreadable | None = None

@@ -127,7 +127,7 @@ class RoundWriter:
             self._give_back()
 
     def tend(self) -> None:
-        """Nothing is committed: sync what is due, give back what can be."""
+        """Sync rounds that are due and give back space, while nothing is committed."""
         if self.is_sync_due:
             self.sync()
         else:

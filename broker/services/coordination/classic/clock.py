@@ -28,7 +28,8 @@ def wake(group: Group, now_ms: int) -> None:
 
 
 def retire_if_unused(group: Group) -> bool:
-    """A group that nobody joined in the end, such as one whose only client never used its id, is forgotten."""
+    """Forget a group that has no member in the end, such as one whose only client never used its id. Return True if the
+    group is dead."""
     if group.state is GroupState.EMPTY and group.generation == 0 and not group.pending:
         group.change(GroupState.DEAD)
     return group.state is GroupState.DEAD

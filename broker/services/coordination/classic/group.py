@@ -69,7 +69,7 @@ class Group:
 
     @classmethod
     def load(cls, image: GroupImage, limits: GroupLimits, now_ms: int) -> "Group":
-        """A group as it was stored, every session beginning again."""
+        """Return a group as it was stored; every session begins again."""
         payer = memory.payer_of(image.members[0].client_host) if image.members else ""
         group = cls(image.group_id, limits, payer)
         group.generation, group.leader = image.generation, image.leader
@@ -108,7 +108,7 @@ class Group:
             self.first_deadline_ms = time_ms
 
     def renew(self, member: Member, now_ms: int) -> None:
-        """A sign of life of a member, or an answer after which the next one is due."""
+        """Extend a member's session, after a request or an answer."""
         member.renew(now_ms)
         self.await_time(member.deadline_ms)
 
@@ -181,7 +181,7 @@ class Group:
         member.join_ticket = ticket
 
     def expect(self, member_id: str, until_ms: int) -> None:
-        """An id is given out; it may join until then."""
+        """Note an id that is given out, and until when it may join."""
         self.pending[member_id] = until_ms
         self.await_time(until_ms)
         self.usage.add(memory.pending_bytes(member_id))

@@ -64,7 +64,7 @@ class Member:
         return self.is_new or (self.join_ticket is None and self.sync_ticket is None)
 
     def renew(self, now_ms: int) -> None:
-        """A sign of life, or an answer after which the next one is due."""
+        """Extend the session, after a request or an answer."""
         self.is_new = False
         self.deadline_ms = now_ms + self.session_timeout_ms
 

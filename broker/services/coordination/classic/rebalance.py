@@ -7,7 +7,7 @@ from pqbroker.protocol.errors import ErrorCode
 
 
 def rebalance(group: Group, now_ms: int) -> None:
-    """Something changed: begin a rebalance, or finish the one that was waiting for just this."""
+    """Begin a rebalance after a change, or finish the one that waited for it."""
     if group.state is GroupState.PREPARING_REBALANCE:
         finish_if_all_joined(group, now_ms)
     else:
@@ -20,7 +20,7 @@ def finish_if_all_joined(group: Group, now_ms: int) -> None:
 
 
 def drop(group: Group, member_id: str, now_ms: int) -> None:
-    """A member is gone: the others share what it had."""
+    """Remove a member; the others share its partitions."""
     group.remove(member_id)
     rebalance(group, now_ms)
 
