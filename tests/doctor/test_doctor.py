@@ -317,7 +317,7 @@ def small_head(index: Index) -> tuple[bytes, bytearray]:
         (add_a_strange_row, r"index: row 7a: a row of no known kind"),
         (add_a_strange_cell_row, r"index: row 7251: a row of no known kind"),
         (damage_a_record, r"tablet: tablet \d+: its record cannot be read"),
-        (retype_a_tablet, r"scheme: power: its tablet \d+ is of type COORDINATOR"),
+        (retype_a_tablet, r"scheme: [\w-]+: its tablet \d+ is of type COORDINATOR"),
         (block_the_future, r"tablet: tablet \d+: generation 2 runs, though \d+ is blocked"),
         (damage_a_row, r"kv: power, key d.*: its row cannot be read"),
         (share_a_blob_unsaid, r"kv: power, key d.*: blob \[.*\] is held by 2 rows"),

@@ -5,7 +5,7 @@ import os
 import random
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +28,8 @@ class RoundBytes:
 
     path: Path
     begin: int
+    record: int
+    """Position of the record, behind the payload."""
     end: int
 
 
@@ -85,11 +87,10 @@ def _left(data: Path, directory: Path, how: str, owed: Owed) -> Left:
 
 
 def _cut(data: Path, directory: Path, killed: Left, story: Story, source: random.Random) -> Left:
-    """Write more, which counts as not acknowledged: the last round of each cell is torn, and one has several sectors.
-    """
+    """Write more, which counts as not acknowledged: the last round of each cell is torn, of one so that it shows."""
     begun: list[tuple[Path, RoundBytes]] = []
     kept = directory.with_name("kept")
-    while not any(span.end - span.begin > 2 * SECTOR_BYTES for _, span in begun):
+    while not any(_of_payload(directory, span) for _, span in begun):
         _keep_segments(data, kept)
         story.write()
         copy_alive(data, directory)
@@ -98,8 +99,12 @@ def _cut(data: Path, directory: Path, killed: Left, story: Story, source: random
         if not (again := directory / file.relative_to(kept)).exists():
             shutil.copy(file, again)  # it went once a round was synced that is torn here
     shutil.rmtree(kept)
+    shown = next(span for _, span in begun if _of_payload(directory, span))
     for cell, last in begun:
-        _tear(directory, cell, last, source)
+        written = _of_payload(directory, last) if last is shown else _written(directory, last)
+        _tear(directory / last.path, source.sample(written, source.randint(1, max(1, len(written) - 1))))
+        for end_file in cell.glob("index-*/commits/*.end"):
+            end_file.unlink()  # it may have said that the round was synced, which this one was not
     return Left(directory, CUT, killed.owed, killed.lasts)
 
 
@@ -122,20 +127,28 @@ def _last_spans(directory: Path) -> dict[Path, RoundBytes]:
         last = max(records, key=lambda each: each.header.number, default=None)
         if last is not None:
             begin, end = last.position - last.header.payload_bytes, last.position + last.header.record_bytes
-            found[cell] = RoundBytes(last.path.relative_to(directory), begin, end)
+            found[cell] = RoundBytes(last.path.relative_to(directory), begin, last.position, end)
     return found
 
 
-def _tear(directory: Path, cell: Path, span: RoundBytes, source: random.Random) -> None:
-    """Leave a round as a power cut does before its sync: without a few of its sectors, of one alone without it."""
-    file = directory / span.path
+def _tear(file: Path, sectors: Sequence[tuple[int, int]]) -> None:
+    """Leave a file as a power cut does before its sync: without these sectors."""
     content = bytearray(file.read_bytes())
-    written = [piece for piece in _sectors(span) if any(content[piece[0] : piece[1]])]
-    for begin, end in source.sample(written, source.randint(1, max(1, len(written) - 1))):
+    for begin, end in sectors:
         content[begin:end] = bytes(end - begin)
     file.write_bytes(content)
-    for end_file in cell.glob("index-*/commits/*.end"):
-        end_file.unlink()  # it may have said that the round was synced, which this one was not
+
+
+def _written(directory: Path, span: RoundBytes) -> list[tuple[int, int]]:
+    """Sectors of a round that are not zeros."""
+    content = (directory / span.path).read_bytes()
+    return [piece for piece in _sectors(span) if any(content[piece[0] : piece[1]])]
+
+
+def _of_payload(directory: Path, span: RoundBytes) -> list[tuple[int, int]]:
+    """Those of them before the record: what a whole record misses is called torn. Without the beginning of a round
+    nobody can tell that there was one."""
+    return [piece for piece in _written(directory, span) if piece[1] <= span.record]
 
 
 def _sectors(span: RoundBytes) -> Iterator[tuple[int, int]]:
