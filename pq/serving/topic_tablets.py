@@ -72,13 +72,15 @@ class TopicTablets:
                 if tablet is not None:
                     await host.start(tablet_id, tablet, self._changes, tablet.lose)
 
-    async def stop(self, topic: Topic) -> None:
-        """End the tablets of the topic, which has none then."""
+    async def stop(self, topic: Topic) -> list[PqTablet]:
+        """End the tablets of the topic, which has none then; return them."""
         for number, tablet_id in enumerate(topic.tablets):
             if number % _STOPS_AT_ONCE == 0:
                 await asyncio.sleep(0)
             await self._cells.host_of(tablet_id).stop_tablet(tablet_id)
+        stopped = list(topic.tablets.values())
         topic.tablets.clear()  # each knows the topic: a deleted one would be a cycle that Python looks for
+        return stopped
 
     def reclaim(
         self, record: TopicRecord, tablets: Collection[TabletId], forget: Callable[[], Awaitable[None]]

@@ -39,6 +39,8 @@ from pqbroker.storage.uninterrupted import uninterrupted
 _STARTS_AT_ONCE = 64
 _LOOKS_AT_ONCE = 100
 """Partitions that retention looks at, and topics that are looked at, before the loop's other work has its turn."""
+_FREED_AT_ONCE = 100
+"""Tablets and partitions of a deleted topic whose memory is freed before the loop's other work has its turn."""
 _MS_PER_MINUTE = 60_000
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
@@ -297,14 +299,25 @@ class Topics:
                 topic.use(config_of(topic.record, settings), settings)
 
     async def _delete(self, name: str) -> None:
+        kept: list[object] = []
         async with self.changes:
             record = await self._records.delete(name)
             self._count.known -= record.partitions
             topic = self._known.remove(record)
             if topic is not None:
                 self.offsets.forget(name, topic.partitions)
-                await self._tablets.stop(topic)
+                kept = await self._end(topic)
             self._tablets.reclaim(record, record.tablets, partial(self._scheme.forget_tombstone, record.topic_id))
+        del topic
+        while kept:
+            del kept[-_FREED_AT_ONCE:]
+            await asyncio.sleep(0)
+
+    async def _end(self, topic: Topic) -> list[object]:
+        """End the tablets of a deleted topic, and return what has memory: to be freed from the list's end on. A tablet
+        knows the topic, which knows its partitions: so those would all be freed with the last tablet."""
+        partitions = list(topic.partitions)
+        return [*partitions, *await self._tablets.stop(topic)]
 
     async def retain(self, unread_since: UnreadSince) -> list[Topic]:
         """One walk over all partitions: delete what retention no longer keeps. Called every
