@@ -73,7 +73,11 @@ async def test_a_refused_cycle_fails_and_so_does_all_that_waits() -> None:
     partition = await node.topic()
     await write(partition, batch(b"kept"))
     node.engine.faults.refuse_next()
-    futures = [partition.write(*batch(b"%d" % number, producer=(5, 0, number))) for number in range(3)]
+    node.engine.faults.hold()
+    futures = [partition.write(*batch(b"0", producer=(5, 0, 0)))]
+    await turns()
+    futures += [partition.write(*batch(b"%d" % number, producer=(5, 0, number))) for number in (1, 2)]
+    node.engine.faults.release()
     assert await settled(*futures) == [ErrorCode.KAFKA_STORAGE_ERROR] * 3
     assert partition.end_offset == 1
     check_invariants(partition.state)
