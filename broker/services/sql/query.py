@@ -76,13 +76,15 @@ class Query:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Leave the worker free or dead."""
-        if self._worker is not None:
-            await self._free(self._worker)
-        if self._has_slot:
-            self._workers.slots.end(self._question.holder)
-        now_s = asyncio.get_running_loop().time()
-        self._workers.counters.count_end(_outcome(error), now_s - self._began_s)
+        """Leave the worker free or dead. The slot is given back even where the wait for the worker is cancelled."""
+        try:
+            if self._worker is not None:
+                await self._free(self._worker)
+        finally:
+            if self._has_slot:
+                self._workers.slots.end(self._question.holder)
+            now_s = asyncio.get_running_loop().time()
+            self._workers.counters.count_end(_outcome(error), now_s - self._began_s)
 
     async def piece(self) -> bytes | None:
         """The next piece of the answer as it is made; None at its end. QueryRefused, KafkaError."""
