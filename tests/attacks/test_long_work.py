@@ -28,7 +28,7 @@ def test_others_have_their_turn_beside(work: str) -> None:
 
 
 def tried(work: str) -> Measured:
-    """What others see beside the work, on a broker of its own."""
+    """Figures of the other clients beside the work, on a broker of its own."""
     with attacked(SETTINGS, turn_s_max=TURN_EVER_S_MAX, pass_s_max=DEEP_PASS_S_MAX) as node:
         node.create("other", 1)
         if WORK[work] in OF_A_WIDE_TOPIC:

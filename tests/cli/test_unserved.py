@@ -1,4 +1,4 @@
-"""Partitions that nobody serves, as a reader reports them: which looks are told. Nothing waits for a real second."""
+"""Partitions that nobody serves, as a reader reports them: once, after two looks. Nothing waits for a real second."""
 
 import asyncio
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ async def told(
     looks: Looks, count: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
     moved: Mapping[TopicPartition, int] | None = None,
 ) -> list[str]:
-    """The lines that so many looks have printed."""
+    """Return the lines that COUNT looks have printed."""
     monkeypatch.setattr(watching, "SILENCE_S", 0.0)
     monkeypatch.setattr(Cluster, "unserved", lambda _, offsets: looks.look(offsets))
     with closing(Unserved("127.0.0.1:1", {A: 7, B: 9})) as unserved:

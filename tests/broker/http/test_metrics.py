@@ -220,7 +220,7 @@ async def test_a_sum_does_not_fall_when_a_part_of_it_goes(
     assert sum(told.values()) == 5
     topic = web.node.server.node.cell.current.topics.get("a")
     assert topic is not None
-    topic.partitions[0].writer.counters.written = 0  # as when its tablet starts anew
+    topic.partitions[0].writer.counters.written = 0  # as when its tablet starts again
     assert (await scrape(web))["partition_written_records_total"] == told
     await web.node.produce("a", b"v")
     await scrape(web)

@@ -13,7 +13,7 @@ class Bench:
     def __init__(self) -> None:
         self.now_s = 0.0
         self.count_max = 2
-        """Of each kind."""
+        """Slots of each kind."""
         self.closed: list[str] = []
         self.held = HeldBytes(lambda: LIMIT_BYTES)
         self.slots, self.other = (Slots(self._clock, self.held, lambda: self.count_max) for _ in range(2))

@@ -17,7 +17,7 @@ from tests.pq.rig import MIB, Node, batch, write
 
 
 class Ended(list[bool]):
-    """Whether content was there at the end of each load."""
+    """True for each load at whose end the content was in memory."""
 
     def __init__(self, head: Head) -> None:
         self._head = head

@@ -69,7 +69,7 @@ def encode_keys(ids: Any) -> tuple[Any, Any]:
 
 
 def make_chunk(rows: pa.Table) -> Chunk:
-    """What a flush or a compaction does with its rows."""
+    """Write rows into a chunk, as a flush or a compaction does."""
     count, chunk = len(rows), Chunk()
     ids = rows["id"].combine_chunks().to_numpy()
     key_offsets, keys = encode_keys(ids)
@@ -154,7 +154,7 @@ class Lookups:
 
 
 def scan(chunk: Chunk) -> pa.Table:
-    """What a worker does to read a chunk: each block unpacked, its columns taken as they stand."""
+    """Read a chunk as a worker does: unpack each block, take its columns as they stand."""
     types = (pa.int64(), pa.int64(), pa.float64(), pa.utf8())
     found: list[list[pa.Array]] = [[] for _ in types]
     for packed in chunk.blocks:
@@ -168,7 +168,7 @@ def scan(chunk: Chunk) -> pa.Table:
 
 
 def merge(chunks: list[Chunk]) -> Chunk:
-    """What a compaction does: all rows, sorted, of each key the newest, written."""
+    """Merge chunks as a compaction does: sort all rows, keep the newest of each key, write them."""
     rows = pa.concat_tables([
         scan(chunk).append_column("age", pa.repeat(pa.scalar(age, pa.int64()), _rows_of(chunk)))
         for age, chunk in enumerate(chunks)

@@ -156,4 +156,4 @@ _READERS: Mapping[str, Callable[[memoryview, memoryview, int], Any]] = {
     **{name: _fixed(Struct(f"<{form}")) for name, form in _FORMS.items()},
     "boolean": _read_boolean, "string": _read_bytes, "utf8": _read_text, "any": _read_text,
 }  # fmt: skip
-"""By type: one value of a column's offsets and values."""
+"""Readers of one value from a column's offsets and values, by type."""

@@ -78,4 +78,4 @@ _ENCODERS: Mapping[str, Encode] = {
     "utf8": _utf8,
     "timestamp": _unsigned,
 }
-"""By the name of a type; `any` has no order."""
+"""Encoders by the name of a type; `any` has none, since it has no order."""

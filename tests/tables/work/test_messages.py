@@ -14,7 +14,7 @@ from pqbroker.tables.work.process import WorkerProcess
 
 Pair = tuple[Line, socket.socket]
 NO_PROCESS = cast("subprocess.Popen[bytes]", None)
-"""For what does not ask its process."""
+"""Stands in for a process that nothing asks."""
 
 
 @pytest.fixture
