@@ -35,7 +35,7 @@ async def told(
     looks: Looks, count: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
     moved: Mapping[TopicPartition, int] | None = None,
 ) -> list[str]:
-    """Return the lines that COUNT looks have printed."""
+    """Return the lines that `count` looks have printed."""
     monkeypatch.setattr(watching, "SILENCE_S", 0.0)
     monkeypatch.setattr(Cluster, "unserved", lambda _, offsets: looks.look(offsets))
     with closing(Unserved("127.0.0.1:1", {A: 7, B: 9})) as unserved:

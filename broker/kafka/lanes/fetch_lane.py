@@ -54,7 +54,7 @@ def open_lane(
     flexible = is_flexible(FETCH_KEY, context.version)
     start, none = _cut_empty(request, context.version)
     words = find_words(frame, start)
-    if words is None or len(request.rack_id) > len(words.start):
+    if words is None or len(request.rack_id.encode()) > len(words.start):
         return None
     name = topic_words(context, topic, topic_id, flexible=flexible)
     form = _FetchForm(words, count_bytes(1, flexible=flexible) + name, none, _entry(context.version))
