@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.prototypes.sorted_tables.keys import KEY_BYTES_MAX, key_encoder
+from pqbroker.tables.sorted.keys import KEY_BYTES_MAX, key_decoder, key_encoder, prefix_end
 
 VALUES = {
     "int64": st.integers(-(1 << 63), (1 << 63) - 1),
@@ -48,3 +48,24 @@ def test_nan_and_long_keys_are_refused() -> None:
         key_encoder(["double"])((math.nan,))
     with pytest.raises(ValueError, match=f"at most {KEY_BYTES_MAX} bytes"):
         key_encoder(["string"])((b"a" * KEY_BYTES_MAX,))
+
+
+@given(st.data())
+def test_a_key_gives_its_values_back(data: st.DataObject) -> None:
+    types = data.draw(st.lists(st.sampled_from(sorted(VALUES)), min_size=1, max_size=4))
+    values = data.draw(st.tuples(*(st.none() | VALUES[name] for name in types)))
+    key = key_encoder(types)(values)
+    assert [order(each) for each in key_decoder(types)(key)] == [order(each) for each in values]
+
+
+@pytest.mark.parametrize("key", [b"\1", b"\1abc", b"\1" + b"a" * 20, b"\1a\0", b"\1a\0\xff", b"\1\xff\0\0"])
+def test_bytes_that_are_no_key_are_refused(key: bytes) -> None:
+    for name in ("int64", "utf8"):
+        with pytest.raises(ValueError, match=r"int64|utf8"):
+            key_decoder([name])(key)
+
+
+@given(st.binary(max_size=4), st.binary(max_size=4))
+def test_the_end_of_a_prefix(prefix: bytes, key: bytes) -> None:
+    end = prefix_end(prefix)
+    assert key.startswith(prefix) == (prefix <= key and (end is None or key < end))

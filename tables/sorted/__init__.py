@@ -1,0 +1,1 @@
+"""Sorted tables, pure: keys as bytes, rows and their log entries, the memory store, chunks, versions, picking."""
