@@ -12,9 +12,9 @@ from pqbroker.conf.declare import ConfigError, Kind, setting
 
 MAIN_POOL = "main"
 """The pool in the data directory, which holds the index too: it belongs on the fastest medium."""
-TABLET_TYPES = ("scheme", "persqueue", "coordinator", "hive")
-CHANNELS = 3
-"""0 log, 1 snapshots, 2 what users store."""
+TABLET_TYPES = ("scheme", "persqueue", "coordinator", "hive", "sorted")
+CHANNELS = 4
+"""0 log, 1 snapshots, 2 what users store, 3 chunks of sorted tables."""
 
 BACKUP_DIR = setting(
     "pqbroker.backup.dir", Kind.STRING, "",

@@ -1,16 +1,16 @@
 """Schemas of ordered tables: columns, each from the record's value or its key; which schema may follow (E.10)."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pqbroker.tables.columns import PARTS, Column, folded
+from pqbroker.tables.column_documents import check_column_names, invalid_schema, is_wider, read_column
+from pqbroker.tables.columns import PARTS, Column
 from pqbroker.tables.formats import Formats, PartFormat, read_formats
 from pqbroker.tables.refusals import TableError, nearest
-from pqbroker.tables.types import NUMBER_WEIGHT, TYPES, ColumnType, is_text
+from pqbroker.tables.types import NUMBER_WEIGHT
 
-COLUMN_NAME_CHARACTERS_MAX = 256
 FIELDS = ("name", "type", "required", "from")
 SYSTEM = "$"
 """Names of the table's own columns begin so."""
@@ -53,41 +53,22 @@ def read_schema(items: Sequence[Any], columns_max: int, formats: Formats = _JSON
     INVALID_SCHEMA names the field."""
     if not 1 <= len(items) <= columns_max:
         text = f"schema has {len(items)} columns; a table has 1 to {columns_max}"
-        raise _invalid(text, "Give a column at least, and no more than pqbroker.table.columns.max.")
+        raise invalid_schema(text, "Give a column at least, and no more than pqbroker.table.columns.max.")
     columns: dict[str, Column] = {}
     for number, item in enumerate(items):
         column = _read_column(item, f"schema[{number}]")
         if column.name in columns:
-            raise _invalid(f"schema[{number}].name {column.name!r} is there twice", "Name each column once.")
+            raise invalid_schema(f"schema[{number}].name {column.name!r} is there twice", "Name each column once.")
         columns[column.name] = column
     stored = {name: column for name, column in columns.items() if name not in _FILLED}
     if not stored:
-        raise _invalid("schema has no column of your own", "Give one at least that rows are to hold.")
+        raise invalid_schema("schema has no column of your own", "Give one at least that rows are to hold.")
     return Schema(stored, columns, *read_formats(formats, list(stored.values())))
 
 
-def clashing(names: Iterable[str]) -> tuple[str, str] | None:
-    """Two names that are one when case is folded; None: there are none."""
-    known: dict[str, str] = {}
-    for name in names:
-        first = known.setdefault(folded(name), name)
-        if first != name:
-            return first, name
-    return None
-
-
 def check_names(schema: Schema, old: Schema | None = None) -> None:
-    """TableError INVALID_SCHEMA where two columns of a schema that is to be set have names that differ by case alone,
-    which SQL and Spark cannot tell apart, or one has a NUL. Columns that the old schema has already may stay."""
-    kept = {} if old is None else old.shown
-    known = {folded(name): name for name in kept if name in schema.shown}
-    for name in schema.shown:
-        if "\0" in name and name not in kept:
-            raise _invalid(f"the column {name!r} has a NUL in its name", "Leave it out: names in SQL end there.")
-        first = name if name in kept else known.setdefault(folded(name), name)
-        if first != name:
-            text = f"the columns {first!r} and {name!r} differ by upper and lower case alone"
-            raise _invalid(text, "Rename one of them: in SQL they are one name.")
+    """TableError INVALID_SCHEMA as `check_column_names`. Columns that the old schema has already may stay."""
+    check_column_names(schema.shown, {} if old is None else old.shown)
 
 
 def check_alteration(old: Schema, new: Schema) -> None:
@@ -97,7 +78,7 @@ def check_alteration(old: Schema, new: Schema) -> None:
         later = new.shown.get(name)
         if later is None:
             raise _incompatible(f"column {name!r} is missing", "Keep every column; none can be removed or renamed.")
-        if not _is_wider(column.type, later.type):
+        if not is_wider(column.type, later.type):
             text = f"column {name!r} is {column.type.name}, which does not become {later.type.name}"
             raise _incompatible(text, "Keep the type, or give an integer that holds every value of the old one.")
         if later.is_required and not column.is_required:
@@ -110,44 +91,20 @@ def check_alteration(old: Schema, new: Schema) -> None:
 
 
 def _read_column(item: Any, where: str) -> Column:
-    if not isinstance(item, dict):
-        raise _invalid(f"{where} is no object", 'Give {"name": …, "type": …}.')
-    if "sort_order" in item:
-        raise _invalid(f"{where}.sort_order is set", "Leave it out: sorted tables are not served yet.")
-    for field in item:
-        if field not in FIELDS:
-            raise _invalid(f"{where} has an unknown field {field[:100]!r}", nearest(field[:100], FIELDS))
-    name, type_name = item.get("name"), item.get("type")
-    if not isinstance(name, str) or not 1 <= len(name) <= COLUMN_NAME_CHARACTERS_MAX:
-        raise _invalid(f"{where}.name is missing, or no name", f"Give 1 to {COLUMN_NAME_CHARACTERS_MAX} characters.")
-    if not is_text(name):
-        raise _invalid(f"{where}.name has half of a surrogate pair", "Choose a name that UTF-8 can hold.")
+    if isinstance(item, dict) and "sort_order" in item:
+        cure = "Leave it out; a sorted table is created with it, and never made of a topic."
+        raise invalid_schema(f"{where}.sort_order is set, and the rows are those of a topic", cure)
+    name, column_type, is_required = read_column(item, where, FIELDS)
+    part = item.get("from", "value")
     if name.startswith(SYSTEM) and name not in _FILLED:
         cure = f"Of the names that begin with {SYSTEM} a schema has {' and '.join(_FILLED)} alone."
-        raise _invalid(f"{where}.name is {name!r}", cure)
-    if not isinstance(type_name, str) or type_name not in TYPES:
-        raise _invalid(f"{where}.type of column {name!r} is {type_name!r}", nearest(str(type_name), TYPES))
-    required, part = item.get("required", False), item.get("from", "value")
-    if not isinstance(required, bool):
-        raise _invalid(f"{where}.required of column {name!r} is {required!r}", "Give true or false.")
+        raise invalid_schema(f"{where}.name is {name!r}", cure)
     if part not in PARTS:
-        raise _invalid(f"{where}.from of column {name!r} is {part!r}", nearest(str(part), PARTS))
-    if name in _FILLED and (type_name != _FILLED[name] or required or part != "value"):
+        raise invalid_schema(f"{where}.from of column {name!r} is {part!r}", nearest(str(part), PARTS))
+    if name in _FILLED and (column_type.name != _FILLED[name] or is_required or part != "value"):
         text = f"{where} is the column {name}, which the table fills"
-        raise _invalid(text, f'Give {{"name": "{name}", "type": "{_FILLED[name]}"}} and no more of it.')
-    return Column(name, TYPES[type_name], required, part)
-
-
-def _is_wider(old: ColumnType, new: ColumnType) -> bool:
-    if old is new:
-        return True
-    if old.bounds is None or new.bounds is None:
-        return False
-    return new.bounds[0] <= old.bounds[0] and old.bounds[1] <= new.bounds[1]
-
-
-def _invalid(message: str, cure: str) -> TableError:
-    return TableError("INVALID_SCHEMA", message, cure)
+        raise invalid_schema(text, f'Give {{"name": "{name}", "type": "{_FILLED[name]}"}} and no more of it.')
+    return Column(name, column_type, is_required, part)
 
 
 def _incompatible(message: str, cure: str) -> TableError:

@@ -21,6 +21,7 @@ from pqbroker.storage.tablets.scheme_layout import (
     put_named_settings,
 )
 from pqbroker.storage.tablets.scheme_objects import (
+    NAMES,
     OwnedTablet,
     Unowned,
     has_object_tablets,
@@ -137,6 +138,11 @@ class Scheme:
     @property
     def topics_by_id(self) -> Mapping[bytes, TopicRecord]:
         return MappingProxyType(self._state.topics_by_id)
+
+    def kind_of(self, name: str) -> str | None:
+        """Return the kind of the object of a name; None: there is none."""
+        row = self.rows(NAMES).get((name,))
+        return None if row is None else str(row["kind"])
 
     def rows(self, row_set: str) -> Mapping[Key, Row]:
         """Return the rows of a row set by key; none before the first object of its kind."""

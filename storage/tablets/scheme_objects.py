@@ -15,6 +15,9 @@ from pqbroker.storage.tablets.tablet_kinds import TABLET_KINDS
 NAMES = "names"
 """Row set of the names: the kind and the id of each one's object."""
 TOPIC = "topic"
+SORTED_TABLE = "sorted table"
+SORTED_TABLES = "sorted_tables"
+"""Row set of the sorted tables, laid out with the first one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +34,11 @@ class ObjectKind:
 
 
 OBJECT_KINDS: Mapping[str, ObjectKind] = {
-    kind.name: kind for kind in (ObjectKind(TOPIC, "topics", frozenset({TabletType.PERSQUEUE})),)
+    kind.name: kind
+    for kind in (
+        ObjectKind(TOPIC, "topics", frozenset({TabletType.PERSQUEUE})),
+        ObjectKind(SORTED_TABLE, SORTED_TABLES, frozenset({TabletType.SORTED})),
+    )
 }
 """Every kind that this version knows."""
 

@@ -25,7 +25,9 @@ CELLS_FORMAT = 3
 """Once tablets of a topic live in other cells than the system cell."""
 ATTRIBUTES_FORMAT = 4
 """Once attributes act in some tablets of a table that do not act in others."""
-SCHEME_FORMAT = ATTRIBUTES_FORMAT
+SORTED_TABLES_FORMAT = 5
+"""Once there was a sorted table."""
+SCHEME_FORMAT = SORTED_TABLES_FORMAT
 TOPIC_COLUMNS = ("name", "partitions", "partitions_per_tablet", "tablets", "config", "created_ms")
 TABLE_COLUMN = "table"
 """Joins the columns of topics with the first table."""
@@ -245,10 +247,14 @@ def put_topic(changes: RowChanges, topic: TopicRecord, id_before: bytes = b"") -
     joining = tuple(column for column in row if column not in columns)
     if joining:
         changes.alter_row_set(TOPICS, (*columns, *joining))
-    written, needed = changes.row_sets[SCHEME_FACTS].rows[("format",)]["value"], _format_of(topic)
-    if written < needed:
-        changes.put(SCHEME_FACTS, ("format",), {"value": needed})
+    raise_format(changes, _format_of(topic))
     changes.put(TOPICS, (topic.topic_id,), row)
+
+
+def raise_format(changes: RowChanges, needed: int) -> None:
+    """Have the scheme be of this format at least: earlier versions refuse it then."""
+    if changes.row_sets[SCHEME_FACTS].rows[("format",)]["value"] < needed:
+        changes.put(SCHEME_FACTS, ("format",), {"value": needed})
 
 
 def put_tombstone(changes: RowChanges, tombstone: Tombstone) -> None:

@@ -46,6 +46,7 @@ class TabletType(IntEnum):
     PERSQUEUE = 2
     COORDINATOR = 3
     HIVE = 4
+    SORTED = 5
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,9 +33,11 @@ def _of_row_sets(name: str) -> TabletKind:
     return TabletKind(name, LOG_FORMAT, "keeps row sets in log blobs, no keys", belongs_to_object=False)
 
 
+_SORTED_CHANNELS = ("log", "snapshots", "data", "chunks")
 TABLET_KINDS: Mapping[TabletType, TabletKind] = {
     TabletType.SCHEME: _of_row_sets("scheme"),
     TabletType.PERSQUEUE: TabletKind("persqueue", KV_FORMAT, "", belongs_to_object=True),
     TabletType.COORDINATOR: _of_row_sets("coordinator"),
     TabletType.HIVE: _of_row_sets("hive"),
+    TabletType.SORTED: TabletKind("sorted", KV_FORMAT, "", belongs_to_object=True, channels=_SORTED_CHANNELS),
 }

@@ -16,7 +16,7 @@ from struct import Struct
 from struct import error as struct_error
 from typing import Any, Final
 
-KEY_BYTES_MAX: Final = 4096
+ENCODED_KEY_BYTES_MAX: Final = 4096
 KEY_COLUMNS_MAX: Final = 32
 _NULL, _VALUE = b"\0", b"\1"
 _UNSIGNED = Struct(">BQ")
@@ -24,8 +24,8 @@ _SIGNED_SHIFT = 1 << 63
 _DOUBLE, _WORD = Struct(">d"), Struct(">Q")
 _ALL_BITS = (1 << 64) - 1
 
-Encode = Callable[[Any], bytes]
-Decode = Callable[[bytes, int], tuple[Any, int]]
+EncodeKey = Callable[[Any], bytes]
+DecodeKey = Callable[[bytes, int], tuple[Any, int]]
 """Takes a key and the position behind a value's first byte: the value, and the position behind it."""
 
 
@@ -38,8 +38,9 @@ def key_encoder(types: Sequence[str]) -> Callable[[Sequence[Any]], bytes]:
         key = b"".join([
             _NULL if value is None else each(value) for each, value in zip(encoders, values, strict=False)
         ])  # fmt: skip
-        if len(key) > KEY_BYTES_MAX:
-            raise ValueError(f"give a key of at most {KEY_BYTES_MAX} bytes; this one has {len(key)} when it is encoded")
+        if len(key) > ENCODED_KEY_BYTES_MAX:
+            text = f"give a key of at most {ENCODED_KEY_BYTES_MAX} bytes; this one has {len(key)} when it is encoded"
+            raise ValueError(text)
         return key
 
     return encode
@@ -135,7 +136,7 @@ def _read_utf8(key: bytes, position: int) -> tuple[str, int]:
     return value.decode(), end
 
 
-_ENCODERS: Mapping[str, Encode] = {
+_ENCODERS: Mapping[str, EncodeKey] = {
     **{f"int{bits}": _signed for bits in (8, 16, 32, 64)},
     **{f"uint{bits}": _unsigned for bits in (8, 16, 32, 64)},
     "double": _double,
@@ -145,7 +146,7 @@ _ENCODERS: Mapping[str, Encode] = {
     "timestamp": _unsigned,
 }
 """Encoders by the name of a type; `any` has none, since it has no order."""
-_DECODERS: Mapping[str, Decode] = {
+_DECODERS: Mapping[str, DecodeKey] = {
     **{f"int{bits}": _read_signed for bits in (8, 16, 32, 64)},
     **{f"uint{bits}": _read_unsigned for bits in (8, 16, 32, 64)},
     "double": _read_double,

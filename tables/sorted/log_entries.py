@@ -22,7 +22,7 @@ ROW_HEAD: Final = Struct("<IH")
 _KINDS = frozenset(Kind)
 
 
-class LogDamaged(ValueError):
+class EntryDamaged(ValueError):
     """Bytes are no log entry; the text says what is wrong."""
 
 
@@ -42,7 +42,7 @@ class LoggedRow(NamedTuple):
 
 
 def encode_entry(columns: int, writes: Sequence[tuple[int, Sequence[NewRow]]]) -> bytes:
-    """Encode writes, each the timestamp of its commit and its rows, with `columns` value columns."""
+    """EncodeKey writes, each the timestamp of its commit and its rows, with `columns` value columns."""
     parts = [b""]
     rows = size = 0
     for timestamp, some in writes:
@@ -57,30 +57,30 @@ def encode_entry(columns: int, writes: Sequence[tuple[int, Sequence[NewRow]]]) -
 
 
 def decode_entries(value: bytes) -> Iterator[LoggedRow]:
-    """Yield the rows of entries that stand end to end. LogDamaged."""
+    """Yield the rows of entries that stand end to end. EntryDamaged."""
     position = 0
     while position < len(value):
         if position + ENTRY_HEAD.size > len(value):
-            raise LogDamaged(f"{len(value) - position} bytes are less than the head of an entry")
+            raise EntryDamaged(f"{len(value) - position} bytes are less than the head of an entry")
         magic, columns, zero, rows, size = ENTRY_HEAD.unpack_from(value, position)
         position += ENTRY_HEAD.size
         end = position + size
         if magic != MAGIC or zero or end > len(value):
-            raise LogDamaged(f"an entry begins with {magic.hex()}, and {size} bytes follow where {len(value)} are")
+            raise EntryDamaged(f"an entry begins with {magic.hex()}, and {size} bytes follow where {len(value)} are")
         for _ in range(rows):
             position, row = _row(value, position, end, columns)
             yield row
         if position != end:
-            raise LogDamaged(f"{end - position} bytes stand behind the {rows} rows of an entry")
+            raise EntryDamaged(f"{end - position} bytes stand behind the {rows} rows of an entry")
 
 
 def _row(value: bytes, position: int, end: int, columns: int) -> tuple[int, LoggedRow]:
     begin = position + ROW_HEAD.size
     if begin > end:
-        raise LogDamaged("an entry ends within the head of a row")
+        raise EntryDamaged("an entry ends within the head of a row")
     version_bytes, key_bytes = ROW_HEAD.unpack_from(value, position)
     middle = begin + key_bytes
     after = middle + version_bytes
     if after > end or version_bytes < HEAD_BYTES or value[middle + KIND_AT] not in _KINDS:
-        raise LogDamaged(f"a row of {key_bytes} and {version_bytes} bytes does not fit its entry")
+        raise EntryDamaged(f"a row of {key_bytes} and {version_bytes} bytes does not fit its entry")
     return after, LoggedRow(value[begin:middle], value[middle:after], columns)

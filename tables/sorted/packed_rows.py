@@ -1,4 +1,4 @@
-"""Versions of rows as bytes: what a log entry says, a memory store keeps and a worker makes columns of.
+"""KeyVersions of rows as bytes: what a log entry says, a memory store keeps and a worker makes columns of.
 
     0  uint64  timestamp of the commit
     8  uint8   kind: 1 delete, 2 write (what is not valid is null), 3 update (what is not present stays as it was)

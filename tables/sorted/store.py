@@ -15,11 +15,11 @@ KEY_MEMORY: Final = 205
 VERSION_MEMORY: Final = 48
 """Bytes that each further version of a key takes besides its own."""
 
-Versions = bytes | list[bytes]
+KeyVersions = bytes | list[bytes]
 """One version of a key, or several, the oldest first."""
 
 
-class MemoryStore:
+class RowStore:
     """Rows of one store."""
 
     __slots__ = ("_ordered", "_rows", "begun_ms", "least_timestamp", "memory_bytes", "number", "row_count")
@@ -29,11 +29,11 @@ class MemoryStore:
         self.number = number
         self.begun_ms = begun_ms
         self.row_count = 0
-        """Versions."""
+        """KeyVersions."""
         self.memory_bytes = 0
         self.least_timestamp: int | None = None
         """None: it has no row."""
-        self._rows: dict[bytes, Versions] = {}
+        self._rows: dict[bytes, KeyVersions] = {}
         self._ordered: list[bytes] | None = None
         """Keys in order, since the last prefix that was looked for; new keys make it stale."""
 

@@ -8,10 +8,11 @@ from typing import Any, Final
 import pyarrow
 
 from pqbroker.pq.log.row_facts import CUMULATIVE_WEIGHT, TIMESTAMP
+from pqbroker.tables.column_documents import clashing
 from pqbroker.tables.columns import folded
 from pqbroker.tables.formats import Formats
 from pqbroker.tables.rows import ERROR, ROW_INDEX, TABLET_INDEX
-from pqbroker.tables.schema import clashing, read_schema
+from pqbroker.tables.schema import read_schema
 from pqbroker.tables.work.refusal import QueryRefused
 from pqbroker.tables.work.typed import TypedColumns
 

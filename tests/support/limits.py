@@ -207,7 +207,7 @@ LIMITS = (
         share=Share.REQUEST,
     ),
     Limit(
-        "characters of a column's name", ("tables/schema.py:COLUMN_NAME_CHARACTERS_MAX",), "INVALID_SCHEMA",
+        "characters of a column's name", ("tables/column_documents.py:COLUMN_NAME_CHARACTERS_MAX",), "INVALID_SCHEMA",
         "tables/test_schema.py::test_what_is_no_schema_is_refused_by_name",
         share=Share.REQUEST,
     ),

@@ -23,6 +23,7 @@ from pqbroker.broker.services.configs.node_settings import NodeSettings, layers_
 from pqbroker.broker.services.coordination.coordinators import Coordinators
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.storage import parse_pools, parse_profile
+from pqbroker.pq.serving.timestamps import NodeTime
 from pqbroker.pq.serving.topic import Topic
 from pqbroker.pq.serving.topics import Topics
 from pqbroker.protocol.errors import KafkaError
@@ -37,6 +38,8 @@ from pqbroker.storage.tablets.owners import ServedObjects
 from pqbroker.storage.tablets.scheme import Scheme
 from pqbroker.storage.uninterrupted import uninterrupted
 from pqbroker.storage.unreadable import StoredUnreadable
+from pqbroker.tables.serving.share import SortedShare
+from pqbroker.tables.serving.tables import SortedTables
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +57,7 @@ class OpenCell:
     scheme: Scheme
     settings: NodeSettings
     topics: Topics
+    sorted_tables: SortedTables
     coordinators: Coordinators
     hive: Hive
     cells: OpenCells
@@ -104,7 +108,10 @@ async def _start_all(
         in_force = layers_of(settings, scheme.settings).in_force
         topics = Topics(cells, scheme, settings=in_force, clock=clock)
         now = NodeSettings(settings, scheme.settings, topics.configure_node)
-        objects = (topics,)
+        time = NodeTime(clock, topics.share.timestamps)
+        share = SortedShare(time, in_force.inline_bytes_max, topics.memory.key_values)
+        sorted_tables = SortedTables(cells, scheme, share)
+        objects = (topics, sorted_tables)
         for kind in objects:
             await kind.start()
         coordinators = Coordinators(host, in_force, clock)
@@ -121,7 +128,7 @@ async def _start_all(
     if cell.quarantine.is_damaged:
         cure = f"nothing is removed from this cell: {HELD_CURE}" if cell.quarantine.is_held else QUARANTINE_CURE
         log.error("%d places of the cell are unreadable, the rest is served; %s", len(cell.quarantine.damages), cure)
-    return OpenCell(cell, host, scheme, now, topics, coordinators, hive, cells, others, objects)
+    return OpenCell(cell, host, scheme, now, topics, sorted_tables, coordinators, hive, cells, others, objects)
 
 
 async def _start_others(others: DataCells) -> None:

@@ -8,11 +8,14 @@ from pqbroker.broker.ground.openings import Openings
 from pqbroker.broker.services.cells.data_cells import DataCells
 from pqbroker.broker.services.configs.callers import ConfigsNode, ConfigsOpening
 from pqbroker.broker.services.sql.workers import Workers
+from pqbroker.tables.serving.tables import SortedTables
 
 
 class TablesOpening(ConfigsOpening, Protocol):
     """One opening of the system cell, and of the cells beside it."""
 
+    @property
+    def sorted_tables(self) -> SortedTables: ...
     @property
     def others(self) -> DataCells: ...
 

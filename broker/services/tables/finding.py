@@ -38,10 +38,14 @@ class TabletRange(NamedTuple):
 
     def of(self, topic: Topic) -> Sequence[int]:
         """Return the tablets of a table that are meant. TableError NO_TABLET."""
+        return self.among(topic.record.name, len(topic.partitions))
+
+    def among(self, name: str, count: int) -> Sequence[int]:
+        """Return the tablets that are meant of a table with `count` of them. TableError NO_TABLET."""
         first = 0 if self.first is None else self.first
-        last = len(topic.partitions) - 1 if self.last is None else self.last
-        check_tablet(topic, first, "first_tablet_index")
-        check_tablet(topic, last, "last_tablet_index")
+        last = count - 1 if self.last is None else self.last
+        check_index(name, count, first, "first_tablet_index")
+        check_index(name, count, last, "last_tablet_index")
         if last < first:
             text = f"last_tablet_index is {last}, before first_tablet_index = {first}"
             raise TableError("NO_TABLET", text, "Give the first tablet, and one that is not before it.")
@@ -95,10 +99,15 @@ def schema_of(topic: Topic) -> Schema | None:
 
 def check_tablet(topic: Topic, index: int, name: str = "tablet_index") -> int:
     """The index of a tablet; TableError NO_TABLET."""
-    if not 0 <= index < len(topic.partitions):
-        text = f"{name} is {index}; {table_path(topic.record.name)} has the tablets 0 to {len(topic.partitions) - 1}"
-        raise TableError("NO_TABLET", text, "Give the number of a tablet.")
+    check_index(topic.record.name, len(topic.partitions), index, name)
     return index
+
+
+def check_index(table: str, count: int, index: int, what: str) -> None:
+    """TableError NO_TABLET for a number that none of a table's `count` tablets has; `what` gives it."""
+    if not 0 <= index < count:
+        text = f"{what} is {index}; {table_path(table)} has the tablets 0 to {count - 1}"
+        raise TableError("NO_TABLET", text, "Give the number of a tablet.")
 
 
 def states(topic: Topic) -> list[MountState]:

@@ -65,7 +65,8 @@ async def create(caller: TablesCaller, new: NewTable) -> Topic:
     schema = read_schema(new.columns, caller.node.settings.table_columns_max, new.config)
     check_names(schema)
     check_attributes(new.attributes)
-    in_bundle = _bundle_config(caller, name, new.bundle)
+    bundle, is_own = bundle_wanted(caller, name, new.bundle)
+    in_bundle = {"pq.bundle": bundle} if is_own else {}
     first_rows = _first_rows(new)
     if new.is_static:
         _check_static(new)
@@ -86,15 +87,15 @@ def _check_config(config: Mapping[str, str]) -> None:
             raise TableError("INVALID_TABLE", f"config has {name}, which a table has by another name", cure)
 
 
-def _bundle_config(caller: TablesCaller, name: str, given: str | None) -> Mapping[str, str]:
-    """The config that puts a table into its bundle. TableError NO_BUNDLE."""
+def bundle_wanted(caller: TablesCaller, name: str, given: str | None) -> tuple[str, bool]:
+    """Return the bundle of a new table, and whether that is to be kept with it. TableError NO_BUNDLE."""
     opened = caller.node.cell.current
     inherited = bundle_of(opened.scheme, name)
     bundle, known = given or inherited or DEFAULT_BUNDLE, opened.hive.bundles
     if bundle not in known:
         text = f"bundle is {bundle[:100]!r}, and there is no such bundle"
         raise TableError("NO_BUNDLE", text, f"Give one of {', '.join(sorted(known))}.")
-    return {} if bundle == DEFAULT_BUNDLE and inherited is None else {"pq.bundle": bundle}
+    return bundle, bundle != DEFAULT_BUNDLE or inherited is not None
 
 
 def _first_state(new: NewTable) -> MountState:

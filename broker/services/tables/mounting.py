@@ -20,6 +20,7 @@ from pqbroker.broker.services.tables.callers import TablesCaller
 from pqbroker.broker.services.tables.finding import ALL_TABLETS, TabletRange, find_table, states
 from pqbroker.pq.serving.topic import Moving, Topic
 from pqbroker.storage.bundles.bundle import DEFAULT_BUNDLE, BundleRefused
+from pqbroker.storage.bundles.hive import Hive
 from pqbroker.storage.ids import SYSTEM_CELL, CellId, TabletId
 from pqbroker.storage.tablets.scheme_state import TopicRecord
 from pqbroker.storage.uninterrupted import uninterrupted
@@ -52,7 +53,9 @@ async def change_state(caller: TablesCaller, name: str, change: MountChange, *, 
     KafkaError as `find_topic`; TableError NO_TABLE, NO_TABLET, NO_CELL, WRONG_STATE, CANNOT_MOVE.
     """
     topic, _ = find_table(caller, AclOperation.ALTER, name)
-    indexes, cell, present = change.tablets.of(topic), _cell_wanted(caller, topic, change.cell), states(topic)
+    hive = caller.node.cell.current.hive
+    indexes, cell = change.tablets.of(topic), cell_wanted(hive, topic.config.pq_bundle, change.cell)
+    present = states(topic)
     targets = {index: next_state(index, present[index], change.command) for index in indexes}
     begun = {index: state for index, state in targets.items() if state is not present[index]}
     under_way = [topic.moving[index].end for index in indexes if index in topic.moving and index not in begun]
@@ -136,12 +139,11 @@ def _is_still(topic: Topic, index: int, state: MountState) -> bool:
     return moving is not None and moving.state == state.value
 
 
-def _cell_wanted(caller: TablesCaller, topic: Topic, wanted: str | None) -> CellId | None:
+def cell_wanted(hive: Hive, bundle: str, wanted: str | None) -> CellId | None:
+    """Return the cell of a table's bundle that a command names; None: it names none. TableError NO_CELL."""
     if wanted is None:
         return None
-    hive = caller.node.cell.current.hive
     bundles = {str(SYSTEM_CELL): DEFAULT_BUNDLE} | {str(one): cell.bundle for one, cell in hive.cells.items()}
-    bundle = topic.config.pq_bundle
     if bundles.get(wanted) != bundle:
         known = ", ".join(sorted((cell for cell, name in bundles.items() if name == bundle), key=int)) or "none"
         text = f"cell_id is {wanted[:100]!r}, and that is no cell of the table's bundle {bundle!r}"

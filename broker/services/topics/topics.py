@@ -12,6 +12,7 @@ from pqbroker.broker.services.topics.topic_schemas import check_schema
 from pqbroker.conf.defaults import check_changed
 from pqbroker.conf.topic import NO_COMPACTION
 from pqbroker.protocol.errors import ErrorCode, KafkaError
+from pqbroker.storage.tablets.scheme_objects import SORTED_TABLE
 from pqbroker.storage.uninterrupted import Uninterrupted
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ def check_new_name(node: TopicsNode, name: str) -> None:
     if known is not None:
         kind = "static table" if known.record.is_static else "topic"
         raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"{kind} {name} exists")
+    if node.cell.current.scheme.kind_of(name) == SORTED_TABLE:
+        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"a sorted table {name} exists, which is no topic")
     other = colliding_name(name, node.cell.current.topics.names(or_static=True))
     if other is not None:
         raise KafkaError(
@@ -82,7 +85,7 @@ async def find_or_create_topic(node: TopicsNode, name: str) -> "Topic":
     topic = node.cell.current.topics.get(name, or_static=True)
     if topic is not None and not topic.record.is_static:
         return topic
-    if name == CLUSTER_METADATA or topic is not None:
+    if name == CLUSTER_METADATA or topic is not None or node.cell.current.scheme.kind_of(name) == SORTED_TABLE:
         raise unknown_topic()
     creation = node.creations.get(name)
     if creation is None:

@@ -17,18 +17,45 @@ from pqbroker.broker.web.routing.problems import bad_request
 from pqbroker.broker.web.routing.routes import Accepted, Call
 from pqbroker.broker.web.tables.showing import facts, shown, shown_tablet
 from pqbroker.tables.mount import MountCommand
+from pqbroker.tables.paths import table_path
+from pqbroker.tables.refusals import TableError
+from pqbroker.tables.sorted.schema import is_sorted
+
+_SORTED_CURE = "Read rows by GET …/rows or SQL; a table is sorted if columns of its schema have a sort_order."
 
 
 async def list_tables(call: Call) -> Any:
     known = every_topic(call, AclOperation.DESCRIBE, or_static=True)
     topics = {topic.record.name: topic for topic in known if schema_of(topic)}
-    names = sorted(topics)
+    sorted_facts = {} if not call.node.cell.current.sorted_tables.tables else _facts_of_sorted(call)
+    names = sorted([*topics, *sorted_facts])
     page, has_more = call.page(names[bisect_right(names, call.query.get("after", "")) :])
-    return {"tables": [facts(topics[name]) for name in page], "next": page[-1] if has_more else None}
+    shown_page = [sorted_facts[name] if name in sorted_facts else facts(topics[name]) for name in page]
+    return {"tables": shown_page, "next": page[-1] if has_more else None}
+
+
+def _facts_of_sorted(call: Call) -> Mapping[str, Any]:
+    from pqbroker.broker.web.tables.sorted_commands import facts_of_all
+
+    return facts_of_all(call)
+
+
+async def refuse_sorted_verb(call: Call, name: str) -> Any:
+    """Refuse a verb that sorted tables alone have."""
+    path = table_path(find_typed(call, AclOperation.DESCRIBE, _name(call), or_static=True)[0].record.name)
+    verb = name.replace("_", " ")
+    raise TableError("NOT_SORTED", f"{path} is no sorted table, and {verb} is for these", _SORTED_CURE)
 
 
 async def create(call: Call) -> Any:
     body = call.body
+    if is_sorted(body["schema"]):
+        from pqbroker.broker.web.tables import sorted_commands
+
+        return await sorted_commands.create(call)
+    if "pivot_keys" in body:
+        text = "pivot_keys is given, and no column of schema has a sort_order"
+        raise TableError("INVALID_TABLE", text, "Give tablet_count, or make the table a sorted one by sort_order.")
     new = NewTable(
         body["path"],
         body["schema"],

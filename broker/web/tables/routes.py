@@ -9,6 +9,7 @@ from pqbroker.broker.web.routing.routes import AFTER_NAME, LIMIT, Call, Paramete
 from pqbroker.broker.web.routing.schemas import COUNT, OFFSET, TEXT, Schema, array_of, nullable, object_of
 from pqbroker.broker.web.routing.stream_forms import ARROW_STREAM
 from pqbroker.broker.web.routing.table_problems import told
+from pqbroker.storage.tablets.scheme_objects import SORTED_TABLE
 
 
 def _commands(call: Call, name: str) -> Awaitable[Any]:
@@ -29,10 +30,22 @@ def _inserting(call: Call, name: str) -> Awaitable[Any]:
     return getattr(inserting, name)(call)  # type: ignore[no-any-return]
 
 
+def _of_sorted(call: Call, name: str) -> Awaitable[Any]:
+    """Refuse a verb of sorted tables, for any other table or topic."""
+    from pqbroker.broker.web.tables.commands import refuse_sorted_verb
+
+    return refuse_sorted_verb(call, name)
+
+
 def _served(name: str, load: Callable[[Call, str], Awaitable[Any]]) -> Callable[[Call], Awaitable[Any]]:
-    """The function `name` of a module that is loaded with the first call; what it refuses is a problem."""
+    """The function `name` of a module that is loaded with the first call, for a sorted table of that of sorted ones;
+    what it refuses is a problem."""
 
     async def serve(call: Call) -> Any:
+        if call.node.cell.current.scheme.kind_of(call.path.get("name", "")) == SORTED_TABLE:
+            from pqbroker.broker.web.tables.sorted_commands import served
+
+            return await told(served(call, name))
         return await told(load(call, name))
 
     serve.__name__ = name
@@ -45,31 +58,41 @@ _TABLET_COUNT: Schema = {"type": "integer", "minimum": 1, "maximum": 20_000}
 _ANY: Schema = {"type": "object"}
 _COLUMN: Schema = {
     "type": "object",
-    "properties": {"name": TEXT, "type": TEXT, "required": {"type": "boolean"}, "from": TEXT},
+    "properties": {
+        "name": TEXT, "type": TEXT, "required": {"type": "boolean"}, "from": TEXT, "sort_order": TEXT,
+    },
 }
 _FACTS = {
-    "name": TEXT, "path": TEXT, "dynamic": {"type": "boolean"}, "tablet_count": COUNT, "state": TEXT, "bundle": TEXT,
+    "name": TEXT, "path": TEXT, "dynamic": {"type": "boolean"}, "sorted": {"type": "boolean"}, "tablet_count": COUNT,
+    "state": TEXT, "bundle": TEXT,
 }  # fmt: skip
 _TABLE = object_of(
-    {**_FACTS, "schema": array_of(_COLUMN), "formats": _ANY, "attributes": _ANY, "mounted_attributes": _ANY}
+    {**_FACTS, "schema": array_of(_COLUMN), "formats": _ANY, "attributes": _ANY, "mounted_attributes": _ANY},
+    {"pivot_keys": array_of({"type": "array"})},
 )
 _TABLET = object_of(
     {
-        "index": COUNT, "tablet_id": COUNT, "state": TEXT, "trimmed_row_count": COUNT, "flushed_row_count": COUNT,
-        "total_row_count": COUNT, "cell_id": nullable(TEXT), "home_cell_id": TEXT,
+        "index": COUNT, "tablet_id": COUNT, "state": TEXT, "cell_id": nullable(TEXT), "home_cell_id": TEXT,
         "mounted_attributes": _ANY, "statistics": _ANY,
-    }
+    },
+    {
+        "trimmed_row_count": COUNT, "flushed_row_count": COUNT, "total_row_count": COUNT,
+        "pivot_key": {"type": "array"},
+    },
 )  # fmt: skip
 _INSERTED = object_of({"tablet_index": COUNT, "first_row_index": OFFSET, "row_count": COUNT})
+_TIMESTAMP: Schema = {"type": "integer", "minimum": 0, "maximum": (1 << 64) - 1}
+_WRITTEN = object_of({"row_count": COUNT, "timestamp": COUNT})
 _PIECE = object_of({"name": TEXT, "tablet_index": COUNT, "row_count": COUNT})
 _RANGE = {"first_tablet_index": COUNT, "last_tablet_index": COUNT}
 _WAIT = Parameter("wait", {"type": "boolean"}, "Answer when the state is reached; false: at once, with status 202.")
+_PIVOTS: Schema = array_of({"type": "array"})
 _NEW = object_of(
     {"path": TEXT, "schema": array_of(_COLUMN)},
     {
         "tablet_count": _TABLET_COUNT,
         "trimmed_row_counts": array_of(_ROW_INDEX), "attributes": _ANY, "bundle": TEXT, "mount": {"type": "boolean"},
-        "config": CHANGES, "dynamic": {"type": "boolean"},
+        "config": CHANGES, "dynamic": {"type": "boolean"}, "pivot_keys": _PIVOTS,
     },
 )  # fmt: skip
 
@@ -87,7 +110,8 @@ ROUTES = (
         object_of({"tables": array_of(object_of(_FACTS)), "next": nullable(TEXT)}), (AFTER_NAME, LIMIT),
     ),
     Route(
-        "POST", "/v1/tables", "Create an ordered table, which is a topic too", _served("create", _commands), _TABLE,
+        "POST", "/v1/tables", "Create an ordered table, which is a topic too, or one that is sorted by key columns",
+        _served("create", _commands), _TABLE,
         body=_NEW, status=201,
         body_example={
             "path": "//shop/orders", "schema": [{"name": "id", "type": "int64", "required": True},
@@ -110,13 +134,28 @@ ROUTES = (
     Route(
         "POST", "/v1/tables/{name}/rows", "Insert rows into tablets of one cell, all or none",
         _served("insert", _inserting),
-        object_of({"tablets": array_of(_INSERTED), "data_weight": COUNT, "duplicate": {"type": "boolean"}}),
+        object_of(
+            {"tablets": array_of(_INSERTED), "data_weight": COUNT, "duplicate": {"type": "boolean"}},
+            {"row_count": COUNT, "timestamp": COUNT},
+        ),
         (
             Parameter("session", TEXT, "Take no batch of this session again that was taken; with `sequence`."),
             Parameter("sequence", _SEQUENCE, "Number the batch within its session, in rising order."),
+            Parameter("update", {"type": "boolean"}, "Sorted table: leave columns that a row lacks as they were."),
         ),
         body=object_of({"rows": array_of(_ANY)}, {"session": TEXT, "sequence": _SEQUENCE}),
         body_example={"rows": [{"id": 1, "note": "first"}]}, lines="rows", raw_types=(ARROW_STREAM,),
+    ),
+    Route(
+        "DELETE", "/v1/tables/{name}/rows", "Delete the rows of keys of a sorted table, all or none",
+        _served("delete_rows", _of_sorted), _WRITTEN,
+        body=object_of({"keys": array_of(_ANY)}), body_example={"keys": [{"id": 1}]},
+    ),
+    Route(
+        "POST", "/v1/tables/{name}/lookup", "Look up rows of a sorted table by their keys, as they were at a timestamp",
+        _served("look_up", _of_sorted), object_of({"rows": array_of(nullable(_ANY))}),
+        body=object_of({"keys": array_of(_ANY)}, {"timestamp": _TIMESTAMP, "columns": array_of(TEXT)}),
+        body_example={"keys": [{"id": 1}]},
     ),
     Route(
         "POST", "/v1/tables/{name}/staged-rows",

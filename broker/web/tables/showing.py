@@ -22,6 +22,7 @@ def facts(topic: Topic) -> dict[str, Any]:
         "name": topic.record.name,
         "path": table_path(topic.record.name),
         "dynamic": not topic.record.is_static,
+        "sorted": False,
         "tablet_count": 0 if topic.record.is_static else len(topic.partitions),
         "state": NO_TABLETS if topic.record.is_static else table_state(states(topic)),
         "bundle": topic.config.pq_bundle,

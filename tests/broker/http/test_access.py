@@ -39,6 +39,8 @@ BODIES: dict[str, Any] = {
     "/v1/tables": {"path": "//u", "schema": []},
     "/v1/tables/{name}": {"attributes": {}},
     "/v1/tables/{name}/rows": {"rows": [{}]},
+    "DELETE /v1/tables/{name}/rows": {"keys": [{}]},
+    "/v1/tables/{name}/lookup": {"keys": [{}]},
     "/v1/tables/{name}/staged-rows": {"rows": [{}]},
     "/v1/tables/{name}/staged-rows/commit": {"pieces": [], "session": "s", "sequence": 0},
     "/v1/tables/{name}/trim": {"tablet_index": 0, "trimmed_row_count": 0},
@@ -79,7 +81,7 @@ def path_of(route: Route) -> str:
 
 @pytest.mark.parametrize("route", [each for each in ROUTES if each.path not in OPEN], ids=lambda each: each.summary)
 async def test_who_may_do_nothing_sees_and_changes_nothing(guarded: str, route: Route) -> None:
-    body = None if route.body is None else BODIES.get(route.path, {})
+    body = None if route.body is None else BODIES.get(f"{route.method} {route.path}", BODIES.get(route.path, {}))
     async with (
         aiohttp.ClientSession() as session,
         session.request(route.method, guarded + path_of(route), json=body) as answer,

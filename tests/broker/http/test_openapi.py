@@ -32,6 +32,8 @@ async def test_answers_are_as_documented(serve: Callable[..., Awaitable[Web]]) -
     for name, mount in (("mounted", True), ("unmounted", False)):
         made = {"path": f"//{name}", "schema": SCHEMA, "tablet_count": 2, "mount": mount}
         assert (await web.ask("POST", "/v1/tables", made))[0] == 201
+    key = {"name": "k", "type": "int64", "sort_order": "ascending"}
+    assert (await web.ask("POST", "/v1/tables", {"path": "//sorted", "schema": [key, *SCHEMA]}))[0] == 201
     bodies: dict[tuple[str, str], Any] = {
         ("POST", "/v1/topics"): {"name": "u"},
         ("POST", "/v1/topics/{name}/partitions"): {"count": 2},
@@ -56,6 +58,8 @@ async def test_answers_are_as_documented(serve: Callable[..., Awaitable[Web]]) -
         ("POST", "/v1/tables/{name}/rows"): {"rows": [{"a": 1}]},
         ("POST", "/v1/tables/{name}/staged-rows"): {"rows": [{"a": 1}], "session": "s", "sequence": 0},
         ("POST", "/v1/tables/{name}/staged-rows/commit"): {"pieces": [], "session": "s", "sequence": 0},
+        ("POST", "/v1/tables/{name}/lookup"): {"keys": [{"k": 1}]},
+        ("DELETE", "/v1/tables/{name}/rows"): {"keys": [{"k": 1}]},
         ("POST", "/v1/tables/{name}/trim"): {"tablet_index": 0, "trimmed_row_count": 1},
         ("POST", "/v1/tables/{name}/alter"): {"schema": SCHEMA},
         ("POST", "/v1/tables/{name}/reshard"): {"tablet_count": 2},
@@ -79,7 +83,9 @@ async def test_answers_are_as_documented(serve: Callable[..., Awaitable[Web]]) -
     elsewhere = ("/v1/backups", "/v1/events")  # tests/cli/test_backup.py, test_events.py
     there = [route for route in ROUTES if route.path not in elsewhere]
     for route in sorted(there, key=_deepest_deleted_first):
-        table = {"name": "unmounted" if route.path.endswith(("/alter", "/reshard")) else "mounted"}
+        is_of_sorted = route.path.endswith("/lookup") or (route.method == "DELETE" and route.path.endswith("/rows"))
+        is_unmounted = route.path.endswith(("/alter", "/reshard"))
+        table = {"name": "sorted" if is_of_sorted else "unmounted" if is_unmounted else "mounted"}
         path = route.path.format_map(names | (table if route.path.startswith("/v1/tables") else {}))
         if required := {parameter.name: names[parameter.name] for parameter in route.parameters if parameter.required}:
             path += f"?{urlencode(required)}"

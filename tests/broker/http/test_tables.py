@@ -51,7 +51,7 @@ async def tablets(web: Web, *names: str) -> Any:
 async def test_a_table_is_created_described_listed_and_deleted(web: Web) -> None:
     created = await create(web, tablet_count=3)
     facts = {
-        "name": NAME, "path": "//shop/orders", "dynamic": True, "tablet_count": 3, "state": "mounted",
+        "name": NAME, "path": "//shop/orders", "dynamic": True, "sorted": False, "tablet_count": 3, "state": "mounted",
         "bundle": "default",
     }  # fmt: skip
     assert {key: created[key] for key in facts} == facts
@@ -251,7 +251,9 @@ async def test_kafka_grows_a_table_and_trims_it(web: Web) -> None:
     ("path", "body", "status", "code", "word"),
     [
         ("", {"path": "//t", "schema": []}, 400, "INVALID_SCHEMA", "0 columns"),
-        ("", {"path": "//t", "schema": [SORTED]}, 400, "INVALID_SCHEMA", "sort_order"),
+        ("", {"path": "//t", "schema": [SORTED]}, 400, "INVALID_SCHEMA", "key columns alone"),
+        ("", {"path": "//t", "schema": SCHEMA, "pivot_keys": [[]]}, 400, "INVALID_TABLE", "sort_order"),
+        (f"/{NAME}/lookup", {"keys": [{"id": 1}]}, 409, "NOT_SORTED", "no sorted table"),
         ("", {"path": "t", "schema": SCHEMA}, 400, "INVALID_PATH", "'t'"),
         ("", {"path": "//a b", "schema": SCHEMA}, 400, "INVALID_TOPIC_EXCEPTION", "ASCII"),
         ("", {"path": "//shop/orders", "schema": SCHEMA}, 409, "TOPIC_ALREADY_EXISTS", NAME),
@@ -337,6 +339,7 @@ def test_a_node_without_tables_loads_none_of_their_rules_and_libraries() -> None
     assert loaded.isdisjoint(("duckdb", "numpy", "pyarrow", "sqlglot"))
     tables = {name.removeprefix("pqbroker.tables.") for name in loaded if ".tables." in name}
     declared = {"pqbroker.broker.services.tables.callers", "pqbroker.broker.web.tables.routes"}
+    declared |= {"serving", "serving.share", "serving.tables"}
     assert {name for name in tables if not name.startswith("work")} == declared
     assert tables.isdisjoint(("work.query", "work.parsing"))
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pqbroker.tables.sorted.keys import KEY_BYTES_MAX, key_decoder, key_encoder, prefix_end
+from pqbroker.tables.sorted.keys import ENCODED_KEY_BYTES_MAX, key_decoder, key_encoder, prefix_end
 
 VALUES = {
     "int64": st.integers(-(1 << 63), (1 << 63) - 1),
@@ -46,8 +46,8 @@ def test_a_key_that_begins_another_sorts_before_it() -> None:
 def test_nan_and_long_keys_are_refused() -> None:
     with pytest.raises(ValueError, match="NaN"):
         key_encoder(["double"])((math.nan,))
-    with pytest.raises(ValueError, match=f"at most {KEY_BYTES_MAX} bytes"):
-        key_encoder(["string"])((b"a" * KEY_BYTES_MAX,))
+    with pytest.raises(ValueError, match=f"at most {ENCODED_KEY_BYTES_MAX} bytes"):
+        key_encoder(["string"])((b"a" * ENCODED_KEY_BYTES_MAX,))
 
 
 @given(st.data())

@@ -1,4 +1,4 @@
-"""Versions of rows as bytes, and the log entries that say them."""
+"""KeyVersions of rows as bytes, and the log entries that say them."""
 
 from typing import Any
 
@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pqbroker.tables.sorted.log_entries import ENTRY_HEAD, LogDamaged, LoggedRow, NewRow, decode_entries, encode_entry
+from pqbroker.tables.sorted.log_entries import ENTRY_HEAD, EntryDamaged, LoggedRow, NewRow, decode_entries, encode_entry
 from pqbroker.tables.sorted.packed_rows import ABSENT, DELETED, TIMESTAMP, Kind, RowForm, timestamp_of
-from pqbroker.tables.sorted.store import KEY_MEMORY, VERSION_MEMORY, MemoryStore
+from pqbroker.tables.sorted.store import KEY_MEMORY, VERSION_MEMORY, RowStore
 
 VALUES: dict[str, st.SearchStrategy[Any]] = {
     "int8": st.integers(-128, 127), "int64": st.integers(-(1 << 63), (1 << 63) - 1),
@@ -74,13 +74,13 @@ def test_a_damaged_entry_is_named_wherever_its_lengths_lie() -> None:
             damaged[position] ^= bits
             try:
                 found = list(decode_entries(bytes(damaged)))
-            except LogDamaged:
+            except EntryDamaged:
                 continue
             assert len(found) == 2, "what is no length is a value, which the blob's checksum guards"
     for end in range(1, len(entry)):
-        with pytest.raises(LogDamaged):
+        with pytest.raises(EntryDamaged):
             list(decode_entries(entry[:end]))
-    with pytest.raises(LogDamaged, match="bytes stand behind"):
+    with pytest.raises(EntryDamaged, match="bytes stand behind"):
         list(decode_entries(ENTRY_HEAD.pack(b"PQL1", 0, 0, 0, 1) + b"x"))
 
 
@@ -89,7 +89,7 @@ def _row(key: bytes, timestamp: int) -> tuple[bytes, bytes]:
 
 
 def test_a_store_has_the_versions_of_each_key_and_its_keys_in_order() -> None:
-    store = MemoryStore(1, 0)
+    store = RowStore(1, 0)
     store.apply([_row(b"b", 5), _row(b"a", 6), _row(b"b", 7)])
     assert list(store.keys(b"", None)) == [b"a", b"b"]
     store.apply([_row(b"c", 8), _row(b"b", 9)])

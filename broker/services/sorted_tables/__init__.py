@@ -1,0 +1,1 @@
+"""Sorted tables, for every door: made, mounted, written, looked up."""

@@ -1,0 +1,93 @@
+"""Creating, deleting and altering sorted tables."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from pqbroker.broker.ground.access import AclOperation
+from pqbroker.broker.services.sorted_tables.finding import find_sorted
+from pqbroker.broker.services.tables.callers import TablesCaller
+from pqbroker.broker.services.tables.making import bundle_wanted
+from pqbroker.broker.services.topics.finding import check_creation
+from pqbroker.broker.services.topics.topics import check_new_name
+from pqbroker.protocol.errors import ErrorCode, KafkaError
+from pqbroker.storage.tablets.mounted_attributes import MountedAttributes
+from pqbroker.storage.tablets.scheme_tables import SortedTableRecord
+from pqbroker.tables.mount import MountState
+from pqbroker.tables.paths import topic_name
+from pqbroker.tables.refusals import TableError
+from pqbroker.tables.serving.table import SortedTable
+from pqbroker.tables.sorted.pivots import read_pivots
+from pqbroker.tables.sorted.schema import check_sorted_alteration, check_sorted_names, read_sorted_schema
+
+SORTED_TABLETS_MAX = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class NewSortedTable:
+    """A table as it is asked for. What is None was left out."""
+
+    path: str
+    columns: Sequence[Mapping[str, Any]]
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    bundle: str | None = None
+    """None: that of the directory, or the default one."""
+    pivot_keys: Sequence[Any] | None = None
+    """The first key of each tablet, as lists of key values; the first one is empty."""
+    is_mounted: bool = True
+
+
+async def create_sorted(caller: TablesCaller, new: NewSortedTable) -> SortedTable:
+    """Create a sorted table.
+
+    KafkaError as `check_new_name` and TOPIC_AUTHORIZATION_FAILED; TableError NO_BUNDLE, INVALID_PIVOTS,
+    INVALID_ATTRIBUTE, INVALID_PATH and those of schemas.
+    """
+    name = topic_name(new.path)
+    check_creation(caller, name)
+    check_new_name(caller.node, name)
+    schema = read_sorted_schema(new.columns, caller.node.settings.table_columns_max)
+    check_sorted_names(schema)
+    pivots = read_pivots(schema, new.pivot_keys)
+    if len(pivots) > SORTED_TABLETS_MAX:
+        text = f"pivot_keys has {len(pivots)} keys; a table has at most {SORTED_TABLETS_MAX} tablets"
+        raise TableError("INVALID_PIVOTS", text, "Give fewer pivots.")
+    bundle, _ = bundle_wanted(caller, name, new.bundle)
+    state = MountState.MOUNTED if new.is_mounted else MountState.UNMOUNTED
+    count = len(pivots)
+    wanted = SortedTableRecord(
+        name, b"", schema.documents(), new.attributes, MountedAttributes.collect([new.attributes] * count),
+        tuple(pivots), (state.value,) * count, (), bundle, caller.node.clock(),
+    )  # fmt: skip
+    return await caller.node.cell.current.sorted_tables.create(wanted)
+
+
+async def delete_sorted(caller: TablesCaller, name: str) -> None:
+    """Delete a table. KafkaError TOPIC_AUTHORIZATION_FAILED, TOPIC_DELETION_DISABLED; TableError NO_TABLE."""
+    table = find_sorted(caller, AclOperation.DELETE, name)
+    if not caller.node.settings.delete_topic_enable:
+        raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false: no table is deleted")
+    await caller.node.cell.current.sorted_tables.delete(table)
+
+
+async def alter_sorted(caller: TablesCaller, name: str, columns: Sequence[Mapping[str, Any]]) -> SortedTable:
+    """Give a table that is unmounted as a whole other columns. TableError NO_TABLE, WRONG_STATE, INCOMPATIBLE_SCHEMA
+    and those of schemas."""
+    table = find_sorted(caller, AclOperation.ALTER, name)
+    schema = read_sorted_schema(columns, caller.node.settings.table_columns_max)
+
+    def altered(record: SortedTableRecord) -> SortedTableRecord:
+        check_all_unmounted(table)
+        old = read_sorted_schema(record.columns, len(record.columns))
+        check_sorted_alteration(old, schema)
+        check_sorted_names(schema, old)
+        return replace(record, columns=schema.documents())
+
+    return await caller.node.cell.current.sorted_tables.change(table, altered)
+
+
+def check_all_unmounted(table: SortedTable) -> None:
+    """TableError WRONG_STATE unless all tablets are unmounted."""
+    for index, state in enumerate(table.states):
+        if state is not MountState.UNMOUNTED:
+            raise TableError("WRONG_STATE", f"tablet {index} is {state.value}", "Unmount the whole table first.")

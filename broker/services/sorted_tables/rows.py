@@ -1,0 +1,115 @@
+"""Rows of sorted tables, written and looked up."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from pqbroker.broker.ground.access import AclOperation
+from pqbroker.broker.services.sorted_tables.finding import find_sorted
+from pqbroker.broker.services.tables.callers import TablesCaller
+from pqbroker.broker.services.tables.inserting import GivenRows
+from pqbroker.pq.log.commit_timestamps import TIMESTAMP_MAX
+from pqbroker.tables.mount import MountState, closed
+from pqbroker.tables.paths import table_path
+from pqbroker.tables.refusals import TableError
+from pqbroker.tables.serving.table import SortedTable
+from pqbroker.tables.serving.tablet import SortedTablet
+from pqbroker.tables.serving.writes import write
+from pqbroker.tables.sorted.log_entries import NewRow
+from pqbroker.tables.sorted.rows import check_columns, encode_deletes, encode_key, encode_rows, show_row
+
+FEW_ROWS: Final = 50
+"""Rows that are encoded in the loop's thread: a millisecond."""
+
+
+class WrittenRows(NamedTuple):
+    """The outcome of a write."""
+
+    row_count: int
+    timestamp: int
+    """The timestamp of the commit; 0: there was no row."""
+
+
+async def insert_sorted(caller: TablesCaller, name: str, rows: GivenRows, *, is_update: bool) -> WrittenRows:
+    """Write rows, which appear together or not at all; `is_update`: columns that a row leaves out stay as they were,
+    else they are null.
+
+    KafkaError TOPIC_AUTHORIZATION_FAILED; TableError NO_TABLE, INVALID_ROW, TOO_MANY_ROWS, WRONG_STATE, SEVERAL_CELLS,
+    TABLET_STARTING, TABLET_NOT_OPEN; CommitRefused, ShardLost.
+    """
+    table = find_sorted(caller, AclOperation.WRITE, name)
+    encode = partial(encode_rows, table.schema, rows.items, rows.place, is_update=is_update)
+    return await _write(table, await _encoded(rows, encode))
+
+
+async def delete_sorted_rows(caller: TablesCaller, name: str, keys: GivenRows) -> WrittenRows:
+    """Delete the rows of keys, whether there are any or not. Raises as `insert_sorted`."""
+    table = find_sorted(caller, AclOperation.WRITE, name)
+    encode = partial(encode_deletes, table.schema, keys.items, keys.place)
+    return await _write(table, await _encoded(keys, encode))
+
+
+async def look_up(
+    caller: TablesCaller, name: str, keys: Sequence[Any], timestamp: int | None, columns: Sequence[str] | None
+) -> list[dict[str, Any] | None]:
+    """Return the rows of keys in their order, None where there is none; `timestamp` None: as committed now. Columns:
+    None for all.
+
+    KafkaError TOPIC_AUTHORIZATION_FAILED; TableError NO_TABLE, NO_COLUMN, INVALID_ROW, WRONG_STATE, TABLET_STARTING,
+    TABLET_NOT_OPEN.
+    """
+    table = find_sorted(caller, AclOperation.READ, name)
+    shown = check_columns(table.schema, columns)
+    wanted = [encode_key(table.schema, key, f"keys[{index}]") for index, key in enumerate(keys)]
+    indexes = [table.index_of(key) for key in wanted]
+    tablets = {index: _readable(table, index) for index in {*indexes}}
+    at = TIMESTAMP_MAX if timestamp is None else timestamp
+    for tablet in tablets.values() if timestamp is not None else ():
+        await tablet.settle(at)
+    found: list[dict[str, Any] | None] = []
+    for key, index in zip(wanted, indexes, strict=True):
+        values = tablets[index].look_up(key, at)
+        found.append(None if values is None else show_row(table.schema, key, values, shown))
+    return found
+
+
+def _readable(table: SortedTable, index: int) -> SortedTablet:
+    tablet = table.tablets[index]
+    tablet.check()
+    return tablet
+
+
+async def _encoded(rows: GivenRows, encode: partial[list[NewRow]]) -> list[NewRow]:
+    if len(rows.items) <= FEW_ROWS:
+        return encode()
+    async with rows.look:
+        return await asyncio.to_thread(encode)
+
+
+async def _write(table: SortedTable, rows: Sequence[NewRow]) -> WrittenRows:
+    if not rows:
+        return WrittenRows(0, 0)
+    by_tablet: dict[int, list[NewRow]] = defaultdict(list)
+    if len(table.tablets) == 1:
+        by_tablet[0] = list(rows)
+    else:
+        for row in rows:
+            by_tablet[table.index_of(row.key)].append(row)
+    _check_writable(table, by_tablet)
+    parts = [(table.tablets[index].writes, some) for index, some in sorted(by_tablet.items())]
+    return WrittenRows(len(rows), await write(parts))
+
+
+def _check_writable(table: SortedTable, by_tablet: Mapping[int, Any]) -> None:
+    for index in by_tablet:
+        state = table.state_of(index)
+        if state is not MountState.MOUNTED:
+            raise closed(table_path(table.record.name), index, state)
+        table.tablets[index].check()
+    cells = {table.record.cell_of(index) for index in by_tablet}
+    if len(cells) > 1:
+        text = f"the rows are for tablets of {len(cells)} cells: {', '.join(sorted(map(str, cells)))}"
+        cure = "Send the rows of each cell's tablets in a request of their own; …/tablets shows pivots and cells."
+        raise TableError("SEVERAL_CELLS", text, cure)

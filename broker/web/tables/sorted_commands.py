@@ -1,0 +1,176 @@
+"""Sorted tables over HTTP: the verbs of tables, each for a sorted one, and those that these alone have."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from pqbroker.broker.ground.access import AclOperation
+from pqbroker.broker.services.sorted_tables import making, mounting, rows
+from pqbroker.broker.services.sorted_tables.finding import every_sorted_table, find_sorted
+from pqbroker.broker.services.sorted_tables.making import NewSortedTable
+from pqbroker.broker.services.tables.finding import TabletRange
+from pqbroker.broker.services.tables.inserting import GivenRows
+from pqbroker.broker.services.tables.mounting import MountChange
+from pqbroker.broker.web.routing.problems import bad_request
+from pqbroker.broker.web.routing.routes import Accepted, Call
+from pqbroker.tables.mount import MountCommand, MountState, table_state
+from pqbroker.tables.paths import table_path
+from pqbroker.tables.refusals import TableError
+from pqbroker.tables.serving.table import SortedTable
+from pqbroker.tables.sorted.pivots import show_pivot
+
+_NO_CURE = "GET /v1/tables/NAME says what kind of table it is; POST …/lookup and SQL read it."
+
+
+async def create(call: Call) -> Any:
+    body = call.body
+    for name, cure in _NOT_SORTED.items():
+        if name in body:
+            raise TableError("INVALID_TABLE", f"{name} is given, and the table is a sorted one", cure)
+    new = NewSortedTable(
+        body["path"], body["schema"], body.get("attributes", {}), body.get("bundle"), body.get("pivot_keys"),
+        body.get("mount", True),
+    )  # fmt: skip
+    return _shown(await making.create_sorted(call, new))
+
+
+async def describe(call: Call) -> Any:
+    return _shown(find_sorted(call, AclOperation.DESCRIBE, _name(call)))
+
+
+async def delete(call: Call) -> None:
+    await making.delete_sorted(call, _name(call))
+
+
+async def alter(call: Call) -> Any:
+    if "dynamic" in call.body:
+        raise TableError("SORTED_TABLE", "dynamic is given, and the table is a sorted one", "Give a schema alone.")
+    if "schema" not in call.body:
+        raise bad_request("give a schema")
+    return _shown(await making.alter_sorted(call, _name(call), call.body["schema"]))
+
+
+async def list_tablets(call: Call) -> Any:
+    table = find_sorted(call, AclOperation.DESCRIBE, _name(call))
+    page, has_more = call.page(range(call.query.get("after", -1) + 1, len(table.tablets)))
+    return {"tablets": [_shown_tablet(table, index) for index in page], "next": page[-1] if has_more else None}
+
+
+async def insert(call: Call) -> Any:
+    for name in ("session", "sequence"):
+        if name in call.query or (isinstance(call.body, dict) and name in call.body):
+            cure = f"Leave out {name}: a row that is written again is the same row."
+            raise TableError("SORTED_TABLE", f"{name} is given, and the table is a sorted one", cure)
+    if isinstance(call.body, bytes):
+        raise TableError("SORTED_TABLE", "the rows are Arrow, and the table is a sorted one", "Send them as JSON.")
+    given = GivenRows(call.body["rows"], call.looks, "body.rows")
+    done = await rows.insert_sorted(call, _name(call), given, is_update=call.query.get("update", False))
+    return {"tablets": [], "data_weight": 0, "duplicate": False, **done._asdict()}
+
+
+async def delete_rows(call: Call) -> Any:
+    given = GivenRows(call.body["keys"], call.looks, "body.keys")
+    return (await rows.delete_sorted_rows(call, _name(call), given))._asdict()
+
+
+async def look_up(call: Call) -> Any:
+    body = call.body
+    found = await rows.look_up(call, _name(call), body["keys"], body.get("timestamp"), body.get("columns"))
+    return {"rows": found}
+
+
+async def mount(call: Call) -> Any:
+    is_frozen = call.body.get("freeze", False)
+    return await _change_state(call, MountCommand.MOUNT_FROZEN if is_frozen else MountCommand.MOUNT)
+
+
+async def unmount(call: Call) -> Any:
+    return await _change_state(call, MountCommand.UNMOUNT)
+
+
+async def freeze(call: Call) -> Any:
+    return await _change_state(call, MountCommand.FREEZE)
+
+
+async def unfreeze(call: Call) -> Any:
+    return await _change_state(call, MountCommand.UNFREEZE)
+
+
+async def served(call: Call, verb: str) -> Any:
+    """Serve a verb for a sorted table. TableError SORTED_TABLE for one that only other tables have."""
+    found = _VERBS.get(verb)
+    if found is None:
+        path, name = table_path(_name(call)), verb.replace("_", " ")
+        raise TableError("SORTED_TABLE", f"{path} is a sorted table, which has no {name}", _NO_CURE)
+    return await found(call)
+
+
+def facts_of_all(call: Call) -> Mapping[str, Any]:
+    """Return what a list says of every sorted table that the caller may see, by name."""
+    return {table.record.name: _facts(table) for table in every_sorted_table(call, AclOperation.DESCRIBE)}
+
+
+async def _change_state(call: Call, command: MountCommand) -> Any:
+    body, is_awaited = call.body, call.query.get("wait", True)
+    tablets = TabletRange(body.get("first_tablet_index"), body.get("last_tablet_index"))
+    change = MountChange(command, tablets, body.get("cell_id"), body.get("force", False))
+    table = await mounting.change_sorted_state(call, _name(call), change, is_awaited=is_awaited)
+    return _facts(table) if is_awaited else Accepted(_facts(table))
+
+
+def _name(call: Call) -> str:
+    name: str = call.path["name"]
+    return name
+
+
+def _facts(table: SortedTable) -> dict[str, Any]:
+    return {
+        "name": table.record.name,
+        "path": table_path(table.record.name),
+        "dynamic": True,
+        "sorted": True,
+        "tablet_count": len(table.tablets),
+        "state": table_state(table.states),
+        "bundle": table.record.bundle,
+    }
+
+
+def _shown(table: SortedTable) -> dict[str, Any]:
+    return {
+        **_facts(table),
+        "schema": list(table.record.columns),
+        "formats": {},
+        "attributes": dict(table.record.attributes),
+        "mounted_attributes": dict(table.record.mounted.sets[0]) if not table.record.mounted.differ else {},
+        "pivot_keys": [show_pivot(table.schema, pivot) for pivot in table.record.pivots],
+    }
+
+
+def _shown_tablet(table: SortedTable, index: int) -> dict[str, Any]:
+    record, tablet, state = table.record, table.tablets[index], table.state_of(index)
+    home = str(record.cell_of(index))
+    return {
+        "index": index,
+        "tablet_id": record.tablets[index],
+        "state": state.value,
+        "pivot_key": show_pivot(table.schema, record.pivots[index]),
+        "cell_id": None if state is MountState.UNMOUNTED else home,
+        "home_cell_id": home,
+        "mounted_attributes": dict(record.mounted.of_tablet(index)),
+        "statistics": {"dynamic_memory_pool_size": sum(store.memory_bytes for store in tablet.stores)},
+    }
+
+
+_NOT_SORTED: Mapping[str, str] = {
+    "tablet_count": "Give pivot_keys: the first key of each tablet, [] first.",
+    "trimmed_row_counts": "Leave it out: rows are found by key.",
+    "config": "Leave it out: it is no topic.",
+    "dynamic": "Leave it out: a sorted table is dynamic.",
+}
+"""Fields of a new table that a sorted one has not, and what to give instead."""
+_VERBS: Mapping[str, Callable[[Call], Awaitable[Any]]] = {
+    each.__name__: each
+    for each in (
+        describe, delete, alter, list_tablets, insert, delete_rows, look_up, mount, unmount, freeze, unfreeze,
+    )
+}  # fmt: skip
+"""Verbs by the names that the routes have for them."""

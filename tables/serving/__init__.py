@@ -1,0 +1,1 @@
+"""Sorted tables over tablets: their stores and logs, chunks, lookups, and the tablets' starts and moves."""

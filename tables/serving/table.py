@@ -1,0 +1,88 @@
+"""One sorted table in service: its record, its schema, its tablets; and the table as the owner of its tablets."""
+
+import asyncio
+from bisect import bisect_right
+from collections.abc import Callable
+
+from pqbroker.pq.serving.topic import Moving
+from pqbroker.storage.ids import CellId, TabletId
+from pqbroker.storage.tablets.scheme_tables import SortedTableChanges, SortedTableRecord
+from pqbroker.tables.mount import MountState
+from pqbroker.tables.paths import table_path
+from pqbroker.tables.serving.share import SortedShare
+from pqbroker.tables.serving.tablet import SortedTablet
+from pqbroker.tables.sorted.schema import read_sorted_schema
+
+
+class SortedTable:
+    """One table; `tablets` by index."""
+
+    def __init__(self, record: SortedTableRecord, share: SortedShare) -> None:
+        """ValueError, TableError for a record that no version wrote."""
+        self.schema = read_sorted_schema(record.columns, len(record.columns))
+        self.record = record
+        self.moving: dict[int, Moving] = {}
+        """Tablets that change their mount state."""
+        path = table_path(record.name)
+        self.tablets = [
+            SortedTablet(f"tablet {index} of {path}", self.schema, share) for index in range(len(record.tablets))
+        ]
+        for tablet, state in zip(self.tablets, record.states, strict=True):
+            tablet.is_mounted = state != MountState.UNMOUNTED.value
+
+    @property
+    def states(self) -> list[MountState]:
+        """Return the mount state of each tablet."""
+        return [self.state_of(index) for index in range(len(self.record.states))]
+
+    def state_of(self, index: int) -> MountState:
+        """Return the mount state of one tablet."""
+        moving = self.moving.get(index)
+        return MountState(self.record.states[index] if moving is None else moving.state)
+
+    def index_of(self, key: bytes) -> int:
+        """Return the tablet of an encoded key."""
+        return bisect_right(self.record.pivots, key) - 1
+
+    def use(self, record: SortedTableRecord) -> None:
+        """Take another record of the same tablets."""
+        self.record = record
+        if record.columns != self.schema.documents():
+            self.schema = read_sorted_schema(record.columns, len(record.columns))
+            for tablet in self.tablets:
+                tablet.schema = self.schema
+
+
+class SortedTableOwner:
+    """A `TabletOwner`. `find` gives the table of a name that is served now."""
+
+    def __init__(
+        self, table: SortedTable, records: SortedTableChanges, changes: asyncio.Lock,
+        find: Callable[[str], SortedTable | None],
+    ) -> None:
+        self._table = table
+        self._records = records
+        self.changes = changes
+        self._find = find
+
+    @property
+    def name(self) -> str:
+        return self._table.record.name
+
+    @property
+    def owner_id(self) -> str:
+        return self._table.record.table_id.hex()
+
+    def home_of(self, tablet_id: TabletId) -> CellId | None:
+        record = self._table.record
+        if self._find(self.name) is not self._table or tablet_id not in record.tablets:
+            return None
+        return record.cell_of(record.tablets.index(tablet_id))
+
+    def tablet(self, tablet_id: TabletId) -> SortedTablet | None:
+        tablets = self._table.record.tablets
+        return self._table.tablets[tablets.index(tablet_id)] if tablet_id in tablets else None
+
+    async def name_home(self, tablet_id: TabletId, cell: CellId) -> None:
+        changed = await self._records.change(self._table.record.table_id, lambda known: known.moved(tablet_id, cell))
+        self._table.record = changed

@@ -1,0 +1,161 @@
+"""Sorted tables of a node. What serves a table is loaded with the first one.
+
+    absent    create (scheme, then tablets)     serving
+    serving   change                            serving
+    serving   delete (scheme: a tombstone)      absent; its tablets are dropped in the background, resumed at start
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from pqbroker.storage.bundles.open_cells import OpenCells
+from pqbroker.storage.engine import CommitRefused
+from pqbroker.storage.ids import SYSTEM_CELL, CellId, TabletId
+from pqbroker.storage.tablets.hosting import TabletHost
+from pqbroker.storage.tablets.scheme import Scheme
+from pqbroker.storage.tablets.scheme_objects import SORTED_TABLE
+from pqbroker.storage.tablets.scheme_tables import SortedTableChanges, SortedTableRecord
+from pqbroker.storage.tablets.tablet import TabletType
+from pqbroker.storage.uninterrupted import uninterrupted
+from pqbroker.tables.serving.share import SortedShare
+
+if TYPE_CHECKING:
+    from pqbroker.tables.serving.table import SortedTable, SortedTableOwner
+
+
+
+class SortedTables:
+    """All sorted tables of a node; the `ServedObjects` of their kind. Changes raise SchemeError, CommitRefused,
+    ShardLost, and are made whole even if their caller is cancelled."""
+
+    kind = SORTED_TABLE
+
+    def __init__(self, cells: OpenCells, scheme: Scheme, share: SortedShare) -> None:
+        self._cells = cells
+        self._scheme = scheme
+        self._records = SortedTableChanges(scheme, cells.place)
+        self.share = share
+        self.changes = asyncio.Lock()
+        """Held while a table is created, changed or deleted, and a cell is taken."""
+        self._tables: dict[str, SortedTable] = {}
+        self._by_id: dict[bytes, SortedTable] = {}
+
+    async def start(self) -> None:
+        """Start every table's tablets; create those that a crash kept from being."""
+        records = self._records.known()
+        await self._create_tablets(records)
+        for record in records:
+            await self._serve(record)
+
+    async def start_in(self, cell: CellId, host: TabletHost) -> None:
+        """Start the tablets of a cell that is open now, or again; `changes` is held. CommitRefused, ShardLost."""
+        known = [(table.record, table) for table in self._tables.values()]
+        await host.cell.create_tablets([item for record, _ in known for item in _wanted(record, cell)])
+        for record, table in known:
+            for tablet_id, _, _ in _wanted(record, cell):
+                tablet = table.tablets[record.tablets.index(tablet_id)]
+                await host.start(tablet_id, tablet, self.changes, tablet.lose)
+
+    def owner(self, object_id: bytes) -> "SortedTableOwner | None":
+        table = self._by_id.get(object_id)
+        return None if table is None else self.owner_of(table)
+
+    def owner_of(self, table: "SortedTable") -> "SortedTableOwner":
+        from pqbroker.tables.serving.table import SortedTableOwner
+
+        return SortedTableOwner(table, self._records, self.changes, self._tables.get)
+
+    async def stop(self) -> None:
+        """End every tablet, after the changes under way."""
+        async with self.changes:
+            tables = list(self._tables.values())
+            self._tables, self._by_id = {}, {}
+        for table in tables:
+            await self._stop_tablets(table)
+
+    def get(self, name: str) -> "SortedTable | None":
+        return self._tables.get(name)
+
+    @property
+    def tables(self) -> "Mapping[str, SortedTable]":
+        """Return the tables by name."""
+        return MappingProxyType(self._tables)
+
+    async def create(self, wanted: SortedTableRecord) -> "SortedTable":
+        """Create a table; its id, tablets and cells are given here. Raises TopicExists, NoHealthyCell."""
+        return await uninterrupted(self._create(wanted))
+
+    async def change(
+        self, table: "SortedTable", change: Callable[[SortedTableRecord], SortedTableRecord]
+    ) -> "SortedTable":
+        """Replace what is stored of a table, but for its name, id and tablets. Raises TableUnknown, and what `change`
+        raises."""
+        return await uninterrupted(self._change(table, change))
+
+    async def delete(self, table: "SortedTable") -> None:
+        """Delete a table: gone when this returns, its space comes back later. Raises TableUnknown."""
+        await uninterrupted(self._delete(table))
+
+    async def _create(self, wanted: SortedTableRecord) -> "SortedTable":
+        async with self.changes:
+            record = await self._records.create(wanted)
+            try:
+                await self._create_tablets([record])
+            except CommitRefused:
+                await self._records.delete(record.table_id)
+                raise
+            return await self._serve(record)
+
+    async def _change(
+        self, table: "SortedTable", change: Callable[[SortedTableRecord], SortedTableRecord]
+    ) -> "SortedTable":
+        async with self.changes:
+            table.use(await self._records.change(table.record.table_id, change))
+            return table
+
+    async def _delete(self, table: "SortedTable") -> None:
+        async with self.changes:
+            record = await self._records.delete(table.record.table_id)
+            self._tables.pop(record.name, None)
+            self._by_id.pop(record.table_id, None)
+            await self._stop_tablets(table)
+            forget = partial(self._scheme.forget_tombstone, record.table_id)
+            for cell, host in self._cells.hosts():
+                if cell != SYSTEM_CELL:
+                    host.reclaim([tablet_id for tablet_id, _, _ in _wanted(record, cell)])
+            self._cells.system.reclaim(record.tablets, forget)
+
+    async def _serve(self, record: SortedTableRecord) -> "SortedTable":
+        from pqbroker.tables.serving.table import SortedTable
+
+        table = SortedTable(record, self.share)
+        for index, (tablet_id, tablet) in enumerate(zip(record.tablets, table.tablets, strict=True)):
+            host = self._cells.host(record.cell_of(index))
+            if host is None:
+                tablet.await_cell(self._cells.absent_storage(tablet_id))
+            else:
+                await host.start(tablet_id, tablet, self.changes, tablet.lose)
+        self._tables[record.name] = self._by_id[record.table_id] = table
+        return table
+
+    async def _stop_tablets(self, table: "SortedTable") -> None:
+        for tablet_id in table.record.tablets:
+            await self._cells.host_of(tablet_id).stop_tablet(tablet_id)
+
+    async def _create_tablets(self, records: Iterable[SortedTableRecord]) -> None:
+        """Create those that do not exist yet in cells that are open. CommitRefused, ShardLost."""
+        known = list(records)
+        for cell, host in self._cells.hosts():
+            wanted = [item for record in known for item in _wanted(record, cell)]
+            if wanted:
+                await host.cell.create_tablets(wanted)
+
+
+def _wanted(record: SortedTableRecord, cell: CellId) -> list[tuple[TabletId, TabletType, str]]:
+    """The table's tablets in a cell."""
+    owner = record.table_id.hex()
+    homes = enumerate(record.tablets)
+    return [(tablet, TabletType.SORTED, owner) for index, tablet in homes if record.cell_of(index) == cell]

@@ -1,0 +1,222 @@
+"""Writes to sorted tablets: gathered while a commit is on its way, committed together, applied once they are durable.
+
+    write:   waiting --its tablet has no commit on its way--> in flight --durable--> in the store, acknowledged
+                                                                       --refused--> gone without a trace
+                                                                       --lost-----> nobody knows; a start reads it
+
+What waits is taken in the order of arrival, so a write waits for an earlier one of its rows, and none fails for
+another. A write to several tablets of a cell stands in the queue of each; it is taken when it is the first in all of
+them and no commit of theirs is on its way, as one commit with one timestamp.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from functools import partial
+from typing import Final, NamedTuple, Protocol
+
+from pqbroker.pq.serving.timestamps import NodeTime
+from pqbroker.storage.engine import CommitRefused
+from pqbroker.storage.kv.commands import Command
+from pqbroker.storage.kv.joint_request import TabletCommands, execute_together
+from pqbroker.storage.kv.tablet import KeyValueTablet
+from pqbroker.storage.outcome import Outcome
+from pqbroker.tables.sorted.log_entries import NewRow
+
+COMMIT_BYTES: Final = 4 << 20
+"""Bytes of rows that writes are gathered to; one write may have more."""
+_NO_TIMESTAMPS = "commit timestamps are not reserved yet; try again"
+
+Stamped = tuple[int, Sequence[NewRow]]
+"""A write with the timestamp of its commit."""
+
+
+class Planned(Protocol):
+    """The plan of one tablet's part of a commit."""
+
+    @property
+    def commands(self) -> Sequence[Command]: ...
+
+
+class WriteTarget(Protocol):
+    """A tablet, as its writes see it."""
+
+    @property
+    def kv(self) -> KeyValueTablet: ...
+
+    def plan(self, writes: Sequence[Stamped]) -> Planned:
+        """Plan a commit of writes; one at a time."""
+
+    def apply(self, planned: Planned) -> None:
+        """The plan is durable."""
+
+
+class _Write:
+    """A write that waits: its rows by queue."""
+
+    __slots__ = ("outcome", "parts", "size")
+
+    def __init__(self, parts: "Sequence[tuple[TabletWrites, Sequence[NewRow]]]") -> None:
+        self.parts = parts
+        self.size = sum(len(row.key) + len(row.body) for _, rows in parts for row in rows)
+        self.outcome: Outcome[int] = Outcome()
+
+
+class InFlight(NamedTuple):
+    """A commit on its way: the least timestamp in it, and its end."""
+
+    least_timestamp: int
+    end: Outcome[None]
+
+
+class TabletWrites:
+    """Writes of one tablet over all its generations."""
+
+    __slots__ = ("_closed", "_in_flight", "_is_held", "_target", "_time", "_waiting", "_wakes")
+
+    def __init__(self, target: WriteTarget, time: NodeTime) -> None:
+        self._target = target
+        self._time = time
+        self._waiting: deque[_Write] = deque()
+        self._in_flight: InFlight | None = None
+        self._is_held = True
+        self._closed: BaseException | None = None
+        self._wakes = False
+        """True while a turn of the loop is asked for, or a reservation of timestamps is on its way."""
+
+    @property
+    def in_flight(self) -> InFlight | None:
+        return self._in_flight
+
+    @property
+    def waiting_count(self) -> int:
+        """Return how many writes wait."""
+        return len(self._waiting)
+
+    def start(self) -> None:
+        """Take writes, and what waited since `hold`."""
+        self._is_held, self._closed = False, None
+        self._wake()
+
+    async def hold(self) -> None:
+        """Begin no commit until the next `start`; return when none is on its way."""
+        self._is_held = True
+        while self._in_flight is not None:
+            await self._in_flight.end.wait()
+
+    def close(self, cause: BaseException) -> None:
+        """Fail what waits and what comes until the next `start`."""
+        self._is_held, self._closed = True, cause
+        waiting, self._waiting = self._waiting, deque()
+        for write in waiting:
+            _settle(write, cause)
+
+    def _wake(self) -> None:
+        """Commit in the loop's next turn, with what comes until then."""
+        if not self._wakes:
+            self._wakes = True
+            asyncio.get_running_loop().call_soon(self._begin)
+
+    def _begin(self) -> None:
+        self._wakes = False
+        if not self._is_ready or not self._waiting:
+            return
+        first = self._waiting[0]
+        if first.outcome.done():  # another queue of it was closed
+            self._waiting.popleft()
+            self._wake()
+            return
+        if not all(queue._is_ready and queue._waiting and queue._waiting[0] is first for queue, _ in first.parts):
+            return
+        now_ms = self._time.clock()
+        reservation = self._time.timestamps.prepare(now_ms)
+        if reservation is not None:
+            self._wakes = True
+            reservation.add_done_callback(lambda _: self._begin())
+            return
+        if not self._time.timestamps.rule.can_give:
+            self._take_first(first)
+            _settle(first, CommitRefused(_NO_TIMESTAMPS))
+            return
+        if len(first.parts) > 1:
+            self._take_first(first)
+            _commit([first], [self._time.timestamps.rule.give(now_ms)])
+            return
+        writes: list[_Write] = []
+        size = 0
+        while self._waiting and len(self._waiting[0].parts) == 1 and (not writes or size < COMMIT_BYTES):
+            writes.append(self._waiting.popleft())
+            size += writes[-1].size
+        _commit(writes, [self._time.timestamps.rule.give(now_ms) for _ in writes])
+
+    def _take_first(self, first: _Write) -> None:
+        for queue, _ in first.parts:
+            queue._waiting.popleft()
+
+    @property
+    def _is_ready(self) -> bool:
+        return self._in_flight is None and not self._is_held
+
+    def _begun(self, writes: Sequence[Stamped], end: Outcome[None]) -> Planned:
+        """Plan writes, which are on their way then."""
+        planned = self._target.plan(writes)
+        self._in_flight = InFlight(writes[0][0], end)
+        return planned
+
+    def _done(self, planned: Planned, error: BaseException | None) -> None:
+        self._in_flight = None
+        if error is None:
+            self._target.apply(planned)
+        if self._waiting:
+            self._wake()
+
+    def _commands(self, planned: Planned) -> TabletCommands:
+        return self._target.kv, planned.commands
+
+
+def write(parts: Sequence[tuple[TabletWrites, Sequence[NewRow]]]) -> Outcome[int]:
+    """Write rows of tablets of one cell: all of them or none; the timestamp of their commit, when they are durable and
+    lookups find them. CommitRefused, ShardLost."""
+    wanted = _Write(parts)
+    for queue, _ in parts:
+        if queue._closed is not None:
+            wanted.outcome.set_exception(queue._closed)
+            return wanted.outcome
+    for queue, _ in parts:
+        queue._waiting.append(wanted)
+    for queue, _ in parts:
+        queue._wake()
+    return wanted.outcome
+
+
+def _commit(writes: Sequence[_Write], timestamps: Sequence[int]) -> None:
+    """Commit writes of the same tablets."""
+    end: Outcome[None] = Outcome()
+    begun: list[tuple[TabletWrites, Planned]] = []
+    for number, (queue, _) in enumerate(writes[0].parts):
+        stamped = [(stamp, one.parts[number][1]) for one, stamp in zip(writes, timestamps, strict=True)]
+        begun.append((queue, queue._begun(stamped, end)))
+    told = partial(_told, writes, timestamps, begun, end)
+    execute_together([queue._commands(planned) for queue, planned in begun]).add_done_callback(told)
+
+
+def _told(
+    writes: Sequence[_Write], timestamps: Sequence[int], begun: Sequence[tuple[TabletWrites, Planned]],
+    end: Outcome[None], request: Outcome[None],
+) -> None:
+    error = request.exception()
+    for queue, planned in begun:
+        queue._done(planned, error)
+    end.set_result(None)
+    for one, timestamp in zip(writes, timestamps, strict=True):
+        if error is None:
+            one.outcome.set_result(timestamp)
+        else:
+            _settle(one, error)
+
+
+def _settle(one: _Write, error: BaseException) -> None:
+    if not one.outcome.done():
+        one.outcome.set_exception(error)
+
+

@@ -1,0 +1,154 @@
+"""Rows of sorted tables in JSON: as they are written, as keys that are looked up, and as lookups show them."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from pqbroker.tables.refusals import TableError, nearest
+from pqbroker.tables.sorted.keys import prefix_end
+from pqbroker.tables.sorted.log_entries import NewRow
+from pqbroker.tables.sorted.packed_rows import ABSENT, DELETED
+from pqbroker.tables.sorted.schema import SortedColumn, SortedSchema
+from pqbroker.tables.types import bytes_of, show_string
+
+VALUE_BYTES_MAX: Final = 16 << 20
+ROWS_MAX: Final = 100_000
+"""Rows and keys of one request."""
+_SHOWN = 100
+
+
+def encode_rows(schema: SortedSchema, rows: Sequence[Any], place: str, *, is_update: bool) -> list[NewRow]:
+    """Return rows as they are logged, in their order. TableError INVALID_ROW names row and field, TOO_MANY_ROWS."""
+    _check_count(rows, place)
+    encoded = [_encode_row(schema, row, f"{place}[{index}]", is_update) for index, row in enumerate(rows)]
+    return _distinct(encoded, place)
+
+
+def encode_deletes(schema: SortedSchema, keys: Sequence[Any], place: str) -> list[NewRow]:
+    """Return deletes of keys as they are logged. TableError INVALID_ROW, TOO_MANY_ROWS."""
+    _check_count(keys, place)
+    encoded = [NewRow(encode_key(schema, key, f"{place}[{index}]"), DELETED) for index, key in enumerate(keys)]
+    return _distinct(encoded, place)
+
+
+def encode_key(schema: SortedSchema, key: Any, where: str) -> bytes:
+    """Return the encoded form of a whole key, {column: value}. TableError INVALID_ROW."""
+    _check_names(schema, key, where, [column.name for column in schema.keys])
+    return _key(schema, schema.keys, key, where)
+
+
+def encode_prefix(schema: SortedSchema, key: Any, where: str) -> tuple[bytes, bytes | None]:
+    """Return the range of encoded keys, from the first to before the second (None: to the end), that begin with the
+    values of the first key columns. TableError INVALID_ROW."""
+    _check_names(schema, key, where, [column.name for column in schema.keys])
+    columns = schema.keys[: len(key)]
+    for column in columns:
+        if column.name not in key:
+            text = f"{where} has no {column.name}, which comes before other columns of the key"
+            raise _invalid(text, "Give the first columns of the key, or all of them.")
+    prefix = _key(schema, columns, key, where)
+    return prefix, prefix_end(prefix)
+
+
+def show_row(schema: SortedSchema, key: bytes, values: Sequence[Any], columns: Sequence[str]) -> dict[str, Any]:
+    """Return the columns of a row as JSON. ValueError for bytes that are no key of the schema."""
+    row = {
+        column.name: _shown(column, value)
+        for column, value in zip(schema.keys, schema.decode_key(key), strict=True)
+        if column.name in columns
+    }
+    for column, value in zip(schema.values, values, strict=True):
+        if column.name in columns:
+            row[column.name] = None if value is ABSENT else _shown(column, value)
+    return row
+
+
+def check_columns(schema: SortedSchema, columns: Sequence[str] | None) -> Sequence[str]:
+    """Return the columns that are asked for; None: all of them. TableError NO_COLUMN."""
+    if columns is None:
+        return tuple(schema.columns)
+    for name in columns:
+        if name not in schema.columns:
+            text = f"columns has {name[:_SHOWN]!r}, and the table has no such column"
+            raise TableError("NO_COLUMN", text, nearest(name[:_SHOWN], schema.columns))
+    return columns
+
+
+def _encode_row(schema: SortedSchema, row: Any, where: str, is_update: bool) -> NewRow:
+    _check_names(schema, row, where, schema.columns)
+    values: list[Any] = []
+    for column in schema.values:
+        if column.name not in row and is_update:
+            values.append(ABSENT)
+        else:
+            values.append(_value(column, row.get(column.name), where))
+    return NewRow(_key(schema, schema.keys, row, where), schema.form.pack(values, is_update=is_update))
+
+
+def _key(schema: SortedSchema, columns: Sequence[SortedColumn], row: Mapping[str, Any], where: str) -> bytes:
+    values = [_value(column, row.get(column.name), where) for column in columns]
+    try:
+        key: bytes = schema.encode_key(values)
+    except ValueError as wanted:
+        raise _invalid(f"{where} has a key that is too long, or no key", _sentence(str(wanted))) from None
+    return key
+
+
+def _value(column: SortedColumn, given: Any, where: str) -> Any:
+    """Return a value as it is packed."""
+    if given is None:
+        if column.is_required:
+            raise _invalid(f"{where}.{column.name} is missing, or null", "Give a value: the column is required.")
+        return None
+    try:
+        stored, size = column.type.read(given)
+    except ValueError as wanted:
+        raise _invalid(f"{where}.{column.name} is no {column.type.name}", _sentence(str(wanted))) from None
+    if size > VALUE_BYTES_MAX:
+        raise _invalid(f"{where}.{column.name} has {size} bytes", f"Give a value of at most {VALUE_BYTES_MAX} bytes.")
+    if column.type.name == "any":
+        return json.dumps(stored, ensure_ascii=False, separators=(",", ":"))
+    return bytes_of(stored) if column.type.name == "string" else stored
+
+
+def _shown(column: SortedColumn, value: Any) -> Any:
+    if value is None:
+        return None
+    if column.type.name == "any":
+        return json.loads(value)
+    return show_string(value) if column.type.name == "string" else value
+
+
+def _check_names(schema: SortedSchema, row: Any, where: str, known: Any) -> None:
+    if not isinstance(row, dict):
+        raise _invalid(f"{where} is no object", "Give an object, one field a column.")
+    for name in row:
+        if name not in known:
+            what = "is no part of the key" if name in schema.columns else "is no column"
+            raise _invalid(f"{where} has {name[:_SHOWN]!r}, which {what}", nearest(name[:_SHOWN], known))
+
+
+def _check_count(rows: Sequence[Any], place: str) -> None:
+    if len(rows) > ROWS_MAX:
+        text = f"{place} has {len(rows)} entries; one request has at most {ROWS_MAX}"
+        raise TableError("TOO_MANY_ROWS", text, "Send them in several requests.")
+
+
+def _distinct(rows: list[NewRow], place: str) -> list[NewRow]:
+    """Check that no key comes twice. TableError INVALID_ROW."""
+    if len({row.key for row in rows}) < len(rows):
+        first: dict[bytes, int] = {}
+        for index, row in enumerate(rows):
+            before = first.setdefault(row.key, index)
+            if before != index:
+                text = f"{place}[{index}] has the key of {place}[{before}]"
+                raise _invalid(text, "Give each key once in a request: which row is the later one is not said.")
+    return rows
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def _invalid(message: str, cure: str) -> TableError:
+    return TableError("INVALID_ROW", message, cure)
