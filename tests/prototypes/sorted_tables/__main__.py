@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 from sortedcontainers import SortedDict
 
 from pqbroker.tables.sorted.keys import key_encoder
-from tests.prototypes.sorted_tables.blocks import BLOCK_BYTES_MAX, Block, encode_block
+from pqbroker.tables.sorted.blocks import BLOCK_BYTES_MAX, Block, encode_block
 
 TYPES = ("int64", "int64", "double", "utf8")
 TEXT_BYTES = 60
@@ -149,8 +149,7 @@ class Lookups:
         row = block.find(encoded)
         if row == block.rows or block.key(row) != encoded:
             return None
-        version = block.version(row)
-        return None if version.is_delete else tuple(block.value(row, column) for column in range(len(TYPES)))
+        return None if block.is_delete(row) else tuple(block.value(row, column) for column in range(len(TYPES)))
 
 
 def scan(chunk: Chunk) -> pa.Table:

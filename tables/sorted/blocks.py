@@ -4,41 +4,37 @@
     4   uint32   rows, at least one
     8   uint32   buffers
     12  uint32   zero
-    16  uint32 position and uint32 length of each buffer
-        the buffers, each at a multiple of 8, in this order:
+    16  uint32   length of each buffer
+        the buffers, the first and each next at a multiple of 8, in this order:
         offsets and bytes of the encoded keys (`keys`); timestamps, uint64; deletes, a bitmap;
         of each column: presence, validity, offsets, values
 
 Numbers are little endian. A bitmap without a byte has all bits set, that of deletes none. A column of fixed size has no
-offsets, a delete has no column. An update left as it was what is absent; what is not valid is null. Each column is an
+offsets, a delete has no column. A version left as it was what is absent; what is not valid is null. Each column is an
 array of Arrow as it stands (`Array.from_buffers`), and plain Python reads one value of it through `memoryview.cast`.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import accumulate
 from struct import Struct
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-MAGIC: Final = 0x31535150
+from pqbroker.tables.sorted.packed_rows import ABSENT
+from pqbroker.tables.sorted.versions import Version
+
+BLOCK_MAGIC: Final = 0x31535150
 BLOCK_BYTES_MAX: Final = 64 << 10
 """Uncompressed; a row that is larger is a block of its own."""
+KEY_BUFFERS: Final = 4
 COLUMN_BUFFERS: Final = 4
-_KEY_BUFFERS = 4
 _HEAD = Struct("<IIII")
-_BUFFER = Struct("<II")
+_LENGTH_BYTES = 4
 BUFFER_STEP: Final = 8
 
 
 class BlockDamaged(Exception):
     """Bytes are no block; the text says what is wrong."""
-
-
-class Version(NamedTuple):
-    """One version of a row."""
-
-    row: int
-    timestamp: int
-    is_delete: bool
 
 
 class Block:
@@ -64,15 +60,29 @@ class Block:
         """Return the first row whose key is not less; `rows` if there is none."""
         return bisect_left(range(self.rows), key, key=self.key)
 
-    def version(self, row: int) -> Version:
-        return Version(row, self._timestamps[row], bool(self._deletes and _bit(self._deletes, row)))
+    def rows_of(self, key: bytes) -> range:
+        """Return the rows of a key, the newest version first."""
+        first = end = self.find(key)
+        while end < self.rows and self.key(end) == key:
+            end += 1
+        return range(first, end)
+
+    def version(self, row: int, first: int) -> Version:
+        """Return a row's version with the values of the columns from `first` on."""
+        timestamp = self._timestamps[row]
+        if self.is_delete(row):
+            return Version(timestamp, None)
+        return Version(timestamp, [self.value(row, column) for column in range(first, len(self._types))])
+
+    def is_delete(self, row: int) -> bool:
+        return bool(self._deletes) and _bit(self._deletes, row)
 
     def value(self, row: int, column: int) -> Any:
-        """Return a value: None is null. Raise KeyError where the row leaves the column as it was."""
-        first = _KEY_BUFFERS + COLUMN_BUFFERS * column
+        """Return a value: None is null, ABSENT left as it was."""
+        first = KEY_BUFFERS + COLUMN_BUFFERS * column
         presence, validity = self.buffer(first), self.buffer(first + 1)
         if presence and not _bit(presence, row):
-            raise KeyError(column)
+            return ABSENT
         if validity and not _bit(validity, row):
             return None
         return _READERS[self._types[column]](self.buffer(first + 2), self.buffer(first + 3), row)
@@ -84,42 +94,56 @@ class Block:
 
 
 def encode_block(rows: int, buffers: Sequence[bytes | memoryview]) -> bytes:
-    """A block of these buffers, in the order of the form."""
-    position = -(-(_HEAD.size + _BUFFER.size * len(buffers)) // BUFFER_STEP) * BUFFER_STEP
-    head = [_HEAD.pack(MAGIC, rows, len(buffers), 0)]
-    body: list[bytes | memoryview] = [b"\0" * (position - _HEAD.size - _BUFFER.size * len(buffers))]
-    for each in buffers:
-        length = len(each)
-        head.append(_BUFFER.pack(position, length))
-        pad = -length % BUFFER_STEP
-        body += (each, b"\0" * pad)
-        position += length + pad
-    return b"".join([*head, *body])
+    """Return a block of these buffers, in the order of the form."""
+    lengths = [len(each) for each in buffers]
+    head = _HEAD.pack(BLOCK_MAGIC, rows, len(buffers), 0) + Struct(f"<{len(buffers)}I").pack(*lengths)
+    parts: list[bytes | memoryview] = [head, bytes(-len(head) % BUFFER_STEP)]
+    for each, length in zip(buffers, lengths, strict=True):
+        if length:
+            parts += (each, bytes(-length % BUFFER_STEP))
+    return b"".join(parts)
+
+
+def head_bytes(buffers: int) -> int:
+    """Return the bytes of a block before its buffers, of which it has this many."""
+    return _padded(_HEAD.size + _LENGTH_BYTES * buffers)
 
 
 def _layout(data: bytes, types: Sequence[str]) -> tuple[int, list[tuple[int, int]]]:
-    """Rows, and where each buffer lies: within the data, and as long as the rows need. BlockDamaged."""
-    expected = _KEY_BUFFERS + COLUMN_BUFFERS * len(types)
-    end = _HEAD.size + _BUFFER.size * expected
-    if len(data) < end:
+    """Return how many rows there are, and position and length of each buffer: within the data, and as long as the rows
+    need. BlockDamaged."""
+    expected = KEY_BUFFERS + COLUMN_BUFFERS * len(types)
+    begin = head_bytes(expected)
+    if len(data) < begin:
         raise BlockDamaged(f"{len(data)} bytes are less than a block's head")
     magic, rows, count, _ = _HEAD.unpack_from(data)
-    if magic != MAGIC or count != expected or not rows:
+    if magic != BLOCK_MAGIC or count != expected or not rows:
         raise BlockDamaged(f"magic {magic:08x}, {rows} rows, {count} buffers where {expected} are wanted")
-    buffers = list(_BUFFER.iter_unpack(memoryview(data)[_HEAD.size : end]))
-    bitmap, offsets = (-(-rows // 8),), (4 * rows + 4,)
-    wanted = [offsets, (), (8 * rows,), (0, *bitmap)]
+    lengths = Struct(f"<{count}I").unpack_from(data, _HEAD.size)
+    positions = list(accumulate(map(_padded, lengths), initial=begin))
+    if positions.pop() != len(data):
+        raise BlockDamaged(f"buffers of {sum(lengths)} bytes do not fill a block of {len(data)}")
+    for number, (length, known) in enumerate(zip(lengths, _known_lengths(rows, types), strict=True)):
+        if known and length not in known:
+            raise BlockDamaged(f"buffer {number} has {length} bytes for {rows} rows; it needs {known[-1]}")
+    return rows, list(zip(positions, lengths, strict=True))
+
+
+def _known_lengths(rows: int, types: Sequence[str]) -> Iterator[Sequence[int]]:
+    """Yield the lengths that each buffer may have; none: any."""
+    bitmap, offsets = -(-rows // 8), (4 * rows + 4,)
+    yield from (offsets, (), (8 * rows,), (0, bitmap))
     for name in types:
-        width = _WIDTHS.get(name)
-        has_offsets = width is None
-        size = () if has_offsets else bitmap if width == 0 else (width * rows,)
-        wanted += ((0, *bitmap), (0, *bitmap), offsets if has_offsets else (0,), size)
-    for number, ((position, length), lengths) in enumerate(zip(buffers, wanted, strict=True)):
-        if position % BUFFER_STEP or position < end or position + length > len(data):
-            raise BlockDamaged(f"a buffer of {length} bytes at {position} in a block of {len(data)}")
-        if lengths and length not in lengths:
-            raise BlockDamaged(f"buffer {number} has {length} bytes for {rows} rows; it needs {lengths[-1]}")
-    return rows, buffers
+        width = WIDTHS.get(name)
+        yield from ((0, bitmap), (0, bitmap))
+        if width is None:
+            yield from (offsets, ())
+        else:
+            yield from ((0,), (width * rows or bitmap,))
+
+
+def _padded(length: int) -> int:
+    return -(-length // BUFFER_STEP) * BUFFER_STEP
 
 
 def _bit(bitmap: memoryview, row: int) -> bool:
@@ -150,7 +174,7 @@ _FORMS = {
     "int8": "b", "int16": "h", "int32": "i", "int64": "q", "uint8": "B", "uint16": "H", "uint32": "I", "uint64": "Q",
     "double": "d", "timestamp": "Q",
 }  # fmt: skip
-_WIDTHS = {"boolean": 0, **{name: Struct(f"<{form}").size for name, form in _FORMS.items()}}
+WIDTHS: Final[Mapping[str, int]] = {"boolean": 0, **{name: Struct(f"<{form}").size for name, form in _FORMS.items()}}
 """Bytes of a value by type; of a boolean 0, since it is a bit."""
 _READERS: Mapping[str, Callable[[memoryview, memoryview, int], Any]] = {
     **{name: _fixed(Struct(f"<{form}")) for name, form in _FORMS.items()},

@@ -4,11 +4,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.prototypes.sorted_tables.blocks import Block, BlockDamaged, encode_block
+from pqbroker.tables.sorted.blocks import Block, BlockDamaged, encode_block
+from pqbroker.tables.sorted.packed_rows import ABSENT
+from pqbroker.tables.sorted.versions import Version
 
 ARROW: Mapping[str, pa.DataType] = {
     "int8": pa.int8(), "int64": pa.int64(), "uint32": pa.uint32(), "double": pa.float64(), "boolean": pa.bool_(),
@@ -57,8 +58,10 @@ def test_plain_python_reads_what_arrow_wrote(data: st.DataObject) -> None:
     assert block.rows == len(keys)
     for row, key in enumerate(keys):
         assert block.key(row) == key
-        assert block.version(row) == (row, timestamps[row], deletes[row])
-        assert [block.value(row, at) for at in range(len(types))] == [values[row] for _, values in columns]
+        values = [values[row] for _, values in columns]
+        assert [block.value(row, column) for column in range(len(types))] == values
+        assert block.version(row, 0) == Version(timestamps[row], None if deletes[row] else values)
+        assert list(block.rows_of(key)) == [at for at, each in enumerate(keys) if each == key]
     wanted = data.draw(st.binary(max_size=6))
     assert block.find(wanted) == sum(key < wanted for key in keys)
 
@@ -67,8 +70,7 @@ def test_a_column_that_an_update_left_out_is_not_null() -> None:
     buffers = [*arrow_buffers(pa.array([b"a", b"b"], pa.binary()))[1:], bytes(16), b""]
     block = Block(encode_block(2, [*buffers, b"\2", b"", b"", bytes(16)]), ["int64"])
     assert block.value(1, 0) == 0
-    with pytest.raises(KeyError):
-        block.value(0, 0)
+    assert block.value(0, 0) is ABSENT
 
 
 @given(st.data())
@@ -85,6 +87,6 @@ def test_a_damaged_block_is_named_or_read_and_never_fails_otherwise(data: st.Dat
     assert block.rows == 2
     block.find(b"b")
     for row in range(block.rows):
-        block.version(row)
+        block.is_delete(row)
         for column in range(2):
             block.value(row, column)
