@@ -51,6 +51,8 @@ def _serve(line: Line, watch: Watch, kept: KeptColumns, message: Message) -> Non
     try:
         if message.kind == "rows":
             _encode(line, message)
+        elif message.kind == "merge":
+            _merge(line, message)
         else:
             _answer(line, watch, kept, message)
     except Stopped:
@@ -69,6 +71,17 @@ def _answer(line: Line, watch: Watch, kept: KeptColumns, message: Message) -> No
 
     explanation = answer(line, message.document, kept, watch)
     line.send("done", {"resident_bytes": resident_bytes(), "explanation": explanation})
+
+
+def _merge(line: Line, message: Message) -> None:
+    from pqbroker.tables.work.sorted.merging import merge
+    from pqbroker.tables.work.sorted.refusal import MergeRefused
+
+    try:
+        line.send("merged", merge(line, message.document, memoryview(message.payload)))
+    except MergeRefused as refusal:
+        document = {"code": refusal.code, "message": refusal.message, "cure": refusal.cure}
+        line.send("refused", {**document, "input": refusal.input_number})
 
 
 def _encode(line: Line, message: Message) -> None:

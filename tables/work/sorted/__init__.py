@@ -1,0 +1,1 @@
+"""Sorted tables in a worker: flushes, merges and scans of versions by whole columns."""

@@ -1,0 +1,79 @@
+"""Bytes of the values that a merge or a scan reads: regions of segment files, and parts of a message's payload."""
+
+import os
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any
+
+
+class StoredFiles:
+    """Files that were named, each open until the end: what the broker moves meanwhile stays readable."""
+
+    __slots__ = ("_files",)
+
+    def __init__(self) -> None:
+        self._files: dict[str, int] = {}
+
+    def __enter__(self) -> "StoredFiles":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: Any, trace: TracebackType | None) -> None:
+        for file in self._files.values():
+            os.close(file)
+        self._files.clear()
+
+    def open(self, path: str) -> int:
+        """Return the number of an open file. OSError."""
+        if path not in self._files:
+            self._files[path] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        return self._files[path]
+
+
+class StoredValue:
+    """One value, its pieces end to end: each a path, a position and a size, or the size of what the payload has."""
+
+    __slots__ = ("_pieces", "size")
+
+    def __init__(self, pieces: Sequence[Any], payload: memoryview, files: StoredFiles) -> None:
+        """Take the first bytes of the payload for the pieces without a path. OSError."""
+        self._pieces: list[tuple[int, int, memoryview | int, int]] = []
+        """Where each begins and ends in the value; the bytes, or a file and where it begins there."""
+        self.size = taken = 0
+        for piece in pieces:
+            if isinstance(piece, int):
+                size = piece
+                self._pieces.append((self.size, self.size + size, payload[taken : taken + size], 0))
+                taken += size
+            else:
+                path, position, size = piece
+                self._pieces.append((self.size, self.size + size, files.open(path), position))
+            self.size += size
+
+    def read(self, position: int, size: int) -> bytes:
+        """Return a part of the value. OSError where a file ends early."""
+        end = position + size
+        parts = []
+        for first, last, where, file_position in self._pieces:
+            begin, until = max(first, position), min(last, end)
+            if begin >= until:
+                continue
+            if isinstance(where, int):
+                parts.append(_read(where, until - begin, file_position + begin - first))
+            else:
+                parts.append(bytes(where[begin - first : until - first]))
+        found = b"".join(parts)
+        if len(found) != size:
+            raise OSError(f"a value of {self.size} bytes has no {size} at {position}")
+        return found
+
+
+def payload_bytes(pieces: Sequence[Any]) -> int:
+    """Return how many bytes of the payload the pieces take."""
+    return sum(piece for piece in pieces if isinstance(piece, int))
+
+
+def _read(file: int, size: int, position: int) -> bytes:
+    data = os.pread(file, size, position)
+    if len(data) < size:
+        raise OSError(f"a file of stored values ends before byte {position + size}")
+    return data
