@@ -12,6 +12,7 @@ from pqbroker.tables.schema import read_schema
 from pqbroker.tables.work.kept_columns import KeptColumns
 from pqbroker.tables.work.messages import STOP, STOPPED, Line, Message, Stopped
 from pqbroker.tables.work.refusal import QueryRefused
+from pqbroker.tables.work.sorted.refusal import MergeRefused
 from pqbroker.tables.work.watching import Watch, resident_bytes
 
 NICENESS = 5
@@ -53,11 +54,15 @@ def _serve(line: Line, watch: Watch, kept: KeptColumns, message: Message) -> Non
             _encode(line, message)
         elif message.kind == "merge":
             _merge(line, message)
+        elif message.kind == "scan":
+            _scan(line, message)
         else:
             _answer(line, watch, kept, message)
     except Stopped:
         line.finish_stop()
         line.send(STOPPED, {"resident_bytes": resident_bytes()})
+    except MergeRefused as refusal:
+        line.send("refused", refusal.document())
     except (QueryRefused, TableError) as refusal:
         line.send("refused", {"code": refusal.code, "message": refusal.message, "cure": refusal.cure})
     except ModuleNotFoundError as missing:
@@ -75,13 +80,14 @@ def _answer(line: Line, watch: Watch, kept: KeptColumns, message: Message) -> No
 
 def _merge(line: Line, message: Message) -> None:
     from pqbroker.tables.work.sorted.merging import merge
-    from pqbroker.tables.work.sorted.refusal import MergeRefused
 
-    try:
-        line.send("merged", merge(line, message.document, memoryview(message.payload)))
-    except MergeRefused as refusal:
-        document = {"code": refusal.code, "message": refusal.message, "cure": refusal.cure}
-        line.send("refused", {**document, "input": refusal.input_number})
+    line.send("merged", {**merge(line, message), "resident_bytes": resident_bytes()})
+
+
+def _scan(line: Line, message: Message) -> None:
+    from pqbroker.tables.work.sorted.scanning import answer_scan
+
+    line.send("done", {**answer_scan(line, message), "resident_bytes": resident_bytes()})
 
 
 def _encode(line: Line, message: Message) -> None:

@@ -20,13 +20,11 @@ from pqbroker.tables.work.messages import Line, Stopped
 from pqbroker.tables.work.parsing import Named, Parsed, parse
 from pqbroker.tables.work.ranges import Range
 from pqbroker.tables.work.refusal import QueryRefused
-from pqbroker.tables.work.results import WRITERS
+from pqbroker.tables.work.results import WRITERS, send_pieces
 from pqbroker.tables.work.scanning import Tally, TopicScan, scan
 from pqbroker.tables.work.views import view_of
 from pqbroker.tables.work.watching import Watch
 
-PIECE_BYTES = 256 << 10
-"""Bytes of the answer in one message at most."""
 _ROWS_AT_ONCE = 16_384
 _NAMED_MAX = 20
 """Tablets that one refusal names."""
@@ -71,7 +69,7 @@ def answer(line: Line, document: Mapping[str, Any], kept: KeptColumns, watch: Wa
             documents = frozenset(number for number, each in enumerate(relation.types) if str(each) == "JSON")
             reader = relation.to_arrow_reader(_ROWS_AT_ONCE)
             for piece in WRITERS[document["format"]](reader.schema, reader, documents):
-                _send(line, piece)
+                send_pieces(line, piece)
         except (duckdb.Error, pyarrow.ArrowException, OSError) as error:  # the latter two: met by the reader of rows
             if stopping.has_stopped or line.is_stopped:
                 raise Stopped from None
@@ -157,12 +155,6 @@ def _explain(connection: Any, parsed: Parsed, wanted: Sequence[TopicScan], tally
             for each in wanted
         ],
     }
-
-
-def _send(line: Line, piece: bytes) -> None:
-    view = memoryview(piece)
-    for start in range(0, len(view), PIECE_BYTES):
-        line.send("result", {}, view[start : start + PIECE_BYTES])
 
 
 def _refusal(error: Any, wanted: Iterable[TopicScan]) -> QueryRefused:

@@ -14,8 +14,19 @@ from uuid import UUID
 import pyarrow
 import pyarrow.ipc
 
+from pqbroker.tables.work.messages import Line
+
+PIECE_BYTES = 256 << 10
+"""Bytes of the answer in one message at most."""
 ROWS_AT_ONCE = 4096
 """Written at one go: a row may be large."""
+
+
+def send_pieces(line: Line, piece: bytes) -> None:
+    """Send a part of an answer."""
+    view = memoryview(piece)
+    for start in range(0, len(view), PIECE_BYTES):
+        line.send("result", {}, view[start : start + PIECE_BYTES])
 
 
 def write_json(schema: Any, batches: Iterable[Any], documents: Collection[int]) -> Iterator[bytes]:

@@ -26,6 +26,7 @@ class ChunkRun:
         """MergeRefused."""
         self._value = value
         self._number = input_number
+        self.blocks_read = 0
         try:
             footer = value.read(max(value.size - FOOTER_BYTES, 0), min(value.size, FOOTER_BYTES))
             index_bytes = read_index_bytes(footer)
@@ -50,6 +51,10 @@ class ChunkRun:
         for place in self.index.places:
             yield place.first_key, place.unpacked_bytes
 
+    def spans(self) -> Iterator[tuple[bytes, bytes]]:
+        """Yield ranges of keys that it may reach into, the last key included."""
+        yield self.index.first_key, self.index.last_key
+
     def rows(self, first: bytes, end: bytes | None) -> VersionColumns | None:
         """Return the versions of the keys from `first` to before `end`; None: it has none. MergeRefused."""
         numbers = self.index.blocks_of_range(first, end)
@@ -71,6 +76,7 @@ class ChunkRun:
             return []
         places = self.index.places[numbers.start : numbers.stop]
         begin = places[0].position
+        self.blocks_read += len(places)
         try:
             data = memoryview(self._value.read(begin, places[-1].position + places[-1].stored_bytes - begin))
             return [

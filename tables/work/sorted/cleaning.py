@@ -13,8 +13,8 @@ from pqbroker.tables.work.sorted.refusal import MergeRefused
 from pqbroker.tables.work.sorted.version_columns import ColumnVersions, SortedShape, VersionColumns
 
 
-class _Keys:
-    """Keys of versions in order, by the first version of each."""
+class SortedKeys:
+    """Keys of versions that are in order, by the first version of each."""
 
     def __init__(self, is_first: Any) -> None:
         self.begins = numpy.flatnonzero(is_first)
@@ -59,7 +59,7 @@ class _Times:
 
 def clean_columns(rows: VersionColumns, rules: CleanUp) -> VersionColumns:
     """Return what the rules leave of versions that are in order."""
-    keys = _Keys(rows.first_of_keys())
+    keys = SortedKeys(rows.first_of_keys())
     times = _Times.of(rows.timestamps, rules)
     of_row = _kept(numpy.ones(len(rows.deletes), bool), keys, times, rules)
     of_columns = [
@@ -90,7 +90,7 @@ def check_counts(rows: VersionColumns, shape: SortedShape, versions_max: int) ->
     """Refuse versions that are in order where a key has more than a chunk can hold. MergeRefused."""
     if len(rows.deletes) <= versions_max:
         return
-    keys = _Keys(rows.first_of_keys())
+    keys = SortedKeys(rows.first_of_keys())
     for kind, mask in (("write", ~rows.deletes), ("delete", rows.deletes)):
         counts = keys.counts(mask)
         worst = int(counts.argmax())
@@ -101,7 +101,7 @@ def check_counts(rows: VersionColumns, shape: SortedShape, versions_max: int) ->
             raise MergeRefused("TOO_MANY_VERSIONS", text, refusal.cure)
 
 
-def _kept(mask: Any, keys: _Keys, times: _Times, rules: CleanUp) -> Any:
+def _kept(mask: Any, keys: SortedKeys, times: _Times, rules: CleanUp) -> Any:
     """Return which versions stay for a column that those of the mask have."""
     is_old = mask & ~times.is_young
     is_guarded = keys.ranks(is_old) < rules.min_data_versions

@@ -26,6 +26,8 @@ from pqbroker.tables.work.sorted.version_columns import (
 
 LOG_BYTES_MAX: Final = (1 << 31) - 1
 """Bytes of log that one merge reads: Arrow's offsets have 32 bits."""
+SPANS_MAX: Final = 10_000
+"""Rows of a log whose keys are looked for in chunks one by one."""
 _WORD_BYTES = 8
 _SLOT_BYTES = {LENGTH: 4}
 
@@ -85,6 +87,15 @@ class LogRun:
             end = min(max(after, number + 1), self.row_count)
             yield self._keys[number].as_py(), int(self._sizes[end - 1]) - before
             number, before = end, int(self._sizes[end - 1])
+
+    def spans(self) -> Iterator[tuple[bytes, bytes]]:
+        """Yield ranges of keys that it may reach into, the last key included: where it is small, each key."""
+        if self.row_count <= SPANS_MAX:
+            keys = self._keys.to_pylist()
+            yield from zip(keys, keys, strict=True)
+        else:
+            marks = [key for key, _ in self.marks()]
+            yield from zip(marks, [*marks[1:], self._keys[-1].as_py()], strict=True)
 
     def rows(self, first: bytes, end: bytes | None) -> VersionColumns | None:
         """Return the versions of the keys from `first` to before `end`; None: it has none. MergeRefused."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from pqbroker.tables.sorted.versions import CleanUp
-from pqbroker.tables.work.messages import Line, Stopped
+from pqbroker.tables.work.messages import Line, Message, Stopped
 from pqbroker.tables.work.sorted.chunk_runs import ChunkRun
 from pqbroker.tables.work.sorted.chunk_writing import BlockRows, ChunkWriter
 from pqbroker.tables.work.sorted.cleaning import check_counts, clean_columns, merge_deletes
@@ -18,7 +18,6 @@ from pqbroker.tables.work.sorted.log_runs import LogRun
 from pqbroker.tables.work.sorted.refusal import unreadable
 from pqbroker.tables.work.sorted.stored_values import StoredFiles, StoredValue, payload_bytes
 from pqbroker.tables.work.sorted.version_columns import SortedShape, VersionColumns, concatenated
-from pqbroker.tables.work.watching import resident_bytes
 
 PIECE_BYTES_MAX: Final = 1 << 20
 """Bytes of a chunk in one message."""
@@ -35,11 +34,14 @@ class SortedRun(Protocol):
 
     def marks(self) -> Iterator[tuple[bytes, int]]: ...
 
+    def spans(self) -> Iterator[tuple[bytes, bytes]]: ...
+
     def rows(self, first: bytes, end: bytes | None) -> VersionColumns | None: ...
 
 
-def merge(line: Line, document: Mapping[str, Any], payload: memoryview) -> dict[str, Any]:
+def merge(line: Line, message: Message) -> dict[str, Any]:
     """Send the pieces of the new chunks: what the message `merged` says of them. MergeRefused, Stopped."""
+    document, payload = message.document, memoryview(message.payload)
     shape = SortedShape.read(document["schema"])
     with StoredFiles() as files:
         runs = open_runs(document["inputs"], payload, files, shape, range(len(shape.columns)))
@@ -55,11 +57,11 @@ def merge(line: Line, document: Mapping[str, Any], payload: memoryview) -> dict[
             if rows is not None:
                 rows_read += len(rows.deletes)
                 chunks.write(rows)
-        return {"chunks": chunks.finish(), "rows_read": rows_read, "resident_bytes": resident_bytes()}
+        return {"chunks": chunks.finish(), "rows_read": rows_read}
 
 
 def open_runs(
-    inputs: Sequence[Mapping[str, Any]], payload: memoryview, files: StoredFiles, shape: SortedShape, wanted: range
+    inputs: Sequence[Mapping[str, Any]], payload: memoryview, files: StoredFiles, shape: SortedShape, wanted: Sequence[int]
 ) -> list[SortedRun]:
     """Open what a message names: the logs as one run, each chunk as one. MergeRefused."""
     runs: list[SortedRun] = []

@@ -1,5 +1,7 @@
 """Refusal of a merge or a scan, as the broker is told it: what it is, and of which input."""
 
+from typing import Any
+
 
 class MergeRefused(Exception):
     """A code for the broker, cause and cure for people. `input`: number of the input that is the cause; None: none."""
@@ -10,6 +12,10 @@ class MergeRefused(Exception):
         self.message = message
         self.cure = cure
         self.input_number = input_number
+
+    def document(self) -> dict[str, Any]:
+        """Return what the message `refused` says."""
+        return {"code": self.code, "message": self.message, "cure": self.cure, "input": self.input_number}
 
 
 def damaged(message: str, input_number: int) -> MergeRefused:

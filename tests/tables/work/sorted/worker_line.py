@@ -9,7 +9,7 @@ from pqbroker.tables.sorted.keys import key_encoder
 from pqbroker.tables.sorted.log_entries import NewRow, encode_entry
 from pqbroker.tables.sorted.packed_rows import DELETED, RowForm
 from pqbroker.tables.sorted.versions import Version
-from pqbroker.tables.work.messages import Line
+from pqbroker.tables.work.messages import Line, Message
 from pqbroker.tables.work.sorted.merging import PIECE_BYTES_MAX, merge
 
 MEMORY_BYTES = 256 << 20
@@ -57,7 +57,7 @@ def merged(
         for value in values
     ]
     line = Pieces()
-    found = merge(line, question(table, inputs, **others), memoryview(b"".join([*logs, *chunks])))
+    found = merge(line, Message("merge", question(table, inputs, **others), b"".join([*logs, *chunks])))
     assert [facts["size"] for facts in found["chunks"]] == [len(chunk) for chunk in line.chunks]
     return [bytes(chunk) for chunk in line.chunks], found
 
