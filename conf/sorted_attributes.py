@@ -25,6 +25,8 @@ DYNAMIC_STORES_MAX: Final = 10
 """Dynamic stores of a tablet, the active one too; at so many it takes no writes, since flushes do not keep up."""
 VERSIONS_OF_KEY_MAX: Final = 30_000
 """Versions of one key that a flush or a compaction takes, and deletions of one key as well (C.9)."""
+PORTION_CHUNKS_MAX: Final = 100
+"""Chunks that any attributes let one compaction or partitioning take; a periodic one of a partition takes them all."""
 _MEBIBYTE: Final = 1 << 20
 
 
@@ -132,15 +134,17 @@ class SortedAttributes:
         "min_partitioning_store_count", Kind.INT, 1, "Chunks of Eden that one partitioning takes at least.", low=1
     )
     max_partitioning_store_count: int = setting(
-        "max_partitioning_store_count", Kind.INT, 5, "Chunks of Eden that one partitioning takes at most.", low=1
-    )
+        "max_partitioning_store_count", Kind.INT, 5, "Chunks of Eden that one partitioning takes at most.", low=1,
+        high=PORTION_CHUNKS_MAX,
+    )  # fmt: skip
     min_compaction_store_count: int = setting(
         "min_compaction_store_count", Kind.INT, 3,
         "Chunks that one compaction takes at least; forced and periodic ones take fewer.", low=2,
     )  # fmt: skip
     max_compaction_store_count: int = setting(
-        "max_compaction_store_count", Kind.INT, 5, "Chunks that one compaction takes at most.", low=2
-    )
+        "max_compaction_store_count", Kind.INT, 5, "Chunks that one compaction takes at most.", low=2,
+        high=PORTION_CHUNKS_MAX,
+    )  # fmt: skip
     compaction_data_size_base: int = setting(
         "compaction_data_size_base", Kind.LONG, 16 * _MEBIBYTE,
         "Compressed bytes up to which the chunks of one compaction may have any sizes.", low=1,

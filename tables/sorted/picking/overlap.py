@@ -1,0 +1,55 @@
+"""Overlapping store count: chunks over one key, those of Eden included, dynamic stores not (C.2, K.3).
+
+It bounds what a lookup reads. It is counted exactly, by keys: chunks of a partition that do not overlap count as one.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from pqbroker.tables.sorted.picking.facts import ChunkFacts, TabletStores
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """The most chunks over one key of a range, and the first key that has so many."""
+
+    count: int
+    key: bytes
+
+
+def overlaps(tablet: TabletStores) -> tuple[Overlap, ...]:
+    """Return the overlap of each partition, the chunks of Eden included."""
+    firsts = sorted(chunk.first_key for chunk in tablet.chunks())
+    lasts = sorted(chunk.last_key for chunk in tablet.chunks())
+
+    def covering(key: bytes) -> int:
+        return bisect_right(firsts, key) - bisect_left(lasts, key)
+
+    found = []
+    for partition in tablet.partitions:
+        begin = bisect_left(firsts, partition.pivot)
+        end = len(firsts) if partition.end is None else bisect_left(firsts, partition.end)
+        key = max((partition.pivot, *firsts[begin:end]), key=covering)
+        found.append(Overlap(covering(key), key))
+    return tuple(found)
+
+
+def overlapping_store_count(chunks: Iterable[ChunkFacts]) -> int:
+    """Return the most of these chunks over one key; 0 without chunks."""
+    chunks = tuple(chunks)
+    lasts = sorted(chunk.last_key for chunk in chunks)
+    firsts = sorted(chunk.first_key for chunk in chunks)
+    return max((count - bisect_left(lasts, key) for count, key in enumerate(firsts, 1)), default=0)
+
+
+def chunks_over(key: bytes, chunks: Iterable[ChunkFacts]) -> tuple[ChunkFacts, ...]:
+    """Return the chunks that may have the key."""
+    return tuple(chunk for chunk in chunks if chunk.covers(key))
+
+
+def critical_keys(tablet: TabletStores, found: tuple[Overlap, ...]) -> dict[int, bytes]:
+    """Return the index of each critical partition, in which compaction ignores sizes, with the key that too many chunks
+    lie over."""
+    limit = tablet.attributes.critical_overlap
+    return {index: overlap.key for index, overlap in enumerate(found) if overlap.count >= limit}
