@@ -31,14 +31,12 @@ class RotationReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StoreMemory:
-    """Memory of one tablet's stores."""
+    """Memory of one tablet's active store; no rotation makes passive ones smaller, so they do not count."""
 
     tablet_id: int
     table: str
     active_bytes: int
     """0: it has no active store, or an empty one."""
-    passive_bytes: int
-    """Bytes of stores that wait for their flush, or are being flushed: no rotation makes them fewer."""
     can_rotate: bool = True
 
 

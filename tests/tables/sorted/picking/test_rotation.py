@@ -63,7 +63,7 @@ def test_without_a_period_age_rotates_nothing() -> None:
 
 def test_an_empty_store_never_rotates() -> None:
     assert reason(NOW + 10**12, facts={"rows": 0, "size": 1 << 40}) is None
-    assert rotations_for_memory([StoreMemory(1, "a", 0, 100)], 1) == []
+    assert rotations_for_memory([StoreMemory(1, "a", 0)], 1) == []
 
 
 def test_nothing_rotates_without_an_active_store_or_while_it_is_switched_off() -> None:
@@ -87,36 +87,31 @@ def test_a_store_is_full_at_its_hard_limit() -> None:
 
 
 def test_when_memory_is_short_the_largest_store_rotates_first_and_no_more_than_needed() -> None:
-    held = [StoreMemory(1, "a", 30 * MIB, 0), StoreMemory(2, "b", 35 * MIB, 0), StoreMemory(3, "c", 10 * MIB, 0)]
+    held = [StoreMemory(1, "a", 30 * MIB), StoreMemory(2, "b", 35 * MIB), StoreMemory(3, "c", 10 * MIB)]
     assert rotations_for_memory(held, 100 * MIB) == []
-    held.append(StoreMemory(4, "d", 1, 0))
+    held.append(StoreMemory(4, "d", 1))
     assert rotations_for_memory(held, 100 * MIB) == [2]
     assert rotations_for_memory(held, 50 * MIB) == [2, 1]
 
 
-def test_stores_that_wait_for_their_flush_rotate_no_others() -> None:
-    held = [StoreMemory(1, "a", 30 * MIB, 60 * MIB), StoreMemory(2, "b", 35 * MIB, 60 * MIB)]
-    assert rotations_for_memory(held, 100 * MIB) == []
-
-
 def test_one_table_takes_at_most_half() -> None:
-    held = [StoreMemory(1, "a", 20 * MIB, 0), StoreMemory(2, "a", 18 * MIB, 0), StoreMemory(3, "b", 25 * MIB, 0)]
+    held = [StoreMemory(1, "a", 20 * MIB), StoreMemory(2, "a", 18 * MIB), StoreMemory(3, "b", 25 * MIB)]
     assert rotations_for_memory(held, 100 * MIB) == [1]
 
 
 def test_a_tablet_that_cannot_rotate_is_passed_over() -> None:
-    held = [StoreMemory(1, "a", 80 * MIB, 0, can_rotate=False), StoreMemory(2, "b", 20 * MIB, 0)]
+    held = [StoreMemory(1, "a", 80 * MIB, can_rotate=False), StoreMemory(2, "b", 20 * MIB)]
     assert rotations_for_memory(held, 100 * MIB) == [2]
 
 
 def test_small_stores_rotate_too_when_they_are_many() -> None:
-    held = [StoreMemory(number, str(number), 1000, 0) for number in range(1000)]
+    held = [StoreMemory(number, str(number), 1000) for number in range(1000)]
     assert rotations_for_memory(held, 1_000_000) == list(range(250))
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 1000)), max_size=20), st.integers(1, 3000))
 def test_what_is_left_active_is_small_enough(sizes: list[tuple[int, int]], limit: int) -> None:
-    held = [StoreMemory(number, str(table), size, 0) for number, (table, size) in enumerate(sizes)]
+    held = [StoreMemory(number, str(table), size) for number, (table, size) in enumerate(sizes)]
     rotated = set(rotations_for_memory(held, limit))
     left = [each for each in held if each.tablet_id not in rotated]
     assert sum(each.active_bytes for each in left) <= limit * 0.75
