@@ -21,7 +21,7 @@ FAR_PAST = 2
 
 @dataclass(frozen=True, slots=True)
 class PartitionSplit:
-    """A partition to be split."""
+    """A partition to be split. Where samples allow no pivots it backs off."""
 
     partition: PartitionChunks
     parts: int

@@ -6,8 +6,12 @@ from dataclasses import replace
 from pqbroker.pq.log.commit_timestamps import timestamp_of
 from pqbroker.tables.sorted.picking.balancing import PartitionMerge, PartitionSplit, pick_merges, pick_splits
 from pqbroker.tables.sorted.picking.facts import ChunkFacts, PartitionChunks, TabletStores, partition_of
+from pqbroker.tables.sorted.picking.pivots import KeySample, split_pivots
 from pqbroker.tables.sorted.picking.survey import ChunkTask, TaskKind, in_order, survey
 from tests.tables.sorted.picking.stores import KEYS_END, chunk, key
+
+SAMPLES = 50
+"""Samples of a chunk."""
 
 
 class Structure:
@@ -101,10 +105,8 @@ class Structure:
     def _pivots(self, split: PartitionSplit) -> tuple[bytes, ...]:
         if split.pivots:
             return split.pivots
-        begin = _number_of(split.partition.pivot)
-        end = KEYS_END if split.partition.end is None else _number_of(split.partition.end)
-        cuts = {begin + (end - begin) * part // split.parts for part in range(1, split.parts)}
-        return tuple(key(cut) for cut in sorted(cuts - {begin}))
+        samples = [sample for each in split.partition.chunks for sample in _samples(each)]
+        return split_pivots(samples, split.parts, split.partition.pivot, split.partition.end, split.least_share)
 
     def _merge(self, merge: PartitionMerge) -> None:
         self._with_partitions([each.pivot for each in self.tablet.partitions if each.pivot != merge.right.pivot])
@@ -135,6 +137,12 @@ class Structure:
     def _number(self) -> int:
         self._next_number += 1
         return self._next_number
+
+
+def _samples(held: ChunkFacts) -> Iterable[KeySample]:
+    first, count = _number_of(held.first_key), _number_of(held.last_key) + 1 - _number_of(held.first_key)
+    many = min(count, SAMPLES)
+    return (KeySample(key(first + count * index // many), held.compressed_bytes // many) for index in range(many))
 
 
 def _number_of(encoded: bytes) -> int:
