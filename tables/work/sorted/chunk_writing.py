@@ -110,6 +110,11 @@ class BlockRows:
         before = int(self._ends[begin - 1]) if begin else 0
         return max(int(numpy.searchsorted(self._ends, before + self._room, "right")), begin + 1)
 
+    def end_of_key(self, row: int) -> int:
+        """Return where the versions of a row's key end."""
+        later = self.is_first[row + 1 :]
+        return row + 1 + int(later.argmax()) if later.any() else len(self.is_first)
+
     def sizes(self, begin: int, end: int) -> Any:
         """Return about how many bytes each row takes in a block."""
         before = int(self._ends[begin - 1]) if begin else 0

@@ -138,8 +138,11 @@ class _Chunks:
         begin, count = 0, len(rows.deletes)
         while begin < count:
             end = prepared.end_of_block(begin)
-            if self._writer is not None and self._is_full() and prepared.is_first[begin]:
-                self._end()
+            if self._is_full():
+                if prepared.is_first[begin]:
+                    self._end()
+                else:
+                    end = min(end, prepared.end_of_key(begin))
             if self._writer is None:
                 self._writer = ChunkWriter(self._shape, self._samples_max, self._send)
             self._writer.write(prepared, begin, end)
