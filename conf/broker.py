@@ -313,6 +313,15 @@ class BrokerSettings:
     # Tables
     table_columns_max: int = tables.COLUMNS_MAX
     table_attribute_sets_max: int = tables.ATTRIBUTE_SETS_MAX
+    table_stores_bytes_max: int = tables.STORES_BYTES_MAX
+    table_blocks_bytes_max: int = tables.BLOCKS_BYTES_MAX
+    table_flushes_max: int = tables.FLUSHES_MAX
+    table_compactions_max: int = tables.COMPACTIONS_MAX
+    table_partitionings_max: int = tables.PARTITIONINGS_MAX
+    table_merge_rate: int = tables.MERGE_RATE
+    table_merge_memory: int = tables.MERGE_MEMORY
+    table_chunk_bytes_max: int = tables.CHUNK_BYTES_MAX
+    table_backoff_ms: int = tables.BACKOFF_MS
     sql_queries_max: int = sql.QUERIES_MAX
     sql_depth_max: int = sql.DEPTH_MAX
     sql_time_ms_max: int = sql.TIME_MS_MAX

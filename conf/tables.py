@@ -2,10 +2,49 @@
 
 from pqbroker.conf.declare import Kind, setting
 
+MIB = 1 << 20
+
 COLUMNS_MAX = setting(
-    "pqbroker.table.columns.max", Kind.INT, 1000, "Columns of a table at most.", low=1, high=100_000
+    "pqbroker.table.columns.max", Kind.INT, 1024, "Columns of a table at most.", low=1, high=100_000
 )  # fmt: skip
 ATTRIBUTE_SETS_MAX = setting(
     "pqbroker.table.attribute.sets.max", Kind.INT, 100,
     "Different sets of attributes that act in tablets of one table at most.", low=1, high=1_000,
+)  # fmt: skip
+STORES_BYTES_MAX = setting(
+    "pqbroker.table.stores.bytes.max", Kind.LONG, 256 * MIB,
+    "Memory of the rows of all sorted tables that are in no chunk yet, at most; one table has half of it. Near it the "
+    "largest stores are flushed, and at it writes are refused.", low=MIB,
+)  # fmt: skip
+BLOCKS_BYTES_MAX = setting(
+    "pqbroker.table.blocks.bytes.max", Kind.LONG, 64 * MIB,
+    "Memory of the blocks and indexes of chunks of sorted tables that are kept for lookups, at most.", low=0,
+)  # fmt: skip
+FLUSHES_MAX = setting(
+    "pqbroker.table.flushes.max", Kind.INT, 2, "Flushes of sorted tables at once, each in a process.", low=1, high=16
+)
+COMPACTIONS_MAX = setting(
+    "pqbroker.table.compactions.max", Kind.INT, 1,
+    "Compactions of sorted tables at once, each in a process; 0: none.", low=0, high=16,
+)  # fmt: skip
+PARTITIONINGS_MAX = setting(
+    "pqbroker.table.partitionings.max", Kind.INT, 1,
+    "Partitionings of sorted tables at once, each in a process; 0: none.", low=0, high=16,
+)  # fmt: skip
+MERGE_RATE = setting(
+    "pqbroker.table.merge.bytes.per.second", Kind.LONG, 64 * MIB,
+    "Bytes of chunks that flushes, compactions and partitionings write in a second at most, together.", low=64 << 10,
+)  # fmt: skip
+MERGE_MEMORY = setting(
+    "pqbroker.table.merge.memory.bytes.max", Kind.LONG, 256 * MIB,
+    "Memory of a process that flushes, compacts or partitions at most; one above it ends, and its task is tried again "
+    "later.", low=128 * MIB,
+)  # fmt: skip
+CHUNK_BYTES_MAX = setting(
+    "pqbroker.table.chunk.bytes.max", Kind.LONG, 512 * MIB,
+    "Compressed bytes from which a chunk ends at the next key.", low=MIB,
+)  # fmt: skip
+BACKOFF_MS = setting(
+    "pqbroker.table.backoff.ms", Kind.INT, 60_000,
+    "Time after a failed flush, compaction, split or merge of a sorted tablet before it is tried again.", low=1,
 )  # fmt: skip

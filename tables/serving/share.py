@@ -1,14 +1,119 @@
 """Things that the sorted tables of a node have in common."""
 
-from typing import NamedTuple
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
 
 from pqbroker.pq.serving.timestamps import NodeTime
 from pqbroker.storage.counters import KeyValueCounters
 
+if TYPE_CHECKING:
+    from pqbroker.tables.serving.open_chunk import KeptBlocks
+    from pqbroker.tables.work.pool import WorkerPool
 
-class SortedShare(NamedTuple):
-    """The things that all sorted tablets of a node have in common."""
+
+class SortedSettings(NamedTuple):
+    """Settings of the node that sorted tables go by. Sizes in bytes."""
+
+    inline_bytes_max: int
+    """Smaller values are rows of a KV tablet."""
+    columns_max: int
+    stores_bytes_max: int
+    blocks_bytes_max: int
+    flushes_max: int
+    compactions_max: int
+    partitionings_max: int
+    merge_rate: int
+    """Bytes a second that are written to chunks."""
+    memory_bytes_max: int
+    """Memory of a worker."""
+    chunk_bytes_max: int
+    backoff_ms: int
+    worker_idle_s: float
+
+
+class WriteRate:
+    """Bytes a second that background work may write; what was taken is paid for by waiting."""
+
+    __slots__ = ("_bytes_per_s", "_free_s")
+
+    def __init__(self, bytes_per_s: int) -> None:
+        self._bytes_per_s = bytes_per_s
+        self._free_s = 0.0
+
+    async def take(self, size: int) -> None:
+        """Return when these bytes may be written."""
+        now_s = asyncio.get_running_loop().time()
+        begin_s = max(now_s, self._free_s)
+        self._free_s = begin_s + size / self._bytes_per_s
+        if begin_s > now_s:
+            await asyncio.sleep(begin_s - now_s)
+
+
+class MergeCounters:
+    """Counters of flushes, compactions and partitionings of a node, and of the processes that run them."""
+
+    __slots__ = ("bytes_read", "bytes_written", "done", "failed", "workers_lost", "workers_started")
+
+    def __init__(self) -> None:
+        self.workers_started = 0
+        self.workers_lost = 0
+        self.done: dict[str, int] = {}
+        """Tasks that ended well, by kind."""
+        self.failed: dict[str, int] = {}
+        self.bytes_read: dict[str, int] = {}
+        self.bytes_written: dict[str, int] = {}
+
+    def count(self, kind: str, bytes_read: int, bytes_written: int) -> None:
+        """Count a task that ended well."""
+        self.done[kind] = self.done.get(kind, 0) + 1
+        self.bytes_read[kind] = self.bytes_read.get(kind, 0) + bytes_read
+        self.bytes_written[kind] = self.bytes_written.get(kind, 0) + bytes_written
+
+
+def _nothing_runs() -> None:
+    """Do nothing: there is no table yet."""
+
+
+@dataclass(slots=True)
+class SortedShare:
+    """What one opening of the node's cells has for all of them."""
 
     time: NodeTime
-    inline_bytes_max: int
+    settings: SortedSettings
     key_values: KeyValueCounters
+    rate: WriteRate = field(init=False)
+    counters: MergeCounters = field(default_factory=MergeCounters)
+    look_soon: Callable[[], None] = _nothing_runs
+    """Has background work look at the tablets in the loop's next turn."""
+    stores_bytes: int = 0
+    """Memory of all stores, as of the last look."""
+    _kept: "KeptBlocks | None" = None
+    _workers: "WorkerPool | None" = None
+
+    def __post_init__(self) -> None:
+        self.rate = WriteRate(self.settings.merge_rate)
+
+    @property
+    def kept(self) -> "KeptBlocks":
+        """Return the blocks that lookups keep; made with the first table."""
+        if self._kept is None:
+            from pqbroker.tables.serving.open_chunk import KeptBlocks
+
+            self._kept = KeptBlocks(self.settings.blocks_bytes_max)
+        return self._kept
+
+    @property
+    def workers(self) -> "WorkerPool":
+        """Return the processes that merge; made with the first merge."""
+        if self._workers is None:
+            from pqbroker.tables.work.pool import WorkerPool
+
+            self._workers = WorkerPool(self.counters)
+        return self._workers
+
+    async def close(self) -> None:
+        """End the processes."""
+        if self._workers is not None:
+            await self._workers.close()

@@ -1,6 +1,7 @@
 """Keys of a sorted tablet in its KV tablet.
 
     f                                facts of the tablet (`tablet_facts`)
+    p                                pivots of its partitions
     l  store 8  entry 8              a log entry, or several end to end (`log_entries`)
     c  chunk 8                       the record of a chunk
     d  chunk 8                       the chunk itself
@@ -13,7 +14,12 @@ from struct import Struct
 from typing import Final
 
 FACTS_KEY: Final = b"f"
+PIVOTS_KEY: Final = b"p"
 LOG_KEYS: Final = b"l"
+CHUNK_KEYS: Final = b"c"
+PIECE_KEYS: Final = b"t"
+CHUNK_CHANNEL: Final = 1
+"""The KV tablet's channel of chunks; log entries go to the first one."""
 _NUMBER = Struct(">cQ")
 _LOG = Struct(">cQQ")
 _PIECE = Struct(">cQI")
@@ -39,7 +45,15 @@ def read_log_key(key: bytes) -> tuple[int, int]:
 
 def chunk_key(chunk: int) -> bytes:
     """Return the key of a chunk's record."""
-    return _NUMBER.pack(b"c", chunk)
+    return _NUMBER.pack(CHUNK_KEYS, chunk)
+
+
+def read_chunk_key(key: bytes) -> int:
+    """Return the chunk of a record's key. ValueError."""
+    if len(key) != _NUMBER.size:
+        raise ValueError(f"{key.hex()} is no key of a chunk")
+    number: int = _NUMBER.unpack(key)[1]
+    return number
 
 
 def chunk_data_key(chunk: int) -> bytes:
@@ -49,4 +63,9 @@ def chunk_data_key(chunk: int) -> bytes:
 
 def piece_key(task: int, piece: int) -> bytes:
     """Return the key of a staged piece."""
-    return _PIECE.pack(b"t", task, piece)
+    return _PIECE.pack(PIECE_KEYS, task, piece)
+
+
+def pieces_of(task: int) -> tuple[bytes, bytes]:
+    """Return the keys of a task's pieces: from the first to before the second."""
+    return _NUMBER.pack(PIECE_KEYS, task), _NUMBER.pack(PIECE_KEYS, task + 1)

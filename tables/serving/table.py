@@ -4,13 +4,14 @@ import asyncio
 from bisect import bisect_right
 from collections.abc import Callable
 
+from pqbroker.conf.sorted_attributes import sorted_in_force
 from pqbroker.pq.serving.topic import Moving
 from pqbroker.storage.ids import CellId, TabletId
 from pqbroker.storage.tablets.scheme_tables import SortedTableChanges, SortedTableRecord
 from pqbroker.tables.mount import MountState
 from pqbroker.tables.paths import table_path
 from pqbroker.tables.serving.share import SortedShare
-from pqbroker.tables.serving.tablet import SortedTablet
+from pqbroker.tables.serving.tablet import SortedTablet, TabletConfig
 from pqbroker.tables.sorted.schema import read_sorted_schema
 
 
@@ -23,10 +24,7 @@ class SortedTable:
         self.record = record
         self.moving: dict[int, Moving] = {}
         """Tablets that change their mount state."""
-        path = table_path(record.name)
-        self.tablets = [
-            SortedTablet(f"tablet {index} of {path}", self.schema, share) for index in range(len(record.tablets))
-        ]
+        self.tablets = [SortedTablet(self._config(index), share) for index in range(len(record.tablets))]
         for tablet, state in zip(self.tablets, record.states, strict=True):
             tablet.is_mounted = state != MountState.UNMOUNTED.value
 
@@ -40,17 +38,29 @@ class SortedTable:
         moving = self.moving.get(index)
         return MountState(self.record.states[index] if moving is None else moving.state)
 
+    def is_frozen(self, index: int) -> bool:
+        """Return True if a tablet takes no rows, or is on its way to that."""
+        return self.state_of(index) is not MountState.MOUNTED
+
     def index_of(self, key: bytes) -> int:
         """Return the tablet of an encoded key."""
         return bisect_right(self.record.pivots, key) - 1
 
     def use(self, record: SortedTableRecord) -> None:
         """Take another record of the same tablets."""
-        self.record = record
-        if record.columns != self.schema.documents():
+        if record.columns != self.record.columns:
             self.schema = read_sorted_schema(record.columns, len(record.columns))
-            for tablet in self.tablets:
-                tablet.schema = self.schema
+        self.record = record
+        for index, tablet in enumerate(self.tablets):
+            tablet.config = self._config(index)
+
+    def _config(self, index: int) -> TabletConfig:
+        record = self.record
+        end = record.pivots[index + 1] if index + 1 < len(record.pivots) else None
+        return TabletConfig(
+            f"tablet {index} of {table_path(record.name)}", record.name, record.tablets[index], self.schema,
+            sorted_in_force(record.mounted.of_tablet(index)), record.pivots[index], end, record.revision,
+        )  # fmt: skip
 
 
 class SortedTableOwner:

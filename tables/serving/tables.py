@@ -23,7 +23,9 @@ from pqbroker.storage.uninterrupted import uninterrupted
 from pqbroker.tables.serving.share import SortedShare
 
 if TYPE_CHECKING:
+    from pqbroker.tables.serving.background import Background
     from pqbroker.tables.serving.table import SortedTable, SortedTableOwner
+    from pqbroker.tables.serving.tablet import SortedTablet
 
 
 
@@ -40,6 +42,7 @@ class SortedTables:
         self.share = share
         self.changes = asyncio.Lock()
         """Held while a table is created, changed or deleted, and a cell is taken."""
+        self._background: Background | None = None
         self._tables: dict[str, SortedTable] = {}
         self._by_id: dict[bytes, SortedTable] = {}
 
@@ -68,8 +71,24 @@ class SortedTables:
 
         return SortedTableOwner(table, self._records, self.changes, self._tables.get)
 
+    @property
+    def background(self) -> "Background":
+        """Return the background work of the tables, which begins with the first one."""
+        if self._background is None:
+            from pqbroker.tables.serving.background import Background
+
+            self._background = Background(self.share, self._served_tablets)
+        return self._background
+
+    def _served_tablets(self) -> "Iterable[tuple[SortedTablet, bool]]":
+        for table in list(self._tables.values()):
+            for index, tablet in enumerate(table.tablets):
+                yield tablet, table.is_frozen(index)
+
     async def stop(self) -> None:
         """End every tablet, after the changes under way."""
+        if self._background is not None:
+            await self._background.stop()
         async with self.changes:
             tables = list(self._tables.values())
             self._tables, self._by_id = {}, {}
@@ -121,6 +140,8 @@ class SortedTables:
             record = await self._records.delete(table.record.table_id)
             self._tables.pop(record.name, None)
             self._by_id.pop(record.table_id, None)
+            for tablet in table.tablets:
+                await self.background.leave(tablet)
             await self._stop_tablets(table)
             forget = partial(self._scheme.forget_tombstone, record.table_id)
             for cell, host in self._cells.hosts():
@@ -138,6 +159,7 @@ class SortedTables:
                 tablet.await_cell(self._cells.absent_storage(tablet_id))
             else:
                 await host.start(tablet_id, tablet, self.changes, tablet.lose)
+        self.background.start()
         self._tables[record.name] = self._by_id[record.table_id] = table
         return table
 

@@ -11,32 +11,66 @@ it reads its log again, in slices, and answers meanwhile that it is starting.
 import asyncio
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
+from pqbroker.conf.sorted_attributes import DYNAMIC_STORES_MAX, SortedAttributes
 from pqbroker.storage.engine import BlobCorrupt, BlobMissing, ShardLost, StoreFailed
-from pqbroker.storage.kv.commands import INLINE, Command, Write
+from pqbroker.storage.kv.commands import INLINE, Command, Concat, DeleteRange, Write
 from pqbroker.storage.kv.tablet import KeyValueTablet
 from pqbroker.storage.kv.tablet_copy import TabletCopy
 from pqbroker.storage.tablets.hosting import TabletPage, TabletSample
 from pqbroker.storage.tablets.tablet import TabletStorage
 from pqbroker.storage.unreadable import StoredUnreadable
 from pqbroker.tables.refusals import TableError
+from pqbroker.tables.serving.chunk_records import ChunkRecord, decode_pivots, encode_pivots
+from pqbroker.tables.serving.lookups import Lookup
+from pqbroker.tables.serving.merging import MergedChunk, MergeInput, removal
+from pqbroker.tables.serving.open_chunk import OpenChunk
 from pqbroker.tables.serving.share import SortedShare
 from pqbroker.tables.serving.store_log import LogWrite, StoreLog
-from pqbroker.tables.serving.stored_keys import FACTS_KEY, LOG_KEYS, read_log_key
+from pqbroker.tables.serving.stored_keys import (
+    CHUNK_KEYS,
+    FACTS_KEY,
+    LOG_KEYS,
+    PIECE_KEYS,
+    PIVOTS_KEY,
+    chunk_data_key,
+    chunk_key,
+    read_chunk_key,
+    read_log_key,
+)
+from pqbroker.tables.serving.structure import Structure
 from pqbroker.tables.serving.tablet_facts import TabletFacts
 from pqbroker.tables.serving.writes import Stamped, TabletWrites
 from pqbroker.tables.sorted.log_entries import EntryDamaged, decode_entries, encode_entry
-from pqbroker.tables.sorted.lookups import visible
 from pqbroker.tables.sorted.packed_rows import TIMESTAMP
+from pqbroker.tables.sorted.picking.facts import DynamicStoreFacts, TabletStores
+from pqbroker.tables.sorted.picking.rotation import is_full
 from pqbroker.tables.sorted.schema import SortedSchema
 from pqbroker.tables.sorted.store import RowStore
+from pqbroker.tables.sorted.write_refusals import WriteFacts, write_refusal
 
 REPLAYED_ROWS: Final = 2_000
 """Rows that a start applies before the loop's other work has its turn: 2 to 4 ms."""
 _STARTING = "Try again in a moment: the tablet reads its log."
 _log = logging.getLogger(__name__)
+
+
+class TabletConfig(NamedTuple):
+    """The things that a table says of one of its tablets."""
+
+    name: str
+    """Name in texts for people."""
+    table: str
+    tablet_id: int
+    schema: SortedSchema
+    attributes: SortedAttributes
+    """Attributes in force in the tablet."""
+    pivot: bytes
+    end: bytes | None
+    """Pivot of the next tablet; None: it is the last one."""
+    revision: int
+    """Revision of the table: a forced compaction takes chunks of lower ones."""
 
 
 class _PlannedCommit(NamedTuple):
@@ -50,27 +84,36 @@ class _PlannedCommit(NamedTuple):
 
 
 class SortedTablet:
-    """One tablet. `name`: what refusals call it. `schema` and the attributes in force are the table's, and change
-    while it is not mounted, or with a remount."""
+    """One tablet. Its config is the table's, and changes with a remount, or while it is not mounted."""
 
-    def __init__(self, name: str, schema: SortedSchema, share: SortedShare) -> None:
-        self.name = name
-        self.schema = schema
-        self._share = share
+    def __init__(self, config: TabletConfig, share: SortedShare) -> None:
+        self.config = config
+        self.share = share
         self.writes = TabletWrites(self, share.time)
         self.facts = TabletFacts()
         self.stores: list[RowStore] = []
         """Stores in memory, the active one last; none while the tablet is not mounted."""
+        self.structure = Structure([config.pivot], config.end)
+        self.memory_refusal: TableError | None = None
+        """Reason why all writes are refused for want of memory, as of the last look."""
+        self.is_eden_partitioning = False
         self._logs: dict[int, StoreLog] = {}
-        """Logs of these stores, by number."""
+        """Logs of the stores, by number."""
+        self._next_number = 1
         self.unreadable: StoredUnreadable | None = None
         self.is_mounted = False
         """True while rows are read and, unless the table is frozen, written."""
+        self._is_rotating = False
+        """True while the active store is to become passive once the commit on its way is durable."""
         self._replay: asyncio.Task[None] | None = None
         self._is_closed = True
         self._start_s = 0.0
 
     kv: KeyValueTablet
+
+    @property
+    def name(self) -> str:
+        return self.config.name
 
     async def start(self, storage: TabletStorage) -> None:
         """Begin an instance, as `Tablet.start` does; mounted once its log is read, if it was to be mounted before."""
@@ -79,14 +122,14 @@ class SortedTablet:
         self.unreadable = None
         self._storage = storage
         self.kv = KeyValueTablet(
-            storage, inline_bytes_max=self._share.inline_bytes_max, clock=self._share.time.clock,
-            counters=self._share.key_values,
+            storage, inline_bytes_max=self.share.settings.inline_bytes_max, clock=self.share.time.clock,
+            counters=self.share.key_values,
         )  # fmt: skip
         try:
             await self.kv.start()
-            stored = await self._read_value(FACTS_KEY)
-            self.facts = TabletFacts() if stored is None else TabletFacts.decode(stored)
-        except (StoredUnreadable, ValueError) as damage:
+            if was_lost:
+                await self._load()
+        except (BlobCorrupt, BlobMissing, StoredUnreadable, ValueError) as damage:
             self._refuse(damage)
             return
         if self.is_mounted:
@@ -99,7 +142,7 @@ class SortedTablet:
     def await_cell(self, storage: TabletStorage) -> None:
         """The tablet's cell is not open: `storage` stands in and is lost."""
         self._storage = storage
-        self.kv = KeyValueTablet(storage, inline_bytes_max=1, clock=self._share.time.clock)
+        self.kv = KeyValueTablet(storage, inline_bytes_max=1, clock=self.share.time.clock)
 
     def mount(self) -> None:
         """Serve rows from now on: those of the log once they are read."""
@@ -115,16 +158,18 @@ class SortedTablet:
             await asyncio.wait([self._replay])
 
     async def unmount(self) -> None:
-        """Serve no rows any more; what waits is refused."""
+        """Serve no rows any more; what waits is refused. What is in no chunk yet stays in the log."""
         self.is_mounted = False
         await self._end_replay()
         await self.writes.hold()
         self.writes.close(TableError("WRONG_STATE", f"{self.name} is unmounted", "`pqbroker table mount` mounts it."))
         self.stores = []
         self._logs = {}
+        for chunk in self.structure.chunks.values():
+            self.share.kept.forget(chunk)
 
     async def hold(self) -> None:
-        """Begin no write until the next start."""
+        """Begin no write until the next start. Background work of the tablet has ended by itself, or fails."""
         await self._end_replay()
         await self.writes.hold()
 
@@ -143,7 +188,7 @@ class SortedTablet:
         return TabletCopy(self.kv, target)
 
     def describe(self) -> TabletPage:
-        return TabletPage(kv=self.kv, size_bytes=self.size_bytes, start_s=self._start_s)
+        return TabletPage(topic=self.config.table, kv=self.kv, size_bytes=self.size_bytes, start_s=self._start_s)
 
     def samples(self) -> Iterable[TabletSample]:
         return ()
@@ -158,8 +203,35 @@ class SortedTablet:
         """Return the store that takes writes."""
         return self.stores[-1]
 
+    @property
+    def passive(self) -> Sequence[RowStore]:
+        """Return the stores that wait for their flush, the oldest first."""
+        return self.stores[:-1]
+
+    @property
+    def memory_bytes(self) -> int:
+        """Return the bytes that its stores take in memory."""
+        return sum(store.memory_bytes for store in self.stores)
+
+    @property
+    def is_idle(self) -> bool:
+        """Return True if no background work can be due: there is no chunk, and no row."""
+        return not self.structure.chunks and len(self.stores) == 1 and not self.active.row_count
+
+    @property
+    def is_held(self) -> bool:
+        """Return True if the cell was salvaged and its losses are not accepted: nothing of it may go."""
+        return self._storage.is_held
+
+    @property
+    def is_serving(self) -> bool:
+        """Return True if rows can be read now."""
+        return self.is_mounted and not self._is_closed and self.unreadable is None and bool(self.stores)
+
     def check(self) -> None:
-        """Check that rows can be read: TableError WRONG_STATE, TABLET_NOT_OPEN, TABLET_STARTING, DAMAGED."""
+        """Check that rows can be read: TableError WRONG_STATE, TABLET_NOT_OPEN, TABLET_STARTING."""
+        if self.is_serving:
+            return
         if self.unreadable is not None:
             cure = "Stop the broker, see what `pqbroker doctor` says, and restore the directory from a copy."
             raise TableError("TABLET_NOT_OPEN", f"{self.name} is unreadable: {self.unreadable}", cure)
@@ -168,38 +240,164 @@ class SortedTablet:
         if self._is_closed:
             cure = "GET /v1/cells, or `pqbroker cell list`, shows the cause."
             raise TableError("TABLET_NOT_OPEN", f"the cell of {self.name} is not open", cure)
-        if not self.stores or self._replay is not None:
-            raise TableError("TABLET_STARTING", f"{self.name} is starting", _STARTING)
+        raise TableError("TABLET_STARTING", f"{self.name} is starting", _STARTING)
+
+    def check_writable(self) -> None:
+        """Check that rows can be written: TableError as `check`, and as `write_refusals` has them."""
+        self.check()
+        refusal = self.memory_refusal or write_refusal(self.write_facts(), self.config.attributes)
+        if refusal is not None:
+            raise refusal
+
+    def check_timestamp(self, timestamp: int) -> None:
+        """TableError TIMESTAMP_TOO_OLD for a read of versions that may have been cleaned up."""
+        if timestamp < self.facts.retained_timestamp:
+            text = f"timestamp {timestamp} is below {self.facts.retained_timestamp}, where the versions that stay begin"
+            raise TableError("TIMESTAMP_TOO_OLD", text, "Read at a later one; min_data_ttl says how long they stay.")
 
     async def settle(self, timestamp: int) -> None:
         """Return when no write at or below the timestamp is on its way."""
         while (in_flight := self.writes.in_flight) is not None and in_flight.least_timestamp <= timestamp:
             await in_flight.end.wait()
 
-    def look_up(self, key: bytes, timestamp: int) -> Sequence[Any] | None:
-        """Return the values of the row at a timestamp; None: there is none. `check` was asked."""
-        versions = (version for store in reversed(self.stores) for version in reversed(store.versions(key)))
-        return visible(self.schema.form, versions, timestamp)
+    def lookup(self, timestamp: int) -> Lookup:
+        """Return what looks rows up at a timestamp; `check` was asked."""
+        return Lookup(self.config.schema, self.stores, self.structure, self.kv, self.share.kept, timestamp)
 
     def plan(self, writes: Sequence[Stamped]) -> _PlannedCommit:
         """Plan as `WriteTarget` does."""
         store = self.active
         log = self._logs[store.number]
-        value = encode_entry(len(self.schema.values), writes)
-        log_write = log.plan(self.kv, value)
-        commands = list(log_write.commands)
-        if self.facts.next_number <= store.number:
-            commands.append(_write_facts(replace(self.facts, next_number=store.number + 1)))
-        return _PlannedCommit(commands, log, store, log_write, writes)
+        log_write = log.plan(self.kv, encode_entry(len(self.config.schema.values), writes))
+        return _PlannedCommit(log_write.commands, log, store, log_write, writes)
 
     def apply(self, planned: Any) -> None:
         """Apply as `WriteTarget` does."""
         planned.log.apply(planned.log_write)
         store: RowStore = planned.store
-        self.facts = replace(self.facts, next_number=max(self.facts.next_number, store.number + 1))
         for timestamp, rows in planned.writes:
             stamp = TIMESTAMP.pack(timestamp)
             store.apply((row.key, stamp + row.body) for row in rows)
+        if self._is_rotating:
+            self.rotate()
+        elif store is self.active and self._is_due():
+            self.rotate()
+            self.share.look_soon()
+
+    def _is_due(self) -> bool:
+        """Return True if the active store is as full as one that rotates: writes would meet its limit before a look."""
+        attributes = self.config.attributes
+        can_rotate = attributes.enable_store_rotation and len(self.stores) < DYNAMIC_STORES_MAX
+        return can_rotate and is_full(_facts_of(self.active), attributes, attributes.dynamic_store_overflow_threshold)
+
+    def rotate(self) -> None:
+        """Let the active store become passive, once the commit on its way is durable; an empty one stays active."""
+        self._is_rotating = self.writes.in_flight is not None
+        if not self._is_rotating and self.active.row_count:
+            self.stores.append(self._new_store())
+
+    def new_number(self) -> int:
+        """Return a number that no store, chunk or task of the tablet has."""
+        number = self._next_number
+        self._next_number = number + 1
+        return number
+
+    def log_inputs(self, store: RowStore) -> list[MergeInput]:
+        """Return the log of a passive store as a flush reads it."""
+        return [MergeInput("log", key) for key in self._logs[store.number].keys()]
+
+    async def name_flushed(self, store: RowStore, merged: Sequence[MergedChunk]) -> list[OpenChunk]:
+        """Name what a flush has staged, and drop the log: one request. CommitRefused, ShardLost."""
+        chunks, commands = self._new_chunks(merged)
+        await self.kv.execute([*commands, *removal(self.log_inputs(store))])
+        self.structure.change(chunks, ())
+        self.stores.remove(store)
+        del self._logs[store.number]
+        return chunks
+
+    async def name_merged(
+        self, inputs: Sequence[OpenChunk], merged: Sequence[MergedChunk], retained: int
+    ) -> list[OpenChunk]:
+        """Name what a compaction or partitioning has staged in place of its inputs, and raise the retained timestamp:
+        one request. CommitRefused, ShardLost."""
+        chunks, commands = self._new_chunks(merged)
+        facts = TabletFacts(max(retained, self.facts.retained_timestamp))
+        value = facts.encode()
+        gone = [key for chunk in inputs for key in (chunk_key(chunk.number), chunk_data_key(chunk.number))]
+        removed = [DeleteRange(key, True, key, True) for key in gone]
+        await self.kv.execute([*commands, *removed, Write(FACTS_KEY, [value], len(value), INLINE)])
+        self.facts = facts
+        self.structure.change(chunks, [chunk.number for chunk in inputs])
+        for chunk in inputs:
+            self.share.kept.forget(chunk)
+        return chunks
+
+    async def name_pivots(self, pivots: Sequence[bytes]) -> None:
+        """Give the tablet other partitions. CommitRefused, ShardLost."""
+        value = encode_pivots(pivots)
+        await self.kv.execute([Write(PIVOTS_KEY, [value], len(value))])
+        self.structure.change((), (), pivots)
+
+    def stores_now(self, *, is_frozen: bool = False) -> TabletStores:
+        """Return the facts by which background work is picked."""
+        partitions, eden = self.structure.facts()
+        passive = tuple(map(_facts_of, self.passive))
+        active = None if is_frozen or not self.stores else _facts_of(self.active)
+        return TabletStores(
+            self.config.tablet_id, self.config.attributes, partitions, tuple(chunk.facts() for chunk in eden), active,
+            passive, self.barrier, self.is_eden_partitioning,
+        )  # fmt: skip
+
+    def write_facts(self) -> WriteFacts:
+        """Return the facts that writes depend on; chunks over one key are those of the last look."""
+        chunks, eden = len(self.structure.chunks), len(self.structure.eden)
+        return WriteFacts(self.structure.overlap, chunks, eden, len(self.stores), _facts_of(self.active))
+
+    @property
+    def barrier(self) -> int:
+        """Return a timestamp that each later commit is above."""
+        in_flight = self.writes.in_flight
+        last: int = self.share.time.timestamps.rule.last
+        return last + 1 if in_flight is None else in_flight.least_timestamp
+
+    def _new_chunks(self, merged: Sequence[MergedChunk]) -> tuple[list[OpenChunk], list[Command]]:
+        chunks: list[OpenChunk] = []
+        commands: list[Command] = []
+        for facts, pieces in merged:
+            number = self.new_number()
+            record = ChunkRecord.made(facts, self.share.time.clock(), self.config.revision)
+            value = record.encode()
+            chunks.append(OpenChunk(number, record))
+            commands += [
+                Concat(tuple(pieces), chunk_data_key(number)), Write(chunk_key(number), [value], len(value), INLINE)
+            ]  # fmt: skip
+        return chunks, commands
+
+    def _new_store(self) -> RowStore:
+        store = RowStore(self.new_number(), self.share.time.clock())
+        self._logs[store.number] = StoreLog(store.number, self.share.settings.inline_bytes_max)
+        return store
+
+    async def _load(self) -> None:
+        """Read facts, partitions and records of chunks; remove what tasks had staged. StoredUnreadable, ValueError."""
+        stored = await self._read_value(FACTS_KEY)
+        self.facts = TabletFacts() if stored is None else TabletFacts.decode(stored)
+        pivots = await self._read_value(PIVOTS_KEY)
+        known = [self.config.pivot] if pivots is None else decode_pivots(pivots)
+        chunks = []
+        for key, _ in list(self.kv.keys(CHUNK_KEYS, CHUNK_KEYS + b"\xff")):
+            number = read_chunk_key(key)
+            value = await self._read_value(key)
+            if value is None or self.kv.entry(chunk_data_key(number)) is None:
+                raise ValueError(f"chunk {number} of {self.name} has a record, and is not there")
+            chunks.append(OpenChunk(number, ChunkRecord.decode(value)))
+        self.structure = Structure(known, self.config.end)
+        self.structure.change(chunks, ())
+        numbers = [chunk.number for chunk in chunks]
+        numbers += [read_log_key(key)[0] for key, _ in self.kv.keys(LOG_KEYS, LOG_KEYS + b"\xff")]
+        self._next_number = max([self._next_number, *(number + 1 for number in numbers)])
+        if not self._storage.reading_only and next(self.kv.keys(PIECE_KEYS, PIECE_KEYS + b"\xff"), None) is not None:
+            await self.kv.execute([DeleteRange(PIECE_KEYS, True, PIECE_KEYS + b"\xff", False)])
 
     def _begin_replay(self) -> None:
         self.stores, self._logs = [], {}
@@ -233,22 +431,17 @@ class SortedTablet:
             store = stores.get(number)
             if store is None:
                 store = stores[number] = RowStore(number, entry.created_ms)
-                logs[number] = StoreLog(number, self._share.inline_bytes_max)
+                logs[number] = StoreLog(number, self.share.settings.inline_bytes_max)
             logs[number].found(entry_number, key, entry.size, entry.piece_count)
             value = await self._read_value(key)
             assert value is not None
             await self._apply_entries(store, value)
-        if not stores:
-            self._open_store(self.facts.next_number, stores, logs)
-        self.stores = [store for _, store in sorted(stores.items())]
         self._logs = logs
-
-    def _open_store(self, number: int, stores: dict[int, RowStore], logs: dict[int, StoreLog]) -> None:
-        stores[number] = RowStore(number, self._share.time.clock())
-        logs[number] = StoreLog(number, self._share.inline_bytes_max)
+        found = [store for _, store in sorted(stores.items())]
+        self.stores = found or [self._new_store()]
 
     async def _apply_entries(self, store: RowStore, value: bytes) -> None:
-        form, rows = self.schema.form, []
+        form, rows = self.config.schema.form, []
         for row in decode_entries(value):
             rows.append((row.key, form.widened(row.version, row.columns)))
             if len(rows) == REPLAYED_ROWS:
@@ -278,8 +471,7 @@ class SortedTablet:
         _log.error("%s is not served: %s", self.name, found)
 
 
-def _write_facts(facts: TabletFacts) -> Write:
-    value = facts.encode()
-    return Write(FACTS_KEY, [value], len(value), INLINE)
-
-
+def _facts_of(store: RowStore) -> DynamicStoreFacts:
+    return DynamicStoreFacts(
+        store.number, len(store), store.memory_bytes, store.least_timestamp, store.begun_ms, 0, store.row_count
+    )

@@ -225,9 +225,10 @@ def _read_index(index: bytes) -> tuple[list[Place], memoryview, ChunkFacts]:
         bytes.fromhex(facts.last_key)
     except ValueError as damage:
         raise ChunkDamaged(f"the facts in an index are none: {damage}") from None
-    places, position, stored_end = [], keys_at, 0
+    places: list[Place] = []
+    position, stored_end = keys_at, 0
     for *numbers, key_bytes in _PLACE.iter_unpack(index[_HEAD.size : words_at]):
-        place = Place(*numbers, index[position : position + key_bytes])
+        place = Place._make((*numbers, index[position : position + key_bytes]))
         if place.position != stored_end or not place.rows or place.unpacked_bytes > UNPACKED_BYTES_MAX:
             raise _of_block(len(places), place, "does not follow the block before it, or has no rows or too many bytes")
         places.append(place)

@@ -38,7 +38,7 @@ from pqbroker.storage.tablets.owners import ServedObjects
 from pqbroker.storage.tablets.scheme import Scheme
 from pqbroker.storage.uninterrupted import uninterrupted
 from pqbroker.storage.unreadable import StoredUnreadable
-from pqbroker.tables.serving.share import SortedShare
+from pqbroker.tables.serving.share import SortedSettings, SortedShare
 from pqbroker.tables.serving.tables import SortedTables
 
 log = logging.getLogger(__name__)
@@ -109,7 +109,7 @@ async def _start_all(
         topics = Topics(cells, scheme, settings=in_force, clock=clock)
         now = NodeSettings(settings, scheme.settings, topics.configure_node)
         time = NodeTime(clock, topics.share.timestamps)
-        share = SortedShare(time, in_force.inline_bytes_max, topics.memory.key_values)
+        share = SortedShare(time, sorted_settings(in_force), topics.memory.key_values)
         sorted_tables = SortedTables(cells, scheme, share)
         objects = (topics, sorted_tables)
         for kind in objects:
@@ -129,6 +129,16 @@ async def _start_all(
         cure = f"nothing is removed from this cell: {HELD_CURE}" if cell.quarantine.is_held else QUARANTINE_CURE
         log.error("%d places of the cell are unreadable, the rest is served; %s", len(cell.quarantine.damages), cure)
     return OpenCell(cell, host, scheme, now, topics, sorted_tables, coordinators, hive, cells, others, objects)
+
+
+def sorted_settings(settings: BrokerSettings) -> SortedSettings:
+    """Return what sorted tables go by."""
+    return SortedSettings(
+        settings.inline_bytes_max, settings.table_columns_max, settings.table_stores_bytes_max,
+        settings.table_blocks_bytes_max, settings.table_flushes_max, settings.table_compactions_max,
+        settings.table_partitionings_max, settings.table_merge_rate, settings.table_merge_memory,
+        settings.table_chunk_bytes_max, settings.table_backoff_ms, settings.sql_worker_idle_ms / 1000,
+    )  # fmt: skip
 
 
 async def _start_others(others: DataCells) -> None:

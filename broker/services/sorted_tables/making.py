@@ -17,6 +17,7 @@ from pqbroker.tables.mount import MountState
 from pqbroker.tables.paths import topic_name
 from pqbroker.tables.refusals import TableError
 from pqbroker.tables.serving.table import SortedTable
+from pqbroker.tables.sorted.attribute_checks import check_sorted_attributes, with_next_revision
 from pqbroker.tables.sorted.pivots import read_pivots
 from pqbroker.tables.sorted.schema import check_sorted_alteration, check_sorted_names, read_sorted_schema
 
@@ -52,11 +53,13 @@ async def create_sorted(caller: TablesCaller, new: NewSortedTable) -> SortedTabl
     if len(pivots) > SORTED_TABLETS_MAX:
         text = f"pivot_keys has {len(pivots)} keys; a table has at most {SORTED_TABLETS_MAX} tablets"
         raise TableError("INVALID_PIVOTS", text, "Give fewer pivots.")
+    check_sorted_attributes(new.attributes, {})
+    attributes = with_next_revision(new.attributes, 1)
     bundle, _ = bundle_wanted(caller, name, new.bundle)
     state = MountState.MOUNTED if new.is_mounted else MountState.UNMOUNTED
     count = len(pivots)
     wanted = SortedTableRecord(
-        name, b"", schema.documents(), new.attributes, MountedAttributes.collect([new.attributes] * count),
+        name, b"", schema.documents(), attributes, MountedAttributes.collect([attributes] * count),
         tuple(pivots), (state.value,) * count, (), bundle, caller.node.clock(),
     )  # fmt: skip
     return await caller.node.cell.current.sorted_tables.create(wanted)

@@ -21,7 +21,7 @@ from pqbroker.storage.bundles.bundle import BundleRefused
 from pqbroker.storage.ids import CellId
 from pqbroker.storage.tablets.scheme_tables import SortedTableRecord
 from pqbroker.storage.uninterrupted import uninterrupted
-from pqbroker.tables.mount import ENDS, MountState, next_state
+from pqbroker.tables.mount import ENDS, FLUSHING, MountState, next_state
 from pqbroker.tables.refusals import TableError
 from pqbroker.tables.serving.table import SortedTable
 
@@ -48,7 +48,7 @@ async def change_sorted_state(
     under_way = [table.moving[index].end for index in indexes if index in table.moving and index not in begun]
     end = asyncio.get_running_loop().create_future()
     table.moving.update({index: Moving(state.value, end) for index, state in begun.items()})
-    way = _StateChange(begun, end, indexes if cell is not None else (), cell)
+    way = _StateChange(begun, end, indexes if cell is not None else (), cell, change.is_forced)
     reaching = uninterrupted(_reach(caller, table, way))
     if not is_awaited:
         return table
@@ -66,6 +66,7 @@ class _StateChange:
     end: asyncio.Future[None]
     to_cell: Sequence[int]
     cell: CellId | None
+    is_forced: bool
 
 
 async def _reach(caller: TablesCaller, table: SortedTable, way: _StateChange) -> None:
@@ -74,8 +75,7 @@ async def _reach(caller: TablesCaller, table: SortedTable, way: _StateChange) ->
         for index in way.to_cell:
             await _live_in(caller, table, index, way.cell)
         for index, state in begun.items():
-            if state is MountState.UNMOUNTING:
-                await table.tablets[index].unmount()
+            await _leave_state(caller, table, index, state, is_forced=way.is_forced)
         if begun:
             tables = caller.node.cell.current.sorted_tables
             await tables.change(table, lambda record: _arrived(record, table, begun))
@@ -90,6 +90,19 @@ async def _reach(caller: TablesCaller, table: SortedTable, way: _StateChange) ->
         way.end.set_result(None)
     for index in begun:
         await table.tablets[index].mounted()
+
+
+async def _leave_state(
+    caller: TablesCaller, table: SortedTable, index: int, state: MountState, *, is_forced: bool
+) -> None:
+    """Write out what a tablet has in memory, and have it serve no more, where its state says so."""
+    tablet, background = table.tablets[index], caller.node.cell.current.sorted_tables.background
+    if state in FLUSHING and not is_forced:
+        await tablet.mounted()
+        await background.flush(tablet)
+    if state is MountState.UNMOUNTING:
+        await background.leave(tablet)
+        await tablet.unmount()
 
 
 def _follow(table: SortedTable, index: int) -> None:

@@ -23,6 +23,9 @@ from pqbroker.tables.sorted.rows import check_columns, encode_deletes, encode_ke
 FEW_ROWS: Final = 50
 """Rows that are encoded in the loop's thread: a millisecond."""
 
+KEYS_AT_ONCE: Final = 100
+"""Keys that are looked up before the loop's other work has its turn: a few milliseconds."""
+
 
 class WrittenRows(NamedTuple):
     """The outcome of a write."""
@@ -67,10 +70,14 @@ async def look_up(
     tablets = {index: _readable(table, index) for index in {*indexes}}
     at = TIMESTAMP_MAX if timestamp is None else timestamp
     for tablet in tablets.values() if timestamp is not None else ():
+        tablet.check_timestamp(at)
         await tablet.settle(at)
+    lookups = {index: tablet.lookup(at) for index, tablet in tablets.items()}
     found: list[dict[str, Any] | None] = []
-    for key, index in zip(wanted, indexes, strict=True):
-        values = tablets[index].look_up(key, at)
+    for number, (key, index) in enumerate(zip(wanted, indexes, strict=True)):
+        if number % KEYS_AT_ONCE == KEYS_AT_ONCE - 1:
+            await asyncio.sleep(0)
+        values = await lookups[index].find(key)
         found.append(None if values is None else show_row(table.schema, key, values, shown))
     return found
 
@@ -107,7 +114,7 @@ def _check_writable(table: SortedTable, by_tablet: Mapping[int, Any]) -> None:
         state = table.state_of(index)
         if state is not MountState.MOUNTED:
             raise closed(table_path(table.record.name), index, state)
-        table.tablets[index].check()
+        table.tablets[index].check_writable()
     cells = {table.record.cell_of(index) for index in by_tablet}
     if len(cells) > 1:
         text = f"the rows are for tablets of {len(cells)} cells: {', '.join(sorted(map(str, cells)))}"

@@ -1,124 +1,17 @@
-"""The worker processes of a node: one for each query under way, and for a time those that wait for the next.
-
-    none      take      -> busy (started)
-    idle      take      -> busy
-    busy      give back -> idle
-    busy      stop      -> idle (its client has gone, or it is at a limit of time or bytes)
-    busy      stop      -> none (killed: it does not stop)
-    busy      end       -> none (killed: it has ended by itself)
-    idle      pqbroker.sql.worker.idle.ms without a query -> none
-"""
-
-import asyncio
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+"""The worker processes for SQL, and for rows in Arrow, with the slots of queries and what is counted of them."""
 
 from pqbroker.broker.services.sql.counters import SqlCounters
 from pqbroker.broker.services.sql.query_slots import QuerySlots
-from pqbroker.tables.work.process import WorkerProcess
-
-_T = TypeVar("_T")
+from pqbroker.tables.work.pool import WorkerPool
 
 
-class Workers:
-    """Made before it is known whether there will ever be a query: nothing is started until one comes."""
+class Workers(WorkerPool):
+    """The node's pool for queries."""
 
-    __slots__ = ("_busy", "_idle", "_pending", "counters", "slots")
+    __slots__ = ("counters", "slots")
 
     def __init__(self) -> None:
-        self._busy: set[WorkerProcess] = set()
-        self._idle: dict[WorkerProcess, asyncio.TimerHandle] = {}
-        self._pending: set[asyncio.Task[Any]] = set()
-        """Starts and ends under way."""
         self.counters = SqlCounters()
+        super().__init__(self.counters)
         self.slots = QuerySlots()
         """Slots of queries that run, or wait for their worker to start."""
-
-    @property
-    def pids(self) -> list[int]:
-        """Return the ids of all worker processes that exist."""
-        return [worker.pid for worker in (*self._busy, *self._idle)]
-
-    @property
-    def running(self) -> int:
-        """Workers that have something to do."""
-        return len(self._busy)
-
-    async def take(self) -> WorkerProcess:
-        """A worker for one query: one that waits, else a new one. OSError."""
-        while self._idle:
-            worker, timer = self._idle.popitem()
-            timer.cancel()
-            if worker.is_alive:
-                self._busy.add(worker)
-                return worker
-            self.counters.workers_lost += 1
-            self._end(worker)
-        starting = asyncio.get_running_loop().create_task(WorkerProcess.start())
-        self._pending.add(starting)
-        starting.add_done_callback(self._pending.discard)
-        try:
-            worker = await asyncio.shield(starting)
-        except asyncio.CancelledError:
-            starting.add_done_callback(self._end_unwanted)
-            raise
-        self.counters.workers_started += 1
-        self._busy.add(worker)
-        return worker
-
-    def give_back(self, worker: WorkerProcess, idle_s: float) -> None:
-        """The worker has done its query."""
-        worker.is_new = False
-        self._busy.discard(worker)
-        self._idle[worker] = asyncio.get_running_loop().call_later(idle_s, self._let_go, worker)
-
-    async def stop(self, worker: WorkerProcess, idle_s: float, memory_bytes_max: int) -> None:
-        """Make the worker leave its query, and keep it for the next one; kill it where it does not, or holds more than
-        that."""
-        await asyncio.shield(self._start(self._stop(worker, idle_s, memory_bytes_max)))
-
-    async def end(self, worker: WorkerProcess) -> int:
-        """Kill the worker, if it has not ended: how it ended."""
-        self._busy.discard(worker)
-        self.counters.workers_lost += worker.has_ended
-        return await asyncio.shield(self._end(worker))
-
-    async def close(self) -> None:
-        """The node stops."""
-        for worker, timer in self._idle.items():
-            timer.cancel()
-            self._end(worker)
-        for worker in self._busy:
-            self._end(worker)
-        self._idle.clear()
-        self._busy.clear()
-        while self._pending:
-            await asyncio.wait(self._pending)
-
-    def _let_go(self, worker: WorkerProcess) -> None:
-        del self._idle[worker]
-        self._end(worker)
-
-    async def _stop(self, worker: WorkerProcess, idle_s: float, memory_bytes_max: int) -> None:
-        memory_bytes = await worker.stop()
-        if worker not in self._busy:  # the node stops
-            return
-        if memory_bytes is not None and memory_bytes < memory_bytes_max:
-            self.give_back(worker, idle_s)
-        else:
-            self._busy.discard(worker)
-            await worker.end()
-
-    def _end(self, worker: WorkerProcess) -> "asyncio.Task[int]":
-        return self._start(worker.end())
-
-    def _start(self, work: Coroutine[Any, Any, _T]) -> "asyncio.Task[_T]":
-        task = asyncio.get_running_loop().create_task(work)
-        self._pending.add(task)
-        task.add_done_callback(self._pending.discard)
-        return task
-
-    def _end_unwanted(self, starting: "asyncio.Task[WorkerProcess]") -> None:
-        """End a worker that was started, if its query has gone."""
-        if not starting.cancelled() and starting.exception() is None:
-            self._end(starting.result())

@@ -4,25 +4,28 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from pqbroker.broker.ground.refusals import translate
-from pqbroker.broker.web.routing.schemas import TEXT, Schema, object_of
+from pqbroker.broker.web.routing.schemas import COUNT, TEXT, Schema, object_of
 from pqbroker.pq.log.partition_settings import TabletClosed
 from pqbroker.protocol.errors import ErrorCode
 
-ERROR: Schema = object_of({"error": object_of({"code": TEXT, "message": TEXT, "cure": TEXT})})
+ERROR: Schema = object_of({"error": object_of({"code": TEXT, "message": TEXT, "cure": TEXT}, {"number": COUNT})})
 
 
 class Problem(Exception):
     """A refusal: HTTP status, a code for programs, cause and cure for people."""
 
-    def __init__(self, status: int, code: str, message: str, cure: str) -> None:
+    def __init__(self, status: int, code: str, message: str, cure: str, number: int | None = None) -> None:
+        """`number`: the code's number in YT, where it has one."""
         super().__init__(message)
+        self.number = number
         self.status = status
         self.code = code
         self.message = message
         self.cure = cure
 
     def document(self) -> dict[str, Any]:
-        return {"error": {"code": self.code, "message": self.message, "cure": self.cure}}
+        numbered = {} if self.number is None else {"number": self.number}
+        return {"error": {"code": self.code, "message": self.message, "cure": self.cure, **numbered}}
 
 
 class _Meaning(NamedTuple):

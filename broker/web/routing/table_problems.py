@@ -12,9 +12,18 @@ _STATUSES: Mapping[str, int] = {
     "INCOMPATIBLE_SCHEMA": 409, "STATIC_TABLE": 409, "TOO_MANY_ATTRIBUTE_SETS": 409,
     "CHANGED_BATCH": 409, "SESSION_AHEAD": 409, "STAGE_LOST": 409, "STAGE_FULL": 503,
     "TABLET_NOT_OPEN": 409, "TABLET_STARTING": 503, "NOT_SORTED": 409, "SORTED_TABLE": 409, "SEVERAL_CELLS": 400,
-    "TOO_MANY_ROWS": 413,
+    "TOO_MANY_ROWS": 413, "FLUSH_FAILED": 409, "ROW_LOCK_CONFLICT": 409,
+    "OUT_OF_TABLET_MEMORY": 503, "STORE_OVERFLOWN": 503, "TOO_MANY_OVERLAPPING_STORES": 503, "TOO_MANY_STORES": 503,
+    "TOO_MANY_EDEN_STORES": 503, "TOO_MANY_DYNAMIC_STORES": 503,
 }  # fmt: skip
 """HTTP status of refusals that have another one than 400, by code."""
+
+
+def yt_number(code: str) -> int | None:
+    """Return the number that YT has for a code; None: it has none."""
+    from pqbroker.tables.sorted.write_refusals import YT_NUMBERS
+
+    return YT_NUMBERS.get(code)
 
 
 async def told(answer: Awaitable[Any]) -> Any:
@@ -25,4 +34,4 @@ async def told(answer: Awaitable[Any]) -> Any:
         return await answer
     except TableError as refusal:
         status = _STATUSES.get(refusal.code, 400)
-        raise Problem(status, refusal.code, refusal.message, refusal.cure) from None
+        raise Problem(status, refusal.code, refusal.message, refusal.cure, yt_number(refusal.code)) from None

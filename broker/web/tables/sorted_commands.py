@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from pqbroker.broker.ground.access import AclOperation
-from pqbroker.broker.services.sorted_tables import making, mounting, rows
+from pqbroker.broker.services.sorted_tables import attributes, making, mounting, rows
 from pqbroker.broker.services.sorted_tables.finding import every_sorted_table, find_sorted
 from pqbroker.broker.services.sorted_tables.making import NewSortedTable
 from pqbroker.broker.services.tables.finding import TabletRange
@@ -12,10 +12,12 @@ from pqbroker.broker.services.tables.inserting import GivenRows
 from pqbroker.broker.services.tables.mounting import MountChange
 from pqbroker.broker.web.routing.problems import bad_request
 from pqbroker.broker.web.routing.routes import Accepted, Call
+from pqbroker.conf.sorted_attributes import IN_MEMORY_MODES, sorted_document
 from pqbroker.tables.mount import MountCommand, MountState, table_state
 from pqbroker.tables.paths import table_path
 from pqbroker.tables.refusals import TableError
 from pqbroker.tables.serving.table import SortedTable
+from pqbroker.tables.serving.tablet import SortedTablet
 from pqbroker.tables.sorted.pivots import show_pivot
 
 _NO_CURE = "GET /v1/tables/NAME says what kind of table it is; POST …/lookup and SQL read it."
@@ -39,6 +41,14 @@ async def describe(call: Call) -> Any:
 
 async def delete(call: Call) -> None:
     await making.delete_sorted(call, _name(call))
+
+
+async def set_attributes(call: Call) -> Any:
+    return _shown(await attributes.set_sorted_attributes(call, _name(call), call.body["attributes"]))
+
+
+async def remount(call: Call) -> Any:
+    return _shown(await attributes.remount_sorted(call, _name(call), _tablets(call)))
 
 
 async def alter(call: Call) -> Any:
@@ -111,10 +121,13 @@ def facts_of_all(call: Call) -> Mapping[str, Any]:
 
 async def _change_state(call: Call, command: MountCommand) -> Any:
     body, is_awaited = call.body, call.query.get("wait", True)
-    tablets = TabletRange(body.get("first_tablet_index"), body.get("last_tablet_index"))
-    change = MountChange(command, tablets, body.get("cell_id"), body.get("force", False))
+    change = MountChange(command, _tablets(call), body.get("cell_id"), body.get("force", False))
     table = await mounting.change_sorted_state(call, _name(call), change, is_awaited=is_awaited)
     return _facts(table) if is_awaited else Accepted(_facts(table))
+
+
+def _tablets(call: Call) -> TabletRange:
+    return TabletRange(call.body.get("first_tablet_index"), call.body.get("last_tablet_index"))
 
 
 def _name(call: Call) -> str:
@@ -139,8 +152,8 @@ def _shown(table: SortedTable) -> dict[str, Any]:
         **_facts(table),
         "schema": list(table.record.columns),
         "formats": {},
-        "attributes": dict(table.record.attributes),
-        "mounted_attributes": dict(table.record.mounted.sets[0]) if not table.record.mounted.differ else {},
+        "attributes": sorted_document(table.record.attributes),
+        "mounted_attributes": _agreed(table),
         "pivot_keys": [show_pivot(table.schema, pivot) for pivot in table.record.pivots],
     }
 
@@ -155,8 +168,43 @@ def _shown_tablet(table: SortedTable, index: int) -> dict[str, Any]:
         "pivot_key": show_pivot(table.schema, record.pivots[index]),
         "cell_id": None if state is MountState.UNMOUNTED else home,
         "home_cell_id": home,
-        "mounted_attributes": dict(record.mounted.of_tablet(index)),
-        "statistics": {"dynamic_memory_pool_size": sum(store.memory_bytes for store in tablet.stores)},
+        "mounted_attributes": sorted_document(record.mounted.of_tablet(index)),
+        "statistics": _statistics(tablet),
+    }
+
+
+def _agreed(table: SortedTable) -> dict[str, Any]:
+    """Return the attributes that act alike in all tablets; the list of tablets has those of each."""
+    first, *others = map(sorted_document, table.record.mounted.sets)
+    return {name: value for name, value in first.items() if all(other[name] == value for other in others)}
+
+
+def _statistics(tablet: SortedTablet) -> dict[str, Any]:
+    """Return the statistics by the names of D.1."""
+    structure = tablet.structure
+    records = [chunk.record for chunk in structure.chunks.values()]
+    compressed = sum(record.size for record in records)
+    memory = tablet.memory_bytes
+    mode = tablet.config.attributes.in_memory_mode
+    return {
+        "tablet_count": 1,
+        "partition_count": len(structure.partitions),
+        "chunk_count": len(records),
+        "store_count": len(records) + sum(store.row_count > 0 for store in tablet.stores),
+        "overlapping_store_count": tablet.structure.overlap,
+        "unmerged_row_count": sum(record.rows for record in records),
+        "compressed_data_size": compressed,
+        "uncompressed_data_size": sum(record.unpacked_bytes for record in records),
+        "hunk_compressed_data_size": 0,
+        "hunk_uncompressed_data_size": 0,
+        "disk_space": compressed,
+        "disk_space_per_medium": {"default": compressed},
+        "memory_size": memory,
+        "dynamic_memory_pool_size": memory,
+        "preload_completed_store_count": 0,
+        "preload_pending_store_count": 0,
+        "preload_failed_store_count": 0,
+        "tablet_count_per_memory_mode": {each: int(each == mode) for each in IN_MEMORY_MODES},
     }
 
 
@@ -170,7 +218,8 @@ _NOT_SORTED: Mapping[str, str] = {
 _VERBS: Mapping[str, Callable[[Call], Awaitable[Any]]] = {
     each.__name__: each
     for each in (
-        describe, delete, alter, list_tablets, insert, delete_rows, look_up, mount, unmount, freeze, unfreeze,
+        describe, delete, alter, set_attributes, remount, list_tablets, insert, delete_rows, look_up, mount, unmount,
+        freeze, unfreeze,
     )
 }  # fmt: skip
 """Verbs by the names that the routes have for them."""

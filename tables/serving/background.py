@@ -1,0 +1,367 @@
+"""Background work of a node's sorted tables: rotation, flush, compaction, partitioning, balance of partitions.
+
+A look each second, and after each task, takes the facts of every mounted tablet, and begins what is picked
+(`tables/sorted/picking`), as far as there is room: flushes first, then the tablet with the least slack. A tablet runs
+one flush at a time, and one task on a chunk. What fails backs off; nothing but flushes runs in a cell whose losses are
+not accepted yet.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+from pqbroker.conf.sorted_attributes import VERSIONS_OF_KEY_MAX
+from pqbroker.pq.log.commit_timestamps import timestamp_of
+from pqbroker.storage.engine import BlobCorrupt, BlobMissing, CommitRefused, ShardLost
+from pqbroker.storage.kv.commands import KeyValueError
+from pqbroker.tables.refusals import TableError
+from pqbroker.tables.serving.merging import Merge, Merged, MergeFailed, MergeInput
+from pqbroker.tables.serving.open_chunk import OpenChunk
+from pqbroker.tables.serving.share import SortedShare
+from pqbroker.tables.serving.stored_keys import chunk_data_key
+from pqbroker.tables.serving.tablet import SortedTablet
+from pqbroker.tables.serving.tasks import TaskHistory, TaskRecord
+from pqbroker.tables.sorted.chunks import ChunkDamaged
+from pqbroker.tables.sorted.picking.balancing import PartitionMerge, PartitionSplit, pick_merges, pick_splits
+from pqbroker.tables.sorted.picking.major_timestamp import major_timestamp
+from pqbroker.tables.sorted.picking.pivots import KeySample, split_pivots
+from pqbroker.tables.sorted.picking.rotation import StoreMemory, rotation_reason, rotations_for_memory
+from pqbroker.tables.sorted.picking.survey import ChunkTask, Survey, TaskKind, in_order, survey
+from pqbroker.tables.sorted.store import RowStore
+from pqbroker.tables.sorted.versions import CleanUp
+from pqbroker.tables.sorted.write_refusals import memory_refusal
+
+LOOK_S: Final = 1.0
+TABLETS_AT_ONCE: Final = 50
+"""Tablets that a look surveys before the loop's other work has its turn."""
+FLUSH: Final = "flush"
+_FAILURES = (BlobCorrupt, BlobMissing, ChunkDamaged, CommitRefused, KeyValueError, MergeFailed, OSError, ShardLost)
+_log = logging.getLogger(__name__)
+
+
+class Background:
+    """`tablets` gives the tablets of all tables, each with whether it is frozen."""
+
+    def __init__(self, share: SortedShare, tablets: Callable[[], Iterable[tuple[SortedTablet, bool]]]) -> None:
+        self._share = share
+        share.look_soon = self.look_soon
+        self._tablets = tablets
+        self.history = TaskHistory()
+        self._wanted = asyncio.Event()
+        self._looking: asyncio.Task[None] | None = None
+        self._running: dict[asyncio.Task[Any], str] = {}
+        """Kinds of the tasks under way."""
+        self._flushing: dict[SortedTablet, asyncio.Task[Any]] = {}
+        self._backoffs: dict[SortedTablet, int] = {}
+        """Times in milliseconds before which no flush of a tablet is tried again."""
+        self.failures: dict[SortedTablet, str] = {}
+        """Causes of the last flush of each tablet that failed."""
+
+    def start(self) -> None:
+        """Begin to look, unless that is begun."""
+        if self._looking is None:
+            self._looking = asyncio.get_running_loop().create_task(self._look_on())
+
+    async def stop(self) -> None:
+        """End everything; what is staged and not named goes at the next start."""
+        tasks = [task for task in (self._looking, *self._running) if task is not None]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        await self._share.close()
+
+    def look_soon(self) -> None:
+        """Look in the loop's next turn."""
+        self._wanted.set()
+
+    async def flush(self, tablet: SortedTablet) -> None:
+        """Flush all stores of a tablet; no writes come meanwhile. TableError FLUSH_FAILED."""
+        while tablet.is_serving and (tablet.passive or tablet.active.row_count):
+            if tablet not in self._flushing:
+                tablet.rotate()
+                if tablet.passive:
+                    self._backoffs.pop(tablet, None)
+                    self._begin_flush(tablet, tablet.passive[0], "asked for")
+            task = self._flushing.get(tablet)
+            if task is None:
+                await tablet.writes.hold()
+                continue
+            await asyncio.wait([task])
+            if tablet in self.failures:
+                text = f"rows of {tablet.name} cannot be flushed: {self.failures[tablet]}"
+                raise TableError("FLUSH_FAILED", text, "See to the cause, or give --force: the log keeps the rows.")
+
+    async def leave(self, tablet: SortedTablet) -> None:
+        """End the tasks of a tablet within a second."""
+        tasks = [task for task in self._running if task.get_name() == str(tablet.config.tablet_id)]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def _look_on(self) -> None:
+        while True:
+            try:
+                await self._look()
+            except Exception:  # noqa: BLE001 - one look must not end all that follow
+                _log.exception("background work of sorted tables could not be picked; this is a defect")
+            self._wanted.clear()
+            try:
+                async with asyncio.timeout(LOOK_S):
+                    await self._wanted.wait()
+            except TimeoutError:
+                continue
+
+    async def _look(self) -> None:
+        now_ms = self._share.time.clock()
+        found: list[tuple[Survey, SortedTablet]] = []
+        served = [(tablet, is_frozen) for tablet, is_frozen in self._tablets() if tablet.is_serving]
+        for number, (tablet, is_frozen) in enumerate(served):
+            if number % TABLETS_AT_ONCE == TABLETS_AT_ONCE - 1:
+                await asyncio.sleep(0)
+            if not tablet.is_serving or tablet.is_idle:
+                continue
+            self._look_at_stores(tablet, now_ms, is_frozen=is_frozen)
+            if tablet.structure.chunks and not is_frozen and not tablet.is_held:
+                found.append((survey(tablet.stores_now(), now_ms), tablet))
+        self._look_at_memory([tablet for tablet, _ in served if tablet.is_serving])
+        tasks = {task.place: (task, tablet) for seen, tablet in found for task in seen.tasks()}
+        for picked in in_order(task for task, _ in tasks.values()):
+            task, tablet = tasks[picked.place]
+            if self._has_room(task.kind):
+                self._begin_task(tablet, task, now_ms)
+        for seen, tablet in found:
+            await self._balance(tablet, seen, now_ms)
+
+    def _look_at_stores(self, tablet: SortedTablet, now_ms: int, *, is_frozen: bool) -> None:
+        """Rotate the active store if that is due, and flush the oldest passive one."""
+        if not is_frozen and rotation_reason(tablet.stores_now(), now_ms) is not None:
+            tablet.rotate()
+        attributes = tablet.config.attributes
+        if tablet.passive and attributes.enable_store_flush and tablet not in self._flushing:
+            is_due = now_ms >= self._backoffs.get(tablet, 0)
+            if is_due and self._count(FLUSH) < self._share.settings.flushes_max:
+                self._begin_flush(tablet, tablet.passive[0], "passive")
+
+    def _look_at_memory(self, tablets: Sequence[SortedTablet]) -> None:
+        """Rotate the largest stores where memory is short; refuse writes where it is used up."""
+        limit = self._share.settings.stores_bytes_max
+        used = sum(tablet.memory_bytes for tablet in tablets)
+        self._share.stores_bytes = used
+        if used < limit // 2:
+            for tablet in tablets:
+                tablet.memory_refusal = None
+            return
+        memory = [
+            StoreMemory(
+                tablet.config.tablet_id, tablet.config.table,
+                tablet.active.memory_bytes if tablet.active.row_count else 0,
+                tablet.config.attributes.enable_store_rotation,
+            )
+            for tablet in tablets
+        ]  # fmt: skip
+        chosen = set(rotations_for_memory(memory, limit))
+        of_table: dict[str, int] = {}
+        for tablet in tablets:
+            of_table[tablet.config.table] = of_table.get(tablet.config.table, 0) + tablet.memory_bytes
+        for tablet in tablets:
+            if tablet.config.tablet_id in chosen:
+                tablet.rotate()
+                self.look_soon()
+            tablet.memory_refusal = memory_refusal(used, of_table[tablet.config.table], limit)
+
+    def _count(self, kind: str) -> int:
+        return sum(known == kind for known in self._running.values())
+
+    def _has_room(self, kind: TaskKind) -> bool:
+        settings = self._share.settings
+        most = {
+            TaskKind.COMPACTION: settings.compactions_max, TaskKind.PARTITIONING: settings.partitionings_max,
+            TaskKind.DISCARD: 1,
+        }  # fmt: skip
+        return self._count(kind) < most[kind]
+
+    def _begin(self, kind: str, tablet: SortedTablet, work: Any) -> "asyncio.Task[Any]":
+        task = asyncio.get_running_loop().create_task(work, name=str(tablet.config.tablet_id))
+        self._running[task] = kind
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: "asyncio.Task[Any]") -> None:
+        self._running.pop(task, None)
+        if not task.cancelled() and task.exception() is not None:
+            _log.error("background work of a sorted table failed; this is a defect", exc_info=task.exception())
+        self.look_soon()
+
+    def _begin_flush(self, tablet: SortedTablet, store: RowStore, reason: str) -> None:
+        record = self._record(FLUSH, tablet, reason, [store.number])
+        task = self._begin(FLUSH, tablet, self._flush(tablet, store, record))
+        self._flushing[tablet] = task
+        task.add_done_callback(lambda _: self._flushing.pop(tablet, None))
+
+    async def _flush(self, tablet: SortedTablet, store: RowStore, record: TaskRecord) -> None:
+        attributes = tablet.config.attributes
+        try:
+            rules = self._rules(tablet, store.least_timestamp or 0) if attributes.merge_rows_on_flush else None
+            document = self._document(tablet, rules, [], merges_deletes=attributes.merge_deletions_on_flush)
+            inputs = tablet.log_inputs(store)
+            merge = Merge(self._share, tablet.kv, tablet.new_number(), inputs, document)
+            merged = await self._merged(merge, record)
+            await self._name(merge, tablet.name_flushed(store, merged.chunks), record)
+            self.failures.pop(tablet, None)
+        except _FAILURES as failure:
+            self.failures[tablet] = str(failure)
+            self._backoffs[tablet] = self._share.time.clock() + self._share.settings.backoff_ms
+            self._failed(record, failure)
+        finally:
+            self.history.end(record, self._share.time.clock())
+
+    def _begin_task(self, tablet: SortedTablet, task: ChunkTask, now_ms: int) -> None:
+        chunks = [tablet.structure.chunks[number] for number in task.choice.numbers]
+        reason = str(task.choice.reason)
+        record = self._record(task.kind, tablet, reason, task.choice.numbers)
+        for chunk in chunks:
+            chunk.is_busy = True
+        if task.kind is TaskKind.PARTITIONING:
+            tablet.is_eden_partitioning = True
+        self._begin(task.kind, tablet, self._run(tablet, task, chunks, record))
+
+    async def _run(
+        self, tablet: SortedTablet, task: ChunkTask, chunks: Sequence[OpenChunk], record: TaskRecord
+    ) -> None:
+        try:
+            if task.kind is TaskKind.DISCARD:
+                await tablet.name_merged(chunks, [], self._retained(tablet))
+            else:
+                await self._compact(tablet, task, chunks, record)
+        except _FAILURES as failure:
+            self._back_off(chunks, failure)
+            self._failed(record, failure)
+        finally:
+            for chunk in chunks:
+                chunk.is_busy = False
+            if task.kind is TaskKind.PARTITIONING:
+                tablet.is_eden_partitioning = False
+            self.history.end(record, self._share.time.clock())
+
+    async def _compact(
+        self, tablet: SortedTablet, task: ChunkTask, chunks: Sequence[OpenChunk], record: TaskRecord
+    ) -> None:
+        numbers = task.choice.numbers
+        major = major_timestamp(tablet.stores_now(), task.partition, numbers)
+        rules = self._rules(tablet, major)
+        pivots = tablet.structure.pivots[1:] if task.kind is TaskKind.PARTITIONING else []
+        document = self._document(tablet, rules, pivots)
+        inputs = [MergeInput("chunk", chunk_data_key(chunk.number)) for chunk in chunks]
+        merge = Merge(self._share, tablet.kv, tablet.new_number(), inputs, document)
+        merged = await self._merged(merge, record)
+        await self._name(merge, tablet.name_merged(chunks, merged.chunks, rules.retained), record)
+
+    async def _merged(self, merge: Merge, record: TaskRecord) -> Merged:
+        merged = await merge.run()
+        record.bytes_read, record.rows_read = merged.bytes_read, merged.rows_read
+        record.bytes_written = merged.bytes_written
+        record.rows_written = sum(int(chunk.facts["rows"]) for chunk in merged.chunks)
+        return merged
+
+    async def _name(self, merge: Merge, naming: Any, record: TaskRecord) -> None:
+        """Name what is staged, which goes where that is refused."""
+        try:
+            chunks = await asyncio.shield(asyncio.ensure_future(naming))
+        except BaseException:
+            await merge.drop()
+            raise
+        record.outputs = [chunk.number for chunk in chunks]
+        counters = self._share.counters
+        counters.count(record.kind, record.bytes_read, record.bytes_written)
+
+    def _record(self, kind: str, tablet: SortedTablet, reason: str, inputs: Sequence[int]) -> TaskRecord:
+        config = tablet.config
+        return self.history.begin(kind, config.table, config.tablet_id, reason, inputs, self._share.time.clock())
+
+    def _failed(self, record: TaskRecord, failure: BaseException) -> None:
+        record.failure = str(failure)
+        self._share.counters.failed[record.kind] = self._share.counters.failed.get(record.kind, 0) + 1
+        cure = f"; {failure.cure}" if isinstance(failure, MergeFailed) else ""
+        _log.warning("%s of a tablet of %s is tried again later: %s%s", record.kind, record.table, failure, cure)
+
+    def _back_off(self, chunks: Sequence[OpenChunk], failure: BaseException) -> None:
+        until = self._share.time.clock() + self._share.settings.backoff_ms
+        for chunk in chunks:
+            chunk.backoff_until_ms = until
+        if isinstance(failure, MergeFailed) and failure.damaged_input is not None:
+            chunks[failure.damaged_input].is_damaged = failure.code == "INPUT_DAMAGED"
+
+    def _retained(self, tablet: SortedTablet) -> int:
+        """Return the timestamp from which on readers find what they found before a clean-up of now."""
+        oldest_ms = self._share.time.clock() - tablet.config.attributes.min_data_ttl
+        return max(timestamp_of(max(oldest_ms, 0)), tablet.facts.retained_timestamp)
+
+    def _rules(self, tablet: SortedTablet, major: int) -> CleanUp:
+        attributes = tablet.config.attributes
+        return CleanUp(
+            self._share.time.clock(), attributes.min_data_ttl, attributes.max_data_ttl, attributes.min_data_versions,
+            attributes.max_data_versions, major, self._retained(tablet), major,
+        )  # fmt: skip
+
+    def _document(
+        self, tablet: SortedTablet, rules: CleanUp | None, pivots: Sequence[bytes], *, merges_deletes: bool = False
+    ) -> dict[str, Any]:
+        schema, settings = tablet.config.schema, self._share.settings
+        return {
+            "schema": {
+                "key": [(column.name, column.type.name) for column in schema.keys],
+                "value": [(column.name, column.type.name) for column in schema.values],
+            },
+            "clean_up": None if rules is None else {name: getattr(rules, name) for name in CleanUp.__slots__},
+            "pivots": [pivot.hex() for pivot in pivots],
+            "samples_max": tablet.config.attributes.samples_per_partition,
+            "chunk_bytes_max": settings.chunk_bytes_max,
+            "versions_max": VERSIONS_OF_KEY_MAX,
+            "merge_deletions": merges_deletes,
+            "memory_bytes_max": settings.memory_bytes_max,
+        }
+
+    async def _balance(self, tablet: SortedTablet, seen: Survey, now_ms: int) -> None:
+        """Split and merge partitions as the survey calls for; none of their chunks is read."""
+        if not tablet.is_serving or tablet.is_eden_partitioning:
+            return
+        splits = pick_splits(seen.tablet, seen.overlaps, now_ms)
+        merges = pick_merges(seen.tablet, splits, now_ms)
+        if not splits and not merges:
+            return
+        try:
+            pivots = await self._balanced(tablet, splits, merges, now_ms)
+            if pivots != tablet.structure.pivots:
+                await tablet.name_pivots(pivots)
+                self.look_soon()
+        except _FAILURES as failure:
+            _log.warning("partitions of %s stay as they are: %s", tablet.name, failure)
+            for partition in [*(split.partition for split in splits), *(merge.left for merge in merges)]:
+                self._let_rest(tablet, partition.pivot, now_ms)
+
+    async def _balanced(
+        self, tablet: SortedTablet, splits: Sequence[PartitionSplit], merges: Sequence[PartitionMerge], now_ms: int
+    ) -> list[bytes]:
+        pivots = set(tablet.structure.pivots) - {merge.right.pivot for merge in merges}
+        for split in splits:
+            added = split.pivots or await self._split_pivots(tablet, split)
+            if not added:
+                self._let_rest(tablet, split.partition.pivot, now_ms)
+            pivots.update(added)
+        return sorted(pivots)
+
+    async def _split_pivots(self, tablet: SortedTablet, split: PartitionSplit) -> Sequence[bytes]:
+        samples: list[KeySample] = []
+        for facts in split.partition.chunks:
+            chunk = tablet.structure.chunks.get(facts.number)
+            if chunk is not None:
+                index = await chunk.read_index(tablet.kv)
+                samples += [KeySample(bytes.fromhex(key), weight) for key, weight in index.facts.samples]
+        partition = split.partition
+        return split_pivots(samples, split.parts, partition.pivot, partition.end, split.least_share)
+
+    def _let_rest(self, tablet: SortedTablet, pivot: bytes, now_ms: int) -> None:
+        tablet.structure.backoffs[pivot] = now_ms + self._share.settings.backoff_ms

@@ -1,0 +1,114 @@
+"""Point lookups in a mounted tablet: in the stores in memory, and in the blocks that have the key of each chunk."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from pqbroker.storage.kv.tablet import KeyValueTablet
+from pqbroker.tables.serving.open_chunk import INDEX, KeptBlocks, OpenChunk
+from pqbroker.tables.serving.structure import Structure
+from pqbroker.tables.sorted.blocks import Block
+from pqbroker.tables.sorted.chunks import ChunkIndex
+from pqbroker.tables.sorted.packed_rows import ABSENT, KIND_AT, Kind, timestamp_of
+from pqbroker.tables.sorted.schema import SortedSchema
+from pqbroker.tables.sorted.store import RowStore
+from pqbroker.tables.sorted.versions import Version, seen
+
+_Pinned = dict[tuple[int, int], Block | ChunkIndex]
+"""What one lookup has read: the kept blocks may give it up meanwhile."""
+
+
+class Lookup:
+    """Lookups of one request in one tablet, at one timestamp."""
+
+    def __init__(
+        self, schema: SortedSchema, stores: Sequence[RowStore], structure: Structure, kv: KeyValueTablet,
+        kept: KeptBlocks, timestamp: int,
+    ) -> None:
+        self._form = schema.form
+        self._key_columns = len(schema.keys)
+        self._columns = range(len(schema.values))
+        self._stores = tuple(reversed(stores))
+        self._structure = structure
+        self._kv = kv
+        self._kept = kept
+        self._timestamp = timestamp
+        self._pinned: _Pinned = {}
+
+    async def find(self, key: bytes) -> Sequence[Any] | None:
+        """Return the values of the row; None: there is none. ChunkDamaged, BlobMissing, ShardLost."""
+        versions = self._in_memory(key)
+        base = versions[-1].timestamp if versions and _is_whole(versions[-1]) else -1
+        chunks = [chunk for chunk in self._structure.over(key) if self._may_matter(chunk, base)]
+        for chunk in chunks:
+            versions += await self._in_chunk(chunk, key)
+        if chunks:
+            versions.sort(key=_newest_first)
+        return seen(versions, self._timestamp, self._columns)
+
+    def _in_memory(self, key: bytes) -> list[Version]:
+        """Return versions of the stores, the newest first, down to one that hides all before it."""
+        found: list[Version] = []
+        for store in self._stores:
+            for packed in reversed(store.versions(key)):
+                timestamp = timestamp_of(packed)
+                if timestamp > self._timestamp:
+                    continue
+                if packed[KIND_AT] == Kind.DELETE:
+                    found.append(Version(timestamp, None))
+                    return found
+                found.append(Version(timestamp, self._form.values(packed)))
+                if packed[KIND_AT] == Kind.WRITE:
+                    return found
+        return found
+
+    def _may_matter(self, chunk: OpenChunk, base: int) -> bool:
+        return chunk.record.least_timestamp <= self._timestamp and chunk.record.greatest_timestamp > base
+
+    async def _in_chunk(self, chunk: OpenChunk, key: bytes) -> list[Version]:
+        index = await self._index(chunk)
+        if not index.may_have(key):
+            return []
+        found: list[Version] = []
+        lacking = len(self._columns) - len(index.facts.value_columns)
+        for number in index.blocks_of(key):
+            block = await self._block(chunk, index, number)
+            rows = block.rows_of(key)
+            for row in rows:
+                version = block.version(row, self._key_columns)
+                if lacking and version.values is not None:
+                    version = Version(version.timestamp, [*version.values, *[ABSENT] * lacking])
+                found.append(version)
+            if rows.stop < block.rows:
+                break
+        return found
+
+    async def _index(self, chunk: OpenChunk) -> ChunkIndex:
+        found = self._find(chunk, INDEX)
+        if isinstance(found, ChunkIndex):
+            return found
+        index = await chunk.read_index(self._kv)
+        self._keep(chunk, INDEX, index, chunk.record.index_bytes)
+        return index
+
+    async def _block(self, chunk: OpenChunk, index: ChunkIndex, number: int) -> Block:
+        found = self._find(chunk, number)
+        if isinstance(found, Block):
+            return found
+        block = await chunk.read_block(self._kv, index, number)
+        self._keep(chunk, number, block, index.places[number].unpacked_bytes)
+        return block
+
+    def _find(self, chunk: OpenChunk, number: int) -> Block | ChunkIndex | None:
+        return self._pinned.get((chunk.identity, number)) or self._kept.find(chunk, number)
+
+    def _keep(self, chunk: OpenChunk, number: int, item: Block | ChunkIndex, size: int) -> None:
+        self._pinned[chunk.identity, number] = item
+        self._kept.keep(chunk, number, item, size)
+
+
+def _is_whole(version: Version) -> bool:
+    return version.values is None or ABSENT not in version.values
+
+
+def _newest_first(version: Version) -> int:
+    return -version.timestamp

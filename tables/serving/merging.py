@@ -1,0 +1,177 @@
+"""One flush, compaction or partitioning: a worker merges what is stored, its pieces are staged, one request names them.
+
+    asked --pieces staged under temporary keys--> merged --one KV request--> named as chunks; what they replace is gone
+          --refused, worker lost, cancelled-----> the pieces are removed; nothing else has changed
+
+A crash leaves pieces without a name, which the next start removes.
+"""
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from pqbroker.storage.engine import Buffer, CommitRefused, FileRange, ShardLost
+from pqbroker.storage.kv.commands import Command, DeleteRange, Write
+from pqbroker.storage.kv.tablet import KeyValueTablet
+from pqbroker.tables.serving.share import SortedShare
+from pqbroker.tables.serving.stored_keys import CHUNK_CHANNEL, piece_key, pieces_of
+from pqbroker.tables.work.messages import Message
+from pqbroker.tables.work.process import MEMORY_EXIT, WorkerGone, WorkerProcess
+
+ATTEMPTS_MAX = 3
+"""Tries of a merge whose inputs are moved to other files meanwhile."""
+
+
+class MergeFailed(Exception):
+    """A merge that changed nothing. `damaged_input`: number of the input that is the cause; None: none is."""
+
+    def __init__(self, code: str, message: str, cure: str, damaged_input: int | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.cure = cure
+        self.damaged_input = damaged_input
+
+
+class MergeInput(NamedTuple):
+    """A value that a merge reads: `kind` is "log" or "chunk"."""
+
+    kind: str
+    key: bytes
+
+
+class MergedChunk(NamedTuple):
+    """A new chunk: what the worker says of it, and the keys of its pieces."""
+
+    facts: Mapping[str, Any]
+    pieces: Sequence[bytes]
+
+
+class Merged(NamedTuple):
+    """The outcome of a merge, staged."""
+
+    chunks: Sequence[MergedChunk]
+    rows_read: int
+    bytes_read: int
+    bytes_written: int
+
+
+class Merge:
+    """One merge of a tablet's. `task`: number of its temporary keys."""
+
+    def __init__(
+        self, share: SortedShare, kv: KeyValueTablet, task: int, inputs: Sequence[MergeInput],
+        document: Mapping[str, Any],
+    ) -> None:
+        self._share = share
+        self._kv = kv
+        self._task = task
+        self._inputs = inputs
+        self._document = document
+        self.bytes_written = 0
+        """Bytes that were staged so far."""
+
+    async def run(self) -> Merged:
+        """Merge and stage. MergeFailed, CommitRefused, ShardLost; the pieces are gone then."""
+        for attempt in range(ATTEMPTS_MAX):
+            try:
+                return await self._try()
+            except MergeFailed as failure:
+                await self.drop()
+                if failure.code != "INPUT_GONE" or attempt + 1 == ATTEMPTS_MAX:
+                    raise
+            except BaseException:
+                await self.drop()
+                raise
+        raise AssertionError("the last try returned or raised")
+
+    async def drop(self) -> None:
+        """Remove what was staged, unless the tablet is lost: then the next start does."""
+        first, end = pieces_of(self._task)
+        with contextlib.suppress(CommitRefused, ShardLost):  # the next start removes them
+            await self._kv.execute([DeleteRange(first, True, end, False)])
+
+    async def _try(self) -> Merged:
+        inputs, payload, bytes_read = await self._located()
+        document = {**self._document, "inputs": inputs}
+        settings = self._share.settings
+        workers = self._share.workers
+        while True:
+            worker = await workers.take()
+            try:
+                await worker.send("merge", document, payload)
+                answer, pieces = await self._received(worker)
+            except WorkerGone:
+                status = await workers.end(worker)
+                if worker.is_new or status == MEMORY_EXIT:
+                    raise _lost(status, settings.memory_bytes_max) from None
+                continue
+            except BaseException:
+                await workers.stop(worker, settings.worker_idle_s, settings.memory_bytes_max // 2)
+                raise
+            break
+        if answer.document.get("resident_bytes", 0) < settings.memory_bytes_max // 2:
+            workers.give_back(worker, settings.worker_idle_s)
+        else:
+            await workers.end(worker)
+        if answer.kind == "refused":
+            said = answer.document
+            raise MergeFailed(said["code"], said["message"], said["cure"], said.get("input"))
+        chunks = [
+            MergedChunk(facts, pieces.get(number, ())) for number, facts in enumerate(answer.document["chunks"])
+        ]
+        return Merged(chunks, answer.document["rows_read"], bytes_read, self.bytes_written)
+
+    async def _received(self, worker: WorkerProcess) -> tuple[Message, dict[int, list[bytes]]]:
+        """Stage pieces as they come, up to the last message. WorkerGone; CommitRefused, ShardLost."""
+        pieces: dict[int, list[bytes]] = {}
+        count = 0
+        while True:
+            message = await worker.receive()
+            if message.kind != "piece":
+                return message, pieces
+            size = len(message.payload)
+            await self._share.rate.take(size)
+            key = piece_key(self._task, count)
+            await self._kv.execute([Write(key, [message.payload], size, CHUNK_CHANNEL)])
+            pieces.setdefault(message.document["chunk"], []).append(key)
+            count += 1
+            self.bytes_written += size
+
+    async def _located(self) -> tuple[list[Mapping[str, Any]], list[Buffer], int]:
+        """Return what a message says of the inputs, and the bytes of those that lie in no file."""
+        documents: list[Mapping[str, Any]] = []
+        payload: list[Buffer] = []
+        total = 0
+        for kind, key in self._inputs:
+            entry = self._kv.entry(key)
+            assert entry is not None, "the tablet alone removes its logs and chunks"
+            (located,) = await self._kv.verify([(key, 0, entry.size)], by_reader=True)
+            parts: Sequence[Buffer | FileRange] = (
+                (await self._kv.read([(key, 0, entry.size)]))[0] if located is None else located
+            )
+            pieces: list[Any] = []
+            for part in parts:
+                if isinstance(part, FileRange):
+                    pieces.append([part.path, part.position, part.size])
+                else:
+                    pieces.append(len(part))
+                    payload.append(part)
+            documents.append({"kind": kind, "pieces": pieces})
+            total += entry.size
+        return documents, payload, total
+
+
+def removal(inputs: Sequence[MergeInput]) -> list[Command]:
+    """Return the commands that remove what was merged, but for the records of chunks."""
+    return [DeleteRange(item.key, True, item.key, True) for item in inputs]
+
+
+def _lost(status: int, memory_bytes_max: int) -> MergeFailed:
+    if status == MEMORY_EXIT:
+        text = f"the merge needs more memory than pqbroker.table.merge.memory.bytes.max = {memory_bytes_max}"
+        return MergeFailed("MERGE_TOO_LARGE", text, "Raise the setting.")
+    text = f"the process that merged ended with status {status}"
+    return MergeFailed("WORKER_LOST", text, "It is tried again; the log of the broker may say why it ended.")
+
+

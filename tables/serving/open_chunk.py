@@ -1,0 +1,102 @@
+"""A chunk that lookups read: its record, its index and blocks, which are kept in a node's budget of memory."""
+
+from collections import OrderedDict
+from itertools import count
+from typing import Final
+
+from pqbroker.storage.engine import BlobCorrupt
+from pqbroker.storage.kv.tablet import KeyValueTablet
+from pqbroker.tables.serving.chunk_records import ChunkRecord
+from pqbroker.tables.serving.stored_keys import chunk_data_key
+from pqbroker.tables.sorted.blocks import Block
+from pqbroker.tables.sorted.chunks import ChunkDamaged, ChunkIndex
+from pqbroker.tables.sorted.picking.facts import ChunkFacts
+
+INDEX: Final = -1
+"""Stands for a chunk's index among the numbers of its blocks."""
+_numbers = count()
+
+
+class OpenChunk:
+    """One chunk of a mounted tablet."""
+
+    __slots__ = (
+        "backoff_until_ms", "first_key", "identity", "is_busy", "is_damaged", "last_key", "number", "record",
+    )  # fmt: skip
+
+    def __init__(self, number: int, record: ChunkRecord) -> None:
+        self.number = number
+        self.record = record
+        self.first_key = bytes.fromhex(record.first_key)
+        self.last_key = bytes.fromhex(record.last_key)
+        self.identity = next(_numbers)
+        """Unique in this process: numbers are the tablet's."""
+        self.is_busy = False
+        self.is_damaged = False
+        self.backoff_until_ms = 0
+
+    def facts(self) -> ChunkFacts:
+        """Return what background work is picked by."""
+        record = self.record
+        return ChunkFacts(
+            self.number, record.size, record.unpacked_bytes, record.rows, record.created_ms, record.least_timestamp,
+            record.greatest_timestamp, self.first_key, self.last_key, record.revision, self.is_busy, self.is_damaged,
+            self.backoff_until_ms,
+        )  # fmt: skip
+
+    async def read_index(self, kv: KeyValueTablet) -> ChunkIndex:
+        """ChunkDamaged; BlobMissing, ShardLost."""
+        size = self.record.index_bytes
+        return ChunkIndex.decode(await self._read(kv, self.record.size - size, size))
+
+    async def read_block(self, kv: KeyValueTablet, index: ChunkIndex, number: int) -> Block:
+        """ChunkDamaged; BlobMissing, ShardLost."""
+        place = index.places[number]
+        return index.block(number, await self._read(kv, place.position, place.stored_bytes))
+
+    async def _read(self, kv: KeyValueTablet, position: int, size: int) -> bytes:
+        try:
+            (buffers,) = await kv.read([(chunk_data_key(self.number), position, size)])
+        except BlobCorrupt as damage:
+            raise ChunkDamaged(f"chunk {self.number}: {damage}") from None
+        return b"".join(buffers)
+
+
+class KeptBlocks:
+    """Blocks and indexes of all chunks of a node, the least recently used go first."""
+
+    __slots__ = ("_kept", "bytes_max", "hits", "misses", "size")
+
+    def __init__(self, bytes_max: int) -> None:
+        self.bytes_max = bytes_max
+        self.size = 0
+        self.hits = 0
+        self.misses = 0
+        self._kept: OrderedDict[tuple[int, int], tuple[Block | ChunkIndex, int]] = OrderedDict()
+
+    def find(self, chunk: OpenChunk, number: int) -> Block | ChunkIndex | None:
+        """Return what is kept of a chunk: a block by its number, or its INDEX."""
+        key = chunk.identity, number
+        found = self._kept.get(key)
+        if found is None:
+            self.misses += 1
+            return None
+        self.hits += 1
+        self._kept.move_to_end(key)
+        return found[0]
+
+    def keep(self, chunk: OpenChunk, number: int, item: Block | ChunkIndex, size: int) -> None:
+        """Keep what takes `size` bytes, unless it has no room at all."""
+        key = chunk.identity, number
+        if size > self.bytes_max or key in self._kept:
+            return
+        self._kept[key] = item, size
+        self.size += size
+        while self.size > self.bytes_max:
+            _, (_, freed) = self._kept.popitem(last=False)
+            self.size -= freed
+
+    def forget(self, chunk: OpenChunk) -> None:
+        """Drop what is kept of a chunk that is gone."""
+        for key in [key for key in self._kept if key[0] == chunk.identity]:
+            self.size -= self._kept.pop(key)[1]

@@ -1,0 +1,66 @@
+"""Chunks of a sorted tablet by place: those within one partition, and Eden's (C.2)."""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+
+from pqbroker.tables.serving.open_chunk import OpenChunk
+from pqbroker.tables.sorted.picking.facts import PartitionChunks, partition_of
+
+
+class Structure:
+    """The chunks that a tablet has, and its partitions. What changes it is durable already."""
+
+    def __init__(self, pivots: Sequence[bytes], end: bytes | None) -> None:
+        """`pivots`: of the partitions, the tablet's own first; `end`: the next tablet's pivot."""
+        self.pivots = list(pivots)
+        self.end = end
+        self.chunks: dict[int, OpenChunk] = {}
+        """By number."""
+        self.eden: list[OpenChunk] = []
+        self.partitions: list[list[OpenChunk]] = [[] for _ in pivots]
+        self._overlap: int | None = 0
+        self.backoffs: dict[bytes, int] = {}
+        """Times, in ms since 1970, before which a partition is neither split nor merged, by its pivot."""
+
+    def change(self, added: Iterable[OpenChunk], removed: Iterable[int], pivots: Sequence[bytes] | None = None) -> None:
+        """Take chunks in and out; `pivots`: those that partitions have from now on."""
+        for number in removed:
+            del self.chunks[number]
+        self.chunks.update({chunk.number: chunk for chunk in added})
+        if pivots is not None:
+            self.pivots = list(pivots)
+            self.backoffs = {pivot: until for pivot, until in self.backoffs.items() if pivot in set(pivots)}
+        self._overlap = None
+        self.eden, self.partitions = [], [[] for _ in self.pivots]
+        for chunk in self.chunks.values():
+            index = partition_of(chunk.first_key, chunk.last_key, self.pivots, self.end)
+            (self.eden if index is None else self.partitions[index]).append(chunk)
+
+    def over(self, key: bytes) -> Iterator[OpenChunk]:
+        """Yield the chunks that may have a key."""
+        for chunks in (self.partitions[bisect_right(self.pivots, key) - 1], self.eden):
+            for chunk in chunks:
+                if chunk.first_key <= key <= chunk.last_key:
+                    yield chunk
+
+    @property
+    def overlap(self) -> int:
+        """Return the overlapping store count: the most chunks over one key (K.3)."""
+        if self._overlap is None:
+            starts = [(chunk.first_key, 0) for chunk in self.chunks.values()]
+            ends = [(chunk.last_key, 1) for chunk in self.chunks.values()]
+            most = count = 0
+            for _, is_end in sorted([*starts, *ends]):
+                count += -1 if is_end else 1
+                most = max(most, count)
+            self._overlap = most
+        return self._overlap
+
+    def facts(self) -> tuple[tuple[PartitionChunks, ...], Sequence[OpenChunk]]:
+        """Return the partitions as background work sees them, and Eden's chunks."""
+        ends = (*self.pivots[1:], self.end)
+        partitions = tuple(
+            PartitionChunks(pivot, end, tuple(chunk.facts() for chunk in chunks), self.backoffs.get(pivot, 0))
+            for pivot, end, chunks in zip(self.pivots, ends, self.partitions, strict=True)
+        )
+        return partitions, self.eden
