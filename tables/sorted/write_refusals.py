@@ -100,7 +100,7 @@ _LIMITS: Mapping[str, tuple[str, str]] = {
         "", "Wait for their flush (`pqbroker table inside` shows it; enable_store_flush switches it on).",
     ),
 }  # fmt: skip
-"""By code: the attribute that is the limit, if one is, and the cure."""
+"""Attribute that is the limit, if one is, and the cure, by code."""
 
 
 def _counts(facts: WriteFacts, attributes: SortedAttributes) -> tuple[tuple[str, str, int, int], ...]:

@@ -21,7 +21,7 @@ class PickReason(StrEnum):
 
 
 class LeftOut(StrEnum):
-    """What keeps a chunk out of a task, as it is shown."""
+    """Reasons that keep a chunk out of a task, as they are shown."""
 
     DAMAGED = "is damaged"
     BUSY = "another task reads it"
@@ -40,7 +40,7 @@ class Choice:
     reason: PickReason | None
     inputs: tuple[ChunkFacts, ...]
     left_out: Mapping[int, LeftOut]
-    """By chunk."""
+    """Reasons of the others, by the number of the chunk."""
 
     @property
     def numbers(self) -> tuple[int, ...]:

@@ -12,7 +12,7 @@ from pqbroker.tables.sorted.picking.facts import ChunkFacts, TabletStores
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """The most chunks over one key of a range, and the first key that has so many."""
+    """The most chunks over one key of a range, and the first key with that many over it."""
 
     count: int
     key: bytes

@@ -52,7 +52,7 @@ class Survey:
 
     tablet: TabletStores
     overlaps: tuple[Overlap, ...]
-    """By partition."""
+    """Overlap of each partition."""
     partitioning: Choice
     eden: Choice
     """Compaction of Eden."""
@@ -63,7 +63,7 @@ class Survey:
 
     @property
     def overlap(self) -> Overlap:
-        """Return the tablet's overlapping store count, and the first key that has so many chunks over it."""
+        """Return the tablet's overlapping store count, and the first key with that many chunks over it."""
         return max(self.overlaps, key=lambda overlap: overlap.count)
 
     def tasks(self) -> Iterator[ChunkTask]:

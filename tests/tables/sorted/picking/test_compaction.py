@@ -13,8 +13,8 @@ from pqbroker.tables.sorted.picking.facts import ChunkFacts
 from pqbroker.tables.sorted.picking.overlap import critical_keys, overlaps
 from tests.tables.sorted.picking.stores import DAY, MIB, NOW, chunk, chunks, key, numbers, tablet
 
-PERIODIC = {"auto_compaction_period": DAY, "auto_compaction_period_splay_ratio": 0.0}
-OLD = {"created_ms": NOW - DAY}
+PERIODIC: dict[str, Any] = {"auto_compaction_period": DAY, "auto_compaction_period_splay_ratio": 0.0}
+OLD: dict[str, Any] = {"created_ms": NOW - DAY}
 
 
 def pick(*held: ChunkFacts, now_ms: int = NOW, **attributes: Any) -> Choice:
@@ -146,7 +146,7 @@ def test_mode_partition_without_one_that_is_due_is_regular() -> None:
 def test_mode_partition_waits_until_it_can_have_all_chunks(facts: dict[str, Any]) -> None:
     """A chunk that is away might have the value of a deletion among the others."""
     held = [chunk(1, MIB, **OLD), *chunks(*[MIB] * 3, first=2), chunk(9, MIB, **facts)]
-    attributes = {"periodic_compaction_mode": "partition", **PERIODIC}
+    attributes: dict[str, Any] = {"periodic_compaction_mode": "partition", **PERIODIC}
     found = pick(*held, **attributes)
     assert (found.reason, found.inputs) == (None, ())
     assert {found.left_out[number] for number in (1, 2, 3, 4)} == {LeftOut.WAITING}
@@ -155,7 +155,7 @@ def test_mode_partition_waits_until_it_can_have_all_chunks(facts: dict[str, Any]
 
 
 def test_mode_partition_does_without_a_damaged_chunk_and_does_not_begin_again() -> None:
-    attributes = {"periodic_compaction_mode": "partition", **PERIODIC}
+    attributes: dict[str, Any] = {"periodic_compaction_mode": "partition", **PERIODIC}
     damaged = chunk(9, MIB, is_damaged=True, **OLD)
     assert numbers(pick(chunk(1, MIB, **OLD), chunk(2, MIB), damaged, **attributes).inputs) == [1, 2]
     assert pick(chunk(3, 2 * MIB), damaged, **attributes).inputs == ()
@@ -209,7 +209,7 @@ def test_eden_leaves_what_partitioning_was_given() -> None:
 
 def test_eden_with_as_many_chunks_as_it_may_have_is_critical() -> None:
     held = [chunk(number, 10**number, keys=(number * 10, number * 10 + 1)) for number in range(1, 5)]
-    attributes = {"min_partitioning_data_size": 1 << 40, "max_partitioning_data_size": 1 << 40}
+    attributes: dict[str, Any] = {"min_partitioning_data_size": 1 << 40, "max_partitioning_data_size": 1 << 40}
     attributes["compaction_data_size_base"] = 1
     assert pick_eden(*held, max_eden_stores_per_tablet=5, **attributes).inputs == ()
     found = pick_eden(*held, max_eden_stores_per_tablet=4, **attributes)

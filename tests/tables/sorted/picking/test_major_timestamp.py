@@ -86,7 +86,7 @@ def test_one_large_old_chunk_holds_the_major_timestamp() -> None:
     assert in_partition(whole, 1, 2, 3, 4) == FAR_BARRIER
 
 
-EXPIRING = {"min_data_versions": 0}
+EXPIRING: dict[str, Any] = {"min_data_versions": 0}
 PAST = timestamp_of(NOW - HALF_AN_HOUR - 1)
 
 

@@ -14,7 +14,7 @@ from pqbroker.tables.sorted.picking.overlap import critical_keys, overlaps
 from pqbroker.tables.sorted.picking.partitioning import pick_partitioning, portion_count
 from tests.tables.sorted.picking.stores import DAY, GIB, MIB, NOW, chunk, chunks, numbers, tablet
 
-PERIODIC = {"auto_compaction_period": DAY, "auto_compaction_period_splay_ratio": 0.0}
+PERIODIC: dict[str, Any] = {"auto_compaction_period": DAY, "auto_compaction_period_splay_ratio": 0.0}
 
 
 def pick(*eden: ChunkFacts, of_partition: tuple[ChunkFacts, ...] = (), **attributes: Any) -> Choice:
@@ -70,7 +70,7 @@ def test_what_no_task_may_read_is_left_out(facts: dict[str, Any]) -> None:
     [({"forced_compaction_revision": 5}, PickReason.FORCED), (PERIODIC, PickReason.PERIODIC)],
 )
 def test_forced_and_due_chunks_come_first_whatever_their_size(attributes: dict[str, Any], reason: PickReason) -> None:
-    old = {"revision": 1, "created_ms": NOW - DAY}
+    old: dict[str, Any] = {"revision": 1, "created_ms": NOW - DAY}
     found = pick(chunk(1, MIB, **old), chunk(2, 900 * MIB, revision=9), **attributes)
     assert (found.reason, numbers(found.inputs)) == (reason, [1])
     assert found.left_out == {2: LeftOut.NOT_CALLED_FOR}
@@ -104,7 +104,7 @@ def test_while_a_compaction_can_help_a_small_chunk_is_not_partitioned() -> None:
 
 
 def test_eden_at_its_own_limit_is_partitioned_though_the_least_number_is_not_reached() -> None:
-    attributes = {"min_partitioning_store_count": 5, "max_eden_stores_per_tablet": 2}
+    attributes: dict[str, Any] = {"min_partitioning_store_count": 5, "max_eden_stores_per_tablet": 2}
     apart = chunk(1, 70 * MIB, keys=(0, 40_000)), chunk(2, 80 * MIB, keys=(50_000, 60_000))
     found = pick(*apart, **attributes)
     assert (found.reason, numbers(found.inputs)) == (PickReason.CRITICAL, [2, 1])

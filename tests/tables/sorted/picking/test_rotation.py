@@ -43,7 +43,7 @@ def test_values_and_versions_overflow_too() -> None:
 
 @pytest.mark.parametrize("percent", range(1, 101))
 def test_a_threshold_in_percent_is_exact(percent: int) -> None:
-    attributes = {"max_dynamic_store_row_count": 100, "dynamic_store_overflow_threshold": percent / 100}
+    attributes: dict[str, Any] = {"max_dynamic_store_row_count": 100, "dynamic_store_overflow_threshold": percent / 100}
     assert reason(facts={"rows": percent}, **attributes) is RotationReason.OVERFLOW
     assert reason(facts={"rows": percent - 1}, **attributes) is None
 

@@ -190,7 +190,7 @@ def test_a_forced_wave_compacts_every_chunk_once() -> None:
 def test_deletions_in_eden_reach_their_rows_in_mode_partition_without_any_write() -> None:
     """Eden's chunk becomes due, is partitioned, and the next period has it with the chunk below it."""
     below = [chunk(1, 100 * MIB, keys=(0, 9))]
-    attributes = {"auto_compaction_period": DAY, "periodic_compaction_mode": "partition"}
+    attributes: dict[str, Any] = {"auto_compaction_period": DAY, "periodic_compaction_mode": "partition"}
     structure = Structure(tablet(below, [], eden=[chunk(2, MIB)], min_partition_data_size=1, **attributes), NOW)
     for day in range(1, 6):
         structure.now_ms = NOW + 2 * day * DAY
@@ -216,7 +216,7 @@ def test_work_ends_and_leaves_no_tablet_blocked(
     made: list[tuple[int, tuple[int, int]]], partitions: int, overlap_max: int, eden_max: int, least: int
 ) -> None:
     """No limit holds writes back for ever, and no split, merge or compaction undoes another one."""
-    attributes = {
+    attributes: dict[str, Any] = {
         "max_overlapping_store_count": overlap_max, "max_eden_stores_per_tablet": eden_max,
         "min_partitioning_store_count": least, "max_partitioning_store_count": 5,
     }  # fmt: skip
