@@ -23,8 +23,6 @@ IN_MEMORY_MODES: Final = ("none", "compressed", "uncompressed")
 FORCED_REVISION: Final = "forced_compaction_revision"
 DYNAMIC_STORES_MAX: Final = 10
 """Dynamic stores of a tablet, the active one too, at which it takes no more writes: flushes do not keep up."""
-VERSIONS_OF_KEY_MAX: Final = 30_000
-"""Versions of one key that a flush or a compaction takes, and deletions of one key as well (C.9)."""
 PORTION_CHUNKS_MAX: Final = 100
 """Chunks that any attributes let one compaction or partitioning take; a periodic one of a partition takes them all."""
 _MEBIBYTE: Final = 1 << 20

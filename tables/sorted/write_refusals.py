@@ -1,4 +1,4 @@
-"""Refusals of writes to a sorted table, and of its background work (C.9), each with its cure.
+"""Refusals of writes to a sorted table (C.9), each with its cure.
 
     code                            when
     OUT_OF_TABLET_MEMORY            the stores of the node, or of the table, take all memory they may
@@ -10,15 +10,14 @@
     ROW_LOCK_CONFLICT               another write has locked the row
     TOO_MANY_ROWS_IN_TRANSACTION    a transaction writes too many rows
     INVALID_MOUNT_REVISION          the tablet was mounted again since the client looked
-    TOO_MANY_WRITE_TIMESTAMPS       a key has too many versions for one chunk: its flush or compaction fails
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pqbroker.conf.sorted_attributes import DYNAMIC_STORES_MAX, VERSIONS_OF_KEY_MAX, SortedAttributes
+from pqbroker.conf.sorted_attributes import DYNAMIC_STORES_MAX, SortedAttributes
 from pqbroker.tables.refusals import TableError
-from pqbroker.tables.sorted.picking.facts import DynamicStoreFacts
+from pqbroker.tables.sorted.picking.facts import DynamicStore
 from pqbroker.tables.sorted.picking.rotation import TABLE_PART, amounts, is_full
 
 YT_NUMBERS: Mapping[str, int] = {
@@ -45,7 +44,7 @@ class WriteFacts:
     store_count: int
     eden_store_count: int
     dynamic_store_count: int
-    active: DynamicStoreFacts
+    active: DynamicStore
 
 
 def write_refusal(facts: WriteFacts, attributes: SortedAttributes) -> TableError | None:
@@ -74,22 +73,6 @@ def memory_refusal(used_bytes: int, used_by_table: int, limit_bytes: int) -> Tab
         text = f"Table is out of tablet memory, all its writes disabled: {used_by_table} bytes of {of_table}"
         return TableError("OUT_OF_TABLET_MEMORY", text, cure)
     return None
-
-
-def too_many_versions(key: str, count: int, *, are_deletions: bool) -> TableError:
-    """Return the failure of a flush or a compaction that meets more versions of a key than a chunk may have.
-
-    `key` is a text that people read.
-    """
-    kind = "delete" if are_deletions else "write"
-    text = f"Too many {kind} timestamps in a versioned row: {count}, and the limit is {VERSIONS_OF_KEY_MAX}; key {key}"
-    cure = (
-        "Set merge_deletions_on_flush to true and remount the table."
-        if are_deletions
-        else "Set merge_rows_on_flush to true and min_data_ttl lower, so that a key has a few thousand versions within"
-        " it; of deletions merge_deletions_on_flush keeps one. Remount the table then."
-    )
-    return TableError("TOO_MANY_WRITE_TIMESTAMPS", text, cure)
 
 
 _LIMITS: Mapping[str, tuple[str, str]] = {

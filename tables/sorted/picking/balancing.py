@@ -12,7 +12,7 @@ Neither reads a chunk, or changes how many lie over a key: chunks that cross a n
 from dataclasses import dataclass
 
 from pqbroker.conf.sorted_attributes import SortedAttributes
-from pqbroker.tables.sorted.picking.facts import ChunkFacts, PartitionChunks, TabletStores
+from pqbroker.tables.sorted.picking.facts import ChunkStore, PartitionChunks, TabletStores
 from pqbroker.tables.sorted.picking.overlap import Overlap
 
 FAR_PAST = 2
@@ -137,7 +137,7 @@ def _borders(partition: PartitionChunks, attributes: SortedAttributes) -> tuple[
     return tuple(pivots)
 
 
-def _ends_part(size: int, following: ChunkFacts, attributes: SortedAttributes) -> bool:
+def _ends_part(size: int, following: ChunkStore, attributes: SortedAttributes) -> bool:
     """Return True if a part of that size ends before the chunk."""
     is_past = size + following.compressed_bytes > attributes.max_partition_data_size
     least = attributes.min_partition_data_size if is_past else attributes.desired_partition_data_size

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from pqbroker.tables.sorted.picking.due_times import is_due, is_forced
-from pqbroker.tables.sorted.picking.facts import ChunkFacts, TabletStores
+from pqbroker.tables.sorted.picking.facts import ChunkStore, TabletStores
 
 
 class PickReason(StrEnum):
@@ -38,7 +38,7 @@ class Choice:
     """Chunks for one task; without a reason it takes none."""
 
     reason: PickReason | None
-    inputs: tuple[ChunkFacts, ...]
+    inputs: tuple[ChunkStore, ...]
     left_out: Mapping[int, LeftOut]
     """Reasons of the others, by the number of the chunk."""
 
@@ -57,10 +57,10 @@ class Choice:
 class Candidates:
     """Chunks of one place that a task may take, and those it may not."""
 
-    chunks: tuple[ChunkFacts, ...]
+    chunks: tuple[ChunkStore, ...]
     left_out: Mapping[int, LeftOut]
 
-    def taking(self, reason: PickReason, inputs: Iterable[ChunkFacts], others: LeftOut) -> Choice:
+    def taking(self, reason: PickReason, inputs: Iterable[ChunkStore], others: LeftOut) -> Choice:
         """Return the choice of some; `others` is what keeps the rest out."""
         taken = tuple(inputs)
         return self._choice(reason, taken, others)
@@ -69,13 +69,13 @@ class Candidates:
         """Return the choice of none of them."""
         return self._choice(None, (), others)
 
-    def _choice(self, reason: PickReason | None, taken: tuple[ChunkFacts, ...], others: LeftOut) -> Choice:
+    def _choice(self, reason: PickReason | None, taken: tuple[ChunkStore, ...], others: LeftOut) -> Choice:
         numbers = {chunk.number for chunk in taken}
         rest = {chunk.number: others for chunk in self.chunks if chunk.number not in numbers}
         return Choice(reason, taken, {**self.left_out, **rest})
 
 
-def candidates(chunks: Iterable[ChunkFacts], now_ms: int, elsewhere: Collection[int] = ()) -> Candidates:
+def candidates(chunks: Iterable[ChunkStore], now_ms: int, elsewhere: Collection[int] = ()) -> Candidates:
     """Return the chunks that a task may read now; `elsewhere`: numbers of those that a task was just given."""
     found, left_out = [], {}
     for chunk in chunks:
@@ -90,7 +90,7 @@ def candidates(chunks: Iterable[ChunkFacts], now_ms: int, elsewhere: Collection[
     return Candidates(tuple(found), left_out)
 
 
-def out_of_order(tablet: TabletStores, chunk: ChunkFacts, now_ms: int) -> PickReason | None:
+def out_of_order(tablet: TabletStores, chunk: ChunkStore, now_ms: int) -> PickReason | None:
     """Return what has this chunk rewritten whatever its size: it is forced, out of range or due (C.5, C.6)."""
     if is_forced(chunk, tablet.attributes):
         return PickReason.FORCED
@@ -103,8 +103,8 @@ _URGENCY = (PickReason.FORCED, PickReason.OUT_OF_RANGE, PickReason.PERIODIC)
 
 
 def by_urgency(
-    reasons: Mapping[int, PickReason], chunks: Iterable[ChunkFacts]
-) -> tuple[PickReason, tuple[ChunkFacts, ...]]:
+    reasons: Mapping[int, PickReason], chunks: Iterable[ChunkStore]
+) -> tuple[PickReason, tuple[ChunkStore, ...]]:
     """Return the first reason and the chunks that have one: by reason, the oldest first. At least one chunk has one."""
     having = sorted(
         (chunk for chunk in chunks if chunk.number in reasons),
@@ -113,11 +113,11 @@ def by_urgency(
     return reasons[having[0].number], tuple(having)
 
 
-def age_order(chunk: ChunkFacts) -> tuple[int, int]:
+def age_order(chunk: ChunkStore) -> tuple[int, int]:
     """Return the place of a chunk among others, the oldest first."""
     return chunk.created_ms, chunk.number
 
 
-def size_order(chunk: ChunkFacts) -> tuple[int, int, int]:
+def size_order(chunk: ChunkStore) -> tuple[int, int, int]:
     """Return the place of a chunk among others, the smallest first, then the oldest."""
     return chunk.compressed_bytes, chunk.created_ms, chunk.number

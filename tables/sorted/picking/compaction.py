@@ -22,7 +22,7 @@ from pqbroker.tables.sorted.picking.choice import (
     size_order,
 )
 from pqbroker.tables.sorted.picking.due_times import is_due
-from pqbroker.tables.sorted.picking.facts import ChunkFacts, PartitionChunks, TabletStores
+from pqbroker.tables.sorted.picking.facts import ChunkStore, PartitionChunks, TabletStores
 from pqbroker.tables.sorted.picking.overlap import chunks_over
 
 CRITICAL_CHUNKS_MIN = 2
@@ -58,7 +58,7 @@ def pick_in_eden(
     return _pick(tablet, found, over, now_ms)
 
 
-def is_for_partitioning(chunk: ChunkFacts, attributes: SortedAttributes) -> bool:
+def is_for_partitioning(chunk: ChunkStore, attributes: SortedAttributes) -> bool:
     """Return True if a chunk of Eden is large enough to be partitioned alone."""
     return chunk.compressed_bytes >= attributes.min_partitioning_data_size
 
@@ -90,7 +90,7 @@ def _window_end(sizes: Sequence[int], start: int, attributes: SortedAttributes) 
     return last
 
 
-def _pick(tablet: TabletStores, found: Candidates, over: tuple[ChunkFacts, ...], now_ms: int) -> Choice:
+def _pick(tablet: TabletStores, found: Candidates, over: tuple[ChunkStore, ...], now_ms: int) -> Choice:
     """Choose by the first reason that applies; `over`: candidates over a key that too many chunks lie over."""
     attributes, most = tablet.attributes, tablet.attributes.max_compaction_store_count
     is_whole = attributes.periodic_compaction_mode == PARTITION

@@ -8,7 +8,7 @@ from struct import Struct
 from zlib import crc32
 
 from pqbroker.conf.sorted_attributes import SortedAttributes
-from pqbroker.tables.sorted.picking.facts import ChunkFacts, DynamicStoreFacts
+from pqbroker.tables.sorted.picking.facts import ChunkStore, DynamicStore
 
 _NUMBERS = Struct(">QQ")
 _CRC_MAX = (1 << 32) - 1
@@ -19,7 +19,7 @@ def splay(tablet_id: int, number: int) -> float:
     return crc32(_NUMBERS.pack(tablet_id, number)) / _CRC_MAX
 
 
-def flush_due_ms(tablet_id: int, store: DynamicStoreFacts, attributes: SortedAttributes) -> float | None:
+def flush_due_ms(tablet_id: int, store: DynamicStore, attributes: SortedAttributes) -> float | None:
     """Return the time in milliseconds from which the store is rotated for its age; None: never."""
     period = attributes.dynamic_store_auto_flush_period
     if period is None:
@@ -27,7 +27,7 @@ def flush_due_ms(tablet_id: int, store: DynamicStoreFacts, attributes: SortedAtt
     return store.begun_ms + period + attributes.dynamic_store_flush_period_splay * splay(tablet_id, store.number)
 
 
-def compaction_due_ms(tablet_id: int, chunk: ChunkFacts, attributes: SortedAttributes) -> float | None:
+def compaction_due_ms(tablet_id: int, chunk: ChunkStore, attributes: SortedAttributes) -> float | None:
     """Return the time in milliseconds from which the chunk is compacted for its age; None: never.
 
     It is creation + period × (1 + r), r from 0 to the splay ratio.
@@ -39,13 +39,13 @@ def compaction_due_ms(tablet_id: int, chunk: ChunkFacts, attributes: SortedAttri
     return chunk.created_ms + period * (1 + ratio)
 
 
-def is_due(tablet_id: int, chunk: ChunkFacts, attributes: SortedAttributes, now_ms: int) -> bool:
+def is_due(tablet_id: int, chunk: ChunkStore, attributes: SortedAttributes, now_ms: int) -> bool:
     """Return True if the chunk's time for periodic compaction has come."""
     due_ms = compaction_due_ms(tablet_id, chunk, attributes)
     return due_ms is not None and now_ms >= due_ms
 
 
-def is_forced(chunk: ChunkFacts, attributes: SortedAttributes) -> bool:
+def is_forced(chunk: ChunkStore, attributes: SortedAttributes) -> bool:
     """Return True if the chunk was made before the revision that forces compaction."""
     revision = attributes.forced_compaction_revision
     return revision is not None and chunk.revision < revision

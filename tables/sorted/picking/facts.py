@@ -12,7 +12,7 @@ from pqbroker.conf.sorted_attributes import SortedAttributes
 
 
 @dataclass(frozen=True, slots=True)
-class ChunkFacts:
+class ChunkStore:
     """One chunk."""
 
     number: int
@@ -50,7 +50,7 @@ class ChunkFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class DynamicStoreFacts:
+class DynamicStore:
     """One store in memory, active or passive."""
 
     number: int
@@ -71,7 +71,7 @@ class PartitionChunks:
     pivot: bytes
     end: bytes | None
     """Pivot of the next partition, or the end of the tablet; None: it has no end."""
-    chunks: tuple[ChunkFacts, ...] = ()
+    chunks: tuple[ChunkStore, ...] = ()
     backoff_until_ms: int = 0
     """Time before which it is neither split nor merged."""
 
@@ -94,10 +94,10 @@ class TabletStores:
     """Attributes in force in this tablet."""
     partitions: tuple[PartitionChunks, ...]
     """One at least, from left to right without gaps."""
-    eden: tuple[ChunkFacts, ...] = ()
-    active: DynamicStoreFacts | None = None
+    eden: tuple[ChunkStore, ...] = ()
+    active: DynamicStore | None = None
     """None: the tablet is frozen, or on its way."""
-    passive: tuple[DynamicStoreFacts, ...] = ()
+    passive: tuple[DynamicStore, ...] = ()
     barrier: int = 0
     """Timestamp that each later commit is above, and that no open query reads below."""
     is_eden_partitioning: bool = False
@@ -123,13 +123,13 @@ class TabletStores:
     def dynamic_store_count(self) -> int:
         return (self.active is not None) + len(self.passive)
 
-    def chunks(self) -> Iterator[ChunkFacts]:
+    def chunks(self) -> Iterator[ChunkStore]:
         """Yield all chunks, those of Eden first."""
         yield from self.eden
         for partition in self.partitions:
             yield from partition.chunks
 
-    def dynamic_stores(self) -> Iterator[DynamicStoreFacts]:
+    def dynamic_stores(self) -> Iterator[DynamicStore]:
         if self.active is not None:
             yield self.active
         yield from self.passive

@@ -7,7 +7,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from pqbroker.tables.sorted.picking.facts import ChunkFacts, TabletStores
+from pqbroker.tables.sorted.picking.facts import ChunkStore, TabletStores
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ def overlaps(tablet: TabletStores) -> tuple[Overlap, ...]:
     return tuple(found)
 
 
-def overlapping_store_count(chunks: Iterable[ChunkFacts]) -> int:
+def overlapping_store_count(chunks: Iterable[ChunkStore]) -> int:
     """Return the most of these chunks over one key; 0 without chunks."""
     chunks = tuple(chunks)
     lasts = sorted(chunk.last_key for chunk in chunks)
@@ -43,7 +43,7 @@ def overlapping_store_count(chunks: Iterable[ChunkFacts]) -> int:
     return max((count - bisect_left(lasts, key) for count, key in enumerate(firsts, 1)), default=0)
 
 
-def chunks_over(key: bytes, chunks: Iterable[ChunkFacts]) -> tuple[ChunkFacts, ...]:
+def chunks_over(key: bytes, chunks: Iterable[ChunkStore]) -> tuple[ChunkStore, ...]:
     """Return the chunks that may have the key."""
     return tuple(chunk for chunk in chunks if chunk.covers(key))
 

@@ -22,7 +22,7 @@ from pqbroker.tables.sorted.picking.choice import (
     size_order,
 )
 from pqbroker.tables.sorted.picking.compaction import CRITICAL_CHUNKS_MIN, is_for_partitioning
-from pqbroker.tables.sorted.picking.facts import ChunkFacts, TabletStores
+from pqbroker.tables.sorted.picking.facts import ChunkStore, TabletStores
 from pqbroker.tables.sorted.picking.overlap import chunks_over
 
 
@@ -81,7 +81,7 @@ def _reasons(tablet: TabletStores, found: Candidates, now_ms: int) -> dict[int, 
     }
 
 
-def _stuck(tablet: TabletStores, found: Candidates, critical: Mapping[int, bytes]) -> tuple[ChunkFacts, ...]:
+def _stuck(tablet: TabletStores, found: Candidates, critical: Mapping[int, bytes]) -> tuple[ChunkStore, ...]:
     """Return chunks of Eden that are too many and that no compaction makes fewer: one over a key, and one below it.
 
     A task that is under way may help, so while there is one it is waited for.
@@ -101,5 +101,5 @@ def _stuck(tablet: TabletStores, found: Candidates, critical: Mapping[int, bytes
     return ()
 
 
-def _small_count(chunks: Iterable[ChunkFacts], attributes: SortedAttributes) -> int:
+def _small_count(chunks: Iterable[ChunkStore], attributes: SortedAttributes) -> int:
     return sum(not is_for_partitioning(chunk, attributes) for chunk in chunks)

@@ -13,7 +13,7 @@ from enum import StrEnum
 
 from pqbroker.conf.sorted_attributes import DYNAMIC_STORES_MAX, SortedAttributes
 from pqbroker.tables.sorted.picking.due_times import flush_due_ms
-from pqbroker.tables.sorted.picking.facts import DynamicStoreFacts, TabletStores
+from pqbroker.tables.sorted.picking.facts import DynamicStore, TabletStores
 
 FORCED_ROTATION_PART = 0.75
 """Part of a memory limit above which stores rotate: flushes need the rest of the time."""
@@ -58,13 +58,13 @@ def can_rotate(tablet: TabletStores) -> bool:
     return has_rows and tablet.attributes.enable_store_rotation and tablet.dynamic_store_count < DYNAMIC_STORES_MAX
 
 
-def is_full(store: DynamicStoreFacts, attributes: SortedAttributes, part: float = 1.0) -> bool:
+def is_full(store: DynamicStore, attributes: SortedAttributes, part: float = 1.0) -> bool:
     """Return True if a store has reached a part of one of its limits: rows, bytes, values or versions."""
     counts = amounts(store, attributes).values()
     return any(count >= round(part * most, 3) for count, most in counts)  # 0.07 * 100 is 7.000000000000001
 
 
-def amounts(store: DynamicStoreFacts, attributes: SortedAttributes) -> dict[str, tuple[int, int]]:
+def amounts(store: DynamicStore, attributes: SortedAttributes) -> dict[str, tuple[int, int]]:
     """Return what a store has, each with its limit."""
     return {
         "rows": (store.rows, attributes.max_dynamic_store_row_count),

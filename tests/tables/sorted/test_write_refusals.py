@@ -10,7 +10,6 @@ from pqbroker.tables.sorted.write_refusals import (
     YT_NUMBERS,
     WriteFacts,
     memory_refusal,
-    too_many_versions,
     write_refusal,
 )
 from tests.tables.sorted.picking.stores import MIB, store
@@ -87,16 +86,6 @@ def test_a_table_that_holds_half_of_the_memory_refuses_its_own_writes() -> None:
     assert error is not None
     assert error.message.startswith("Table is out of tablet memory")
     assert error.code == "OUT_OF_TABLET_MEMORY"
-
-
-def test_too_many_versions_of_a_key_name_the_key_and_the_cure() -> None:
-    error = too_many_versions("[5]", 30_001, are_deletions=False)
-    text = "Too many write timestamps in a versioned row: 30001, and the limit is 30000; key [5]"
-    assert error.message == text
-    assert all(name in error.cure for name in ("merge_rows_on_flush", "min_data_ttl", "merge_deletions_on_flush"))
-    error = too_many_versions("[5]", 30_001, are_deletions=True)
-    assert error.message.startswith("Too many delete timestamps")
-    assert "merge_deletions_on_flush" in error.cure
 
 
 def test_the_numbers_are_yts() -> None:

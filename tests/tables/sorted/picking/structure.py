@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from pqbroker.pq.log.commit_timestamps import timestamp_of
 from pqbroker.tables.sorted.picking.balancing import PartitionMerge, PartitionSplit, pick_merges, pick_splits
-from pqbroker.tables.sorted.picking.facts import ChunkFacts, PartitionChunks, TabletStores, partition_of
+from pqbroker.tables.sorted.picking.facts import ChunkStore, PartitionChunks, TabletStores, partition_of
 from pqbroker.tables.sorted.picking.pivots import KeySample, split_pivots
 from pqbroker.tables.sorted.picking.survey import ChunkTask, TaskKind, in_order, survey
 from tests.tables.sorted.picking.stores import KEYS_END, chunk, key
@@ -76,7 +76,7 @@ class Structure:
         self.compacted_bytes += task.choice.compressed_bytes * (task.kind is not TaskKind.DISCARD)
         self._place(made, dropped=inputs)
 
-    def _merged(self, inputs: Sequence[ChunkFacts], sizes: Iterable[int] | None = None) -> ChunkFacts:
+    def _merged(self, inputs: Sequence[ChunkStore], sizes: Iterable[int] | None = None) -> ChunkStore:
         return replace(
             inputs[0],
             number=self._number(),
@@ -89,7 +89,7 @@ class Structure:
             revision=self._next_number,
         )
 
-    def _partitioned(self, inputs: Sequence[ChunkFacts]) -> Iterable[ChunkFacts]:
+    def _partitioned(self, inputs: Sequence[ChunkStore]) -> Iterable[ChunkStore]:
         for partition in self.tablet.partitions:
             begin, end = _number_of(partition.pivot), KEYS_END if partition.end is None else _number_of(partition.end)
             parts = {each.number: _part(each, begin, end) for each in inputs if _part(each, begin, end) > 0}
@@ -119,7 +119,7 @@ class Structure:
         self.tablet = replace(self.tablet, partitions=partitions, eden=())
         self._place(held, dropped=())
 
-    def _place(self, made: Sequence[ChunkFacts], dropped: Sequence[ChunkFacts]) -> None:
+    def _place(self, made: Sequence[ChunkStore], dropped: Sequence[ChunkStore]) -> None:
         gone = {each.number for each in dropped}
         pivots = [each.pivot for each in self.tablet.partitions]
         eden = [each for each in self.tablet.eden if each.number not in gone]
@@ -139,7 +139,7 @@ class Structure:
         return self._next_number
 
 
-def _samples(held: ChunkFacts) -> Iterable[KeySample]:
+def _samples(held: ChunkStore) -> Iterable[KeySample]:
     first, count = _number_of(held.first_key), _number_of(held.last_key) + 1 - _number_of(held.first_key)
     many = min(count, SAMPLES)
     return (KeySample(key(first + count * index // many), held.compressed_bytes // many) for index in range(many))
@@ -149,7 +149,7 @@ def _number_of(encoded: bytes) -> int:
     return int.from_bytes(encoded or b"\0", "big")
 
 
-def _part(held: ChunkFacts, begin: int, end: int) -> float:
+def _part(held: ChunkStore, begin: int, end: int) -> float:
     """Return the part of a chunk's keys that lies from `begin` to before `end`."""
     first, last = _number_of(held.first_key), _number_of(held.last_key)
     return max(0, min(last + 1, end) - max(first, begin)) / (last + 1 - first)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pqbroker.conf.sorted_attributes import sorted_in_force
 from pqbroker.tables.sorted.picking.balancing import PartitionSplit, pick_merges, pick_splits, split_parts
-from pqbroker.tables.sorted.picking.facts import ChunkFacts, TabletStores
+from pqbroker.tables.sorted.picking.facts import ChunkStore, TabletStores
 from pqbroker.tables.sorted.picking.overlap import overlaps
 from tests.tables.sorted.picking.stores import KEYS_END, MIB, NOW, chunk, key, tablet
 
@@ -28,7 +28,7 @@ def merges(whole: TabletStores, now_ms: int = NOW) -> list[tuple[int, int]]:
     return [(pivots.index(each.left.pivot), pivots.index(each.right.pivot)) for each in found]
 
 
-def row(*sizes: float) -> tuple[ChunkFacts, ...]:
+def row(*sizes: float) -> tuple[ChunkStore, ...]:
     """Return chunks side by side that do not overlap."""
     width = KEYS_END // len(sizes)
     return tuple(

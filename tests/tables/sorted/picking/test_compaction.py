@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pqbroker.tables.sorted.picking.choice import Choice, LeftOut, PickReason
 from pqbroker.tables.sorted.picking.compaction import pick_in_eden, pick_in_partition
-from pqbroker.tables.sorted.picking.facts import ChunkFacts
+from pqbroker.tables.sorted.picking.facts import ChunkStore
 from pqbroker.tables.sorted.picking.overlap import critical_keys, overlaps
 from tests.tables.sorted.picking.stores import DAY, MIB, NOW, chunk, chunks, key, numbers, tablet
 
@@ -17,13 +17,13 @@ PERIODIC: dict[str, Any] = {"auto_compaction_period": DAY, "auto_compaction_peri
 OLD: dict[str, Any] = {"created_ms": NOW - DAY}
 
 
-def pick(*held: ChunkFacts, now_ms: int = NOW, **attributes: Any) -> Choice:
+def pick(*held: ChunkStore, now_ms: int = NOW, **attributes: Any) -> Choice:
     """Pick in a tablet that has one partition."""
     whole = tablet(held, **attributes)
     return pick_in_partition(whole, whole.partitions[0], critical_keys(whole, overlaps(whole)).get(0), now_ms)
 
 
-def pick_eden(*eden: ChunkFacts, now_ms: int = NOW, **attributes: Any) -> Choice:
+def pick_eden(*eden: ChunkStore, now_ms: int = NOW, **attributes: Any) -> Choice:
     """Pick in Eden of a tablet that has two empty partitions."""
     whole = tablet([], [], eden=eden, **attributes)
     return pick_in_eden(whole, critical_keys(whole, overlaps(whole)), now_ms)
@@ -231,7 +231,7 @@ MADE = st.builds(
     st.sampled_from([2, 5, 30]),
 )
 def test_whatever_the_reason_each_chunk_is_taken_or_left_out_with_a_reason(
-    made: list[ChunkFacts], mode: str, period: int | None, revision: int | None, limit: int
+    made: list[ChunkStore], mode: str, period: int | None, revision: int | None, limit: int
 ) -> None:
     held = [replace(each, number=number) for number, each in enumerate(made)]
     found = pick(

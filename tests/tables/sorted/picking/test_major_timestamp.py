@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 
 from pqbroker.pq.log.commit_timestamps import timestamp_of
 from pqbroker.tables.sorted.picking.choice import PickReason
-from pqbroker.tables.sorted.picking.facts import ChunkFacts, TabletStores
+from pqbroker.tables.sorted.picking.facts import ChunkStore, TabletStores
 from pqbroker.tables.sorted.picking.major_timestamp import expired, major_timestamp
 from tests.tables.sorted.picking.stores import FAR_BARRIER, MIB, NOW, chunk, numbers, store, tablet
 
 HALF_AN_HOUR = 1_800_000
 
 
-def of(timestamp: int, number: int, **facts: Any) -> ChunkFacts:
+def of(timestamp: int, number: int, **facts: Any) -> ChunkStore:
     """Return a chunk whose versions have one timestamp."""
     return chunk(number, MIB, least_timestamp=timestamp, greatest_timestamp=timestamp, **facts)
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pqbroker.tables.sorted.picking.facts import ChunkFacts, partition_of
+from pqbroker.tables.sorted.picking.facts import ChunkStore, partition_of
 from pqbroker.tables.sorted.picking.overlap import chunks_over, critical_keys, overlapping_store_count, overlaps
 from tests.tables.sorted.picking.stores import MIB, chunk, chunks, key, numbers, store, tablet
 
@@ -105,5 +105,5 @@ def test_a_chunk_that_crosses_the_tablets_border_belongs_to_eden() -> None:
     assert partition_of(key(5), key(7), pivots, key(30)) is None
 
 
-def _covering(number: int, held: list[ChunkFacts]) -> int:
+def _covering(number: int, held: list[ChunkStore]) -> int:
     return len([each for each in held if each.first_key <= key(number) <= each.last_key])

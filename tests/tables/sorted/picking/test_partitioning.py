@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pqbroker.conf.sorted_attributes import sorted_in_force
 from pqbroker.tables.sorted.picking.choice import Choice, LeftOut, PickReason
-from pqbroker.tables.sorted.picking.facts import ChunkFacts
+from pqbroker.tables.sorted.picking.facts import ChunkStore
 from pqbroker.tables.sorted.picking.overlap import critical_keys, overlaps
 from pqbroker.tables.sorted.picking.partitioning import pick_partitioning, portion_count
 from tests.tables.sorted.picking.stores import DAY, GIB, MIB, NOW, chunk, chunks, numbers, tablet
@@ -17,7 +17,7 @@ from tests.tables.sorted.picking.stores import DAY, GIB, MIB, NOW, chunk, chunks
 PERIODIC: dict[str, Any] = {"auto_compaction_period": DAY, "auto_compaction_period_splay_ratio": 0.0}
 
 
-def pick(*eden: ChunkFacts, of_partition: tuple[ChunkFacts, ...] = (), **attributes: Any) -> Choice:
+def pick(*eden: ChunkStore, of_partition: tuple[ChunkStore, ...] = (), **attributes: Any) -> Choice:
     whole = tablet(of_partition, [], eden=eden, **attributes)
     return pick_partitioning(whole, critical_keys(whole, overlaps(whole)), NOW)
 
