@@ -11,6 +11,7 @@ from pqbroker.broker.ground.metrics import FAMILIES
 from pqbroker.cli.help_text import shown
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.declare import declarations
+from pqbroker.conf.sorted_attributes import SortedAttributes
 from pqbroker.conf.topic import TopicConfig
 from tests.house.sources import product
 from tests.support.cli_page import commands
@@ -39,6 +40,8 @@ def texts() -> Iterator[tuple[str, str]]:
         for name, declaration in declarations(settings).items():
             if name.startswith(OURS):
                 yield f"setting {name}", declaration.doc
+    for name, declaration in declarations(SortedAttributes).items():
+        yield f"attribute {name}", declaration.doc
     for name, command in commands().items():
         yield f"pqbroker {name}", command.help
         for parameter in shown(command):
@@ -49,7 +52,7 @@ TEXTS = list(texts())
 
 
 def test_every_text_is_read() -> None:
-    assert {"metric", "setting", "pqbroker"} == {place.split()[0] for place, _ in TEXTS}
+    assert {"attribute", "metric", "setting", "pqbroker"} == {place.split()[0] for place, _ in TEXTS}
 
 
 def test_a_text_starts_with_a_noun_or_a_verb() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.declare import Declaration, Effect, declarations
 from pqbroker.conf.dynamic import DYNAMIC
+from pqbroker.conf.sorted_attributes import SortedAttributes
 from pqbroker.conf.topic import TopicConfig
 from tests.support.limits import LIMITS
 
@@ -48,6 +49,9 @@ def _lines() -> Iterator[str]:
     yield from _table(one for one in broker if one.effective)
     yield "\n## Topic\n"
     yield from _table(one for one in topic if one.effective)
+    yield "\n## Attributes of a sorted table\n"
+    yield "Sizes are bytes, times milliseconds. What is set acts in a tablet from its next mount or remount on.\n"
+    yield from _table(declarations(SortedAttributes).values())
     yield "\n## What a client can make grow\n"
     yield "Each limit, its default, what happens to what is over it, and the test that exceeds it (below `tests/`).\n"
     yield 'Whose it is: addresses share a pool of all clients ("Shares" in [operate.md](operate.md#shares)), an owner'
