@@ -8,6 +8,7 @@
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 from pqbroker.conf.sorted_attributes import PARTITION, SortedAttributes
 from pqbroker.tables.sorted.picking.choice import (
@@ -46,16 +47,14 @@ def pick_in_eden(
 
     Chunks of at least min_partitioning_data_size are for partitioning alone.
     """
-    everything = candidates(tablet.eden, now_ms, elsewhere)
-    large = {chunk.number for chunk in everything.chunks if is_for_partitioning(chunk, tablet.attributes)}
-    found = Candidates(
-        tuple(chunk for chunk in everything.chunks if chunk.number not in large),
-        {**everything.left_out, **dict.fromkeys(large, LeftOut.LARGE)},
-    )
+    attributes = tablet.attributes
+    found = candidates((chunk for chunk in tablet.eden if not is_for_partitioning(chunk, attributes)), now_ms, elsewhere)
     over = max((chunks_over(key, found.chunks) for key in critical.values()), key=len, default=())
-    if len(tablet.eden) >= tablet.attributes.max_eden_stores_per_tablet:
+    if len(tablet.eden) >= attributes.max_eden_stores_per_tablet:
         over = found.chunks
-    return _pick(tablet, found, over, now_ms)
+    choice = _pick(tablet, found, over, now_ms)
+    large = candidates((chunk for chunk in tablet.eden if is_for_partitioning(chunk, attributes)), now_ms, elsewhere)
+    return replace(choice, left_out={**choice.left_out, **large.taking_none(LeftOut.LARGE).left_out})
 
 
 def is_for_partitioning(chunk: ChunkStore, attributes: SortedAttributes) -> bool:

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 
 from pqbroker.tables.refusals import TableError
+from pqbroker.tables.sorted.picking.due_times import is_due
+from pqbroker.tables.sorted.picking.facts import TabletStores
 
 COMPACTED_BYTES_PER_SECOND = 100_000_000
 """Bytes a second that one node compacts: the seed's rule of thumb."""
@@ -39,6 +41,13 @@ def periodic_estimate(compressed_bytes: int, nodes: int, period_ms: int) -> Comp
     """Return the cost of compacting all once in each period of `period_ms` milliseconds."""
     seconds = period_ms / 1000
     return CompactionEstimate(compressed_bytes, compressed_bytes / nodes / seconds, seconds)
+
+
+def due_bytes(tablet: TabletStores, now_ms: int) -> int:
+    """Return the compressed bytes of chunks that are due already: a first period starts with all of them."""
+    attributes = tablet.attributes
+    due = (chunk for chunk in tablet.chunks() if is_due(tablet.tablet_id, chunk, attributes, now_ms))
+    return sum(chunk.compressed_bytes for chunk in due)
 
 
 def check_wave(compressed_bytes: int, chunks: int, *, is_agreed: bool) -> None:

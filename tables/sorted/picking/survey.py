@@ -95,7 +95,10 @@ class Survey:
 
 
 def survey(tablet: TabletStores, now_ms: int) -> Survey:
-    """Look at a tablet at a time in milliseconds since 1970."""
+    """Look at a tablet at a time in milliseconds since 1970.
+
+    100 partitions of five chunks take 1 CPU-ms, 10 000 take 70: facts never change, so a thread may look.
+    """
     found = overlaps(tablet)
     critical = critical_keys(tablet, found)
     partitioning = pick_partitioning(tablet, critical, now_ms)

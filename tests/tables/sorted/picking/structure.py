@@ -17,13 +17,13 @@ SAMPLES = 50
 class Structure:
     """The chunks of one tablet; counts what its tasks read."""
 
-    def __init__(self, tablet: TabletStores, now_ms: int) -> None:
+    def __init__(self, tablet: TabletStores, now_ms: int, next_number: int | None = None) -> None:
         self.tablet = tablet
         self.now_ms = now_ms
         self.flushed_bytes = 0
         self.compacted_bytes = 0
         self.done: list[ChunkTask] = []
-        self._next_number = 1 + max((each.number for each in tablet.chunks()), default=0)
+        self._next_number = next_number or 1 + max((each.number for each in tablet.chunks()), default=0)
 
     @property
     def amplification(self) -> float:

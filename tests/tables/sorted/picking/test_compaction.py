@@ -200,6 +200,15 @@ def test_eden_leaves_chunks_of_min_partitioning_data_size_to_partitioning() -> N
     assert pick_eden(held[4], forced_compaction_revision=1).inputs == ()
 
 
+def test_mode_partition_in_eden_does_not_wait_for_chunks_that_are_partitioned() -> None:
+    small = [chunk(1, MIB, **OLD), chunk(2, MIB)]
+    attributes: dict[str, Any] = {"periodic_compaction_mode": "partition", **PERIODIC}
+    found = pick_eden(*small, chunk(3, 500 * MIB, is_busy=True), chunk(4, 500 * MIB), **attributes)
+    assert (found.reason, numbers(found.inputs)) == (PickReason.WHOLE_PARTITION, [1, 2])
+    assert found.left_out == {3: LeftOut.BUSY, 4: LeftOut.LARGE}
+    assert pick_eden(*small, chunk(3, MIB, is_busy=True), **attributes).inputs == ()
+
+
 def test_eden_leaves_what_partitioning_was_given() -> None:
     whole = tablet([], [], eden=chunks(*[MIB] * 4))
     found = pick_in_eden(whole, {}, NOW, elsewhere=[1])

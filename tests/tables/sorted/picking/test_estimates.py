@@ -3,8 +3,8 @@
 import pytest
 
 from pqbroker.tables.refusals import TableError
-from pqbroker.tables.sorted.picking.estimates import check_wave, forced_estimate, periodic_estimate
-from tests.tables.sorted.picking.stores import DAY, GIB
+from pqbroker.tables.sorted.picking.estimates import check_wave, due_bytes, forced_estimate, periodic_estimate
+from tests.tables.sorted.picking.stores import DAY, GIB, NOW, chunk, tablet
 
 TERABYTE = 10**12
 
@@ -22,6 +22,12 @@ def test_a_wave_takes_size_by_nodes_by_100_mb_a_second() -> None:
     assert forced_estimate(TERABYTE, nodes=4).seconds == 2_500
     assert forced_estimate(TERABYTE, nodes=1, bytes_per_second=50_000_000).seconds == 20_000
     assert "100.0 MB/s a node take 2.8 hours" in forced_estimate(TERABYTE, nodes=1).text
+
+
+def test_a_first_period_starts_with_the_chunks_that_are_old_already() -> None:
+    held = [chunk(1, 900, created_ms=NOW - 2 * DAY), chunk(2, 70)], [chunk(3, 5, created_ms=NOW - 2 * DAY)]
+    assert due_bytes(tablet(*held, eden=[chunk(4, 1, created_ms=0)], auto_compaction_period=DAY), NOW) == 906
+    assert due_bytes(tablet(*held), NOW) == 0
 
 
 def test_above_20_tb_or_100_000_chunks_an_administrator_has_to_agree() -> None:
