@@ -48,13 +48,15 @@ def pick_in_eden(
     Chunks of at least min_partitioning_data_size are for partitioning alone.
     """
     attributes = tablet.attributes
-    found = candidates((chunk for chunk in tablet.eden if not is_for_partitioning(chunk, attributes)), now_ms, elsewhere)
+    small = (chunk for chunk in tablet.eden if not is_for_partitioning(chunk, attributes))
+    found = candidates(small, now_ms, elsewhere)
     over = max((chunks_over(key, found.chunks) for key in critical.values()), key=len, default=())
     if len(tablet.eden) >= attributes.max_eden_stores_per_tablet:
         over = found.chunks
     choice = _pick(tablet, found, over, now_ms)
-    large = candidates((chunk for chunk in tablet.eden if is_for_partitioning(chunk, attributes)), now_ms, elsewhere)
-    return replace(choice, left_out={**choice.left_out, **large.taking_none(LeftOut.LARGE).left_out})
+    large = (chunk for chunk in tablet.eden if is_for_partitioning(chunk, attributes))
+    others = candidates(large, now_ms, elsewhere).taking_none(LeftOut.LARGE)
+    return replace(choice, left_out={**choice.left_out, **others.left_out})
 
 
 def is_for_partitioning(chunk: ChunkStore, attributes: SortedAttributes) -> bool:
