@@ -1,5 +1,5 @@
-"""`python -m pqbroker.tables.work FD`: a worker, which serves the queries and encodes the rows that come over a
-socket until that closes."""
+"""`python -m pqbroker.tables.work FD`: a worker, which serves the queries, encodes the rows and merges the chunks that
+come over a socket until that closes."""
 
 import contextlib
 import gc
@@ -22,8 +22,8 @@ RECURSION_MAX = 20_000
 LIBRARIES = frozenset(("duckdb", "numpy", "pyarrow", "sqlglot"))
 NO_LIBRARIES = {
     "code": "TABLES_NOT_INSTALLED",
-    "message": "SQL and Arrow need duckdb, sqlglot and pyarrow, and at least one is not installed",
-    "cure": "Install them beside the broker: pip install duckdb sqlglot pyarrow.",
+    "message": "SQL, Arrow and sorted tables need duckdb, numpy, pyarrow and sqlglot, and at least one is not installed",
+    "cure": "Install them beside the broker: pip install duckdb numpy pyarrow sqlglot.",
 }
 
 

@@ -25,6 +25,31 @@ Rows to insert take one question:
     broker  rows      {schema, now_ms, batch_bytes_max, memory_bytes_max}; its payload: an Arrow IPC stream
     worker  encoded   {tablets: [[index or null, row count, size]], weight, resident_bytes}; its payload: a batch each
     worker  refused   {code, message, cure}
+
+Inputs of sorted tables are {kind: log or chunk, pieces: [[path, position, size] or size]}: stored values, whose pieces
+without a path lie in the payload, one behind the other. A schema is {key: [[name, type]], value: [[name, type]]}; keys
+are encoded, in hexadecimal; timestamps are those of commits. New chunks take one question:
+
+    broker  merge     {schema, inputs, clean_up: null (all versions stay), or the fields of `versions.CleanUp`;
+                      merge_deletions: whether deletes of a key that follow one another become one; pivots: keys
+                      that chunks are cut at, rising; chunk_bytes_max, samples_max, versions_max: of one key;
+                      memory_bytes_max}; answered by
+    worker  piece     {chunk: its number}; its payload: the bytes of the chunk that follow, at most 1 MiB
+    worker  merged    {chunks: [{partition: how many pivots are at its keys or below, rows, keys, deletes, blocks, size,
+                      index_bytes: of the index with its footer, unpacked_bytes, least_timestamp, greatest_timestamp,
+                      first_key, last_key, samples: [[key, bytes to the next]]}], rows_read, resident_bytes}
+    worker  refused   {code, message, cure, input: its number, or null}: TOO_MANY_VERSIONS, INPUT_DAMAGED, or INPUT_GONE
+                      where a file is not as long as it was, which may be tried again; pieces before are void
+
+So do the rows of a range of keys at a timestamp:
+
+    broker  scan      {schema, inputs, columns: [name], timestamp, first, end: null, or the key behind the range;
+                      rows_max: null, or a limit; format, memory_bytes_max}; answered by
+    worker  result    its payload is a piece of the answer, in the order of the keys
+    worker  done      {rows, blocks_read, blocks: of the chunks, resident_bytes}
+    worker  refused   {code, message, cure, input}
+
+Both stop like a query.
 """
 
 import json
