@@ -7,7 +7,7 @@
         12  uint32   bytes of the facts
         16  n places of 32 bytes: uint64 position of a block; uint32 bytes that are stored, and bytes that they unpack
             to; uint32 rows; uint32 traits; uint32 crc32c of the bytes that are stored; uint32 bytes of its first key
-            the filter's words, uint64; the facts, JSON (`ChunkFacts`); the first keys end to end
+            the filter's words, uint64; the facts, JSON (`ChunkSummary`); the first keys end to end
     the footer:
         0   4 bytes  magic "PQC1"
         4   uint32   version of this form
@@ -83,7 +83,7 @@ class Place(NamedTuple):
     first_key: bytes
 
 
-class ChunkFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ChunkSummary(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Facts of a chunk's rows. Keys are hexadecimal."""
 
     rows: int
@@ -106,7 +106,7 @@ class ChunkIndex:
 
     __slots__ = ("_filter", "_first_keys", "_types", "facts", "last_key", "places")
 
-    def __init__(self, places: Sequence[Place], words: memoryview, facts: ChunkFacts) -> None:
+    def __init__(self, places: Sequence[Place], words: memoryview, facts: ChunkSummary) -> None:
         """Take the filter's words as a view of uint64."""
         self.places = places
         self.facts = facts
@@ -187,7 +187,7 @@ def filter_words(keys: int) -> int:
     return keys * BITS_PER_KEY // 64 + 1
 
 
-def encode_index(places: Sequence[Place], words: bytes, facts: ChunkFacts) -> bytes:
+def encode_index(places: Sequence[Place], words: bytes, facts: ChunkSummary) -> bytes:
     """Return the index and its footer. `words`: of the filter."""
     facts_text = msgspec.json.encode(facts)
     index = b"".join((
@@ -212,7 +212,7 @@ def _read_footer(footer: bytes) -> tuple[int, int]:
     return size, checksum
 
 
-def _read_index(index: bytes) -> tuple[list[Place], memoryview, ChunkFacts]:
+def _read_index(index: bytes) -> tuple[list[Place], memoryview, ChunkSummary]:
     """Take the parts of an index whose checksum holds: what does not fit was written so. ChunkDamaged."""
     magic, blocks, words, facts_bytes = _HEAD.unpack_from(index) if len(index) >= _HEAD.size else (b"", 0, 0, 0)
     words_at = _HEAD.size + blocks * _PLACE.size
@@ -221,14 +221,15 @@ def _read_index(index: bytes) -> tuple[list[Place], memoryview, ChunkFacts]:
     if magic != INDEX_MAGIC or not blocks or not words or keys_at > len(index):
         raise ChunkDamaged(f"an index of {len(index)} bytes has {blocks} blocks, {words} words, {facts_bytes} of facts")
     try:
-        facts = msgspec.json.decode(index[facts_at:keys_at], type=ChunkFacts)
+        facts = msgspec.json.decode(index[facts_at:keys_at], type=ChunkSummary)
         bytes.fromhex(facts.last_key)
     except ValueError as damage:
         raise ChunkDamaged(f"the facts in an index are none: {damage}") from None
     places: list[Place] = []
     position, stored_end = keys_at, 0
-    for *numbers, key_bytes in _PLACE.iter_unpack(index[_HEAD.size : words_at]):
-        place = Place._make((*numbers, index[position : position + key_bytes]))
+    for numbers in _PLACE.iter_unpack(index[_HEAD.size : words_at]):
+        *place_numbers, key_bytes = numbers
+        place = Place._make((*place_numbers, index[position : position + key_bytes]))
         if place.position != stored_end or not place.rows or place.unpacked_bytes > UNPACKED_BYTES_MAX:
             raise _of_block(len(places), place, "does not follow the block before it, or has no rows or too many bytes")
         places.append(place)

@@ -14,8 +14,6 @@ from pqbroker.tables.sorted.packed_rows import ABSENT
 
 VERSIONS_MAX: Final = 30_000
 """Writes of one key in a chunk, and deletes."""
-TIMESTAMP_END: Final = (1 << 64) - 1
-"""Timestamp above that of every version."""
 
 
 class Version(NamedTuple):

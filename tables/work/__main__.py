@@ -22,7 +22,7 @@ RECURSION_MAX = 20_000
 LIBRARIES = frozenset(("duckdb", "numpy", "pyarrow", "sqlglot"))
 NO_LIBRARIES = {
     "code": "TABLES_NOT_INSTALLED",
-    "message": "SQL, Arrow and sorted tables need duckdb, numpy, pyarrow and sqlglot, and at least one is not installed",
+    "message": "SQL, Arrow and sorted tables need duckdb, numpy, pyarrow and sqlglot; at least one is not installed",
     "cure": "Install them beside the broker: pip install duckdb numpy pyarrow sqlglot.",
 }
 

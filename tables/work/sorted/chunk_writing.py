@@ -20,7 +20,7 @@ from pqbroker.tables.sorted.blocks import (
 from pqbroker.tables.sorted.chunks import (
     FILTER_MIX,
     FILTER_SHIFTS,
-    ChunkFacts,
+    ChunkSummary,
     Place,
     Trait,
     encode_index,
@@ -73,7 +73,7 @@ class ChunkWriter:
     def end(self) -> dict[str, Any]:
         """Write the index: return the facts of the chunk for those who have only these."""
         hashes = numpy.concatenate(self._hashes)
-        facts = ChunkFacts(
+        facts = ChunkSummary(
             self._rows, len(hashes), self._deletes, self._unpacked_bytes, self._least, self._greatest,
             self._last_key.hex(), self._shape.key_columns, self._shape.value_columns, self._samples.found(),
         )  # fmt: skip

@@ -38,10 +38,10 @@ class _Times:
     is_young: Any
     is_expired: Any
     is_retained: Any
-    """At the retained timestamp or below it."""
+    """True at the retained timestamp and below it."""
     may_hide: Any
     is_major: Any
-    """At the major timestamp or above it."""
+    """True at the major timestamp and above it."""
 
     @classmethod
     def of(cls, timestamps: Any, rules: CleanUp) -> "_Times":

@@ -24,7 +24,7 @@ from pqbroker.tables.work.sorted.version_columns import (
     arrow_array,
 )
 
-LOG_BYTES_MAX: Final = (1 << 31) - 1
+MERGED_LOG_BYTES_MAX: Final = (1 << 31) - 1
 """Bytes of log that one merge reads: Arrow's offsets have 32 bits."""
 SPANS_MAX: Final = 10_000
 """Rows of a log whose keys are looked for in chunks one by one."""
@@ -33,7 +33,7 @@ _SLOT_BYTES = {LENGTH: 4}
 
 
 @dataclass(frozen=True, slots=True)
-class _Rows:
+class _LogPlaces:
     """Places of rows in the log, arrays of numpy."""
 
     keys: Any
@@ -44,8 +44,8 @@ class _Rows:
     columns: Any
     """Number of value columns that its entry has."""
 
-    def take(self, numbers: Any) -> "_Rows":
-        return _Rows(self.keys[numbers], self.versions[numbers], self.ends[numbers], self.columns[numbers])
+    def take(self, numbers: Any) -> "_LogPlaces":
+        return _LogPlaces(self.keys[numbers], self.versions[numbers], self.ends[numbers], self.columns[numbers])
 
 
 class LogRun:
@@ -58,13 +58,13 @@ class LogRun:
         MergeRefused."""
         places = [_places(value, number) for number, value in enumerate(values, first_number)]
         shifts = numpy.cumsum([0, *map(len, values)])
-        if shifts[-1] > LOG_BYTES_MAX:
-            raise damaged(f"a log has {shifts[-1]} bytes; a merge takes {LOG_BYTES_MAX} at most", first_number)
+        if shifts[-1] > MERGED_LOG_BYTES_MAX:
+            raise damaged(f"a log has {shifts[-1]} bytes; a merge takes {MERGED_LOG_BYTES_MAX} at most", first_number)
         self._data = numpy.frombuffer(b"".join([*values, bytes(_WORD_BYTES)]), numpy.uint8)
         self._shape = shape
         self._first_number = first_number
         self._wanted = wanted
-        rows = _Rows(*(
+        rows = _LogPlaces(*(
             numpy.concatenate([part[at] + (shift if at < _SHIFTED else 0) for part, shift in zip(places, shifts)])  # noqa: B905
             for at in range(_SHIFTED + 1)
         ))  # fmt: skip
@@ -119,7 +119,7 @@ class LogRun:
                 high = middle
         return low
 
-    def _columns(self, rows: _Rows) -> VersionColumns:
+    def _columns(self, rows: _LogPlaces) -> VersionColumns:
         """Return rows in the order of their places, with the columns that are wanted."""
         keys = self._binary(rows.keys, rows.versions)
         deletes = self._data[rows.versions + KIND_AT] == Kind.DELETE
@@ -139,7 +139,7 @@ class LogRun:
         except ValueError as damage:
             raise damaged(f"a log has a row whose key is none: {damage}", self._first_number) from None
 
-    def _value_columns(self, rows: _Rows, deletes: Any, wanted: set[int]) -> dict[int, ColumnVersions]:
+    def _value_columns(self, rows: _LogPlaces, deletes: Any, wanted: set[int]) -> dict[int, ColumnVersions]:
         """Return value columns by their number. Entries before a change of the table have fewer columns than later."""
         bodies = rows.versions + KIND_AT
         is_update = self._data[bodies] == Kind.UPDATE
@@ -189,7 +189,7 @@ class LogRun:
             return array
         return arrow_array(kind, len(begins), validity, array.buffers()[1:])
 
-    def _check(self, rows: _Rows, number: int) -> None:
+    def _check(self, rows: _LogPlaces, number: int) -> None:
         """Refuse rows whose lengths do not fit together. MergeRefused."""
         sizes = rows.ends - rows.versions
         if not len(sizes):
@@ -206,7 +206,7 @@ class LogRun:
             raise damaged(f"a log has no version of a row where its key at byte {at} ends", number)
         self._check_contents(rows, deletes, number)
 
-    def _check_contents(self, rows: _Rows, deletes: Any, number: int) -> None:
+    def _check_contents(self, rows: _LogPlaces, deletes: Any, number: int) -> None:
         contents = numpy.zeros(len(deletes), numpy.int64)
         bodies = rows.versions + KIND_AT
         bitmap_bytes = (rows.columns + 7) >> 3
@@ -226,7 +226,7 @@ class LogRun:
 
 
 _SHIFTED = 3
-"""Parts of `_Rows` that are positions."""
+"""Parts of `_LogPlaces` that are positions."""
 
 
 def _slots_bytes(shape: SortedShape, columns: Any) -> Any:
@@ -247,7 +247,7 @@ def _fixed(words: Any, kind: str, validity: Any) -> Any:
 
 
 def _places(value: bytes, number: int) -> tuple[Any, Any, Any, Any]:
-    """Return where the rows of one log value lie: `_Rows`. MergeRefused."""
+    """Return where the rows of one log value lie: `_LogPlaces`. MergeRefused."""
     unpack, head = ROW_HEAD.unpack_from, ROW_HEAD.size
     begins: list[int] = []
     key_sizes: list[int] = []

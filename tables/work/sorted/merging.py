@@ -1,8 +1,9 @@
 """Flush, merge and partitioning: versions of logs and chunks, sorted and cleaned, as new chunks.
 
-One road for the three. A flush reads log values; a merge reads chunks and cleans them; a partitioning has pivots besides,
-and writes a chunk for each range between them that has rows. It goes range by range of keys, each of a size that fits
-the worker's memory, and sends the bytes of a chunk while it makes them, so that nothing is left of a merge that stops.
+One road for the three. A flush reads log values; a merge reads chunks and cleans them; a partitioning has pivots
+besides, and writes a chunk for each range between them that has rows. It goes range by range of keys, each of a size
+that fits the worker's memory, and sends the bytes of a chunk while it makes them, so that nothing is left of a merge
+that stops.
 """
 
 import heapq
@@ -19,7 +20,7 @@ from pqbroker.tables.work.sorted.refusal import unreadable
 from pqbroker.tables.work.sorted.stored_values import StoredFiles, StoredValue, payload_bytes
 from pqbroker.tables.work.sorted.version_columns import SortedShape, VersionColumns, concatenated
 
-PIECE_BYTES_MAX: Final = 1 << 20
+CHUNK_PIECE_BYTES: Final = 1 << 20
 """Bytes of a chunk in one message."""
 MEMORY_PART: Final = 12
 """A range has this part of the worker's memory: its versions lie there as they are read, sorted, and written."""
@@ -61,7 +62,11 @@ def merge(line: Line, message: Message) -> dict[str, Any]:
 
 
 def open_runs(
-    inputs: Sequence[Mapping[str, Any]], payload: memoryview, files: StoredFiles, shape: SortedShape, wanted: Sequence[int]
+    inputs: Sequence[Mapping[str, Any]],
+    payload: memoryview,
+    files: StoredFiles,
+    shape: SortedShape,
+    wanted: Sequence[int],
 ) -> list[SortedRun]:
     """Open what a message names: the logs as one run, each chunk as one. MergeRefused."""
     runs: list[SortedRun] = []
@@ -166,12 +171,12 @@ class _Chunks:
 
     def _send(self, data: bytes) -> None:
         self._unsent += data
-        self._flush(PIECE_BYTES_MAX)
+        self._flush(CHUNK_PIECE_BYTES)
 
     def _flush(self, kept_bytes: int) -> None:
         """Send whole pieces, and what is left if less is to be kept."""
         while self._unsent and len(self._unsent) >= kept_bytes:
             if self._line.has_unasked():
                 raise Stopped
-            self._line.send("piece", {"chunk": len(self._facts)}, bytes(self._unsent[:PIECE_BYTES_MAX]))
-            del self._unsent[:PIECE_BYTES_MAX]
+            self._line.send("piece", {"chunk": len(self._facts)}, bytes(self._unsent[:CHUNK_PIECE_BYTES]))
+            del self._unsent[:CHUNK_PIECE_BYTES]

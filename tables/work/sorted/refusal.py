@@ -1,4 +1,4 @@
-"""Refusal of a merge or a scan, as the broker is told it: what it is, and of which input."""
+"""Refusal of a merge or a scan, with the input that is its cause."""
 
 from typing import Any
 

@@ -4,9 +4,9 @@ Blocks of a chunk that no other input reaches into, and that have a row for each
 others are read range by range: keys and timestamps alone say which versions are seen, then columns follow.
 """
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any, Final, NamedTuple
 
 import numpy
@@ -125,12 +125,10 @@ def _stretches_alone(
         and (number + 1 == len(places) or not places[number + 1].traits & Trait.CONTINUES)
         for number, place in enumerate(places)
     ]
-    for other in runs:
-        if other is not run:
-            for first, last in other.spans():
-                begin = max(bisect_right(keys, first) - 1, 0)
-                for number in range(begin, bisect_right(keys, last, 0, len(places))):
-                    is_alone[number] = False
+    for first, last in chain.from_iterable(other.spans() for other in runs if other is not run):
+        begin = max(bisect_right(keys, first) - 1, 0)
+        for number in range(begin, bisect_right(keys, last, 0, len(places))):
+            is_alone[number] = False
     for is_taken, numbers in groupby(range(len(places)), is_alone.__getitem__):
         if is_taken:
             some = list(numbers)

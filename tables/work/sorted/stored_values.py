@@ -3,7 +3,10 @@
 import os
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Any
+from typing import Self
+
+StoredPiece = tuple[str, int, int] | int
+"""Path, position and size; or the size of what the payload has."""
 
 
 class StoredFiles:
@@ -14,10 +17,12 @@ class StoredFiles:
     def __init__(self) -> None:
         self._files: dict[str, int] = {}
 
-    def __enter__(self) -> "StoredFiles":
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: Any, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         for file in self._files.values():
             os.close(file)
         self._files.clear()
@@ -34,10 +39,10 @@ class StoredValue:
 
     __slots__ = ("_pieces", "size")
 
-    def __init__(self, pieces: Sequence[Any], payload: memoryview, files: StoredFiles) -> None:
+    def __init__(self, pieces: Sequence[StoredPiece], payload: memoryview, files: StoredFiles) -> None:
         """Take the first bytes of the payload for the pieces without a path. OSError."""
         self._pieces: list[tuple[int, int, memoryview | int, int]] = []
-        """Where each begins and ends in the value; the bytes, or a file and where it begins there."""
+        """Begin and end of each in the value; the bytes, or a file and the position there."""
         self.size = taken = 0
         for piece in pieces:
             if isinstance(piece, int):
@@ -67,7 +72,7 @@ class StoredValue:
         return found
 
 
-def payload_bytes(pieces: Sequence[Any]) -> int:
+def payload_bytes(pieces: Sequence[StoredPiece]) -> int:
     """Return how many bytes of the payload the pieces take."""
     return sum(piece for piece in pieces if isinstance(piece, int))
 

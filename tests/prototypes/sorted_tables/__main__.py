@@ -24,8 +24,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sortedcontainers import SortedDict
 
-from pqbroker.tables.sorted.keys import key_encoder
 from pqbroker.tables.sorted.blocks import BLOCK_BYTES_MAX, Block, encode_block
+from pqbroker.tables.sorted.keys import key_encoder
 
 TYPES = ("int64", "int64", "double", "utf8")
 TEXT_BYTES = 60

@@ -15,7 +15,7 @@ ARROW: Mapping[str, pa.DataType] = {
     "int8": pa.int8(), "int64": pa.int64(), "uint32": pa.uint32(), "double": pa.float64(), "boolean": pa.bool_(),
     "string": pa.binary(), "utf8": pa.utf8(), "timestamp": pa.uint64(),
 }  # fmt: skip
-VALUES = {
+VALUES: Mapping[str, st.SearchStrategy[Any]] = {
     "int8": st.integers(-128, 127), "int64": st.integers(-(1 << 63), (1 << 63) - 1),
     "uint32": st.integers(0, (1 << 32) - 1), "double": st.floats(allow_nan=False), "boolean": st.booleans(),
     "string": st.binary(max_size=9), "utf8": st.text(max_size=5), "timestamp": st.integers(0, (1 << 64) - 1),
@@ -58,7 +58,7 @@ def test_plain_python_reads_what_arrow_wrote(data: st.DataObject) -> None:
     assert block.rows == len(keys)
     for row, key in enumerate(keys):
         assert block.key(row) == key
-        values = [values[row] for _, values in columns]
+        values = [column[row] for _, column in columns]
         assert [block.value(row, column) for column in range(len(types))] == values
         assert block.version(row, 0) == Version(timestamps[row], None if deletes[row] else values)
         assert list(block.rows_of(key)) == [at for at, each in enumerate(keys) if each == key]

@@ -13,8 +13,8 @@ from pqbroker.tables.sorted.blocks import BLOCK_BYTES_MAX
 from pqbroker.tables.sorted.chunks import (
     FOOTER_BYTES,
     ChunkDamaged,
-    ChunkFacts,
     ChunkIndex,
+    ChunkSummary,
     Place,
     Trait,
     encode_index,
@@ -27,6 +27,7 @@ from tests.tables.work.sorted.worker_line import Table, index_of, log_of, merged
 
 TABLE: Table = ([["id", "int64"]], [["text", "utf8"], ["number", "int64"]])
 TEXT = "0123456789" * 30
+SHORT = st.binary(max_size=2)
 encode = key_encoder(["int64"])
 
 
@@ -44,7 +45,7 @@ def index_with_first_keys(keys: Sequence[bytes], continues: frozenset[int], last
     places = [
         Place(at * 10, 10, 100, 1, Trait.CONTINUES if at in continues else 0, 0, key) for at, key in enumerate(keys)
     ]
-    facts = ChunkFacts(1, 1, 0, 0, 0, 0, last_key.hex(), (("k", "string"),), (), ())
+    facts = ChunkSummary(1, 1, 0, 0, 0, 0, last_key.hex(), (("k", "string"),), (), ())
     return ChunkIndex.decode(encode_index(places, bytes(8 * filter_words(len(keys))), facts))
 
 
@@ -86,7 +87,7 @@ def test_a_key_that_begins_a_block_is_looked_for_in_that_one_alone() -> None:
     assert list(continued.blocks_of(b"b")) == [0]
 
 
-@given(st.lists(st.binary(max_size=2), min_size=1, max_size=6), st.binary(max_size=2), st.none() | st.binary(max_size=2))
+@given(st.lists(SHORT, min_size=1, max_size=6), SHORT, st.none() | SHORT)
 def test_a_range_names_each_block_that_may_have_its_keys(keys: list[bytes], first: bytes, end: bytes | None) -> None:
     keys.sort()
     index = index_with_first_keys(keys, frozenset(), keys[-1])

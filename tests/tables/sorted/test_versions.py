@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pqbroker.pq.log.commit_timestamps import timestamp_of
+from pqbroker.pq.log.commit_timestamps import TIMESTAMP_MAX, timestamp_of
 from pqbroker.tables.sorted.packed_rows import ABSENT
 from pqbroker.tables.sorted.versions import (
-    TIMESTAMP_END,
     CleanUp,
     TooManyVersions,
     Version,
@@ -26,7 +25,7 @@ MINUTE_MS = 60_000
 NOW_MS = 1_000_000_000_000
 DEFAULTS = CleanUp(
     now_ms=NOW_MS, min_data_ttl=30 * MINUTE_MS, max_data_ttl=30 * MINUTE_MS, min_data_versions=1, max_data_versions=1,
-    major=TIMESTAMP_END, retained=TIMESTAMP_END, hidden_before=TIMESTAMP_END,
+    major=TIMESTAMP_MAX, retained=TIMESTAMP_MAX, hidden_before=TIMESTAMP_MAX,
 )  # fmt: skip
 NEWEST_ALONE = replace(DEFAULTS, min_data_ttl=0, max_data_ttl=0)
 
@@ -55,9 +54,9 @@ def below(major: int, rules: CleanUp = NEWEST_ALONE) -> CleanUp:
 
 
 def test_a_delete_stays_while_a_store_elsewhere_holds_what_it_deletes() -> None:
-    """The seed's example: writes at 10 and 20 and a delete at 30 in three chunks, of which the first and third merge."""
+    """The seed's example: writes at 10 and 20, a delete at 30, in three chunks, of which the first and third merge."""
     assert left([delete(30), write(10, 1)], below(20)) == [30]
-    assert left([delete(30), write(20, 2), write(10, 1)], below(TIMESTAMP_END)) == []
+    assert left([delete(30), write(20, 2), write(10, 1)], below(TIMESTAMP_MAX)) == []
 
 
 @pytest.mark.parametrize(("major", "expected"), [(9, [30, 10]), (10, [30, 10]), (11, [30]), (30, [30]), (31, [])])
@@ -199,7 +198,7 @@ def rules(draw: st.DrawFn) -> CleanUp:
     return CleanUp(
         now_ms=draw(st.sampled_from(TIMES)), min_data_ttl=min_ttl, max_data_ttl=max_ttl, min_data_versions=least,
         max_data_versions=most, major=major, retained=draw(times),
-        hidden_before=draw(st.sampled_from([major, TIMESTAMP_END])),
+        hidden_before=draw(st.sampled_from([major, TIMESTAMP_MAX])),
     )  # fmt: skip
 
 

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pqbroker.pq.log.commit_timestamps import timestamp_of
+from pqbroker.pq.log.commit_timestamps import TIMESTAMP_MAX, timestamp_of
 from pqbroker.tables.sorted.keys import key_decoder, key_encoder
 from pqbroker.tables.sorted.packed_rows import ABSENT
-from pqbroker.tables.sorted.versions import TIMESTAMP_END, seen
+from pqbroker.tables.sorted.versions import seen
 from pqbroker.tables.work.messages import Message, Stopped
-from pqbroker.tables.work.sorted.scanning import SortedScan, answer_scan, scan_rows
 from pqbroker.tables.work.sorted.merging import open_runs
+from pqbroker.tables.work.sorted.scanning import SortedScan, answer_scan, scan_rows
 from pqbroker.tables.work.sorted.stored_values import StoredFiles
 from pqbroker.tables.work.sorted.version_columns import SortedShape
 from tests.support.depth import examples
@@ -50,7 +50,7 @@ def scanned(
     inputs = [{"kind": "log", "pieces": [len(log)]} for log in logs]
     inputs += [{"kind": "chunk", "pieces": [len(chunk)]} for chunk in chunks]
     document = {
-        "schema": {"key": table[0], "value": table[1]}, "inputs": inputs, "timestamp": TIMESTAMP_END, "first": "",
+        "schema": {"key": table[0], "value": table[1]}, "inputs": inputs, "timestamp": TIMESTAMP_MAX, "first": "",
         "end": None, "columns": [name for name, _ in table[0] + table[1]], "format": "arrow", "rows_max": None,
         "memory_bytes_max": MEMORY_BYTES, **others,
     }  # fmt: skip
@@ -104,12 +104,12 @@ def model_rows(
 
 def test_blocks_that_nothing_reaches_into_are_taken_as_they_stand_beside_others() -> None:
     """Chunks overlap in part, one has deletes, the log has a few keys; order or not, the rows are the same."""
-    rows = texts(range(0, 2000), 1000, 300) + texts(range(1500, 3500), 5000, 300) + texts(range(6000, 9000), 9000, 300)
+    rows = texts(range(2000), 1000, 300) + texts(range(1500, 3500), 5000, 300) + texts(range(6000, 9000), 9000, 300)
     gone: list[Row] = [((at,), 20_000 + at, None, False) for at in range(6500, 6600)]
     parts = (rows[:2000], rows[2000:4000], rows[4000:] + gone)
     chunks = [merged(TEXTS, [log_of(TEXTS, part)])[0][0] for part in parts]
     log_rows = texts([-5, 3, 4000, 8000], 30_000, 10)
-    expected = model_rows(TEXTS, [*rows, *gone, *log_rows], TIMESTAMP_END, (b"", None))
+    expected = model_rows(TEXTS, [*rows, *gone, *log_rows], TIMESTAMP_MAX, (b"", None))
     found, said = scanned(TEXTS, [log_of(TEXTS, log_rows)], chunks)
     assert found == expected
     assert said["blocks"] <= said["blocks_read"] < said["blocks"] + 20, "few blocks are read for two ranges"
@@ -117,10 +117,10 @@ def test_blocks_that_nothing_reaches_into_are_taken_as_they_stand_beside_others(
     inputs = [{"kind": "chunk", "pieces": [len(chunk)]} for chunk in chunks]
     with StoredFiles() as files:
         runs = open_runs(inputs, memoryview(b"".join(chunks)), files, shape, (0, 1))
-        batches = list(scan_rows(runs, SortedScan(shape, (0, 1), TIMESTAMP_END, is_ordered=False)))
+        batches = list(scan_rows(runs, SortedScan(shape, (0, 1), TIMESTAMP_MAX, is_ordered=False)))
     unordered = [row for batch in batches for row in batch.to_pylist()]
     assert sorted(unordered, key=lambda row: row["id"]) == model_rows(
-        TEXTS, [*rows, *gone], TIMESTAMP_END, (b"", None)
+        TEXTS, [*rows, *gone], TIMESTAMP_MAX, (b"", None)
     )
 
 

@@ -10,7 +10,7 @@ from pqbroker.tables.sorted.log_entries import NewRow, encode_entry
 from pqbroker.tables.sorted.packed_rows import DELETED, RowForm
 from pqbroker.tables.sorted.versions import Version
 from pqbroker.tables.work.messages import Line, Message
-from pqbroker.tables.work.sorted.merging import PIECE_BYTES_MAX, merge
+from pqbroker.tables.work.sorted.merging import CHUNK_PIECE_BYTES, merge
 
 MEMORY_BYTES = 256 << 20
 Table = tuple[list[list[str]], list[list[str]]]
@@ -27,7 +27,7 @@ class Pieces(Line):
 
     def send(self, kind: str, document: Any, payload: Any = b"") -> None:
         assert kind == "piece"
-        assert 0 < len(payload) <= PIECE_BYTES_MAX
+        assert 0 < len(payload) <= CHUNK_PIECE_BYTES
         self._sent += 1
         if document["chunk"] == len(self.chunks):
             self.chunks.append(bytearray())
