@@ -13,6 +13,7 @@ from pqbroker.doctor.salvaging.base_logs import ReadLog, read_log, write_log
 from pqbroker.doctor.salvaging.losses import CellSalvage, NewBlobs
 from pqbroker.doctor.salvaging.lost_offsets import PartitionSalvage
 from pqbroker.doctor.salvaging.segment_counts import count_segments
+from pqbroker.doctor.salvaging.staged_batches import DecidedBatch, PiecesSalvage, read_batches
 from pqbroker.doctor.salvaging.torn_payloads import name_torn
 from pqbroker.doctor.tablets import find_served_topics
 from pqbroker.pq.log import consumers
@@ -53,11 +54,13 @@ _MAY_BE_OLDER = {
 
 
 class LearnedScheme:
-    """The scheme of a node, as far as it can be read: the names of what its cells hold."""
+    """The scheme of a node, as far as it can be read: the names of what its cells hold, and what is under way there."""
 
     def __init__(self) -> None:
         self.state = SchemeState()
         self.row_sets: Mapping[str, RowSet] = {}
+        self.batches: dict[CellId, list[DecidedBatch]] = {}
+        """Batches of staged rows that are being written, by the cell that has the decision."""
 
     def learn(self, row_sets: Mapping[str, RowSet]) -> None:
         self.row_sets = row_sets
@@ -86,9 +89,7 @@ class CellPlan:
 
     def plan(self) -> None:
         """Name what may be lost, and plan the rows that make up for it."""
-        self._read_records()
-        if self._cell == SYSTEM_CELL:
-            self.read_scheme()
+        self.learn()
         name_torn(self._salvage, self._records, lambda tablet: self._served_topic(tablet).topic)
         if not self._salvage.lost.rounds:
             return
@@ -101,9 +102,18 @@ class CellPlan:
             _PLANS.get(record.type, of_form)(self, record, blobs)
         count_segments(self._salvage)
 
-    def read_scheme(self) -> None:
-        """Learn the names of what the cells hold, as far as they can be read."""
-        self._scheme.learn(read_log(self._salvage, SCHEME_TABLET_ID).row_sets)
+    def learn(self) -> None:
+        """Learn of the cell what the plan of any cell needs, as far as it can be read; from the system cell the names of
+        what the cells hold."""
+        self._read_records()
+        if self._cell == SYSTEM_CELL:
+            self._scheme.learn(read_log(self._salvage, SCHEME_TABLET_ID).row_sets)
+        self._scheme.batches[self._cell] = [
+            batch
+            for tablet, record in self._records.items()
+            if record.type is TabletType.PERSQUEUE and not record.dropping
+            for batch in read_batches(self._salvage, row_prefix(tablet), self._served_topic(tablet).topic, self._cell)
+        ]
 
     def _read_records(self) -> None:
         for key, row in self._salvage.rows.rows(index_rows.ROW + RECORD, index_rows.ROW + _RECORDS_END):
@@ -168,10 +178,13 @@ class CellPlan:
         except (ValueError, IndexError) as bad:
             self._salvage.name("records", served.topic, f"its tablet {record.tablet_id} stays refused: {bad}")
             return
+        batches = [batch for of_cell in self._scheme.batches.values() for batch in of_cell if batch.topic == served.topic]
+        pieces = PiecesSalvage(self._salvage, blobs, prefix, self._cell)
         for index, of_index in sorted(entries.items()):
             name = f"{served.topic}-{index}"
             PartitionSalvage(self._salvage, blobs, prefix, name, index, of_index).plan()
             self._name_staged(name, prefix, of_index)
+            pieces.plan(name, index, of_index, batches)
             for letter, kind in _KINDS.items():
                 self._name_residents(name, prefix, letter, kind, of_index)
 

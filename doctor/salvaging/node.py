@@ -37,6 +37,8 @@ def salvage_node(path: Path, pools: Mapping[str, Path], *, performs: bool) -> No
     others = sorted(CellId(int(place.name)) for place in path.glob(f"{CELLS}/*") if place.name.isdecimal())
     losses: list[Loss] = []
     is_damaged = False
+    for cell in (SYSTEM_CELL, *others) if others else ():
+        _learn(*_place(path, pools, cell), cell, scheme, others)
     for cell in (SYSTEM_CELL, *others):
         place, of_cell = _place(path, pools, cell)
         found = _look(place, of_cell, cell, scheme, others)
@@ -65,18 +67,22 @@ def _place(path: Path, pools: Mapping[str, Path], cell: CellId) -> tuple[Path, d
     return place, {name: at / CELLS / str(cell) for name, at in pools.items() if name != MAIN_POOL}
 
 
+def _learn(
+    place: Path, pools: Mapping[str, Path], cell: CellId, scheme: LearnedScheme, others: list[CellId]
+) -> None:
+    with look_past_damage(place, pools) as (rows, _, lost):
+        CellPlan(CellSalvage(rows, lost), cell, scheme, others).learn()
+
+
 def _look(
     place: Path, pools: Mapping[str, Path], cell: CellId, scheme: LearnedScheme, others: list[CellId]
 ) -> list[Loss] | None:
-    """Return what a salvage of the cell would give up; None when there is nothing to salvage. The scheme is learned."""
+    """Return what a salvage of the cell would give up; None when there is nothing to salvage."""
     with look_past_damage(place, pools) as (rows, damage, lost):
-        found = CellSalvage(rows, lost)
-        plan = CellPlan(found, cell, scheme, others)
         if not damage.is_damaged and read_mark(place).state is not MarkState.BEGUN:
-            if cell == SYSTEM_CELL:
-                plan.read_scheme()
             return None
-        plan.plan()
+        found = CellSalvage(rows, lost)
+        CellPlan(found, cell, scheme, others).plan()
         return [*_name_rounds(damage), *found.losses]
 
 

@@ -53,7 +53,7 @@ def plan_end(partition: Partition, decision: Decision, now_ms: int) -> Cycle:
 
 
 def plan_drop(partition: Partition, keys: list[bytes], now_ms: int) -> Cycle:
-    """Delete pieces that no decision will name."""
+    """Delete pieces that no decision will name, or a decision that is not carried out."""
     cycle = partition.no_change(now_ms)
     cycle.gone += keys
     partition.is_writing = True

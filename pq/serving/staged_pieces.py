@@ -21,14 +21,16 @@ _DROPPED_AT_ONCE = 1000
 class StagedPieces:
     """Every change is durable when its call returns; KafkaError as a write's."""
 
-    __slots__ = ("_clock", "_kv", "_partition", "_writer", "bytes", "count", "decision_count")
+    __slots__ = ("_clock", "_kv", "_partition", "_unread", "_writer", "bytes", "count", "decision_count")
 
     def __init__(self, partition: Partition, kv: KeyValueTablet, writer: Writer, clock: Callable[[], int]) -> None:
         self._partition = partition
         self._kv = kv
         self._writer = writer
         self._clock = clock
-        sizes = [entry.size for _, entry in kv.keys(*staged_range(partition.index))]
+        found = list(kv.keys(*staged_range(partition.index)))
+        sizes = [entry.size for _, entry in found]
+        self._unread = {key for key, entry in found if not entry.is_inline}
         self.bytes = sum(sizes)
         """The bytes of all pieces."""
         self.count = len(sizes)
@@ -52,10 +54,21 @@ class StagedPieces:
         (buffers,) = await self._kv.read([(key, 0, 0)])
         return memoryview(bytearray(b"".join(buffers)))
 
+    def is_unread(self, key: bytes) -> bool:
+        """Return True if the piece was staged before the tablet's start, and nobody has read it since. What was staged
+        since was synced by this process."""
+        return key in self._unread
+
+    async def verify(self, key: bytes) -> None:
+        """Read a piece, so that it is not unread any more. BlobCorrupt, BlobMissing, OSError."""
+        await self._kv.read([(key, 0, 0)])
+        self._unread.discard(key)
+
     async def write(self, key: bytes, batch: memoryview, weights: Weighed) -> None:
         """Put the rows of a piece into the log; the piece goes in the same commit."""
         planned = (batch, read_header(batch))
         await self._planned(lambda: plan_piece(self._partition, key, planned, self._clock(), weights), len(batch))
+        self._unread.discard(key)
         self.bytes -= len(batch)
         self.count -= 1
 
@@ -64,6 +77,11 @@ class StagedPieces:
         stored = await asyncio.to_thread(decision.encode)
         await self._planned(lambda: plan_value(self._partition, decision.key, stored, self._clock()), len(stored))
         self.decision_count += 1
+
+    async def retract(self, decision: Decision) -> None:
+        """Delete a decision that is not carried out: what it has written stays, and its session knows nothing of it."""
+        await self._planned(lambda: plan_drop(self._partition, [decision.key], self._clock()), 0)
+        self.decision_count -= 1
 
     async def decisions(self) -> Sequence[Decision]:
         """The batches that are being written. StoredUnreadable; BlobCorrupt, BlobMissing, OSError."""
@@ -98,6 +116,7 @@ class StagedPieces:
             size = sum(self.size_of(key) or 0 for key in present)
             if present:
                 await self._planned(partial(plan_drop, self._partition, present, self._clock()), 0)
+                self._unread.difference_update(present)
                 self.bytes -= size
                 self.count -= len(present)
 

@@ -214,13 +214,13 @@ class CellOwner:
 
     async def _look_after(self, topics: Sequence[Topic]) -> None:
         """End batches of staged rows that were decided, and delete rows that nobody has committed for too long."""
-        from pqbroker.broker.services.topics.staged_rows import look_after
+        from pqbroker.broker.services.topics.staged_rows import BatchRefused, look_after
 
         before_ms = self._clock() - self.current.settings.in_force.producer_id_expiration_ms
         for topic in topics:
             try:
                 await look_after(topic, before_ms)
-            except KafkaError as refusal:
+            except (KafkaError, BatchRefused) as refusal:
                 log.warning("staged rows of %s wait: %s", topic.record.name, refusal)
 
     async def renew(self) -> None:

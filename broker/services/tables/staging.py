@@ -38,7 +38,8 @@ async def stage(caller: TablesCaller, name: str, rows: GivenRows, fence: Fence, 
 async def commit(
     caller: TablesCaller, name: str, pieces: Sequence[Piece], fence: Fence, on_changed: OnChanged
 ) -> Committed:
-    """Write the rows of a batch that was staged. TableError CHANGED_BATCH, SESSION_AHEAD, STAGE_LOST."""
+    """Write the rows of a batch that was staged. TableError CHANGED_BATCH, SESSION_AHEAD, STAGE_LOST,
+    BATCH_DAMAGED."""
     topic, _ = find_typed(caller, AclOperation.WRITE, name)
     return await _told(uninterrupted(staged_rows.commit(topic, fence, pieces, on_changed)))
 

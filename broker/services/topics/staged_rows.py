@@ -7,6 +7,9 @@
     this batch                  other rows             CHANGED_BATCH, or as `OnChanged` says
     a later batch               any                    SESSION_AHEAD
 
+Where pieces of a batch that is decided are unreadable, nothing more of it is written, and the answer is BATCH_DAMAGED: with
+`OnChanged.KEEP` it ends without them, with `OnChanged.APPEND` the pieces of the request are decided in its place.
+
 Rows are compared by their total, whatever pieces they came in. A decision is durable before the first piece is
 written, so that what a crash cuts short is ended as it was decided: by the next request of the session, or without one.
 """
@@ -14,7 +17,8 @@ written, so that what a crash cuts short is ended as it was decided: by the next
 import asyncio
 import secrets
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from enum import StrEnum
 from typing import Final, NamedTuple
 
@@ -47,6 +51,14 @@ class BatchRefused(Exception):
         self.code = code
         self.message = message
         self.cure = cure
+
+
+class BatchDamaged(BatchRefused):
+    """A refusal of a batch that is decided, and of which a piece is unreadable."""
+
+    def __init__(self, batch: Decision, message: str, cure: str) -> None:
+        super().__init__("BATCH_DAMAGED", message, cure)
+        self.batch = batch
 
 
 class OnChanged(StrEnum):
@@ -91,7 +103,7 @@ async def commit(topic: Topic, fence: Fence, pieces: Sequence[Piece], on_changed
     until = asyncio.get_running_loop().time() + STEP_S
     async with topic.session_locks.setdefault(fence.session, asyncio.Lock()):
         given = await asyncio.to_thread(_total, pieces)
-        if not await _finish(topic, await _decisions(topic, fence.session), until):
+        if not await _finish_earlier(topic, fence, pieces, on_changed, until):
             return Committed(given, is_done=False)
         taken = batches_taken(topic.partitions, fence.session).values()
         if not _is_new(fence, list(taken), given, on_changed):
@@ -99,7 +111,8 @@ async def commit(topic: Topic, fence: Fence, pieces: Sequence[Piece], on_changed
             return Committed(given, is_duplicate=True)
         if not pieces:
             return Committed(NO_ROWS)
-        await _check_staged(topic, fence, pieces)
+        if not await _check_staged(topic, fence, pieces, until):
+            return Committed(given, is_done=False)
         decided = decision(*fence, pieces)
         await topic.partitions[decided.home].staged.decide(decided)
         return Committed(given, is_done=await _finish(topic, [decided], until))
@@ -107,7 +120,7 @@ async def commit(topic: Topic, fence: Fence, pieces: Sequence[Piece], on_changed
 
 async def look_after(topic: Topic, before_ms: int) -> None:
     """End what was decided and not ended, and delete pieces that were staged before the time and never named; those of
-    a held cell stay, for the decision that names them may be among what was given up."""
+    a held cell stay, for the decision that names them may be among what was given up. KafkaError, BatchRefused."""
     staged = [partition.staged for partition in topic.partitions]
     if not any(one.bytes or one.decision_count for one in staged):
         return
@@ -161,19 +174,73 @@ def _total(pieces: Iterable[Piece]) -> Total:
     return total
 
 
-async def _check_staged(topic: Topic, fence: Fence, pieces: Sequence[Piece]) -> None:
-    """Check that every piece exists, once. BatchRefused STAGE_LOST."""
-    lost = None
+async def _finish_earlier(
+    topic: Topic, fence: Fence, pieces: Sequence[Piece], on_changed: OnChanged, until: float
+) -> bool:
+    """Write what is left of the session's batches; False when the time came before that. BatchDamaged, unless it is this
+    batch, and the request says what happens to it."""
+    try:
+        return await _finish(topic, await _decisions(topic, fence.session), until)
+    except BatchDamaged as damage:
+        if damage.batch.sequence != fence.sequence or on_changed is OnChanged.FAIL:
+            raise
+        if on_changed is OnChanged.KEEP:
+            return await _finish(topic, [damage.batch], until, leaves_out=True)
+        if not await _check_staged(topic, fence, pieces, until):
+            return False
+        await topic.partitions[damage.batch.home].staged.retract(damage.batch)
+        return True
+
+
+async def _check_staged(topic: Topic, fence: Fence, pieces: Sequence[Piece], until: float) -> bool:
+    """Check that every piece exists, once, and can be read; False when the time came before that. BatchRefused
+    STAGE_LOST."""
+    why = "a piece of the batch is named twice" if len(set(pieces)) < len(pieces) else ""
     for number, piece in enumerate(pieces):
         if not number % _AT_ONCE:
             await asyncio.sleep(0)
         if _size(topic, fence, piece) is None:
-            lost = piece
-            break
-    if lost is None and len(set(pieces)) == len(pieces):
-        return
-    text = f"the piece {lost.name!r} of the batch is not there" if lost else "a piece of the batch is named twice"
-    raise BatchRefused("STAGE_LOST", text, "Stage the rows of the batch again, and commit the pieces of that.")
+            why = f"the piece {piece.name!r} of the batch is not there"
+    try:
+        if not why:
+            return await _verify(topic, fence, pieces, until)
+    except _PieceUnreadable as damage:
+        why = f"the piece {damage.piece.name!r} of the batch is unreadable: {damage.cause}"
+    raise BatchRefused("STAGE_LOST", why, "Stage the rows of the batch again, and commit the pieces of that.")
+
+
+async def _verify(topic: Topic, fence: Fence, pieces: Sequence[Piece], until: float) -> bool:
+    """Read the pieces once that were staged before a start; False when the time came before that. _PieceUnreadable."""
+    for number, piece in enumerate(pieces):
+        if not number % _AT_ONCE:
+            await asyncio.sleep(0)
+        key, staged = piece.key(*fence), topic.partitions[piece.partition].staged
+        if not staged.is_unread(key):
+            continue
+        if asyncio.get_running_loop().time() > until:
+            return False
+        with _reading(piece):
+            await staged.verify(key)
+    return True
+
+
+class _PieceUnreadable(Exception):
+    def __init__(self, piece: Piece, cause: BlobCorrupt | BlobMissing) -> None:
+        super().__init__(piece.name)
+        self.piece = piece
+        self.cause = cause
+
+
+@contextmanager
+def _reading(piece: Piece) -> Iterator[None]:
+    """Read a piece. _PieceUnreadable; KafkaError where the disk does not answer."""
+    try:
+        yield
+    except (BlobCorrupt, BlobMissing) as damage:
+        raise _PieceUnreadable(piece, damage) from damage
+    except OSError as failure:
+        text = f"staged rows of tablet {piece.partition} cannot be read: {failure}"
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, text) from failure
 
 
 def _size(topic: Topic, fence: Fence, piece: Piece) -> int | None:
@@ -194,27 +261,47 @@ async def _decisions(topic: Topic, session: str | None) -> list[Decision]:
     return [one for one in found if session in (None, one.session)]
 
 
-async def _finish(topic: Topic, decided: Sequence[Decision], until: float) -> bool:
-    """Write what is left of the decided batches; False when the time came before that."""
+async def _finish(topic: Topic, decided: Sequence[Decision], until: float, *, leaves_out: bool = False) -> bool:
+    """Write what is left of the decided batches; False when the time came before that. BatchDamaged, before more of the
+    batch is written, where a piece is unreadable; with `leaves_out` it goes unwritten."""
     for one in decided:
-        by_partition: defaultdict[int, list[Piece]] = defaultdict(list)
-        for piece in one.pieces:
-            by_partition[piece.partition].append(piece)
         fence = Fence(one.session, one.sequence)
-        done = await asyncio.gather(
-            *(_write(topic, fence, pieces, until) for pieces in by_partition.values()), return_exceptions=True
-        )
-        for outcome in done:
-            if isinstance(outcome, BaseException):
-                raise outcome
-        if not all(done):
-            return False
+        try:
+            if not await _finish_one(topic, fence, one, until, leaves_out=leaves_out):
+                return False
+        except _PieceUnreadable as damage:
+            raise _damaged(topic, fence, one, damage) from damage
         await topic.partitions[one.home].staged.end(one)
         await _clear(topic, fence)
     return True
 
 
-async def _write(topic: Topic, fence: Fence, pieces: Sequence[Piece], until: float) -> bool:
+async def _finish_one(topic: Topic, fence: Fence, batch: Decision, until: float, *, leaves_out: bool) -> bool:
+    if not leaves_out and not await _verify(topic, fence, batch.pieces, until):
+        return False
+    by_partition: defaultdict[int, list[Piece]] = defaultdict(list)
+    for piece in batch.pieces:
+        by_partition[piece.partition].append(piece)
+    writing = (_write(topic, fence, pieces, until, leaves_out=leaves_out) for pieces in by_partition.values())
+    done = await asyncio.gather(*writing, return_exceptions=True)
+    for outcome in done:
+        if isinstance(outcome, BaseException):
+            raise outcome
+    return all(done)
+
+
+def _damaged(topic: Topic, fence: Fence, batch: Decision, damage: _PieceUnreadable) -> BatchDamaged:
+    name, count = f"batch {batch.sequence} of session {batch.session!r}", len(batch.pieces)
+    left = sum(_size(topic, fence, piece) is not None for piece in batch.pieces)
+    rows = f"its piece {damage.piece.name!r} of {damage.piece.total.row_count} rows is unreadable: {damage.cause}"
+    cure = (
+        f"Commit batch {batch.sequence} with on_changed=keep, and it ends without the rows that are unreadable; or stage all "
+        "its rows again and commit those with on_changed=append: rows that are in the table already are there twice."
+    )
+    return BatchDamaged(batch, f"{name} stands still with {count - left} of {count} pieces written, and {rows}", cure)
+
+
+async def _write(topic: Topic, fence: Fence, pieces: Sequence[Piece], until: float, *, leaves_out: bool) -> bool:
     """Write the pieces of one partition, in their order; one that is not there any more was written."""
     server: PartitionServer = topic.partitions[pieces[0].partition]
     now = asyncio.get_running_loop().time
@@ -229,10 +316,12 @@ async def _write(topic: Topic, fence: Fence, pieces: Sequence[Piece], until: flo
         if now() > until:
             return False
         try:
-            batch = await server.staged.read(key)
-        except (BlobCorrupt, BlobMissing, OSError) as damage:
-            text = f"staged rows of tablet {piece.partition} cannot be read: {damage}"
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, text) from damage
+            with _reading(piece):
+                batch = await server.staged.read(key)
+        except _PieceUnreadable:
+            if leaves_out:
+                continue
+            raise
         weights = await asyncio.to_thread(weigh, topic, batch) if topic.keeps_facts else None
         await server.staged.write(key, batch, weights)
     return True

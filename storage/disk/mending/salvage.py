@@ -62,6 +62,9 @@ class Lost:
     """Keys of the index that rounds behind the last lost one set or delete."""
     torn: frozenset[BlobKey] = frozenset()
     """Blobs of rounds that are kept though their payload lacks a sector; some of them are unreadable."""
+    log_keys: frozenset[bytes] | None = None
+    """Keys of the index that readable rounds of the log set or delete; None where no round is lost, or where an earlier
+    salvage had that log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,16 +159,19 @@ def _salvage(directory: CellDirectory, plan: Plan) -> LogDamage:
 
 def _lost_with(damage: LogDamage, mark: SalvageMark) -> Lost:
     """Return all that is lost, with what a salvage gave up that has not ended: then no row is known to be newer."""
-    keys, torn = _Keys(), _Keys()
-    if not mark.lost_rounds:
+    keys, torn, known = _Keys(), _Keys(), _Keys()
+    if damage.given_up and not mark.lost_rounds:
         for record in damage.history.rounds:
-            if damage.given_up and record.header.number > damage.given_up[-1]:
-                decode_changes(record.content()).apply(keys)
+            changes = decode_changes(record.content())
+            changes.apply(known)
+            if record.header.number > damage.given_up[-1]:
+                changes.apply(keys)
     for record in damage.torn_payloads:
         decode_changes(record.content()).apply(torn)
     blobs = frozenset(BlobKey(key[1:]) for key in torn.found if key[:1] == index_rows.BLOB)
     lost = damage.lost_rounds_max + mark.lost_rounds, damage.lost_bytes + mark.lost_bytes
-    return Lost(*lost, frozenset(keys.found), blobs)
+    is_log_known = damage.given_up and not mark.lost_rounds
+    return Lost(*lost, frozenset(keys.found), blobs, frozenset(known.found) if is_log_known else None)
 
 
 class _Keys:
