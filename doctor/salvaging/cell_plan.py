@@ -13,7 +13,7 @@ from pqbroker.doctor.salvaging.base_logs import ReadLog, read_log, write_log
 from pqbroker.doctor.salvaging.losses import CellSalvage, NewBlobs
 from pqbroker.doctor.salvaging.lost_offsets import PartitionSalvage
 from pqbroker.doctor.salvaging.segment_counts import count_segments
-from pqbroker.doctor.salvaging.staged_batches import DecidedBatch, PiecesSalvage, read_batches
+from pqbroker.doctor.salvaging.staged_batches import BatchUnderWay, PiecesSalvage, read_batches
 from pqbroker.doctor.salvaging.torn_payloads import name_torn
 from pqbroker.doctor.tablets import find_served_topics
 from pqbroker.pq.log import consumers
@@ -54,12 +54,12 @@ _MAY_BE_OLDER = {
 
 
 class LearnedScheme:
-    """The scheme of a node, as far as it can be read: the names of what its cells hold, and what is under way there."""
+    """The scheme of a node, as far as it can be read: the names of what its cells hold; and what is under way there."""
 
     def __init__(self) -> None:
         self.state = SchemeState()
         self.row_sets: Mapping[str, RowSet] = {}
-        self.batches: dict[CellId, list[DecidedBatch]] = {}
+        self.batches: dict[CellId, list[BatchUnderWay]] = {}
         """Batches of staged rows that are being written, by the cell that has the decision."""
 
     def learn(self, row_sets: Mapping[str, RowSet]) -> None:
@@ -67,6 +67,9 @@ class LearnedScheme:
         for name, row_set in row_sets.items():
             for key, row in row_set:
                 self.state.follow(name, key, row)
+
+    def batches_of(self, topic: str) -> list[BatchUnderWay]:
+        return [batch for of_cell in self.batches.values() for batch in of_cell if batch.topic == topic]
 
     def name_of(self, owned: OwnedTablet) -> str:
         """Return the name of a tablet's owner."""
@@ -103,8 +106,8 @@ class CellPlan:
         count_segments(self._salvage)
 
     def learn(self) -> None:
-        """Learn of the cell what the plan of any cell needs, as far as it can be read; from the system cell the names of
-        what the cells hold."""
+        """Learn of the cell what the plan of any cell needs, as far as it can be read; from the system cell the names
+        of what the cells hold."""
         self._read_records()
         if self._cell == SYSTEM_CELL:
             self._scheme.learn(read_log(self._salvage, SCHEME_TABLET_ID).row_sets)
@@ -178,7 +181,7 @@ class CellPlan:
         except (ValueError, IndexError) as bad:
             self._salvage.name("records", served.topic, f"its tablet {record.tablet_id} stays refused: {bad}")
             return
-        batches = [batch for of_cell in self._scheme.batches.values() for batch in of_cell if batch.topic == served.topic]
+        batches = self._scheme.batches_of(served.topic)
         pieces = PiecesSalvage(self._salvage, blobs, prefix, self._cell)
         for index, of_index in sorted(entries.items()):
             name = f"{served.topic}-{index}"

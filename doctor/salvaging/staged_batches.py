@@ -1,5 +1,7 @@
-"""Batches of staged rows that were decided, and of which a piece may be lost: it becomes unreadable, so that the batch is not
-ended without its rows as if they had been written."""
+"""Batches of staged rows that were decided, and of which a piece may be lost: it becomes unreadable.
+
+A piece that does not exist counts as written; so the batch would be ended as if its rows were in the log.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -16,7 +18,7 @@ _DECISIONS, _DECISIONS_END = b"t", b"u"
 
 
 @dataclass(frozen=True, slots=True)
-class DecidedBatch:
+class BatchUnderWay:
     """A batch that is being written; `row_key` is that of its decision in the index of `cell`."""
 
     topic: str
@@ -25,14 +27,14 @@ class DecidedBatch:
     decision: Decision
 
 
-def read_batches(salvage: CellSalvage, prefix: bytes, topic: str, cell: CellId) -> Iterator[DecidedBatch]:
+def read_batches(salvage: CellSalvage, prefix: bytes, topic: str, cell: CellId) -> Iterator[BatchUnderWay]:
     """Read the decisions of a PQ tablet, whose rows have the prefix; a broker finds those that are unreadable."""
     start = index_rows.ROW + prefix
     for key, row in salvage.rows.rows(start + _DECISIONS, start + _DECISIONS_END):
         try:
             entry = Entry.stored(row)
             stored = [salvage.rows.content(blob) for blob in entry.blobs()] or [entry.value]
-            yield DecidedBatch(topic, cell, key, Decision.decode(b"".join(stored)))
+            yield BatchUnderWay(topic, cell, key, Decision.decode(b"".join(stored)))
         except (BlobCorrupt, BlobMissing, ValueError):
             continue
 
@@ -46,7 +48,7 @@ class PiecesSalvage:
         self._prefix = prefix
         self._cell = cell
 
-    def plan(self, name: str, partition: int, entries: Mapping[bytes, Entry], batches: Iterable[DecidedBatch]) -> None:
+    def plan(self, name: str, partition: int, entries: Mapping[bytes, Entry], batches: Iterable[BatchUnderWay]) -> None:
         """Have pieces that may be lost be unreadable, and name them. `entries`: those of the partition that exist."""
         for batch in batches:
             decision = batch.decision
@@ -62,7 +64,7 @@ class PiecesSalvage:
                 what = f"{lost} pieces of {batch_name} may be lost, {rows} rows: its commit says BATCH_DAMAGED"
                 self._salvage.name("staged rows", name, what)
 
-    def _may_be_lost(self, key: bytes, batch: DecidedBatch) -> bool:
+    def _may_be_lost(self, key: bytes, batch: BatchUnderWay) -> bool:
         """Return True unless the piece, which does not exist, is known to be written: by a round of the log, or by one
         before the log began. There is no such one if the decision is in the log. Of another cell's nobody knows."""
         known = self._salvage.lost.log_keys

@@ -23,7 +23,7 @@ from pqbroker.pipeline.ordered_tables.options import ON_CHANGED, Options
 REQUEST_ROWS = 5000
 """Fewer where they are too large for the broker."""
 _BATCH_ID, _QUERY_ID = "streaming.sql.batchId", "sql.streaming.queryId"
-_CHANGED, _AHEAD = "CHANGED_BATCH", "SESSION_AHEAD"
+_CHANGED, _AHEAD, _DAMAGED = "CHANGED_BATCH", "SESSION_AHEAD", "BATCH_DAMAGED"
 
 
 @dataclass
@@ -129,6 +129,14 @@ def _explained(failure: ClientError, options: Options, batch_id: int) -> Excepti
             f"micro-batch {batch_id} of {options.table} comes again with other rows ({failure.message}); nothing of it "
             f'was written now. Start the query once with option("onChangedBatch", "{keep}"), which leaves the new rows '
             f'out, or "{append}", which writes them beside those that are there: rows of both are then there twice'
+        )
+    if failure.code == _DAMAGED:
+        _, keep, append = ON_CHANGED
+        return JobError(
+            f"micro-batch {batch_id} of {options.table} stands still, since a disk lost rows ({failure.message}); "
+            f'nothing was written now. Start the query once with option("onChangedBatch", "{append}"), which writes '
+            f'all its rows beside those that are there: these are then there twice; or with "{keep}", which leaves the '
+            "lost ones out"
         )
     if failure.code == _AHEAD:
         return JobError(

@@ -7,8 +7,8 @@
     this batch                  other rows             CHANGED_BATCH, or as `OnChanged` says
     a later batch               any                    SESSION_AHEAD
 
-Where pieces of a batch that is decided are unreadable, nothing more of it is written, and the answer is BATCH_DAMAGED: with
-`OnChanged.KEEP` it ends without them, with `OnChanged.APPEND` the pieces of the request are decided in its place.
+Where a piece of a batch that is decided is unreadable, nothing more of it is written, and the answer is BATCH_DAMAGED:
+with `OnChanged.KEEP` it ends without the piece, with `OnChanged.APPEND` the request's pieces are decided in its place.
 
 Rows are compared by their total, whatever pieces they came in. A decision is durable before the first piece is
 written, so that what a crash cuts short is ended as it was decided: by the next request of the session, or without one.
@@ -53,7 +53,7 @@ class BatchRefused(Exception):
         self.cure = cure
 
 
-class BatchDamaged(BatchRefused):
+class StagedBatchDamaged(BatchRefused):
     """A refusal of a batch that is decided, and of which a piece is unreadable."""
 
     def __init__(self, batch: Decision, message: str, cure: str) -> None:
@@ -177,11 +177,11 @@ def _total(pieces: Iterable[Piece]) -> Total:
 async def _finish_earlier(
     topic: Topic, fence: Fence, pieces: Sequence[Piece], on_changed: OnChanged, until: float
 ) -> bool:
-    """Write what is left of the session's batches; False when the time came before that. BatchDamaged, unless it is this
-    batch, and the request says what happens to it."""
+    """Write what is left of the session's batches; False when the time came before that. StagedBatchDamaged, unless it
+    is this batch, and the request says what happens to it."""
     try:
         return await _finish(topic, await _decisions(topic, fence.session), until)
-    except BatchDamaged as damage:
+    except StagedBatchDamaged as damage:
         if damage.batch.sequence != fence.sequence or on_changed is OnChanged.FAIL:
             raise
         if on_changed is OnChanged.KEEP:
@@ -262,8 +262,8 @@ async def _decisions(topic: Topic, session: str | None) -> list[Decision]:
 
 
 async def _finish(topic: Topic, decided: Sequence[Decision], until: float, *, leaves_out: bool = False) -> bool:
-    """Write what is left of the decided batches; False when the time came before that. BatchDamaged, before more of the
-    batch is written, where a piece is unreadable; with `leaves_out` it goes unwritten."""
+    """Write what is left of the decided batches; False when the time came before that. StagedBatchDamaged, before more
+    of the batch is written, where a piece is unreadable; with `leaves_out` it goes unwritten."""
     for one in decided:
         fence = Fence(one.session, one.sequence)
         try:
@@ -290,15 +290,16 @@ async def _finish_one(topic: Topic, fence: Fence, batch: Decision, until: float,
     return all(done)
 
 
-def _damaged(topic: Topic, fence: Fence, batch: Decision, damage: _PieceUnreadable) -> BatchDamaged:
+def _damaged(topic: Topic, fence: Fence, batch: Decision, damage: _PieceUnreadable) -> StagedBatchDamaged:
     name, count = f"batch {batch.sequence} of session {batch.session!r}", len(batch.pieces)
     left = sum(_size(topic, fence, piece) is not None for piece in batch.pieces)
     rows = f"its piece {damage.piece.name!r} of {damage.piece.total.row_count} rows is unreadable: {damage.cause}"
     cure = (
-        f"Commit batch {batch.sequence} with on_changed=keep, and it ends without the rows that are unreadable; or stage all "
+        f"Commit batch {batch.sequence} with on_changed=keep, and it ends without the unreadable rows; or stage all "
         "its rows again and commit those with on_changed=append: rows that are in the table already are there twice."
     )
-    return BatchDamaged(batch, f"{name} stands still with {count - left} of {count} pieces written, and {rows}", cure)
+    text = f"{name} stands still with {count - left} of {count} pieces written, and {rows}"
+    return StagedBatchDamaged(batch, text, cure)
 
 
 async def _write(topic: Topic, fence: Fence, pieces: Sequence[Piece], until: float, *, leaves_out: bool) -> bool:
