@@ -12,6 +12,7 @@ from pqbroker.tables.paths import table_path, topic_name
 from pqbroker.tables.refusals import TableError
 from pqbroker.tables.schema import check_alteration, check_names, read_schema
 from pqbroker.tables.types import TYPES
+from tests.support.column_names import CLASHING, NEAR
 
 A = {"name": "a", "type": "int32"}
 
@@ -66,9 +67,7 @@ def test_a_schema_may_ask_for_columns_that_the_table_fills() -> None:
         check_alteration(schema, read_schema([A], 9))
 
 
-@pytest.mark.parametrize(
-    "names", [("a", "A"), ("Timestamp_MS", "b", "timestamp_ms"), ("É", "é"), ("k", "\u212a"), ("straße", "STRASSE")]
-)
+@pytest.mark.parametrize("names", [*CLASHING, ("Timestamp_MS", "b", "timestamp_ms")])
 def test_columns_that_differ_by_case_alone_are_refused_by_both_names(names: tuple[str, ...]) -> None:
     schema = read_schema([{**A, "name": name} for name in names], 100)
     with pytest.raises(TableError) as refusal:
@@ -79,6 +78,22 @@ def test_columns_that_differ_by_case_alone_are_refused_by_both_names(names: tupl
 
 def test_columns_of_different_names_are_taken_one_like_the_records_own_among_them() -> None:
     check_names(read_schema([{**A, "name": name} for name in ("a", "b", "KEY", "Timestamp_MS", "é", "e")], 9))
+
+
+@pytest.mark.parametrize("names", CLASHING)
+def test_a_column_is_not_added_beside_one_that_differs_by_case_alone(names: tuple[str, str]) -> None:
+    for first, added in (names, names[::-1]):
+        old = read_schema([{**A, "name": first}], 9)
+        later = read_schema([{**A, "name": first}, {**A, "name": added}], 9)
+        check_alteration(old, later)
+        with pytest.raises(TableError, match="differ by upper and lower case alone") as refusal:
+            check_names(later, old)
+        assert f"{first!r} and {added!r}" in refusal.value.message
+
+
+@pytest.mark.parametrize("names", NEAR)
+def test_names_that_only_look_alike_are_two_columns(names: tuple[str, str]) -> None:
+    check_names(read_schema([{**A, "name": name} for name in names], 9))
 
 
 def test_a_name_with_a_nul_is_refused() -> None:

@@ -69,6 +69,9 @@ class FakeLine:
 
     def ask(self, kind: str, document: Mapping[str, Any]) -> Message:
         assert kind == "find"
+        for name in document["topics"]:
+            if name not in VIEWS:
+                raise QueryRefused("NO_TOPIC", f"there is no topic {name!r}", "Name one that exists.")
         found = {
             name: {"id": name, "bounds": [[0, ROWS]] * 2, "columns": VIEWS[name][0], "formats": {}, "unmounted": []}
             for name in document["topics"]
