@@ -64,8 +64,9 @@ class FreeSpace:
         """Colour at the last look. Other threads read it."""
         self.free = 0
         """Bytes at the last look, less what was taken since."""
+        self.reserve_bytes = reserve_bytes
         self._path = path
-        self._reserve_bytes = reserve_bytes
+        self._total = 0
         self._look = look
         self._thresholds = thresholds
 
@@ -73,11 +74,19 @@ class FreeSpace:
         """Look."""
         space = self._look(self._path)
         self.free = space.f_bavail * space.f_frsize
-        self.colour = self._thresholds.colour(self.free - self._reserve_bytes, space.f_blocks * space.f_frsize)
+        self._total = space.f_blocks * space.f_frsize
+        self.colour = self._colour_less(0)
+
+    def would_stop(self, size: int) -> bool:
+        """Return True if users may write, and may not once `size` bytes more are taken."""
+        return self.colour < Colour.YELLOW_STOP <= self._colour_less(size)
+
+    def _colour_less(self, size: int) -> Colour:
+        return self._thresholds.colour(self.free - size - self.reserve_bytes, self._total)
 
     def take(self, size: int, *, from_reserve: bool = False) -> bool:
         """Return True if `size` bytes more leave the reserve untouched, or half of it; count them as taken if so."""
-        kept = self._reserve_bytes // 2 if from_reserve else self._reserve_bytes
+        kept = self.reserve_bytes // 2 if from_reserve else self.reserve_bytes
         if self.free - size < kept:
             return False
         self.free -= size
@@ -100,13 +109,22 @@ class Ballast:
         self._file = file
         self._size = size
 
-    def restore(self, free: int, reserve_bytes: int) -> None:
-        """Take the room again once there is plenty. Where a quota, say, forbids it, the broker does without."""
-        if not self.is_wanted or free <= reserve_bytes + 2 * self._size:
+    def restore(self, space: FreeSpace) -> None:
+        """Take the room again once there is plenty, and never room that lets users write: they would wait for what the
+        broker itself has taken. Where a quota, say, forbids it, the broker does without."""
+        if not self.is_wanted or space.free <= space.reserve_bytes + 2 * self._size:
             return
-        self.is_wanted = False
         if self._file.exists():
-            return
+            self.is_wanted = False
+        elif not space.would_stop(self._size):
+            self.is_wanted = False
+            lets_write = space.colour < Colour.YELLOW_STOP
+            self._take()
+            space.refresh()
+            if lets_write and space.colour >= Colour.YELLOW_STOP:  # another cell of the disk took its own meanwhile
+                self.release()
+
+    def _take(self) -> None:
         descriptor = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             _allocate(descriptor, self._size)
@@ -162,7 +180,7 @@ class CellSpace:
         self.is_green = all(space.colour is Colour.GREEN for space in spaces)
         self.is_full = any(space.colour >= Colour.YELLOW_STOP for space in spaces)
         if self._ballast.is_wanted:
-            self._ballast.restore(self._index.free, INDEX_RESERVE_BYTES)
+            self._ballast.restore(self._index)
 
     def colour(self, pool: str) -> Colour:
         """Return the pool's colour at the last look. A full index stops every pool."""

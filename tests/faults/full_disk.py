@@ -299,8 +299,16 @@ async def _write_when_there_is_room(node: Broker, acknowledged: Acknowledged, to
     deadline = time.monotonic() + _ROOM_S
     while (code := await produce(node, topic, batch)) in waits and time.monotonic() < deadline:  # noqa: ASYNC110
         await asyncio.sleep(0.05)
-    assert code == ErrorCode.NONE, (code, HttpCalls(lambda: node.http).ask("GET", "/v1/pools"), node.log[-2000:])
+    pools = HttpCalls(lambda: node.http).ask("GET", "/v1/pools")
+    assert code == ErrorCode.NONE, (code, pools, _occupied(Path(pools["pools"][0]["directory"])), node.log[-2000:])
     acknowledged[topic].append(bytes(batch[16:]))
+
+
+def _occupied(blobs: Path) -> dict[str, int]:
+    """Bytes on the disk of each file that is not small, by its path."""
+    disk = blobs.parents[1]
+    sizes = {file.relative_to(disk).as_posix(): file.stat().st_blocks * 512 for file in disk.rglob("*")}
+    return {name: size for name, size in sorted(sizes.items()) if size >= _SMALL_BYTES}
 
 
 async def produce(node: Broker, topic: str, batch: bytes | bytearray) -> int:

@@ -195,7 +195,7 @@ def test_records_in_a_torn_payload_of_a_synced_round_are_named_one_partition_at_
         assert client.send(FIRST, b"later") == 5
 
 
-def tear(path: Path, torn: CommitAt) -> None:
+def tear(path: Path, torn: CommitAt, back: int = 20_000) -> None:
     """Lose a sector of the payload of a round, which is known to be synced."""
     (index,) = path.glob("index-*")
     generation = int(index.name.removeprefix("index-"))
@@ -203,7 +203,7 @@ def tear(path: Path, torn: CommitAt) -> None:
     end.tell(rounds(path)[-1].header.number)
     end.close()
     with torn.path.open("r+b") as file:
-        file.seek((torn.position - 20_000) // 512 * 512)
+        file.seek((torn.position - back) // 512 * 512)
         file.write(bytes(512))
 
 

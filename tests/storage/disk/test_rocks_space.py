@@ -21,6 +21,7 @@ from pqbroker.storage.disk.free_space import (
 )
 from pqbroker.storage.disk.rocks_index import RocksIndex
 from pqbroker.storage.engine import Batch, Buffer, DiskFull, NoRoom, Shard, StoreFailed
+from pqbroker.storage.pool_status import Colour
 from tests.storage.cells import MIB, Disk, RocksCell, blob_key, blobs, content, dead, rows, until
 
 END = b"\xff"
@@ -437,15 +438,59 @@ def test_a_round_believes_a_look_for_a_while_and_looks_again_before_it_refuses(
     assert looks == 3
 
 
+class SharedDisk(Disk):
+    """A disk of which ballasts take their part; beside them and a reserve of 1000 bytes users need 2000."""
+
+    def __init__(self, path: Path, free: int) -> None:
+        super().__init__(f_bavail=free, f_frsize=1, f_blocks=20_000)
+        self._path = path
+
+    def space(self, number: int) -> tuple[FreeSpace, Ballast]:
+        """What a cell of the disk knows of it."""
+        return FreeSpace(self._path, 1000, self.look), Ballast(self._path / f"ballast-{number}", 1000)
+
+    def look(self, _: Path) -> Disk:
+        taken = sum(file.stat().st_size for file in self._path.glob("ballast-*"))
+        return Disk(f_bavail=self.f_bavail - taken, f_frsize=1, f_blocks=self.f_blocks)
+
+
 def test_ballast_is_put_back_only_with_room_to_spare(tmp_path: Path) -> None:
-    ballast = Ballast(tmp_path / "ballast", 1000)
-    ballast.restore(2999, 1000)
-    assert not (tmp_path / "ballast").exists()
-    ballast.restore(3001, 1000)
-    assert (tmp_path / "ballast").stat().st_size == 1000
+    disk = SharedDisk(tmp_path, 0)
+    space, ballast = disk.space(1)
+    for free, has_ballast in ((2999, False), (3001, False), (3999, False), (4001, True), (3001, True)):
+        disk.f_bavail = free
+        space.refresh()
+        ballast.restore(space)
+        assert (tmp_path / "ballast-1").exists() is has_ballast, free
+    assert (tmp_path / "ballast-1").stat().st_size == 1000
     ballast.release()
     ballast.release()
-    assert not (tmp_path / "ballast").exists()
+    assert not (tmp_path / "ballast-1").exists()
+
+
+def test_ballast_is_put_back_where_users_do_not_write_anyway(tmp_path: Path) -> None:
+    disk = SharedDisk(tmp_path, 10_000)
+    disk.f_blocks = 1_000_000
+    space, ballast = disk.space(1)
+    space.refresh()
+    assert space.colour is Colour.YELLOW_STOP
+    ballast.restore(space)
+    assert (tmp_path / "ballast-1").exists()
+
+
+def test_ballasts_of_two_cells_on_one_disk_never_stop_the_writes_that_there_is_room_for(tmp_path: Path) -> None:
+    """Both look before one of them takes its room."""
+    disk = SharedDisk(tmp_path, 4500)
+    spaces = [disk.space(number) for number in (1, 2)]
+    for space, _ in spaces:
+        space.refresh()
+    for space, ballast in spaces:
+        ballast.restore(space)
+    for space, ballast in spaces:
+        space.refresh()
+        ballast.restore(space)
+        assert space.colour < Colour.YELLOW_STOP
+    assert [file.name for file in tmp_path.glob("ballast-*")] == ["ballast-1"]
 
 
 @pytest.mark.parametrize("reason", [errno.ENOSPC, errno.EDQUOT])
