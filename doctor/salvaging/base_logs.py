@@ -32,6 +32,8 @@ class ReadLog:
     """A change came behind the last lost round, so that no change behind it is lost."""
     misfits: int = 0
     """Changes that do not fit without those that are lost."""
+    unreadable: int = 0
+    """Log blobs that exist and are unreadable."""
 
     def replay(self, operations: Sequence[Sequence[Any]]) -> None:
         for operation in operations:
@@ -81,6 +83,7 @@ def _records(salvage: CellSalvage, tablet: TabletId, found: ReadLog) -> Iterator
             yield blob, LogRecord.decode(bytes(salvage.rows.content(blob)))
         except _UNREADABLE:
             found.is_broken = True
+            found.unreadable += 1
 
 
 def _beginning(records: Sequence[tuple[BlobKey, LogRecord]]) -> int | None:

@@ -94,16 +94,35 @@ class CellPlan:
         """Name what may be lost, and plan the rows that make up for it."""
         self.learn()
         name_torn(self._salvage, self._records, lambda tablet: self._served_topic(tablet).topic)
-        if not self._salvage.lost.rounds:
-            return
+        if self._salvage.lost.rounds:
+            self._plan_rounds()
+        else:
+            self._plan_torn_logs()
+
+    def _plan_rounds(self) -> None:
+        """Plan for rounds of which nothing can be read: any tablet may have been in them."""
         self._raise_generations()
-        for record in sorted(self._records.values(), key=lambda record: record.tablet_id):
-            if record.dropping:
-                continue
+        for record in self._kept_records():
             blobs = NewBlobs(self._salvage, record)
             of_form = CellPlan._name_keys if TABLET_KINDS[record.type].is_kv else CellPlan._plan_log
             _PLANS.get(record.type, of_form)(self, record, blobs)
         count_segments(self._salvage)
+
+    def _plan_torn_logs(self) -> None:
+        """Plan for base tablets alone of whose log a blob is unreadable."""
+        for record in self._kept_records():
+            if TABLET_KINDS[record.type].is_kv:
+                continue
+            log = read_log(self._salvage, record.tablet_id)
+            if not log.is_broken:
+                continue
+            raised = self._raise_generation(record)
+            self._give_up_changes(raised, log, NewBlobs(self._salvage, raised))
+            if record.type is TabletType.SCHEME:
+                self._name_unserved()
+
+    def _kept_records(self) -> list[TabletRecord]:
+        return [record for _, record in sorted(self._records.items()) if not record.dropping]
 
     def learn(self) -> None:
         """Learn of the cell what the plan of any cell needs, as far as it can be read; from the system cell the names
@@ -136,10 +155,14 @@ class CellPlan:
         for owned in owned_tablets(self._scheme.row_sets, self._cell):
             if owned.tablet_id not in self._records:
                 self._make_record(owned)
-        for tablet, record in self._records.items():
-            raised = replace(record, generation=self._last_generation(record) + self._salvage.lost.rounds + 1)
-            self._records[tablet] = raised
-            self._salvage.put_row(record_key(tablet), raised.encode())
+        for record in list(self._records.values()):
+            self._raise_generation(record)
+
+    def _raise_generation(self, record: TabletRecord) -> TabletRecord:
+        raised = replace(record, generation=self._last_generation(record) + self._salvage.lost.rounds + 1)
+        self._records[record.tablet_id] = raised
+        self._salvage.put_row(record_key(record.tablet_id), raised.encode())
+        return raised
 
     def _last_generation(self, record: TabletRecord) -> int:
         """The last one that wrote a blob, where the record is older."""
@@ -168,8 +191,7 @@ class CellPlan:
     def _plan_partitions(self, record: TabletRecord, blobs: NewBlobs) -> None:
         served = self._served_topic(record.tablet_id)
         if served.partitions is None:
-            what = "no topic names it; if its topic is lost, its records are removed once the salvage is accepted"
-            self._salvage.name("topics", served.topic, what)
+            self._name_topic_of(served)
         prefix = row_prefix(record.tablet_id)
         end = row_prefix(TabletId(record.tablet_id + 1))
         entries: dict[int, dict[bytes, Entry]] = {index: {} for index in served.partitions or ()}
@@ -190,6 +212,16 @@ class CellPlan:
             pieces.plan(name, index, of_index, batches)
             for letter, kind in _KINDS.items():
                 self._name_residents(name, prefix, letter, kind, of_index)
+
+    def _name_unserved(self) -> None:
+        for record in self._kept_records():
+            served = self._served_topic(record.tablet_id)
+            if record.type is TabletType.PERSQUEUE and served.partitions is None:
+                self._name_topic_of(served)
+
+    def _name_topic_of(self, unserved: ServedTopic) -> None:
+        what = "no topic names it; if its topic is lost, its records are removed once the salvage is accepted"
+        self._salvage.name("topics", unserved.topic, what)
 
     def _name_staged(self, name: str, prefix: bytes, entries: Mapping[bytes, Entry]) -> None:
         """Name rows that are staged, or being written, and whose last change may be lost."""
@@ -214,9 +246,12 @@ class CellPlan:
 
     def _plan_log(self, record: TabletRecord, blobs: NewBlobs) -> None:
         log = read_log(self._salvage, record.tablet_id)
+        if log.is_broken or not log.is_settled:
+            self._give_up_changes(record, log, blobs)
+
+    def _give_up_changes(self, record: TabletRecord, log: ReadLog, blobs: NewBlobs) -> None:
+        """Write what is left of a log, with counters beyond all that lost changes can have given."""
         name = record.type.name.lower()
-        if log.is_settled and not log.is_broken:
-            return
         if (jump := _JUMPS.get(record.type)) is not None:
             jump(self, log)
         if log.is_broken:
@@ -225,12 +260,16 @@ class CellPlan:
         if log.row_sets:
             write_log(blobs, log.row_sets)
 
+    def _lost_changes(self, log: ReadLog) -> int:
+        """The most changes of a log that can be lost: one in a round."""
+        return self._salvage.lost.rounds + log.unreadable
+
     def _jump_scheme(self, log: ReadLog) -> None:
         """Move the counters beyond all that the lost rounds can have given."""
         facts = log.row_sets.get(SCHEME_FACTS)
         if facts is None:
             raise EngineError("nothing of the scheme can be read: restore a copy of the directory")
-        rounds = self._salvage.lost.rounds
+        rounds = self._lost_changes(log)
         names = ", ".join(sorted(self._scheme.state.topics)) or "none"
         what = f"topics may have been created, changed or deleted by what is lost; those that are known: {names}"
         self._salvage.name("scheme", "topics", what)
@@ -250,7 +289,7 @@ class CellPlan:
         if hive.HIVE_FACTS not in log.row_sets:
             return
         known = max(self._other_cells, default=0) + 1
-        following = max(_fact(log, hive.HIVE_FACTS, "next_cell"), known) + self._salvage.lost.rounds
+        following = max(_fact(log, hive.HIVE_FACTS, "next_cell"), known) + self._lost_changes(log)
         _put(log, hive.HIVE_FACTS, "next_cell", following)
         self._salvage.name("hive", "cells", f"bundles and cells may have changed; the next cell is {following}")
 
@@ -262,7 +301,7 @@ class CellPlan:
                 continue
             for key, row in list(stored):
                 generation: Any = row[GENERATION]
-                jump = min(self._salvage.lost.rounds * _GENERATIONS_OF_ROUND, (_GENERATION_MAX - generation) // 2)
+                jump = min(self._lost_changes(log) * _GENERATIONS_OF_ROUND, (_GENERATION_MAX - generation) // 2)
                 stored.rows[key] = {**row, GENERATION: generation + jump}
                 self._salvage.name(kind.row_set, str(key[0]), "its members may be others: they join it again")
 

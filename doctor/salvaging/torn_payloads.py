@@ -23,16 +23,15 @@ _STAGED = (b"s", b"t")
 def name_torn(
     salvage: CellSalvage, records: Mapping[TabletId, TabletRecord], topic_of: Callable[[TabletId], str]
 ) -> None:
-    """Read the blobs of torn payloads, and name the rows of those that are unreadable."""
+    """Read the blobs of torn payloads, and name the rows of those that are unreadable. What a base tablet has lost is
+    named where its log is read."""
     torn = {blob for blob in salvage.lost.torn if _is_unreadable(salvage, blob)}
     for tablet in sorted({BlobId.from_key(blob).tablet for blob in torn}):
         record = records.get(tablet)
-        if record is not None and TABLET_KINDS[record.type].is_kv:
+        if record is None:
+            salvage.name("tablet", f"tablet {tablet}", "some of its blobs are unreadable; it has no record")
+        elif TABLET_KINDS[record.type].is_kv:
             _name_rows(salvage, record, topic_of(tablet), torn)
-        else:
-            kind = "tablet" if record is None else record.type.name.lower()
-            what = "a change of it is unreadable, so it does not start: restore a copy of the directory"
-            salvage.name(kind, f"tablet {tablet}", what)
 
 
 def _name_rows(salvage: CellSalvage, record: TabletRecord, owner: str, torn: set[BlobKey]) -> None:

@@ -1,4 +1,4 @@
-"""Names of columns that are hostile in SQL: pairs that are one name when case is folded, and pairs that only look alike."""
+"""Names of columns that are hostile in SQL: pairs that are one name when case is folded, or that only look alike."""
 
 from typing import Final
 

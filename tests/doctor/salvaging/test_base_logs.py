@@ -87,6 +87,15 @@ def test_a_lost_change_between_others_costs_itself_alone(log: Log) -> None:
     assert found.misfits == 0
 
 
+def test_unreadable_log_blobs_are_counted(log: Log) -> None:
+    assert log.read().unreadable == 0
+    log.index[index_rows.BLOB + log.keys[3]] = index_rows.inline_row([b"damaged"])
+    found = log.read()
+    assert found.is_broken
+    assert found.unreadable == 1
+    assert names(found) == ["a", "b", "c"]
+
+
 def test_changes_that_do_not_fit_without_the_lost_one_are_counted(log: Log) -> None:
     log.lose(log.keys[0])
     found = log.read()

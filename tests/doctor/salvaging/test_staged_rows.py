@@ -43,11 +43,13 @@ async def values(topic: Topic) -> list[bytes]:
     return [value or b"" for server in topic.partitions for _, value in await read_all(server)]
 
 
-async def refused(topic: Topic, pieces: Sequence[Piece], fence: Fence = FENCE) -> tuple[str, str]:
+async def refused(
+    topic: Topic, pieces: Sequence[Piece], fence: Fence = FENCE, on_changed: OnChanged = OnChanged.FAIL
+) -> tuple[str, str]:
     """Code and text of the commit's refusal, which names a cure and writes nothing."""
     before = await values(topic)
     with pytest.raises(BatchRefused) as refusal:
-        await commit(topic, fence, pieces, OnChanged.FAIL)
+        await commit(topic, fence, pieces, on_changed)
     assert refusal.value.cure
     assert await values(topic) == before
     return refusal.value.code, refusal.value.message
@@ -140,8 +142,10 @@ async def test_a_decided_batch_with_a_lost_piece_stands_still_until_somebody_say
         assert [line for line in named(living.lose(pieces[1])) if line.startswith("rows-1: 1 pieces of batch 3 of ")]
     async with started(living.path) as opened:
         topic = table(opened)
-        for asked, fence in ((pieces, FENCE), ([], FENCE), (await staged(topic, SMALL, fence=LATER), LATER)):
-            code, told = await refused(topic, asked, fence)
+        later = await staged(topic, SMALL, fence=LATER)
+        asked = [(pieces, FENCE, OnChanged.FAIL), *((later, LATER, on_changed) for on_changed in OnChanged)]
+        for named_pieces, fence, on_changed in asked:
+            code, told = await refused(topic, named_pieces, fence, on_changed)
             assert code == "BATCH_DAMAGED"
             assert f"batch 3 of session 'q' stands still with {written} of 3 pieces written" in told
             assert f"its piece {pieces[1].name!r} of 1 rows is unreadable: blob " in told

@@ -1,4 +1,4 @@
-"""Columns whose names clash, or only look alike, in queries that read only what they need: they answer as DuckDB itself,
+"""Columns whose names clash, or only look alike, in queries that read only what they need: they answer as DuckDB does,
 or are refused as it refuses them."""
 
 from collections.abc import Sequence
