@@ -21,8 +21,8 @@ LARGE = 1000
 
 
 async def torn(path: Path) -> tuple[Path, int]:
-    """A node's directory as a kill and a lost sector leave it: the creation of a topic is unreadable. The greatest id of
-    its tablets."""
+    """A node's directory as a kill and a lost sector leave it: the creation of a topic is unreadable. The greatest id
+    of its tablets."""
     async with started(path / "living") as opened:
         await opened.topics.create("kept", 1, {})
         await partition(opened, 0, "kept").write(*batch(b"kept"))
