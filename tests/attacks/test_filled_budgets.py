@@ -1,5 +1,6 @@
 """One address fills a budget that addresses share, each in its turn; another address is served within a second."""
 
+import http.client
 import json
 import socket
 import struct
@@ -24,6 +25,7 @@ MIB = 1 << 20
 CHECKS = 10
 SETTLE_S = 0.5
 """Time for what an attacker sent to fill the budget."""
+WAITING_S = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +216,26 @@ def long_queries(node: Attacked, stack: ExitStack) -> None:
     use_query(node)  # a worker's start takes longer than a query
 
 
+def waiting_queries(node: Attacked, stack: ExitStack) -> None:
+    """SQL queries that wait for their turn, on more connections than an address may have; who has waited long goes, and
+    comes again."""
+    body = json.dumps({"query": LONG_QUERY}).encode()
+    head = _head(node, "POST /v1/sql", f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n")
+    is_full = threading.Event()
+
+    def wait() -> None:
+        with ExitStack() as own:
+            (one,) = http_connected(node, own, 1)
+            one.settimeout(WAITING_S)
+            one.sendall(head + body)
+            if one.recv(100).startswith(b"HTTP/1.1 503"):
+                is_full.set()
+
+    stack.enter_context(repeated(wait, 60))
+    assert is_full.wait(60)
+    use_query(node)  # a worker's start takes longer than a query
+
+
 def use_session(node: Attacked) -> None:
     with Caller(node.broker.kafka, source=HONEST) as caller:
         partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=0)
@@ -237,7 +259,7 @@ def use_group(node: Attacked) -> None:
         assert caller.ask(join, 1).error_code == 0
 
 
-def http(node: Attacked, head: str, body: bytes = b"") -> int:
+def status(node: Attacked, head: str, body: bytes = b"") -> int:
     """The status of a request of another address."""
     host, _, port = node.broker.http.rpartition(":")
     with socket.create_connection((host, int(port)), timeout=60, source_address=(HONEST, 0)) as one:
@@ -247,20 +269,25 @@ def http(node: Attacked, head: str, body: bytes = b"") -> int:
 
 def use_body(node: Attacked) -> None:
     body = b'{"name": "t", "unknown": "' + b"x" * 300_000 + b'"}'
-    assert http(node, "POST /v1/topics HTTP/1.1\r\nContent-Type: application/json", body) == 400
+    assert status(node, "POST /v1/topics HTTP/1.1\r\nContent-Type: application/json", body) == 400
 
 
 def use_follower(node: Attacked) -> None:
-    assert http(node, f"GET /v1/topics/{TOPIC}/records?follow=true HTTP/1.1") == 200
+    assert status(node, f"GET /v1/topics/{TOPIC}/records?follow=true HTTP/1.1") == 200
 
 
 def use_look(node: Attacked) -> None:
-    assert http(node, f"GET /v1/topics/{TOPIC}/records?partition=0&limit=1 HTTP/1.1") == 200
+    assert status(node, f"GET /v1/topics/{TOPIC}/records?partition=0&limit=1 HTTP/1.1") == 200
 
 
 def use_query(node: Attacked) -> None:
-    body = json.dumps({"query": f'SELECT count(*) FROM "{TOPIC}" WHERE "$row_index" < 1'}).encode()
-    assert http(node, "POST /v1/sql HTTP/1.1\r\nContent-Type: application/json", body) == 200
+    query = json.dumps({"query": f'SELECT count(*) AS n FROM "{TOPIC}" WHERE "$row_index" < 1'})
+    host, _, port = node.broker.http.rpartition(":")
+    connection = http.client.HTTPConnection(host, int(port), timeout=60, source_address=(HONEST, 0))
+    connection.request("POST", "/v1/sql", query, {"Content-Type": "application/json"})
+    answer = connection.getresponse()
+    assert (answer.status, answer.read()) == (200, b'{"n":1}\n')
+    connection.close()
 
 
 FILLINGS = (
@@ -282,11 +309,14 @@ FILLINGS = (
     Filling("pqbroker.http.followers.max", followers, {"pqbroker.http.connections.max": "32"}, use_follower),
     Filling("pqbroker.http.looks.max", looks, {"pqbroker.http.looks.max": "1"}, use_look),
     Filling("pqbroker.sql.queries.max", long_queries, use=use_query),
+    Filling(
+        "pqbroker.http.connections.max", waiting_queries, {"pqbroker.http.connections.max": "32"}, use_query,
+    ),
     Filling("broker/ground/turns.py:SLICE_S", long_requests),
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("filling", FILLINGS, ids=lambda filling: filling.budget)
+@pytest.mark.parametrize("filling", FILLINGS, ids=lambda filling: f"{filling.budget} {filling.fill.__name__}")
 def test_another_address_is_served_beside_one_that_fills(filling: Filling) -> None:
     with attacked(filling.settings, turn_s_max=TURN_EVER_S_MAX) as node, ExitStack() as stack:
         honest = prepare(node)
