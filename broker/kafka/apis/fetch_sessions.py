@@ -50,7 +50,7 @@ class SessionPartition:
         self.bytes_max = 0
         self.leader_epoch = -1
         self.partition: PartitionServer | None = None
-        self.error: KafkaError | None = None
+        self.error: ErrorCode | None = None
         self.sent_high_watermark = -1
         self.sent_start_offset = -1
 

@@ -40,7 +40,10 @@ from pqbroker.protocol.messages.fetch import FetchableTopicResponse, FetchReques
 
 SHORT_PARTITIONS_MAX = 500
 """A Fetch of more partitions, in its session or in itself, takes milliseconds to serve: it does so in slices."""
-Read: TypeAlias = Batches | BaseException
+PARTITION_BYTES = 300
+"""About what an answer takes in memory for each partition while it is made: thousands of them count in its budget."""
+Read: TypeAlias = Batches | ErrorCode | BaseException
+"""A refusal is its code: the answer has no room for a text, and a session keeps neither that nor frames."""
 Served: TypeAlias = FetchResponse | Output
 
 
@@ -126,7 +129,7 @@ class _Fetch:
                 wanted.partition = find_readable(topic, wanted.index)
                 check_leader_epoch(wanted.partition, wanted.leader_epoch)
             except KafkaError as error:
-                wanted.error = error.with_traceback(None)  # a session keeps it, and must not keep frames
+                wanted.error = error.code
 
     async def look_in_slices(self) -> None:
         for wanted in self._session_fetch.wanted:
@@ -170,8 +173,9 @@ class _Fetch:
         self._bytes_max = min(self._bytes_max, room)
 
     async def read_in_slices(self) -> FetchResponse:
-        """The response, with turns for others between the partitions."""
+        """The response, once it has room in the budget of answers, with turns for others between the partitions."""
         await self._context.room()
+        self._context.charge(len(self._session_fetch.wanted) * PARTITION_BYTES)
         self._shrink()
         self._begin()
         for wanted in self._session_fetch.wanted:
@@ -193,7 +197,7 @@ class _Fetch:
 
     def _read(self, wanted: SessionPartition) -> None:
         read, size = self._read_one(wanted, self._left, is_first=self._is_first)
-        if isinstance(read, (Batches, BaseException)):
+        if isinstance(read, (Batches, ErrorCode)):
             self._reads.append(read)
         else:
             self._cold[len(self._reads)] = read
@@ -204,11 +208,11 @@ class _Fetch:
 
     def _read_one(
         self, wanted: SessionPartition, left: int, *, is_first: bool
-    ) -> tuple[Read | Awaitable[Batches], int]:
+    ) -> tuple[Batches | ErrorCode | Awaitable[Batches], int]:
         """Return what a partition gives, and how many bytes of the answer that takes (an estimate when it is cold)."""
         partition = wanted.partition
         if wanted.error is not None or partition is None:
-            return wanted.error or KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), 0
+            return wanted.error or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0
         bytes_max = min(wanted.bytes_max, left)
         if bytes_max <= 0 and not is_first:
             return _NOTHING, 0
@@ -216,7 +220,7 @@ class _Fetch:
             end_offset = visible_end(partition.state, self._isolation)
             read = partition.read(ReadQuery(wanted.offset, end_offset, bytes_max, is_first, self._takes_files))
         except KafkaError as error:
-            return error.with_traceback(None), 0  # kept in this, which its frames hold
+            return error.code, 0
         if isinstance(read, Batches):
             return read, read.size
         return read, partition.reader.readable_bytes(wanted.offset, end_offset, bytes_max)
@@ -294,6 +298,8 @@ class _Fetch:
             data.log_start_offset = log.start_offset
         if isinstance(read, Batches):
             data.records = read.buffers
+        elif isinstance(read, ErrorCode):
+            data.error_code = read
         else:
             data.error_code, _ = translate(read)
         return data

@@ -11,7 +11,7 @@ from pqbroker.broker.kafka.apis.parked_fetch import ENOUGH, FetchWait, ParkedFet
 from pqbroker.pq.reading.query import READ_UNCOMMITTED
 from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.pq.serving.watchers import Watchers
-from pqbroker.protocol.errors import ErrorCode, KafkaError
+from pqbroker.protocol.errors import ErrorCode
 from tests.broker.conftest import until
 
 
@@ -91,7 +91,7 @@ def test_a_fetch_of_nothing_is_met() -> None:
 def test_a_fetch_that_would_answer_an_error_is_met() -> None:
     lost, refused = Watched(), wanted(Watched())
     lost.is_lost = True
-    refused.error = KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
+    refused.error = ErrorCode.FENCED_LEADER_EPOCH
     for one in (wanted(None), wanted(lost), refused, wanted(Watched(), 4), wanted(Watched(), 11)):
         assert is_met(wanted(Watched()), one)
 
