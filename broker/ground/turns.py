@@ -4,6 +4,7 @@ state of long work    what happens
 in its slice          continues until the slice ends; all that begins in one turn of the loop shares one slice
 waiting               each turn that follows goes to one, in the order in which they began to wait
 What begins alone (`begin`, `alone`: HTTP requests) waits in the same queue, unless it is the first of its turn.
+Calls by the thousand (`call_soon`: Fetches that one commit wakes) have a queue and slices of their own.
 """
 
 import asyncio
@@ -22,13 +23,16 @@ SLICE_S = 0.004
 class Turns:
     """The turns of one event loop. `clock`: seconds."""
 
-    __slots__ = ("_is_planned", "_is_taken", "_loop", "_slice_end", "_waiting", "clock")
+    __slots__ = ("_calls", "_is_calling", "_is_planned", "_is_taken", "_loop", "_slice_end", "_waiting", "clock")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, clock: Callable[[], float] = perf_counter) -> None:
         self._loop = loop
         self.clock = clock
         self._waiting: deque[Callable[[], bool]] = deque()
         """Each is given a turn; False when nobody needs it any more."""
+        self._calls: deque[Callable[[], object]] = deque()
+        self._is_calling = False
+        """True if a turn is planned for calls."""
         self._slice_end = 0.0
         self._is_planned = False
         """True if the slice belongs to this turn of the loop."""
@@ -84,6 +88,25 @@ class Turns:
         except StopIteration as done:
             result: T = done.value
             return result
+
+    def call_soon(self, call: Callable[[], object]) -> None:
+        """Call in the next turn of the loop; what a slice has no time for in the turns that follow, in order."""
+        self._calls.append(call)
+        if not self._is_calling:
+            self._is_calling = True
+            self._loop.call_soon(self._call)
+
+    def _call(self) -> None:
+        calls, end = self._calls, self.clock() + SLICE_S
+        try:
+            for _ in range(len(calls)):
+                calls.popleft()()
+                if self.clock() >= end:
+                    break
+        finally:
+            self._is_calling = bool(calls)
+            if calls:
+                self._loop.call_soon(self._call)
 
     def _begin_slice(self) -> None:
         self._slice_end = self.clock() + SLICE_S

@@ -1,7 +1,6 @@
 """Bodies of HTTP requests that are small as text and large as rows: they are counted before they become either."""
 
 import http.client
-import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +17,6 @@ pytestmark = pytest.mark.alone
 
 MIB = 1 << 20
 BODY_BYTES = 2 * MIB
-CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 LINES = "application/x-ndjson"
 JSON = "application/json"
 ROWS = "/v1/tables/t/rows"
@@ -74,17 +72,10 @@ class Cost:
 
 @contextmanager
 def cost(node: Attacked) -> Iterator[Cost]:
-    pid = node.broker.pid
-    Path(f"/proc/{pid}/clear_refs").write_text("5", encoding="ascii")  # the peak begins again
-    cpu_s, rss_bytes, found = _cpu_s(pid), node.rss_bytes(), Cost()
+    Path(f"/proc/{node.broker.pid}/clear_refs").write_text("5", encoding="ascii")  # the peak begins again
+    cpu_s, rss_bytes, found = node.cpu_s(), node.rss_bytes(), Cost()
     yield found
-    found.cpu_s, found.bytes = _cpu_s(pid) - cpu_s, node.rss_bytes("VmHWM") - rss_bytes
-
-
-def _cpu_s(pid: int) -> float:
-    _, _, fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(") ")
-    user, system = fields.split()[11:13]
-    return (int(user) + int(system)) / CLOCK_TICKS
+    found.cpu_s, found.bytes = node.cpu_s() - cpu_s, node.rss_bytes("VmHWM") - rss_bytes
 
 
 def post(node: Attacked, path: str, content_type: str, body: bytes) -> tuple[int, str]:

@@ -51,7 +51,8 @@ class SimulatedFollower:
         loop = asyncio.get_running_loop()
         wait_ms = self._chance.choice(WAITS_MS)
         deadline = loop.time() + wait_ms / 1000
-        parked = FetchWait(loop, ParkedFetch(self._wanted(servers), READ_COMMITTED, 1, wait_ms), lambda: None)
+        wanted = ParkedFetch(self._wanted(servers), READ_COMMITTED, 1, wait_ms)
+        parked = FetchWait(loop, loop.call_soon, wanted, lambda: None)
         answered: asyncio.Future[None] = loop.create_future()
         parked.answer.when_settled(partial(_tell, answered))
         finish = parked.answer.hurry

@@ -3,6 +3,7 @@
 Nothing of the broker is imported but its codec: what it is asked are bytes.
 """
 
+import os
 import re
 import socket
 import struct
@@ -25,6 +26,7 @@ from tests.broker.wire import BY_REQUEST, read_response, request_frame
 from tests.support.wire import Wire
 
 TICK_S = 0.01
+CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 WITNESS_TOPIC = "witness"
 KEPT = {"retention.ms": "-1", "retention.bytes": "-1", "cleanup.policy": "delete", "max.message.bytes": "1000000"}
 """What the witness's topic is set to, whatever becomes of the node's settings."""
@@ -203,6 +205,12 @@ class Attacked:
         match = re.search(rf"^{field}:\s+(\d+) kB", status, re.MULTILINE)
         assert match is not None
         return int(match[1]) << 10
+
+    def cpu_s(self) -> float:
+        """Seconds of CPU time that the process has had."""
+        _, _, fields = Path(f"/proc/{self.broker.pid}/stat").read_text(encoding="ascii").rpartition(") ")
+        user, system = fields.split()[11:13]
+        return (int(user) + int(system)) / CLOCK_TICKS
 
     def samples(self) -> dict[str, float]:
         """Every metric that has one value."""

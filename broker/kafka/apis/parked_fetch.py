@@ -49,12 +49,19 @@ class ParkedFetch:
 
 class FetchWait:
     """Watches a parked Fetch's partitions; looks once per turn of the loop, so that one commit's advances give one
-    answer. `read` makes it, in the dispatcher's hands."""
+    answer. `read` makes it, in the dispatcher's hands. `call_soon` calls in a turn to come: of thousands that one commit
+    or one moment wakes, each turn of the loop has some."""
 
-    __slots__ = ("_is_finished", "_is_looking", "_loop", "_parked", "_read", "_timer", "_unwatch", "answer")
+    __slots__ = ("_call_soon", "_is_finished", "_is_looking", "_parked", "_read", "_timer", "_unwatch", "answer")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, parked: ParkedFetch, read: Callable[[], Any]) -> None:
-        self._loop = loop
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        call_soon: Callable[[Callable[[], None]], object],
+        parked: ParkedFetch,
+        read: Callable[[], Any],
+    ) -> None:
+        self._call_soon = call_soon
         self._parked = parked
         self._read = read
         self._is_finished = self._is_looking = False
@@ -63,12 +70,12 @@ class FetchWait:
         for wanted in parked.wanted:
             if wanted.partition is not None:
                 self._unwatch.append(wanted.partition.watchers.add(self._advanced))
-        self._timer = loop.call_later(parked.wait_ms / 1000, self._finish)
+        self._timer = loop.call_later(parked.wait_ms / 1000, call_soon, self._finish)
 
     def _advanced(self) -> None:
         if not self._is_looking and not self._is_finished:
             self._is_looking = True
-            self._loop.call_soon(self._look)
+            self._call_soon(self._look)
 
     def _look(self) -> None:
         self._is_looking = False

@@ -79,7 +79,7 @@ def serve_fetch(
     parked = fetch.parked
     if parked.wait_ms <= 0 or parked.readable(session_fetch.wanted) >= ENOUGH:
         return fetch.read()
-    return FetchWait(context.node.loop, parked, fetch.look_and_read).answer
+    return FetchWait(context.node.loop, context.node.turns.call_soon, parked, fetch.look_and_read).answer
 
 
 async def _serve_long(context: Context, fetch: "_Fetch") -> FetchResponse | Answer[FetchResponse]:

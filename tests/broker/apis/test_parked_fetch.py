@@ -66,7 +66,7 @@ class Bench:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(loop, "call_later", counted)
             parked = ParkedFetch(list(map(wanted, self.partitions)), READ_UNCOMMITTED, 1, wait_ms)
-            self.answer = FetchWait(loop, parked, lambda: "read").answer
+            self.answer = FetchWait(loop, loop.call_soon, parked, lambda: "read").answer
         assert self.answer.hurry is not None
         self.hurry = self.answer.hurry
 

@@ -112,3 +112,40 @@ async def test_whoever_gives_up_beginning_alone_keeps_nobody_waiting(turns: Turn
     waiting[1].cancel()
     await asyncio.wait_for(waiting[3], 10)
     assert waiting[2].done()
+
+
+async def test_of_many_calls_each_turn_makes_as_many_as_fit_a_slice(turns: Turns, clock: Clock) -> None:
+    log: list[int] = []
+
+    def call(number: int) -> None:
+        clock.now += SLICE_S / STEPS_PER_SLICE
+        log.append(number)
+
+    for number in range(3 * STEPS_PER_SLICE):
+        turns.call_soon(partial(call, number))
+    for turn in range(4):
+        assert log == list(range(turn * STEPS_PER_SLICE))
+        await asyncio.sleep(0)
+    turns.call_soon(partial(call, -1))
+    await asyncio.sleep(0)
+    assert log[-1] == -1
+
+
+async def test_a_call_that_calls_again_has_a_later_turn_and_one_that_fails_stops_no_other(turns: Turns) -> None:
+    log: list[str] = []
+    errors: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context["exception"]))
+    defect = RuntimeError("a defect")
+
+    def fail() -> None:
+        raise defect
+
+    turns.call_soon(lambda: turns.call_soon(lambda: log.append("again")))
+    turns.call_soon(fail)
+    turns.call_soon(lambda: log.append("other"))
+    await asyncio.sleep(0)
+    assert (log, errors) == ([], [defect])
+    await asyncio.sleep(0)
+    assert log == ["other", "again"]
+    await asyncio.sleep(0)
+    assert log == ["other", "again"]
