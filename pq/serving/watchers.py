@@ -46,6 +46,8 @@ class Watchers:
         """Forget a watcher; a second call does nothing."""
         if self._callbacks is not None:
             self._callbacks.pop(watcher, None)
+            if not self._callbacks:
+                self._callbacks = None  # an empty dict keeps the room of all that it had
 
 
 def notify_in_slices(moved: deque[Watchers]) -> None:

@@ -21,8 +21,10 @@ pytestmark = pytest.mark.alone
 MIB = 1 << 20
 WIDE_FETCHES = 100
 """Of which some park, and the others wait for memory."""
-WOKEN_BYTES_MAX = 160 * MIB
-"""`pqbroker.unsent.bytes.max` and a quarter of that; all answers at once took 300 MiB."""
+TAKEN_BYTES_MAX = 256 * MIB
+"""Twice `pqbroker.unsent.bytes.max`, for what is free between objects. All answers at once took 415 MiB."""
+PASS_S_MAX = 0.9
+"""Once the work is over: a search of all memory for garbage, with 9 000 tablets in it."""
 SMALL_FETCHES = 4_000
 AT_ONCE = 20
 """Fetches that are sent together: to park them is not to be one turn of the loop."""
@@ -69,19 +71,18 @@ def until_idle(node: Attacked) -> None:
 
 
 def test_answers_of_thousands_of_tablets_that_an_unmount_wakes_fit_their_budget() -> None:
-    with attacked(SETTINGS, turn_s_max=TURN_EVER_S_MAX, pass_s_max=DEEP_PASS_S_MAX) as node:
+    with attacked(SETTINGS, turn_s_max=TURN_EVER_S_MAX, pass_s_max=PASS_S_MAX) as node:
         node.create("other", 1)
         schema = '[{"name": "a", "type": "int64"}]'
         web(node, "POST", "/v1/tables", f'{{"path": "//wide", "schema": {schema}, "tablet_count": {TABLETS}}}')
-        with parked(node, "wide", TABLETS, WIDE_FETCHES) as callers:
-            with measured(node) as found, cost(node) as taken:
-                unmounting = threading.Thread(target=web, args=(node, "POST", "/v1/tables/wide/unmount", "{}"))
-                unmounting.start()
-                sizes = [caller.skip() for caller in callers]
-                unmounting.join()
-            print(found, taken)
+        with cost(node) as taken, parked(node, "wide", TABLETS, WIDE_FETCHES) as callers, measured(node) as found:
+            unmounting = threading.Thread(target=web, args=(node, "POST", "/v1/tables/wide/unmount", "{}"))
+            unmounting.start()
+            sizes = [caller.skip() for caller in callers]
+            unmounting.join()
+        print(found, taken)
         assert min(sizes) > TABLETS * 10, "each says of every tablet that it is unmounted"
-        assert taken.bytes < WOKEN_BYTES_MAX, taken
+        assert taken.bytes < TAKEN_BYTES_MAX, taken
         assert found.own_p99_s < P99_S_MAX, found
 
 

@@ -1,10 +1,12 @@
 """A Fetch of many partitions that waits: it watches them, looks at them and lets go of them in slices of the loop.
 
 States: watching -> parked -> finished, as a Fetch of few (`parked_fetch.py`), or given up while it begins to watch.
+It lets go before it is read: what watches holds the Fetch in memory, which its budget counts until it is answered.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import Any, Final
 
 from pqbroker.broker.kafka.apis.answer import Answer
@@ -20,7 +22,7 @@ class LongFetchWait:
 
     __slots__ = ("_is_finished", "_is_looking", "_is_moved", "_node", "_parked", "_read", "_tasks", "_timer", "answer")
 
-    def __init__(self, node: KafkaNode, parked: ParkedFetch, read: Callable[[], Any]) -> None:
+    def __init__(self, node: KafkaNode, parked: ParkedFetch, read: Callable[[], Awaitable[Any]]) -> None:
         self._node = node
         self._parked = parked
         self._read = read
@@ -38,7 +40,7 @@ class LongFetchWait:
         finally:
             if not is_parked:
                 self._is_finished = True
-                self._begin(self._unwatch())
+                await asyncio.shield(self._begin(self._unwatch()))
         if is_parked:
             self._timer = self._node.loop.call_later(self._parked.wait_ms / 1000, self._finish)
         return is_parked
@@ -86,10 +88,15 @@ class LongFetchWait:
         self._is_finished = True
         assert self._timer is not None
         self._timer.cancel()
-        self._begin(self._unwatch())
-        self.answer.proceed(self._read)
+        self.answer.proceed(partial(_read_after, self._begin(self._unwatch()), self._read))
 
-    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+    def _begin(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         task = self._node.loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
+
+
+async def _read_after(unwatching: "asyncio.Task[None]", read: Callable[[], Awaitable[Any]]) -> Any:
+    await asyncio.shield(unwatching)
+    return await read()

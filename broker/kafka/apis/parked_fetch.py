@@ -49,8 +49,8 @@ class ParkedFetch:
 
 class FetchWait:
     """Watches a parked Fetch's partitions; looks once per turn of the loop, so that one commit's advances give one
-    answer. `read` makes it, in the dispatcher's hands. `call_soon` calls in a turn to come: of thousands that one commit
-    or one moment wakes, each turn of the loop has some."""
+    answer. `read` makes it, in the dispatcher's hands. `call_soon` calls in a turn to come: of thousands that one
+    commit or one moment wakes, each turn of the loop has some."""
 
     __slots__ = ("_call_soon", "_is_finished", "_is_looking", "_parked", "_read", "_timer", "_unwatch", "answer")
 

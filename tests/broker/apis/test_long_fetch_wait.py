@@ -26,7 +26,10 @@ class Bench:
         loop = asyncio.get_running_loop()
         node = SimpleNamespace(loop=loop, turns=Turns(loop, self._passes))
         parked = ParkedFetch(list(map(wanted, self.partitions)), READ_UNCOMMITTED, min_bytes, wait_ms)
-        self.wait = LongFetchWait(cast(Node, node), parked, lambda: "read")
+        self.wait = LongFetchWait(cast(Node, node), parked, self._read)
+
+    async def _read(self) -> tuple[str, int]:
+        return "read", self.watched
 
     def _passes(self) -> float:
         self.turns += 1
@@ -50,6 +53,15 @@ async def test_it_is_answered_when_one_of_its_partitions_moves_and_lets_go_of_al
     await until(lambda: bench.wait.answer.settled)
     await until(lambda: bench.watched == 0)
     assert bench.turns > 3 * COUNT // 100
+
+
+async def test_it_lets_go_before_it_is_read() -> None:
+    bench = Bench()
+    assert await bench.wait.park()
+    bench.advance()
+    await until(lambda: bench.wait.answer.settled)
+    assert bench.wait.answer.step is not None
+    assert await bench.wait.answer.step() == ("read", 0)
 
 
 async def test_it_waits_on_when_less_than_enough_has_come() -> None:

@@ -13,8 +13,10 @@ from pqbroker.protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from tests.broker.conftest import Node, make_batch, produce_request
+from tests.broker.conftest import Node, make_batch, produce_request, until
 from tests.broker.wire import Client
+
+LONG = 600
 
 
 @pytest.fixture
@@ -60,4 +62,23 @@ async def test_an_answered_request_leaves_no_garbage(node: Node, client: Client,
     await asyncio.sleep(0)
     gc.collect()
     left = {type(each).__name__ for each in gc.garbage if type(each).__module__.startswith("pqbroker.protocol")}
+    assert not left
+
+
+@pytest.mark.usefixtures("kept_garbage")
+async def test_a_long_fetch_that_parked_leaves_no_garbage(node: Node, client: Client) -> None:
+    await node.create_topic("t", LONG)
+    topic = node.server.node.cell.current.topics.get("t")
+    assert topic is not None
+    asked = [FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1000) for index in range(LONG)]
+    request = FetchRequest(max_wait_ms=60_000, min_bytes=1, topics=[FetchTopic(topic="t", partitions=asked)])
+    client.send(request, 12)
+    await until(lambda: sum(len(each.watchers) for each in topic.partitions) == LONG)
+    await node.produce("t", b"v")
+    assert (await client.receive()).responses[0].partitions[0].records
+    await until(lambda: sum(len(each.watchers) for each in topic.partitions) == 0)
+    for _ in range(10):
+        await asyncio.sleep(0)
+    gc.collect()
+    left = {type(each).__name__ for each in gc.garbage if type(each).__module__.startswith("pqbroker")}
     assert not left
