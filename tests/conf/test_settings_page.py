@@ -1,6 +1,10 @@
 """docs/settings.md says what the declarations say."""
 
+import pytest
+
 from tests.support.settings_page import PAGE, settings_page
+
+pytestmark = pytest.mark.spec("G.4")
 
 
 def test_the_settings_page_matches_the_declarations() -> None:

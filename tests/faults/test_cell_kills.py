@@ -5,12 +5,16 @@ from http.client import HTTPConnection
 from json import dumps
 from pathlib import Path
 
+import pytest
+
 from pqbroker.cli.commands.doctor import examine_directory
 from pqbroker.fixture.http_calls import HttpCalls
 from pqbroker.testing import broker
 from tests.support.drivers.driver import Message
 from tests.support.drivers.librdkafka_driver import LibrdkafkaDriver
 from tests.support.wire import Wire
+
+pytestmark = pytest.mark.spec("D.5")
 
 TOPIC = "celled"
 CONFIG = {"pq.bundle": "b", "pq.partitions.per.tablet": "1"}
@@ -54,6 +58,7 @@ def test_what_several_cells_acknowledged_survives_kills_in_the_middle_of_changes
         assert any((big / "cells" / "1").glob("*.segment"))
 
 
+@pytest.mark.spec("D.5")
 def test_a_tablet_that_moves_is_whole_in_one_cell_whenever_the_node_is_killed(tmp_path: Path) -> None:
     with broker(tmp_path / "data") as node:
         calls = HttpCalls(lambda: node.http)

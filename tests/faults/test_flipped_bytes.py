@@ -16,6 +16,8 @@ from tests.support.drivers.driver import Message
 from tests.support.drivers.librdkafka_driver import LibrdkafkaDriver
 from tests.support.wire import StoredBatch, Wire
 
+pytestmark = pytest.mark.spec("J.2")
+
 CORRUPT_MESSAGE = 2
 TOPIC = "flipped"
 PARTITIONS = 3

@@ -24,6 +24,8 @@ from pqbroker.storage.quarantine import Quarantined
 from tests.faults.flipped_index import Written, build
 from tests.pq.rig import START_MS, batch, read
 
+pytestmark = pytest.mark.spec("J.2")
+
 SETTINGS = replace(BrokerSettings(), ballast_bytes=0)
 BLOB = ("topic-4", 2)
 """Its one record is a blob in the index, which no start reads."""

@@ -6,6 +6,8 @@ import pytest
 
 from tests.faults.index_flips import run
 
+pytestmark = pytest.mark.spec("J.2")
+
 
 @pytest.mark.timeout(240)
 def test_a_flipped_byte_of_the_index_costs_what_it_holds_and_is_told(tmp_path: Path) -> None:

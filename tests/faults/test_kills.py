@@ -10,6 +10,8 @@ import pytest
 from tests.faults.kills import GIGABYTE, RESTART_MAX_S, Outcome, run
 from tests.support.crowding import Crowding
 
+pytestmark = pytest.mark.spec("J.1")
+
 KILLS = int(os.environ.get("PQBROKER_TESTS_KILLS", "8"))
 TIMED = 3
 """Kills whose restarts are measured."""

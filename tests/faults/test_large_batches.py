@@ -60,6 +60,7 @@ def _stored_bytes(running: Broker) -> int:
     return int(float(found[1]))
 
 
+@pytest.mark.spec("G.2")
 def test_a_batch_in_parts_goes_in_and_out_whole_and_half_a_one_is_never_seen(tmp_path: Path) -> None:
     with broker(tmp_path / "data") as running:
         LibrdkafkaDriver(running.kafka).create_topic(TOPIC, config={"max.message.bytes": str(BATCH_BYTES_MAX)})

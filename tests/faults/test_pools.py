@@ -13,6 +13,7 @@ from tests.support.wire import Wire
 TOPIC = "pooled"
 
 
+@pytest.mark.spec("K.2")
 def test_topics_lie_in_the_pool_that_the_profile_names(tmp_path: Path) -> None:
     data, big = tmp_path / "data", tmp_path / "big"
     settings = {"pqbroker.pools": f"big={big}", "pqbroker.storage.profile": "persqueue.2=big"}

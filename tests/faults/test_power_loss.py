@@ -11,6 +11,8 @@ from tests.faults.power.cuts import record, run
 from tests.faults.power.disk import Change, File, left_of
 from tests.faults.power.recording import reason_not_to_record
 
+pytestmark = pytest.mark.spec("J.1")
+
 CUTS = int(os.environ.get("PQBROKER_TESTS_POWER_CUTS", "30"))
 SERVED = 3
 

@@ -24,6 +24,8 @@ from tests.faults.exec_time import start
 from tests.support.drivers.librdkafka_driver import LibrdkafkaDriver
 from tests.support.wire import EARLIEST, LATEST, Wire
 
+pytestmark = pytest.mark.spec("J.1")
+
 ROUNDS_MORE = 4
 TRIES = 3
 TOPIC = "large"

@@ -41,6 +41,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
         pytest.skip(str(cause))
 
 
+@pytest.mark.spec("G.2")
 async def test_a_disk_filled_to_its_last_byte_is_freed_and_lost_nothing(disk: Path) -> None:
     async with AsyncExitStack() as stack:
         node = await start(disk / "data", stack)
@@ -66,6 +67,7 @@ async def test_a_disk_filled_to_its_last_byte_is_freed_and_lost_nothing(disk: Pa
         await expect_stored(await start(disk / "data", stack), acknowledged)
 
 
+@pytest.mark.spec("G.2")
 async def test_a_broker_starts_on_a_full_disk_with_all_records_and_takes_deletes(disk: Path) -> None:
     assert await full_disk.run(disk, rounds=2, seed=random.randrange(1 << 32)) > 0
 

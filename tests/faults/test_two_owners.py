@@ -10,6 +10,8 @@ from tests.faults.load import Load, check
 from tests.support.drivers.librdkafka_driver import LibrdkafkaDriver
 from tests.support.wire import LATEST, Wire
 
+pytestmark = pytest.mark.spec("B.4")
+
 TOPIC = "owned"
 PARTITIONS = 2
 TIMEOUT_S = 3

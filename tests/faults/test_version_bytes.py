@@ -19,6 +19,8 @@ from tests.faults.flipped_index import Verdict, Written, build, judge
 from tests.support.on_disk import explain_row
 from tests.support.on_disk_page import index_rows
 
+pytestmark = pytest.mark.spec("J.2")
+
 NEWER = 100
 _VERSION_FIELDS = ("format", "form", "kind")
 _LOG_PAYLOAD_AT = 5

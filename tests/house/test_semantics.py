@@ -36,14 +36,3 @@ def test_citations_are_found(text: str, rules: set[str]) -> None:
 def test_every_rule_that_the_code_cites_is_explained() -> None:
     missing = {source.path: cited(source.text) - _RULES for source in product()}
     assert {path: rules for path, rules in missing.items() if rules} == {}
-
-
-def test_every_row_of_the_list_of_tests_leads_to_its_rule() -> None:
-    text = (ROOT / "docs" / "spec.md").read_text(encoding="utf-8")
-    rows = [line.split(" | ")[0] for line in text.splitlines() if line.startswith("| ") and "| rule |" not in line]
-    anchors = {re.sub(r"[^a-z0-9 ]", "", rule.lower()).replace(" ", "-") for rule in _RULES}
-    assert rows
-    for row in rows:
-        links = re.findall(r"\[[A-K][\d.]+\]\(semantics\.md#(\w+)\)", row)
-        assert links or not cited(row), row
-        assert set(links) <= anchors, row

@@ -1,31 +1,48 @@
-"""The page of rules and their tests names tests that are there."""
+"""The page of rules and their tests is what the tests are marked with, and no rule is without a test."""
 
-import ast
-import re
-from functools import cache
-from pathlib import Path
+import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs" / "spec.md"
+from tests.support.spec_page import PAGE, Held, heading, held, marks, sections, spec_page
+
+_RULES = {rule for rules in sections().values() for rule in rules}
 
 
-def test_every_rule_of_the_page_has_tests_and_they_are_there() -> None:
-    rows = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| ")]
-    rules = [row for row in rows if not row.startswith("| rule |")]
-    assert rules
-    for row in rules:
-        named = re.findall(r"`([\w/]+\.py)(?:::(\w+))?`", row)
-        assert named, row
-        for path, name in named:
-            assert not name or name in _names(ROOT / "tests" / path), f"{path}::{name}"
+def test_the_page_is_what_the_tests_are_marked_with() -> None:
+    assert PAGE.read_text(encoding="utf-8") == spec_page(), "run: python -m tests.support.spec_page"
 
 
-@cache
-def _names(file: Path) -> set[str]:
-    body = ast.parse(file.read_text(encoding="utf-8")).body
-    named = {node.name for node in body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)}
-    return named | {node.targets[0].id for node in body if _is_name(node)}  # type: ignore[attr-defined]
+def test_every_mark_leads_to_rules_that_are_explained() -> None:
+    assert {one.path for one in held() if not one.rules} == set()
+    assert {rule for one in held() for rule in one.rules if heading(rule) not in _RULES} == set()
 
 
-def _is_name(node: ast.stmt) -> bool:
-    return isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+def test_every_rule_has_a_test() -> None:
+    assert _RULES - {heading(rule) for one in held() for rule in one.rules} == set()
+
+
+def test_marks_are_read_from_functions_and_files() -> None:
+    text = '''
+"""A model that
+breaks nothing.
+
+More."""
+pytestmark = [pytest.mark.alone, pytest.mark.spec("B.1")]
+
+@pytest.mark.parametrize("number", [1])
+@pytest.mark.spec("A.5.10", "H4")
+async def test_of_two_one_wins(number: int) -> None: ...
+
+def test_other() -> None: ...
+'''
+    assert list(marks(text, "pq/test_a.py")) == [
+        Held(("B.1",), "A model that breaks nothing.", "pq/test_a.py"),
+        Held(("A.5.10", "H4"), "Of two one wins", "pq/test_a.py"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rule", "title"),
+    [("A.5.10", "A.5"), ("H35", "H"), ("J.1", "J"), ("4.18", "4.18"), ("1.4.5", "1.4.5"), ("spark 2", "spark 2")],
+)
+def test_a_step_is_explained_by_its_rule(rule: str, title: str) -> None:
+    assert heading(rule) == title

@@ -30,6 +30,7 @@ def times(partition: PartitionServer) -> tuple[float, float]:
     return partition.writer.counters.waiting.total(now), partition.writer.counters.full.total(now)
 
 
+@pytest.mark.spec("A.8", "G.8")
 async def test_time_is_counted_while_batches_wait_and_while_the_buffer_is_full() -> None:
     node = await Node(write_border_bytes=3 * MIB).start()
     partition = await node.topic()

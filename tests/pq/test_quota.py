@@ -40,6 +40,7 @@ def test_the_pause_is_bounded_and_the_rest_stays_owed() -> None:
     assert bucket.take(0, PAUSE_MS_MAX) == PAUSE_MS_MAX
 
 
+@pytest.mark.spec("A.13", "G.2", "G.5")
 @given(st.integers(10_000, 10**9), st.lists(st.integers(1, 10**7), min_size=1, max_size=20))
 def test_a_writer_that_pauses_as_told_keeps_to_the_speed(speed: int, sizes: list[int]) -> None:
     bucket = TokenBucket(speed, speed, 0)
@@ -53,6 +54,7 @@ def test_a_writer_that_pauses_as_told_keeps_to_the_speed(speed: int, sizes: list
     assert sum(sizes) <= speed + now_ms * speed / 1000
 
 
+@pytest.mark.spec("A.13", "G.2", "G.5")
 def test_a_write_is_held_to_both_quotas_and_the_longer_pause_counts() -> None:
     config = TopicConfig(
         pq_write_speed_bytes=1000, pq_write_burst_bytes=1000, pq_write_speed_messages=10, pq_write_burst_messages=20
@@ -94,6 +96,7 @@ async def test_a_topic_without_a_quota_pauses_nobody_and_gets_one_by_its_config(
     assert partition.throttle_ms(100 * MIB, 10**9) == 0
 
 
+@pytest.mark.spec("A.8", "G.2")
 async def test_above_the_border_writers_pause_and_above_the_limit_they_come_back() -> None:
     node = await Node(write_queue_bytes_max=3 * MIB, write_border_bytes=MIB).start()
     partition = await node.topic()
@@ -111,6 +114,7 @@ async def test_above_the_border_writers_pause_and_above_the_limit_they_come_back
     assert partition.writer.queue.bytes == 0
 
 
+@pytest.mark.spec("A.9", "K.1")
 async def test_reads_from_the_store_wait_for_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     node = await Node(partition_reads_max=2, cache_bytes=0).start()
     partition = await node.topic()

@@ -18,6 +18,7 @@ SLOW_S = 400
 """Ten times what it takes where nothing else runs."""
 
 
+@pytest.mark.spec("J.1")
 @pytest.mark.timeout(SLOW_S)
 @pytest.mark.parametrize("first", range(0, SEEDS, SEEDS_A_TEST))
 def test_nothing_promised_is_broken_whatever_happens(first: int) -> None:
@@ -31,6 +32,7 @@ def test_a_run_leaves_no_watcher_no_timer_and_nothing_counted() -> None:
         run(seed)
 
 
+@pytest.mark.spec("J.1")
 @pytest.mark.timeout(SLOW_S)
 def test_a_crash_at_any_commit_loses_nothing_acknowledged_and_leaves_nothing_half() -> None:
     outcomes = [one() for one in crash_points(0, CRASH_POINTS)]

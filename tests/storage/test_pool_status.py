@@ -35,6 +35,7 @@ def set_free(cell: RocksCell, spare: int) -> None:
     cell.disk.f_bavail = (INDEX_RESERVE_BYTES + spare) // cell.disk.f_frsize
 
 
+@pytest.mark.spec("B.3", "A.12")
 @pytest.mark.parametrize(
     ("spare", "colour"), [(0, ORANGE), (1, YELLOW), (99, YELLOW), (100, LIGHT), (299, LIGHT), (300, GREEN)]
 )
@@ -60,6 +61,7 @@ async def test_memory_has_the_colour_of_what_is_left_of_it() -> None:
     await shard.close()
 
 
+@pytest.mark.spec("B.3", "A.12")
 async def test_a_colour_follows_the_disk_without_a_commit_and_clears_by_itself(tmp_path: Path) -> None:
     cell = RocksCell(tmp_path / "cell")
     shard = await cell.open()

@@ -13,6 +13,8 @@ from tests.storage.cells import MIB, RocksCell, blob_key, blobs, content, dead, 
 from tests.storage.committing import EAGER
 from tests.storage.disk.test_rocks_damage import damage_a_table, incompressible
 
+pytestmark = pytest.mark.spec("J.2")
+
 SIZE = 300_000
 
 

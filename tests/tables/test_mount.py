@@ -5,6 +5,8 @@ import pytest
 from pqbroker.tables.mount import ENDS, MountCommand, MountState, next_state, table_state
 from pqbroker.tables.refusals import TableError
 
+pytestmark = pytest.mark.spec("D.2")
+
 M, F, U = MountState.MOUNTED, MountState.FROZEN, MountState.UNMOUNTED
 COMMANDS = (
     MountCommand.MOUNT, MountCommand.MOUNT_FROZEN, MountCommand.UNMOUNT, MountCommand.FREEZE, MountCommand.UNFREEZE,

@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 from pqbroker.tables.refusals import TableError
 from pqbroker.tables.resharding import affected, plan_reshard
 
+pytestmark = pytest.mark.spec("E.9")
+
 
 def test_new_tablets_follow_the_range_and_begin_where_they_are_told_to() -> None:
     plan = plan_reshard(5, 1, 3, 5, [10, 20])

@@ -37,6 +37,7 @@ def test_every_type_has_values() -> None:
     assert VALUES.keys() == TYPES.keys()
 
 
+@pytest.mark.spec("K.5")
 @given(st.fixed_dictionaries({}, optional=VALUES), st.sets(st.sampled_from(sorted(TYPES))))
 def test_a_row_reads_back_as_it_was_written(row: dict[str, Any], from_key: set[str]) -> None:
     items = [{"name": name, "type": name, "from": "key" if name in from_key else "value"} for name in TYPES]
@@ -46,6 +47,7 @@ def test_a_row_reads_back_as_it_was_written(row: dict[str, Any], from_key: set[s
     assert (encoded.key is None) == (not from_key)
 
 
+@pytest.mark.spec("E.8")
 def test_weights_are_one_a_row_eight_a_number_one_a_boolean_none_a_null_and_lengths() -> None:
     schema = schema_of(n="int8", d="double", t="timestamp", b="boolean", s="string", u="utf8", a="any")
     assert encode_row(schema, {}, "row").weight == 1

@@ -117,6 +117,7 @@ def test_a_wrong_type_is_answered_with_the_nearest() -> None:
     assert "int32" in refused.value.cure
 
 
+@pytest.mark.spec("E.10", "K.5")
 @pytest.mark.parametrize(
     "later",
     [
@@ -135,6 +136,7 @@ def test_a_column_may_become_optional_and_an_unsigned_one_wider_and_signed() -> 
     check_alteration(read_schema([{**A, "type": "uint32"}], 9), read_schema([{**A, "type": "int64"}], 9))
 
 
+@pytest.mark.spec("E.10", "K.5")
 @pytest.mark.parametrize(
     ("later", "word"),
     [
@@ -165,6 +167,7 @@ def test_what_is_no_path_is_refused(path: str) -> None:
         topic_name(path)
 
 
+@pytest.mark.spec("E.6", "K.4")
 @pytest.mark.parametrize(
     ("attributes", "kept_ms"),
     [

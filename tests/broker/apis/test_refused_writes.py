@@ -1,6 +1,8 @@
 """The store refuses a write cycle under a running broker: it fails with all that waits behind it, and leaves nothing
 (semantics A.5.10)."""
 
+import pytest
+
 from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -55,6 +57,7 @@ async def refuse_three_writes(node: Node) -> list[Client]:
     return producers
 
 
+@pytest.mark.spec("A.5.10")
 async def test_a_refused_cycle_fails_with_all_that_is_queued_behind_it(node: Node, client: Client) -> None:
     producers = await refuse_three_writes(node)
     for producer in producers:
@@ -67,6 +70,7 @@ async def test_a_refused_cycle_fails_with_all_that_is_queued_behind_it(node: Nod
     assert await values(client) == [(0, b"value 0")]
 
 
+@pytest.mark.spec("A.5.10")
 async def test_what_was_refused_is_sent_again_and_stored_once(node: Node, client: Client) -> None:
     producers = await refuse_three_writes(node)
     for sequence, producer in zip(QUEUED, producers, strict=True):
@@ -76,6 +80,7 @@ async def test_what_was_refused_is_sent_again_and_stored_once(node: Node, client
     assert await values(client) == [(number, b"value %d" % number) for number in range(4)]
 
 
+@pytest.mark.spec("A.5.10")
 async def test_nothing_of_what_was_refused_is_there_after_a_crash(node: Node, client: Client) -> None:
     producers = await refuse_three_writes(node)
     for producer in producers:

@@ -8,11 +8,13 @@ from pqbroker.broker.services.topics.topic_names import check_topic_name
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 
 
+@pytest.mark.spec("G.1")
 @pytest.mark.parametrize("name", ["a", "a.b_c-9", "...", "_", "x" * 249])
 def test_legal_names_are_taken(name: str) -> None:
     check_topic_name(name)
 
 
+@pytest.mark.spec("G.1")
 @pytest.mark.parametrize("name", ["", ".", "..", "x" * 250, "a b", "a/b", "é", "a\n"])
 def test_other_names_are_refused(name: str) -> None:
     with pytest.raises(KafkaError) as refused:

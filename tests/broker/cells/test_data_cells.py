@@ -25,6 +25,8 @@ from pqbroker.storage.ids import CellId
 from pqbroker.storage.tablets.tablet import TabletType
 from tests.pq.rig import START_MS, batch, read_all
 
+pytestmark = pytest.mark.spec("D.5")
+
 ONE = CellId(1)
 CONFIG = {"pq.bundle": "b", "pq.partitions.per.tablet": "1"}
 

@@ -2,6 +2,8 @@
 
 from collections.abc import Awaitable, Callable
 
+import pytest
+
 from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.messages.describe_topic_partitions import (
     Cursor,
@@ -34,6 +36,7 @@ def cursor(response: DescribeTopicPartitionsResponse) -> tuple[str, int] | None:
     return (found.topic_name, found.partition_index) if found else None
 
 
+@pytest.mark.spec("1.4.5")
 async def test_a_topic_is_described_with_lists_that_are_empty_and_not_null(node: Node, client: Client) -> None:
     topic_id = await node.create_topic("t", partitions=2)
     response = await describe(client, "t")

@@ -48,6 +48,7 @@ async def test_every_version_gives_what_was_produced(node: Node, client: Client,
     assert [record.value for record in decode_records(data.records)] == [b"a", b"b"]
 
 
+@pytest.mark.spec("G.7")
 async def test_an_offset_inside_a_batch_gives_the_whole_batch(node: Node, client: Client) -> None:
     await node.create_topic("t")
     await node.produce("t", b"a", b"b", b"c")
@@ -94,6 +95,7 @@ async def test_the_leader_epoch_is_checked(node: Node, client: Client, differenc
     assert (await only(client, request)).error_code == code
 
 
+@pytest.mark.spec("A.9")
 async def test_the_first_partition_with_data_gives_a_batch_above_every_limit(node: Node, client: Client) -> None:
     await node.create_topic("t", 3)
     for partition in (1, 2):
@@ -151,6 +153,7 @@ async def test_the_deadline_ends_the_wait(node: Node, client: Client) -> None:
     assert (data.error_code, offsets(data), data.high_watermark) == (0, [], 0)
 
 
+@pytest.mark.spec("spark 2")
 async def test_a_request_behind_a_parked_fetch_completes_it_in_under_5_ms(node: Node, client: Client) -> None:
     await node.create_topic("t")
     asked = ListOffsetsTopic(name="t", partitions=[ListOffsetsPartition(partition_index=0, timestamp=-1)])

@@ -24,6 +24,7 @@ async def ask(
     return answer
 
 
+@pytest.mark.spec("4.28")
 @pytest.mark.parametrize("version", range(1, 12))
 async def test_the_ends_are_told_in_every_version(node: Node, client: Client, version: int) -> None:
     await node.create_topic("t")
@@ -33,6 +34,7 @@ async def test_the_ends_are_told_in_every_version(node: Node, client: Client, ve
     assert (earliest.error_code, earliest.offset, earliest.timestamp) == (0, 0, -1)
 
 
+@pytest.mark.spec("4.28")
 async def test_a_time_gives_the_first_record_at_or_after_it(node: Node, client: Client) -> None:
     await node.create_topic("t")
     await node.produce("t", b"a", b"b", timestamp_ms=1_000, codec=1)
@@ -43,6 +45,7 @@ async def test_a_time_gives_the_first_record_at_or_after_it(node: Node, client: 
     assert (none.error_code, none.offset, none.timestamp) == (0, -1, -1)
 
 
+@pytest.mark.spec("4.28")
 async def test_the_greatest_timestamp_is_found(node: Node, client: Client) -> None:
     await node.create_topic("t")
     await node.produce("t", b"a", timestamp_ms=9_000)

@@ -135,6 +135,7 @@ async def test_a_retried_batch_is_acknowledged_with_its_first_offset(node: Node)
     assert old.error_code != 0
 
 
+@pytest.mark.spec("4.16")
 async def test_log_append_time_is_told(node: Node) -> None:
     await node.create_topic("t", message_timestamp_type="LogAppendTime")
     answer = await node.produce("t", b"a", timestamp_ms=5)
@@ -201,6 +202,7 @@ def reseal(batch: bytearray) -> bytearray:
     return batch
 
 
+@pytest.mark.spec("A.13", "G.2", "G.5")
 async def test_a_writer_over_the_quota_is_told_to_wait_and_not_read_meanwhile(node: Node, client: Client) -> None:
     await node.create_topic("t", pq_write_speed_bytes="1000")
     response = await client.ask(produce_request("t", make_batch(bytes(900))), 9)
@@ -216,6 +218,7 @@ async def test_a_writer_over_the_quota_is_told_to_wait_and_not_read_meanwhile(no
     assert (await another.ask(produce_request("t", make_batch()), 9)).throttle_time_ms > 0
 
 
+@pytest.mark.spec("A.13", "G.2", "G.5")
 async def test_a_writer_over_the_quota_on_records_is_told_to_wait(node: Node, client: Client) -> None:
     await node.create_topic("t", pq_write_speed_messages="10", pq_write_burst_messages="20")
     batch = make_batch(*[b"v"] * 20)
@@ -225,6 +228,7 @@ async def test_a_writer_over_the_quota_on_records_is_told_to_wait(node: Node, cl
     assert 100 < response.throttle_time_ms <= 201
 
 
+@pytest.mark.spec("A.13", "G.2", "G.5")
 async def test_too_much_in_flight_is_told_with_a_throttle_time(start: Callable[..., Awaitable[Node]]) -> None:
     node = await start(write_border_bytes=1 << 20, write_queue_bytes_max=1 << 20)
     await node.create_topic("t", max_message_bytes="3000000")
@@ -243,6 +247,7 @@ async def test_too_much_in_flight_is_told_with_a_throttle_time(start: Callable[.
     assert [answer.throttle_time_ms > 0 for answer in answers] == [False, True]
 
 
+@pytest.mark.spec("A.12.2", "J.1", "G.2", "G.5")
 async def test_a_full_disk_is_a_storage_error_until_there_is_room(node: Node) -> None:
     await node.create_topic("t")
     node.engine.tell_colour(Colour.YELLOW_STOP)

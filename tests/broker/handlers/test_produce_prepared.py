@@ -142,6 +142,7 @@ async def test_an_uncompressed_batch_is_read_to_its_end_too(node: Node, client: 
     assert (await produced(client, "t", bytearray(damaged))).error_code == ErrorCode.INVALID_RECORD
 
 
+@pytest.mark.spec("4.16")
 @pytest.mark.parametrize("codec", range(5))
 async def test_a_refused_batch_names_the_records_whose_timestamps_are_out_of_range(
     node: Node, client: Client, codec: int

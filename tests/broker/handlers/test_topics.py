@@ -56,6 +56,7 @@ async def test_a_topic_is_created_in_every_version(node: Node, client: Client, v
         assert result.topic_id == topic.record.topic_id
 
 
+@pytest.mark.spec("G.4")
 async def test_configs_are_stored_and_shown_with_their_source(node: Node, client: Client) -> None:
     configs = [CreatableTopicConfig(name="retention.ms", value="60000")]
     result = await create(client, creatable(configs=configs))

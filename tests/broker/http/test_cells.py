@@ -15,6 +15,8 @@ from tests.broker.conftest import until
 from tests.broker.http.conftest import Web
 from tests.broker.http.test_metrics import scrape
 
+pytestmark = pytest.mark.spec("D.5")
+
 Serve = Callable[..., Awaitable[Web]]
 
 

@@ -11,6 +11,8 @@ from tests.broker.conftest import until
 from tests.broker.http.conftest import Web
 from tests.broker.http.test_tables import NAME, SCHEMA
 
+pytestmark = pytest.mark.spec("E.9", "E.10")
+
 Serve = Callable[..., Awaitable[Web]]
 Ask = tuple[str, str, Any]
 TABLE = f"/v1/tables/{NAME}"

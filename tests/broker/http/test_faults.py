@@ -40,6 +40,7 @@ async def values(web: Web) -> int:
     return len(document["records"])
 
 
+@pytest.mark.spec("A.5.10")
 async def test_a_commit_is_refused_and_the_next_one_is_not(web: Web) -> None:
     await fault(web, "refuse_next")
     assert await produced(web) is ErrorCode.KAFKA_STORAGE_ERROR
@@ -49,6 +50,7 @@ async def test_a_commit_is_refused_and_the_next_one_is_not(web: Web) -> None:
     assert await values(web) == 2
 
 
+@pytest.mark.spec("A.12.2", "J.1", "G.2", "G.5")
 async def test_a_full_disk_refuses_records_until_there_is_room(web: Web) -> None:
     assert await produced(web) is ErrorCode.NONE
     assert (await fault(web, "fill"))["full"]

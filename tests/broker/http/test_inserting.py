@@ -79,6 +79,7 @@ async def test_rows_for_tablets_of_several_cells_are_refused_and_nothing_is_writ
     assert {place[0] for place in places(answer)} == set(same)
 
 
+@pytest.mark.spec("E.13")
 async def test_a_batch_that_was_taken_is_not_taken_again(web: Web) -> None:
     await create(web, tablet_count=3)
     first = await send(web, 5, row(1), row(2))
@@ -94,6 +95,7 @@ async def test_a_batch_that_was_taken_is_not_taken_again(web: Web) -> None:
     assert sorted(map(len, await ids(web)))[-1] >= 3, "a session stays with its tablet"
 
 
+@pytest.mark.spec("E.13")
 async def test_a_session_is_known_whatever_its_tablets_do(web: Web) -> None:
     await create(web, tablet_count=3)
     await send(web, 1, row(1, 0), row(2, 1))
@@ -173,6 +175,7 @@ async def test_a_session_that_cannot_be_is_refused(web: Web, fields: dict[str, A
     assert await ids(web, 1) == [[]]
 
 
+@pytest.mark.spec("E.13")
 async def test_a_batch_that_was_refused_is_taken_when_it_comes_again(web: Web) -> None:
     await create(web, tablet_count=2)
     web.node.engine.faults.refuse_next()

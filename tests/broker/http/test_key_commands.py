@@ -39,6 +39,7 @@ async def keys(serve: Callable[..., Awaitable[Web]]) -> Keys:
     return Keys(web, await tablet_of_new_topic(web))
 
 
+@pytest.mark.spec("B.1")
 async def test_what_is_written_is_read_whole_and_in_parts(keys: Keys) -> None:
     await keys.run({"write": {"key": "u\\x00", "value": {"base64": "AAH/"}, "created": 7}})
     await keys.write(ua="0123456789")
@@ -53,6 +54,7 @@ async def test_what_is_written_is_read_whole_and_in_parts(keys: Keys) -> None:
     assert await keys.all() == {"u\\x00": {"base64": "AAH/"}, "ua": "0123456789"}
 
 
+@pytest.mark.spec("B.1", "J.2")
 async def test_a_range_is_read_with_its_ends_as_told_and_in_pages(keys: Keys) -> None:
     await keys.write(ua="a", ub="b", uc="c")
 
@@ -67,6 +69,7 @@ async def test_a_range_is_read_with_its_ends_as_told_and_in_pages(keys: Keys) ->
     assert await listed(**{"from": "v"}) == ("nodata", [])
 
 
+@pytest.mark.spec("B.1", "J.2", "H12")
 async def test_keys_are_deleted_renamed_copied_and_chained(keys: Keys) -> None:
     await keys.write(ua="a", ub="b", uc="c", ud="d")
     await keys.run({"delete_range": {"from": "ua", "to": "uc"}})
@@ -83,6 +86,7 @@ async def test_keys_are_deleted_renamed_copied_and_chained(keys: Keys) -> None:
     assert (found["uz"], found["uy"], found["ua"]) == ("a-c", "a+c", "a")
 
 
+@pytest.mark.spec("B.1", "J.2")
 async def test_commands_of_one_request_are_applied_together_or_not_at_all(keys: Keys) -> None:
     await keys.write(ua="a")
     written = {"write": {"key": "ub", "value": "b"}}
@@ -93,6 +97,7 @@ async def test_commands_of_one_request_are_applied_together_or_not_at_all(keys: 
     assert await keys.all() == {"ub": "b", "uc": "a"}
 
 
+@pytest.mark.spec("B.1")
 async def test_a_generation_locks_earlier_users_out(keys: Keys) -> None:
     assert await keys.run({"increment_generation": {}}) is None
     status, document = await keys.web.ask("POST", keys.path, {"commands": [{"get_status": {}}]})
@@ -158,6 +163,7 @@ async def test_a_broker_that_is_not_for_tests_only_reads(web: Web) -> None:
     assert await keys.all() == {}
 
 
+@pytest.mark.spec("B.1")
 async def test_answers_and_requests_are_bounded(serve: Callable[..., Awaitable[Web]]) -> None:
     web = await serve(test_door=True, http_items_max=10, http_answer_bytes_max=1024)
     keys = Keys(web, await tablet_of_new_topic(web))

@@ -35,6 +35,7 @@ async def refused(web: Web, offset: int, of: dict[str, Any], **fields: Any) -> t
     return (await web.refusal("POST", COMMITS, body))[:2]
 
 
+@pytest.mark.spec("A.2", "A.16", "A.5")
 async def test_a_mirrored_batch_stands_where_it_is_told_and_readers_step_over_the_gap(web: Web) -> None:
     asked = {"offset": 100, "records": [{"value": "a"}, {"key": "k", "value": "b"}]}
     assert await web.ask("POST", RECORDS, asked) == (201, {"offset": 100, "end_offset": 102})
@@ -44,6 +45,7 @@ async def test_a_mirrored_batch_stands_where_it_is_told_and_readers_step_over_th
     assert (await web.refusal("POST", RECORDS, asked))[:2] == (400, "OFFSET_OUT_OF_RANGE")
 
 
+@pytest.mark.spec("A.1")
 async def test_the_first_offset_may_be_any_number(web: Web) -> None:
     await web.node.create_topic("u")
     asked = {"offset": 1_000_000, "records": [{"value": "a"}]}
@@ -53,6 +55,7 @@ async def test_the_first_offset_may_be_any_number(web: Web) -> None:
     assert topic["partitions"][0]["start_offset"] == 1_000_000
 
 
+@pytest.mark.spec("A.5")
 @pytest.mark.parametrize(
     ("path", "body", "status"),
     [
@@ -67,6 +70,7 @@ async def test_a_mirrored_batch_that_cannot_be_is_refused(web: Web, path: str, b
     assert (await web.node.produce("t", b"next")).base_offset == 10
 
 
+@pytest.mark.spec("A.14")
 async def test_a_commit_moves_forwards_only_and_says_whether_it_did(web: Web) -> None:
     assert await commit(web, 5, session(1)) == (5, True)
     assert await commit(web, 3, session(1, 1)) == (5, False)
@@ -75,18 +79,21 @@ async def test_a_commit_moves_forwards_only_and_says_whether_it_did(web: Web) ->
     assert [(one["offset"], one["metadata"]) for one in group["partitions"]] == [(7, "m")]
 
 
+@pytest.mark.spec("A.14")
 async def test_a_session_that_was_replaced_commits_nothing(web: Web) -> None:
     assert await commit(web, 5, session(2, name="new")) == (5, True)
     assert await refused(web, 6, session(1, name="old")) == (409, "ILLEGAL_GENERATION")
     assert await commit(web, 6, session(2, 1, name="new")) == (6, True)
 
 
+@pytest.mark.spec("A.14")
 async def test_a_strict_commit_outside_the_partition_is_refused_and_another_clipped(web: Web) -> None:
     assert await refused(web, 11, session(1), strict=True) == (400, "OFFSET_OUT_OF_RANGE")
     assert await commit(web, 9, session(1), strict=True) == (9, True)
     assert await commit(web, 99, session(1)) == (10, True)
 
 
+@pytest.mark.spec("A.14")
 async def test_a_re_created_consumer_reads_from_zero_and_ends_earlier_sessions(web: Web) -> None:
     assert await commit(web, 5, session(3)) == (5, True)
     status, made = await web.ask("POST", "/v1/groups/g/recreate", {"topic": "t", "partition": 0})

@@ -34,6 +34,7 @@ async def set_limit(web: Web, weight: int | None) -> None:
     await change(web, "remount")
 
 
+@pytest.mark.spec("E.8")
 async def test_weights_are_those_of_the_seed(web: Web) -> None:
     await create(web, schema=[TEXT, WEIGHT])
     assert (await insert(web, {"test": "aaa"}))["data_weight"] == 12
@@ -41,6 +42,7 @@ async def test_weights_are_those_of_the_seed(web: Web) -> None:
     assert await weights(web) == [12, 23]
 
 
+@pytest.mark.spec("E.8")
 async def test_a_timestamp_weighs_too(web: Web) -> None:
     await create(web, schema=[TIMESTAMP, TEXT, WEIGHT])
     await insert(web, {"test": "hey you"}, {"test": "hello world!"})
@@ -48,6 +50,7 @@ async def test_a_timestamp_weighs_too(web: Web) -> None:
     assert await weights(web, first_row_index=1) == [53]
 
 
+@pytest.mark.spec("E.8")
 async def test_weights_go_on_over_flush_remount_trim_and_restart(web: Web) -> None:
     await create(web, schema=[TEXT, WEIGHT])
     await insert(web, {"test": "aaa"}, {"test": "bb"})
@@ -107,6 +110,7 @@ async def test_columns_that_come_later_begin_with_the_stored_bytes(web: Web) -> 
     assert await weights(web) == [None, stored + 11]
 
 
+@pytest.mark.spec("E.7")
 async def test_over_the_limit_nothing_is_written_until_rows_go_or_the_limit_does(web: Web) -> None:
     await create(web, schema=[TEXT], attributes={"max_ordered_tablet_data_weight": 16})
     await insert(web, {"test": "aaaa"})

@@ -9,6 +9,8 @@ from tests.broker.http.conftest import Web
 from tests.broker.http.test_inserting import places, row, send
 from tests.broker.http.test_tables import NAME, create, insert, reopened, select, tablets
 
+pytestmark = pytest.mark.spec("E.13")
+
 TABLE = f"/v1/tables/{NAME}"
 
 

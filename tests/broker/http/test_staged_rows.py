@@ -328,6 +328,7 @@ async def test_a_piece_in_a_cell_that_is_not_open_is_not_taken_for_written(
     assert await numbers(web, 2) == [1, 2]
 
 
+@pytest.mark.spec("E.13")
 async def test_of_two_commits_at_once_one_writes(web: Web) -> None:
     await create(web, tablet_count=3)
     tries = [await split(web, ROWS, size, 20 - size) for size in (3, 11)]

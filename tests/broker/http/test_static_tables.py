@@ -13,6 +13,8 @@ from tests.broker.http.conftest import Web
 from tests.broker.http.test_table_resharding import closed_cell, command, filled
 from tests.broker.http.test_tables import NAME, SCHEMA, create, insert, reopened, select, tablets
 
+pytestmark = pytest.mark.spec("E.10")
+
 Serve = Callable[..., Awaitable[Web]]
 TABLE = f"/v1/tables/{NAME}"
 

@@ -20,6 +20,8 @@ from tests.broker.http.conftest import Web
 from tests.broker.http.test_cells import engine_of, opened
 from tests.broker.http.test_tables import NAME, create, reopened, tablets
 
+pytestmark = pytest.mark.spec("E.10")
+
 STEPS = 60
 TTL_MS = 10_000
 ENDS = {"mount": "mounted", "unmount": "unmounted", "freeze": "frozen", "unfreeze": "mounted"}
@@ -275,6 +277,7 @@ class Driven:
         assert [(row["$row_index"], row["id"]) for row in rows] == [(index, model.ids[index]) for index in kept]
 
 
+@pytest.mark.spec("K.5")
 @pytest.mark.parametrize("seed", [*range(6), 35])
 async def test_a_table_is_what_a_list_of_its_rows_is(web: Web, seed: int) -> None:
     driven = Driven(web, Random(seed))

@@ -34,6 +34,7 @@ async def bring(web: Web, state: str) -> None:
         assert (await do(web, verb))[0] == 200
 
 
+@pytest.mark.spec("D.2")
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("number", range(len(COMMANDS)))
 async def test_every_command_does_what_the_matrix_says(web: Web, state: str, number: int) -> None:
@@ -62,6 +63,7 @@ async def test_an_answer_at_once_shows_the_state_on_its_way(web: Web) -> None:
     assert (await do(web, "freeze"))[1]["state"] == "frozen"
 
 
+@pytest.mark.spec("D.2")
 @pytest.mark.parametrize(
     ("before", "verb", "on_the_way", "end"),
     [
@@ -110,6 +112,7 @@ async def test_an_unmount_overtakes_a_freeze(web: Web) -> None:
     assert await tablets(web, "state") == ["unmounted"]
 
 
+@pytest.mark.spec("D.2")
 async def test_freezing_and_unmounting_flush_all_rows(web: Web) -> None:
     await create(web, tablet_count=3)
     for index in range(3):
@@ -124,6 +127,7 @@ async def test_freezing_and_unmounting_flush_all_rows(web: Web) -> None:
     assert [len(await select(web, tablet_index=index)) for index in range(3)] == [1, 1, 1]
 
 
+@pytest.mark.spec("D.2")
 async def test_a_flush_that_the_store_refuses_leaves_the_table_mounted(web: Web) -> None:
     await create(web)
     await insert(web, {"id": 1})
@@ -145,6 +149,7 @@ async def test_what_refuses_a_change_that_nobody_waits_for_is_in_the_log(
     assert await tablets(web, "state") == ["mounted"]
 
 
+@pytest.mark.spec("G.5", "K.5")
 async def test_a_frozen_table_is_read_and_not_written(web: Web) -> None:
     await create(web)
     await insert(web, {"id": 1})
@@ -161,6 +166,7 @@ async def test_a_frozen_table_is_read_and_not_written(web: Web) -> None:
     assert topic["partitions"][0]["writes_refused_by"] == "frozen"
 
 
+@pytest.mark.spec("G.5", "K.5")
 async def test_an_unmounted_table_is_neither_read_nor_written(web: Web) -> None:
     await create(web)
     await insert(web, {"id": 1})

@@ -15,6 +15,8 @@ from tests.broker.conftest import until
 from tests.broker.http.conftest import Web
 from tests.broker.http.test_tables import NAME, create, insert, reopened, select, tablets
 
+pytestmark = pytest.mark.spec("E.9")
+
 
 async def command(web: Web, verb: str, **body: Any) -> Any:
     return await web.ask("POST", f"/v1/tables/{NAME}/{verb}", body)

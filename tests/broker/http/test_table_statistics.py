@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from tests.broker.http.conftest import Web
 from tests.broker.http.test_tables import NAME, create, insert, tablets
 
@@ -19,6 +21,7 @@ async def statistics(web: Web) -> dict[str, Any]:
     return dict(found)
 
 
+@pytest.mark.spec("D.1")
 async def test_statistics_have_their_names_and_rows_move_from_the_store_to_a_chunk(web: Web) -> None:
     await create(web)
     empty = await statistics(web)

@@ -65,6 +65,7 @@ async def test_a_table_is_created_described_listed_and_deleted(web: Web) -> None
     assert await web.ask("GET", "/v1/tables") == (200, {"tables": [], "next": None})
 
 
+@pytest.mark.spec("K.5")
 async def test_inserted_rows_are_a_topic_for_kafka_clients(web: Web) -> None:
     schema = [*SCHEMA, {"name": "customer", "type": "string", "from": "key"}]
     await create(web, schema=schema)
@@ -84,6 +85,7 @@ async def test_inserted_rows_are_a_topic_for_kafka_clients(web: Web) -> None:
     assert [one.timestamp for one in records] == [web.node.clock.now_ms] * 2
 
 
+@pytest.mark.spec("K.5")
 async def test_rows_of_both_doors_are_read_typed_and_raw(web: Web) -> None:
     await create(web)
     await keep_what_is_no_row(web)
@@ -113,6 +115,7 @@ async def test_any_topic_is_read_raw(web: Web) -> None:
     assert refused[:2] == (400, "NO_SCHEMA")
 
 
+@pytest.mark.spec("E.3")
 async def test_selecting_goes_by_ranges_and_what_lies_outside_is_empty(web: Web) -> None:
     await create(web)
     await insert(web, *({"id": number} for number in range(5)))
@@ -155,6 +158,7 @@ async def test_rows_come_as_json_lines_too(web: Web) -> None:
     assert len(await select(web)) == 2
 
 
+@pytest.mark.spec("K.5")
 async def test_creation_with_trimmed_row_counts_begins_tablets_there(web: Web) -> None:
     await create(web, tablet_count=5, trimmed_row_counts=[10, 20, 30, 40, 50])
     counts = ("trimmed_row_count", "flushed_row_count", "total_row_count")
@@ -168,6 +172,7 @@ async def test_creation_with_trimmed_row_counts_begins_tablets_there(web: Web) -
     assert [row["$row_index"] for row in await select(web, tablet_index=1)] == [20]
 
 
+@pytest.mark.spec("E.4")
 async def test_a_trim_is_absolute_and_never_taken_back(web: Web) -> None:
     await create(web)
     await insert(web, *({"id": number} for number in range(30)))
@@ -181,6 +186,7 @@ async def test_a_trim_is_absolute_and_never_taken_back(web: Web) -> None:
     assert "cannot trim tablet 0" in refused[2]
 
 
+@pytest.mark.spec("E.10", "K.5")
 async def test_a_schema_is_altered_while_the_table_is_unmounted(web: Web) -> None:
     await create(web)
     await insert(web, {"id": 1})
@@ -198,6 +204,7 @@ async def test_a_schema_is_altered_while_the_table_is_unmounted(web: Web) -> Non
     assert [row["size"] for row in await select(web)] == [None]
 
 
+@pytest.mark.spec("E.6", "K.4")
 async def test_attributes_act_at_the_next_remount(web: Web) -> None:
     await create(web)
     await insert(web, {"id": 1})

@@ -14,6 +14,8 @@ from tests.broker.conftest import until
 from tests.broker.http.conftest import Web
 from tests.broker.http.test_cells import cells_of, create, engine_of, homes, opened, values, with_cells, write
 
+pytestmark = pytest.mark.spec("D.5")
+
 Serve = Callable[..., Awaitable[Web]]
 SCHEMA = [{"name": "id", "type": "int64"}, {"name": "$cumulative_data_weight", "type": "int64"}]
 TABLE = "/v1/tables/t"

@@ -193,6 +193,7 @@ async def test_another_request_waits_until_earlier_ones_are_answered() -> None:
     assert bench.answered() == [1, 2]
 
 
+@pytest.mark.spec("spark 2")
 async def test_a_request_completes_the_parked_fetch_before_it() -> None:
     bench = Bench()
     bench.receive(fetch_frame(1))

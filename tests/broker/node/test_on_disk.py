@@ -48,6 +48,7 @@ KINDS = {
 }  # fmt: skip
 
 
+@pytest.mark.spec("A.3", "B.1", "K.6")
 def test_the_worked_example_is_what_is_on_the_disk(tmp_path: Path) -> None:
     example_directory(tmp_path / "data")
     assert PAGE.read_text(encoding="utf-8") == example_page(tmp_path / "data"), (
@@ -142,6 +143,7 @@ def value(row: Row, name: str) -> int:
     return int.from_bytes(found, "big")
 
 
+@pytest.mark.spec("A.3", "B.1", "K.6")
 def test_every_row_has_a_meaning_and_every_kind_is_met(rows: list[tuple[bytes, Row]]) -> None:
     assert {row.kind for _, row in rows} == KINDS
     forms = {value(row, "form") for _, row in rows if row.kind == "body blob"}

@@ -52,6 +52,7 @@ async def leader_epoch(client: Client) -> int:
     return epoch
 
 
+@pytest.mark.spec("G.2")
 async def test_a_restarted_tablet_serves_what_was_there_under_the_next_leader_epoch(
     node: Node, client: Client
 ) -> None:
@@ -66,6 +67,7 @@ async def test_a_restarted_tablet_serves_what_was_there_under_the_next_leader_ep
     assert (await fetch(client, 0, epoch=1)).error_code == ErrorCode.FENCED_LEADER_EPOCH
 
 
+@pytest.mark.spec("G.2")
 async def test_clients_that_wait_at_a_tablet_do_not_notice_its_restart(node: Node) -> None:
     await node.create_topic("t")
     reader, writer = await node.connect(), await node.connect()
@@ -112,6 +114,7 @@ async def test_a_move_to_nowhere_and_a_tablet_that_is_not_there_are_refused(node
         await owner(node).move_channel(SCHEME_TABLET_ID, USER_CHANNEL, 1)
 
 
+@pytest.mark.spec("B.6", "4.30")
 async def test_a_restarted_coordinator_keeps_its_groups_and_sends_away_who_joins_meanwhile(start: Start) -> None:
     node = await start(group_initial_rebalance_delay_ms=0)
     client = await node.connect()
@@ -170,6 +173,7 @@ async def new_producer(client: Client) -> int:
     return producer_id
 
 
+@pytest.mark.spec("B.6")
 async def test_a_restarted_scheme_knows_its_topics_and_gives_no_id_twice(node: Node, client: Client) -> None:
     ids = {await node.create_topic("t")}
     producers = [await new_producer(client)]
@@ -187,6 +191,7 @@ async def test_a_restarted_scheme_knows_its_topics_and_gives_no_id_twice(node: N
     assert await owner(node).restart_tablet(SCHEME_TABLET_ID) == 3
 
 
+@pytest.mark.spec("G.2")
 async def test_restarts_under_load_lose_nothing_repeat_nothing_and_keep_the_order(node: Node) -> None:
     node.clock.now_ms = wall_clock_ms()
     await node.create_topic("t", 4)

@@ -114,6 +114,7 @@ def native(
     return committed_in(session, stored, ConsumerOffset(offset, metadata="m"), (10, 20), strict=strict)
 
 
+@pytest.mark.spec("A.14")
 @pytest.mark.parametrize("strict", [True, False])
 def test_a_native_commit_moves_forwards_only(strict: bool) -> None:
     stored = ConsumerOffset(15)
@@ -122,6 +123,7 @@ def test_a_native_commit_moves_forwards_only(strict: bool) -> None:
     assert native(3, stored, strict=strict) is None
 
 
+@pytest.mark.spec("A.14")
 @pytest.mark.parametrize("offset", [9, 21])
 def test_a_strict_commit_outside_the_partition_is_refused(offset: int) -> None:
     with pytest.raises(KafkaError) as refused:
@@ -129,6 +131,7 @@ def test_a_strict_commit_outside_the_partition_is_refused(offset: int) -> None:
     assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
+@pytest.mark.spec("A.14")
 def test_a_commit_that_is_not_strict_is_clipped_to_the_end() -> None:
     for offset, expected in ((9, 9), (10, 10), (20, 20), (21, 20)):
         found = native(offset, strict=False)
@@ -136,6 +139,7 @@ def test_a_commit_that_is_not_strict_is_clipped_to_the_end() -> None:
         assert found.offset == expected
 
 
+@pytest.mark.spec("A.14")
 @pytest.mark.parametrize("session", [Session(1, 4, "old"), Session(0, 9, "old")])
 def test_a_session_that_was_replaced_commits_nothing(session: Session) -> None:
     stored = ConsumerOffset(12, session=Session(1, 5, "new"))
@@ -147,6 +151,7 @@ def test_a_session_that_was_replaced_commits_nothing(session: Session) -> None:
     assert native(13, stored, session=Session(2, 0, "newer")) is not None
 
 
+@pytest.mark.spec("A.14")
 def test_a_re_created_consumer_reads_from_zero_and_ends_earlier_sessions() -> None:
     stored = ConsumerOffset(12, session=Session(3, 5, "s"))
     again = recreated(stored)

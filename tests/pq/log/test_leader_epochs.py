@@ -4,6 +4,8 @@ import pytest
 
 from pqbroker.pq.log.leader_epochs import Epochs
 
+pytestmark = pytest.mark.spec("4.29")
+
 
 def test_the_current_epoch_begins_at_the_end_and_ends_there() -> None:
     assert Epochs([], 4, 17).end_of(4, 20) == (4, 20)

@@ -67,6 +67,7 @@ def run_of(size: int, payload: int) -> CopyingHead:
     return head
 
 
+@pytest.mark.spec("A.6", "K.1")
 @pytest.mark.parametrize(
     ("size", "ratio", "peak_keys"),
     [(100, 3.42, 128), (KIB, 3.46, 111), (64 * KIB, 2.48, 48), (200 * KIB, 1.49, 30), (MIB, 1.83, 5)],
@@ -77,6 +78,7 @@ def test_copying_writes_what_the_oracle_table_says(size: int, ratio: float, peak
     assert head.peak_keys == peak_keys
 
 
+@pytest.mark.spec("A.6", "K.1")
 @pytest.mark.parametrize(("size", "ratio"), [(100, 3.93), (200 * KIB, 1.97)])
 def test_over_whole_cycles_copying_writes_what_k1_says(size: int, ratio: float) -> None:
     head = CopyingHead()
@@ -87,6 +89,7 @@ def test_over_whole_cycles_copying_writes_what_k1_says(size: int, ratio: float) 
     assert head.written / payload == pytest.approx(ratio, abs=0.006)
 
 
+@pytest.mark.spec("A.6", "K.1")
 @pytest.mark.parametrize(("size", "ratio", "peak_keys"), [(1, 4.92, 204), (32, 3.95, 173)])
 def test_tiny_blobs_are_written_as_the_oracle_table_says(size: int, ratio: float, peak_keys: int) -> None:
     """Every 128 KiB the lower levels are empty again: what one such period writes, all of them do."""
@@ -108,6 +111,7 @@ def test_tiny_blobs_are_written_as_the_oracle_table_says(size: int, ratio: float
     assert peak == peak_keys
 
 
+@pytest.mark.spec("A.5", "K.1")
 @given(st.integers(0, 3), st.integers(LOW_WATERMARK, HEAD_BLOB_BYTES_MAX - 1), st.integers(17, 23))
 def test_n_times_eight_mib_and_a_rest_of_the_low_watermark_are_never_rewritten(n: int, rest: int, bits: int) -> None:
     head = CopyingHead()
@@ -118,6 +122,7 @@ def test_n_times_eight_mib_and_a_rest_of_the_low_watermark_are_never_rewritten(n
         assert (head.bodies, head.blobs) == (([HEAD_BLOB_BYTES_MAX] * n + [rest]) * cycle, [])
 
 
+@pytest.mark.spec("A.6")
 @given(st.lists(st.integers(1, 3000), min_size=1, max_size=300))
 def test_every_blob_but_those_of_the_deepest_level_has_reached_the_border_below(sizes: list[int]) -> None:
     head = CopyingHead()
@@ -130,6 +135,7 @@ def test_every_blob_but_those_of_the_deepest_level_has_reached_the_border_below(
         assert all(total < border for total, border in zip(head.levels.sums, BORDERS, strict=True))
 
 
+@pytest.mark.spec("A.6")
 def test_the_worked_example_of_one_kib_blobs() -> None:
     head = CopyingHead()
     sums = {}
@@ -144,10 +150,12 @@ def test_the_worked_example_of_one_kib_blobs() -> None:
     assert head.peak_keys == 111
 
 
+@pytest.mark.spec("A.6")
 def test_a_large_blob_climbs_at_once_and_rewrites_nothing() -> None:
     assert Levels().place(200 * KIB) == Placement(0, 3)
 
 
+@pytest.mark.spec("A.5.5", "K.1")
 def test_fifteen_mib_in_one_cycle_make_two_bodies_and_an_empty_head() -> None:
     head = CopyingHead()
     head.cycle(*[MIB] * 15)
@@ -160,6 +168,7 @@ def test_a_rest_below_the_low_watermark_becomes_the_new_head() -> None:
     assert (head.bodies, head.blobs) == ([8 * MIB], [2 * MIB])
 
 
+@pytest.mark.spec("A.5.5", "K.1")
 def test_reaching_the_low_watermark_exactly_closes_the_head() -> None:
     head = CopyingHead()
     head.cycle(LOW_WATERMARK - KIB)

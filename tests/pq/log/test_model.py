@@ -33,6 +33,8 @@ from tests.pq.rig import (
 )
 from tests.support.depth import examples
 
+pytestmark = pytest.mark.spec("E.8", "A.2", "J.1")
+
 T = TypeVar("T")
 
 

@@ -37,6 +37,7 @@ def code_of(outcome: Written | KafkaError) -> ErrorCode:
     return outcome.code
 
 
+@pytest.mark.spec("A.1")
 def test_offsets_are_dense_in_the_order_of_the_batches() -> None:
     partition = new_partition()
     cycle = plan_batches(partition, [batch(b"a", b"b"), batch(b"c"), batch(b"d", b"e", b"f")], START_MS)
@@ -52,6 +53,7 @@ def test_the_end_offset_moves_when_the_cycle_is_durable_and_not_before() -> None
     assert partition.end_offset == 1
 
 
+@pytest.mark.spec("G.7")
 def test_batches_are_stamped_in_place_with_offset_and_generation() -> None:
     partition = new_partition()
     store(partition, 100)
@@ -92,6 +94,7 @@ def test_levels_merge_by_copy_below_64_kib() -> None:
     assert b"".join(write.buffers) == b"".join(partition.head.run.slices(0, partition.head.run.end))
 
 
+@pytest.mark.spec("A.6")
 def test_large_pieces_merge_by_reference_and_nothing_is_rewritten() -> None:
     partition = new_partition()
     store(partition, 100 * KIB)
@@ -123,6 +126,7 @@ def test_copy_mode_never_refers() -> None:
     assert len(partition.bodies) == 1
 
 
+@pytest.mark.spec("A.6", "K.1")
 @pytest.mark.parametrize(
     ("size", "ratio", "peak_keys"), [(KIB, 3.46, 111), (64 * KIB, 2.48, 48), (200 * KIB, 1.49, 30), (MIB, 1.83, 5)]
 )
@@ -151,6 +155,7 @@ def test_fifteen_mib_become_two_bodies_that_are_written_once() -> None:
     assert partition.head.blobs == []
 
 
+@pytest.mark.spec("G.2")
 def test_seven_mib_in_one_cycle_are_one_body_and_no_head() -> None:
     partition = new_partition()
     store(partition, *[MIB] * 7)
@@ -222,6 +227,7 @@ def test_a_partition_full_of_records_refuses_until_some_are_deleted() -> None:
     assert plan_batches(partition, [batch(b"a")], START_MS).outcomes == [Written(10, -1, 3)]
 
 
+@pytest.mark.spec("A.12.1", "G.2", "G.5", "H9")
 def test_a_partition_full_of_bytes_refuses() -> None:
     partition = new_partition(replace(TopicConfig(), pq_max_size_in_partition=1000))
     cycle = plan_batches(partition, [batch(size=600) for _ in range(3)], START_MS)
@@ -261,6 +267,7 @@ def test_retention_by_time_takes_whole_old_bodies() -> None:
     assert partition.start_offset == 6
 
 
+@pytest.mark.spec("H8", "K.1")
 def test_an_idle_expired_partition_empties() -> None:
     partition = new_partition(replace(TopicConfig(), retention_ms=1000))
     for _ in range(14):
@@ -300,6 +307,7 @@ def test_retention_by_size_deletes_a_blob_when_exactly_its_bytes_are_left_withou
     assert partition.start_offset == 6
 
 
+@pytest.mark.spec("H8", "K.1")
 def test_retention_by_size_keeps_the_last_body_of_an_empty_head() -> None:
     partition = new_partition(replace(TopicConfig(), retention_bytes=0))
     for _ in range(12):
@@ -327,12 +335,14 @@ def test_retention_forgets_producers_without_data_that_were_idle_long_enough() -
     assert not dict(partition.producers)
 
 
+@pytest.mark.spec("A.12.1", "G.2", "G.5", "H9")
 def test_a_full_partition_answers_what_the_topic_wants() -> None:
     config = replace(TopicConfig(), pq_max_count_in_partition=0, pq_partition_full_error="KAFKA_STORAGE_ERROR")
     (outcome,) = plan_batches(new_partition(config), [batch(b"a")], START_MS).outcomes
     assert code_of(outcome) is ErrorCode.KAFKA_STORAGE_ERROR
 
 
+@pytest.mark.spec("A.15")
 def test_an_inactive_partition_takes_no_new_records_and_knows_its_duplicates() -> None:
     partition = new_partition()
     partition.apply(plan_batches(partition, [batch(b"a", producer=(5, 0, 0))], START_MS))
@@ -344,6 +354,7 @@ def test_an_inactive_partition_takes_no_new_records_and_knows_its_duplicates() -
     assert plan_batches(partition, [batch(b"b")], START_MS).outcomes == [Written(1, -1, 0)]
 
 
+@pytest.mark.spec("A.7", "H4", "K.1")
 def test_the_lifetime_of_producer_ids_only_ever_keeps_producers_longer() -> None:
     for lifetime_ms, kept_ms in ((10, 1000), (3000, 3000)):
         config = replace(TopicConfig(), retention_ms=-1, pq_producer_id_lifetime_ms=lifetime_ms)

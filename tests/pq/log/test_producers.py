@@ -8,6 +8,8 @@ from pqbroker.pq.log import producers
 from pqbroker.pq.log.producers import REFUSED_MAX, Duplicate, Producer, Producers, StoredBatch
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 
+pytestmark = pytest.mark.spec("A.7", "H1", "H2", "H3", "G.7", "4.18", "4.19")
+
 LAST = (1 << 31) - 1
 
 
@@ -142,6 +144,7 @@ def test_producers_stand_in_the_order_of_their_last_writes_also_after_a_start() 
     assert list(held.producers) == [3, 1, 2, 4]
 
 
+@pytest.mark.spec("A.7", "H4", "K.1")
 @given(
     st.lists(st.tuples(st.integers(0, 8), st.integers(1, 100)), max_size=40), st.integers(0, 12), st.integers(0, 3000)
 )

@@ -40,6 +40,7 @@ MATRIX = list(
 )
 
 
+@pytest.mark.spec("A.11", "H6", "H7", "K.1", "J.1")
 @pytest.mark.parametrize(("kept_ms", "kept_bytes", "available_ms", "when_read", "read_to", "age_ms"), MATRIX)
 def test_every_combination_of_limits_and_readers_keeps_what_it_must(
     kept_ms: int, kept_bytes: int, available_ms: int, when_read: bool, read_to: int, age_ms: int
@@ -69,6 +70,7 @@ def test_one_group_that_lags_holds_for_all() -> None:
     assert start_after(partition, START_MS + KEPT_MS, {"a": 14, "b": 14, "c": 14}) == 14
 
 
+@pytest.mark.spec("A.11", "H6", "H7", "K.1", "J.1")
 def test_a_lifetime_of_zero_deletes_when_read() -> None:
     partition = filled(replace(TopicConfig(), retention_ms=0))
     assert start_after(partition, START_MS, {"a": 5}) == 0
@@ -85,6 +87,7 @@ def test_compacted_topics_delete_nothing_that_was_read() -> None:
     assert start_after(partition, START_MS, {"a": 14}) == 0
 
 
+@pytest.mark.spec("A.11")
 @pytest.mark.parametrize(
     ("changes", "first_unread", "age_ms", "hold", "until_ms"),
     [
@@ -152,6 +155,7 @@ async def served(**config: str) -> tuple[Node, PartitionServer]:
     return node, await node.topic(config={name.replace("_", "."): value for name, value in config.items()})
 
 
+@pytest.mark.spec("G.2")
 async def test_a_commit_of_an_important_group_lets_expired_data_go() -> None:
     node, partition = await served(pq_important_groups="a, b", retention_ms="1000")
     await write(partition, *(batch(size=MIB) for _ in range(7)))
@@ -167,6 +171,7 @@ async def test_a_commit_of_an_important_group_lets_expired_data_go() -> None:
     assert (node.partition().start_offset, node.partition().end_offset) == (7, 7)
 
 
+@pytest.mark.spec("A.11", "H6", "H7", "K.1", "J.1")
 async def test_read_data_goes_as_soon_as_the_last_important_group_commits() -> None:
     node, partition = await served(pq_important_groups="a,b", pq_delete_when_read="true")
     await write(partition, *(batch(size=MIB) for _ in range(7)))
@@ -179,6 +184,7 @@ async def test_read_data_goes_as_soon_as_the_last_important_group_commits() -> N
     assert partition.start_offset == 7
 
 
+@pytest.mark.spec("A.12.1", "G.2", "G.5", "H9")
 async def test_a_full_partition_takes_writes_again_after_an_important_group_has_read_it() -> None:
     node, partition = await served(pq_important_groups="a", pq_delete_when_read="true", pq_max_count_in_partition="10")
     await write(partition, *(batch(b"x") for _ in range(10)))

@@ -38,6 +38,7 @@ def spans(found: StartState) -> list[tuple[int, int]]:
     return [*found.bodies.spans(), *((blob.offset, blob.end) for blob in found.head.blobs)]
 
 
+@pytest.mark.spec("A.16", "J.1")
 def test_of_keys_at_one_offset_the_one_with_more_records_stays() -> None:
     found = start_state_of(body_key(0, 0, 5), body_key(0, 0, 9), head_key(0, 0, 3), head_key(0, 9, 1))
     assert spans(found) == [(0, 9), (9, 10)]
@@ -63,6 +64,7 @@ def test_holes_between_keys_become_gaps_and_the_start_is_the_first_key() -> None
     assert found.orphans == []
 
 
+@pytest.mark.spec("A.16")
 def test_a_trimmed_start_inside_the_first_key_stays_and_numbering_survives_a_full_cleanup() -> None:
     assert start_state_of(body_key(0, 100, 10), meta=Meta(104, 110, [])).start_offset == 104
     empty = start_state_of(meta=Meta(70, 77, []))
@@ -90,6 +92,7 @@ def test_what_stays_never_overlaps_and_what_goes_lies_inside_it(items: list[tupl
     assert {offset for offset, _ in kept} <= {offset for offset, _, _ in items}
 
 
+@pytest.mark.spec("A.16", "J.1")
 async def test_contained_keys_and_half_a_batch_are_deleted_from_the_store_at_start() -> None:
     node = await Node().start()
     partition = await node.topic()
@@ -101,6 +104,7 @@ async def test_contained_keys_and_half_a_batch_are_deleted_from_the_store_at_sta
     await check_store(node, node.partition())
 
 
+@pytest.mark.spec("A.2", "A.16")
 async def test_a_mirrored_batch_leaves_a_gap_that_readers_step_over() -> None:
     node = await Node().start()
     partition = await node.topic()
@@ -123,6 +127,7 @@ async def test_a_mirrored_batch_leaves_a_gap_that_readers_step_over() -> None:
     assert found.offset == 0
 
 
+@pytest.mark.spec("A.1")
 async def test_the_first_offset_may_be_any_number() -> None:
     node = await Node().start()
     partition = await node.topic()
@@ -135,6 +140,7 @@ async def test_the_first_offset_may_be_any_number() -> None:
         assert await read_all(partition) == [(1000, b"a")]
 
 
+@pytest.mark.spec("A.5")
 async def test_an_offset_before_the_end_is_refused_and_changes_nothing() -> None:
     node = await Node().start()
     partition = await node.topic()
@@ -146,6 +152,7 @@ async def test_an_offset_before_the_end_is_refused_and_changes_nothing() -> None
     assert await write(partition, batch(b"c")) == [Written(2, -1, 0)]
 
 
+@pytest.mark.spec("A.5")
 async def test_gaps_among_large_and_small_batches_and_refusals_lose_nothing() -> None:
     node = await Node().start()
     partition = await node.topic()
@@ -204,6 +211,7 @@ async def test_a_gap_before_a_body_is_stepped_over_with_and_without_a_cache(cach
         assert await read_all(node.partition(), hole) == expected
 
 
+@pytest.mark.spec("G.7")
 async def test_times_are_found_over_gaps() -> None:
     node = await Node(cache_bytes=0).start()
     partition = await node.topic(config={"pq.low.watermark.bytes": "20000"})

@@ -1,5 +1,6 @@
 """The node's cache of pages: what it drops, and what it tells of that (semantics A.10)."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,6 +15,7 @@ class Page:
         self.bytes_held = size
 
 
+@pytest.mark.spec("A.10", "G.2", "G.8")
 def test_the_least_recently_used_page_goes_first() -> None:
     cache = BlobCache(20)
     for number in range(2):
@@ -23,6 +25,7 @@ def test_the_least_recently_used_page_goes_first() -> None:
     assert [(1, 0, number) in cache for number in range(3)] == [True, False, True]
 
 
+@pytest.mark.spec("A.10", "G.2", "G.8")
 def test_evictions_tell_who_was_used_and_how_long_each_was_kept() -> None:
     cache = BlobCache(20)
     cache.put((1, 0, 0), Page(10), 100.0)

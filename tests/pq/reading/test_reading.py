@@ -112,6 +112,7 @@ async def test_closed_heads_are_read_from_the_cache_without_the_store() -> None:
         assert isinstance(partition.read(query(partition, offset, 1000)), Batches)
 
 
+@pytest.mark.spec("A.9", "K.1")
 async def test_cold_and_warm_reads_give_the_same_bytes() -> None:
     node = await Node().start()
     partition = await filled(node)

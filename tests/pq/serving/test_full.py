@@ -18,6 +18,7 @@ async def refusal(partition: PartitionServer) -> ErrorCode:
     return refused.value.code
 
 
+@pytest.mark.spec("A.12.2", "J.1", "G.2", "G.5")
 @pytest.mark.parametrize("colour", [Colour.YELLOW_STOP, Colour.ORANGE_OUT_SPACE])
 async def test_on_a_full_disk_writes_fail_and_reads_deletes_and_retention_work(colour: Colour) -> None:
     node = await Node().start()
@@ -45,6 +46,7 @@ async def test_before_the_stop_writes_go_on(colour: Colour) -> None:
     assert await write(partition, batch(b"a")) == [Written(0, -1, 0)]
 
 
+@pytest.mark.spec("A.12.2", "J.1", "G.2", "G.5")
 async def test_when_the_disk_gets_full_all_that_is_queued_fails_and_what_is_in_flight_does_not() -> None:
     node = await Node().start()
     partition = await node.topic()

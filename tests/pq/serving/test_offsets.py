@@ -350,6 +350,7 @@ async def test_many_offsets_expire_in_slices(monkeypatch: pytest.MonkeyPatch) ->
     assert node.topics.offsets.of("g") == {("t", 4): renewed}
 
 
+@pytest.mark.spec("K.1")
 async def test_offsets_are_stored_as_they_are_given() -> None:
     node = await started()
     await write(node.partition(), batch(b"a"))

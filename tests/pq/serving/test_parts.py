@@ -42,6 +42,7 @@ async def refused(partition: PartitionServer, size: int) -> ErrorCode:
     return refusal.value.code
 
 
+@pytest.mark.spec("A.3")
 def test_a_batch_over_eight_mib_is_cut_into_slices_of_at_most_eight_mib() -> None:
     partition = new_partition()
     cycle = plan_batches(partition, [batch(size=20 * MIB)], START_MS)
@@ -60,6 +61,7 @@ def test_a_batch_of_exactly_a_blob_is_stored_at_once() -> None:
     assert not plan_batches(partition, [batch(size=HEAD_BLOB_BYTES_MAX)], START_MS).parts
 
 
+@pytest.mark.spec("A.4", "J.1")
 async def test_the_largest_batch_comes_back_whole_also_after_a_restart() -> None:
     node = await Node().start()
     partition = await node.topic(config={"max.message.bytes": str(CAP_BYTES)})
@@ -81,6 +83,7 @@ async def test_the_largest_batch_comes_back_whole_also_after_a_restart() -> None
         assert CAP_BYTES - 100 < len(found[1][1]) < CAP_BYTES
 
 
+@pytest.mark.spec("A.5")
 async def test_a_half_received_batch_is_never_seen_and_wiped_at_the_next_start() -> None:
     node = await Node().start()
     partition = await node.topic()
@@ -98,6 +101,7 @@ async def test_a_half_received_batch_is_never_seen_and_wiped_at_the_next_start()
     await check_store(node, node.partition())
 
 
+@pytest.mark.spec("A.5")
 @pytest.mark.parametrize("refused_commit", [0, 1, 2, 3])
 async def test_refused_in_any_of_its_commits_it_leaves_nothing_that_the_next_writer_does_not_wipe(
     refused_commit: int,
@@ -134,6 +138,7 @@ async def test_what_a_refused_one_left_is_wiped_before_the_next_large_one() -> N
     await check_store(node, partition)
 
 
+@pytest.mark.spec("A.5")
 async def test_other_partitions_commit_between_the_parts() -> None:
     node = await Node().start()
     await node.topic(partitions=2)

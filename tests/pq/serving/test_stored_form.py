@@ -2,6 +2,7 @@
 
 from array import array
 
+import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -30,6 +31,7 @@ def columns_of(entries: int, gap: int = BODY_INDEX_GAP_BYTES) -> Columns:
     )
 
 
+@pytest.mark.spec("A.3")
 def test_a_data_key_is_the_text_of_the_specification() -> None:
     assert keys.body_key(7, 1234, 56) == b"d0000000007_00000000000000001234_00000_0000000056_00000"
     assert keys.head_key(7, 1234, 56) == keys.body_key(7, 1234, 56) + b"|"

@@ -37,6 +37,7 @@ async def test_a_write_is_acknowledged_and_readable_at_once() -> None:
     assert await read_all(partition) == [(0, b"a"), (1, b"b"), (2, b"c")]
 
 
+@pytest.mark.spec("A.1")
 async def test_nothing_is_visible_or_acknowledged_before_it_is_durable() -> None:
     node = await Node().start()
     partition = await node.topic()
@@ -51,6 +52,7 @@ async def test_nothing_is_visible_or_acknowledged_before_it_is_durable() -> None
     assert partition.reader.readable_bytes(0, partition.end_offset, 1000) > 0
 
 
+@pytest.mark.spec("A.5.1", "A.5.2", "A.5.3")
 async def test_writes_of_one_turn_are_one_cycle_and_those_that_come_during_it_share_the_next_one() -> None:
     node = await Node().start()
     partition = await node.topic()
@@ -68,6 +70,7 @@ async def test_writes_of_one_turn_are_one_cycle_and_those_that_come_during_it_sh
     assert node.cell.stats().commits - before == 3
 
 
+@pytest.mark.spec("A.5.10")
 async def test_a_refused_cycle_fails_and_so_does_all_that_waits() -> None:
     node = await Node().start()
     partition = await node.topic()
@@ -157,6 +160,7 @@ async def test_too_much_in_flight_is_told_to_come_back() -> None:
     assert (await settled(futures[3])) == [ErrorCode.REQUEST_TIMED_OUT]
 
 
+@pytest.mark.spec("A.8", "G.2")
 async def test_a_batch_over_the_queues_limit_waits_in_line_and_refuses_nobody() -> None:
     node = await Node(write_queue_bytes_max=MIB).start()
     partition = await node.topic()
@@ -208,6 +212,7 @@ async def test_everything_acknowledged_is_there_after_a_restart() -> None:
     assert await read_all(partition, bytes_max=20 * KIB) == list(enumerate(values))
 
 
+@pytest.mark.spec("J.1")
 async def test_duplicates_are_known_after_a_restart() -> None:
     node = await Node().start()
     partition = await node.topic()
@@ -233,6 +238,7 @@ async def test_what_a_refusal_and_a_crash_took_is_not_half_there() -> None:
     assert await write(partition, batch(b"b", producer=(5, 0, 1))) == [Written(1, -1, 0)]
 
 
+@pytest.mark.spec("A.1")
 async def test_numbering_goes_on_after_everything_was_deleted() -> None:
     node = await Node().start()
     partition = await node.topic()
@@ -403,6 +409,7 @@ async def test_new_data_joined_by_reference_to_a_cold_blob_leaves_the_old_part_t
     assert await read_all(partition) == [(0, b"old" + bytes(70_000)), (1, b"new" + bytes(70_000))]
 
 
+@pytest.mark.spec("A.7", "H4", "K.1")
 async def test_the_count_of_producers_holds_after_each_write_and_evictions_are_counted() -> None:
     node = await Node().start()
     partition = await node.topic(config={"pq.producer.ids.max": "3"})
@@ -415,6 +422,7 @@ async def test_the_count_of_producers_holds_after_each_write_and_evictions_are_c
     assert [producer_id for producer_id, _ in node.partition().state.producers] == [3, 4, 5]
 
 
+@pytest.mark.spec("A.11")
 @pytest.mark.parametrize("kept_ms", [-1, 1])
 async def test_many_blobs_go_in_several_cycles(monkeypatch: pytest.MonkeyPatch, kept_ms: int) -> None:
     for module in ("trim_cycles", "retention"):

@@ -36,6 +36,7 @@ async def until_reclaimed(node: Node) -> None:
     await until(lambda: not node.scheme.tombstones)
 
 
+@pytest.mark.spec("A.15", "K.1", "G.2")
 async def test_five_partitions_two_a_tablet_live_in_three_tablets() -> None:
     node = await Node().start()
     topic = await node.topics.create("t", 5, {"pq.partitions.per.tablet": "2"})
@@ -54,6 +55,7 @@ async def test_partitions_of_one_tablet_do_not_mix() -> None:
         assert await read_all(node.partition(index=index)) == [(offset, b"%d" % index) for offset in range(index + 1)]
 
 
+@pytest.mark.spec("A.15", "K.1", "G.2")
 async def test_growth_fills_the_last_tablet_then_adds_and_keeps_offsets() -> None:
     node = await Node().start()
     await node.topics.create("t", 3, {"pq.partitions.per.tablet": "2"})
@@ -66,6 +68,7 @@ async def test_growth_fills_the_last_tablet_then_adds_and_keeps_offsets() -> Non
     assert [node.partition(index=index).end_offset for index in range(5)] == [1, 0, 0, 0, 1]
 
 
+@pytest.mark.spec("A.15", "K.1", "G.2")
 async def test_a_group_does_not_shrink() -> None:
     node = await Node().start()
     await node.topic(partitions=3)
@@ -99,6 +102,7 @@ async def test_a_config_holds_from_the_next_write_on_and_after_a_restart() -> No
     assert (await node.partition().write(*batch(b"a"))).log_append_time_ms == node.now_ms
 
 
+@pytest.mark.spec("A.15")
 async def test_a_deleted_topic_is_gone_at_once_and_its_space_later() -> None:
     node = await Node().start()
     partition = await node.topic()

@@ -43,6 +43,7 @@ def test_an_id_comes_back_from_its_bytes(blob: BlobId) -> None:
     assert blob_size(b"row" + blob.key(), 3) == blob.size
 
 
+@pytest.mark.spec("B.2")
 @given(ids, ids)
 def test_bytes_sort_as_ids_do(one: BlobId, other: BlobId) -> None:
     assert (one.key() < other.key()) == (spec_order(one) < spec_order(other))
@@ -63,6 +64,7 @@ def test_an_id_comes_back_from_its_text_but_for_the_crc_mode(blob: BlobId) -> No
     assert BlobId.parse(str(blob)) == blob._replace(crc_mode=0)
 
 
+@pytest.mark.spec("B.2")
 def test_the_text_form_is_the_specs() -> None:
     assert str(BlobId(TabletId(12345), 0, 1, 1, 0, 1000)) == "[12345:1:1:0:0:1000:0]"
 
@@ -77,6 +79,7 @@ def test_a_text_that_is_no_id_is_refused(text: str) -> None:
         BlobId.parse(text)
 
 
+@pytest.mark.spec("B.2")
 @pytest.mark.parametrize(
     ("field", "value"),
     [("tablet", 1 << 64), ("channel", 256), ("generation", 1 << 32), ("step", 1 << 32), ("cookie", 1 << 24),
@@ -109,6 +112,7 @@ def test_a_position_at_the_end_of_a_generation_divides_it_from_the_next() -> Non
     assert BlobId(TabletId(1), 0, 3, STEP_MAX, COOKIE_MAX, 5).key() < end <= BlobId(TabletId(1), 0, 4, 0, 0, 1).key()
 
 
+@pytest.mark.spec("B.5", "J.2", "G.2")
 def test_old_blobs_stay_in_the_group_they_were_written_to() -> None:
     history = ChannelHistory(((1, 7),)).moved(4, 2).moved(9, 7)
     assert [history.pool_at(generation) for generation in (1, 3, 4, 8, 9, 100)] == [7, 7, 2, 2, 7, 7]

@@ -71,6 +71,7 @@ async def bench(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     await opened.shard.close()
 
 
+@pytest.mark.spec("B.2")
 @pytest.mark.parametrize("size", [0, BLOB_BYTES_MAX + 1])
 async def test_a_blob_has_one_byte_to_ten_mib(bench: Bench, size: int) -> None:
     with pytest.raises(BlobRefused):
@@ -89,6 +90,7 @@ async def test_a_group_is_a_pool(bench: Bench) -> None:
     assert [pool for _, _, _, pool in batch.blobs] == ["spare"]
 
 
+@pytest.mark.spec("B.3")
 async def test_get_reads_a_slice(bench: Bench) -> None:
     key = await bench.put(1, 1, body=b"0123456789")
     found = [await bench.storage.get(key, *slice_) for slice_ in ((0, 0), (3, 0), (3, 4), (8, 9), (10, 1))]
@@ -100,6 +102,7 @@ async def test_get_of_no_blob_says_so(bench: Bench) -> None:
         await bench.storage.get(BlobId(TABLET, 0, 1, 1, 0, 4).key())
 
 
+@pytest.mark.spec("B.3")
 async def test_range_goes_on_over_pages(bench: Bench) -> None:
     batch = Batch()
     for step in range(2500):
@@ -109,6 +112,7 @@ async def test_range_goes_on_over_pages(bench: Bench) -> None:
     assert [BlobId.from_key(blob).step for blob in found] == list(range(1, 2500, 2))
 
 
+@pytest.mark.spec("B.3")
 async def test_discover_finds_the_latest_blob_of_channel_0(bench: Bench) -> None:
     assert await bench.storage.discover(TABLET) is None
     await bench.put(1, 9)
@@ -122,6 +126,7 @@ async def test_discover_finds_the_latest_blob_of_channel_0(bench: Bench) -> None
     assert bytes(found.body) == b"latest"
 
 
+@pytest.mark.spec("B.3", "J.2")
 async def test_a_blocked_generation_changes_nothing_any_more(bench: Bench) -> None:
     await bench.block(3)
     with pytest.raises(Blocked):
@@ -134,6 +139,7 @@ async def test_a_blocked_generation_changes_nothing_any_more(bench: Bench) -> No
     await bench.block(4)
 
 
+@pytest.mark.spec("B.3", "J.2")
 async def test_blocks_are_known_after_a_restart(bench: Bench) -> None:
     await bench.block(3)
     again = BlobStorage(bench.shard, bench.shard.pools)
@@ -141,6 +147,7 @@ async def test_blocks_are_known_after_a_restart(bench: Bench) -> None:
     assert (again.blocked_generation(TABLET), again.blocked_generation(TabletId(TABLET + 1))) == (3, 0)
 
 
+@pytest.mark.spec("B.3", "J.2")
 async def test_a_soft_barrier_spares_what_is_kept(bench: Bench) -> None:
     first, second, third = [await bench.put(1, step) for step in (1, 2, 3)]
     other = await bench.put(1, 1, channel=1)
@@ -151,6 +158,7 @@ async def test_a_soft_barrier_spares_what_is_kept(bench: Bench) -> None:
     assert second != first
 
 
+@pytest.mark.spec("B.3", "J.2")
 async def test_what_was_given_up_cannot_be_kept_again(bench: Bench) -> None:
     blob = await bench.put(1, 1)
     await bench.collect(1, keep=(blob,), do_not_keep=(blob,))
@@ -160,6 +168,7 @@ async def test_what_was_given_up_cannot_be_kept_again(bench: Bench) -> None:
     assert await bench.blobs() == []
 
 
+@pytest.mark.spec("B.3", "J.2")
 async def test_a_hard_barrier_heeds_no_flag_and_is_apart_from_the_soft_one(bench: Bench) -> None:
     first, second = [await bench.put(1, step) for step in (1, 2)]
     await bench.collect(1, (1, 2), keep=(first, second))
@@ -167,6 +176,7 @@ async def test_a_hard_barrier_heeds_no_flag_and_is_apart_from_the_soft_one(bench
     assert await bench.blobs() == [second]
 
 
+@pytest.mark.spec("B.3", "J.2")
 async def test_barriers_only_move_forward(bench: Bench) -> None:
     await bench.collect(1, (2, 5))
     with pytest.raises(GarbageRefused, match="back"):
@@ -177,6 +187,7 @@ async def test_barriers_only_move_forward(bench: Bench) -> None:
         await bench.collect(5, (2, 9))
 
 
+@pytest.mark.spec("B.3", "J.2")
 async def test_the_counter_grows_and_only_an_exact_repetition_passes(bench: Bench) -> None:
     await bench.collect(2, (1, 1))
     await bench.collect(2, (1, 1))
@@ -215,6 +226,7 @@ async def test_a_refused_block_blocks_nothing() -> None:
     await bench.block(3)
 
 
+@pytest.mark.spec("B.3", "J.2")
 async def test_a_put_is_blocked_from_the_call_on_that_blocks(bench: Bench) -> None:
     block = asyncio.ensure_future(bench.block(3))
     await asyncio.sleep(0)
@@ -223,6 +235,7 @@ async def test_a_put_is_blocked_from_the_call_on_that_blocks(bench: Bench) -> No
     await block
 
 
+@pytest.mark.spec("B.3", "J.2")
 @pytest.mark.parametrize("size", [4, 40_000])
 async def test_a_blob_put_again_is_the_same_blob_and_never_another(bench: Bench, size: int) -> None:
     body = (bytes(range(1, 255)) * 200)[:size]
@@ -236,6 +249,7 @@ async def test_a_blob_put_again_is_the_same_blob_and_never_another(bench: Bench,
     assert bytes(await bench.storage.get(key)) == body
 
 
+@pytest.mark.spec("B.3")
 async def test_range_gives_bodies_too_in_order_and_portions(bench: Bench) -> None:
     sizes = (1, 6_000_000, 2000, 6_000_000, 5)
     keys = [await bench.put(1, step, channel=1, body=bytes([step]) * size) for step, size in enumerate(sizes, 1)]

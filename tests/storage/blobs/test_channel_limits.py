@@ -72,6 +72,7 @@ async def seconds_of(storage: TabletStorage, puts: int, size: int = 2000) -> flo
     return loop.time() - began
 
 
+@pytest.mark.spec("K.2")
 @pytest.mark.parametrize("limits", [{"operations": 200}, {"bytes": 400_000}, {"operations": 200, "bytes": 10**9}])
 async def test_puts_over_a_rate_wait_and_stay_in_order(
     engine: Engine, open_cell: Open, limits: Mapping[str, int]
@@ -158,6 +159,7 @@ async def test_a_tablet_lives_on_when_another_one_of_a_joint_request_is_started_
     await second.execute([Write(b"k", [b"new"], 3)])
 
 
+@pytest.mark.spec("K.2")
 async def test_a_channel_at_its_space_is_yellow_until_something_of_it_is_deleted(
     engine: Engine, open_cell: Open
 ) -> None:
@@ -199,6 +201,7 @@ async def test_a_refused_put_takes_no_space(open_cell: Open) -> None:
     assert storage.status(USER_CHANNEL) is Colour.GREEN
 
 
+@pytest.mark.spec("K.2")
 async def test_channels_of_new_tablets_go_where_the_profile_says(tmp_path: Path) -> None:
     pools = {"main": tmp_path / "main", "big": tmp_path / "big"}
     engine = RocksEngine(tmp_path / "cell", ballast_bytes=0, pools=pools)

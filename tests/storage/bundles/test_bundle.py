@@ -16,6 +16,8 @@ from pqbroker.storage.bundles.bundle import (
 from pqbroker.storage.bundles.placement import NoHealthyCell, cells_to_open, place
 from pqbroker.storage.ids import SYSTEM_CELL, CellId
 
+pytestmark = pytest.mark.spec("D.5")
+
 
 def test_options_have_the_defaults_of_the_specification() -> None:
     found = new_bundle("b", {}, "").all_options
@@ -86,6 +88,7 @@ def test_the_default_bundle_and_bundles_with_cells_stay() -> None:
     check_removal("b", 0)
 
 
+@pytest.mark.spec("D.5")
 @given(st.integers(0, 50), st.dictionaries(st.integers(0, 9).map(CellId), st.integers(0, 20), min_size=1))
 def test_tablets_go_to_the_cells_with_the_fewest(count: int, held: dict[CellId, int]) -> None:
     found = place(count, "b", held)
@@ -100,6 +103,7 @@ def test_tablets_are_spread_evenly_over_the_cells() -> None:
     assert place(5, "b", {CellId(2): 0, CellId(1): 0, CellId(7): 1}) == [1, 2, 1, 2, 7]
 
 
+@pytest.mark.spec("D.5")
 def test_a_bundle_without_a_healthy_cell_refuses_by_name() -> None:
     with pytest.raises(NoHealthyCell, match="No healthy tablet cells in bundle 'b'"):
         place(1, "b", {})

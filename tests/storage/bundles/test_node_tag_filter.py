@@ -6,6 +6,8 @@ from hypothesis import strategies as st
 
 from pqbroker.storage.bundles.node_tag_filter import FILTER_CHARS_MAX, FilterInvalid, is_tag, parse_filter
 
+pytestmark = pytest.mark.spec("D.6")
+
 INVALID = ("!", "a&", "&a", "a!b", "a||b", "a&&b", "()", "a&()", "1", "a+b", "a^b", "a==b", "/a", "-")
 TAGS = ("a", "b", "c")
 

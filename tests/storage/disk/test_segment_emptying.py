@@ -59,6 +59,7 @@ async def empty_all(emptying: SegmentEmptying) -> None:
         await emptying._empty(*found)
 
 
+@pytest.mark.spec("B.3")
 async def test_what_lives_in_a_mostly_dead_segment_moves_and_its_room_comes_back(tmp_path: Path) -> None:
     cell = RocksCell(tmp_path / "cell", emptying=EAGER)
     shard = await cell.open()
@@ -141,6 +142,7 @@ async def test_a_blob_may_be_deleted_in_the_round_that_moves_it(cell: RocksCell)
     await shard.close()
 
 
+@pytest.mark.spec("B.3")
 @pytest.mark.parametrize("fate", ["moved", "deleted"])
 async def test_a_read_that_meets_a_blob_on_the_move_looks_it_up_again(cell: RocksCell, fate: str) -> None:
     shard = await cell.open()
@@ -222,6 +224,7 @@ def failing_step(number: int, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return steps
 
 
+@pytest.mark.spec("B.3")
 async def test_a_failure_at_any_step_of_a_move_leaves_every_blob_readable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -276,6 +279,7 @@ async def test_without_a_sync_at_each_round_the_old_segment_goes_only_after_one(
     await shard.close()
 
 
+@pytest.mark.spec("B.3")
 async def test_moving_is_bounded_in_rate(tmp_path: Path) -> None:
     pace = EmptyingPace(bytes_per_second=3_000_000, look_seconds=0.005)
     cell = RocksCell(tmp_path / "cell", emptying=pace)

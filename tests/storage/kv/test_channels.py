@@ -22,6 +22,7 @@ def tablet(shard: Shard, *groups: int) -> KeyValueTablet:
     return KeyValueTablet(storage, inline_bytes_max=8, clock=lambda: 0)
 
 
+@pytest.mark.spec("B.1")
 async def test_the_inline_channel_keeps_a_large_value_in_the_row(bench: Bench) -> None:
     await bench.run(Write(b"k", [BLOB], len(BLOB), INLINE))
     assert await bench.blobs() == []
@@ -29,11 +30,13 @@ async def test_the_inline_channel_keeps_a_large_value_in_the_row(bench: Bench) -
         await bench.run(Write(b"k", [bytes(INLINE_BYTES_MAX + 1)], INLINE_BYTES_MAX + 1, INLINE))
 
 
+@pytest.mark.spec("B.1")
 async def test_a_channel_the_tablet_does_not_have_means_main(bench: Bench) -> None:
     await bench.run(Write(b"k", [BLOB], len(BLOB), channel=9))
     assert [blob.channel for blob in await bench.blobs()] == [2]
 
 
+@pytest.mark.spec("B.1")
 async def test_the_extra_channels_of_a_tablet_follow_its_main_one() -> None:
     kv = tablet(await MemoryEngine(1 << 20).open(), 0, 0, 0, 0, 0)
     await kv.execute([Write(b"%d" % channel, [BLOB], len(BLOB), channel) for channel in range(EXTRA_MAX + 1)])
@@ -42,6 +45,7 @@ async def test_the_extra_channels_of_a_tablet_follow_its_main_one() -> None:
     assert [entry.channel for _, entry in kv.keys()] == [0, 1, 2] + [0] * 7
 
 
+@pytest.mark.spec("B.1")
 async def test_a_value_goes_to_the_first_of_the_channels_to_select_from_that_has_the_most_room() -> None:
     engine = MemoryEngine(1 << 20, pools=("main", "extra"))
     kv = tablet(await engine.open(), 0, 0, 0, 1, 0)
@@ -63,6 +67,7 @@ async def test_a_value_goes_to_the_first_of_the_channels_to_select_from_that_has
         await kv.execute([Write(b"k", [BLOB], len(BLOB), autoselect=(1, INLINE))])
 
 
+@pytest.mark.spec("B.1")
 async def test_a_channel_has_the_colour_of_the_place_its_values_go_to() -> None:
     engine = MemoryEngine(1 << 20, pools=("main", "extra"))
     kv = tablet(await engine.open(), 0, 0, 0, 1)

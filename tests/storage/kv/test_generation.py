@@ -26,6 +26,7 @@ async def test_it_begins_at_0_and_survives_a_restart(bench: Bench) -> None:
     assert bench.kv.user_generation == 2
 
 
+@pytest.mark.spec("B.1")
 async def test_a_request_of_another_generation_changes_nothing(bench: Bench) -> None:
     await bench.run(IncrementGeneration())
     for generation in (0, 2):
@@ -36,6 +37,7 @@ async def test_a_request_of_another_generation_changes_nothing(bench: Bench) -> 
     assert sorted(await bench.contents()) == [b"b", b"c"]
 
 
+@pytest.mark.spec("B.1")
 async def test_it_is_raised_by_a_request_of_its_own(bench: Bench) -> None:
     with pytest.raises(KeyValueError, match="no other command"):
         await bench.run(IncrementGeneration(), write(b"a"))

@@ -289,6 +289,7 @@ async def _run(plan: list[Burst]) -> None:
             await _check(cell, tablet, state)
 
 
+@pytest.mark.spec("B.1", "J.2")
 @settings(max_examples=examples(400), deadline=None)
 @given(st.lists(bursts, min_size=1, max_size=8))
 def test_the_tablet_does_what_a_dict_does_and_leaks_no_blob(plan: list[Burst]) -> None:

@@ -52,6 +52,7 @@ def pieces(bench: Bench, key: bytes) -> tuple[int, ...]:
     return entry.pieces
 
 
+@pytest.mark.spec("B.1")
 @pytest.mark.parametrize(
     ("diffs", "value"),
     [
@@ -76,6 +77,7 @@ async def test_diffs_are_written_over_the_value(bench: Bench, diffs: list[tuple[
     assert await bench.contents() == {b"o": CHAINED, b"n": value}
 
 
+@pytest.mark.spec("B.1")
 @pytest.mark.parametrize(
     ("diffs", "value"),
     [
@@ -95,6 +97,7 @@ async def test_of_diffs_that_overlap_the_later_one_wins(
     assert (await bench.contents())[b"n"] == value
 
 
+@pytest.mark.spec("B.1")
 @pytest.mark.parametrize("diff", [(-1, b"X"), (20, b"X"), (19, b"XY"), (21, b""), (0, b"X" * 21)])
 async def test_a_diff_beyond_the_value_fails_the_whole_request(bench: Bench, diff: tuple[int, bytes]) -> None:
     await bench.run(write(b"o"))
@@ -103,6 +106,7 @@ async def test_a_diff_beyond_the_value_fails_the_whole_request(bench: Bench, dif
     assert await bench.contents() == {b"o": BLOB}
 
 
+@pytest.mark.spec("B.1")
 async def test_without_its_original_the_whole_request_fails(bench: Bench) -> None:
     with pytest.raises(KeyMissing) as caught:
         await execute_patching(bench.kv, [write(b"other"), patched((0, b"X"))])
@@ -110,6 +114,7 @@ async def test_without_its_original_the_whole_request_fails(bench: Bench) -> Non
     assert len(bench.kv) == 0
 
 
+@pytest.mark.spec("B.1")
 async def test_blobs_that_no_diff_touches_are_shared_not_read_and_not_written(bench: Bench) -> None:
     await chain(bench)
     before = set(await bench.blobs())
@@ -174,6 +179,7 @@ async def test_the_patched_value_is_made_now_and_goes_where_it_is_told(bench: Be
     assert times == {b"o": 1_000, b"row": 2_000, b"small": 2_000, b"none": 1_000, b"none too": 2_000}
 
 
+@pytest.mark.spec("B.1")
 async def test_what_patches_may_touch_is_bounded(bench: Bench) -> None:
     size = REWRITTEN_BYTES_MAX + PIECE_BYTES_MAX
     await bench.run(Write(b"o", [bytes(size)], size))
@@ -190,6 +196,7 @@ async def test_what_patches_may_touch_is_bounded(bench: Bench) -> None:
         await execute_patching(bench.kv, [patched(*[(0, b"X")] * (DIFFS_MAX + 1))])
 
 
+@pytest.mark.spec("B.1")
 @pytest.mark.parametrize(
     ("between", "value"),
     [
@@ -252,6 +259,7 @@ async def test_an_original_that_never_rests_is_given_up(bench: Bench) -> None:
     assert b"n" not in await bench.contents()
 
 
+@pytest.mark.spec("B.1")
 @pytest.mark.parametrize("key", [b"o", b"n"])
 async def test_a_refusal_leaves_the_original(bench: Bench, key: bytes) -> None:
     await chain(bench)
@@ -264,6 +272,7 @@ async def test_a_refusal_leaves_the_original(bench: Bench, key: bytes) -> None:
     assert await bench.contents() == {b"o": CHAINED}
 
 
+@pytest.mark.spec("B.1")
 @pytest.mark.parametrize("key", [b"o", b"n"])
 async def test_a_crash_leaves_the_original(bench: Bench, key: bytes) -> None:
     await chain(bench)
@@ -278,6 +287,7 @@ async def test_a_crash_leaves_the_original(bench: Bench, key: bytes) -> None:
     assert len(await bench.blobs()) == 3
 
 
+@pytest.mark.spec("B.1", "H12")
 async def test_a_patch_stands_among_other_commands_between_concat_and_write(bench: Bench) -> None:
     await chain(bench)
     copy = CopyRange(None, b"", b"copy/")

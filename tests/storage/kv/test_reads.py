@@ -29,6 +29,7 @@ def keys(page: Page) -> bytes:
     return b"".join(pair.key for pair in page.pairs)
 
 
+@pytest.mark.spec("B.1")
 async def test_a_read_gives_a_part_of_a_value(bench: Bench) -> None:
     await bench.run(write(b"blob", b"0123456789"), write(b"row", b"abc"))
     parts = [(b"blob", 0, 0), (b"blob", 2, 3), (b"blob", 8, 9), (b"blob", 10, 1), (b"row", 1, 0), (b"row", 9, 0)]
@@ -37,10 +38,12 @@ async def test_a_read_gives_a_part_of_a_value(bench: Bench) -> None:
     assert {value.status for value in found} == {Status.OK}
 
 
+@pytest.mark.spec("B.1")
 async def test_a_read_of_no_key_finds_no_data(bench: Bench) -> None:
     assert (await read_value(bench.kv, b"missing")).status is Status.NODATA
 
 
+@pytest.mark.spec("B.1")
 async def test_a_read_over_the_limit_is_cut_and_goes_on_from_there(bench: Bench) -> None:
     await bench.run(write(b"k", b"0123456789"))
     first = await read_value(bench.kv, b"k", 1, bytes_max=4)
@@ -50,6 +53,7 @@ async def test_a_read_over_the_limit_is_cut_and_goes_on_from_there(bench: Bench)
     assert await read_value(bench.kv, b"k", bytes_max=0) == Value(Status.OVERRUN, ())
 
 
+@pytest.mark.spec("B.1", "J.2")
 async def test_a_limit_can_only_be_lowered(bench: Bench) -> None:
     size = KV_READ_BYTES_MAX + 1
     await bench.run(Write(b"k", [bytes(size)], size))
@@ -59,6 +63,7 @@ async def test_a_limit_can_only_be_lowered(bench: Bench) -> None:
     assert [(pair.status, pair.size, pair.buffers) for pair in page.pairs] == [(Status.OVERRUN, size, ())]
 
 
+@pytest.mark.spec("B.1", "J.2")
 @pytest.mark.parametrize(
     ("within", "found"),
     [
@@ -86,6 +91,7 @@ async def test_a_range_the_wrong_way_round_is_refused(bench: Bench) -> None:
         await read_range(bench.kv, KeyRange(b"b", True, b"a", True))
 
 
+@pytest.mark.spec("B.1", "J.2")
 async def test_a_pair_says_what_is_known_of_its_value(bench: Bench) -> None:
     await bench.run(write(b"blob"), Write(b"inline", [b"abc"], 3, INLINE, created_ms=7), write(b"none", b""))
     page = await read_range(bench.kv, None)
@@ -99,6 +105,7 @@ async def test_a_pair_says_what_is_known_of_its_value(bench: Bench) -> None:
     assert [replace(pair, buffers=()) for pair in with_values.pairs] == page.pairs
 
 
+@pytest.mark.spec("B.1", "J.2")
 @pytest.mark.parametrize("with_values", [False, True])
 @pytest.mark.parametrize("pairs_max", [1, 2, 3, 7])
 async def test_an_overrun_is_gone_on_from_behind_the_last_key(bench: Bench, with_values: bool, pairs_max: int) -> None:

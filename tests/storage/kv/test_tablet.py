@@ -37,6 +37,7 @@ async def test_an_empty_value_is_a_value(bench: Bench) -> None:
     assert await bench.contents() == {b"k": b""}
 
 
+@pytest.mark.spec("B.1")
 async def test_a_value_above_8_mib_is_cut_into_blobs_without_copies(bench: Bench) -> None:
     first, second = bytes(PIECE_BYTES_MAX - 5), b"y" * (PIECE_BYTES_MAX + 6)
     await bench.run(Write(b"k", [first, second], len(first) + len(second)))
@@ -65,6 +66,7 @@ async def test_an_entry_knows_its_size_pieces_and_time_of_creation(bench: Bench)
     assert bench.kv.entry(b"a") is None
 
 
+@pytest.mark.spec("B.1", "J.2")
 @pytest.mark.parametrize(
     ("include_lo", "include_hi", "left"),
     [(False, False, b"abde"), (True, False, b"ade"), (False, True, b"abe"), (True, True, b"ae")],
@@ -87,6 +89,7 @@ async def test_a_range_of_one_key_needs_both_ends(bench: Bench, include_lo: bool
     assert len(bench.kv) == 0
 
 
+@pytest.mark.spec("B.1", "H12")
 @pytest.mark.parametrize(
     "refused",
     [
@@ -114,6 +117,7 @@ async def test_what_cannot_be_fails_the_whole_request(bench: Bench, refused: Com
     assert await bench.contents() == {b"a": BLOB}
 
 
+@pytest.mark.spec("B.1", "J.2")
 async def test_a_range_without_an_end_goes_to_the_last_key(bench: Bench) -> None:
     await bench.run(*(write(bytes((letter,))) for letter in b"abc\xff"))
     await bench.run(CopyRange(KeyRange(b"c", True, None, False), b"", b"_"))
@@ -125,6 +129,7 @@ async def test_a_range_without_an_end_goes_to_the_last_key(bench: Bench) -> None
     assert await bench.blobs() == []
 
 
+@pytest.mark.spec("B.1")
 async def test_a_write_may_say_when_its_value_was_made(bench: Bench) -> None:
     await bench.run(
         Write(b"a", [BLOB], len(BLOB), created_ms=5), Write(b"b", [b"tiny"], 4, created_ms=0), write(b"c")
@@ -139,6 +144,7 @@ async def test_the_refusal_names_the_missing_key(bench: Bench) -> None:
     assert caught.value.key == b"missing"
 
 
+@pytest.mark.spec("B.1", "J.2")
 async def test_a_request_deletes_at_most_100_000_keys(bench: Bench) -> None:
     keys = [b"%06d" % number for number in range(DELETED_KEYS_MAX + 1)]
     await bench.run(*(write(key, b"") for key in keys))
@@ -151,6 +157,7 @@ async def test_a_request_deletes_at_most_100_000_keys(bench: Bench) -> None:
     assert [key for key, _ in bench.kv.keys(b"")] == keys[-1:]
 
 
+@pytest.mark.spec("A.11", "B.1")
 async def test_planning_to_delete_5000_keys_takes_a_few_milliseconds(bench: Bench) -> None:
     keys = [b"%06d" % number for number in range(5_000)]
     await bench.run(*(write(key) for key in keys))
@@ -168,6 +175,7 @@ async def test_planning_to_delete_5000_keys_takes_a_few_milliseconds(bench: Benc
     assert len(bench.kv) == 0
 
 
+@pytest.mark.spec("B.1", "H12")
 async def test_commands_run_as_deletes_renames_copies_concats_writes(bench: Bench) -> None:
     await bench.run(write(b"a", b"old-a-value"), write(b"b", b"old-b-value"))
     await bench.run(
@@ -184,6 +192,7 @@ async def test_commands_run_as_deletes_renames_copies_concats_writes(bench: Benc
         await bench.run(write(b"new"), Concat((b"new",), b"z"))
 
 
+@pytest.mark.spec("B.1", "J.2")
 async def test_a_rename_replaces_what_the_new_key_held(bench: Bench) -> None:
     await bench.run(write(b"a", b"value of a"), write(b"b", b"value of b"))
     await bench.run(Rename(b"a", b"b"))
@@ -200,6 +209,7 @@ async def test_a_renamed_value_that_is_consumed_at_once_leaves_no_blob_of_the_ke
     assert len(await bench.blobs()) == 1
 
 
+@pytest.mark.spec("B.1", "J.2")
 async def test_concat_chains_blobs_without_copying_them(bench: Bench) -> None:
     await bench.run(write(b"a", b"aaaaaaaaaa"), write(b"b", b"bb"), write(b"c", b"cccccccccc"))
     before = await bench.blobs()
@@ -219,6 +229,7 @@ async def test_concat_into_one_of_its_inputs(bench: Bench) -> None:
     assert len(await bench.blobs()) == 2
 
 
+@pytest.mark.spec("B.1", "J.2")
 async def test_kept_inputs_share_their_blobs_until_the_last_holder_goes(bench: Bench) -> None:
     await bench.run(write(b"a"))
     await bench.run(Concat((b"a",), b"b", keep_inputs=True))
@@ -241,6 +252,7 @@ async def test_an_input_named_twice_is_there_twice(bench: Bench) -> None:
     assert await bench.blobs() == []
 
 
+@pytest.mark.spec("B.1", "H12")
 async def test_copies_change_the_prefix_and_take_only_keys_that_have_it(bench: Bench) -> None:
     await bench.run(write(b"old/1"), write(b"old/2", b"inline"), write(b"other"))
     await bench.run(CopyRange(None, b"old/", b"new/"))
@@ -250,6 +262,7 @@ async def test_copies_change_the_prefix_and_take_only_keys_that_have_it(bench: B
     assert (await bench.contents())[b"new/1"] == BLOB
 
 
+@pytest.mark.spec("B.1", "H12")
 @pytest.mark.parametrize("include_lo", [False, True])
 @pytest.mark.parametrize("include_hi", [False, True])
 async def test_a_copy_takes_what_the_same_request_has_moved_into_its_range(
@@ -262,6 +275,7 @@ async def test_a_copy_takes_what_the_same_request_has_moved_into_its_range(
     assert copied == [b"nb"] * include_lo + [b"nc"] + [b"nd"] * include_hi
 
 
+@pytest.mark.spec("B.1", "J.2")
 async def test_two_holders_of_a_blob_that_go_at_the_same_time_take_it_along(bench: Bench) -> None:
     await bench.run(write(b"a"))
     await bench.run(CopyRange(None, b"", b"copy/"))
@@ -296,6 +310,7 @@ async def test_a_count_waits_for_what_is_in_flight_and_nothing_overtakes_it(benc
     assert sorted(await bench.contents()) == [b"copy/a", b"copy/b"]
 
 
+@pytest.mark.spec("B.1")
 async def test_requests_on_other_keys_are_in_flight_together(bench: Bench) -> None:
     before = bench.cell.stats().rounds
     await asyncio.gather(*(bench.kv.execute([write(b"%d" % number)]) for number in range(10)))

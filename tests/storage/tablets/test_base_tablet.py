@@ -160,6 +160,7 @@ async def _run(plan: list[tuple[list[list[Change]], str]]) -> None:
     await row_sets.tablet.stop()
 
 
+@pytest.mark.spec("B.4", "K.2")
 @settings(max_examples=examples(100), deadline=None)
 @given(steps)
 def test_tables_are_what_was_committed_whatever_happens(plan: list[tuple[list[list[Change]], str]]) -> None:
@@ -178,6 +179,7 @@ def _put(number: int, value: Any = 0) -> Callable[[RowChanges], None]:
     return lambda changes: changes.put("a", ("k", number), {"x": value})
 
 
+@pytest.mark.spec("B.4", "K.2")
 async def test_the_log_is_channel_0_and_a_snapshot_channel_1_replaces_what_is_before_it(row_sets: Tables) -> None:
     for number in range(2):
         await row_sets.tablet.change(_put(number))
@@ -192,6 +194,7 @@ async def test_the_log_is_channel_0_and_a_snapshot_channel_1_replaces_what_is_be
     assert list(row_sets.contents()["a"]) == [("k", number) for number in range(9)]
 
 
+@pytest.mark.spec("K.2")
 async def test_tables_and_columns_come_and_go_while_the_tablet_runs(row_sets: Tables) -> None:
     row = {"x": 1, "y": 2}
     await row_sets.tablet.change(_plan([("create", "b", None, None), ("put", "b", ("k", 1), row)]))
@@ -207,6 +210,7 @@ async def test_tables_and_columns_come_and_go_while_the_tablet_runs(row_sets: Ta
     assert row_sets.contents() == {"a": {}}
 
 
+@pytest.mark.spec("B.4", "K.2")
 @pytest.mark.parametrize("commits", range(20))
 async def test_a_crash_at_any_commit_loses_nothing_that_was_acknowledged(row_sets: Tables, commits: int) -> None:
     row_sets.engine.faults.lose_next(after=commits)
@@ -227,6 +231,7 @@ async def test_a_crash_at_any_commit_loses_nothing_that_was_acknowledged(row_set
     assert channels in ([0, 1], [0, 0, 1], [0, 0, 0, 1]), "one snapshot, and the log since"
 
 
+@pytest.mark.spec("B.4", "K.2")
 async def test_a_start_collects_what_a_crash_left_behind_the_barrier(row_sets: Tables) -> None:
     for number in range(2):
         await row_sets.tablet.change(_put(number))
@@ -286,6 +291,7 @@ async def test_the_loop_turns_while_a_snapshot_is_made_and_while_it_is_read(row_
     assert len(again.row_sets["a"]) == 2000
 
 
+@pytest.mark.spec("B.4", "K.2")
 @pytest.mark.parametrize("commits", range(14))
 async def test_a_crash_between_the_parts_of_a_snapshot_loses_nothing(
     row_sets: Tables, monkeypatch: pytest.MonkeyPatch, commits: int

@@ -48,6 +48,7 @@ def test_a_record_comes_back_from_its_row() -> None:
     assert TabletRecord.decode(TabletId(9), record.encode()) == record
 
 
+@pytest.mark.spec("B.4")
 async def test_every_start_raises_each_tablets_generation_in_one_commit(engine: MemoryEngine) -> None:
     cell = await Cell.open(engine)
     await _create(cell, A)
@@ -103,6 +104,7 @@ async def test_a_refused_creation_leaves_no_tablet(engine: MemoryEngine, cell: C
     assert A in cell.tablets()
 
 
+@pytest.mark.spec("B.2")
 async def test_no_two_blobs_share_the_first_five_fields_whatever_is_interleaved(cell: Cell) -> None:
     await _create(cell, A)
     storage = cell.storage(A)

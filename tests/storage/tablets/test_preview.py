@@ -19,6 +19,8 @@ from pqbroker.storage.tablets.tablet import TabletType
 from tests.faults.flipped_index import tree
 from tests.storage.cells import blobs, content
 
+pytestmark = pytest.mark.spec("J.2")
+
 TOPIC_TABLET = TabletId(1 << 16)
 
 

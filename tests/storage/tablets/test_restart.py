@@ -54,6 +54,7 @@ def history(cell: Cell, channel: int = USER_CHANNEL) -> tuple[tuple[int, int], .
     return cell.tablets()[TABLET].channels[channel].ranges
 
 
+@pytest.mark.spec("B.5", "J.2", "G.2")
 async def test_after_a_move_and_a_restart_blobs_go_to_the_new_group_and_old_ones_are_read_where_they_are(
     cell: Cell,
 ) -> None:
@@ -121,6 +122,7 @@ async def test_a_channel_moves_as_often_as_its_record_holds() -> None:
     await cell.close()
 
 
+@pytest.mark.spec("B.4", "J.2")
 async def test_the_superseded_of_two_instances_completes_nothing(cell: Cell) -> None:
     earlier = cell.storage(TABLET)
     kv = KeyValueTablet(earlier, inline_bytes_max=4, clock=lambda: 0)
@@ -144,6 +146,7 @@ async def test_the_superseded_of_two_instances_completes_nothing(cell: Cell) -> 
     assert len(blobs) == 1
 
 
+@pytest.mark.spec("B.4", "J.2")
 @pytest.mark.parametrize("turns", range(4))
 async def test_whatever_is_committed_while_a_tablet_restarts_the_next_instance_knows_it_or_it_failed(
     cell: Cell, turns: int
@@ -181,6 +184,7 @@ async def test_a_refused_restart_leaves_the_generation_to_the_next_instance_and_
     await cell.close()
 
 
+@pytest.mark.spec("B.5", "J.2", "G.2")
 async def test_a_base_tablet_reads_its_log_from_both_groups(cell: Cell) -> None:
     tablet = BaseTablet(cell.storage(TABLET))
     await tablet.start()

@@ -303,6 +303,7 @@ async def test_after_the_loss_of_the_cell_members_go_on_and_who_waited_asks_agai
     assert [member.member_id for member in (await describe(client)).members] == [leader.member_id]
 
 
+@pytest.mark.spec("4.30")
 async def test_a_refused_store_makes_members_join_again(node: Node, client: Client) -> None:
     joined = await client.ask(join_request(), 3)
     node.engine.faults.refuse_next()

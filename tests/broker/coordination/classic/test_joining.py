@@ -11,6 +11,8 @@ from pqbroker.protocol.errors import ErrorCode
 from pqbroker.storage.tablets.coordinator_rows import MemberProtocol
 from tests.broker.coordination.classic.rig import LIMITS, RANGE, REBALANCE_MS, SESSION_MS, Rig
 
+pytestmark = pytest.mark.spec("4.31", "4.32")
+
 ROUND_ROBIN = (MemberProtocol("roundrobin", b"rr"),)
 
 

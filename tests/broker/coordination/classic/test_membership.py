@@ -9,6 +9,8 @@ from pqbroker.broker.services.coordination.classic.states import GroupState
 from pqbroker.protocol.errors import ErrorCode
 from tests.broker.coordination.classic.rig import LIMITS, SESSION_MS, Rig
 
+pytestmark = pytest.mark.spec("4.33", "4.34")
+
 
 def test_a_heartbeat_keeps_a_member() -> None:
     rig = Rig()

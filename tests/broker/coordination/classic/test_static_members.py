@@ -9,6 +9,8 @@ from pqbroker.protocol.errors import ErrorCode
 from pqbroker.storage.tablets.coordinator_rows import MemberProtocol
 from tests.broker.coordination.classic.rig import RANGE, REBALANCE_MS, SESSION_MS, Rig
 
+pytestmark = pytest.mark.spec("4.31")
+
 LONG_SESSION_MS = 10 * REBALANCE_MS
 
 

@@ -6,6 +6,8 @@ from pqbroker.broker.services.coordination.classic.states import GroupState
 from pqbroker.protocol.errors import ErrorCode
 from tests.broker.coordination.classic.rig import REBALANCE_MS, SESSION_MS, Rig
 
+pytestmark = pytest.mark.spec("4.33")
+
 
 def completing(*names: str, stores_at_once: bool = True) -> Rig:
     """A group whose members have the generation and no assignment yet."""
