@@ -1,6 +1,6 @@
 """Cells of the node, and bundles of cells: list, make, change and remove them."""
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from typing import Any, TypeVar
 
 from pqbroker.broker.ground.access import AclOperation
@@ -37,7 +37,7 @@ _CELL_EXAMPLE = {"id": 1, "bundle": "fast", "health": "good", "generation": 3, "
 
 async def list_cells(call: Call) -> Any:
     opened = call.node.cell.current
-    return {"cells": [_show_cell(opened, cell) for cell in (SYSTEM_CELL, *sorted(opened.hive.cells))]}
+    return {"cells": [shown_cell(opened, cell) for cell in all_cells(opened)]}
 
 
 async def create_cell(call: Call) -> Any:
@@ -45,7 +45,7 @@ async def create_cell(call: Call) -> Any:
     bundle = call.body.get("bundle", DEFAULT_BUNDLE)
     _find_bundle(opened, bundle)
     record = await _refused(opened.others.create(bundle))
-    return _show_cell(opened, record.cell)
+    return shown_cell(opened, record.cell)
 
 
 async def remove_cell(call: Call) -> None:
@@ -60,7 +60,7 @@ async def remove_cell(call: Call) -> None:
 
 async def list_bundles(call: Call) -> Any:
     opened = call.node.cell.current
-    return {"bundles": [_show_bundle(opened, opened.hive.bundles[name]) for name in sorted(opened.hive.bundles)]}
+    return {"bundles": [shown_bundle(opened, opened.hive.bundles[name]) for name in sorted(opened.hive.bundles)]}
 
 
 async def create_bundle(call: Call) -> Any:
@@ -70,24 +70,29 @@ async def create_bundle(call: Call) -> Any:
     except BundleRefused as refusal:
         raise Problem(400, "INVALID_BUNDLE", str(refusal), "Correct what is named.") from None
     await _refused(opened.hive.create_bundle(bundle))
-    return _show_bundle(opened, bundle)
+    return shown_bundle(opened, bundle)
 
 
 async def change_bundle(call: Call) -> Any:
-    """A bundle whose options hold for its cells opens them again; where a filter changed, cells are opened or left."""
-    opened, name = call.node.cell.current, call.path["name"]
+    return await changed(call, call.path["name"], call.body)
+
+
+async def changed(call: Call, name: str, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Change a bundle. One whose options hold for its cells opens them again; where a filter changed, cells are opened
+    or left."""
+    opened = call.node.cell.current
     before = _find_bundle(opened, name)
     served = _served_topics(opened, name)
 
     def change(bundle: Bundle) -> Bundle:
-        return changed_bundle(bundle, call.body.get("options", {}), call.body.get("node_tag_filter"), served)
+        return changed_bundle(bundle, changes.get("options", {}), changes.get("node_tag_filter"), served)
 
     after = await _refused(opened.hive.change_bundle(name, change))
     if after.node_tag_filter != before.node_tag_filter:
         await opened.others.follow_filters()
     if reopens(before, after):
         await opened.others.reopen(name)
-    return _show_bundle(opened, after)
+    return shown_bundle(opened, after)
 
 
 async def remove_bundle(call: Call) -> None:
@@ -125,7 +130,11 @@ async def _refused(change: Awaitable[T]) -> T:
         raise Problem(503, "CELL_NOT_OPEN", str(failure), cure) from None
 
 
-def _show_cell(opened: OpenCell, cell: CellId) -> dict[str, Any]:
+def all_cells(opened: OpenCell) -> list[CellId]:
+    return [SYSTEM_CELL, *sorted(opened.hive.cells)]
+
+
+def shown_cell(opened: OpenCell, cell: CellId) -> dict[str, Any]:
     host = opened.cells.host(cell)
     is_system = cell == SYSTEM_CELL
     return {
@@ -138,7 +147,7 @@ def _show_cell(opened: OpenCell, cell: CellId) -> dict[str, Any]:
     }
 
 
-def _show_bundle(opened: OpenCell, bundle: Bundle) -> dict[str, Any]:
+def shown_bundle(opened: OpenCell, bundle: Bundle) -> dict[str, Any]:
     cells = [cell for cell, record in sorted(opened.hive.cells.items()) if record.bundle == bundle.name]
     cells = [SYSTEM_CELL, *cells] if bundle.name == DEFAULT_BUNDLE else cells
     healthy = sum(opened.others.health(cell) == "good" for cell in cells)
@@ -152,7 +161,7 @@ def _show_bundle(opened: OpenCell, bundle: Bundle) -> dict[str, Any]:
     }
 
 
-_CHANGES: dict[str, Schema] = {"options": _OPTIONS, "node_tag_filter": TEXT}
+CHANGES: dict[str, Schema] = {"options": _OPTIONS, "node_tag_filter": TEXT}
 
 ROUTES = (
     Route(
@@ -175,13 +184,13 @@ ROUTES = (
     ),
     Route(
         "POST", "/v1/bundles", "Make a bundle of cells, which has none at first", create_bundle, _BUNDLE,
-        body=object_of({"name": TEXT}, _CHANGES), status=201, cluster=AclOperation.ALTER, example=_BUNDLE_EXAMPLE,
+        body=object_of({"name": TEXT}, CHANGES), status=201, cluster=AclOperation.ALTER, example=_BUNDLE_EXAMPLE,
         body_example={"name": "fast", "node_tag_filter": "ssd & !old"},
     ),
     Route(
         "PATCH", "/v1/bundles/{name}",
         "Change a bundle: options while none of its tables is mounted, dynamic ones and the filter at any time",
-        change_bundle, _BUNDLE, body=object_of({}, _CHANGES), cluster=AclOperation.ALTER, example=_BUNDLE_EXAMPLE,
+        change_bundle, _BUNDLE, body=object_of({}, CHANGES), cluster=AclOperation.ALTER, example=_BUNDLE_EXAMPLE,
         body_example={"options": {"dynamic_memory_pool_weight": 2}},
     ),
     Route(

@@ -63,7 +63,12 @@ async def list_tablets(call: Call) -> Any:
 
 
 async def describe(call: Call) -> Any:
-    tablet_id = find_tablet(call, call.path["tablet"]).tablet_id
+    return await shown(call, call.path["tablet"])
+
+
+async def shown(call: Call, tablet_id: TabletId) -> dict[str, Any]:
+    """All that is said of a tablet. Raise Problem when no open cell has one of that id."""
+    find_tablet(call, tablet_id)
     barriers = await cell_of(call, tablet_id).inspection.barriers(tablet_id)
     record = find_tablet(call, tablet_id)
     cell = cell_of(call, tablet_id)

@@ -41,18 +41,18 @@ async def create(call: Call) -> Any:
     name: str = call.body["name"]
     check_creation(call, name)
     count = check_new_topic(call.node, name, call.body.get("partitions", USE_DEFAULT), config)
-    return _describe(call, await create_topic(call.node, name, count, config))
+    return shown(call, await create_topic(call.node, name, count, config))
 
 
 async def describe(call: Call) -> Any:
-    return _describe(call, call.topic())
+    return shown(call, call.topic())
 
 
 async def grow(call: Call) -> Any:
     topic = call.topic(AclOperation.ALTER)
     check_partition_count(call.node, call.body["count"], present=len(topic.partitions))
     await call.node.cell.current.topics.grow(topic.record.name, call.body["count"])
-    return _describe(call, call.topic())
+    return shown(call, call.topic())
 
 
 async def delete(call: Call) -> Any:
@@ -68,7 +68,7 @@ def _facts(topic: Topic) -> dict[str, Any]:
     }
 
 
-def _describe(call: Call, topic: Topic) -> dict[str, Any]:
+def shown(call: Call, topic: Topic) -> dict[str, Any]:
     page, has_more = call.page(topic.partitions[call.query.get("after", -1) + 1 :])
     partitions = [
         {

@@ -15,7 +15,7 @@ from pqbroker.broker.services.topics.topics import delete_topic
 from pqbroker.broker.web.resources.configs import config_texts
 from pqbroker.broker.web.routing.problems import bad_request
 from pqbroker.broker.web.routing.routes import Accepted, Call
-from pqbroker.broker.web.tables.showing import facts, shown, shown_tablet
+from pqbroker.broker.web.tables.showing import facts, shown, shown_tablet, tablets_of
 from pqbroker.tables.mount import MountCommand
 from pqbroker.tables.paths import table_path
 from pqbroker.tables.refusals import TableError
@@ -98,8 +98,7 @@ async def alter(call: Call) -> Any:
 
 async def list_tablets(call: Call) -> Any:
     topic, _ = find_typed(call, AclOperation.DESCRIBE, _name(call), or_static=True)
-    tablets = [] if topic.record.is_static else topic.partitions
-    page, has_more = call.page(tablets[call.query.get("after", -1) + 1 :])
+    page, has_more = call.page(tablets_of(topic)[call.query.get("after", -1) + 1 :])
     return {
         "tablets": [shown_tablet(topic, partition) for partition in page],
         "next": page[-1].index if has_more else None,

@@ -1,5 +1,6 @@
 """Documents about tables and their tablets."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from pqbroker.broker.services.tables.finding import state_of, states
@@ -16,6 +17,11 @@ NO_TABLETS = "none"
 """The state of a static table."""
 
 
+def tablets_of(topic: Topic) -> Sequence[PartitionServer]:
+    """Return the tablets of a table, of which a static one has none."""
+    return () if topic.record.is_static else topic.partitions
+
+
 def facts(topic: Topic) -> dict[str, Any]:
     """Return what a list says of a table."""
     return {
@@ -23,7 +29,7 @@ def facts(topic: Topic) -> dict[str, Any]:
         "path": table_path(topic.record.name),
         "dynamic": not topic.record.is_static,
         "sorted": False,
-        "tablet_count": 0 if topic.record.is_static else len(topic.partitions),
+        "tablet_count": len(tablets_of(topic)),
         "state": NO_TABLETS if topic.record.is_static else table_state(states(topic)),
         "bundle": topic.config.pq_bundle,
     }

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-Read = Callable[[], Awaitable[Any]]
+Read = Callable[[], Any]
 Write = Callable[[Any], Awaitable[Any]]
 
 
@@ -22,3 +22,8 @@ class TreeNode:
 
 def directory(names: Iterable[str]) -> TreeNode:
     return TreeNode(names, {"type": "directory"})
+
+
+def attributes_of(kind: str, document: Mapping[str, Any], **renamed: str) -> dict[str, Any]:
+    """Return the fields of a resource's document as attributes, some of them under the tree's names."""
+    return {"type": kind, **{renamed.get(name, name): value for name, value in document.items()}}

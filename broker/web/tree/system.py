@@ -1,15 +1,16 @@
 """Nodes under //sys: tablets of topics and tables, cells and bundles of cells, as the doors for them answer."""
 
-from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from pqbroker.broker.ground.access import AclOperation, check_access
+from pqbroker.broker.services.topics.directories import BUNDLE
 from pqbroker.broker.services.topics.finding import every_topic
 from pqbroker.broker.web.resources import cells, tablets
 from pqbroker.broker.web.routing.problems import Problem
 from pqbroker.broker.web.routing.routes import Call
-from pqbroker.broker.web.tables import commands
-from pqbroker.broker.web.tree.node import TreeNode, directory
+from pqbroker.broker.web.tables.showing import shown_tablet
+from pqbroker.broker.web.tree.node import TreeNode, attributes_of, directory
 from pqbroker.broker.web.tree.paths import TreePath, no_node
 from pqbroker.conf.table_attributes import in_force
 from pqbroker.pq.serving.topic import Topic
@@ -39,7 +40,7 @@ async def find_system(call: Call, path: TreePath) -> TreeNode:
     if kind == _CELLS:
         return await _cell(call, path, rest)
     if kind == _BUNDLES:
-        return await _bundle(call, path, rest)
+        return _bundle(call, path, rest)
     raise no_node(path)
 
 
@@ -48,25 +49,27 @@ def _topics_by_tablet(call: Call) -> dict[TabletId, Topic]:
 
 
 async def _tablet(call: Call, path: TreePath, names: tuple[str, ...]) -> TreeNode:
-    found = {str(tablet): (tablet, topic) for tablet, topic in _topics_by_tablet(call).items()}.get(names[0])
-    if found is None:
+    topic = {str(tablet): topic for tablet, topic in _topics_by_tablet(call).items()}.get(names[0])
+    table = None if topic is None else topic.record.table
+    if topic is None or (names[1:] and (table is None or names[1:] not in (_CONFIG[:1], _CONFIG))):
         raise no_node(path)
-    tablet, topic = found
-    if names[1:]:
-        return _tablet_config(path, topic, tablet, names[1:])
-    index, is_table = topic.record.tablets.index(tablet), topic.record.table is not None
+    if names[1:] == _CONFIG[:1]:
+        return directory(_CONFIG[1:])
+    tablet = TabletId(int(names[0]))
+    index = topic.record.tablets.index(tablet)
+    if table is not None and names[1:]:
+        return TreeNode(value=in_force(table.mounted.of_tablet(index)), attributes={"type": "document"})
     shown = await _described(call, topic, tablet, topic.record.cell_of(index))
-    if is_table:
-        of_table = replace(call, path={"name": topic.record.name}, query={"after": index - 1, "limit": 1})
-        shown |= (await commands.list_tablets(of_table))["tablets"][0]
-    attributes = {"type": "tablet", "table_path": table_path(topic.record.name), **shown}
-    return TreeNode(_CONFIG[:1] if is_table else (), attributes, shown)
+    if table is not None:
+        shown |= shown_tablet(topic, topic.partitions[index])
+    attributes = attributes_of("tablet", shown) | {"table_path": table_path(topic.record.name)}
+    return TreeNode(() if table is None else _CONFIG[:1], attributes, shown)
 
 
 async def _described(call: Call, topic: Topic, tablet: TabletId, cell: CellId) -> dict[str, Any]:
     """Facts of a tablet; while its cell is not open, those that the scheme has."""
     try:
-        described: dict[str, Any] = await tablets.describe(replace(call, path={"tablet": tablet}))
+        described: dict[str, Any] = await tablets.shown(call, tablet)
     except Problem as problem:
         if problem.code != tablets.UNKNOWN_TABLET:
             raise
@@ -74,37 +77,24 @@ async def _described(call: Call, topic: Topic, tablet: TabletId, cell: CellId) -
     return described
 
 
-def _tablet_config(path: TreePath, topic: Topic, tablet: TabletId, names: tuple[str, ...]) -> TreeNode:
-    table = topic.record.table
-    if table is None or names not in (_CONFIG[:1], _CONFIG):
-        raise no_node(path)
-    if names == _CONFIG[:1]:
-        return directory(_CONFIG[1:])
-    index = topic.record.tablets.index(tablet)
-    return TreeNode(value=in_force(table.mounted.of_tablet(index)), attributes={"type": "document"})
-
-
 async def _cell(call: Call, path: TreePath, names: tuple[str, ...]) -> TreeNode:
-    known = {str(cell["id"]): cell for cell in (await cells.list_cells(call))["cells"]}
+    opened = call.node.cell.current
+    known = {str(cell): cell for cell in cells.all_cells(opened)}
     if not names:
         return directory(known)
     cell = known.get(names[0])
     if cell is None:
         raise no_node(path)
     if names[1:]:
-        return await _log(call, path, CellId(cell["id"]), names[1:])
-    leader = call.node.leaders.of_cell(CellId(cell["id"]))
-    attributes = {
-        "type": "tablet_cell",
-        "id": cell["id"],
-        "peers": [{"address": str(leader), "state": "leading" if cell["generation"] else "none"}],
-        "tablet_cell_bundle": cell["bundle"],
-        "status": {"health": cell["health"], "decommissioned": False},
-        "health": cell["health"],
-        "total_statistics": {"tablet_count": cell["tablets"]},
+        return await _log(call, path, cell, names[1:])
+    shown = cells.shown_cell(opened, cell)
+    leader = call.node.leaders.of_cell(cell)
+    attributes = attributes_of("tablet_cell", shown, bundle=BUNDLE) | {
+        "peers": [{"address": str(leader), "state": "leading" if shown["generation"] else "none"}],
+        "status": {"health": shown["health"], "decommissioned": False},
+        "total_statistics": {"tablet_count": shown["tablets"]},
     }
-    is_open = call.node.cell.current.cells.host(CellId(cell["id"])) is not None
-    return TreeNode(_CHANNELS if is_open else (), attributes, cell)
+    return TreeNode(_CHANNELS if opened.cells.host(cell) is not None else (), attributes, shown)
 
 
 async def _log(call: Call, path: TreePath, cell: CellId, names: tuple[str, ...]) -> TreeNode:
@@ -127,29 +117,23 @@ async def _log(call: Call, path: TreePath, cell: CellId, names: tuple[str, ...])
     if blob is None:
         raise no_node(path)
     facts = {"id": names[1], **{name: getattr(blob, name) for name in ("tablet", "generation", "step", "size")}}
-    return TreeNode(attributes={"type": "blob", **facts}, value=facts)
+    return TreeNode(attributes=attributes_of("blob", facts), value=facts)
 
 
-async def _bundle(call: Call, path: TreePath, names: tuple[str, ...]) -> TreeNode:
-    known = {bundle["name"]: bundle for bundle in (await cells.list_bundles(call))["bundles"]}
+def _bundle(call: Call, path: TreePath, names: tuple[str, ...]) -> TreeNode:
+    opened = call.node.cell.current
     if not names:
-        return directory(known)
-    bundle = known.get(names[0])
+        return directory(sorted(opened.hive.bundles))
+    bundle = opened.hive.bundles.get(names[0])
     if bundle is None or names[1:]:
         raise no_node(path)
 
-    async def change(name: str, value: Any) -> Any:
+    async def change(attribute: str, value: Any) -> Any:
         check_access(call, AclOperation.ALTER)
-        return await cells.change_bundle(replace(call, path={"name": names[0]}, body={name: value}))
+        return await cells.changed(call, bundle.name, {attribute: value})
 
-    attributes = {
-        "type": "tablet_cell_bundle",
-        "name": bundle["name"],
-        "options": bundle["options"],
-        "node_tag_filter": bundle["node_tag_filter"],
-        "health": bundle["health"],
-        "tablet_cell_count": len(bundle["cells"]),
-        "tablet_cell_ids": bundle["cells"],
-    }
-    settable = {name: lambda value, name=name: change(name, value) for name in ("options", "node_tag_filter")}
-    return TreeNode(attributes=attributes, value=bundle, settable=settable)
+    shown = cells.shown_bundle(opened, bundle)
+    attributes = attributes_of("tablet_cell_bundle", shown, cells="tablet_cell_ids")
+    attributes["tablet_cell_count"] = len(shown["cells"])
+    settable = {name: partial(change, name) for name in cells.CHANGES}
+    return TreeNode(attributes=attributes, value=shown, settable=settable)

@@ -1,23 +1,25 @@
 """Reading and setting by path: `GET` and `PUT /v1/tree/{path}`."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from pqbroker.broker.ground.access import AclOperation, check_access
 from pqbroker.broker.services.tables.attributes import set_attributes
 from pqbroker.broker.services.topics import directories
-from pqbroker.broker.services.topics.finding import every_topic
+from pqbroker.broker.services.topics.finding import every_topic, find_topic
 from pqbroker.broker.services.topics.topic_names import check_topic_name
 from pqbroker.broker.services.topics.topic_schemas import schema_of
 from pqbroker.broker.web.resources import topics
 from pqbroker.broker.web.routing.problems import Problem, bad_request
 from pqbroker.broker.web.routing.routes import Call
-from pqbroker.broker.web.tables import commands
-from pqbroker.broker.web.tree.node import TreeNode, directory
+from pqbroker.broker.web.tables.showing import shown, shown_tablet, tablets_of
+from pqbroker.broker.web.tree.node import TreeNode, attributes_of, directory
 from pqbroker.broker.web.tree.paths import TreePath, no_attribute, no_node, parse_path, value_at, with_value
 from pqbroker.broker.web.tree.system import find_system
 from pqbroker.conf.table_attributes import in_force
+from pqbroker.pq.serving.topic import Topic
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.bundles.bundle import DEFAULT_BUNDLE
 from pqbroker.tables.attributes import check_attributes
@@ -34,7 +36,7 @@ async def get(call: Call) -> Any:
     if call.query.get("children"):
         return _names(call, path, node)
     if path.attribute is not None:
-        return await _attribute(node, path)
+        return _attribute(node, path)
     return dict.fromkeys(_names(call, path, node)) if node.value is None else node.value
 
 
@@ -50,7 +52,7 @@ async def put(call: Call) -> Any:
         cure = f"Set one of {settable}." if settable else "Nothing of it can be set by its path."
         raise Problem(400, "NOT_SETTABLE", f"{path} cannot be set", cure)
     await write(with_value(node.attributes.get(name), path.attribute[1:], call.body, path))
-    return await _attribute(await _found_or_made(call, path), path)
+    return _attribute(await _found_or_made(call, path), path)
 
 
 async def _found_or_made(call: Call, path: TreePath) -> TreeNode:
@@ -72,19 +74,18 @@ async def _find(call: Call, path: TreePath) -> TreeNode:
     is_directory = below or name in directories.directory_names(call.node.cell.current.scheme)
     if not path.names or (is_directory and call.node.cell.current.topics.get(name, or_static=True) is None):
         return _directory(call, path, below)
-    of_topic = replace(call, path={"name": name}, query={})
     try:
-        topic = of_topic.topic(or_static=True)
+        topic = find_topic(call, AclOperation.DESCRIBE, name, or_static=True)
     except KafkaError as refusal:
         if refusal.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             raise
         raise no_node(path) from None
-    if topic.record.table is None:
-        described = await topics.describe(of_topic)
-        schema = {"schema": list(stored.columns)} if (stored := schema_of(topic)) else {}
-        shown = {**described, "type": "topic", "path": table_path(topic.record.name), **schema}
-        return TreeNode(below, shown, described)
-    return _table(of_topic, below, await commands.describe(of_topic), topic.record.topic_id.hex())
+    if topic.record.table is not None:
+        return _table(call, below, topic)
+    document = topics.shown(replace(call, query={}), topic)
+    schema = {"schema": list(stored.columns)} if (stored := schema_of(topic)) else {}
+    attributes = attributes_of("topic", document) | {"path": table_path(topic.record.name), **schema}
+    return TreeNode(below, attributes, document)
 
 
 def _below(call: Call, names: tuple[str, ...]) -> list[str]:
@@ -117,48 +118,35 @@ def _directory(call: Call, path: TreePath, below: Sequence[str]) -> TreeNode:
     return TreeNode(below, attributes, settable={directories.BUNDLE: set_bundle})
 
 
-def _table(call: Call, below: Sequence[str], described: dict[str, Any], table_id: str) -> TreeNode:
-    attributes = {
-        "type": "table",
-        "id": table_id,
-        "dynamic": described["dynamic"],
-        "name": described["name"],
-        "path": described["path"],
-        "schema": described["schema"],
-        "tablet_cell_bundle": described["bundle"],
-        "tablet_count": described["tablet_count"],
-        "tablet_state": described["state"],
-        "mounted_attributes": described["mounted_attributes"],
-        _MOUNT_CONFIG: described["attributes"],
-        **described["attributes"],
-    }
-    settable = {name: _setting(call, name) for name in described["attributes"]}
-    settable[_MOUNT_CONFIG] = lambda value: _set_mount_config(call, described["attributes"], value)
-    return TreeNode(below, attributes, described, {"tablets": lambda: _tablets(call)}, settable)
+def _table(call: Call, below: Sequence[str], topic: Topic) -> TreeNode:
+    document = shown(topic)
+    set_now: Mapping[str, Any] = document["attributes"]
+
+    async def set_one(name: str, value: Any) -> None:
+        await set_attributes(call, topic.record.name, {name: value})
+
+    async def set_all(value: Any) -> None:
+        """Set the attributes of the object; those that are left out go back to their defaults."""
+        if not isinstance(value, dict):
+            raise bad_request(f"{_MOUNT_CONFIG} is an object of attributes")
+        check_attributes(value)
+        changed = {name: given for name, given in in_force(value).items() if given != set_now[name]}
+        await set_attributes(call, topic.record.name, changed)
+
+    names = {"bundle": directories.BUNDLE, "state": "tablet_state", "attributes": _MOUNT_CONFIG}
+    attributes = attributes_of("table", document, **names) | {"id": topic.record.topic_id.hex(), **set_now}
+    settable = {name: partial(set_one, name) for name in set_now} | {_MOUNT_CONFIG: set_all}
+    return TreeNode(below, attributes, document, {"tablets": lambda: _tablets(call, topic)}, settable)
 
 
-def _setting(call: Call, name: str) -> Callable[[Any], Awaitable[Any]]:
-    return lambda value: set_attributes(call, call.path["name"], {name: value})
+def _tablets(call: Call, topic: Topic) -> list[dict[str, Any]]:
+    tablets, most = tablets_of(topic), call.node.settings.http_items_max
+    if len(tablets) > most:
+        raise bad_request(f"there are more than {most} tablets: GET /v1/tables/{topic.record.name}/tablets pages them")
+    return [shown_tablet(topic, tablet) for tablet in tablets]
 
 
-async def _set_mount_config(call: Call, before: Mapping[str, Any], value: Any) -> None:
-    """Set the attributes of the object; those that are left out go back to their defaults."""
-    if not isinstance(value, dict):
-        raise bad_request(f"{_MOUNT_CONFIG} is an object of attributes")
-    check_attributes(value)
-    changed = {name: given for name, given in in_force(value).items() if given != before[name]}
-    await set_attributes(call, call.path["name"], changed)
-
-
-async def _tablets(call: Call) -> Any:
-    most = call.node.settings.http_items_max
-    listed = await commands.list_tablets(replace(call, query={"limit": most}))
-    if listed["next"] is not None:
-        raise bad_request(f"there are more than {most} tablets: GET /v1/tables/{call.path['name']}/tablets pages them")
-    return listed["tablets"]
-
-
-async def _attribute(node: TreeNode, path: TreePath) -> Any:
+def _attribute(node: TreeNode, path: TreePath) -> Any:
     assert path.attribute is not None
     if not path.attribute:
         return dict(node.attributes)
@@ -166,7 +154,7 @@ async def _attribute(node: TreeNode, path: TreePath) -> Any:
     long = node.long_attributes.get(name)
     if long is None and name not in node.attributes:
         raise no_attribute(path, {**node.attributes, **node.long_attributes})
-    return value_at(await long() if long is not None else node.attributes[name], steps, path)
+    return value_at(long() if long is not None else node.attributes[name], steps, path)
 
 
 def _names(call: Call, path: TreePath, node: TreeNode) -> list[str]:

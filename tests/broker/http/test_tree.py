@@ -102,6 +102,23 @@ async def test_cells_and_bundles(shop: Web) -> None:
     assert (found["name"], found["tablet_cell_count"], found["options"]["clock_cluster_tag"]) == ("fast", 0, 7)
 
 
+async def test_the_tree_says_what_the_resources_say(shop: Web) -> None:
+    tablet = await value(shop, f"{TABLE}/@tablets/1/tablet_id")
+    of_table = (await value(shop, "/v1/tables/shop.orders/tablets"))["tablets"][1]
+    same = (
+        ("shop/orders", await value(shop, "/v1/tables/shop.orders")),
+        ("plain", await value(shop, "/v1/topics/plain")),
+        (f"sys/tablets/{tablet}", await value(shop, f"/v1/tablets/{tablet}") | of_table),
+        ("sys/tablet_cells/0", (await value(shop, "/v1/cells"))["cells"][0]),
+        ("sys/tablet_cell_bundles/default", (await value(shop, "/v1/bundles"))["bundles"][0]),
+    )
+    for path, document in same:
+        assert await value(shop, f"/v1/tree//{path}") == document, path
+        attributes = await value(shop, f"/v1/tree//{path}/@")
+        assert [name for name, shown in document.items() if shown not in attributes.values()] == [], path
+        assert len([name for name in document if name not in attributes]) <= 3, "few have another name"
+
+
 @pytest.mark.parametrize(
     ("method", "path", "code"),
     [
