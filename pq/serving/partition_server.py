@@ -16,10 +16,10 @@ from pqbroker.pq.log.row_facts import Weighed
 from pqbroker.pq.log.write_cycle import Cycle, Written
 from pqbroker.pq.quota import write_quota
 from pqbroker.pq.reading.cache import NodeMemory
-from pqbroker.pq.reading.facts_reading import FactsReader
 from pqbroker.pq.reading.query import ReadQuery
 from pqbroker.pq.reading.reader import Reader
 from pqbroker.pq.reading.run_loading import RunLoader
+from pqbroker.pq.serving.facts_reading import FactsReader
 from pqbroker.pq.serving.partition_consumers import PartitionConsumers
 from pqbroker.pq.serving.partition_retention import PartitionRetention
 from pqbroker.pq.serving.partition_times import PartitionTimes

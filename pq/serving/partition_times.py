@@ -7,10 +7,7 @@ from pqbroker.pq.reading.query import READ_UNCOMMITTED, Isolation, visible_end
 from pqbroker.pq.reading.reader import Reader
 from pqbroker.pq.reading.time_index import TimedOffset
 from pqbroker.pq.reading.time_search import TimeSearch
-from pqbroker.pq.serving.store_refusals import not_leader
-from pqbroker.protocol.errors import ErrorCode, KafkaError
-from pqbroker.storage.engine import BlobCorrupt, BlobMissing, ShardLost
-from pqbroker.storage.kv.commands import KeyMissing
+from pqbroker.pq.serving.served_reads import read_served
 
 
 class PartitionTimes:
@@ -34,11 +31,9 @@ class PartitionTimes:
     async def _search(
         self, isolation: Isolation, find: Callable[[TimeSearch], Awaitable[TimedOffset | None]]
     ) -> TimedOffset | None:
-        self._check_served()
         partition = self._partition
-        try:
-            return await find(TimeSearch(partition, self._reader, visible_end(partition, isolation)))
-        except BlobCorrupt as damage:
-            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(damage)) from damage
-        except (ShardLost, KeyMissing, BlobMissing) as lost:
-            raise not_leader() from lost
+
+        def search() -> Awaitable[TimedOffset | None]:
+            return find(TimeSearch(partition, self._reader, visible_end(partition, isolation)))
+
+        return await read_served(self._check_served, search)

@@ -7,6 +7,7 @@ one another. One that finds a file gone, or other bytes in it, asks again, and f
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from pqbroker.pq.log.batch_run import Batches
@@ -14,11 +15,8 @@ from pqbroker.pq.log.body import BodyIndex
 from pqbroker.pq.log.partition import Partition
 from pqbroker.pq.reading.query import ReadQuery
 from pqbroker.pq.reading.reader import Reader
-from pqbroker.pq.reading.run_loading import ATTEMPTS_MAX
-from pqbroker.pq.serving.store_refusals import not_leader
-from pqbroker.protocol.errors import ErrorCode, KafkaError
-from pqbroker.storage.engine import BlobCorrupt, BlobMissing, Buffer, FileRange, ShardLost
-from pqbroker.storage.kv.commands import KeyMissing
+from pqbroker.pq.serving.served_reads import read_served
+from pqbroker.storage.engine import Buffer, FileRange
 from pqbroker.storage.kv.tablet import KeyValueTablet
 
 EARLIEST_MS = -(1 << 62)
@@ -79,17 +77,7 @@ class StretchReader:
     async def read(self, query: StretchQuery, most: int = 1) -> list[Stretch]:
         """The next batches: one stretch at least, and up to `most` that follow one another and lie in files. What was
         deleted since the query began is passed over."""
-        for _ in range(ATTEMPTS_MAX):
-            self._check_served()
-            try:
-                return await self._read(query, most)
-            except BlobCorrupt as damage:
-                raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(damage)) from damage
-            except (KeyMissing, BlobMissing):
-                continue  # deleted from the front, or the head became a body
-            except ShardLost as lost:
-                raise not_leader() from lost
-        raise not_leader()
+        return await read_served(self._check_served, partial(self._read, query, most))
 
     async def _read(self, query: StretchQuery, most: int) -> list[Stretch]:
         bodies = self._partition.bodies

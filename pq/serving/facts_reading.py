@@ -7,10 +7,8 @@ from functools import partial
 from pqbroker.pq.log.partition import Partition
 from pqbroker.pq.log.row_facts import BlobFacts, RowFacts
 from pqbroker.pq.reading.reader import Reader
-from pqbroker.pq.reading.run_loading import ATTEMPTS_MAX
+from pqbroker.pq.serving.served_reads import read_served
 from pqbroker.protocol.errors import ErrorCode, KafkaError
-from pqbroker.storage.engine import BlobCorrupt, BlobMissing, ShardLost
-from pqbroker.storage.kv.commands import KeyMissing
 from pqbroker.storage.kv.tablet import KeyValueTablet
 
 
@@ -30,17 +28,10 @@ class FactsReader:
 
     async def read(self, offset: int, end_offset: int) -> RowFacts:
         """Return the facts of those of the rows [offset, end_offset) that anything is known of."""
-        for _ in range(ATTEMPTS_MAX):
-            self._check_served()
-            try:
-                return await self.read_stored(offset, end_offset)
-            except (BlobCorrupt, ValueError) as damage:
-                raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"what is known of the rows is damaged: {damage}") from None
-            except (KeyMissing, BlobMissing):
-                continue  # the head became a body, or rows were deleted
-            except ShardLost:
-                break
-        raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the rows' tablet was lost or moves; retry")
+        try:
+            return await read_served(self._check_served, partial(self.read_stored, offset, end_offset))
+        except ValueError as damage:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"what is known of the rows is damaged: {damage}") from None
 
     async def read_stored(self, offset: int, end_offset: int) -> RowFacts:
         """The same, whatever the mount state is; ValueError and the store's errors as they are."""
