@@ -448,7 +448,7 @@ LIMITS = (
         "streams of rows in Arrow encoded at once", ("pqbroker.http.looks.max",), "the next ones wait",
         "broker/http/test_arrow_rows.py::test_few_streams_are_encoded_at_once",
         share=Share.ADDRESS,
-        beside="broker/http/test_looks.py::test_addresses_that_wait_take_turns",
+        beside="broker/ground/test_looks.py::test_addresses_that_wait_take_turns",
     ),
     Limit(
         "time that a worker of SQL waits for a query", ("pqbroker.sql.worker.idle.ms",), "it is ended",

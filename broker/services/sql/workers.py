@@ -1,7 +1,7 @@
 """The worker processes for SQL, and for rows in Arrow, with the slots of queries and what is counted of them."""
 
+from pqbroker.broker.ground.holder_queue import HolderQueue
 from pqbroker.broker.services.sql.counters import SqlCounters
-from pqbroker.broker.services.sql.query_slots import QuerySlots
 from pqbroker.tables.work.pool import WorkerPool
 
 
@@ -13,5 +13,5 @@ class Workers(WorkerPool):
     def __init__(self) -> None:
         self.counters = SqlCounters()
         super().__init__(self.counters)
-        self.slots = QuerySlots()
+        self.slots = HolderQueue(has_reserve=True)
         """Slots of queries that run, or wait for their worker to start."""

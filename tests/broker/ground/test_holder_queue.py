@@ -1,17 +1,17 @@
-"""Slots of SQL queries: each address has its share, and those that wait take turns."""
+"""Queues of requests: each address has its share, and those that wait take turns."""
 
 import asyncio
 
 import pytest
 
-from pqbroker.broker.services.sql.query_slots import QuerySlots
+from pqbroker.broker.ground.holder_queue import HolderQueue
 
 
 class Queries:
     """Slots, and the tasks of queries that have asked for one."""
 
     def __init__(self, most: int) -> None:
-        self.slots = QuerySlots()
+        self.slots = HolderQueue(has_reserve=True)
         self.most = most
 
     async def ask(self, holder: str) -> "asyncio.Task[None]":

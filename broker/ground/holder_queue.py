@@ -1,11 +1,11 @@
-"""Slots of SQL queries: a limited number runs at once, shared by address, and waiting ones are served by address.
+"""A queue of requests of which a limited number runs at once: those who wait are served holder by holder.
 
-    none      begin -> running while its address may have one more, and no other address waits before it; else waiting
+    none      begin -> running while its holder may have one more, and none of its others waits; else waiting
     waiting   its turn comes -> running
     waiting   its time is over, or its client has gone -> none
-    running   end -> none; then the next address, in turn, that may have one more runs the first that waits of it
-An eighth of the slots, at least one where there are two, is for addresses that have none: one that fills its share
-with long queries keeps nobody else waiting.
+    running   end -> none; then the next holder, in turn, that may have one more runs the first that waits of it
+With a reserve an eighth of the places, at least one where there are two, is for holders that have none: one that fills
+its share with long requests keeps nobody else waiting.
 """
 
 import asyncio
@@ -14,12 +14,13 @@ from collections import OrderedDict, deque
 from pqbroker.conf.shares import Shares, reserve_of
 
 
-class QuerySlots:
-    """The slots of queries, as many as the last `begin` allowed: a smaller number ends no query."""
+class HolderQueue:
+    """Requests that run, as many as the last `begin` allowed, and those that wait. A smaller number ends none."""
 
-    __slots__ = ("_most", "_shares", "_waiting")
+    __slots__ = ("_has_reserve", "_most", "_shares", "_waiting")
 
-    def __init__(self) -> None:
+    def __init__(self, *, has_reserve: bool) -> None:
+        self._has_reserve = has_reserve
         self._most = 0
         self._shares = Shares[str]()
         self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
@@ -33,7 +34,7 @@ class QuerySlots:
         return sum(map(len, self._waiting.values()))
 
     async def begin(self, holder: str, most: int) -> None:
-        """Return when a query of the holder (`holder_of`) may run, `most` at once; to be followed by `end`."""
+        """Return when a request of the holder (`holder_of`) may run, `most` at once; to be followed by `end`."""
         self._most = most
         if holder not in self._waiting and self._may_run(holder):
             self._shares.take(holder)
@@ -61,7 +62,8 @@ class QuerySlots:
                 turn.set_result(None)
 
     def _may_run(self, holder: str) -> bool:
-        after, reserve = self._shares.total + 1, max(reserve_of(self._most), min(self._most - 1, 1))
+        reserve = max(reserve_of(self._most), min(self._most - 1, 1)) if self._has_reserve else 0
+        after = self._shares.total + 1
         return after <= self._most - reserve or (after <= self._most and not self._shares.of(holder))
 
     def _forget(self, holder: str, turn: "asyncio.Future[None]") -> None:
