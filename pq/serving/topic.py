@@ -3,10 +3,10 @@
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
 from pqbroker.conf.broker import BrokerSettings
@@ -21,6 +21,7 @@ from pqbroker.pq.serving.watchers import Watchers, notify_in_slices
 from pqbroker.storage.ids import TabletId
 from pqbroker.storage.tablets.scheme_state import TableRecord, TopicRecord
 
+_T = TypeVar("_T")
 _CONFIGS_KEPT = 64
 
 _log = logging.getLogger(__name__)
@@ -37,7 +38,7 @@ class Topic:
     """One topic in service; `partitions` by index."""
 
     __slots__ = (
-        "__weakref__", "_node", "_settings", "config", "moving", "partitions", "record", "session_locks", "tablets",
+        "_derived", "_node", "_settings", "config", "moving", "partitions", "record", "session_locks", "tablets",
     )  # fmt: skip
 
     def __init__(self, record: TopicRecord, config: TopicConfig, node: BrokerSettings) -> None:
@@ -52,6 +53,20 @@ class Topic:
         """Locks of the sessions that insert rows now, by name: a session's batches are looked up and written one at a
         time."""
         self._settings = self._settings_by_set()
+        self._derived: tuple[TopicRecord, TopicConfig, dict[Callable[[Topic], Any], Any]] = (record, config, {})
+        """Things that upper floors made of the record and the config, by the function that made them."""
+
+    def derived(self, make: Callable[["Topic"], _T]) -> _T:
+        """Return what a function makes of the record and the config. It is called once for each that the topic has
+        had; threads may ask too."""
+        record, config, known = self._derived
+        if record is not self.record or config is not self.config:
+            known = {}
+            self._derived = self.record, self.config, known
+        if make not in known:
+            known[make] = make(self)
+        made: _T = known[make]
+        return made
 
     @property
     def states(self) -> list[str]:

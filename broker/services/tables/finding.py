@@ -2,32 +2,19 @@
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
-from weakref import WeakKeyDictionary
 
 from pqbroker.broker.ground.access import AclOperation
-from pqbroker.broker.services.topics import topic_schemas
 from pqbroker.broker.services.topics.callers import Caller
 from pqbroker.broker.services.topics.finding import find_topic
-from pqbroker.conf.topic import TopicConfig
+from pqbroker.broker.services.topics.topic_schemas import typed_schema_of
 from pqbroker.pq.serving.topic import Topic
-from pqbroker.storage.tablets.scheme_state import TableRecord, TopicRecord
+from pqbroker.storage.tablets.scheme_state import TableRecord
 from pqbroker.tables.mount import MountState
 from pqbroker.tables.paths import table_path
 from pqbroker.tables.refusals import TableError
-from pqbroker.tables.schema import Schema, read_schema
+from pqbroker.tables.schema import Schema
 
 _STATES = {state.value: state for state in MountState}
-
-
-class _ReadSchema(NamedTuple):
-    """A topic's schema, with what it was read from."""
-
-    record: TopicRecord
-    config: TopicConfig
-    schema: Schema | None
-
-
-_read_schemas = WeakKeyDictionary[Topic, _ReadSchema]()
 
 
 class TabletRange(NamedTuple):
@@ -79,22 +66,11 @@ def find_rows(caller: Caller, operation: AclOperation, name: str, *, or_static: 
 def find_typed(caller: Caller, operation: AclOperation, name: str, *, or_static: bool = False) -> tuple[Topic, Schema]:
     """Return a topic that has a schema, a table or not. TableError NO_TABLE, STATIC_TABLE."""
     topic = find_rows(caller, operation, name, or_static=or_static)
-    schema = schema_of(topic)
+    schema = typed_schema_of(topic)
     if schema is None:
         cure = f"Give it one by POST /v1/tables/{topic.record.name}/alter, or `pqbroker table alter`."
         raise TableError("NO_TABLE", f"{topic.record.name} is a topic without a schema", cure)
     return topic, schema
-
-
-def schema_of(topic: Topic) -> Schema | None:
-    """Return the schema as it was given, whatever the limit of columns is now. It is read once for each record and
-    config that the topic has had."""
-    known = _read_schemas.get(topic)
-    if known is None or known.record is not topic.record or known.config is not topic.config:
-        stored = topic_schemas.schema_of(topic)
-        schema = None if stored is None else read_schema(stored.columns, len(stored.columns), stored.formats)
-        known = _read_schemas[topic] = _ReadSchema(topic.record, topic.config, schema)
-    return known.schema
 
 
 def check_tablet(topic: Topic, index: int, name: str = "tablet_index") -> int:

@@ -20,9 +20,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
-from weakref import WeakKeyDictionary
 
-from pqbroker.broker.services.topics.topic_schemas import schema_of
+from pqbroker.broker.services.topics.topic_schemas import schema_of, typed_schema_of
 from pqbroker.conf.topic import AUTO, COMPACT, FULL, PRODUCER, REFUSE, TopicConfig
 from pqbroker.pq.log.row_facts import Weighed
 from pqbroker.protocol.compression import CODEC_NAMES, NONE
@@ -130,16 +129,17 @@ def weigh(topic: "Topic", records: memoryview) -> Weighed:
 
 
 def _row_check(topic: "Topic", *, refuses: bool, weighs: bool) -> RecordCheck | None:
-    stored = schema_of(topic)
-    if stored is None:
-        return None
-    made = _made.get(topic)
-    if made is None or made[0] != stored:
-        from pqbroker.tables.row_checks import RowCheck  # loaded with the first batch for such a topic
-        from pqbroker.tables.schema import read_schema
+    check = topic.derived(_checked_rows)
+    return None if check is None else partial(_check_rows, check, topic.record.name if refuses else None, weighs)
 
-        made = _made[topic] = stored, RowCheck(read_schema(stored.columns, len(stored.columns), stored.formats))
-    return partial(_check_rows, made[1], topic.record.name if refuses else None, weighs)
+
+def _checked_rows(topic: "Topic") -> "RowCheck | None":
+    schema = typed_schema_of(topic)
+    if schema is None:
+        return None
+    from pqbroker.tables.row_checks import RowCheck  # loaded with the first batch for such a topic
+
+    return RowCheck(schema)
 
 
 def _check_rows(check: "RowCheck", name: str | None, weighs: bool, records: memoryview) -> Weighed:
@@ -160,10 +160,6 @@ def _check_keys(records: memoryview) -> None:
 def _check_both(rows: RecordCheck, records: memoryview) -> Weighed:
     check_keys(records)
     return rows(records)
-
-
-_made: "WeakKeyDictionary[Topic, tuple[object, RowCheck]]" = WeakKeyDictionary()
-"""Checks by topic, each with the schema that it is for."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,6 +57,11 @@ def schema_of(topic: "Topic") -> TopicSchema | None:
     return None if columns is None else TopicSchema(columns, formats)
 
 
+def typed_schema_of(topic: "Topic") -> "Schema | None":
+    """Return the schema as it was given, whatever the limit of columns is now."""
+    return topic.derived(_typed)
+
+
 def formats_of(topic: "Topic") -> Mapping[str, str]:
     """Return the formats by config, those that are not the default."""
     config = topic.config
@@ -115,6 +120,15 @@ def follow_retention(
         return record
     mounted = table.mounted.changed(lambda attributes: with_retention(attributes, kept_ms))
     return replace(record, table=replace(table, attributes=with_retention(table.attributes, kept_ms), mounted=mounted))
+
+
+def _typed(topic: "Topic") -> "Schema | None":
+    stored = schema_of(topic)
+    if stored is None:
+        return None
+    from pqbroker.tables.schema import read_schema
+
+    return read_schema(stored.columns, len(stored.columns), stored.formats)
 
 
 @lru_cache(maxsize=_TEXTS_KEPT)

@@ -6,11 +6,12 @@ from typing import Any
 
 from pqbroker.broker.ground.access import AclOperation
 from pqbroker.broker.services.tables import altering, attributes, conversion, making, mounting, resharding, trimming
-from pqbroker.broker.services.tables.finding import TabletRange, find_table, find_typed, schema_of
+from pqbroker.broker.services.tables.finding import TabletRange, find_table, find_typed
 from pqbroker.broker.services.tables.making import NewTable
 from pqbroker.broker.services.tables.mounting import MountChange
 from pqbroker.broker.services.tables.resharding import ReshardChange
 from pqbroker.broker.services.topics.finding import every_topic
+from pqbroker.broker.services.topics.topic_schemas import typed_schema_of
 from pqbroker.broker.services.topics.topics import delete_topic
 from pqbroker.broker.web.resources.configs import config_texts
 from pqbroker.broker.web.routing.problems import bad_request
@@ -26,7 +27,7 @@ _SORTED_CURE = "Read rows by GET …/rows or SQL; a table is sorted if columns o
 
 async def list_tables(call: Call) -> Any:
     known = every_topic(call, AclOperation.DESCRIBE, or_static=True)
-    topics = {topic.record.name: topic for topic in known if schema_of(topic)}
+    topics = {topic.record.name: topic for topic in known if typed_schema_of(topic)}
     sorted_facts = {} if not call.node.cell.current.sorted_tables.tables else _facts_of_sorted(call)
     names = sorted([*topics, *sorted_facts])
     page, has_more = call.page(names[bisect_right(names, call.query.get("after", "")) :])

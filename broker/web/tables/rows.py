@@ -5,8 +5,9 @@ from functools import partial
 from typing import Any
 
 from pqbroker.broker.ground.access import AclOperation
-from pqbroker.broker.services.tables.finding import find_rows, schema_of, state_of
+from pqbroker.broker.services.tables.finding import find_rows, state_of
 from pqbroker.broker.services.topics.partitions import find_readable
+from pqbroker.broker.services.topics.topic_schemas import typed_schema_of
 from pqbroker.broker.web.resources.record_search import Search, Sought
 from pqbroker.broker.web.routing.problems import bad_request
 from pqbroker.broker.web.routing.routes import Call
@@ -62,7 +63,7 @@ def _shower(topic: Topic, index: int, view: str | None) -> Any:
     """Return what makes rows of records: typed ones by the schema, or raw ones of a topic that has none."""
     if view not in (None, "raw", "typed"):
         raise bad_request(f"view is {view[:100]!r}; give raw or typed")
-    schema = schema_of(topic)
+    schema = typed_schema_of(topic)
     if view == "raw" or (view is None and schema is None):
         return partial(_raw, index)
     if schema is None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pqbroker.broker.services.cells.cell_owner import OpenCell, open_cell
-from pqbroker.broker.services.tables.finding import schema_of
+from pqbroker.broker.services.topics.topic_schemas import typed_schema_of
 from pqbroker.cli.commands.doctor import examine_directory
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.pq.log.staged_rows import Piece
@@ -153,7 +153,7 @@ class _Partition:
         if self.place[0] != TABLE:
             value = bytes(record.value or b"")
             return int(value.partition(b":")[0] or -1), value
-        schema = schema_of(self.topic)
+        schema = typed_schema_of(self.topic)
         assert schema is not None
         row = decode_row(schema, record.key, record.value)
         return row["n"], {"n": row["n"], "note": row["note"], "data": _bytes_of(row["data"])}
@@ -204,7 +204,7 @@ def _compare_sessions(table: Topic, owed: Owed) -> Iterator[str]:
 
 async def _compare_staged(table: Topic, staged: Staged, book: Book) -> list[str]:
     piece = Piece.named(staged.name)
-    server, schema = table.partitions[piece.partition], schema_of(table)
+    server, schema = table.partitions[piece.partition], typed_schema_of(table)
     assert schema is not None
     key = piece.key(*staged.fence)
     if server.staged.size_of(key) is None:

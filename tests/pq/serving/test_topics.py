@@ -2,12 +2,14 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.declare import ConfigError, parse
 from pqbroker.pq.serving.offsets import nobody_knows
+from pqbroker.pq.serving.topic import Topic
 from pqbroker.protocol.errors import KafkaError
 from pqbroker.storage.engine import Batch, CommitRefused, DiskFull
 from pqbroker.storage.ids import TabletId
@@ -100,6 +102,22 @@ async def test_a_config_holds_from_the_next_write_on_and_after_a_restart() -> No
     assert (await partition.write(*batch(b"a"))).log_append_time_ms == node.now_ms
     await node.restart()
     assert (await node.partition().write(*batch(b"a"))).log_append_time_ms == node.now_ms
+
+
+async def test_what_is_made_of_a_topic_is_made_once_for_each_record_and_config() -> None:
+    topic = await (await Node().start()).topics.create("t", 1, {})
+    made: list[int] = []
+
+    def make(known: Topic) -> tuple[int, int]:
+        made.append(1)
+        return known.record.partitions, known.config.retention_ms
+
+    assert topic.derived(make) is topic.derived(make)
+    topic.use(replace(topic.config, retention_ms=5), BrokerSettings())
+    assert topic.derived(make) == (1, 5)
+    topic.record = replace(topic.record, partitions=2)
+    assert topic.derived(make) == topic.derived(make) == (2, 5)
+    assert len(made) == 3
 
 
 @pytest.mark.spec("A.15")
