@@ -60,6 +60,7 @@ async def test_a_sorted_table_is_created_described_listed_and_deleted(web: Web) 
     await create(web)
 
 
+@pytest.mark.spec("C.1")
 async def test_rows_are_looked_up_by_key_with_the_columns_asked_for(web: Web) -> None:
     await create(web, pivot_keys=[[], ["m"]])
     await insert(web, row("a", 1, note="one", count=5), row("z", 2, note="two"))
@@ -69,6 +70,7 @@ async def test_rows_are_looked_up_by_key_with_the_columns_asked_for(web: Web) ->
     assert await look_up(web, row("a", 1), columns=["count", "shop"]) == [{"count": 5, "shop": "a"}]
 
 
+@pytest.mark.spec("C.1")
 async def test_a_write_replaces_the_row_and_an_update_keeps_the_other_columns(web: Web) -> None:
     await create(web)
     first = await insert(web, row("a", 1, note="one", count=5))
@@ -81,6 +83,7 @@ async def test_a_write_replaces_the_row_and_an_update_keeps_the_other_columns(we
     assert await look_up(web, row("a", 1), timestamp=first - 1) == [None]
 
 
+@pytest.mark.spec("C.1")
 async def test_deleted_rows_are_gone_and_may_come_again(web: Web) -> None:
     await create(web)
     written = await insert(web, row("a", 1, note="one", count=1))
@@ -127,6 +130,7 @@ async def reopen(web: Web) -> None:
         await tablet.mounted()
 
 
+@pytest.mark.spec("C.1")
 async def test_writes_of_many_at_once_are_all_there_in_the_order_of_their_timestamps(web: Web) -> None:
     await create(web, pivot_keys=[[], ["m"]])
 

@@ -26,6 +26,7 @@ def order(value: Any) -> Any:
     return (value is not None, 0 if value is None else value)
 
 
+@pytest.mark.spec("C.1")
 @given(st.data())
 def test_keys_sort_as_their_values_do(data: st.DataObject) -> None:
     types = data.draw(st.lists(st.sampled_from(sorted(VALUES)), min_size=1, max_size=3))

@@ -88,6 +88,7 @@ def _row(key: bytes, timestamp: int) -> tuple[bytes, bytes]:
     return key, TIMESTAMP.pack(timestamp) + DELETED
 
 
+@pytest.mark.spec("C.2")
 def test_a_store_has_the_versions_of_each_key_and_its_keys_in_order() -> None:
     store = RowStore(1, 0)
     store.apply([_row(b"b", 5), _row(b"a", 6), _row(b"b", 7)])
