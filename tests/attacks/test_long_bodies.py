@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pqbroker.broker.web.routing.stream_forms import ARROW_STREAM
-from tests.broker.http.test_arrow_rows import stream
+from tests.broker.web.test_arrow_rows import stream
 from tests.support.attacked import TURN_EVER_S_MAX, Attacked, attacked
 
 pytestmark = pytest.mark.alone

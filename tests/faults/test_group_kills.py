@@ -19,7 +19,7 @@ from pqbroker.protocol.messages.offset_commit import (
 )
 from pqbroker.protocol.messages.offset_fetch import OffsetFetchRequest
 from pqbroker.testing import Broker, broker
-from tests.broker.coordination.classic.test_handlers import beat, form
+from tests.broker.services.coordination.classic.test_handlers import beat, form
 from tests.broker.wire import Client
 from tests.support.drivers.aiokafka_driver import AiokafkaDriver
 from tests.support.drivers.librdkafka_driver import LibrdkafkaDriver

@@ -65,6 +65,11 @@ def test_no_comment_leaves_work_for_later() -> None:
     assert not found
 
 
+def test_tests_of_the_broker_lie_as_its_floors_and_rooms() -> None:
+    rooms = {source.room.removeprefix("tests/") for source in sources() if source.path.startswith("tests/broker/")}
+    assert sorted(room for room in rooms if not (ROOT / room).is_dir()) == []
+
+
 def test_every_package_is_linked_under_the_import_name() -> None:
     packages = {path.parent.name for path in ROOT.glob("*/__init__.py")} - {"tests"}
     links = {path.name: str(path.readlink()) for path in (ROOT / "src" / "pqbroker").iterdir() if path.is_symlink()}

@@ -42,22 +42,22 @@ LIMITS = (
     # Requests
     Limit(
         "bytes of a request", ("socket.request.max.bytes",), _CLOSES,
-        "broker/net/test_connection.py::test_a_frame_too_large_negative_or_too_short_closes_the_connection",
+        "broker/kafka/net/test_connection.py::test_a_frame_too_large_negative_or_too_short_closes_the_connection",
         share=Share.REQUEST,
     ),
     Limit(
         "requests of a connection in work", ("pqbroker.connection.requests.max",), _PAUSES,
-        "broker/net/test_connection.py::test_reading_pauses_above_the_limit_of_requests_and_resumes_below",
+        "broker/kafka/net/test_connection.py::test_reading_pauses_above_the_limit_of_requests_and_resumes_below",
         share=Share.REQUEST,
     ),
     Limit(
         "bytes of a connection's requests in work", ("pqbroker.connection.bytes.max",), _PAUSES,
-        "broker/net/test_connection.py::test_reading_pauses_above_the_limit_of_bytes_and_resumes_below",
+        "broker/kafka/net/test_connection.py::test_reading_pauses_above_the_limit_of_bytes_and_resumes_below",
         share=Share.REQUEST,
     ),
     Limit(
         "bytes of all requests", ("pqbroker.inflight.bytes.max",), f"{_PAUSES}, on every connection",
-        "broker/net/test_connection.py::test_bytes_of_one_connection_pause_another_until_the_node_has_room",
+        "broker/kafka/net/test_connection.py::test_bytes_of_one_connection_pause_another_until_the_node_has_room",
         share=Share.ADDRESS, beside=_FILLED,
     ),
     Limit(
@@ -70,7 +70,7 @@ LIMITS = (
     Limit(
         "bytes of smaller requests that have not arrived whole", ("pqbroker.reserved.bytes",),
         "those that make no progress, then the last to begin, are closed",
-        "broker/net/test_receiving.py::test_small_requests_have_a_budget_of_their_own",
+        "broker/kafka/net/test_receiving.py::test_small_requests_have_a_budget_of_their_own",
         share=Share.ADDRESS, beside=_FILLED,
     ),
     Limit(
@@ -95,23 +95,23 @@ LIMITS = (
         "time of one turn of the event loop",
         ("broker/ground/turns.py:SLICE_S",),
         "long requests continue in a later turn",
-        "broker/net/test_turns.py::test_long_work_is_done_in_slices",
+        "broker/ground/test_turns.py::test_long_work_is_done_in_slices",
         share=Share.ADDRESS, beside=_FILLED,
     ),
     Limit(
         "parked Fetch requests over 4 KiB", ("pqbroker.inflight.bytes.max",),
         "answered at once while more than half is taken",
-        "broker/net/test_connection.py::test_a_long_fetch_request_does_not_park_while_memory_is_short",
+        "broker/kafka/net/test_connection.py::test_a_long_fetch_request_does_not_park_while_memory_is_short",
         share=Share.ADDRESS, beside=_FILLED,
     ),
     Limit(
         "time that a request of a group may wait", ("group.max.session.timeout.ms",), "INVALID_SESSION_TIMEOUT",
-        "broker/coordination/classic/test_joining.py::test_a_session_timeout_outside_the_limits_is_refused",
+        "broker/services/coordination/classic/test_joining.py::test_a_session_timeout_outside_the_limits_is_refused",
         share=Share.REQUEST,
     ),
     Limit(
         "lines of log", ("broker/ground/seldom_log.py:SECONDS_BETWEEN",), "one a second of each text, with a count",
-        "broker/net/test_seldom_log.py::test_a_flood_of_a_line_is_one_line_a_second_with_a_count",
+        "broker/ground/test_seldom_log.py::test_a_flood_of_a_line_is_one_line_a_second_with_a_count",
     ),
     # Connections
     Limit(
@@ -122,7 +122,7 @@ LIMITS = (
     ),
     Limit(
         "connections of an address", ("max.connections.per.ip", "max.connections.per.ip.overrides"), "closed at once",
-        "broker/net/test_connection_limits.py::"
+        "broker/kafka/net/test_connection_limits.py::"
         "test_max_connections_per_ip_is_a_limit_of_each_address_and_has_overrides",
         share=Share.REQUEST,
     ),
@@ -133,30 +133,31 @@ LIMITS = (
     ),
     Limit(
         "fetch sessions", ("max.incremental.fetch.session.cache.slots",), "no session: each Fetch says all",
-        "broker/apis/test_fetch_sessions.py::test_only_a_session_unused_for_long_makes_room",
+        "broker/kafka/apis/test_fetch_sessions.py::test_only_a_session_unused_for_long_makes_room",
         share=Share.ADDRESS, beside=_FILLED,
     ),
     Limit(
         "partitions of fetch sessions", ("pqbroker.fetch.session.partitions.max",),
         "no session; FETCH_SESSION_ID_NOT_FOUND in one that outgrows it",
-        "broker/apis/test_fetch_sessions.py::test_partitions_of_all_sessions_are_limited",
+        "broker/kafka/apis/test_fetch_sessions.py::test_partitions_of_all_sessions_are_limited",
         share=Share.ADDRESS,
-        beside="broker/apis/test_fetch_sessions.py::test_one_address_leaves_sessions_and_their_partitions_to_others",
+        beside="broker/kafka/apis/test_fetch_sessions.py::test_one_address_leaves_sessions_and_their_partitions_to_others",
     ),
     # Answers
     Limit(
         "bytes of a Fetch answer", ("fetch.max.bytes",), "the rest comes with the next Fetch",
-        "broker/net/test_limits.py::test_a_fetch_answer",
+        "broker/kafka/net/test_limits.py::test_a_fetch_answer",
         share=Share.REQUEST,
     ),
     Limit(
         "partitions of a DescribeTopicPartitions answer", ("max.request.partition.size.limit",),
-        "the answer has a cursor", "broker/handlers/test_describe_topic_partitions.py::test_the_nodes_limit_holds_too",
+        "the answer has a cursor",
+        "broker/kafka/handlers/test_describe_topic_partitions.py::test_the_nodes_limit_holds_too",
         share=Share.REQUEST,
     ),
     Limit(
         "segment files held open by answers", ("pqbroker.sent.files.max",), "answers are read into memory first",
-        "broker/net/test_file_answers.py::test_beyond_the_limit_of_files_answers_come_from_memory",
+        "broker/kafka/net/test_file_answers.py::test_beyond_the_limit_of_files_answers_come_from_memory",
     ),
     Limit(
         "reads of a partition from the disk", ("pqbroker.partition.reads.max",), "they wait",
@@ -165,31 +166,31 @@ LIMITS = (
     # Topics
     Limit(
         "cells of a node", ("pqbroker.cells.max",), "POLICY_VIOLATION",
-        "broker/http/test_cells.py::test_a_node_has_so_many_cells_and_a_bundle_with_cells_stays",
+        "broker/web/test_cells.py::test_a_node_has_so_many_cells_and_a_bundle_with_cells_stays",
     ),
     Limit(
         "partitions of all topics", ("pqbroker.partitions.max",), "POLICY_VIOLATION; what exists is served",
-        "broker/apis/test_partitions_max.py::test_a_topic_that_would_be_too_many_partitions_is_refused",
+        "broker/services/topics/test_partitions_max.py::test_a_topic_that_would_be_too_many_partitions_is_refused",
     ),
     Limit(
         "partitions of a topic", ("pqbroker.topic.partitions.max",), "INVALID_PARTITIONS",
-        "broker/http/test_topics.py::test_a_topic_grows_no_further_than_the_node_allows",
+        "broker/web/test_topics.py::test_a_topic_grows_no_further_than_the_node_allows",
     ),
     Limit(
         "columns of a table", ("pqbroker.table.columns.max",), "INVALID_SCHEMA",
-        "broker/http/test_tables.py::test_a_table_has_a_limit_of_columns",
+        "broker/web/test_tables.py::test_a_table_has_a_limit_of_columns",
     ),
     Limit(
         "bytes of staged rows in a tablet", ("pqbroker.staged.bytes.max",), "STAGE_FULL",
-        "broker/http/test_staged_rows.py::test_a_tablet_holds_so_many_bytes_of_staged_rows",
+        "broker/web/test_staged_rows.py::test_a_tablet_holds_so_many_bytes_of_staged_rows",
     ),
     Limit(
         "pieces of a staged batch, and of a tablet", ("broker/services/topics/staged_rows.py:PIECES_MAX",),
-        "INVALID_REQUEST; STAGE_FULL", "broker/http/test_staged_rows.py::test_a_tablet_holds_so_many_pieces",
+        "INVALID_REQUEST; STAGE_FULL", "broker/web/test_staged_rows.py::test_a_tablet_holds_so_many_pieces",
     ),
     Limit(
         "sets of attributes that act in a table", ("pqbroker.table.attribute.sets.max",), "TOO_MANY_ATTRIBUTE_SETS",
-        "broker/http/test_tablet_attributes.py::test_a_table_has_a_limit_of_sets_of_attributes",
+        "broker/web/test_tablet_attributes.py::test_a_table_has_a_limit_of_sets_of_attributes",
     ),
     Limit(
         "characters of an Avro schema", ("tables/avro_schema.py:AVRO_CHARACTERS_MAX",), "INVALID_SCHEMA",
@@ -213,26 +214,26 @@ LIMITS = (
     ),
     Limit(
         "configs of a topic", ("pqbroker.config.bytes.max",), "INVALID_CONFIG",
-        "broker/net/test_limits.py::test_configs_of_a_topic",
+        "broker/kafka/net/test_limits.py::test_configs_of_a_topic",
     ),
     Limit(
         "configs of a node", ("pqbroker.config.bytes.max",), "INVALID_CONFIG",
-        "broker/net/test_limits.py::test_configs_of_a_node",
+        "broker/kafka/net/test_limits.py::test_configs_of_a_node",
     ),
     Limit(
         "groups, and client metrics subscriptions, with configs of their own", ("pqbroker.config.resources.max",),
         "POLICY_VIOLATION",
-        "broker/handlers/test_named_configs.py::test_more_resources_than_the_limit_are_refused_and_set_ones_still_change",
+        "broker/kafka/handlers/test_named_configs.py::test_more_resources_than_the_limit_are_refused_and_set_ones_still_change",
     ),
     Limit(
         "name of a topic", ("broker/services/topics/topic_names.py:NAME_CHARACTERS_MAX",), "INVALID_TOPIC_EXCEPTION",
-        "broker/apis/test_topic_names.py::test_other_names_are_refused",
+        "broker/services/topics/test_topic_names.py::test_other_names_are_refused",
         share=Share.REQUEST,
     ),
     # Records and producers
     Limit(
         "bytes of a record batch", ("max.message.bytes", "message.max.bytes"), "MESSAGE_TOO_LARGE",
-        "broker/handlers/test_produce.py::test_bad_record_data_is_refused",
+        "broker/kafka/handlers/test_produce.py::test_bad_record_data_is_refused",
         share=Share.REQUEST,
     ),
     Limit(
@@ -278,7 +279,7 @@ LIMITS = (
     ),
     Limit(
         "tablets of one request's rows", ("tables/rows.py:TABLETS_MAX",), "SEVERAL_TABLETS",
-        "broker/http/test_inserting.py::test_rows_for_a_tablet_that_takes_none_write_nothing",
+        "broker/web/test_inserting.py::test_rows_for_a_tablet_that_takes_none_write_nothing",
         share=Share.REQUEST,
     ),
     Limit(
@@ -292,7 +293,7 @@ LIMITS = (
     # Groups
     Limit(
         "id of a group", ("pqbroker.group.id.bytes.max",), "INVALID_GROUP_ID",
-        "broker/net/test_limits.py::test_the_id_of_a_group",
+        "broker/kafka/net/test_limits.py::test_the_id_of_a_group",
         share=Share.REQUEST,
     ),
     Limit(
@@ -302,23 +303,23 @@ LIMITS = (
     ),
     Limit(
         "members of a group, ids given out among them", ("group.max.size",), _FULL,
-        "broker/net/test_limits.py::test_members_of_a_group",
+        "broker/kafka/net/test_limits.py::test_members_of_a_group",
     ),
     Limit(
         "bytes of a member: subscription, ids", ("pqbroker.member.metadata.bytes.max",), _FULL,
-        "broker/coordination/classic/test_limits.py::test_one_member_has_a_limit",
+        "broker/services/coordination/classic/test_limits.py::test_one_member_has_a_limit",
     ),
     Limit(
         "bytes of a group's members", ("pqbroker.group.metadata.bytes.max",), _FULL,
-        "broker/coordination/classic/test_limits.py::test_all_members_of_a_group_have_a_limit",
+        "broker/services/coordination/classic/test_limits.py::test_all_members_of_a_group_have_a_limit",
     ),
     Limit(
         "bytes of a group's assignments", ("pqbroker.group.assignment.bytes.max",), "UNKNOWN_SERVER_ERROR",
-        "broker/coordination/classic/test_limits.py::test_an_assignment_that_is_too_large_is_refused_to_all_and_the_group_forms_again",
+        "broker/services/coordination/classic/test_limits.py::test_an_assignment_that_is_too_large_is_refused_to_all_and_the_group_forms_again",
     ),
     Limit(
         "groups, and bytes of all of them", ("pqbroker.groups.bytes.max",), _FULL,
-        "broker/net/test_limits.py::test_groups_of_a_node",
+        "broker/kafka/net/test_limits.py::test_groups_of_a_node",
         share=Share.ADDRESS, beside=_FILLED,
     ),
     Limit(
@@ -330,35 +331,35 @@ LIMITS = (
     ),
     Limit(
         "text committed with an offset", ("offset.metadata.max.bytes",), "OFFSET_METADATA_TOO_LARGE",
-        "broker/net/test_limits.py::test_the_metadata_of_a_commit_and_the_consumers_of_a_partition",
+        "broker/kafka/net/test_limits.py::test_the_metadata_of_a_commit_and_the_consumers_of_a_partition",
         share=Share.REQUEST,
     ),
     # HTTP
     Limit(
         "HTTP connections with a request", ("pqbroker.http.connections.max",),
         "the one closes that has waited for its client longest; 503 while all are in work",
-        "broker/http/test_door.py::test_while_all_are_in_work_one_more_is_refused_and_health_and_metrics_answer",
+        "broker/web/test_door.py::test_while_all_are_in_work_one_more_is_refused_and_health_and_metrics_answer",
         share=Share.ADDRESS, beside=_FILLED,
     ),
     Limit(
         "HTTP connections without a request", ("pqbroker.http.arrivals.max",), "the oldest closes",
-        "broker/http/test_door.py::test_of_connections_without_a_request_the_oldest_goes_first",
+        "broker/web/test_door.py::test_of_connections_without_a_request_the_oldest_goes_first",
         share=Share.ADDRESS, beside=_FILLED,
     ),
     Limit(
         "time of an HTTP client", ("pqbroker.http.request.timeout.ms", "pqbroker.http.idle.timeout.ms"),
-        "the connection closes", "broker/http/test_door.py::test_a_client_that_takes_too_long_is_closed",
+        "the connection closes", "broker/web/test_door.py::test_a_client_that_takes_too_long_is_closed",
         share=Share.REQUEST,
     ),
     Limit(
         "bytes of all HTTP bodies and answers", ("pqbroker.http.inflight.bytes.max",),
         "the slowest connection closes, else 503",
-        "broker/http/test_door.py::test_an_answer_above_all_that_may_be_held_is_refused",
+        "broker/web/test_door.py::test_an_answer_above_all_that_may_be_held_is_refused",
         share=Share.ADDRESS, beside=_FILLED,
     ),
     Limit(
         "bytes of an HTTP body", ("pqbroker.http.body.bytes.max",), "413",
-        "broker/http/test_topics.py::test_a_body_too_large_is_refused",
+        "broker/web/test_topics.py::test_a_body_too_large_is_refused",
         share=Share.REQUEST,
     ),
     Limit(
@@ -369,53 +370,53 @@ LIMITS = (
     ),
     Limit(
         "items of an HTTP answer", ("pqbroker.http.items.max",), "INVALID_REQUEST, 400",
-        "broker/http/test_topics.py::test_what_cannot_be_is_refused",
+        "broker/web/test_topics.py::test_what_cannot_be_is_refused",
         share=Share.REQUEST,
     ),
     Limit(
         "bytes of an HTTP answer", ("pqbroker.http.answer.bytes.max",), "the answer says where to continue",
-        "broker/http/test_records.py::test_an_answer_ends_before_it_is_too_large_and_says_where_to_go_on",
+        "broker/web/test_records.py::test_an_answer_ends_before_it_is_too_large_and_says_where_to_go_on",
         share=Share.REQUEST,
     ),
     Limit(
         "bytes that an HTTP request searches", ("pqbroker.http.look.bytes.max",), "the answer says where to continue",
-        "broker/http/test_records.py::test_a_search_ends_after_so_many_bytes_and_says_where_to_go_on",
+        "broker/web/test_records.py::test_a_search_ends_after_so_many_bytes_and_says_where_to_go_on",
         share=Share.REQUEST,
     ),
     Limit(
         "HTTP requests that decode records", ("pqbroker.http.looks.max",), "they wait",
-        "broker/http/test_limits.py::test_requests_that_decode_records_take_turns",
+        "broker/web/test_limits.py::test_requests_that_decode_records_take_turns",
         share=Share.ADDRESS, beside=_FILLED,
     ),
     Limit(
         "lines of log that HTTP shows",
         ("broker/ground/log_tail.py:LINES_MAX", "broker/ground/log_tail.py:LINE_CHARACTERS_MAX"),
         "the oldest goes; the rest of a long one is left out",
-        "broker/http/test_observations.py::test_the_log_in_memory_is_bounded",
+        "broker/web/test_observations.py::test_the_log_in_memory_is_bounded",
     ),
     Limit(
         "HTTP answers without an end", ("pqbroker.http.followers.max",), "503",
-        "broker/http/test_following.py::test_one_follower_too_many_is_refused",
+        "broker/web/test_following.py::test_one_follower_too_many_is_refused",
         share=Share.ADDRESS, beside=_FILLED,
     ),
     Limit(
         "SQL queries", ("pqbroker.sql.queries.max",), "they wait; 503 after the time that they may take",
-        "broker/http/test_sql_limits.py::test_one_query_too_many_waits_and_is_refused_after_its_time",
+        "broker/web/test_sql_limits.py::test_one_query_too_many_waits_and_is_refused_after_its_time",
         share=Share.ADDRESS, beside=_FILLED,
     ),
     Limit(
         "levels of an SQL query", ("pqbroker.sql.depth.max",), "400, INVALID_QUERY",
-        "broker/http/test_sql.py::test_a_query_that_is_nested_too_deeply_is_refused_and_costs_no_worker",
+        "broker/web/test_sql.py::test_a_query_that_is_nested_too_deeply_is_refused_and_costs_no_worker",
         share=Share.REQUEST,
     ),
     Limit(
         "time of an SQL query", ("pqbroker.sql.time.ms.max",), "504, the query is stopped",
-        "broker/http/test_sql_limits.py::test_a_query_over_its_time_is_killed_and_a_new_worker_serves",
+        "broker/web/test_sql_limits.py::test_a_query_over_its_time_is_killed_and_a_new_worker_serves",
         share=Share.REQUEST,
     ),
     Limit(
         "memory of an SQL query", ("pqbroker.sql.memory.bytes.max",), "413, the worker ends",
-        "broker/http/test_sql_limits.py::test_a_query_over_its_memory_ends_and_a_new_worker_serves",
+        "broker/web/test_sql_limits.py::test_a_query_over_its_memory_ends_and_a_new_worker_serves",
         share=Share.REQUEST,
     ),
     Limit(
@@ -424,13 +425,13 @@ LIMITS = (
     ),
     Limit(
         "bytes of the answer to an SQL query", ("pqbroker.sql.result.bytes.max",), "the answer breaks off",
-        "broker/http/test_sql_limits.py::test_an_answer_over_its_bytes_breaks_off",
+        "broker/web/test_sql_limits.py::test_an_answer_over_its_bytes_breaks_off",
         share=Share.REQUEST,
     ),
     Limit(
         "rows of a request in JSON", ("max.message.bytes", "broker/services/tables/inserting.py:MANY_ROWS"),
         "413; more than MANY_ROWS wait for a turn",
-        "broker/http/test_inserting.py::test_rows_that_fill_more_than_a_batch_are_refused_before_the_rest_is_encoded",
+        "broker/web/test_inserting.py::test_rows_that_fill_more_than_a_batch_are_refused_before_the_rest_is_encoded",
         share=Share.REQUEST,
     ),
     Limit(
@@ -441,47 +442,47 @@ LIMITS = (
     Limit(
         "memory and time to encode rows in Arrow", ("pqbroker.sql.memory.bytes.max", "pqbroker.sql.time.ms.max"),
         "413, the worker ends",
-        "broker/http/test_arrow_rows.py::test_rows_over_their_time_are_refused_and_their_worker_is_killed",
+        "broker/web/test_arrow_rows.py::test_rows_over_their_time_are_refused_and_their_worker_is_killed",
         share=Share.REQUEST,
     ),
     Limit(
         "streams of rows in Arrow encoded at once", ("pqbroker.http.looks.max",), "the next ones wait",
-        "broker/http/test_arrow_rows.py::test_few_streams_are_encoded_at_once",
+        "broker/web/test_arrow_rows.py::test_few_streams_are_encoded_at_once",
         share=Share.ADDRESS,
         beside="broker/ground/test_looks.py::test_addresses_that_wait_take_turns",
     ),
     Limit(
         "time that a worker of SQL waits for a query", ("pqbroker.sql.worker.idle.ms",), "it is ended",
-        "broker/http/test_sql_limits.py::test_a_worker_that_waits_too_long_for_a_query_is_ended",
+        "broker/web/test_sql_limits.py::test_a_worker_that_waits_too_long_for_a_query_is_ended",
     ),
     Limit(
         "bytes that a follower has not read", ("pqbroker.http.unsent.bytes.max", "pqbroker.http.request.timeout.ms"),
         "the next records wait; the connection closes",
-        "broker/http/test_following.py::test_a_follower_that_never_reads_is_cut",
+        "broker/web/test_following.py::test_a_follower_that_never_reads_is_cut",
         share=Share.REQUEST,
     ),
     Limit(
         "series of partitions in `/metrics`", ("pqbroker.metrics.partitions.max",), "sums",
-        "broker/http/test_metrics.py::test_series_of_partitions_are_bounded",
+        "broker/web/test_metrics.py::test_series_of_partitions_are_bounded",
     ),
     Limit(
         "series of groups in `/metrics`", ("pqbroker.metrics.offsets.max",), "sums",
-        "broker/http/test_metrics.py::test_series_of_groups_are_bounded",
+        "broker/web/test_metrics.py::test_series_of_groups_are_bounded",
     ),
 
     # Test brokers
     Limit(
         "faults of requests on cue", ("pqbroker.test.faults.max",), "409",
-        "broker/http/test_cues.py::test_more_faults_than_the_limit_are_refused",
+        "broker/web/test_cues.py::test_more_faults_than_the_limit_are_refused",
     ),
     Limit(
         "time that a delay or a pause on cue holds an answer", ("pqbroker.test.hold.ms.max",), "400",
-        "broker/http/test_cues.py::test_a_delay_or_a_pause_over_the_limit_is_refused",
+        "broker/web/test_cues.py::test_a_delay_or_a_pause_over_the_limit_is_refused",
         share=Share.REQUEST,
     ),
     Limit(
         "time by which tests move the clock", ("pqbroker.test.clock.ms.max",), "400",
-        "broker/http/test_cues.py::test_the_clock_does_not_move_beyond_its_limit",
+        "broker/web/test_cues.py::test_the_clock_does_not_move_beyond_its_limit",
         share=Share.REQUEST,
     ),
     Limit(

@@ -22,7 +22,7 @@ from pqbroker.storage.tablets.scheme import SCHEME_TABLET_ID
 from pqbroker.storage.tablets.scheme_layout import FIRST_TABLET_ID
 from pqbroker.storage.tablets.tablet import USER_CHANNEL
 from tests.broker.conftest import Node, make_batch, produce_request, until
-from tests.broker.coordination.classic.test_handlers import beat, describe, form, join_request
+from tests.broker.services.coordination.classic.test_handlers import beat, describe, form, join_request
 from tests.broker.wire import Client
 from tests.faults.load import Load, check
 

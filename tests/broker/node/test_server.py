@@ -11,7 +11,7 @@ from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.messages.metadata import MetadataRequest
 from pqbroker.storage.memory import MemoryEngine
 from tests.broker.conftest import ENGINE_BYTES, Node, make_batch, produce_request, until
-from tests.broker.handlers.test_fetch import LONG_MS, fetch_request, offsets
+from tests.broker.kafka.handlers.test_fetch import LONG_MS, fetch_request, offsets
 from tests.broker.wire import Client
 
 Start = Callable[..., Awaitable[Node]]

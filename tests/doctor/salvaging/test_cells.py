@@ -5,7 +5,7 @@ from pathlib import Path
 from pqbroker.doctor.salvaging.node import accept_node, salvage_node
 from pqbroker.storage.disk.mending.salvage_mark import MarkState, read_mark
 from pqbroker.storage.ids import CellId
-from tests.broker.cells.test_data_cells import ONE, fill, partition, started
+from tests.broker.services.cells.test_data_cells import ONE, fill, partition, started
 from tests.pq.rig import batch, read_all
 from tests.storage.cells import copy_alive
 from tests.storage.disk.mending.cells import IN_ROWS, damage, rounds

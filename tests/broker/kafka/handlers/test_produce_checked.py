@@ -1,0 +1,75 @@
+"""Produce to compacted topics: long batches are looked into beside the loop, and order stays."""
+
+import threading
+
+import pytest
+
+from pqbroker.broker.services.topics import record_checks
+from pqbroker.broker.services.topics.record_checks import LONG_RECORDS
+from pqbroker.protocol.errors import ErrorCode
+from pqbroker.protocol.produced_batches import check_keys
+from pqbroker.protocol.records import read_header
+from tests.broker.conftest import Node, produce_request, until
+from tests.broker.kafka.handlers.test_produce import keyed_batch
+from tests.broker.wire import Client
+
+
+async def test_long_batches_for_a_compacted_topic_are_looked_into_beside_the_loop_and_order_stays(
+    node: Node, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await node.create_topic("c", partitions=2, cleanup_policy="compact")
+    looked_in: list[tuple[int, bool]] = []
+    in_loop = threading.get_ident()
+
+    def look(records: memoryview) -> None:
+        looked_in.append((read_header(records).record_count, threading.get_ident() == in_loop))
+        check_keys(records)
+
+    monkeypatch.setattr(record_checks, "check_keys", look)
+    long, faulty, short = [b"k"] * (LONG_RECORDS + 1), [b"k"] * LONG_RECORDS + [None], [b"k"]
+    sent: list[tuple[int, list[bytes | None]]] = [
+        (0, [*short]), (0, [*long]), (0, [*short]), (0, faulty), (1, [*short]), (0, [None]), (0, [*long]),
+        (0, [*short]),
+    ]  # fmt: skip
+    for partition, keys in sent:
+        client.send(produce_request("c", keyed_batch(*keys), partition), 12)
+    told = [(await client.receive()).responses[0].partition_responses[0] for _ in sent]
+    refused, at = ErrorCode.INVALID_RECORD, len(long)
+    assert [(each.error_code, each.base_offset) for each in told] == [
+        (0, 0), (0, 1), (0, 1 + at), (refused, -1), (0, 0), (refused, -1), (0, 2 + at), (0, 2 + 2 * at),
+    ]  # fmt: skip
+    assert [error.batch_index for error in told[3].record_errors] == [LONG_RECORDS]
+    assert {(count > 1, beside) for count, beside in looked_in} == {(True, False), (False, True)}
+    assert not node.server.node.record_checks.waiting
+
+
+async def test_what_waits_for_a_look_into_it_fails_when_the_cell_is_lost(node: Node, client: Client) -> None:
+    await node.create_topic("c", cleanup_policy="compact")
+    before = node.server.node.cell.current.topics
+    node.engine.faults.lose_next()
+    client.send(produce_request("c", keyed_batch(*[b"k"] * 300)), 12)
+    client.send(produce_request("c", keyed_batch(b"k")), 12)
+    told = [(await client.receive()).responses[0].partition_responses[0].error_code for _ in range(2)]
+    assert told == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 2
+    await until(lambda: node.server.node.cell.current.topics is not before)
+    response = await client.ask(produce_request("c", keyed_batch(*[b"k"] * 300)), 12)
+    assert response.responses[0].partition_responses[0].error_code == 0
+
+
+async def test_a_lane_that_is_opened_while_a_batch_waits_does_not_overtake_it(
+    node: Node, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await node.create_topic("c", cleanup_policy="compact")
+    waiting, topics = node.server.node.record_checks.waiting, node.server.node.cell.current.topics
+    gate, keys = threading.Event(), [b"k"] * (LONG_RECORDS + 1)
+    monkeypatch.setattr(record_checks, "check_keys", lambda records: gate.wait())
+    client.send(produce_request("c", keyed_batch(*keys)), 12)
+    await until(lambda: bool(waiting))
+    await topics.reconfigure("c", lambda _: {})
+    for _ in "12":
+        client.send(produce_request("c", keyed_batch(b"k")), 12)
+    (partition,) = waiting
+    await until(lambda: len(waiting[partition]) == 3 or partition.end_offset > 0)
+    gate.set()
+    told = [(await client.receive()).responses[0].partition_responses[0] for _ in "123"]
+    assert [(each.error_code, each.base_offset) for each in told] == [(0, 0), (0, len(keys)), (0, len(keys) + 1)]

@@ -1,0 +1,172 @@
+"""Sorted tables whose rows are flushed, compacted, partitioned: by real workers, and read as before."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from pqbroker.tables.serving.tablet import SortedTablet
+from tests.broker.conftest import until
+from tests.broker.web.conftest import Web
+from tests.broker.web.test_sorted_tables import PATH, create, insert, look_up, reopen, row
+
+
+def tablet_of(web: Web, index: int = 0) -> SortedTablet:
+    found: SortedTablet = web.node.server.node.cell.current.sorted_tables.tables["shop.stock"].tablets[index]
+    return found
+
+
+async def flush(web: Web) -> None:
+    """Write all rows to chunks, and take rows again."""
+    for verb in ("freeze", "unfreeze"):
+        status, answer = await web.ask("POST", f"{PATH}/{verb}", {})
+        assert status == 200, answer
+
+
+async def statistics(web: Web) -> Any:
+    _, answer = await web.ask("GET", f"{PATH}/tablets")
+    return answer["tablets"][0]["statistics"]
+
+
+async def set_attributes(web: Web, **attributes: Any) -> None:
+    status, answer = await web.ask("PATCH", PATH, {"attributes": attributes})
+    assert status == 200, answer
+    status, answer = await web.ask("POST", f"{PATH}/remount", {})
+    assert status == 200, answer
+
+
+async def holds(web: Web, condition: Callable[[], bool]) -> None:
+    """Background work is looked for until something holds."""
+    background = web.node.server.node.cell.current.sorted_tables.background
+    async with asyncio.timeout(30):
+        while not condition():
+            background.look_soon()
+            await asyncio.sleep(0.01)
+
+
+async def test_flushed_rows_are_read_from_a_chunk_with_all_their_versions(web: Web) -> None:
+    await create(web)
+    first = await insert(web, *(row("a", number, note=f"n{number}", count=number) for number in range(300)))
+    second = await insert(web, row("a", 7, count=70), update=True)
+    deleted = await web.ask("DELETE", f"{PATH}/rows", {"keys": [row("a", 8)]})
+    await flush(web)
+    assert tablet_of(web).structure.chunks
+    assert await look_up(web, row("a", 7), row("a", 8), row("a", 9), row("b", 1)) == [
+        row("a", 7, note="n7", count=70), None, row("a", 9, note="n9", count=9), None,
+    ]  # fmt: skip
+    assert await look_up(web, row("a", 7), row("a", 8), timestamp=second - 1) == [
+        row("a", 7, note="n7", count=7), row("a", 8, note="n8", count=8),
+    ]  # fmt: skip
+    assert await look_up(web, row("a", 7), timestamp=first - 1) == [None]
+    assert deleted[1]["timestamp"] > second
+    found = await statistics(web)
+    assert {name: found[name] for name in ("chunk_count", "overlapping_store_count", "partition_count")} == {
+        "chunk_count": 1, "overlapping_store_count": 1, "partition_count": 1,
+    }  # fmt: skip
+    assert found["unmerged_row_count"] == 302
+    assert found["compressed_data_size"] < found["uncompressed_data_size"]
+
+
+async def test_rows_of_chunks_and_of_memory_are_read_together_after_a_restart(web: Web) -> None:
+    await create(web)
+    await insert(web, row("a", 1, note="old", count=1), row("a", 2, note="two"))
+    await flush(web)
+    await insert(web, row("a", 1, count=2), update=True)
+    await reopen(web)
+    assert await look_up(web, row("a", 1), row("a", 2)) == [
+        row("a", 1, note="old", count=2), row("a", 2, note="two", count=None),
+    ]  # fmt: skip
+    assert len(tablet_of(web).structure.chunks) == 1
+    await web.ask("POST", f"{PATH}/unmount", {})
+    assert list(tablet_of(web).kv.keys(b"l", b"m")) == [], "an unmounted tablet has all its rows in chunks"
+    await web.ask("POST", f"{PATH}/mount", {})
+    assert (await look_up(web, row("a", 1)))[0]["count"] == 2
+    assert len(tablet_of(web).structure.chunks) == 2
+
+
+async def test_a_full_store_rotates_and_is_flushed_by_itself(web: Web) -> None:
+    await create(web, attributes={"max_dynamic_store_row_count": 100})
+    await insert(web, *(row("a", number) for number in range(69)))
+    tablet = tablet_of(web)
+    await holds(web, lambda: not tablet.passive)
+    assert not tablet.structure.chunks
+    await insert(web, row("a", 69))
+    await holds(web, lambda: len(tablet.structure.chunks) == 1 and not tablet.passive)
+    assert tablet.active.row_count == 0
+    assert all(await look_up(web, row("a", 0), row("a", 69)))
+
+
+async def test_small_chunks_are_compacted_and_superseded_versions_go(web: Web) -> None:
+    await create(web, attributes={"min_data_ttl": 0, "max_data_ttl": 0})
+    tablet = tablet_of(web)
+    for number in range(3):
+        web.node.clock.now_ms += 10
+        await insert(web, *(row("a", key, count=number) for key in range(50)))
+        web.node.clock.now_ms += 10
+        await flush(web)
+    await holds(web, lambda: len(tablet.structure.chunks) == 1)
+    (chunk,) = tablet.structure.chunks.values()
+    assert chunk.record.rows == 50
+    assert await look_up(web, row("a", 0)) == [row("a", 0, note=None, count=2)]
+    history = web.node.server.node.cell.current.sorted_tables.background.history
+    assert [(task.kind, task.reason) for task in history.ended][-1] == ("compaction", "regular")
+    assert history.ended[-1].rows_read == 150
+    status, code, _ = await web.refusal("POST", f"{PATH}/lookup", {"keys": [row("a", 0)], "timestamp": 5})
+    assert (status, code) == (400, "TIMESTAMP_TOO_OLD")
+
+
+async def test_forced_compaction_rewrites_each_chunk_once(web: Web) -> None:
+    await create(web, attributes={"min_data_ttl": 0, "max_data_ttl": 0})
+    await insert(web, row("a", 1, count=1), row("a", 2))
+    await web.ask("DELETE", f"{PATH}/rows", {"keys": [row("a", 1)]})
+    await flush(web)
+    web.node.clock.now_ms += 10
+    tablet = tablet_of(web)
+    (before,) = tablet.structure.chunks
+    await set_attributes(web, forced_compaction_revision=1)
+    await holds(web, lambda: before not in tablet.structure.chunks)
+    (chunk,) = tablet.structure.chunks.values()
+    assert (chunk.record.rows, chunk.record.deletes) == (1, 0)
+    after = chunk.number
+    await holds(web, lambda: not web.node.server.node.cell.current.sorted_tables.background.history.running)
+    assert list(tablet.structure.chunks) == [after]
+
+
+async def test_a_large_partition_is_split_and_eden_is_partitioned(web: Web) -> None:
+    sizes = {"min_partition_data_size": 2000, "desired_partition_data_size": 5000, "max_partition_data_size": 8000}
+    eden = {"min_partitioning_data_size": 1000, "samples_per_partition": 50}
+    await create(web, attributes={**sizes, **eden})
+    tablet = tablet_of(web)
+    rows = [row("a", number, note=f"{number * 7919 % 10007:x}" * 8) for number in range(2000)]
+    await insert(web, *rows)
+    await flush(web)
+    await holds(web, lambda: len(tablet.structure.partitions) > 1 and not tablet.structure.eden)
+    keys = [row("a", one["id"]) for one in rows[::97]]
+    assert await look_up(web, *keys) == [{**one, "count": None} for one in rows[::97]]
+    await reopen(web)
+    assert len(tablet_of(web).structure.partitions) > 1
+    assert await look_up(web, *keys) == [{**one, "count": None} for one in rows[::97]]
+
+
+async def test_too_many_chunks_over_a_key_stop_writes_until_compaction_is_switched_on(web: Web) -> None:
+    await create(web, attributes={"max_overlapping_store_count": 3, "enable_compaction_and_partitioning": False})
+    for number in range(3):
+        await insert(web, row("a", 1, count=number))
+        await flush(web)
+    status, code, message = await web.refusal("POST", f"{PATH}/rows", {"rows": [row("a", 2)]})
+    assert (status, code) == (503, "TOO_MANY_OVERLAPPING_STORES")
+    assert "all writes disabled" in message
+    await set_attributes(web, enable_compaction_and_partitioning=True)
+    tablet = tablet_of(web)
+    await holds(web, lambda: tablet.structure.overlap < 3)
+    await insert(web, row("a", 2))
+
+
+async def test_writes_go_on_while_a_store_is_flushed(web: Web) -> None:
+    await create(web, attributes={"max_dynamic_store_row_count": 200})
+    tablet = tablet_of(web)
+    for number in range(40):
+        await insert(web, *(row("a", key, count=number) for key in range(number * 20, number * 20 + 20)))
+    await holds(web, lambda: not tablet.passive)
+    await until(lambda: bool(tablet.structure.chunks))
+    found = await look_up(web, *(row("a", key) for key in range(800)))
+    assert [one["count"] for one in found] == [key // 20 for key in range(800)]
