@@ -10,7 +10,7 @@ from pqbroker.tables.serving.chunk_records import ChunkRecord
 from pqbroker.tables.serving.stored_keys import chunk_data_key
 from pqbroker.tables.sorted.blocks import Block
 from pqbroker.tables.sorted.chunks import ChunkDamaged, ChunkIndex
-from pqbroker.tables.sorted.picking.facts import ChunkFacts
+from pqbroker.tables.sorted.picking.facts import ChunkStore
 
 INDEX: Final = -1
 """Stands for a chunk's index among the numbers of its blocks."""
@@ -35,10 +35,10 @@ class OpenChunk:
         self.is_damaged = False
         self.backoff_until_ms = 0
 
-    def facts(self) -> ChunkFacts:
+    def facts(self) -> ChunkStore:
         """Return what background work is picked by."""
         record = self.record
-        return ChunkFacts(
+        return ChunkStore(
             self.number, record.size, record.unpacked_bytes, record.rows, record.created_ms, record.least_timestamp,
             record.greatest_timestamp, self.first_key, self.last_key, record.revision, self.is_busy, self.is_damaged,
             self.backoff_until_ms,

@@ -10,6 +10,8 @@ from pqbroker.conf.table_attributes import DEFAULTS
 from pqbroker.tables.refusals import TableError
 from pqbroker.tables.sorted.attribute_checks import check_sorted_attributes, with_next_revision
 
+pytestmark = pytest.mark.spec("C.3", "K.3")
+
 MIB = 1 << 20
 OF_THE_SEED = {
     "dynamic_store_auto_flush_period": 900_000,

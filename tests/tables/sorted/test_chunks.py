@@ -25,6 +25,8 @@ from pqbroker.tables.sorted.keys import key_encoder
 from pqbroker.tables.sorted.versions import Version
 from tests.tables.work.sorted.worker_line import Table, index_of, log_of, merged, versions_of
 
+pytestmark = pytest.mark.spec("C.2")
+
 TABLE: Table = ([["id", "int64"]], [["text", "utf8"], ["number", "int64"]])
 TEXT = "0123456789" * 30
 SHORT = st.binary(max_size=2)

@@ -21,6 +21,8 @@ from pqbroker.tables.sorted.versions import (
 )
 from tests.support.depth import examples
 
+pytestmark = pytest.mark.spec("C.8")
+
 MINUTE_MS = 60_000
 NOW_MS = 1_000_000_000_000
 DEFAULTS = CleanUp(

@@ -14,6 +14,8 @@ from pqbroker.tables.sorted.picking.facts import ChunkStore, TabletStores
 from pqbroker.tables.sorted.picking.overlap import overlaps
 from tests.tables.sorted.picking.stores import KEYS_END, MIB, NOW, chunk, key, tablet
 
+pytestmark = pytest.mark.spec("C.7", "K.3")
+
 LIMITS = sorted_in_force({})
 
 

@@ -13,6 +13,8 @@ from pqbroker.tables.sorted.picking.facts import ChunkStore
 from pqbroker.tables.sorted.picking.overlap import critical_keys, overlaps
 from tests.tables.sorted.picking.stores import DAY, MIB, NOW, chunk, chunks, key, numbers, tablet
 
+pytestmark = pytest.mark.spec("C.5", "C.6", "K.3")
+
 PERIODIC: dict[str, Any] = {"auto_compaction_period": DAY, "auto_compaction_period_splay_ratio": 0.0}
 OLD: dict[str, Any] = {"created_ms": NOW - DAY}
 

@@ -12,6 +12,8 @@ from pqbroker.tables.sorted.picking.due_times import (
 )
 from tests.tables.sorted.picking.stores import DAY, NOW, chunk, store
 
+pytestmark = pytest.mark.spec("C.3", "C.6", "K.3")
+
 
 def test_splay_is_from_0_to_1_and_the_same_at_each_look() -> None:
     found = [splay(7, number) for number in range(1000)]

@@ -13,6 +13,8 @@ from pqbroker.tables.sorted.picking.facts import ChunkStore, TabletStores
 from pqbroker.tables.sorted.picking.major_timestamp import expired, major_timestamp
 from tests.tables.sorted.picking.stores import FAR_BARRIER, MIB, NOW, chunk, numbers, store, tablet
 
+pytestmark = pytest.mark.spec("C.8")
+
 HALF_AN_HOUR = 1_800_000
 
 

@@ -2,12 +2,15 @@
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pqbroker.tables.sorted.picking.facts import ChunkStore, partition_of
 from pqbroker.tables.sorted.picking.overlap import chunks_over, critical_keys, overlapping_store_count, overlaps
 from tests.tables.sorted.picking.stores import MIB, chunk, chunks, key, numbers, store, tablet
+
+pytestmark = pytest.mark.spec("C.2", "K.3")
 
 KEYS = 40
 

@@ -14,6 +14,8 @@ from pqbroker.tables.sorted.picking.overlap import critical_keys, overlaps
 from pqbroker.tables.sorted.picking.partitioning import pick_partitioning, portion_count
 from tests.tables.sorted.picking.stores import DAY, GIB, MIB, NOW, chunk, chunks, numbers, tablet
 
+pytestmark = pytest.mark.spec("C.7")
+
 PERIODIC: dict[str, Any] = {"auto_compaction_period": DAY, "auto_compaction_period_splay_ratio": 0.0}
 
 

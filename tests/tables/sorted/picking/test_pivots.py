@@ -2,11 +2,14 @@
 
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pqbroker.tables.sorted.picking.pivots import KeySample, choose_pivots, split_pivots
 from tests.tables.sorted.picking.stores import key
+
+pytestmark = pytest.mark.spec("C.7", "D.3", "K.3")
 
 
 def samples(*weights: int, first: int = 0) -> list[KeySample]:

@@ -18,6 +18,8 @@ from pqbroker.tables.sorted.picking.rotation import (
 )
 from tests.tables.sorted.picking.stores import MIB, NOW, store, tablet
 
+pytestmark = pytest.mark.spec("C.3", "C.4")
+
 
 def reason(now_ms: int = NOW, facts: dict[str, Any] | None = None, **attributes: Any) -> RotationReason | None:
     """Return what rotates a store of these facts, the only one of its tablet."""

@@ -2,6 +2,7 @@
 
 import math
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,6 +10,8 @@ from pqbroker.conf.sorted_attributes import SortedAttributes, sorted_in_force
 from pqbroker.tables.sorted.picking.choice import LeftOut, PickReason
 from pqbroker.tables.sorted.picking.compaction import pick_in_partition, size_window
 from tests.tables.sorted.picking.stores import KIB, MIB, NOW, chunks, numbers, sizes_in_mib, tablet
+
+pytestmark = pytest.mark.spec("C.5", "K.3")
 
 
 def window(*sizes: float, **attributes: object) -> list[float]:

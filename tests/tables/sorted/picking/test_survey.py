@@ -17,6 +17,8 @@ from pqbroker.tables.sorted.write_refusals import WriteFacts, write_refusal
 from tests.tables.sorted.picking.stores import DAY, KEYS_END, MIB, NOW, chunk, chunks, numbers, store, tablet
 from tests.tables.sorted.picking.structure import Structure
 
+pytestmark = pytest.mark.spec("C.5", "C.6", "C.9")
+
 
 def tasks(whole: TabletStores, now_ms: int = NOW) -> list[ChunkTask]:
     return in_order(survey(whole, now_ms).tasks())
