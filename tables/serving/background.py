@@ -11,7 +11,6 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
-from pqbroker.conf.sorted_attributes import VERSIONS_OF_KEY_MAX
 from pqbroker.pq.log.commit_timestamps import timestamp_of
 from pqbroker.storage.engine import BlobCorrupt, BlobMissing, CommitRefused, ShardLost
 from pqbroker.storage.kv.commands import KeyValueError
@@ -29,7 +28,7 @@ from pqbroker.tables.sorted.picking.pivots import KeySample, split_pivots
 from pqbroker.tables.sorted.picking.rotation import StoreMemory, rotation_reason, rotations_for_memory
 from pqbroker.tables.sorted.picking.survey import ChunkTask, Survey, TaskKind, in_order, survey
 from pqbroker.tables.sorted.store import RowStore
-from pqbroker.tables.sorted.versions import CleanUp
+from pqbroker.tables.sorted.versions import VERSIONS_MAX, CleanUp
 from pqbroker.tables.sorted.write_refusals import memory_refusal
 
 LOOK_S: Final = 1.0
@@ -319,7 +318,7 @@ class Background:
             "pivots": [pivot.hex() for pivot in pivots],
             "samples_max": tablet.config.attributes.samples_per_partition,
             "chunk_bytes_max": settings.chunk_bytes_max,
-            "versions_max": VERSIONS_OF_KEY_MAX,
+            "versions_max": VERSIONS_MAX,
             "merge_deletions": merges_deletes,
             "memory_bytes_max": settings.memory_bytes_max,
         }

@@ -44,7 +44,7 @@ from pqbroker.tables.serving.tablet_facts import TabletFacts
 from pqbroker.tables.serving.writes import Stamped, TabletWrites
 from pqbroker.tables.sorted.log_entries import EntryDamaged, decode_entries, encode_entry
 from pqbroker.tables.sorted.packed_rows import TIMESTAMP
-from pqbroker.tables.sorted.picking.facts import DynamicStoreFacts, TabletStores
+from pqbroker.tables.sorted.picking.facts import DynamicStore, TabletStores
 from pqbroker.tables.sorted.picking.rotation import is_full
 from pqbroker.tables.sorted.schema import SortedSchema
 from pqbroker.tables.sorted.store import RowStore
@@ -471,7 +471,7 @@ class SortedTablet:
         _log.error("%s is not served: %s", self.name, found)
 
 
-def _facts_of(store: RowStore) -> DynamicStoreFacts:
-    return DynamicStoreFacts(
+def _facts_of(store: RowStore) -> DynamicStore:
+    return DynamicStore(
         store.number, len(store), store.memory_bytes, store.least_timestamp, store.begun_ms, 0, store.row_count
     )

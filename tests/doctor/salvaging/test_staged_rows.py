@@ -13,7 +13,7 @@ from pqbroker.doctor.salvaging.node import NodeSalvage, salvage_node
 from pqbroker.pq.log.sessions import Fence
 from pqbroker.pq.log.staged_rows import Piece, decision
 from pqbroker.pq.serving.topic import Topic
-from tests.broker.cells.test_data_cells import ONE, fill, started
+from tests.broker.services.cells.test_data_cells import ONE, fill, started
 from tests.doctor.salvaging.directories import Killed
 from tests.doctor.salvaging.test_salvaging import tear
 from tests.pq.rig import START_MS, batch, read_all

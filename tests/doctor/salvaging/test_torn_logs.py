@@ -9,7 +9,7 @@ from pqbroker.doctor.findings import Findings
 from pqbroker.doctor.salvaging.node import NodeSalvage, accept_node, salvage_node
 from pqbroker.storage.disk.commits.commit_scan import CommitAt
 from pqbroker.storage.engine import EngineError
-from tests.broker.cells.test_data_cells import partition, started
+from tests.broker.services.cells.test_data_cells import partition, started
 from tests.doctor.salvaging.test_salvaging import tear
 from tests.faults.power.recording import resident
 from tests.pq.rig import batch, read_all

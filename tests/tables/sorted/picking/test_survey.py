@@ -4,6 +4,7 @@ from dataclasses import replace
 from time import process_time
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
