@@ -12,9 +12,11 @@ from pqbroker.conf.declare import ConfigError, Kind, setting
 
 MAIN_POOL = "main"
 """The pool in the data directory, which holds the index too: it belongs on the fastest medium."""
-TABLET_TYPES = ("scheme", "persqueue", "coordinator", "hive", "sorted")
-CHANNELS = 4
-"""0 log, 1 snapshots, 2 what users store, 3 chunks of sorted tables."""
+SORTED = "sorted"
+"""Type whose tablets have one channel more: 3 chunks."""
+TABLET_TYPES = ("scheme", "persqueue", "coordinator", "hive", SORTED)
+CHANNELS = 3
+"""0 log, 1 snapshots, 2 what users store."""
 
 BACKUP_DIR = setting(
     "pqbroker.backup.dir", Kind.STRING, "",
@@ -80,10 +82,10 @@ def parse_profile(entries: Iterable[str], pools: Iterable[str]) -> StorageProfil
     for entry in entries:
         place, equals, value = entry.partition("=")
         type_name, _, channel = place.partition(".")
-        if not equals or type_name not in TABLET_TYPES or channel not in map(str, range(CHANNELS)):
+        if not equals or type_name not in TABLET_TYPES or channel not in map(str, range(CHANNELS + (type_name == SORTED))):
             raise ConfigError(
                 f"pqbroker.storage.profile has {entry!r}; types are {', '.join(TABLET_TYPES)}, channels 0 (log), "
-                f"1 (snapshots), 2 (data): {_PROFILE_FORM}"
+                f"1 (snapshots), 2 (data) and, of sorted, 3 (chunks): {_PROFILE_FORM}"
             )
         pool, *limits = value.split(":")
         if pool not in known:

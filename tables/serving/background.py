@@ -31,7 +31,7 @@ from pqbroker.tables.sorted.store import RowStore
 from pqbroker.tables.sorted.versions import VERSIONS_MAX, CleanUp
 from pqbroker.tables.sorted.write_refusals import memory_refusal
 
-LOOK_S: Final = 1.0
+TABLES_LOOK_S: Final = 1.0
 TABLETS_AT_ONCE: Final = 50
 """Tablets that a look surveys before the loop's other work has its turn."""
 FLUSH: Final = "flush"
@@ -47,6 +47,8 @@ class Background:
         share.look_soon = self.look_soon
         self._tablets = tablets
         self.history = TaskHistory()
+        self.looks = 0
+        """Looks that have ended."""
         self._wanted = asyncio.Event()
         self._looking: asyncio.Task[None] | None = None
         self._running: dict[asyncio.Task[Any], str] = {}
@@ -101,14 +103,15 @@ class Background:
             await asyncio.wait(tasks)
 
     async def _look_on(self) -> None:
+        loop = asyncio.get_running_loop()
         while True:
-            try:
-                await self._look()
-            except Exception:  # noqa: BLE001 - one look must not end all that follow
-                _log.exception("background work of sorted tables could not be picked; this is a defect")
+            look = loop.create_task(self._look())
+            await asyncio.wait([look])
+            if not look.cancelled() and (defect := look.exception()) is not None:
+                _log.critical("background work of sorted tables was not picked; this is a defect", exc_info=defect)
             self._wanted.clear()
             try:
-                async with asyncio.timeout(LOOK_S):
+                async with asyncio.timeout(TABLES_LOOK_S):
                     await self._wanted.wait()
             except TimeoutError:
                 continue
@@ -133,6 +136,7 @@ class Background:
                 self._begin_task(tablet, task, now_ms)
         for seen, tablet in found:
             await self._balance(tablet, seen, now_ms)
+        self.looks += 1
 
     def _look_at_stores(self, tablet: SortedTablet, now_ms: int, *, is_frozen: bool) -> None:
         """Rotate the active store if that is due, and flush the oldest passive one."""
@@ -278,7 +282,8 @@ class Background:
 
     def _record(self, kind: str, tablet: SortedTablet, reason: str, inputs: Sequence[int]) -> TaskRecord:
         config = tablet.config
-        return self.history.begin(kind, config.table, config.tablet_id, reason, inputs, self._share.time.clock())
+        now_ms = self._share.time.clock()
+        return self.history.begin(TaskRecord(kind, config.table, config.tablet_id, reason, tuple(inputs), now_ms))
 
     def _failed(self, record: TaskRecord, failure: BaseException) -> None:
         record.failure = str(failure)

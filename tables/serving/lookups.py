@@ -1,10 +1,10 @@
 """Point lookups in a mounted tablet: in the stores in memory, and in the blocks that have the key of each chunk."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from pqbroker.storage.kv.tablet import KeyValueTablet
-from pqbroker.tables.serving.open_chunk import INDEX, KeptBlocks, OpenChunk
+from pqbroker.tables.serving.open_chunk import INDEX_OF_CHUNK, KeptBlocks, OpenChunk
 from pqbroker.tables.serving.structure import Structure
 from pqbroker.tables.sorted.blocks import Block
 from pqbroker.tables.sorted.chunks import ChunkIndex
@@ -14,23 +14,32 @@ from pqbroker.tables.sorted.store import RowStore
 from pqbroker.tables.sorted.versions import Version, seen
 
 _Pinned = dict[tuple[int, int], Block | ChunkIndex]
-"""What one lookup has read: the kept blocks may give it up meanwhile."""
+"""Blocks and indexes that one lookup has read: they may be no longer kept meanwhile."""
+
+
+class StoredRows(NamedTuple):
+    """All that a tablet has rows in, as of now."""
+
+    schema: SortedSchema
+    stores: Sequence[RowStore]
+    """Stores in memory, the newest last."""
+    structure: Structure
+    kv: KeyValueTablet
+    kept: KeptBlocks
 
 
 class Lookup:
     """Lookups of one request in one tablet, at one timestamp."""
 
-    def __init__(
-        self, schema: SortedSchema, stores: Sequence[RowStore], structure: Structure, kv: KeyValueTablet,
-        kept: KeptBlocks, timestamp: int,
-    ) -> None:
+    def __init__(self, rows: StoredRows, timestamp: int) -> None:
+        schema = rows.schema
         self._form = schema.form
         self._key_columns = len(schema.keys)
         self._columns = range(len(schema.values))
-        self._stores = tuple(reversed(stores))
-        self._structure = structure
-        self._kv = kv
-        self._kept = kept
+        self._stores = tuple(reversed(rows.stores))
+        self._structure = rows.structure
+        self._kv = rows.kv
+        self._kept = rows.kept
         self._timestamp = timestamp
         self._pinned: _Pinned = {}
 
@@ -83,11 +92,11 @@ class Lookup:
         return found
 
     async def _index(self, chunk: OpenChunk) -> ChunkIndex:
-        found = self._find(chunk, INDEX)
+        found = self._find(chunk, INDEX_OF_CHUNK)
         if isinstance(found, ChunkIndex):
             return found
         index = await chunk.read_index(self._kv)
-        self._keep(chunk, INDEX, index, chunk.record.index_bytes)
+        self._keep(chunk, INDEX_OF_CHUNK, index, chunk.record.index_bytes)
         return index
 
     async def _block(self, chunk: OpenChunk, index: ChunkIndex, number: int) -> Block:

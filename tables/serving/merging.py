@@ -18,7 +18,7 @@ from pqbroker.tables.serving.stored_keys import CHUNK_CHANNEL, piece_key, pieces
 from pqbroker.tables.work.messages import Message
 from pqbroker.tables.work.process import MEMORY_EXIT, WorkerGone, WorkerProcess
 
-ATTEMPTS_MAX = 3
+MERGE_ATTEMPTS_MAX = 3
 """Tries of a merge whose inputs are moved to other files meanwhile."""
 
 
@@ -73,12 +73,12 @@ class Merge:
 
     async def run(self) -> Merged:
         """Merge and stage. MergeFailed, CommitRefused, ShardLost; the pieces are gone then."""
-        for attempt in range(ATTEMPTS_MAX):
+        for attempt in range(MERGE_ATTEMPTS_MAX):
             try:
                 return await self._try()
             except MergeFailed as failure:
                 await self.drop()
-                if failure.code != "INPUT_GONE" or attempt + 1 == ATTEMPTS_MAX:
+                if failure.code != "INPUT_GONE" or attempt + 1 == MERGE_ATTEMPTS_MAX:
                     raise
             except BaseException:
                 await self.drop()

@@ -12,7 +12,7 @@ from pqbroker.tables.sorted.blocks import Block
 from pqbroker.tables.sorted.chunks import ChunkDamaged, ChunkIndex
 from pqbroker.tables.sorted.picking.facts import ChunkStore
 
-INDEX: Final = -1
+INDEX_OF_CHUNK: Final = -1
 """Stands for a chunk's index among the numbers of its blocks."""
 _numbers = count()
 
@@ -75,7 +75,7 @@ class KeptBlocks:
         self._kept: OrderedDict[tuple[int, int], tuple[Block | ChunkIndex, int]] = OrderedDict()
 
     def find(self, chunk: OpenChunk, number: int) -> Block | ChunkIndex | None:
-        """Return what is kept of a chunk: a block by its number, or its INDEX."""
+        """Return what is kept of a chunk: a block by its number, or its INDEX_OF_CHUNK."""
         key = chunk.identity, number
         found = self._kept.get(key)
         if found is None:

@@ -78,7 +78,7 @@ def _nothing_runs() -> None:
 
 @dataclass(slots=True)
 class SortedShare:
-    """What one opening of the node's cells has for all of them."""
+    """Things of one opening of the node's cells."""
 
     time: NodeTime
     settings: SortedSettings

@@ -15,7 +15,7 @@ class Structure:
         self.pivots = list(pivots)
         self.end = end
         self.chunks: dict[int, OpenChunk] = {}
-        """By number."""
+        """Chunks by number."""
         self.eden: list[OpenChunk] = []
         self.partitions: list[list[OpenChunk]] = [[] for _ in pivots]
         self._overlap: int | None = 0

@@ -23,7 +23,7 @@ from pqbroker.storage.tablets.tablet import TabletStorage
 from pqbroker.storage.unreadable import StoredUnreadable
 from pqbroker.tables.refusals import TableError
 from pqbroker.tables.serving.chunk_records import ChunkRecord, decode_pivots, encode_pivots
-from pqbroker.tables.serving.lookups import Lookup
+from pqbroker.tables.serving.lookups import Lookup, StoredRows
 from pqbroker.tables.serving.merging import MergedChunk, MergeInput, removal
 from pqbroker.tables.serving.open_chunk import OpenChunk
 from pqbroker.tables.serving.share import SortedShare
@@ -262,7 +262,8 @@ class SortedTablet:
 
     def lookup(self, timestamp: int) -> Lookup:
         """Return what looks rows up at a timestamp; `check` was asked."""
-        return Lookup(self.config.schema, self.stores, self.structure, self.kv, self.share.kept, timestamp)
+        rows = StoredRows(self.config.schema, self.stores, self.structure, self.kv, self.share.kept)
+        return Lookup(rows, timestamp)
 
     def plan(self, writes: Sequence[Stamped]) -> _PlannedCommit:
         """Plan as `WriteTarget` does."""

@@ -12,7 +12,6 @@ ENDED_KEPT: Final = 100
 class TaskRecord:
     """One task. Times in milliseconds since 1970, sizes in bytes."""
 
-    number: int
     kind: str
     table: str
     tablet_id: int
@@ -20,9 +19,10 @@ class TaskRecord:
     inputs: Sequence[int]
     """Numbers of the store, or of the chunks, that it reads."""
     begun_ms: int
+    number: int = 0
     outputs: Sequence[int] = ()
     ended_ms: int | None = None
-    """None: it is under way."""
+    """Time of its end; None: it is under way."""
     bytes_read: int = 0
     bytes_written: int = 0
     rows_read: int = 0
@@ -48,11 +48,9 @@ class TaskHistory:
     ended: deque[TaskRecord] = field(default_factory=lambda: deque(maxlen=ENDED_KEPT))
     _next: int = 1
 
-    def begin(
-        self, kind: str, table: str, tablet_id: int, reason: str, inputs: Sequence[int], now_ms: int
-    ) -> TaskRecord:
-        record = TaskRecord(self._next, kind, table, tablet_id, reason, tuple(inputs), now_ms)
-        self._next += 1
+    def begin(self, record: TaskRecord) -> TaskRecord:
+        """Note a task that begins, and number it."""
+        record.number, self._next = self._next, self._next + 1
         self.running[record.number] = record
         return record
 

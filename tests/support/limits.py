@@ -208,6 +208,45 @@ LIMITS = (
         share=Share.REQUEST,
     ),
     Limit(
+        "memory of rows of sorted tables that are in no chunk yet", ("pqbroker.table.stores.bytes.max",),
+        "OUT_OF_TABLET_MEMORY", "broker/web/test_sorted_limits.py::test_stores_that_fill_the_memory_refuse_writes",
+    ),
+    Limit(
+        "memory of blocks of sorted tables", ("pqbroker.table.blocks.bytes.max",), "the least recently used go",
+        "tables/serving/test_kept_blocks.py::test_the_least_recently_used_block_goes_first",
+    ),
+    Limit(
+        "flushes, compactions and partitionings at once",
+        ("pqbroker.table.flushes.max", "pqbroker.table.compactions.max", "pqbroker.table.partitionings.max"),
+        "they wait", "broker/web/test_sorted_limits.py::test_as_many_tasks_run_as_are_allowed",
+    ),
+    Limit(
+        "memory of a process that merges", ("pqbroker.table.merge.memory.bytes.max",), "the task is tried again later",
+        "broker/web/test_sorted_limits.py::test_a_merge_that_takes_too_much_memory_ends_and_rows_stay",
+    ),
+    Limit(
+        "bytes of a chunk", ("pqbroker.table.chunk.bytes.max",), "the next key begins another one",
+        "tables/work/sorted/test_merging.py::test_a_chunk_of_its_greatest_size_ends_before_the_next_key",
+    ),
+    Limit(
+        "rows and keys of a request for a sorted table", ("tables/sorted/rows.py:ROWS_MAX",), "TOO_MANY_ROWS",
+        "tables/sorted/test_rows.py::test_more_rows_than_a_request_may_have_are_refused", share=Share.REQUEST,
+    ),
+    Limit(
+        "bytes of a value of a sorted table", ("tables/sorted/rows.py:VALUE_BYTES_MAX",), "INVALID_ROW",
+        "tables/sorted/test_rows.py::test_a_value_that_is_too_large_is_refused", share=Share.REQUEST,
+    ),
+    Limit(
+        "bytes and columns of a key",
+        ("tables/sorted/keys.py:ENCODED_KEY_BYTES_MAX", "tables/sorted/keys.py:KEY_COLUMNS_MAX"), "INVALID_ROW, 400",
+        "tables/sorted/test_rows.py::test_keys_have_a_limit_of_bytes_and_columns", share=Share.REQUEST,
+    ),
+    Limit(
+        "tablets of a sorted table",
+        ("broker/services/sorted_tables/making.py:SORTED_TABLETS_MAX",), "INVALID_PIVOTS",
+        "broker/web/test_sorted_limits.py::test_a_table_has_a_limit_of_tablets",
+    ),
+    Limit(
         "characters of a column's name", ("tables/column_documents.py:COLUMN_NAME_CHARACTERS_MAX",), "INVALID_SCHEMA",
         "tables/test_schema.py::test_what_is_no_schema_is_refused_by_name",
         share=Share.REQUEST,

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from pqbroker.broker.ground.access import AclOperation
 from pqbroker.broker.services.sorted_tables.finding import find_sorted
@@ -12,12 +12,22 @@ from pqbroker.conf.sorted_attributes import FORCED_REVISION
 from pqbroker.storage.tablets.scheme_tables import SortedTableRecord
 from pqbroker.tables.serving.table import SortedTable
 from pqbroker.tables.sorted.attribute_checks import check_sorted_attributes, with_next_revision
+from pqbroker.tables.sorted.picking.estimates import check_wave, forced_estimate, periodic_estimate
+
+PERIOD: Final = "auto_compaction_period"
+NODES: Final = 1
+"""Nodes that compact a table's tablets: cells are this node's."""
 
 
-async def set_sorted_attributes(caller: TablesCaller, name: str, given: Mapping[str, Any]) -> SortedTable:
+async def set_sorted_attributes(
+    caller: TablesCaller, name: str, given: Mapping[str, Any], *, is_agreed: bool = False
+) -> tuple[SortedTable, str]:
     """Set some attributes; they act in a tablet from its next mount or remount on. A forced compaction of 1 becomes the
-    table's next revision. TableError NO_TABLE, INVALID_ATTRIBUTE."""
+    table's next revision. Return the table, and what a compaction of all of it will cost, empty where none is asked
+    for. `is_agreed`: an administrator agrees to a large one. TableError NO_TABLE, INVALID_ATTRIBUTE, NEEDS_AGREEMENT.
+    """
     table = find_sorted(caller, AclOperation.ALTER_CONFIGS, name)
+    cost = _cost(table, given, is_agreed=is_agreed)
 
     def changed(record: SortedTableRecord) -> SortedTableRecord:
         check_sorted_attributes(given, record.attributes)
@@ -26,7 +36,18 @@ async def set_sorted_attributes(caller: TablesCaller, name: str, given: Mapping[
         revision = next_revision if stored.get(FORCED_REVISION) == next_revision else record.revision
         return replace(record, attributes={**record.attributes, **stored}, revision=revision)
 
-    return await caller.node.cell.current.sorted_tables.change(table, changed)
+    return await caller.node.cell.current.sorted_tables.change(table, changed), cost
+
+
+def _cost(table: SortedTable, given: Mapping[str, Any], *, is_agreed: bool) -> str:
+    chunks = [chunk.record.size for tablet in table.tablets for chunk in tablet.structure.chunks.values()]
+    period = given.get(PERIOD)
+    if given.get(FORCED_REVISION) is not None:
+        check_wave(sum(chunks), len(chunks), is_agreed=is_agreed)
+        return forced_estimate(sum(chunks), NODES).text
+    if type(period) is int and period > 0:
+        return periodic_estimate(sum(chunks), NODES, period).text
+    return ""
 
 
 async def remount_sorted(caller: TablesCaller, name: str, tablets: TabletRange = ALL_TABLETS) -> SortedTable:

@@ -68,7 +68,7 @@ _FACTS = {
 }  # fmt: skip
 _TABLE = object_of(
     {**_FACTS, "schema": array_of(_COLUMN), "formats": _ANY, "attributes": _ANY, "mounted_attributes": _ANY},
-    {"pivot_keys": array_of({"type": "array"})},
+    {"pivot_keys": array_of({"type": "array"}), "estimate": TEXT},
 )
 _TABLET = object_of(
     {
@@ -121,7 +121,8 @@ ROUTES = (
     Route("GET", "/v1/tables/{name}", "Describe a table", _served("describe", _commands), _TABLE),
     Route(
         "PATCH", "/v1/tables/{name}", "Set attributes of a table; a tablet takes them at its remount",
-        _served("set_attributes", _commands), _TABLE, body=object_of({"attributes": _ANY}),
+        _served("set_attributes", _commands), _TABLE,
+        body=object_of({"attributes": _ANY}, {"agreed": {"type": "boolean"}}),
     ),
     Route(
         "DELETE", "/v1/tables/{name}", "Delete a table and its topic", _served("delete", _commands), None, status=204

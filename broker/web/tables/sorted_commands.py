@@ -44,7 +44,11 @@ async def delete(call: Call) -> None:
 
 
 async def set_attributes(call: Call) -> Any:
-    return _shown(await attributes.set_sorted_attributes(call, _name(call), call.body["attributes"]))
+    is_agreed = call.body.get("agreed", False)
+    table, cost = await attributes.set_sorted_attributes(
+        call, _name(call), call.body["attributes"], is_agreed=is_agreed
+    )
+    return {**_shown(table), **({"estimate": cost} if cost else {})}
 
 
 async def remount(call: Call) -> Any:
