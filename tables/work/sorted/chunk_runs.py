@@ -28,11 +28,11 @@ class ChunkRun:
         self._number = input_number
         self.blocks_read = 0
         try:
-            footer = value.read(max(value.size - FOOTER_BYTES, 0), min(value.size, FOOTER_BYTES))
+            footer = bytes(value.read(max(value.size - FOOTER_BYTES, 0), min(value.size, FOOTER_BYTES)))
             index_bytes = read_index_bytes(footer)
             if index_bytes > value.size:
                 raise ChunkDamaged(f"a chunk of {value.size} bytes has no room for an index of {index_bytes}")
-            self.index = ChunkIndex.decode(value.read(value.size - index_bytes, index_bytes))
+            self.index = ChunkIndex.decode(bytes(value.read(value.size - index_bytes, index_bytes)))
         except ChunkDamaged as damage:
             raise damaged(str(damage), input_number) from None
         except OSError as error:

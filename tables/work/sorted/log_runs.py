@@ -3,7 +3,8 @@
 Where each row lies is found row by row; its parts are gathered by column, from an array of bytes.
 """
 
-from collections.abc import Iterator, Sequence
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from struct import error as struct_error
 from typing import Any, Final
@@ -15,7 +16,8 @@ from pqbroker.tables.sorted.blocks import BLOCK_BYTES_MAX
 from pqbroker.tables.sorted.log_entries import ENTRY_HEAD, MAGIC, ROW_HEAD
 from pqbroker.tables.sorted.packed_rows import HEAD_BYTES, KIND_AT, LENGTH, Kind, slot_letter
 from pqbroker.tables.work.sorted.key_columns import decode_keys
-from pqbroker.tables.work.sorted.refusal import damaged
+from pqbroker.tables.work.sorted.refusal import damaged, unreadable
+from pqbroker.tables.work.sorted.stored_values import StoredValue
 from pqbroker.tables.work.sorted.version_columns import (
     STORED_TYPES,
     ColumnVersions,
@@ -51,24 +53,30 @@ class _LogPlaces:
 class LogRun:
     """The log values of one or several stores."""
 
-    def __init__(
-        self, values: Sequence[bytes], shape: SortedShape, wanted: Sequence[int], first_number: int = 0
-    ) -> None:
-        """`wanted`: numbers of the columns that are read, in the table's order; `first_number`: of the first input.
-        MergeRefused."""
-        places = [_places(value, number) for number, value in enumerate(values, first_number)]
-        shifts = numpy.cumsum([0, *map(len, values)])
-        if shifts[-1] > MERGED_LOG_BYTES_MAX:
-            raise damaged(f"a log has {shifts[-1]} bytes; a merge takes {MERGED_LOG_BYTES_MAX} at most", first_number)
-        self._data = numpy.frombuffer(b"".join([*values, bytes(_WORD_BYTES)]), numpy.uint8)
+    def __init__(self, values: Mapping[int, StoredValue], shape: SortedShape, wanted: Sequence[int]) -> None:
+        """Take values by the number of their input. `wanted`: numbers of the columns that are read, in the table's
+        order. MergeRefused."""
         self._shape = shape
-        self._first_number = first_number
         self._wanted = wanted
-        rows = _LogPlaces(*(
-            numpy.concatenate([part[at] + (shift if at < _SHIFTED else 0) for part, shift in zip(places, shifts)])  # noqa: B905
-            for at in range(_SHIFTED + 1)
-        ))  # fmt: skip
-        self._check(rows, first_number)
+        self._number = min(values)
+        """Number of the first input, which stands for all where it is not known better."""
+        size = sum(value.size for value in values.values())
+        if size > MERGED_LOG_BYTES_MAX:
+            raise damaged(f"logs have {size} bytes; a merge takes {MERGED_LOG_BYTES_MAX} at most", self._number)
+        self._data = numpy.zeros(size + _WORD_BYTES, numpy.uint8)
+        places = _Places()
+        begin = 0
+        for number, value in values.items():
+            end = begin + value.size
+            part = self._data[begin:end].data
+            try:
+                value.read_into(part, 0)
+            except OSError as error:
+                raise unreadable(error, number) from None
+            places.add(part, begin, number)
+            begin = end
+        rows = places.found()
+        self._check(rows)
         keys = self._binary(rows.keys, rows.versions)
         timestamps = self._words(rows.versions)
         unsorted = VersionColumns(keys, timestamps, self._data[rows.versions + KIND_AT] == Kind.DELETE, ())
@@ -137,7 +145,7 @@ class LogRun:
         try:
             return decode_keys(keys, self._shape.key_types)
         except ValueError as damage:
-            raise damaged(f"a log has a row whose key is none: {damage}", self._first_number) from None
+            raise damaged(f"a log has a row whose key is none: {damage}", self._number) from None
 
     def _value_columns(self, rows: _LogPlaces, deletes: Any, wanted: set[int]) -> dict[int, ColumnVersions]:
         """Return value columns by their number. Entries before a change of the table have fewer columns than later."""
@@ -189,7 +197,7 @@ class LogRun:
             return array
         return arrow_array(kind, len(begins), validity, array.buffers()[1:])
 
-    def _check(self, rows: _LogPlaces, number: int) -> None:
+    def _check(self, rows: _LogPlaces) -> None:
         """Refuse rows whose lengths do not fit together. MergeRefused."""
         sizes = rows.ends - rows.versions
         if not len(sizes):
@@ -203,10 +211,10 @@ class LogRun:
         is_wrong |= rows.columns > len(self._shape.value_columns)
         if is_wrong.any():
             at = int(rows.keys[is_wrong.argmax()])
-            raise damaged(f"a log has no version of a row where its key at byte {at} ends", number)
-        self._check_contents(rows, deletes, number)
+            raise damaged(f"a log has no version of a row where its key at byte {at} ends", self._number)
+        self._check_contents(rows, deletes)
 
-    def _check_contents(self, rows: _LogPlaces, deletes: Any, number: int) -> None:
+    def _check_contents(self, rows: _LogPlaces, deletes: Any) -> None:
         contents = numpy.zeros(len(deletes), numpy.int64)
         bodies = rows.versions + KIND_AT
         bitmap_bytes = (rows.columns + 7) >> 3
@@ -222,11 +230,50 @@ class LogRun:
         is_wrong = ~deletes & (ends != rows.ends)
         if is_wrong.any():
             at = int(rows.versions[is_wrong.argmax()])
-            raise damaged(f"a version of a row at byte {at} of a log does not end where its columns do", number)
+            raise damaged(f"a version of a row at byte {at} of a log does not end where its columns do", self._number)
 
 
-_SHIFTED = 3
-"""Parts of `_LogPlaces` that are positions."""
+class _Places:
+    """Places of rows, found one by one: arrays that grow, for objects of Python would take more than the rows."""
+
+    def __init__(self) -> None:
+        self._keys, self._versions, self._ends, self._columns = (array("q") for _ in range(4))
+
+    def add(self, value: memoryview, shift: int, number: int) -> None:
+        """Find the rows of one value, which lies at a shift among all. MergeRefused."""
+        position = 0
+        try:
+            while position < len(value):
+                magic, columns, zero, rows, size = ENTRY_HEAD.unpack_from(value, position)
+                position += ENTRY_HEAD.size
+                end = position + size
+                if magic != MAGIC or zero or end > len(value):
+                    raise damaged(f"a log of {len(value)} bytes has no entry before byte {position}", number)
+                position = self._add_rows(value, position, rows, shift)
+                if position != end:
+                    raise damaged(f"an entry of a log ends at byte {end}, its rows at {position}", number)
+                self._columns.extend([columns] * rows)
+        except struct_error:
+            raise damaged(f"a log of {len(value)} bytes ends within an entry", number) from None
+
+    def _add_rows(self, value: memoryview, position: int, rows: int, shift: int) -> int:
+        """Return the position behind the rows."""
+        unpack, head = ROW_HEAD.unpack_from, ROW_HEAD.size
+        add_key, add_version, add_end = self._keys.append, self._versions.append, self._ends.append
+        position += shift
+        for _ in range(rows):
+            version_bytes, key_bytes = unpack(value, position - shift)
+            position += head
+            add_key(position)
+            position += key_bytes
+            add_version(position)
+            position += version_bytes
+            add_end(position)
+        return position - shift
+
+    def found(self) -> _LogPlaces:
+        parts = (self._keys, self._versions, self._ends, self._columns)
+        return _LogPlaces(*(numpy.frombuffer(part, numpy.int64) for part in parts))
 
 
 def _slots_bytes(shape: SortedShape, columns: Any) -> Any:
@@ -244,36 +291,3 @@ def _fixed(words: Any, kind: str, validity: Any) -> Any:
     width = STORED_TYPES[kind].to_pandas_dtype()
     values = words.view(letter).astype(width, copy=False)
     return arrow_array(kind, len(words), validity, [pyarrow.py_buffer(numpy.ascontiguousarray(values))])
-
-
-def _places(value: bytes, number: int) -> tuple[Any, Any, Any, Any]:
-    """Return where the rows of one log value lie: `_LogPlaces`. MergeRefused."""
-    unpack, head = ROW_HEAD.unpack_from, ROW_HEAD.size
-    begins: list[int] = []
-    key_sizes: list[int] = []
-    ends: list[int] = []
-    counts: list[tuple[int, int]] = []
-    position = 0
-    try:
-        while position < len(value):
-            magic, columns, zero, rows, size = ENTRY_HEAD.unpack_from(value, position)
-            position += ENTRY_HEAD.size
-            end = position + size
-            if magic != MAGIC or zero or end > len(value):
-                raise damaged(f"a log of {len(value)} bytes has no entry before byte {position}", number)
-            for _ in range(rows):
-                version_bytes, key_bytes = unpack(value, position)
-                position += head
-                begins.append(position)
-                key_sizes.append(key_bytes)
-                position += key_bytes + version_bytes
-                ends.append(position)
-            if position != end:
-                raise damaged(f"an entry of a log ends at byte {end}, its rows at {position}", number)
-            counts.append((columns, rows))
-    except struct_error:
-        raise damaged(f"a log of {len(value)} bytes ends within an entry", number) from None
-    keys = numpy.array(begins, numpy.int64)
-    versions = keys + numpy.array(key_sizes, numpy.int64)
-    columns_of_rows = numpy.repeat(*numpy.array(counts, numpy.int64).reshape(-1, 2).T)
-    return keys, versions, numpy.array(ends, numpy.int64), columns_of_rows

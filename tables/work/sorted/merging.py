@@ -22,10 +22,11 @@ from pqbroker.tables.work.sorted.version_columns import SortedShape, VersionColu
 
 CHUNK_PIECE_BYTES: Final = 1 << 20
 """Bytes of a chunk in one message."""
-MEMORY_PART: Final = 12
-"""A range has this part of the worker's memory: its versions lie there as they are read, sorted, and written."""
-RANGE_BYTES_MAX: Final = 16 << 20
-"""More makes a merge no faster, and a stop wait longer."""
+MEMORY_PART: Final = 32
+"""A range has this part of the worker's memory: its versions lie there as they are read, sorted, cleaned, and written,
+beside 100 MiB of libraries."""
+RANGE_BYTES_MAX: Final = 4 << 20
+"""More makes a merge no faster (measured), and a stop wait longer."""
 
 
 class SortedRun(Protocol):
@@ -70,18 +71,18 @@ def open_runs(
 ) -> list[SortedRun]:
     """Open what a message names: the logs as one run, each chunk as one. MergeRefused."""
     runs: list[SortedRun] = []
-    logs: list[bytes] = []
+    logs: dict[int, StoredValue] = {}
     for number, document in enumerate(inputs):
         pieces = document["pieces"]
         try:
             value = StoredValue(pieces, payload, files)
-            payload = payload[payload_bytes(pieces) :]
-            if document["kind"] == "log":
-                logs.append(value.read(0, value.size))
-                continue
         except OSError as error:
             raise unreadable(error, number) from None
-        runs.append(ChunkRun(value, shape, wanted, number))
+        payload = payload[payload_bytes(pieces) :]
+        if document["kind"] == "log":
+            logs[number] = value
+        else:
+            runs.append(ChunkRun(value, shape, wanted, number))
     if logs:
         runs.append(LogRun(logs, shape, wanted))
     return runs

@@ -54,31 +54,26 @@ class StoredValue:
                 self._pieces.append((self.size, self.size + size, files.open(path), position))
             self.size += size
 
-    def read(self, position: int, size: int) -> bytes:
+    def read(self, position: int, size: int) -> bytearray:
         """Return a part of the value. OSError where a file ends early."""
-        end = position + size
-        parts = []
+        found = bytearray(size)
+        self.read_into(memoryview(found), position)
+        return found
+
+    def read_into(self, room: memoryview, position: int) -> None:
+        """Fill the room with the part that begins at a position. OSError where a file ends early."""
+        end = position + len(room)
         for first, last, where, file_position in self._pieces:
             begin, until = max(first, position), min(last, end)
             if begin >= until:
                 continue
-            if isinstance(where, int):
-                parts.append(_read(where, until - begin, file_position + begin - first))
-            else:
-                parts.append(bytes(where[begin - first : until - first]))
-        found = b"".join(parts)
-        if len(found) != size:
-            raise OSError(f"a value of {self.size} bytes has no {size} at {position}")
-        return found
+            part = room[begin - position : until - position]
+            if not isinstance(where, int):
+                part[:] = where[begin - first : until - first]
+            elif os.preadv(where, [part], file_position + begin - first) != len(part):
+                raise OSError(f"a file of stored values ends before byte {file_position + until - first}")
 
 
 def payload_bytes(pieces: Sequence[StoredPiece]) -> int:
     """Return how many bytes of the payload the pieces take."""
     return sum(piece for piece in pieces if isinstance(piece, int))
-
-
-def _read(file: int, size: int, position: int) -> bytes:
-    data = os.pread(file, size, position)
-    if len(data) < size:
-        raise OSError(f"a file of stored values ends before byte {position + size}")
-    return data

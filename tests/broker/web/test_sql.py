@@ -415,4 +415,4 @@ def test_without_the_libraries_they_are_named(tmp_path: Path, monkeypatch: pytes
         status, data = Sql(running).ask("SELECT 1")
     error = json.loads(data)["error"]
     assert (status, error["code"]) == (501, "TABLES_NOT_INSTALLED")
-    assert "pip install duckdb sqlglot pyarrow" in error["cure"]
+    assert "pip install duckdb numpy pyarrow sqlglot" in error["cure"]

@@ -142,7 +142,7 @@ def test_a_merge_that_goes_range_by_range_makes_the_same_rows() -> None:
     rows = texts(range(0, 3000, 2), 1000) + texts(range(0, 3000, 3), 5000) + texts([7, 7, 7, 8], 9000)
     chunks = [merged(TEXTS, [log_of(TEXTS, part)])[0][0] for part in (rows[:1500], rows[1500:2500], rows[2500:])]
     at_once, _ = merged(TEXTS, chunks=chunks, clean_up=NEWEST_ALONE)
-    in_ranges, found = merged(TEXTS, chunks=chunks, clean_up=NEWEST_ALONE, memory_bytes_max=2 << 20)
+    in_ranges, found = merged(TEXTS, chunks=chunks, clean_up=NEWEST_ALONE, memory_bytes_max=8 << 20)
     assert len(in_ranges) == 1
     assert found["rows_read"] == len(rows)
     assert read(TEXTS, in_ranges) == read(TEXTS, at_once)
