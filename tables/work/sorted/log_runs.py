@@ -259,16 +259,21 @@ class _Places:
     def _add_rows(self, value: memoryview, position: int, rows: int, shift: int) -> int:
         """Return the position behind the rows."""
         unpack, head = ROW_HEAD.unpack_from, ROW_HEAD.size
-        add_key, add_version, add_end = self._keys.append, self._versions.append, self._ends.append
+        keys: list[int] = []
+        versions: list[int] = []
+        ends: list[int] = []
         position += shift
         for _ in range(rows):
             version_bytes, key_bytes = unpack(value, position - shift)
             position += head
-            add_key(position)
+            keys.append(position)
             position += key_bytes
-            add_version(position)
+            versions.append(position)
             position += version_bytes
-            add_end(position)
+            ends.append(position)
+        self._keys.extend(keys)
+        self._versions.extend(versions)
+        self._ends.extend(ends)
         return position - shift
 
     def found(self) -> _LogPlaces:

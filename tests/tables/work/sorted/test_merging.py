@@ -103,7 +103,7 @@ def assert_key_columns_are_the_keys(table: Table, chunks: Sequence[bytes]) -> No
                 assert encode([block.value(row, at) for at in range(len(table[0]))]) == block.key(row)
 
 
-@settings(max_examples=examples(1500))
+@settings(max_examples=examples(800))
 @given(st.data())
 def test_a_flush_keeps_every_version_and_a_merge_what_the_rules_leave(data: st.DataObject) -> None:
     table = data.draw(tables())

@@ -60,7 +60,7 @@ def scanned(
         return stream.read_all().to_pylist(), said
 
 
-@settings(max_examples=examples(1500))
+@settings(max_examples=examples(800))
 @given(st.data())
 def test_a_scan_sees_the_newest_values_at_its_timestamp(data: st.DataObject) -> None:
     table = data.draw(tables())
