@@ -20,8 +20,10 @@ plain Python, so that a broker looks keys up without the libraries of its worker
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import IntFlag
+from itertools import accumulate, pairwise
+from operator import itemgetter
 from struct import Struct
 from typing import Final, NamedTuple
 from zlib import crc32
@@ -47,6 +49,7 @@ _PLACE = Struct("<QIIIIII")
 _FOOTER = Struct("<4sIQI")
 _SUM = Struct("<I")
 FOOTER_BYTES: Final = _FOOTER.size + _SUM.size
+_TRAITS_AT = 4
 _WORD_BYTES = 8
 _WORD = (1 << 64) - 1
 _SIX_BITS = 63
@@ -101,25 +104,48 @@ class ChunkSummary(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Some keys in order, each with the unpacked bytes from it to the next."""
 
 
+class Places:
+    """Places of a chunk's blocks, in order. They stay numbers until one is asked for: a chunk has thousands."""
+
+    __slots__ = ("first_keys", "numbers")
+
+    def __init__(self, numbers: Sequence[tuple[int, ...]], first_keys: Sequence[bytes]) -> None:
+        self.numbers = numbers
+        self.first_keys = first_keys
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __getitem__(self, number: int) -> Place:
+        return Place._make((*self.numbers[number][:-1], self.first_keys[number]))
+
+    def __iter__(self) -> Iterator[Place]:
+        return map(self.__getitem__, range(len(self)))
+
+    def continues(self, number: int) -> bool:
+        """Return True if the block before has newer versions of the first key."""
+        return bool(self.numbers[number][_TRAITS_AT] & Trait.CONTINUES)
+
+
 class ChunkIndex:
     """One chunk's index."""
 
     __slots__ = ("_filter", "_first_keys", "_types", "facts", "last_key", "places")
 
-    def __init__(self, places: Sequence[Place], words: memoryview, facts: ChunkSummary) -> None:
+    def __init__(self, places: Places, words: memoryview, facts: ChunkSummary) -> None:
         """Take the filter's words as a view of uint64."""
         self.places = places
         self.facts = facts
         self.last_key = bytes.fromhex(facts.last_key)
         self._filter = words
-        self._first_keys = [place.first_key for place in places]
+        self._first_keys = places.first_keys
         self._types = tuple(kind for _, kind in (*facts.key_columns, *facts.value_columns))
 
     @classmethod
     def decode(cls, data: bytes) -> "ChunkIndex":
         """Read an index with the footer behind it, the last bytes of a chunk. ChunkDamaged."""
         size, checksum = _read_footer(data[-FOOTER_BYTES:])
-        index = data[:-FOOTER_BYTES]
+        index = memoryview(data)[:-FOOTER_BYTES]
         if size != len(index):
             raise ChunkDamaged(f"the footer of a chunk says {size} bytes of index; {len(index)} are there")
         if crc32c(index) != checksum:
@@ -147,7 +173,7 @@ class ChunkIndex:
         only while a block ends with the key."""
         end = bisect_right(self._first_keys, key)
         first = bisect_left(self._first_keys, key, 0, end)
-        if first and (first == end or self.places[first].traits & Trait.CONTINUES):
+        if first and (first == end or self.places.continues(first)):
             first -= 1
         return range(first, end) if key <= self.last_key else range(0)
 
@@ -212,7 +238,7 @@ def _read_footer(footer: bytes) -> tuple[int, int]:
     return size, checksum
 
 
-def _read_index(index: bytes) -> tuple[list[Place], memoryview, ChunkSummary]:
+def _read_index(index: memoryview) -> tuple[Places, memoryview, ChunkSummary]:
     """Take the parts of an index whose checksum holds: what does not fit was written so. ChunkDamaged."""
     magic, blocks, words, facts_bytes = _HEAD.unpack_from(index) if len(index) >= _HEAD.size else (b"", 0, 0, 0)
     words_at = _HEAD.size + blocks * _PLACE.size
@@ -225,19 +251,23 @@ def _read_index(index: bytes) -> tuple[list[Place], memoryview, ChunkSummary]:
         bytes.fromhex(facts.last_key)
     except ValueError as damage:
         raise ChunkDamaged(f"the facts in an index are none: {damage}") from None
-    places: list[Place] = []
-    position, stored_end = keys_at, 0
-    for numbers in _PLACE.iter_unpack(index[_HEAD.size : words_at]):
-        *place_numbers, key_bytes = numbers
-        place = Place._make((*place_numbers, index[position : position + key_bytes]))
-        if place.position != stored_end or not place.rows or place.unpacked_bytes > UNPACKED_BYTES_MAX:
-            raise _of_block(len(places), place, "does not follow the block before it, or has no rows or too many bytes")
-        places.append(place)
-        stored_end += place.stored_bytes
-        position += key_bytes
-    if position != len(index):
-        raise ChunkDamaged(f"the first keys in an index end at {position} of {len(index)} bytes")
-    return places, memoryview(index)[words_at:facts_at].cast("Q"), facts
+    numbers = list(_PLACE.iter_unpack(index[_HEAD.size : words_at]))
+    ends = accumulate(map(itemgetter(-1), numbers), initial=0)
+    keys = bytes(index[keys_at:])
+    places = Places(numbers, [keys[begin:end] for begin, end in pairwise(ends)])
+    _check_places(places, len(keys))
+    return places, index[words_at:facts_at].cast("Q"), facts
+
+
+def _check_places(places: Places, keys_bytes: int) -> None:
+    """ChunkDamaged."""
+    positions, stored, unpacked, rows, *_, key_sizes = zip(*places.numbers, strict=True)
+    if list(positions) != list(accumulate(stored, initial=0))[:-1]:
+        raise ChunkDamaged("blocks in an index do not follow one another")
+    if not min(rows) or max(unpacked) > UNPACKED_BYTES_MAX:
+        raise ChunkDamaged(f"a block in an index has no rows, or unpacks to more than {UNPACKED_BYTES_MAX} bytes")
+    if sum(key_sizes) != keys_bytes:
+        raise ChunkDamaged(f"the first keys in an index have {keys_bytes} bytes, not {sum(key_sizes)}")
 
 
 def _of_block(number: int, place: Place, text: str) -> ChunkDamaged:

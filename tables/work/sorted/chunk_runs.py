@@ -74,7 +74,7 @@ class ChunkRun:
         """Read blocks that follow one another. MergeRefused."""
         if not numbers:
             return []
-        places = self.index.places[numbers.start : numbers.stop]
+        places = [self.index.places[number] for number in numbers]
         begin = places[0].position
         self.blocks_read += len(places)
         try:

@@ -12,7 +12,6 @@ from typing import Any, Final, NamedTuple
 import numpy
 import pyarrow
 
-from pqbroker.tables.sorted.chunks import Trait
 from pqbroker.tables.work.messages import Line, Message, Stopped
 from pqbroker.tables.work.results import WRITERS, send_pieces
 from pqbroker.tables.work.sorted.chunk_runs import ChunkRun
@@ -117,12 +116,12 @@ def _stretches_alone(
     if not isinstance(run, ChunkRun) or run.greatest_timestamp > wanted.timestamp:
         return
     places, end_of_chunk = run.index.places, run.index.last_key + b"\0"
-    keys = [*(place.first_key for place in places), end_of_chunk]
+    keys = [*places.first_keys, end_of_chunk]
     is_alone = [
         not place.traits
         and place.first_key >= wanted.first
         and (wanted.end is None or keys[number + 1] <= wanted.end)
-        and (number + 1 == len(places) or not places[number + 1].traits & Trait.CONTINUES)
+        and (number + 1 == len(places) or not places.continues(number + 1))
         for number, place in enumerate(places)
     ]
     for first, last in chain.from_iterable(other.spans() for other in runs if other is not run):

@@ -312,7 +312,7 @@ def test_blocks_have_at_most_64_kib_of_however_many_columns() -> None:
         values = [(at, str(at), None)[at % 3] for at in range(count)]
         rows: list[Row] = [((at,), 1 + at, values, False) for at in range(100)]
         (chunk,), _ = merged(table, [log_of(table, rows)])
-        places = index_of(chunk).places
+        places = list(index_of(chunk).places)
         assert max(place.unpacked_bytes for place in places) <= BLOCK_BYTES_MAX
         assert sum(place.rows for place in places) == 100
         assert min(place.rows for place in places[:-1] or places) > 1
