@@ -7,6 +7,7 @@ that stops.
 """
 
 import heapq
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol
 
@@ -54,7 +55,7 @@ def merge(line: Line, message: Message) -> dict[str, Any]:
         for first, end in key_ranges(runs, pivots, budget):
             if line.has_unasked():
                 raise Stopped
-            chunks.enter(sum(pivot <= first for pivot in pivots))
+            chunks.enter(bisect_right(pivots, first))
             rows = read_range(runs, first, end)
             if rows is not None:
                 rows_read += len(rows.deletes)

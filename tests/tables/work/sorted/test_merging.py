@@ -1,6 +1,7 @@
 """The worker's merges by whole columns equal the plain rules of `versions.py`, read back in plain Python."""
 
 import os
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,6 +21,7 @@ from pqbroker.tables.work.sorted.merging import merge
 from pqbroker.tables.work.sorted.refusal import MergeRefused
 from tests.support.depth import examples
 from tests.tables.work.sorted.worker_line import (
+    MEMORY_BYTES,
     Pieces,
     Table,
     in_file,
@@ -121,6 +123,15 @@ def test_a_flush_keeps_every_version_and_a_merge_what_the_rules_leave(data: st.D
     from_logs = merged(table, logs, clean_up=rules)[0]
     from_chunks = merged(table, chunks=chunks, clean_up=rules)[0]
     assert read(table, from_logs) == read(table, from_chunks) == expected
+    pivots = sorted(data.draw(st.sets(st.sampled_from(sorted(model(table, rows))))))
+    in_parts = {
+        "pivots": [pivot.hex() for pivot in pivots], "chunk_bytes_max": data.draw(st.sampled_from([1, 500, 10_000])),
+        "memory_bytes_max": data.draw(st.sampled_from([1, 20_000, MEMORY_BYTES])), "clean_up": rules,
+    }  # fmt: skip
+    cut, said = merged(table, logs[:1], chunks[1:], **in_parts)
+    assert read(table, cut) == expected
+    for chunk, facts in zip(cut, said["chunks"], strict=True):
+        assert {bisect_right(pivots, key) for key, _ in versions_of(chunk, 0)} == {facts["partition"]}
     alone = {key: merge_deletes(some) for key, some in model(table, rows).items()}
     assert read(table, merged(table, logs[:1], chunks[1:], merge_deletions=True)[0]) == flat(alone)
 
