@@ -9,7 +9,7 @@
             to; uint32 rows; uint32 traits; uint32 crc32c of the bytes that are stored; uint32 bytes of its first key
             the filter's words, uint64; the facts, JSON (`ChunkSummary`); the first keys end to end
     the footer:
-        0   4 bytes  magic "PQC1"
+        0   4 bytes  magic "PQSF"
         4   uint32   version of this form
         8   uint64   bytes of the index
         16  uint32   crc32c of the index
@@ -36,7 +36,7 @@ from pqbroker.tables.sorted.blocks import Block, BlockDamaged
 
 CHUNK_FORM: Final = 1
 INDEX_MAGIC: Final = b"PQSI"
-FOOTER_MAGIC: Final = b"PQC1"
+FOOTER_MAGIC: Final = b"PQSF"
 BITS_PER_KEY: Final = 10
 FILTER_MIX: Final = 0x9E3779B97F4A7C15
 """Odd factor that spreads a key's crc32 over the bits of a word."""
