@@ -14,6 +14,8 @@ from pqbroker.tables.sorted.write_refusals import (
 )
 from tests.tables.sorted.picking.stores import MIB, store
 
+pytestmark = pytest.mark.spec("C.9")
+
 CALM = WriteFacts(29, 9_999, 99, DYNAMIC_STORES_MAX - 1, store(rows=999_999))
 LIMITS = sorted_in_force({})
 

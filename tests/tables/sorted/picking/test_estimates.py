@@ -6,6 +6,8 @@ from pqbroker.tables.refusals import TableError
 from pqbroker.tables.sorted.picking.estimates import check_wave, due_bytes, forced_estimate, periodic_estimate
 from tests.tables.sorted.picking.stores import DAY, GIB, NOW, chunk, tablet
 
+pytestmark = pytest.mark.spec("C.6", "K.3")
+
 TERABYTE = 10**12
 
 
