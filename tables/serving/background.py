@@ -253,7 +253,7 @@ class Background:
         self, tablet: SortedTablet, task: ChunkTask, chunks: Sequence[OpenChunk], record: TaskRecord
     ) -> None:
         numbers = task.choice.numbers
-        major = major_timestamp(tablet.stores_now(), task.partition, numbers)
+        major = major_timestamp(tablet.stores_now(), numbers)
         rules = self._rules(tablet, major)
         pivots = tablet.structure.pivots[1:] if task.kind is TaskKind.PARTITIONING else []
         document = self._document(tablet, rules, pivots)

@@ -40,10 +40,10 @@ class ChunkTask:
     """Chunks that the task makes fewer."""
 
     @property
-    def place(self) -> tuple[int, int, int, bytes]:
-        """Return the task's place among others, on all tablets of a node: the smallest runs first."""
-        pivot = b"" if self.partition is None else self.partition.pivot
-        return self.slack, -self.effect, self.tablet_id, pivot
+    def place(self) -> tuple[int, int, int, str, bool, bytes]:
+        """Return the task's place among others, on all tablets of a node: the smallest runs first, no two are equal."""
+        in_partition = (False, b"") if self.partition is None else (True, self.partition.pivot)
+        return self.slack, -self.effect, self.tablet_id, self.kind, *in_partition
 
 
 @dataclass(frozen=True, slots=True)

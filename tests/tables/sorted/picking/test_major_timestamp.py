@@ -10,12 +10,14 @@ from hypothesis import strategies as st
 from pqbroker.pq.log.commit_timestamps import timestamp_of
 from pqbroker.tables.sorted.picking.choice import PickReason
 from pqbroker.tables.sorted.picking.facts import ChunkStore, TabletStores
-from pqbroker.tables.sorted.picking.major_timestamp import expired, major_timestamp
+from pqbroker.tables.sorted.picking.major_timestamp import expired, major_timestamp, major_timestamp_of_flush
 from tests.tables.sorted.picking.stores import FAR_BARRIER, MIB, NOW, chunk, numbers, store, tablet
 
 pytestmark = pytest.mark.spec("C.8")
 
 HALF_AN_HOUR = 1_800_000
+LEFT, RIGHT = (0, 9), (40_000, 40_001)
+"""Keys in each of two partitions."""
 
 
 def of(timestamp: int, number: int, **facts: Any) -> ChunkStore:
@@ -23,60 +25,59 @@ def of(timestamp: int, number: int, **facts: Any) -> ChunkStore:
     return chunk(number, MIB, least_timestamp=timestamp, greatest_timestamp=timestamp, **facts)
 
 
-def in_partition(whole: TabletStores, *inputs: int) -> int:
-    return major_timestamp(whole, whole.partitions[0], inputs)
+def major(whole: TabletStores, *inputs: int) -> int:
+    return major_timestamp(whole, inputs)
 
 
 def test_writes_at_10_and_20_and_a_deletion_at_30_give_a_major_timestamp_of_20() -> None:
     whole = tablet([of(10, 1), of(20, 2), of(30, 3)])
-    assert in_partition(whole, 1, 3) == 20
-    assert in_partition(whole, 2, 3) == 10
-    assert in_partition(whole, 1, 2) == 30
+    assert major(whole, 1, 3) == 20
+    assert major(whole, 2, 3) == 10
+    assert major(whole, 1, 2) == 30
 
 
 def test_it_never_passes_the_barrier() -> None:
     whole = tablet([of(10, 1), of(20, 2)], facts={"barrier": 15})
-    assert in_partition(whole, 1) == 15
-    assert in_partition(whole, 1, 2) == 15
-    assert in_partition(replace(whole, barrier=FAR_BARRIER), 1, 2) == FAR_BARRIER
+    assert major(whole, 1) == 15
+    assert major(whole, 1, 2) == 15
+    assert major(replace(whole, barrier=FAR_BARRIER), 1, 2) == FAR_BARRIER
 
 
 def test_dynamic_stores_count_the_passive_ones_too() -> None:
     stores = {"active": store(1, least_timestamp=25), "passive": (store(2, least_timestamp=15),)}
     whole = tablet([of(30, 1)], facts=stores)
-    assert in_partition(whole, 1) == 15
-    assert in_partition(replace(whole, passive=()), 1) == 25
+    assert major(whole, 1) == 15
+    assert major(replace(whole, passive=()), 1) == 25
 
 
 def test_an_empty_store_holds_nothing_back() -> None:
     whole = tablet([of(30, 1)], facts={"active": store(1, rows=0), "barrier": 40})
-    assert in_partition(whole, 1) == 40
+    assert major(whole, 1) == 40
 
 
 def test_eden_counts_and_other_partitions_do_not() -> None:
-    whole = tablet([of(30, 1)], [of(5, 2)], eden=[of(12, 3)])
-    assert in_partition(whole, 1) == 12
+    whole = tablet([of(30, 1, keys=LEFT)], [of(5, 2, keys=RIGHT)], eden=[of(12, 3)])
+    assert major(whole, 1) == 12
 
 
 def test_partition_mode_keeps_deletions_while_eden_holds_older_data() -> None:
     """All chunks of the partition are in the portion, and a deletion at 30 stays: Eden may have a value of 12."""
     deletion = 30
-    whole = tablet([of(10, 1), of(deletion, 2)], [], eden=[of(12, 3)])
-    assert in_partition(whole, 1, 2) == 12 < deletion
-    assert deletion < in_partition(replace(whole, eden=()), 1, 2)
+    whole = tablet([of(10, 1, keys=LEFT), of(deletion, 2, keys=LEFT)], [], eden=[of(12, 3)])
+    assert major(whole, 1, 2) == 12 < deletion
+    assert deletion < major(replace(whole, eden=()), 1, 2)
 
 
 def test_a_portion_of_eden_minds_the_partitions_that_it_touches() -> None:
-    left = of(50, 1, keys=(0, 9))
-    whole = tablet([of(5, 2, keys=(0, 9))], [of(7, 3, keys=(40_000, 40_001))], eden=[left, of(60, 4)])
-    assert major_timestamp(whole, None, [1]) == 5
-    assert major_timestamp(whole, None, [4]) == 5
+    whole = tablet([of(5, 2, keys=LEFT)], [of(7, 3, keys=RIGHT)], eden=[of(50, 1, keys=LEFT), of(60, 4)])
+    assert major_timestamp(whole, [1]) == 5
+    assert major_timestamp(whole, [4]) == 5
     right = replace(whole, eden=(replace(whole.eden[0], first_key=whole.partitions[1].pivot, last_key=b"\xff" * 4),))
-    assert major_timestamp(right, None, [1]) == 7
+    assert major_timestamp(right, [1]) == 7
 
 
 def test_chunks_of_eden_that_are_not_in_the_portion_count() -> None:
-    assert major_timestamp(tablet([], [], eden=[of(50, 1), of(20, 2)]), None, [1]) == 20
+    assert major_timestamp(tablet([], [], eden=[of(50, 1), of(20, 2)]), [1]) == 20
 
 
 def test_one_large_old_chunk_holds_the_major_timestamp() -> None:
@@ -84,8 +85,22 @@ def test_one_large_old_chunk_holds_the_major_timestamp() -> None:
     old = chunk(1, 900 * MIB, least_timestamp=timestamp_of(NOW - 10 * HALF_AN_HOUR))
     fresh = [of(timestamp_of(NOW) + number, number) for number in range(2, 5)]
     whole = tablet([old, *fresh])
-    assert in_partition(whole, 2, 3, 4) == old.least_timestamp < min(each.least_timestamp for each in fresh)
-    assert in_partition(whole, 1, 2, 3, 4) == FAR_BARRIER
+    assert major(whole, 2, 3, 4) == old.least_timestamp < min(each.least_timestamp for each in fresh)
+    assert major(whole, 1, 2, 3, 4) == FAR_BARRIER
+
+
+def test_the_flush_of_a_store_minds_every_other_store_of_the_tablet() -> None:
+    stores = {"active": store(1, least_timestamp=60), "passive": (store(2, least_timestamp=50),), "barrier": 70}
+    whole = tablet([of(40, 3)], [], eden=[of(45, 4)], facts=stores)
+    assert major_timestamp_of_flush(whole, 2) == 40
+    assert major_timestamp_of_flush(tablet(facts=stores), 2) == 60
+    assert major_timestamp_of_flush(tablet(facts=stores), 1) == 50
+    assert major_timestamp_of_flush(tablet(facts={**stores, "active": None}), 2) == 70
+
+
+def test_a_portion_is_of_chunks_that_the_tablet_has() -> None:
+    with pytest.raises(AssertionError):
+        major_timestamp(tablet([of(10, 1)]), [2])
 
 
 EXPIRING: dict[str, Any] = {"min_data_versions": 0}
@@ -145,13 +160,13 @@ MADE = st.lists(st.tuples(st.integers(1, 50), st.booleans(), st.booleans()), min
 def test_no_store_beside_the_portion_has_a_version_below_the_major_timestamp(
     made: list[tuple[int, bool, bool]], barrier: int
 ) -> None:
-    held = [of(timestamp, number) for number, (timestamp, _, _) in enumerate(made)]
+    held = [of(timestamp, number, keys=LEFT) for number, (timestamp, _, _) in enumerate(made)]
     in_eden = {number for number, (_, is_in_eden, _) in enumerate(made) if is_in_eden}
     inputs = {number for number, (_, _, is_taken) in enumerate(made) if is_taken} - in_eden
     whole = tablet(
-        [each for each in held if each.number not in in_eden], [],
+        [each for each in held if each.number not in in_eden], [of(1, 99, keys=RIGHT)],
         eden=[each for each in held if each.number in in_eden], facts={"barrier": barrier},
     )  # fmt: skip
-    found = in_partition(whole, *inputs)
+    found = major(whole, *inputs)
     others = [each.least_timestamp for each in held if each.number not in inputs]
     assert found == min([*others, barrier])

@@ -107,7 +107,7 @@ class Table:
         if task.kind is TaskKind.DISCARD:
             return
         numbers = task.choice.numbers
-        rules = self._rules(major_timestamp(tablet, task.partition, numbers))
+        rules = self._rules(major_timestamp(tablet, numbers))
         merged: defaultdict[int, list[Version]] = defaultdict(list)
         for number in numbers:
             for row, versions in self.chunks[number][1].items():

@@ -41,6 +41,14 @@ def test_of_equal_slack_the_task_that_ends_more_chunks_comes_first_over_all_tabl
     assert [(task.tablet_id, task.slack, task.effect) for task in found] == [(8, 26, 3), (7, 26, 2)]
 
 
+def test_no_two_tasks_have_one_place() -> None:
+    """Eden's two tasks, and that of the leftmost partition, which has Eden's pivot."""
+    whole = tablet(chunks(*[MIB] * 3), [], eden=chunks(*[30 * MIB] * 6, first=10), max_partitioning_store_count=3)
+    found = tasks(whole)
+    assert [(task.slack, task.effect) for task in found[:2]] == [(found[0].slack, 2), (found[0].slack, 2)]
+    assert len({task.place for task in found}) == len(found) == 3
+
+
 def test_slack_goes_by_the_critical_overlap() -> None:
     (task,) = tasks(tablet(chunks(*[MIB] * 4), critical_overlapping_store_count=6))
     assert task.slack == 2
@@ -162,7 +170,7 @@ def test_without_writes_old_data_stays_until_a_period_is_set() -> None:
     (task,) = structure.done
     assert task.choice.reason is PickReason.PERIODIC
     assert numbers(task.choice.inputs) == [1, 2, 3]
-    assert major_timestamp(tablet(held), tablet(held).partitions[0], task.choice.numbers) == tablet().barrier
+    assert major_timestamp(tablet(held), task.choice.numbers) == tablet().barrier
 
 
 def test_each_chunk_is_compacted_at_least_once_in_a_period_with_its_splay() -> None:
