@@ -9,9 +9,10 @@ not accepted yet.
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
-from pqbroker.pq.log.commit_timestamps import timestamp_of
+from pqbroker.pq.log.commit_timestamps import TIMESTAMP_MAX, timestamp_of
 from pqbroker.storage.engine import BlobCorrupt, BlobMissing, CommitRefused, ShardLost
 from pqbroker.storage.kv.commands import KeyValueError
 from pqbroker.tables.refusals import TableError
@@ -23,7 +24,7 @@ from pqbroker.tables.serving.tablet import SortedTablet
 from pqbroker.tables.serving.tasks import TaskHistory, TaskRecord
 from pqbroker.tables.sorted.chunks import ChunkDamaged
 from pqbroker.tables.sorted.picking.balancing import PartitionMerge, PartitionSplit, pick_merges, pick_splits
-from pqbroker.tables.sorted.picking.major_timestamp import major_timestamp
+from pqbroker.tables.sorted.picking.major_timestamp import major_timestamp, major_timestamp_of_flush
 from pqbroker.tables.sorted.picking.pivots import KeySample, split_pivots
 from pqbroker.tables.sorted.picking.rotation import StoreMemory, rotation_reason, rotations_for_memory
 from pqbroker.tables.sorted.picking.survey import ChunkTask, Survey, TaskKind, in_order, survey
@@ -207,12 +208,13 @@ class Background:
     async def _flush(self, tablet: SortedTablet, store: RowStore, record: TaskRecord) -> None:
         attributes = tablet.config.attributes
         try:
-            rules = self._rules(tablet, store.least_timestamp or 0) if attributes.merge_rows_on_flush else None
+            rules = self._rules_of_flush(tablet, store) if attributes.merge_rows_on_flush else None
             document = self._document(tablet, rules, [], merges_deletes=attributes.merge_deletions_on_flush)
             inputs = tablet.log_inputs(store)
             merge = Merge(self._share, tablet.kv, tablet.new_number(), inputs, document)
             merged = await self._merged(merge, record)
-            await self._name(merge, tablet.name_flushed(store, merged.chunks), record)
+            retained = None if rules is None else rules.retained
+            await self._name(merge, tablet.name_flushed(store, merged.chunks, retained), record)
             self.failures.pop(tablet, None)
         except _FAILURES as failure:
             self.failures[tablet] = str(failure)
@@ -309,6 +311,11 @@ class Background:
             self._share.time.clock(), attributes.min_data_ttl, attributes.max_data_ttl, attributes.min_data_versions,
             attributes.max_data_versions, major, self._retained(tablet), major,
         )  # fmt: skip
+
+    def _rules_of_flush(self, tablet: SortedTablet, store: RowStore) -> CleanUp:
+        """Return the rules of `merge_rows_on_flush`: what a newer version of the same store hides goes."""
+        rules = self._rules(tablet, major_timestamp_of_flush(tablet.stores_now(), store.number))
+        return replace(rules, hidden_before=TIMESTAMP_MAX)
 
     def _document(
         self, tablet: SortedTablet, rules: CleanUp | None, pivots: Sequence[bytes], *, merges_deletes: bool = False

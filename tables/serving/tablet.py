@@ -307,10 +307,14 @@ class SortedTablet:
         """Return the log of a passive store as a flush reads it."""
         return [MergeInput("log", key) for key in self._logs[store.number].keys()]
 
-    async def name_flushed(self, store: RowStore, merged: Sequence[MergedChunk]) -> list[OpenChunk]:
-        """Name what a flush has staged, and drop the log: one request. CommitRefused, ShardLost."""
+    async def name_flushed(
+        self, store: RowStore, merged: Sequence[MergedChunk], retained: int | None
+    ) -> list[OpenChunk]:
+        """Name what a flush has staged, drop the log, and raise the retained timestamp if it left versions out: one
+        request. CommitRefused, ShardLost."""
         chunks, commands = self._new_chunks(merged)
-        await self.kv.execute([*commands, *removal(self.log_inputs(store))])
+        raised = [] if retained is None else [self._raise_retained(retained)]
+        await self.kv.execute([*commands, *removal(self.log_inputs(store)), *raised])
         self.structure.change(chunks, ())
         self.stores.remove(store)
         del self._logs[store.number]
@@ -322,16 +326,20 @@ class SortedTablet:
         """Name what a compaction or partitioning has staged in place of its inputs, and raise the retained timestamp:
         one request. CommitRefused, ShardLost."""
         chunks, commands = self._new_chunks(merged)
-        facts = TabletFacts(max(retained, self.facts.retained_timestamp))
-        value = facts.encode()
+        raised = self._raise_retained(retained)
         gone = [key for chunk in inputs for key in (chunk_key(chunk.number), chunk_data_key(chunk.number))]
         removed = [DeleteRange(key, True, key, True) for key in gone]
-        await self.kv.execute([*commands, *removed, Write(FACTS_KEY, [value], len(value), INLINE)])
-        self.facts = facts
+        await self.kv.execute([*commands, *removed, raised])
         self.structure.change(chunks, [chunk.number for chunk in inputs])
         for chunk in inputs:
             self.share.kept.forget(chunk)
         return chunks
+
+    def _raise_retained(self, retained: int) -> Write:
+        """Return what makes it durable. It counts at once: another request beside this one writes no lower one."""
+        self.facts = TabletFacts(max(retained, self.facts.retained_timestamp))
+        value = self.facts.encode()
+        return Write(FACTS_KEY, [value], len(value), INLINE)
 
     async def name_pivots(self, pivots: Sequence[bytes]) -> None:
         """Give the tablet other partitions. CommitRefused, ShardLost."""

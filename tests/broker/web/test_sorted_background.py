@@ -170,3 +170,21 @@ async def test_writes_go_on_while_a_store_is_flushed(web: Web) -> None:
     await until(lambda: bool(tablet.structure.chunks))
     found = await look_up(web, *(row("a", key) for key in range(800)))
     assert [one["count"] for one in found] == [key // 20 for key in range(800)]
+
+
+async def test_merge_rows_on_flush_leaves_out_superseded_versions(web: Web) -> None:
+    await create(web, attributes={"min_data_ttl": 0, "max_data_ttl": 0, "merge_rows_on_flush": True})
+    first = await insert(web, row("a", 0, count=-1))
+    await flush(web)
+    for number in range(5):
+        web.node.clock.now_ms += 10
+        await insert(web, *(row("a", key, count=number) for key in range(50)))
+    await web.ask("DELETE", f"{PATH}/rows", {"keys": [row("a", 0)]})
+    web.node.clock.now_ms += 10
+    await flush(web)
+    assert sorted(chunk.record.rows for chunk in tablet_of(web).structure.chunks.values()) == [1, 50]
+    assert await look_up(web, row("a", 0), row("a", 1)) == [None, row("a", 1, note=None, count=4)]
+    for _ in range(2):
+        status, code, _ = await web.refusal("POST", f"{PATH}/lookup", {"keys": [row("a", 0)], "timestamp": first})
+        assert (status, code) == (400, "TIMESTAMP_TOO_OLD")
+        await reopen(web)
