@@ -17,8 +17,6 @@ from pqbroker.broker.services.coordination.classic.messages import Join, Joined,
 from pqbroker.broker.services.coordination.classic.states import GroupState
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.storage import MAIN_POOL
-from pqbroker.doctor.checkup import examine
-from pqbroker.doctor.findings import Findings
 from pqbroker.pq.log.consumers import ConsumerOffset
 from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.protocol.errors import ErrorCode, KafkaError
@@ -28,6 +26,7 @@ from pqbroker.storage.disk.rocks import RocksEngine
 from pqbroker.storage.engine import EngineError
 from pqbroker.storage.tablets.coordinator_rows import MemberProtocol
 from pqbroker.storage.tablets.start_check import check_start
+from tests.faults.diagnosis import named_damages
 from tests.pq.rig import START_MS, batch, query, read
 
 TOPICS = 5
@@ -128,7 +127,7 @@ async def _judge(path: Path, written: Written, starts: int) -> Verdict:
     if refused:
         assert tree(path) == before, f"refused, and yet changed: {refused}"
         assert await _refusal(path) == refused
-        named = await _diagnose(path)
+        named = await named_damages(path)
         assert named, f"refused, and the doctor finds nothing: {refused}"
         assert str(path) in refused, f"it names no file: {refused}"
         assert any(cure in refused for cure in ("restore", "run th", "choose")), f"it names no cure: {refused}"
@@ -140,7 +139,7 @@ async def _judge(path: Path, written: Written, starts: int) -> Verdict:
         assert not await _refusal(path), "the first start was served, the second is refused"
         again, _ = await _serve(path, written)
         assert again >= unreadable, f"damage was forgotten: {unreadable - again}"
-    named = await _diagnose(path)
+    named = await named_damages(path)
     assert named or not unreadable, f"the doctor finds nothing, but {unreadable} was refused"
     return Verdict("", unreadable, named, was_lost)
 
@@ -247,19 +246,6 @@ def _ask_group(opened: OpenCell, written: Written, group_id: str, generation: in
             assert state is not None, f"{group_id} has no offset in {asked}-{index}"
             assert state.offset == offset
     return refused
-
-
-async def _diagnose(path: Path) -> tuple[str, ...]:
-    """What the doctor names."""
-    findings = Findings(lambda size: None)
-    try:
-        await examine(path, {}, findings, lambda total: None)
-    except EngineError as refusal:
-        return (str(refusal),)
-    nobodys = {found.where.split(":")[0] for found in findings.found if found.what == "no row holds it"}
-    refused = {f"[{found.what.split()[3]}" for found in findings.found if "refused whole" in found.what}
-    assert not nobodys & refused, f"blobs of {nobodys & refused} are told to be nobody's"
-    return tuple(f"{found.where}: {found.what}" for found in findings.found if found.weight.value == "damage")
 
 
 def _engine(path: Path) -> RocksEngine:

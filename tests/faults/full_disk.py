@@ -23,8 +23,6 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
-from pqbroker.doctor.checkup import examine
-from pqbroker.doctor.findings import Findings
 from pqbroker.fixture.http_calls import BrokerRefusedError, HttpCalls
 from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -37,6 +35,7 @@ from pqbroker.protocol.messages.delete_topics import DeleteTopicsRequest
 from pqbroker.testing import Broker, broker
 from tests.broker.conftest import make_batch, produce_request
 from tests.broker.wire import Client
+from tests.faults.diagnosis import named_damages
 from tests.support.wire import Wire
 
 DISK_BYTES = 128 << 20
@@ -191,7 +190,7 @@ async def _held_round(node: Broker, disk: Path, acknowledged: Acknowledged, sour
         node.start()
         reading_only = await _expect_readable(node, acknowledged, source)
         node.kill()
-        await _expect_healthy(disk / "data")
+        assert await named_damages(disk / "data") == ()
         node.start()
         reading_only += await _expect_readable(node, acknowledged, source)
     other = disk / _OTHER
@@ -233,12 +232,6 @@ def _settled_health(node: Broker) -> list[str] | None:
         time.sleep(0.1)
     is_settled = set(looks[0]) <= {"good", _READING_ONLY} and all(look == looks[0] for look in looks)
     return looks[0] if is_settled else None
-
-
-async def _expect_healthy(data: Path) -> None:
-    findings = Findings(lambda size: None)
-    await examine(data, {}, findings, lambda total: None)
-    assert findings.damages == 0, findings.found
 
 
 def _health(node: Broker) -> list[str]:

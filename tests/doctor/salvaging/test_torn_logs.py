@@ -4,13 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from pqbroker.doctor.checkup import examine
-from pqbroker.doctor.findings import Findings
 from pqbroker.doctor.salvaging.node import NodeSalvage, accept_node, salvage_node
 from pqbroker.storage.disk.commits.commit_scan import CommitAt
 from pqbroker.storage.engine import EngineError
 from tests.broker.services.cells.test_data_cells import partition, started
 from tests.doctor.salvaging.test_salvaging import tear
+from tests.faults.diagnosis import named_damages
 from tests.faults.power.recording import resident
 from tests.pq.rig import batch, read_all
 from tests.storage.cells import copy_alive
@@ -71,6 +70,4 @@ async def test_a_torn_log_blob_of_the_scheme_costs_its_change_alone(tmp_path: Pa
         assert sorted(opened.topics.names()) == ["kept", "lost"]
         assert [value for _, value in await read_all(partition(opened, 0, "kept"))] == [b"kept", b"more"]
     assert salvage_node(path / "data", {}, performs=False) == NodeSalvage((), is_damaged=False)
-    findings = Findings(lambda size: None)
-    await examine(path / "data", {}, findings, lambda total: None)
-    assert findings.damages == 0, findings.found
+    assert await named_damages(path / "data") == ()

@@ -9,12 +9,11 @@ from pathlib import Path
 
 from pqbroker.broker.services.cells.cell_owner import OpenCell
 from pqbroker.conf.storage import MAIN_POOL
-from pqbroker.doctor.checkup import examine
-from pqbroker.doctor.findings import Findings, Weight
 from pqbroker.storage.disk.backups.restoring import restore
 from pqbroker.storage.disk.preview import preview
 from pqbroker.storage.engine import EngineError
 from pqbroker.storage.tablets.start_check import check_start
+from tests.faults.diagnosis import named_damages
 from tests.faults.story.book import Book, Owed
 from tests.faults.story.reading import close, opened_cell, read_back
 
@@ -42,7 +41,7 @@ def judge(path: Path, book: Book, owed: Owed, *, restored: Path | None = None) -
 
 async def _judge(path: Path, book: Book, owed: Owed, restored: Path | None) -> Verdict:
     with _warnings() as heard:
-        named = await _diagnose(path)
+        named = await named_damages(path)
         try:
             if restored is not None:
                 restore(path, restored, {}, lambda size: None)
@@ -64,16 +63,6 @@ def _damages(opened: OpenCell) -> Iterator[str]:
     for cell, host in opened.cells.hosts():
         yield from (f"{cell}: {place}: {cause}" for place, cause in host.cell.quarantine.damages.items())
     yield from (failure for cell in opened.hive.cells if (failure := opened.others.failure(cell)))
-
-
-async def _diagnose(path: Path) -> tuple[str, ...]:
-    """What the doctor names."""
-    findings = Findings(lambda size: None)
-    try:
-        await examine(path, {}, findings, lambda total: None)
-    except EngineError as refusal:
-        return (str(refusal),)
-    return tuple(f"{found.where}: {found.what}" for found in findings.found if found.weight is Weight.DAMAGE)
 
 
 class _Heard(logging.Handler):
