@@ -23,6 +23,8 @@ _ZERO_CHUNK: Final = bytes(_CHUNK_BYTES)
 _LOOKS_MAX: Final = 200
 """Samples around which one looks before the whole is searched, which costs as much."""
 _END: Final = b"\xff"
+_SHORT: Final = [bytes((number,)) for number in range(128)]
+"""Small numbers as LEB128: nearly all of a map, which may have thousands."""
 Run = tuple[int, int]
 """Sectors that follow one another: the number of the first, and how many they are."""
 
@@ -79,14 +81,14 @@ def _forms(sectors: int) -> Struct:
 def encode_runs(runs: Iterable[Run], size: int = 0) -> bytes:
     """The map that names the runs, `size` bytes long at least."""
     listed = list(runs)
-    encoded = bytearray(_leb128(len(listed) + 1))
+    numbers = [len(listed) + 1]
     behind = 0
     for start, count in listed:
-        encoded += _leb128(start - behind)
-        encoded += _leb128(count)
+        numbers += (start - behind, count)
         behind = start + count
-    encoded += _END * max(1, size - len(encoded))
-    return bytes(encoded)
+    assert min(numbers) > 0
+    encoded = b"".join([_SHORT[number] if number < len(_SHORT) else _leb128(number) for number in numbers])
+    return encoded + _END * max(1, size - len(encoded))
 
 
 def decode_runs(encoded: Buffer) -> list[Run]:
@@ -153,14 +155,16 @@ def _may_have_long_zeros(view: memoryview, first: int, samples: bytes) -> bool:
 
     `samples`: the view's bytes from `first` on, one of each sector's.
     """
-    at, looks = samples.find(0), 0
-    while at >= 0:
+    at, looks = -1, 0
+    last = len(view) - 1
+    while (at := samples.find(0, at + 1)) >= 0:
         position = first + at * SECTOR_BYTES
+        if 0 < position < last and view[position - 1] and view[position + 1]:
+            continue  # a zero by chance: one byte in 256 is one
         around = bytes(view[max(position - SECTOR_BYTES + 1, 0) : position + SECTOR_BYTES])
         looks += 1
         if looks > _LOOKS_MAX or len(around) < 2 * SECTOR_BYTES - 1 or around.find(_ZEROS) >= 0:
             return True
-        at = samples.find(0, at + 1)
     return False
 
 
@@ -175,7 +179,6 @@ def _are_found(buffers: Sequence[Buffer]) -> bool:
 
 
 def _leb128(number: int) -> bytes:
-    assert number > 0
     encoded = bytearray()
     while number > 127:
         encoded.append(number & 127 | 128)
