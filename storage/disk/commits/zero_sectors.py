@@ -63,10 +63,7 @@ def _find_in_chunk(runs: list[Run], chunk: bytes, sector: int, skipped: int) -> 
         return
     whole = (len(chunk) - begin) // SECTOR_BYTES
     sectors = _forms(whole).unpack_from(chunk, begin)
-    at = -1
-    for _ in range(sectors.count(_ZEROS)):
-        at = sectors.index(_ZEROS, at + 1)
-        _add(runs, sector + at, 1)
+    _add_each(runs, [number for number, content in enumerate(sectors, sector) if content == _ZEROS])
     rest = chunk[begin + whole * SECTOR_BYTES :]
     if rest and not any(rest):
         _add(runs, sector + whole, 1)
@@ -104,6 +101,20 @@ def decode_runs(encoded: Buffer) -> list[Run]:
     except StopIteration:
         raise ValueError(f"a map of zero sectors of {len(encoded)} bytes ends early") from None
     return runs
+
+
+def _add_each(runs: list[Run], sectors: Sequence[int]) -> None:
+    """Add sectors in their order: thousands of a large round."""
+    if not sectors:
+        return
+    start, count = runs.pop() if runs else (sectors[0], 0)
+    end = start + count
+    for sector in sectors:
+        if sector != end:
+            runs.append((start, end - start))
+            start = sector
+        end = sector + 1
+    runs.append((start, end - start))
 
 
 def _add(runs: list[Run], sector: int, count: int) -> None:
