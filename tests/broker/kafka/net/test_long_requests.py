@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from pqbroker.broker.kafka.net.dispatch import SHORT_ELEMENTS_MAX
+from pqbroker.broker.kafka.handlers.fetch import PARTITION_BYTES
+from pqbroker.broker.kafka.net.dispatch import ELEMENT_BYTES, SHORT_ELEMENTS_MAX
 from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from pqbroker.protocol.messages.describe_groups import DescribeGroupsRequest
@@ -62,6 +63,17 @@ async def test_a_fetch_of_many_partitions_answers_each(node: Node, client: Clien
     assert [each.partition_index for each in found] == list(range(MANY))
     assert [each.error_code for each in found] == [0, 0] + [3] * (MANY - 2)
     assert (len(found[0].records), len(found[1].records) > 0) == (0, True)
+
+
+async def test_the_answer_to_a_long_fetch_counts_while_it_is_made(node: Node, client: Client) -> None:
+    partitions = [FetchPartition(partition=index, partition_max_bytes=1000) for index in range(10 * MANY)]
+    fetching = asyncio.create_task(client.ask(FetchRequest(topics=[FetchTopic(topic="t", partitions=partitions)]), 12))
+    made = [0]
+    while not fetching.done():
+        made.append(node.server.node.answers.made or made[-1])
+        await asyncio.sleep(0)
+    assert len((await fetching).responses[0].partitions) == len(partitions)
+    assert made[-1] >= len(partitions) * (ELEMENT_BYTES + PARTITION_BYTES)
 
 
 async def test_a_long_fetch_waits_and_a_request_behind_it_hurries_it(node: Node, client: Client) -> None:
