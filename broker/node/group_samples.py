@@ -24,7 +24,7 @@ def group_samples(node: Node) -> Sampling:
     """States, members and lag of the node's groups; nothing while the cell is lost, when they are unknown."""
     if not node.cell.current.coordinators.is_serving:
         return []
-    groups = list_groups(node)
+    groups = yield from list_groups(node)
     states = Counter(group.state for group in groups)
     samples = [Sample("groups", states[state], (state,)) for state in _STATES]
     samples += _member_samples(groups, node.settings.metrics_offsets_max)

@@ -19,6 +19,7 @@ from pqbroker.protocol.messages.delete_topics import DeleteTopicsRequest, Delete
 from pqbroker.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from pqbroker.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from pqbroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from pqbroker.protocol.messages.list_groups import ListGroupsRequest
 from pqbroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from pqbroker.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -39,6 +40,10 @@ PARTITIONS = 9_900
 FETCHES = 100
 TOPICS = 5_000
 TABLETS = 9_000
+GROUPS = 9_000
+AT_ONCE = 100
+"""Requests on their way together."""
+EVENTS = 3
 WAIT_MS = 2_000
 OTHER = "127.0.0.9"
 PAUSE_S = 0.005
@@ -170,6 +175,26 @@ def many_offsets(node: Attacked, count: int = PARTITIONS) -> None:
     ask(node, (delete, 0), (commit, 9), (DeleteGroupsRequest(groups_names=["g"]), 2))
 
 
+def many_groups(node: Attacked, count: int = GROUPS) -> None:
+    """Groups with an offset each, listed by each door, and followed as events."""
+    node.create("grouped", 2)
+    with node.connect() as caller:
+        for number in range(count):
+            partition = OffsetCommitRequestPartition(partition_index=number % 2, committed_offset=0)
+            topics = [OffsetCommitRequestTopic(name="grouped", partitions=[partition])]
+            caller.send(OffsetCommitRequest(group_id=f"g{number}", topics=topics), 8)
+            if number % AT_ONCE == AT_ONCE - 1:
+                for _ in range(AT_ONCE):
+                    caller.skip()
+    ask(node, (ListGroupsRequest(), 5), (ListGroupsRequest(states_filter=["Empty"]), 5))
+    web(node, "GET", "/v1/groups")
+    started = time.perf_counter()
+    with urllib.request.urlopen(f"http://{node.broker.http}/v1/events", timeout=60) as events:
+        for _ in range(EVENTS):
+            events.readline()
+    report(node, "GET /v1/events", started)
+
+
 def ask(node: Attacked, *requests: tuple[object, int]) -> None:
     """Ask one after the other, each in its version."""
     for request, version in requests:
@@ -208,6 +233,7 @@ WORK: dict[str, Callable[[Attacked], None]] = {
     "5 000 topics created, described and deleted": many_topics,
     "a table of 9 000 tablets": wide_table,
     "9 900 offsets of a group": many_offsets,
+    "9 000 groups listed": many_groups,
 }
 
 OF_A_WIDE_TOPIC = (parked_fetches, many_offsets)

@@ -15,11 +15,13 @@ from pqbroker.protocol.messages.list_groups import ListedGroup, ListGroupsReques
 CLASSIC = "classic"
 
 
-def serve(context: Context, request: ListGroupsRequest) -> ListGroupsResponse:
+async def serve(context: Context, request: ListGroupsRequest) -> ListGroupsResponse:
     if request.types_filter and CLASSIC not in _folded(request.types_filter):
         return ListGroupsResponse()
     states = _folded(request.states_filter)
-    wanted = [group for group in visible_groups(context) if not states or group.state.lower() in states]
+    wanted = await context.node.turns.finish(visible_groups(context))
+    if states:
+        wanted = [group for group in wanted if group.state.lower() in states]
     return ListGroupsResponse(
         groups=each(
             wanted,

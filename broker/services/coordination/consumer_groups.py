@@ -1,6 +1,8 @@
 """Consumer groups as a whole: members are the coordinators', offsets the partitions'; a group may have one alone."""
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Generator, Mapping
+from heapq import merge
+from typing import Final
 
 from pqbroker.broker.ground.access import AclKind, AclOperation, AclResource, is_allowed
 from pqbroker.broker.services.coordination.callers import GroupsCaller, GroupsNode
@@ -11,29 +13,51 @@ from pqbroker.pq.serving.offsets import Outcomes, TopicPartition
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.tablets.coordinator_rows import GroupImage
 
+_SORTED_AT_ONCE: Final = 1_000
+"""Names of groups that are sorted in one step."""
+_Listing = Generator[None, None, list[ListedGroup]]
+"""The groups found, once it has ended; others may have their turns between its steps (`Turns.finish`)."""
 
-def list_groups(node: GroupsNode) -> list[ListedGroup]:
-    """Return every group by name; one that only has, or had, offsets is empty and of no type.
+
+def list_groups(node: GroupsNode) -> _Listing:
+    """Find every group, by name; one that only has, or had, offsets is empty and of no type.
 
     KafkaError NOT_COORDINATOR.
     """
-    found = {group.group_id: group for group in node.cell.current.coordinators.groups()}
+    found: dict[str, ListedGroup] = {}
+    for group in node.cell.current.coordinators.groups():
+        found[group.group_id] = group
+        yield
     for group_id in node.cell.current.topics.offsets.groups():
         if group_id not in found:
             found[group_id] = ListedGroup(group_id, "", GroupState.EMPTY, members=0)
-    return [found[group_id] for group_id in sorted(found)]
+        yield
+    return (yield from _by_name(found))
 
 
-def visible_groups(caller: GroupsCaller) -> list[ListedGroup]:
-    """Return the groups that the caller may describe. Raise KafkaError NOT_COORDINATOR."""
-    groups = list_groups(caller.node)
+def _by_name(found: Mapping[str, ListedGroup]) -> _Listing:
+    names, runs = list(found), list[list[str]]()
+    for start in range(0, len(names), _SORTED_AT_ONCE):
+        runs.append(sorted(names[start : start + _SORTED_AT_ONCE]))
+        yield
+    ordered: list[ListedGroup] = []
+    for name in merge(*runs):
+        ordered.append(found[name])
+        yield
+    return ordered
+
+
+def visible_groups(caller: GroupsCaller) -> _Listing:
+    """Find the groups that the caller may describe, by name. KafkaError NOT_COORDINATOR."""
+    groups = yield from list_groups(caller.node)
     if is_allowed(caller, AclOperation.DESCRIBE):
         return groups
-    return [
-        group
-        for group in groups
-        if is_allowed(caller, AclOperation.DESCRIBE, AclResource(AclKind.GROUP, group.group_id))
-    ]
+    visible: list[ListedGroup] = []
+    for group in groups:
+        if is_allowed(caller, AclOperation.DESCRIBE, AclResource(AclKind.GROUP, group.group_id)):
+            visible.append(group)
+        yield
+    return visible
 
 
 def describe_group(node: GroupsNode, group_id: str) -> DescribedGroup | None:

@@ -7,7 +7,7 @@ continue in the same generation. Offsets belong to the partitions (pq/serving/to
 import asyncio
 import uuid
 import zlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from pqbroker.broker.services.coordination.classic import heartbeats, joining, leaving, syncing
@@ -186,14 +186,17 @@ class Coordinators:
         hosted = self._groups_of(group_id).hosted.get(group_id)
         return None if hosted is None else DescribedGroup(hosted.group.state, hosted.group.image())
 
-    def groups(self) -> list[ListedGroup]:
-        """Return every group that had members, in no order."""
+    def groups(self) -> Iterator[ListedGroup]:
+        """Yield every group that had members, in no order; others may have their turns between them.
+
+        Raise KafkaError NOT_COORDINATOR.
+        """
         self._check_cell()
-        return [
-            _listed(group_id, hosted)
-            for groups in self._groups
-            for group_id, hosted in groups.hosted.items()
-        ]
+        for groups in self._groups:
+            for group_id in tuple(groups.hosted):
+                hosted = groups.hosted.get(group_id)
+                if hosted is not None:
+                    yield _listed(group_id, hosted)
 
     def delete(self, group_id: str) -> Awaitable[None]:
         """Forget a group, not its offsets, in this call; durable when awaited: CommitRefused, ShardLost.

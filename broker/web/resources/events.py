@@ -1,7 +1,7 @@
 """Events of the node, as they happen: its figures every second, and which topics, groups and tablets changed."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from itertools import islice
 from typing import Any
 
@@ -21,6 +21,8 @@ NAMES_MAX = 100
 FIGURES = "figures"
 _State = Mapping[str, object]
 """Values by name; a change shows as a difference between two states."""
+_Look = Generator[None, None, _State]
+"""A state, once it has ended; others may have their turns between its steps."""
 
 
 async def follow(call: Call) -> Stream:
@@ -34,9 +36,8 @@ async def _pieces(call: Call, write: Callable[..., bytes]) -> AsyncGenerator[byt
     while True:
         yield write([_figures(call)], FIGURES, "")
         for kind, look in _LOOKS.items():
-            await call.node.turns.breathe()
             try:
-                found = look(call)
+                found = await call.node.turns.finish(look(call))
             except REFUSED:
                 continue  # the cell is being opened again: what changed shows afterwards
             if kind in known and known[kind] != found:
@@ -61,19 +62,29 @@ def _figures(call: Call) -> dict[str, Any]:
     }
 
 
-def _topics(call: Call) -> _State:
-    return {topic.record.name: len(topic.partitions) for topic in every_topic(call, AclOperation.DESCRIBE)}
+def _topics(call: Call) -> _Look:
+    found = {}
+    for name in call.node.cell.current.topics.names():
+        for topic in every_topic(call, AclOperation.DESCRIBE, (name,)):
+            found[name] = len(topic.partitions)
+        yield
+    return found
 
 
-def _groups(call: Call) -> _State:
-    return {group.group_id: (group.state, group.members) for group in visible_groups(call)}
+def _groups(call: Call) -> _Look:
+    groups = yield from visible_groups(call)
+    return {group.group_id: (group.state, group.members) for group in groups}
 
 
-def _tablets(call: Call) -> _State:
-    return {str(tablet): (one.generation, one.dropping) for tablet, one in call.cell.tablets().items()}
+def _tablets(call: Call) -> _Look:
+    found = {}
+    for tablet, one in tuple(call.cell.tablets().items()):
+        found[str(tablet)] = one.generation, one.dropping
+        yield
+    return found
 
 
-_LOOKS: Mapping[str, Callable[[Call], _State]] = {"topics": _topics, "groups": _groups, "tablets": _tablets}
+_LOOKS: Mapping[str, Callable[[Call], _Look]] = {"topics": _topics, "groups": _groups, "tablets": _tablets}
 
 
 def _changes(call: Call, kind: str, before: _State, after: _State) -> dict[str, Any]:

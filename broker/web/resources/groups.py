@@ -62,7 +62,7 @@ _INT64_MAX = (1 << 63) - 1
 
 
 async def list_all(call: Call) -> Any:
-    groups = visible_groups(call)
+    groups = await call.node.turns.finish(visible_groups(call))
     behind = bisect_right(groups, call.query.get("after", ""), key=lambda group: group.group_id)
     page, has_more = call.page(groups[behind:])
     listed = []

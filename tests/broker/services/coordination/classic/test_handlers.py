@@ -285,7 +285,7 @@ async def test_a_deleted_group_stays_deleted_and_an_empty_one_counts_on() -> Non
         await server.stop()
     server = Server(settings, engine, Address("127.0.0.1", 0), None, Clock())
     await server.start()
-    assert server.node.cell.current.coordinators.groups() == []
+    assert list(server.node.cell.current.coordinators.groups()) == []
     await server.stop()
 
 
