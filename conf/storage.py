@@ -82,7 +82,8 @@ def parse_profile(entries: Iterable[str], pools: Iterable[str]) -> StorageProfil
     for entry in entries:
         place, equals, value = entry.partition("=")
         type_name, _, channel = place.partition(".")
-        if not equals or type_name not in TABLET_TYPES or channel not in map(str, range(CHANNELS + (type_name == SORTED))):
+        channels = map(str, range(CHANNELS + (type_name == SORTED)))
+        if not equals or type_name not in TABLET_TYPES or channel not in channels:
             raise ConfigError(
                 f"pqbroker.storage.profile has {entry!r}; types are {', '.join(TABLET_TYPES)}, channels 0 (log), "
                 f"1 (snapshots), 2 (data) and, of sorted, 3 (chunks): {_PROFILE_FORM}"

@@ -41,11 +41,18 @@ def _facts_of_sorted(call: Call) -> Mapping[str, Any]:
     return facts_of_all(call)
 
 
-async def refuse_sorted_verb(call: Call, name: str) -> Any:
-    """Refuse a verb that sorted tables alone have."""
+async def delete_rows(call: Call) -> Any:
+    raise _of_sorted_alone(call, "deletes of rows by key")
+
+
+async def look_up(call: Call) -> Any:
+    raise _of_sorted_alone(call, "lookups")
+
+
+def _of_sorted_alone(call: Call, what: str) -> TableError:
+    """Return the refusal of what sorted tables alone have. KafkaError as `find_topic`."""
     path = table_path(find_typed(call, AclOperation.DESCRIBE, _name(call), or_static=True)[0].record.name)
-    verb = name.replace("_", " ")
-    raise TableError("NOT_SORTED", f"{path} is no sorted table, and {verb} is for these", _SORTED_CURE)
+    return TableError("NOT_SORTED", f"{path} is no sorted table, and {what} are for these", _SORTED_CURE)
 
 
 async def create(call: Call) -> Any:

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from pqbroker.broker.web.resources.configs import CHANGES
+from pqbroker.broker.web.routing.loading import LoadedLater
 from pqbroker.broker.web.routing.routes import AFTER_NAME, LIMIT, Call, Parameter, Route
 from pqbroker.broker.web.routing.schemas import COUNT, OFFSET, TEXT, Schema, array_of, nullable, object_of
 from pqbroker.broker.web.routing.stream_forms import ARROW_STREAM
@@ -12,41 +13,44 @@ from pqbroker.broker.web.routing.table_problems import told
 from pqbroker.storage.tablets.scheme_objects import SORTED_TABLE
 
 
-def _commands(call: Call, name: str) -> Awaitable[Any]:
+def _load_commands() -> Any:
     from pqbroker.broker.web.tables import commands
 
-    return getattr(commands, name)(call)  # type: ignore[no-any-return]
+    return commands
 
 
-def _rows(call: Call, name: str) -> Awaitable[Any]:
+def _load_rows() -> Any:
     from pqbroker.broker.web.tables import rows
 
-    return getattr(rows, name)(call)  # type: ignore[no-any-return]
+    return rows
 
 
-def _inserting(call: Call, name: str) -> Awaitable[Any]:
+def _load_inserting() -> Any:
     from pqbroker.broker.web.tables import inserting
 
-    return getattr(inserting, name)(call)  # type: ignore[no-any-return]
+    return inserting
 
 
-def _of_sorted(call: Call, name: str) -> Awaitable[Any]:
-    """Refuse a verb of sorted tables, for any other table or topic."""
-    from pqbroker.broker.web.tables.commands import refuse_sorted_verb
+def _load_sorted() -> Any:
+    from pqbroker.broker.web.tables import sorted_commands
 
-    return refuse_sorted_verb(call, name)
+    return sorted_commands
 
 
-def _served(name: str, load: Callable[[Call, str], Awaitable[Any]]) -> Callable[[Call], Awaitable[Any]]:
+_commands, _rows, _inserting = LoadedLater(_load_commands), LoadedLater(_load_rows), LoadedLater(_load_inserting)
+_sorted = LoadedLater(_load_sorted)
+
+
+def _served(name: str, module: LoadedLater[Any]) -> Callable[[Call], Awaitable[Any]]:
     """The function `name` of a module that is loaded with the first call, for a sorted table of that of sorted ones;
     what it refuses is a problem."""
 
     async def serve(call: Call) -> Any:
         if call.node.cell.current.scheme.kind_of(call.path.get("name", "")) == SORTED_TABLE:
-            from pqbroker.broker.web.tables.sorted_commands import served
-
-            return await told(served(call, name))
-        return await told(load(call, name))
+            of_sorted = await _sorted.get()
+            return await told(of_sorted.served(call, name))
+        serving = await module.get()
+        return await told(getattr(serving, name)(call))
 
     serve.__name__ = name
     return serve
@@ -149,12 +153,12 @@ ROUTES = (
     ),
     Route(
         "DELETE", "/v1/tables/{name}/rows", "Delete the rows of keys of a sorted table, all or none",
-        _served("delete_rows", _of_sorted), _WRITTEN,
+        _served("delete_rows", _commands), _WRITTEN,
         body=object_of({"keys": array_of(_ANY)}), body_example={"keys": [{"id": 1}]},
     ),
     Route(
         "POST", "/v1/tables/{name}/lookup", "Look up rows of a sorted table by their keys, as they were at a timestamp",
-        _served("look_up", _of_sorted), object_of({"rows": array_of(nullable(_ANY))}),
+        _served("look_up", _commands), object_of({"rows": array_of(nullable(_ANY))}),
         body=object_of({"keys": array_of(_ANY)}, {"timestamp": _TIMESTAMP, "columns": array_of(TEXT)}),
         body_example={"keys": [{"id": 1}]},
     ),

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from pqbroker.broker.web.routing.loading import LoadedLater
 from pqbroker.broker.web.routing.routes import LIMIT, Call, Parameter, Route
 from pqbroker.broker.web.routing.schemas import TEXT, Schema
 from pqbroker.broker.web.routing.table_problems import told
@@ -13,15 +14,22 @@ _CHILDREN = Parameter(
 )
 
 
-async def get(call: Call) -> Any:
+def _load_view() -> Any:
     from pqbroker.broker.web.tree import view
 
+    return view
+
+
+_view = LoadedLater(_load_view)
+
+
+async def get(call: Call) -> Any:
+    view = await _view.get()
     return await told(view.get(call))
 
 
 async def put(call: Call) -> Any:
-    from pqbroker.broker.web.tree import view
-
+    view = await _view.get()
     return await told(view.put(call))
 
 
