@@ -13,7 +13,8 @@ def chunk(identity: int) -> OpenChunk:
 
 
 def test_the_least_recently_used_block_goes_first() -> None:
-    kept, item = KeptBlocks(100), cast("Any", object())
+    kept = KeptBlocks(100)
+    item: Any = cast("Any", object())
     one, other = chunk(1), chunk(2)
     for number in range(3):
         kept.keep(one, number, item, 30)

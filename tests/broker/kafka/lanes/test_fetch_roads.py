@@ -90,6 +90,30 @@ def test_a_session_takes_the_lane_from_its_second_incremental_request(both: Road
     assert both.taken == [True] * 4
 
 
+@pytest.mark.parametrize("character", ["r", "é", "€", "🦊"])
+def test_a_lane_keeps_a_rack_of_as_many_bytes_as_its_other_words(both: Roads, character: str) -> None:
+    """What a connection keeps for its lanes is bounded in bytes, whatever the characters take."""
+    topic, rack_bytes_max = filled(both), 0
+    for rack_bytes in range(200):
+        both.begin(1)
+        frame = fetch(topic, 12, [(0, 0)], rack_id="r" * rack_bytes)
+        both.send(topic, frame)
+        both.taken.clear()
+        both.send(topic, frame)
+        if not both.taken:
+            break
+        rack_bytes_max = rack_bytes
+    assert 20 < rack_bytes_max < 100
+    fitting = rack_bytes_max // len(character.encode())
+    for characters, taken in ((fitting, [True]), (fitting + 1, [])):
+        both.begin(1)
+        frame = fetch(topic, 12, [(0, 0)], rack_id=character * characters)
+        both.send(topic, frame)
+        both.taken.clear()
+        both.send(topic, frame)
+        assert both.taken == taken
+
+
 def test_a_session_leaves_for_what_it_does_not_have(both: Roads) -> None:
     topic = filled(both)
     for change in (
