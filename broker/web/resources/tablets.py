@@ -17,7 +17,7 @@ from pqbroker.storage.ids import TabletId
 from pqbroker.storage.kv.rows import Entry
 from pqbroker.storage.kv.tablet import KeyValueTablet
 from pqbroker.storage.tablets.cell import Cell
-from pqbroker.storage.tablets.hosting import TabletPage
+from pqbroker.storage.tablets.hosting import Tablet, TabletPage
 from pqbroker.storage.tablets.tablet import TabletRecord, TabletStorage
 from pqbroker.storage.tablets.tablet_kinds import TABLET_KINDS
 
@@ -135,17 +135,28 @@ def _facts(call: Call, record: TabletRecord) -> dict[str, Any]:
         "type": TABLET_KINDS[record.type].name,
         "owner": record.owner,
         "topic": page.topic,
-        "state": "dropping" if record.dropping else "running",
+        "state": _state(call, record),
         "generation": record.generation,
         "cell": cell_of(call, record.tablet_id).name,
         "partition_count": len(page.partitions),
     }
 
 
+def _state(call: Call, record: TabletRecord) -> str:
+    """Return `not started` for what runs only in a cell that can write: coordinators, while it is for reading only."""
+    if record.dropping:
+        return "dropping"
+    return "not started" if _instance(call, record) is None else "running"
+
+
 def _page(call: Call, record: TabletRecord) -> TabletPage:
     """Return what the tablet shows of itself; nothing when none runs, such as one of a topic that is deleted."""
-    tablet = call.node.cell.current.cells.host_of(record.tablet_id).tablet(record.tablet_id)
+    tablet = _instance(call, record)
     return tablet.describe() if tablet is not None else TabletPage()
+
+
+def _instance(call: Call, record: TabletRecord) -> Tablet | None:
+    return call.node.cell.current.cells.host_of(record.tablet_id).tablet(record.tablet_id)
 
 
 def _channel(number: int, record: TabletRecord, cell: Cell) -> dict[str, Any]:

@@ -58,7 +58,9 @@ _MEANINGS: Mapping[ErrorCode, _Meaning] = {
     ErrorCode.LEADER_NOT_AVAILABLE: _Meaning(409, "POST /v1/tables/NAME/mount mounts the tablets of a table."),
     ErrorCode.REQUEST_TIMED_OUT: _Meaning(503, _RETRY),
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: _Meaning(503, _RETRY),
-    ErrorCode.COORDINATOR_NOT_AVAILABLE: _Meaning(503, _RETRY),
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: _Meaning(
+        503, "See to what the message names; /health tells when the node serves."
+    ),
     ErrorCode.NOT_COORDINATOR: _Meaning(503, _RETRY),
     ErrorCode.GROUP_ID_NOT_FOUND: _Meaning(404, "GET /v1/groups lists the groups."),
     ErrorCode.NON_EMPTY_GROUP: _Meaning(409, "Stop its members first; GET /v1/groups/NAME lists them."),

@@ -4,17 +4,13 @@ import asyncio
 import errno
 import logging
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import pytest
 
-from pqbroker.broker.ground.listeners import Address
 from pqbroker.broker.node import server
-from pqbroker.broker.node.server import Server
 from pqbroker.broker.services.cells.cell_owner import CellOwner, open_cell
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.doctor.checkup import examine
@@ -43,106 +39,35 @@ from pqbroker.protocol.messages.leave_group import LeaveGroupRequest
 from pqbroker.protocol.messages.list_groups import ListGroupsRequest
 from pqbroker.protocol.messages.offset_commit import (
     OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
 )
 from pqbroker.protocol.messages.offset_fetch import OffsetFetchRequest
 from pqbroker.protocol.messages.sync_group import SyncGroupRequest
 from pqbroker.storage.bundles.hive import CellState
 from pqbroker.storage.disk.free_space import ASKED_BYTES, CellSpace
-from pqbroker.storage.disk.rocks import RocksEngine
 from pqbroker.storage.engine import EngineError, NoRoom
 from pqbroker.storage.ids import CellId
-from pqbroker.storage.memory import MemoryEngine
 from pqbroker.storage.tablets.scheme_topics import TopicChanges
+<<<<<<< HEAD:tests/broker/services/cells/test_reading_only.py
 from tests.broker.conftest import Clock, Node, make_batch, produce_request, until
 from tests.broker.web.conftest import Web
+=======
+from tests.broker.cells.full_site import PLENTY, SCHEMA, Site, commit, committed, filled_site
+from tests.broker.conftest import Clock, make_batch, produce_request, until
+from tests.broker.http.conftest import Web
+>>>>>>> 0347d7f (console: a full disk shows with its cause and cure):tests/broker/cells/test_reading_only.py
 from tests.broker.wire import error_codes
-from tests.storage.cells import Disk
 from tests.support.wire import Wire
 
 FULL = "opened for reading only, since its disk is full: free at least 1 MiB"
-SCHEMA = [{"name": "id", "type": "int64"}]
-PLENTY = 100_000
-"""Blocks."""
-
-
-class Disks:
-    """How much is free, by the name of a cell's directory."""
-
-    def __init__(self) -> None:
-        self.system, self.one = Disk(), Disk()
-
-    def __call__(self, path: Path) -> Disk:
-        return self.one if "cells" in path.parts else self.system
-
-    def fill(self) -> None:
-        self.system.f_bavail = self.one.f_bavail = 0
-
-    def free(self, size: int = PLENTY * 4096) -> None:
-        self.system.f_bavail = self.one.f_bavail = size // 4096
-
-
-class Site:
-    """A data directory, and the disks that it lies on."""
-
-    def __init__(self, path: Path) -> None:
-        self.data = path / "data"
-        self.disks = Disks()
-
-    def engine(self) -> RocksEngine:
-        return RocksEngine(
-            self.data, ballast_bytes=0, segment_bytes=1 << 20, pools={"main": self.data / "blobs"},
-            statvfs=self.disks, read_only_look_ms=10,
-        )  # fmt: skip
-
-    @asynccontextmanager
-    async def served(self, **settings: Any) -> AsyncIterator[Web]:
-        async with AsyncExitStack() as stack:
-            clock = Clock()
-            server = Server(
-                BrokerSettings(**settings), self.engine(), Address("127.0.0.1", 0), Address("127.0.0.1", 0), clock
-            )
-            await server.start()
-            stack.push_async_callback(server.stop)
-            session = await stack.enter_async_context(aiohttp.ClientSession())
-            yield Web(Node(server, MemoryEngine(0), clock, stack), session)
-
 
 @pytest.fixture
 async def site(tmp_path: Path) -> Site:
-    """A directory with topics and a table in cells 0 and 1, on disks that are full since it was closed."""
-    site = Site(tmp_path)
-    async with site.served() as web:
-        for call in (("/v1/bundles", {"name": "b"}), ("/v1/cells", {"bundle": "b"})):
-            assert (await web.ask("POST", *call))[0] == 201
-        await web.node.create_topic("kept", 2)
-        await web.node.create_topic("far", pq_bundle="b")
-        await web.ask("POST", "/v1/tables", {"path": "//rows", "schema": SCHEMA})
-        assert (await web.ask("POST", "/v1/tables/rows/rows", {"rows": [{"id": 1}]}))[0] == 200
-        for topic in ("kept", "far"):
-            assert (await web.node.produce(topic, b"small")).error_code == 0
-            assert (await web.node.produce(topic, b"x" * 100_000)).error_code == 0
-        await commit(web, 2)
-    site.disks.fill()
-    return site
-
-
-def committed(offset: int) -> OffsetCommitRequestTopic:
-    partitions = [OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)]
-    return OffsetCommitRequestTopic(name="kept", partitions=partitions)
+    return await filled_site(tmp_path)
 
 
 def altered(kind: int, name: str, config: str) -> AlterConfigsResource:
     configs = [AlterableConfig(name=config, config_operation=0, value="1000")]
     return AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
-
-
-async def commit(web: Web, offset: int) -> ErrorCode:
-    client = await web.node.connect()
-    answer = await client.ask(OffsetCommitRequest(group_id="g", topics=[committed(offset)]), 8)
-    code: ErrorCode = answer.topics[0].partitions[0].error_code
-    return code
 
 
 async def stored(web: Web, topic: str) -> int:
@@ -290,6 +215,22 @@ async def test_each_change_over_http_is_answered_with_cause_and_cure(site: Site)
         answers = {name: (await web.ask(*change))[1] for name, change in CHANGES.items()}
         assert {name: answer for name, answer in answers.items() if FULL not in str((answer or {}).get("error"))} == {}
         assert ErrorCode.UNKNOWN_SERVER_ERROR not in web.node.server.node.metrics.errors
+
+
+async def test_what_does_not_run_meanwhile_does_not_show_as_running(site: Site) -> None:
+    async with site.served() as web:
+        _, found = await web.ask("GET", "/v1/tablets")
+        states = {(tablet["type"], tablet["state"]) for tablet in found["tablets"]}
+        assert {each for each in states if each[0] == "coordinator"} == {("coordinator", "not started")}
+        assert {state for kind, state in states if kind != "coordinator"} == {"running"}
+        status, refused = await web.ask("GET", "/v1/groups")
+        assert (status, refused["error"]["code"]) == (503, "COORDINATOR_NOT_AVAILABLE")
+        assert FULL in refused["error"]["message"]
+        assert refused["error"]["cure"].startswith("See to what the message names")
+        site.disks.free()
+        await until_written(web)
+        _, found = await web.ask("GET", "/v1/tablets")
+        assert {tablet["state"] for tablet in found["tablets"]} == {"running"}
 
 
 async def test_the_node_says_so_where_one_looks_at_its_health(site: Site) -> None:
