@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.broker.cells.full_site import filled_site
+from tests.broker.services.cells.full_site import filled_site
 from tests.console.browser import browser
 
 CAUSE = "opened for reading only, since its disk is full: free at least 1 MiB"

@@ -19,7 +19,7 @@ from pqbroker.protocol.messages.offset_commit import (
 from pqbroker.storage.disk.rocks import RocksEngine
 from pqbroker.storage.memory import MemoryEngine
 from tests.broker.conftest import Clock, Node
-from tests.broker.http.conftest import Web
+from tests.broker.web.conftest import Web
 from tests.storage.cells import Disk
 
 SCHEMA = [{"name": "id", "type": "int64"}]

@@ -47,14 +47,9 @@ from pqbroker.storage.disk.free_space import ASKED_BYTES, CellSpace
 from pqbroker.storage.engine import EngineError, NoRoom
 from pqbroker.storage.ids import CellId
 from pqbroker.storage.tablets.scheme_topics import TopicChanges
-<<<<<<< HEAD:tests/broker/services/cells/test_reading_only.py
-from tests.broker.conftest import Clock, Node, make_batch, produce_request, until
-from tests.broker.web.conftest import Web
-=======
-from tests.broker.cells.full_site import PLENTY, SCHEMA, Site, commit, committed, filled_site
 from tests.broker.conftest import Clock, make_batch, produce_request, until
-from tests.broker.http.conftest import Web
->>>>>>> 0347d7f (console: a full disk shows with its cause and cure):tests/broker/cells/test_reading_only.py
+from tests.broker.services.cells.full_site import PLENTY, SCHEMA, Site, commit, committed, filled_site
+from tests.broker.web.conftest import Web
 from tests.broker.wire import error_codes
 from tests.support.wire import Wire
 
