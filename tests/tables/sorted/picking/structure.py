@@ -67,13 +67,9 @@ class Structure:
     def _carry_out(self, task: ChunkTask) -> None:
         self.done.append(task)
         inputs = task.choice.inputs
-        if task.kind is TaskKind.DISCARD:
-            made = []
-        elif task.kind is TaskKind.COMPACTION:
-            made = [self._merged(inputs)]
-        else:
-            made = list(self._partitioned(inputs))
-        self.compacted_bytes += task.choice.compressed_bytes * (task.kind is not TaskKind.DISCARD)
+        is_compaction = task.kind is TaskKind.COMPACTION
+        made = [self._merged(inputs)] if is_compaction else list(self._partitioned(inputs))
+        self.compacted_bytes += task.choice.compressed_bytes
         self._place(made, dropped=inputs)
 
     def _merged(self, inputs: Sequence[ChunkStore], sizes: Iterable[int] | None = None) -> ChunkStore:

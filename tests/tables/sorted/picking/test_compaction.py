@@ -4,13 +4,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pqbroker.tables.sorted.picking.choice import Choice, LeftOut, PickReason
 from pqbroker.tables.sorted.picking.compaction import pick_in_eden, pick_in_partition
 from pqbroker.tables.sorted.picking.facts import ChunkStore
 from pqbroker.tables.sorted.picking.overlap import critical_keys, overlaps
+from tests.support.depth import examples
 from tests.tables.sorted.picking.stores import DAY, MIB, NOW, chunk, chunks, key, numbers, tablet
 
 pytestmark = pytest.mark.spec("C.5", "C.6", "K.3")
@@ -234,11 +235,12 @@ MADE = st.builds(
 )  # fmt: skip
 
 
+@settings(max_examples=examples(300))
 @given(
     st.lists(MADE, max_size=12),
     st.sampled_from(["store", "partition"]),
-    st.sampled_from([None, DAY]),
-    st.sampled_from([None, 5]),
+    st.sampled_from([None, None, DAY]),
+    st.sampled_from([None, None, 5]),
     st.sampled_from([2, 5, 30]),
 )
 def test_whatever_the_reason_each_chunk_is_taken_or_left_out_with_a_reason(

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from pqbroker.pq.log.commit_timestamps import timestamp_of
@@ -163,6 +163,7 @@ def test_no_store_beside_the_portion_has_a_version_below_the_major_timestamp(
     held = [of(timestamp, number, keys=LEFT) for number, (timestamp, _, _) in enumerate(made)]
     in_eden = {number for number, (_, is_in_eden, _) in enumerate(made) if is_in_eden}
     inputs = {number for number, (_, _, is_taken) in enumerate(made) if is_taken} - in_eden
+    assume(inputs)
     whole = tablet(
         [each for each in held if each.number not in in_eden], [of(1, 99, keys=RIGHT)],
         eden=[each for each in held if each.number in in_eden], facts={"barrier": barrier},

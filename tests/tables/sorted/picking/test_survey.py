@@ -5,7 +5,7 @@ from time import process_time
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pqbroker.conf.sorted_attributes import sorted_in_force
@@ -15,6 +15,7 @@ from pqbroker.tables.sorted.picking.facts import TabletStores, partition_of
 from pqbroker.tables.sorted.picking.major_timestamp import major_timestamp
 from pqbroker.tables.sorted.picking.survey import ChunkTask, TaskKind, in_order, survey
 from pqbroker.tables.sorted.write_refusals import WriteFacts, write_refusal
+from tests.support.depth import examples
 from tests.tables.sorted.picking.stores import DAY, KEYS_END, MIB, NOW, chunk, chunks, numbers, store, tablet
 from tests.tables.sorted.picking.structure import Structure
 
@@ -215,6 +216,7 @@ RANGES = st.tuples(st.integers(0, KEYS_END - 1), st.integers(0, KEYS_END - 1)).m
 SIZES = st.sampled_from([1, 1000, MIB, 5 * MIB, 50 * MIB, 63 * MIB, 64 * MIB, 90 * MIB, 300 * MIB, 900 * MIB])
 
 
+@settings(max_examples=examples(400))
 @given(
     st.lists(st.tuples(SIZES, RANGES), max_size=25),
     st.integers(1, 5),
