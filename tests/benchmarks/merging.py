@@ -61,8 +61,9 @@ def measure(rows: int, lookups: int) -> Iterator[Measured]:
     )
     yield found
     kept = index_of(whole).facts.rows
-    yield _timed("rows of a scan of one chunk", kept, lambda: _scan([whole]))[0]
-    yield _timed("versions of a scan of three chunks that overlap", rows, lambda: _scan(chunks))[0]
+    payloads = (whole, b"".join(chunks))
+    yield _timed("rows of a scan of one chunk", kept, lambda: _scan([whole], payloads[0]))[0]
+    yield _timed("versions of a scan of three chunks that overlap", rows, lambda: _scan(chunks, payloads[1]))[0]
     ids = [chance.randrange(rows) * KEY_STEP for _ in range(lookups)]
     yield _timed("lookups, blocks in memory", lookups, lambda: _find(whole, ids, keep=True), twice=True)[0]
     yield _timed("lookups, each block unpacked", lookups, lambda: _find(whole, ids, keep=False))[0]
@@ -100,12 +101,12 @@ def _timed(what: str, count: int, act: Callable[[], Any], *, twice: bool = False
     return Measured(what, count, (time.process_time() - began) / count * 1e6), found
 
 
-def _scan(chunks: Sequence[bytes]) -> int:
+def _scan(chunks: Sequence[bytes], payload: bytes) -> int:
     shape = SortedShape.read({"key": TABLE[0], "value": TABLE[1]})
     wanted = SortedScan(shape, range(len(shape.columns)), TIMESTAMP_MAX, is_ordered=False)
     inputs = [{"kind": "chunk", "pieces": [len(chunk)]} for chunk in chunks]
     with StoredFiles() as files:
-        runs = open_runs(inputs, memoryview(b"".join(chunks)), files, shape, wanted.columns)
+        runs = open_runs(inputs, memoryview(payload), files, shape, wanted.columns)
         return sum(batch.num_rows for batch in scan_rows(runs, wanted))
 
 
