@@ -71,7 +71,8 @@ _FACTS = {
     "state": TEXT, "bundle": TEXT,
 }  # fmt: skip
 _TABLE = object_of(
-    {**_FACTS, "schema": array_of(_COLUMN), "formats": _ANY, "attributes": _ANY, "mounted_attributes": _ANY},
+    {**_FACTS, "schema": array_of(_COLUMN), "formats": _ANY, "attributes": _ANY, "attributes_set": _ANY,
+     "mounted_attributes": _ANY},
     {"pivot_keys": array_of({"type": "array"}), "estimate": TEXT},
 )
 _TABLET = object_of(

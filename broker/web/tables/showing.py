@@ -44,6 +44,7 @@ def shown(topic: Topic) -> dict[str, Any]:
         "schema": list(table.columns if table else stored.columns if stored else ()),
         "formats": topic_schemas.formats_of(topic),
         "attributes": in_force(table.attributes) if table else {},
+        "attributes_set": dict(table.attributes) if table else {},
         "mounted_attributes": _agreed(table) if table else {},
     }
 

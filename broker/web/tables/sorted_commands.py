@@ -12,13 +12,10 @@ from pqbroker.broker.services.tables.inserting import GivenRows
 from pqbroker.broker.services.tables.mounting import MountChange
 from pqbroker.broker.web.routing.problems import bad_request
 from pqbroker.broker.web.routing.routes import Accepted, Call
-from pqbroker.conf.sorted_attributes import IN_MEMORY_MODES, sorted_document
-from pqbroker.tables.mount import MountCommand, MountState, table_state
+from pqbroker.broker.web.tables.sorted_showing import shown_sorted, shown_sorted_tablet, sorted_facts
+from pqbroker.tables.mount import MountCommand
 from pqbroker.tables.paths import table_path
 from pqbroker.tables.refusals import TableError
-from pqbroker.tables.serving.table import SortedTable
-from pqbroker.tables.serving.tablet import SortedTablet
-from pqbroker.tables.sorted.pivots import show_pivot
 
 _NO_CURE = "GET /v1/tables/NAME says what kind of table it is; POST …/lookup and SQL read it."
 
@@ -32,11 +29,11 @@ async def create(call: Call) -> Any:
         body["path"], body["schema"], body.get("attributes", {}), body.get("bundle"), body.get("pivot_keys"),
         body.get("mount", True),
     )  # fmt: skip
-    return _shown(await making.create_sorted(call, new))
+    return shown_sorted(await making.create_sorted(call, new))
 
 
 async def describe(call: Call) -> Any:
-    return _shown(find_sorted(call, AclOperation.DESCRIBE, _name(call)))
+    return shown_sorted(find_sorted(call, AclOperation.DESCRIBE, _name(call)))
 
 
 async def delete(call: Call) -> None:
@@ -48,11 +45,11 @@ async def set_attributes(call: Call) -> Any:
     table, cost = await attributes.set_sorted_attributes(
         call, _name(call), call.body["attributes"], is_agreed=is_agreed
     )
-    return {**_shown(table), **({"estimate": cost} if cost else {})}
+    return {**shown_sorted(table), **({"estimate": cost} if cost else {})}
 
 
 async def remount(call: Call) -> Any:
-    return _shown(await attributes.remount_sorted(call, _name(call), _tablets(call)))
+    return shown_sorted(await attributes.remount_sorted(call, _name(call), _tablets(call)))
 
 
 async def alter(call: Call) -> Any:
@@ -60,13 +57,13 @@ async def alter(call: Call) -> Any:
         raise TableError("SORTED_TABLE", "dynamic is given, and the table is a sorted one", "Give a schema alone.")
     if "schema" not in call.body:
         raise bad_request("give a schema")
-    return _shown(await making.alter_sorted(call, _name(call), call.body["schema"]))
+    return shown_sorted(await making.alter_sorted(call, _name(call), call.body["schema"]))
 
 
 async def list_tablets(call: Call) -> Any:
     table = find_sorted(call, AclOperation.DESCRIBE, _name(call))
     page, has_more = call.page(range(call.query.get("after", -1) + 1, len(table.tablets)))
-    return {"tablets": [_shown_tablet(table, index) for index in page], "next": page[-1] if has_more else None}
+    return {"tablets": [shown_sorted_tablet(table, index) for index in page], "next": page[-1] if has_more else None}
 
 
 async def insert(call: Call) -> Any:
@@ -120,14 +117,14 @@ async def served(call: Call, verb: str) -> Any:
 
 def facts_of_all(call: Call) -> Mapping[str, Any]:
     """Return what a list says of every sorted table that the caller may see, by name."""
-    return {table.record.name: _facts(table) for table in every_sorted_table(call, AclOperation.DESCRIBE)}
+    return {table.record.name: sorted_facts(table) for table in every_sorted_table(call, AclOperation.DESCRIBE)}
 
 
 async def _change_state(call: Call, command: MountCommand) -> Any:
     body, is_awaited = call.body, call.query.get("wait", True)
     change = MountChange(command, _tablets(call), body.get("cell_id"), body.get("force", False))
     table = await mounting.change_sorted_state(call, _name(call), change, is_awaited=is_awaited)
-    return _facts(table) if is_awaited else Accepted(_facts(table))
+    return sorted_facts(table) if is_awaited else Accepted(sorted_facts(table))
 
 
 def _tablets(call: Call) -> TabletRange:
@@ -137,79 +134,6 @@ def _tablets(call: Call) -> TabletRange:
 def _name(call: Call) -> str:
     name: str = call.path["name"]
     return name
-
-
-def _facts(table: SortedTable) -> dict[str, Any]:
-    return {
-        "name": table.record.name,
-        "path": table_path(table.record.name),
-        "dynamic": True,
-        "sorted": True,
-        "tablet_count": len(table.tablets),
-        "state": table_state(table.states),
-        "bundle": table.record.bundle,
-    }
-
-
-def _shown(table: SortedTable) -> dict[str, Any]:
-    return {
-        **_facts(table),
-        "schema": list(table.record.columns),
-        "formats": {},
-        "attributes": sorted_document(table.record.attributes),
-        "mounted_attributes": _agreed(table),
-        "pivot_keys": [show_pivot(table.schema, pivot) for pivot in table.record.pivots],
-    }
-
-
-def _shown_tablet(table: SortedTable, index: int) -> dict[str, Any]:
-    record, tablet, state = table.record, table.tablets[index], table.state_of(index)
-    home = str(record.cell_of(index))
-    return {
-        "index": index,
-        "tablet_id": record.tablets[index],
-        "state": state.value,
-        "pivot_key": show_pivot(table.schema, record.pivots[index]),
-        "cell_id": None if state is MountState.UNMOUNTED else home,
-        "home_cell_id": home,
-        "mounted_attributes": sorted_document(record.mounted.of_tablet(index)),
-        "statistics": _statistics(tablet),
-    }
-
-
-def _agreed(table: SortedTable) -> dict[str, Any]:
-    """Return the attributes that act alike in all tablets; the list of tablets has those of each."""
-    first, *others = map(sorted_document, table.record.mounted.sets)
-    return {name: value for name, value in first.items() if all(other[name] == value for other in others)}
-
-
-def _statistics(tablet: SortedTablet) -> dict[str, Any]:
-    """Return the statistics by the names of D.1."""
-    structure = tablet.structure
-    records = [chunk.record for chunk in structure.chunks.values()]
-    compressed = sum(record.size for record in records)
-    memory = tablet.memory_bytes
-    mode = tablet.config.attributes.in_memory_mode
-    return {
-        "tablet_count": 1,
-        "partition_count": len(structure.partitions),
-        "chunk_count": len(records),
-        "store_count": len(records) + sum(store.row_count > 0 for store in tablet.stores),
-        "overlapping_store_count": tablet.structure.overlap,
-        "unmerged_row_count": sum(record.rows for record in records),
-        "compressed_data_size": compressed,
-        "uncompressed_data_size": sum(record.unpacked_bytes for record in records),
-        "hunk_compressed_data_size": 0,
-        "hunk_uncompressed_data_size": 0,
-        "disk_space": compressed,
-        "disk_space_per_medium": {"default": compressed},
-        "memory_size": memory,
-        "dynamic_memory_pool_size": memory,
-        "preload_completed_store_count": 0,
-        "preload_pending_store_count": 0,
-        "preload_failed_store_count": 0,
-        "tablet_count_per_memory_mode": {each: int(each == mode) for each in IN_MEMORY_MODES},
-    }
 
 
 _NOT_SORTED: Mapping[str, str] = {

@@ -18,7 +18,8 @@ def test_the_least_recently_used_block_goes_first() -> None:
     one, other = chunk(1), chunk(2)
     for number in range(3):
         kept.keep(one, number, item, 30)
-    assert kept.find(one, 0) is item
+    found = kept.find(one, 0)
+    assert found is item
     kept.keep(other, 0, item, 30)
     assert [kept.find(one, number) is item for number in range(3)] == [True, False, True]
     kept.keep(other, 1, item, 101)
