@@ -23,7 +23,7 @@ COMPLETE = "_PQBROKER_COMPLETE"
 """Set by the shell when it asks for the words that may come next."""
 _OF_TABLES, _OF_ROWS = "-table", "-rows"
 """`mount-table`, `trim-rows` and the like stand for `table mount` and `table trim`, as users of other dynamic tables
-type them; `select-rows` takes a query too."""
+type them, and `delete-rows` for `table delete-rows`; `select-rows` takes a query too."""
 _ABOUT = "A Kafka-compatible message broker, and commands for any Kafka broker."
 
 
@@ -241,6 +241,7 @@ def _of_tables(name: str, arguments: list[str]) -> tuple[str, Command] | None:
     verb, commands = name.rpartition("-")[0], find_family("table").commands
     if verb == "select" and any(map(str.isspace, "".join(arguments[:1]))):
         return "sql", find_family("sql").commands["sql"]
+    verb = name if name in commands else verb
     return (f"table {verb}", commands[verb]) if verb in commands else None
 
 

@@ -1,7 +1,8 @@
 """Options and arguments that several commands share, and the completion of names by asking a broker."""
 
+import json
 from collections.abc import Callable, Iterable
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import quote
 
 from pqbroker.cli.kafka.cluster import Cluster
@@ -88,3 +89,11 @@ def assignments(option: str, texts: list[str], example: str) -> dict[str, str]:
             raise WrongInput(f"{option} {text!r}: give NAME=VALUE, as in {example}")
         parsed[name.strip()] = value
     return parsed
+
+
+def json_or_text(text: str) -> Any:
+    """Return the value of JSON; else the text itself, so that it needs no quotes of its own."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

@@ -27,6 +27,8 @@ _CURES = {
     "NO_TABLE": "`pqbroker table create` makes a table; `pqbroker table list` lists them.",
     "NO_MOUNTED_TABLETS": "`pqbroker table mount` mounts tablets; `pqbroker table describe` shows their states.",
     "STATIC_TABLE": "`pqbroker sql` reads it; `pqbroker table alter --dynamic` makes it a topic again.",
+    "NOT_SORTED": "`pqbroker table select` and `pqbroker sql` read it; a table with an `ascending` column is sorted.",
+    "SORTED_TABLE": "`pqbroker table describe` shows its kind; `pqbroker table lookup` reads it by key.",
     "INVALID_CONFIG": "`pqbroker topic configs TOPIC --all` shows names and values of a topic that is there.",
     "NO_CELL": "`pqbroker cell list` lists the cells.",
     "NO_BUNDLE": "`pqbroker bundle list` lists the bundles.",
@@ -73,6 +75,10 @@ class Web:
     def delete(self, path: str) -> None:
         """Have what stands at a path deleted."""
         self._ask("DELETE", path, None, None)
+
+    def delete_part(self, path: str, body: Mapping[str, object], name: str) -> dict[str, Any]:
+        """Have a part of what stands at a path deleted; what became of it, with the field `name`."""
+        return self._ask("DELETE", path, json.dumps(body).encode(), name)
 
     def value(self, method: str, path: str, body: Any = None) -> Any:
         """Return the value at a path, or the one that it is set to with `body`: any JSON value."""

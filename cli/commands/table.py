@@ -1,13 +1,23 @@
 """`pqbroker table`: tables of a pqbroker, over its HTTP address. Changes of their mount states stand beside."""
 
 import sys
-from collections.abc import Iterable, Iterator
 from itertools import islice
-from json import dumps, loads
 from typing import Annotated, Any
 
 from pqbroker.cli.command import Family, declare
+from pqbroker.cli.commands.table_columns import (
+    COLUMN_EXAMPLE,
+    Columns,
+    Pivots,
+    attributes_of,
+    check_tablets,
+    columns_of,
+    parse_pivots,
+)
+from pqbroker.cli.commands.table_keys import add_delete_rows, add_lookup
 from pqbroker.cli.commands.table_mount import add_mount, add_remount, add_reshard
+from pqbroker.cli.commands.table_rows import ROWS_PER_REQUEST, json_objects, shown_cell
+from pqbroker.cli.commands.table_shown import kind_of, show_description, summary_of
 from pqbroker.cli.confirmation import confirm
 from pqbroker.cli.options import INT32_MAX, Http, Json, Table, Yes, assignments, table_path
 from pqbroker.cli.output import say, show_json, show_table
@@ -16,17 +26,6 @@ from pqbroker.cli.refusals import CommandError, WrongInput
 from pqbroker.cli.web import DEFAULT_HTTP, Web
 
 app = Family("Create, list, fill, read, alter, mount and drop tables of a pqbroker.")
-ROWS_PER_REQUEST = 1000
-RANGES_SHOWN = 10
-COLUMN_EXAMPLE = "id:int64:required"
-Columns = Annotated[
-    list[str] | None,
-    option(
-        "--column",
-        metavar="NAME:TYPE[:required][:key]",
-        help="Column of the schema; repeatable. With `key` it is stored in the record's key.",
-    ),
-]
 _EXAMPLE = "pqbroker table create //shop/orders --column id:int64:required --column note:utf8"
 
 
@@ -35,14 +34,27 @@ def create(
     path: Annotated[str, Argument(metavar="PATH", help="Path such as //shop/orders, which is the topic shop.orders.")],
     column: Columns = None,
     tablets: Annotated[
-        int, option("--tablets", metavar="COUNT", least=1, most=INT32_MAX, help="Tablets, each a partition.")
-    ] = 1,
+        int | None,
+        option(
+            "--tablets", metavar="COUNT", least=1, most=INT32_MAX,
+            help="Tablets, each a partition; without it: 1. Those of a sorted table are given by --pivot.",
+        ),
+    ] = None,
+    pivot: Pivots = None,
     bundle: Annotated[
-        str, option("--bundle", metavar="NAME", help="Bundle whose cells the tablets live in.")
-    ] = "default",
+        str | None,
+        option(
+            "--bundle", metavar="NAME",
+            help="Bundle whose cells the tablets live in; without it: the directory's, or the default one.",
+        ),
+    ] = None,
     config: Annotated[
         list[str] | None,
         option("--config", "-c", metavar="NAME=VALUE", help="Topic config, such as value.format=avro; repeatable."),
+    ] = None,
+    attribute: Annotated[
+        list[str] | None,
+        option("--attribute", metavar="NAME=VALUE", help="Attribute, such as max_data_ttl=86400000; repeatable."),
     ] = None,
     unmounted: Annotated[bool, option("--unmounted", help="Leave the tablets unmounted.")] = False,
     static: Annotated[
@@ -51,22 +63,23 @@ def create(
     http: Http = DEFAULT_HTTP,
     json: Json = False,
 ) -> None:
-    """Create an ordered table, which is a topic for Kafka clients."""
-    schema = [_column(text) for text in column or []]
-    if static and (unmounted or tablets > 1):
+    """Create a table: ordered, which is a topic for Kafka clients, or sorted by its `ascending` columns."""
+    body: dict[str, Any] = {"path": path, "schema": columns_of(column or [])}
+    body |= {} if bundle is None else {"bundle": bundle}
+    body |= {} if tablets is None else {"tablet_count": tablets}
+    body |= {"dynamic": False} if static else {"mount": not unmounted}
+    body |= {"pivot_keys": parse_pivots(pivot)} if pivot else {}
+    body |= {"config": assignments("--config", config, "value.format=avro")} if config else {}
+    body |= {"attributes": attributes_of(attribute)} if attribute else {}
+    if static and (unmounted or tablets is not None):
         raise WrongInput("--static makes a table without tablets: leave --tablets and --unmounted out")
-    of_tablets = {"dynamic": False} if static else {"tablet_count": tablets, "mount": not unmounted}
-    body: dict[str, Any] = {"path": path, "schema": schema, "bundle": bundle, **of_tablets}
-    if config:
-        body["config"] = assignments("--config", config, "value.format=avro")
+    check_tablets(body)
     with Web(http) as web:
         made = web.post("/v1/tables", body, "schema")
     if json:
         show_json(made)
-    elif static:
-        say(f"created static table {made['path']}, {made['name']} in SQL")
     else:
-        say(f"created table {made['path']}, topic {made['name']}, {_tablets(made)}, {made['state']}")
+        say(f"created {summary_of(made)}")
 
 
 @declare(app, "list", "pqbroker table list")
@@ -78,8 +91,10 @@ def list_all(http: Http = DEFAULT_HTTP, json: Json = False) -> None:
         for each in found:
             show_json(each)
     elif found:
-        columns = ("path", "name", "tablet_count", "state", "bundle")
-        show_table(("path", "topic", "tablets", "state", "bundle"), ([one[name] for name in columns] for one in found))
+        names = ("path", "name", "kind", "tablet_count", "state", "bundle")
+        rows = ({**one, "kind": kind_of(one)} for one in found)
+        header = ("path", "name", "kind", "tablets", "state", "bundle")
+        show_table(header, ([row[name] for name in names] for row in rows))
     else:
         say(f"no tables; `{_EXAMPLE}` makes one")
 
@@ -93,21 +108,8 @@ def describe(table: Table, http: Http = DEFAULT_HTTP, json: Json = False) -> Non
         tablets = list(web.items(f"{path}/tablets", "tablets", "after"))
     if json:
         show_json({**found, "tablets": tablets})
-        return
-    if found["dynamic"]:
-        say(f"table {found['path']}, topic {found['name']}, {_tablets(found)}, {found['state']}")
     else:
-        say(f"static table {found['path']}, {found['name']} in SQL")
-    for name, value in found["formats"].items():
-        say(f"  {name}={value}")
-    for name, value in found["attributes"].items():
-        say(f"  {name}={_set(value)}{_acting(name, value, found, tablets)}")
-    columns = ("name", "type", "required", "from")
-    show_table(columns, ([_cell(column[name]) for name in columns] for column in found["schema"]))
-    counts = ("index", "state", "trimmed_row_count", "flushed_row_count", "total_row_count")
-    header = ("tablet", "state", "trimmed", "flushed", "rows_end")
-    if tablets:
-        show_table(header, ([tablet[name] for name in counts] for tablet in tablets))
+        show_description(found, tablets)
 
 
 @declare(app, "insert", """pqbroker table insert shop.orders --row '{"id": 1, "note": "first"}'""")
@@ -117,24 +119,33 @@ def insert(
         list[str] | None,
         option("--row", metavar="JSON", help="Row as a JSON object; repeatable; without one: lines of standard input."),
     ] = None,
+    update: Annotated[
+        bool, option("--update", help="Sorted table: leave columns that a row lacks as they were; else they are null.")
+    ] = False,
     http: Http = DEFAULT_HTTP,
     json: Json = False,
 ) -> None:
     """Insert rows, a thousand in a request; those of one request appear together."""
-    path, given = f"{table_path(table)}/rows", _rows(row or sys.stdin)
+    path = f"{table_path(table)}/rows{'?update=true' if update else ''}"
+    given = json_objects(row or sys.stdin, "row")
     count = weight = 0
+    timestamp: int | None = None
     with Web(http) as web:
         while some := list(islice(given, ROWS_PER_REQUEST)):
             try:
-                weight += web.post(path, {"rows": some}, "data_weight")["data_weight"]
+                written = web.post(path, {"rows": some}, "data_weight")
             except CommandError as refusal:
                 before = f" ({count} rows were inserted before)" if count else ""
                 raise CommandError(f"{refusal}{before}") from None
             count += len(some)
+            weight += written["data_weight"]
+            timestamp = written.get("timestamp")
+    of_kind = {"data_weight": weight} if timestamp is None else {"timestamp": timestamp}
     if json:
-        show_json({"rows": count, "data_weight": weight})
+        show_json({"rows": count, **of_kind})
     else:
-        say(f"inserted {count} row{'s' * (count != 1)}, {weight} bytes by weight")
+        how = f", {weight} bytes by weight" if timestamp is None else f" at timestamp {timestamp}"
+        say(f"inserted {count} row{'s' * (count != 1)}{how}")
 
 
 @declare(app, "select", "pqbroker table select shop.orders --from 10 --limit 5")
@@ -158,7 +169,7 @@ def select(
             show_json(row)
     elif found:
         columns = list(dict.fromkeys(name for row in found for name in row))
-        show_table(columns, ([_cell(row.get(name)) for name in columns] for row in found))
+        show_table(columns, ([shown_cell(row.get(name)) for name in columns] for row in found))
     else:
         say(f"no rows in tablet {tablet} of {table} from row {first} on")
 
@@ -179,7 +190,7 @@ def alter(
         cure = f"give every column, as in --column {COLUMN_EXAMPLE}, or --no-schema for a topic"
         raise WrongInput(f"{cure}; or one of --static and --dynamic")
     is_conversion = static or dynamic
-    change = {"dynamic": dynamic} if is_conversion else {"schema": list(map(_column, column or []))}
+    change = {"dynamic": dynamic} if is_conversion else {"schema": columns_of(column or [])}
     with Web(http) as web:
         altered = web.post(f"{table_path(table)}/alter", change, "schema")
     if json:
@@ -229,65 +240,8 @@ def drop(table: Table, yes: Yes = False, http: Http = DEFAULT_HTTP, json: Json =
         say(f"deleted table {table}")
 
 
+add_lookup(app)
+add_delete_rows(app)
 add_mount(app)
 add_remount(app)
 add_reshard(app)
-
-
-def _acting(name: str, value: Any, table: dict[str, Any], tablets: list[dict[str, Any]]) -> str:
-    """Return the other values of an attribute that act, and where."""
-    agreed = table["mounted_attributes"]
-    if name in agreed:
-        return "" if agreed[name] == value else f", {_set(agreed[name])} until the table is remounted"
-    indexes: dict[Any, list[int]] = {}
-    for tablet in tablets:
-        if (acting := tablet["mounted_attributes"][name]) != value:
-            indexes.setdefault(acting, []).append(tablet["index"])
-    return "".join(f", {_set(other)} in tablets {_ranges(which)} until remounted" for other, which in indexes.items())
-
-
-def _ranges(indexes: list[int]) -> str:
-    """Rising numbers such as 0-2,5; the first ones of many."""
-    present = set(indexes)
-    starts = [index for index in indexes if index - 1 not in present]
-    ends = [index for index in indexes if index + 1 not in present]
-    pairs = [f"{start}-{end}" if end > start else str(start) for start, end in zip(starts, ends, strict=True)]
-    return ",".join(pairs[:RANGES_SHOWN]) + ",…" * (len(pairs) > RANGES_SHOWN)
-
-
-def _column(text: str) -> dict[str, Any]:
-    """A column of the schema; WrongInput."""
-    name, *words = text.split(":")
-    if not name or not words or not set(words[1:]) <= {"required", "key"}:
-        raise WrongInput(f"--column {text!r}: give NAME:TYPE[:required][:key], as in {COLUMN_EXAMPLE}")
-    part = "key" if "key" in words[1:] else "value"
-    return {"name": name, "type": words[0], "required": "required" in words[1:], "from": part}
-
-
-def _rows(lines: Iterable[str]) -> Iterator[Any]:
-    """Empty lines are left out; WrongInput for one that is no JSON object."""
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            row = loads(line)
-        except ValueError:
-            row = None
-        if not isinstance(row, dict):
-            raise WrongInput(f"row {number} is no JSON object: {line.strip()[:60]}")
-        yield row
-
-
-def _tablets(table: dict[str, Any]) -> str:
-    return f"{table['tablet_count']} tablet{'s' * (table['tablet_count'] != 1)}"
-
-
-def _set(value: object) -> object:
-    """Return the value that an attribute is set to; null: it is set to nothing."""
-    return "none" if value is None else value
-
-
-def _cell(value: object) -> object:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value

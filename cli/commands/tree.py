@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from urllib.parse import quote
 
 from pqbroker.cli.command import Family, declare
-from pqbroker.cli.options import Http, Json
+from pqbroker.cli.options import Http, Json, json_or_text
 from pqbroker.cli.output import say, show_json
 from pqbroker.cli.parsing import Argument
 from pqbroker.cli.web import DEFAULT_HTTP, Web
@@ -55,19 +55,11 @@ def set_value(
 ) -> None:
     """Set an attribute of a table or of a bundle; a table's acts in a tablet from its remount on."""
     with Web(http) as web:
-        _show(web.value("PUT", _place(path), _parsed(value)), json)
+        _show(web.value("PUT", _place(path), json_or_text(value)), json)
 
 
 def _place(path: str) -> str:
     return f"/v1/tree/{quote(path.lstrip('/'), safe='/@')}"
-
-
-def _parsed(text: str) -> Any:
-    """A value of JSON; else the text."""
-    try:
-        return encoding.loads(text)
-    except ValueError:
-        return text
 
 
 def _show(value: Any, json: bool) -> None:

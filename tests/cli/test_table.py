@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from pqbroker.cli.commands.table import _ranges
+from pqbroker.cli.commands.table_shown import ranges_of
 from pqbroker.testing import MEMORY, Broker, broker
 from tests.cli.shell import Said, Shell, run
 
@@ -46,7 +46,8 @@ def test_a_table_is_created_listed_described_and_dropped(shell: TableShell, tabl
     name = table[2:].replace("/", ".")
     (listed,) = [one for one in shell("list", "--json").objects if one["path"] == table]
     assert (listed["name"], listed["tablet_count"], listed["state"]) == (name, 2, "mounted")
-    assert [table, name, "2", "mounted", "default"] in [line.split() for line in shell("list").output.splitlines()]
+    lines = [line.split() for line in shell("list").output.splitlines()]
+    assert [table, name, "ordered", "2", "mounted", "default"] in lines
     (shown,) = shell("describe", table, "--json").objects
     assert [(one["name"], one["type"], one["required"], one["from"]) for one in shown["schema"]] == [
         ("id", "int64", True, "value"), ("who", "utf8", False, "key"), ("note", "utf8", False, "value"),
@@ -155,9 +156,9 @@ def test_attributes_that_act_are_shown_by_tablet(shell: TableShell, table: str) 
     assert "  max_data_ttl=5" in shell("describe", table).output.splitlines()
 
 
-def test_many_tablets_are_shown_as_ranges() -> None:
-    assert _ranges([0, 1, 2, 5, 7, 8]) == "0-2,5,7-8"
-    assert _ranges([*range(0, 40, 2)]) == "0,2,4,6,8,10,12,14,16,18,…"
+def test_many_tablets_are_shown_asranges_of() -> None:
+    assert ranges_of([0, 1, 2, 5, 7, 8]) == "0-2,5,7-8"
+    assert ranges_of([*range(0, 40, 2)]) == "0,2,4,6,8,10,12,14,16,18,…"
 
 
 def test_a_table_is_resharded(shell: TableShell, table: str) -> None:

@@ -86,13 +86,18 @@ KEYS = {
     "tablet move": "id, channel, pool, generation, group",
     "tablet keys": "key, size_bytes, created, inline, shared, blobs",
     "tablet kv": "generation, result (status, value, pairs: key, size_bytes, created, channel, status, value)",
-    "table create": "name, path, tablet_count, state, bundle, schema, attributes, mounted_attributes",
-    "table list": "name, path, tablet_count, state, bundle",
+    "table create": (
+        "name, path, dynamic, sorted, tablet_count, state, bundle, schema, formats, attributes, attributes_set, "
+        "mounted_attributes; sorted: pivot_keys"
+    ),
+    "table list": "name, path, dynamic, sorted, tablet_count, state, bundle",
     "table describe": (
         "those of create, tablets (index, tablet_id, state, trimmed_row_count, flushed_row_count, total_row_count, "
-        "cell_id, home_cell_id, mounted_attributes, statistics)"
+        "cell_id, home_cell_id, mounted_attributes, statistics; sorted: pivot_key instead of the row counts)"
     ),
-    "table insert": "rows, data_weight",
+    "table insert": "rows, data_weight; sorted: rows, timestamp",
+    "table lookup": "the columns of the table",
+    "table delete-rows": "rows, timestamp",
     "table alter": "those of create",
     "table select": "$tablet_index, $row_index, and the columns; with --raw timestamp_ms, key, value, headers",
     "table trim": "tablet_index, trimmed_row_count",

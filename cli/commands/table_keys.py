@@ -1,0 +1,143 @@
+"""`pqbroker table lookup` and `table delete-rows`: rows of sorted tables by their keys."""
+
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from itertools import islice
+from json import dumps
+from typing import Annotated, Any
+
+from pqbroker.cli.command import Family, declare
+from pqbroker.cli.commands.table_rows import ROWS_PER_REQUEST, json_object, json_objects, shown_cell
+from pqbroker.cli.options import Http, Json, Table, table_path
+from pqbroker.cli.output import say, show_json, show_table
+from pqbroker.cli.parsing import Argument, option
+from pqbroker.cli.refusals import CommandError, WrongInput
+from pqbroker.cli.web import DEFAULT_HTTP, Web
+
+TIMESTAMP_MAX = (1 << 64) - 1
+MISSING_SHOWN = 10
+_TRUTHS = {"true": True, "false": False}
+_NUMBERS = frozenset({f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)} | {"double", "timestamp"})
+GivenKeys = Annotated[
+    list[str] | None,
+    Argument(
+        metavar="KEY",
+        help="Keys of rows: COLUMN=VALUE with commas between, or a JSON object; without one: lines of standard input.",
+    ),
+]
+
+
+def add_lookup(app: Family) -> None:
+    """Add the command to the family `table`."""
+
+    @declare(app, "lookup", "pqbroker table lookup shop.stock shop=north,id=5")
+    def lookup(
+        table: Table,
+        key: GivenKeys = None,
+        at: Annotated[
+            int | None,
+            option(
+                "--at",
+                metavar="TIMESTAMP",
+                least=0,
+                most=TIMESTAMP_MAX,
+                also=("--timestamp",),
+                help="Timestamp of the commit to read at, as `table insert` prints it; without it: now.",
+            ),
+        ] = None,
+        column: Annotated[
+            list[str] | None,
+            option(
+                "--column", metavar="NAME", also=("--columns", "--column-names"), help="Column to print; repeatable."
+            ),
+        ] = None,
+        http: Http = DEFAULT_HTTP,
+        json: Json = False,
+    ) -> None:
+        """Print the rows of a sorted table that have these keys, as they are or were; a thousand keys in a request."""
+        asked: dict[str, Any] = {} if at is None else {"timestamp": at}
+        asked |= {"columns": column} if column else {}
+        path = table_path(table)
+        rows: list[dict[str, Any]] = []
+        missing: list[dict[str, Any]] = []
+        with Web(http) as web:
+            given = _keys(web, path, key)
+            while some := list(islice(given, ROWS_PER_REQUEST)):
+                found = web.post(f"{path}/lookup", {"keys": some, **asked}, "rows")["rows"]
+                rows += [row for row in found if row is not None]
+                missing += [one for one, row in zip(some, found, strict=True) if row is None]
+        _show(rows, missing, json=json)
+
+
+def add_delete_rows(app: Family) -> None:
+    """Add the command to the family `table`."""
+
+    @declare(app, "delete-rows", "pqbroker table delete-rows shop.stock shop=north,id=5")
+    def delete_rows(table: Table, key: GivenKeys = None, http: Http = DEFAULT_HTTP, json: Json = False) -> None:
+        """Delete the rows of a sorted table that have these keys, a thousand in a request; a key without a row is none
+        the worse."""
+        path = table_path(table)
+        count = timestamp = 0
+        with Web(http) as web:
+            given = _keys(web, path, key)
+            while some := list(islice(given, ROWS_PER_REQUEST)):
+                try:
+                    timestamp = web.delete_part(f"{path}/rows", {"keys": some}, "timestamp")["timestamp"]
+                except CommandError as refusal:
+                    before = f" ({count} keys were deleted before)" if count else ""
+                    raise CommandError(f"{refusal}{before}") from None
+                count += len(some)
+        if json:
+            show_json({"rows": count, "timestamp": timestamp})
+        else:
+            say(f"deleted the rows of {count} key{'s' * (count != 1)} at timestamp {timestamp}")
+
+
+def _keys(web: Web, path: str, texts: list[str] | None) -> Iterator[dict[str, Any]]:
+    """Return the keys that are given; the broker checks them. The types of columns are asked for where a key is no
+    JSON."""
+    if not texts:
+        return json_objects(sys.stdin, "key")
+    types: dict[str, str] = {}
+    if not all(text.lstrip().startswith("{") for text in texts):
+        types = {column["name"]: column["type"] for column in web.get(path, "schema")["schema"]}
+    return iter([_key(text, number, types) for number, text in enumerate(texts, start=1)])
+
+
+def _key(text: str, number: int, types: Mapping[str, str]) -> dict[str, Any]:
+    if text.lstrip().startswith("{"):
+        return json_object(text, f"key {number}")
+    key: dict[str, Any] = {}
+    for part in text.split(","):
+        name, equals, value = part.partition("=")
+        if not equals:
+            example = '\'{"name": "a, b"}\''
+            raise WrongInput(f"key {text!r}: give COLUMN=VALUE with commas between, or JSON as in {example}")
+        key[name.strip()] = _value(value, types.get(name.strip(), ""))
+    return key
+
+
+def _value(text: str, type_name: str) -> Any:
+    """Return the value that a text means in a column; the text where it means none, which the broker refuses by name.
+    """
+    if type_name == "boolean":
+        return _TRUTHS.get(text, text)
+    if type_name in _NUMBERS:
+        with suppress(ValueError):
+            return float(text) if type_name == "double" else int(text)
+    return text
+
+
+def _show(rows: list[dict[str, Any]], missing: list[dict[str, Any]], *, json: bool) -> None:
+    if json:
+        for row in rows:
+            show_json(row)
+        return
+    if rows:
+        columns = list(rows[0])
+        show_table(columns, ([shown_cell(row[name]) for name in columns] for row in rows))
+    for key in missing[:MISSING_SHOWN]:
+        say(f"no row has the key {dumps(key, ensure_ascii=False)}")
+    if len(missing) > MISSING_SHOWN:
+        say(f"{len(missing) - MISSING_SHOWN} more keys have no row")
