@@ -42,14 +42,14 @@ def _facts_of_sorted(call: Call) -> Mapping[str, Any]:
 
 
 async def delete_rows(call: Call) -> Any:
-    raise _of_sorted_alone(call, "deletes of rows by key")
+    raise of_sorted_alone(call, "deletes of rows by key")
 
 
 async def look_up(call: Call) -> Any:
-    raise _of_sorted_alone(call, "lookups")
+    raise of_sorted_alone(call, "lookups")
 
 
-def _of_sorted_alone(call: Call, what: str) -> TableError:
+def of_sorted_alone(call: Call, what: str) -> TableError:
     """Return the refusal of what sorted tables alone have. KafkaError as `find_topic`."""
     path = table_path(find_typed(call, AclOperation.DESCRIBE, _name(call), or_static=True)[0].record.name)
     return TableError("NOT_SORTED", f"{path} is no sorted table, and {what} are for these", _SORTED_CURE)

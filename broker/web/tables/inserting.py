@@ -10,7 +10,7 @@ from pqbroker.broker.services.tables.inserting import GivenRows
 from pqbroker.broker.services.topics.staged_rows import PIECES_MAX, OnChanged
 from pqbroker.broker.web.routing.problems import bad_request
 from pqbroker.broker.web.routing.routes import Call
-from pqbroker.broker.web.tables.commands import refuse_sorted_verb
+from pqbroker.broker.web.tables.commands import of_sorted_alone
 from pqbroker.pq.log.sessions import SESSION_NAME_BYTES_MAX, Fence
 from pqbroker.pq.log.staged_rows import Piece
 
@@ -18,7 +18,7 @@ from pqbroker.pq.log.staged_rows import Piece
 async def insert(call: Call) -> Any:
     fence = _read_fence(call)
     if "update" in call.query:
-        await refuse_sorted_verb(call, "update")
+        raise of_sorted_alone(call, "updates of rows")
     done = await inserting.insert(call, call.path["name"], _rows(call), fence)
     return {
         "tablets": [some._asdict() for some in done.tablets],
