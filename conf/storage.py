@@ -12,9 +12,9 @@ from pqbroker.conf.declare import ConfigError, Kind, setting
 
 MAIN_POOL = "main"
 """The pool in the data directory, which holds the index too: it belongs on the fastest medium."""
-SORTED = "sorted"
+SORTED_TYPE = "sorted"
 """Type whose tablets have one channel more: 3 chunks."""
-TABLET_TYPES = ("scheme", "persqueue", "coordinator", "hive", SORTED)
+TABLET_TYPES = ("scheme", "persqueue", "coordinator", "hive", SORTED_TYPE)
 CHANNELS = 3
 """0 log, 1 snapshots, 2 what users store."""
 
@@ -82,7 +82,7 @@ def parse_profile(entries: Iterable[str], pools: Iterable[str]) -> StorageProfil
     for entry in entries:
         place, equals, value = entry.partition("=")
         type_name, _, channel = place.partition(".")
-        channels = map(str, range(CHANNELS + (type_name == SORTED)))
+        channels = map(str, range(CHANNELS + (type_name == SORTED_TYPE)))
         if not equals or type_name not in TABLET_TYPES or channel not in channels:
             raise ConfigError(
                 f"pqbroker.storage.profile has {entry!r}; types are {', '.join(TABLET_TYPES)}, channels 0 (log), "

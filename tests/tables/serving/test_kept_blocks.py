@@ -1,8 +1,9 @@
 """Blocks that lookups keep."""
 
-from typing import Any, cast
+from typing import cast
 
 from pqbroker.tables.serving.open_chunk import KeptBlocks, OpenChunk
+from pqbroker.tables.sorted.blocks import Block
 
 
 def chunk(identity: int) -> OpenChunk:
@@ -14,14 +15,13 @@ def chunk(identity: int) -> OpenChunk:
 
 def test_the_least_recently_used_block_goes_first() -> None:
     kept = KeptBlocks(100)
-    item: Any = cast("Any", object())
+    item = cast("Block", object())
     one, other = chunk(1), chunk(2)
     for number in range(3):
         kept.keep(one, number, item, 30)
-    found = kept.find(one, 0)
-    assert found is item
+    assert kept.find(one, 0) == item
     kept.keep(other, 0, item, 30)
-    assert [kept.find(one, number) is item for number in range(3)] == [True, False, True]
+    assert [kept.find(one, number) == item for number in range(3)] == [True, False, True]
     kept.keep(other, 1, item, 101)
     assert kept.find(other, 1) is None, "what has no room at all is not kept"
     kept.forget(one)
