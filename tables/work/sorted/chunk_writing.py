@@ -50,6 +50,8 @@ class ChunkWriter:
         self._last_key = _NOTHING
         self.stored_bytes = 0
         """Bytes of its blocks so far."""
+        self.keys = 0
+        """Keys so far, each of which takes memory until the filter is made."""
 
     def write(self, rows: "BlockRows", begin: int, end: int) -> None:
         """Write versions as one block."""
@@ -58,7 +60,9 @@ class ChunkWriter:
         self._places.append(
             Place(self.stored_bytes, len(stored), len(block), end - begin, traits, crc32c(stored), rows.key(begin))
         )
-        self._hashes.append(rows.hashes(begin, end))
+        hashes = rows.hashes(begin, end)
+        self._hashes.append(hashes)
+        self.keys += len(hashes)
         self._samples.add(rows, begin, end)
         timestamps = rows.timestamps[begin:end]
         self._least = min(self._least, int(timestamps.min()))
@@ -72,12 +76,11 @@ class ChunkWriter:
 
     def end(self) -> dict[str, Any]:
         """Write the index: return the facts of the chunk for those who have only these."""
-        hashes = numpy.concatenate(self._hashes)
         facts = ChunkSummary(
-            self._rows, len(hashes), self._deletes, self._unpacked_bytes, self._least, self._greatest,
+            self._rows, self.keys, self._deletes, self._unpacked_bytes, self._least, self._greatest,
             self._last_key.hex(), self._shape.key_columns, self._shape.value_columns, self._samples.found(),
         )  # fmt: skip
-        index = encode_index(self._places, _filter(hashes), facts)
+        index = encode_index(self._places, _filter(self.keys, self._hashes), facts)
         self._send(index)
         return {
             "rows": facts.rows, "keys": facts.keys, "deletes": facts.deletes, "blocks": len(self._places),
@@ -170,7 +173,7 @@ class _Texts:
         offsets = self._offsets[begin : end + 1]
         data = bytes(self._data[offsets[0] : offsets[-1]])
         bounds = (offsets - offsets[0]).tolist()
-        hashes = numpy.fromiter((crc32(data[low:high]) for low, high in pairwise(bounds)), numpy.uint64, end - begin)
+        hashes = numpy.fromiter((crc32(data[low:high]) for low, high in pairwise(bounds)), numpy.uint32, end - begin)
         return hashes[is_first]
 
 
@@ -243,13 +246,15 @@ def _bytes(values: Any) -> Any:
     return numpy.ascontiguousarray(values).view(numpy.uint8).data
 
 
-def _filter(hashes: Any) -> bytes:
-    """Return the words of a bloom filter: four bits of one word for each key."""
-    words = numpy.zeros(filter_words(len(hashes)), numpy.uint64)
-    mixed = hashes * numpy.uint64(FILTER_MIX)
-    masks = numpy.zeros(len(hashes), numpy.uint64)
-    for shift in FILTER_SHIFTS:
-        masks |= numpy.uint64(1) << ((mixed >> numpy.uint64(shift)) & numpy.uint64(63))
-    numpy.bitwise_or.at(words, hashes % numpy.uint64(len(words)), masks)
+def _filter(keys: int, hashes: list[Any]) -> bytes:
+    """Return the words of a bloom filter, four bits of one word for each key. It takes the hashes out of their list:
+    of millions of keys they are as large as all else."""
+    words = numpy.zeros(filter_words(keys), numpy.uint64)
+    while hashes:
+        some = hashes.pop().astype(numpy.uint64)
+        mixed = some * numpy.uint64(FILTER_MIX)
+        masks = numpy.zeros(len(some), numpy.uint64)
+        for shift in FILTER_SHIFTS:
+            masks |= numpy.uint64(1) << ((mixed >> numpy.uint64(shift)) & numpy.uint64(63))
+        numpy.bitwise_or.at(words, some % numpy.uint64(len(words)), masks)
     return words.tobytes()
-

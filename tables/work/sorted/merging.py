@@ -26,6 +26,9 @@ CHUNK_PIECE_BYTES: Final = 1 << 20
 MEMORY_PART: Final = 32
 """A range has this part of the worker's memory: its versions lie there as they are read, sorted, cleaned, and written,
 beside 100 MiB of libraries."""
+KEY_MEMORY_BYTES: Final = 32
+"""A chunk has a key for each of this many bytes of the worker's memory at most: 12 of them are kept until its filter is
+made (measured)."""
 RANGE_BYTES_MAX: Final = 4 << 20
 """More makes a merge no faster (measured), and a stop wait longer."""
 
@@ -120,6 +123,7 @@ class _Chunks:
         self._shape = shape
         self._samples_max: int = document["samples_max"]
         self._chunk_bytes_max: int = document["chunk_bytes_max"]
+        self._keys_max: int = document["memory_bytes_max"] // KEY_MEMORY_BYTES
         self._versions_max: int = document["versions_max"]
         self._merges_deletes: bool = document["merge_deletions"]
         self._rules = None if document["clean_up"] is None else CleanUp(**document["clean_up"])
@@ -161,7 +165,8 @@ class _Chunks:
         return self._facts
 
     def _is_full(self) -> bool:
-        return self._writer is not None and self._writer.stored_bytes >= self._chunk_bytes_max
+        writer = self._writer
+        return writer is not None and (writer.stored_bytes >= self._chunk_bytes_max or writer.keys >= self._keys_max)
 
     def _end(self) -> None:
         if self._writer is None:

@@ -17,7 +17,7 @@ from pqbroker.tables.sorted.keys import key_encoder
 from pqbroker.tables.sorted.packed_rows import ABSENT
 from pqbroker.tables.sorted.versions import CleanUp, Version, clean, merge_deletes
 from pqbroker.tables.work.messages import Message, Stopped
-from pqbroker.tables.work.sorted.merging import merge
+from pqbroker.tables.work.sorted.merging import KEY_MEMORY_BYTES, merge
 from pqbroker.tables.work.sorted.refusal import MergeRefused
 from tests.support.depth import examples
 from tests.tables.work.sorted.worker_line import (
@@ -182,6 +182,13 @@ def test_a_chunk_of_its_greatest_size_ends_before_the_next_key() -> None:
     found = [[(key, keys.count(key)) for key in dict.fromkeys(keys)] for keys in counts]
     assert found[0] == [(encode((1,)), 300)], "its versions stay together"
     assert [pair for some in found for pair in some] == [(encode((at,)), n) for at, n in ((1, 300), (2, 20), (3, 300))]
+
+
+def test_a_chunk_has_no_more_keys_than_the_memory_bears() -> None:
+    rows = texts(range(2000), 1000, 2)
+    chunks, found = merged(TEXTS, [log_of(TEXTS, rows)], memory_bytes_max=700 * KEY_MEMORY_BYTES)
+    assert 2 <= len(chunks) <= 3
+    assert sum(facts["keys"] for facts in found["chunks"]) == len(read(TEXTS, chunks)) == 2000
 
 
 @pytest.mark.parametrize(
