@@ -53,15 +53,18 @@ def tables(draw: st.DrawFn) -> Table:
 
 @st.composite
 def some_rows(draw: st.DrawFn, table: Table) -> list[Row]:
-    """Rows in order of arrival, several to a key; timestamps are all different."""
+    """Rows in order of arrival, several to a key; timestamps are all different. Some fill blocks with few rows."""
+    pad = draw(st.sampled_from([0, 0, 0, 20_000]))
     keys = draw(st.lists(st.tuples(*[st.none() | KEYS[kind] for _, kind in table[0]]), min_size=1, max_size=5))
     rows: list[Row] = []
     for time in sorted(draw(st.lists(TIMES, min_size=1, max_size=25, unique=True))):
         kind = draw(st.sampled_from(["write", "write", "update", "delete"]))
         absent = [st.just(ABSENT)] if kind == "update" else []
         drawn = [draw(st.one_of(st.none(), VALUES[name], *absent)) for _, name in table[1]]
-        values = None if kind == "delete" else drawn
-        rows.append((draw(st.sampled_from(keys)), timestamp_of(time), values, bool(absent)))
+        named = zip(drawn, table[1], strict=True)
+        values = [each + "x" * pad if isinstance(each, str) and name == "utf8" else each for each, (_, name) in named]
+        key = draw(st.sampled_from(keys))
+        rows.append((key, timestamp_of(time), None if kind == "delete" else values, bool(absent)))
     return rows
 
 
