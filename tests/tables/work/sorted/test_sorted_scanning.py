@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pqbroker.pq.log.commit_timestamps import TIMESTAMP_MAX, timestamp_of
+from pqbroker.tables.sorted.chunks import Trait
 from pqbroker.tables.sorted.keys import key_decoder, key_encoder
 from pqbroker.tables.sorted.packed_rows import ABSENT
 from pqbroker.tables.sorted.versions import seen
@@ -19,7 +20,7 @@ from pqbroker.tables.work.sorted.stored_values import StoredFiles
 from pqbroker.tables.work.sorted.version_columns import SortedShape
 from tests.support.depth import examples
 from tests.tables.work.sorted.test_merging import Row, model, some_rows, tables, texts
-from tests.tables.work.sorted.worker_line import MEMORY_BYTES, Pieces, Table, log_of, merged
+from tests.tables.work.sorted.worker_line import MEMORY_BYTES, Pieces, Table, index_of, log_of, merged
 
 TEXTS: Table = ([["id", "int64"]], [["text", "utf8"]])
 encode = key_encoder(["int64"])
@@ -122,6 +123,14 @@ def test_blocks_that_nothing_reaches_into_are_taken_as_they_stand_beside_others(
     assert sorted(unordered, key=lambda row: row["id"]) == model_rows(
         TEXTS, [*rows, *gone], TIMESTAMP_MAX, (b"", None)
     )
+
+
+def test_a_block_whose_last_key_goes_on_in_the_next_one_is_not_taken_alone() -> None:
+    rows = texts([1, 2], 1000, 50_000) + texts([2], 2000, 12_000) + texts([3], 3000, 10)
+    (chunk,) = merged(TEXTS, [log_of(TEXTS, rows)])[0]
+    places = [(place.rows, place.traits) for place in index_of(chunk).places]
+    assert places == [(2, 0), (2, Trait.CONTINUES)]
+    assert scanned(TEXTS, [], [chunk])[0] == model_rows(TEXTS, rows, TIMESTAMP_MAX, (b"", None))
 
 
 def test_a_range_reads_only_the_blocks_that_may_have_its_keys() -> None:
