@@ -32,6 +32,7 @@ from tests.tables.work.sorted.worker_line import (
     versions_of,
 )
 
+pytestmark = pytest.mark.spec("C.4", "C.8", "K.3")
 VALUES: dict[str, st.SearchStrategy[Any]] = {
     "int8": st.integers(-128, 127), "int64": st.integers(-(1 << 63), (1 << 63) - 1),
     "uint16": st.integers(0, (1 << 16) - 1), "uint64": st.integers(0, (1 << 64) - 1),

@@ -22,6 +22,7 @@ from tests.support.depth import examples
 from tests.tables.work.sorted.test_merging import Row, model, some_rows, tables, texts
 from tests.tables.work.sorted.worker_line import MEMORY_BYTES, Pieces, Table, index_of, log_of, merged
 
+pytestmark = pytest.mark.spec("C.1")
 TEXTS: Table = ([["id", "int64"]], [["text", "utf8"]])
 encode = key_encoder(["int64"])
 
