@@ -132,6 +132,24 @@ class SortedTableChanges:
 
         return await self._scheme.change(plan)
 
+    async def reshard(
+        self, table_id: bytes, change: Callable[[SortedTableRecord], SortedTableRecord]
+    ) -> tuple[SortedTableRecord, Tombstone | None]:
+        """Replace the record by one with other tablets; those that it has no more get a tombstone. Raises TableUnknown,
+        and what `change` raises."""
+
+        def plan(changes: RowChanges) -> tuple[SortedTableRecord, Tombstone | None]:
+            before = self._known(changes, table_id)
+            record = change(before)
+            _put(changes, record)
+            removed = tuple(tablet for tablet in before.tablets if tablet not in set(record.tablets))
+            tombstone = Tombstone(before.name, new_uuid(), removed) if removed else None
+            if tombstone is not None:
+                put_tombstone(changes, tombstone)
+            return record, tombstone
+
+        return await self._scheme.change(plan)
+
     async def delete(self, table_id: bytes) -> SortedTableRecord:
         """Free the name, leave a tombstone. Raises TableUnknown."""
 

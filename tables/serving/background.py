@@ -16,7 +16,7 @@ from pqbroker.pq.log.commit_timestamps import TIMESTAMP_MAX, timestamp_of
 from pqbroker.storage.engine import BlobCorrupt, BlobMissing, CommitRefused, ShardLost
 from pqbroker.storage.kv.commands import KeyValueError
 from pqbroker.tables.refusals import TableError
-from pqbroker.tables.serving.merging import Merge, Merged, MergeFailed, MergeInput
+from pqbroker.tables.serving.merging import Merge, Merged, MergeFailed, MergeInput, MergeRules, merge_document
 from pqbroker.tables.serving.open_chunk import OpenChunk
 from pqbroker.tables.serving.share import SortedShare
 from pqbroker.tables.serving.stored_keys import chunk_data_key
@@ -29,7 +29,7 @@ from pqbroker.tables.sorted.picking.pivots import KeySample, split_pivots
 from pqbroker.tables.sorted.picking.rotation import StoreMemory, rotation_reason, rotations_for_memory
 from pqbroker.tables.sorted.picking.survey import ChunkTask, Survey, TaskKind, in_order, survey
 from pqbroker.tables.sorted.store import RowStore
-from pqbroker.tables.sorted.versions import VERSIONS_MAX, CleanUp
+from pqbroker.tables.sorted.versions import CleanUp
 from pqbroker.tables.sorted.write_refusals import memory_refusal
 
 TABLES_LOOK_S: Final = 1.0
@@ -209,7 +209,8 @@ class Background:
         attributes = tablet.config.attributes
         try:
             rules = self._rules_of_flush(tablet, store) if attributes.merge_rows_on_flush else None
-            document = self._document(tablet, rules, [], merges_deletes=attributes.merge_deletions_on_flush)
+            merges_deletes = attributes.merge_deletions_on_flush
+            document = self._document(tablet, MergeRules(rules, merges_deletes=merges_deletes))
             inputs = tablet.log_inputs(store)
             merge = Merge(self._share, tablet.kv, tablet.new_number(), inputs, document)
             merged = await self._merged(merge, record)
@@ -258,7 +259,7 @@ class Background:
         major = major_timestamp(tablet.stores_now(), numbers)
         rules = self._rules(tablet, major)
         pivots = tablet.structure.pivots[1:] if task.kind is TaskKind.PARTITIONING else []
-        document = self._document(tablet, rules, pivots)
+        document = self._document(tablet, MergeRules(rules, pivots))
         inputs = [MergeInput("chunk", chunk_data_key(chunk.number)) for chunk in chunks]
         merge = Merge(self._share, tablet.kv, tablet.new_number(), inputs, document)
         merged = await self._merged(merge, record)
@@ -317,23 +318,9 @@ class Background:
         rules = self._rules(tablet, major_timestamp_of_flush(tablet.stores_now(), store.number))
         return replace(rules, hidden_before=TIMESTAMP_MAX)
 
-    def _document(
-        self, tablet: SortedTablet, rules: CleanUp | None, pivots: Sequence[bytes], *, merges_deletes: bool = False
-    ) -> dict[str, Any]:
-        schema, settings = tablet.config.schema, self._share.settings
-        return {
-            "schema": {
-                "key": [(column.name, column.type.name) for column in schema.keys],
-                "value": [(column.name, column.type.name) for column in schema.values],
-            },
-            "clean_up": None if rules is None else {name: getattr(rules, name) for name in CleanUp.__slots__},
-            "pivots": [pivot.hex() for pivot in pivots],
-            "samples_max": tablet.config.attributes.samples_per_partition,
-            "chunk_bytes_max": settings.chunk_bytes_max,
-            "versions_max": VERSIONS_MAX,
-            "merge_deletions": merges_deletes,
-            "memory_bytes_max": settings.memory_bytes_max,
-        }
+    def _document(self, tablet: SortedTablet, rules: MergeRules) -> dict[str, Any]:
+        samples_max = tablet.config.attributes.samples_per_partition
+        return merge_document(tablet.config.schema, self._share.settings, rules, samples_max)
 
     async def _balance(self, tablet: SortedTablet, seen: Survey, now_ms: int) -> None:
         """Split and merge partitions as the survey calls for; none of their chunks is read."""

@@ -13,8 +13,10 @@ from typing import Any, NamedTuple
 from pqbroker.storage.engine import Buffer, CommitRefused, FileRange, ShardLost
 from pqbroker.storage.kv.commands import Command, DeleteRange, Write
 from pqbroker.storage.kv.tablet import KeyValueTablet
-from pqbroker.tables.serving.share import SortedShare
+from pqbroker.tables.serving.share import SortedSettings, SortedShare
 from pqbroker.tables.serving.stored_keys import CHUNK_CHANNEL, piece_key, pieces_of
+from pqbroker.tables.sorted.schema import SortedSchema
+from pqbroker.tables.sorted.versions import VERSIONS_MAX, CleanUp
 from pqbroker.tables.work.messages import Message
 from pqbroker.tables.work.process import MEMORY_EXIT, WorkerGone, WorkerProcess
 
@@ -47,6 +49,15 @@ class MergedChunk(NamedTuple):
     pieces: Sequence[bytes]
 
 
+class MergeRules(NamedTuple):
+    """The things that a merge does to versions. `clean_up` None: all stay. `pivots`: of ranges behind the first, which
+    have chunks of their own."""
+
+    clean_up: CleanUp | None = None
+    pivots: Sequence[bytes] = ()
+    merges_deletes: bool = False
+
+
 class Merged(NamedTuple):
     """The outcome of a merge, staged."""
 
@@ -57,14 +68,16 @@ class Merged(NamedTuple):
 
 
 class Merge:
-    """One merge of a tablet's. `task`: number of its temporary keys."""
+    """One merge of a tablet's. `task`: number of its temporary keys. `targets`: tablets that the new chunks are for,
+    one for each range between pivots; None: they are this tablet's."""
 
     def __init__(
         self, share: SortedShare, kv: KeyValueTablet, task: int, inputs: Sequence[MergeInput],
-        document: Mapping[str, Any],
+        document: Mapping[str, Any], targets: Sequence[KeyValueTablet] | None = None,
     ) -> None:
         self._share = share
         self._kv = kv
+        self._targets = targets
         self._task = task
         self._inputs = inputs
         self._document = document
@@ -88,8 +101,9 @@ class Merge:
     async def drop(self) -> None:
         """Remove what was staged, unless the tablet is lost: then the next start does."""
         first, end = pieces_of(self._task)
-        with contextlib.suppress(CommitRefused, ShardLost):  # the next start removes them
-            await self._kv.execute([DeleteRange(first, True, end, False)])
+        for kv in self._targets or [self._kv]:
+            with contextlib.suppress(CommitRefused, ShardLost):  # the next start removes them
+                await kv.execute([DeleteRange(first, True, end, False)])
 
     async def _try(self) -> Merged:
         inputs, payload, bytes_read = await self._located()
@@ -133,7 +147,8 @@ class Merge:
             size = len(message.payload)
             await self._share.rate.take(size)
             key = piece_key(self._task, count)
-            await self._kv.execute([Write(key, [message.payload], size, CHUNK_CHANNEL)])
+            kv = self._kv if self._targets is None else self._targets[message.document["partition"]]
+            await kv.execute([Write(key, [message.payload], size, CHUNK_CHANNEL)])
             pieces.setdefault(message.document["chunk"], []).append(key)
             count += 1
             self.bytes_written += size
@@ -160,6 +175,26 @@ class Merge:
             documents.append({"kind": kind, "pieces": pieces})
             total += entry.size
         return documents, payload, total
+
+
+def merge_document(
+    schema: SortedSchema, settings: SortedSettings, rules: MergeRules, samples_max: int
+) -> dict[str, Any]:
+    """Return what a worker is told of a merge, but for its inputs."""
+    clean_up = rules.clean_up
+    return {
+        "schema": {
+            "key": [(column.name, column.type.name) for column in schema.keys],
+            "value": [(column.name, column.type.name) for column in schema.values],
+        },
+        "clean_up": None if clean_up is None else {name: getattr(clean_up, name) for name in CleanUp.__slots__},
+        "pivots": [pivot.hex() for pivot in rules.pivots],
+        "samples_max": samples_max,
+        "chunk_bytes_max": settings.chunk_bytes_max,
+        "versions_max": VERSIONS_MAX,
+        "merge_deletions": rules.merges_deletes,
+        "memory_bytes_max": settings.memory_bytes_max,
+    }
 
 
 def removal(inputs: Sequence[MergeInput]) -> list[Command]:

@@ -22,6 +22,7 @@ class SortedTable:
         """ValueError, TableError for a record that no version wrote."""
         self.schema = read_sorted_schema(record.columns, len(record.columns))
         self.record = record
+        self._share = share
         self.moving: dict[int, Moving] = {}
         """Tablets that change their mount state."""
         self.tablets = [SortedTablet(self._config(index), share) for index in range(len(record.tablets))]
@@ -53,6 +54,18 @@ class SortedTable:
         self.record = record
         for index, tablet in enumerate(self.tablets):
             tablet.config = self._config(index)
+
+    def take_tablets(self, record: SortedTableRecord) -> list[int]:
+        """Take a record with other tablets: the numbers of those that are new, and run nowhere yet."""
+        known = dict(zip(self.record.tablets, self.tablets, strict=True))
+        self.record = record
+        new = [index for index, tablet_id in enumerate(record.tablets) if tablet_id not in known]
+        self.tablets = [
+            known[tablet_id] if tablet_id in known else SortedTablet(self._config(index), self._share)
+            for index, tablet_id in enumerate(record.tablets)
+        ]
+        self.use(record)
+        return new
 
     def _config(self, index: int) -> TabletConfig:
         record = self.record

@@ -6,7 +6,7 @@
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -17,6 +17,7 @@ from pqbroker.storage.ids import SYSTEM_CELL, CellId, TabletId
 from pqbroker.storage.tablets.hosting import TabletHost
 from pqbroker.storage.tablets.scheme import Scheme
 from pqbroker.storage.tablets.scheme_objects import SORTED_TABLE
+from pqbroker.storage.tablets.scheme_state import Tombstone
 from pqbroker.storage.tablets.scheme_tables import SortedTableChanges, SortedTableRecord
 from pqbroker.storage.tablets.tablet import TabletType
 from pqbroker.storage.uninterrupted import uninterrupted
@@ -24,6 +25,7 @@ from pqbroker.tables.serving.share import SortedShare
 
 if TYPE_CHECKING:
     from pqbroker.tables.serving.background import Background
+    from pqbroker.tables.serving.resharding import ReshardPlan
     from pqbroker.tables.serving.table import SortedTable, SortedTableOwner
     from pqbroker.tables.serving.tablet import SortedTablet
 
@@ -114,6 +116,11 @@ class SortedTables:
         raises."""
         return await uninterrupted(self._change(table, change))
 
+    async def reshard(self, table: "SortedTable", plan: "ReshardPlan") -> "SortedTable":
+        """Put other tablets in the place of some that are unmounted. TableError WRONG_STATE, RESHARD_FAILED;
+        NoHealthyCell, TableUnknown."""
+        return await uninterrupted(self._reshard(table, plan))
+
     async def delete(self, table: "SortedTable") -> None:
         """Delete a table: gone when this returns, its space comes back later. Raises TableUnknown."""
         await uninterrupted(self._delete(table))
@@ -135,6 +142,53 @@ class SortedTables:
             table.use(await self._records.change(table.record.table_id, change))
             return table
 
+    async def _reshard(self, table: "SortedTable", plan: "ReshardPlan") -> "SortedTable":
+        from pqbroker.tables.serving.resharding import Resharding, check_unchanged, new_count, rows_of
+
+        before, rows = table.record, rows_of(table, plan)
+        count = new_count(table, plan)
+        tablets = await self._scheme.reserve_tablets(count)
+        homes = self._cells.place(before.bundle, count)
+        try:
+            wanted = await Resharding(self._cells, self.share).fill(table, plan, tablets, homes)
+            async with self.changes:
+                check_unchanged(table, plan, before, rows)
+                _, tombstone = await self._records.reshard(before.table_id, lambda _: wanted)
+                await self._replace_tablets(table, wanted, tombstone)
+        except BaseException:
+            for tablet_id, home in zip(tablets, homes, strict=True):
+                host = self._cells.host(home)
+                if host is not None and tablet_id not in table.record.tablets:
+                    host.reclaim([tablet_id])
+            raise
+        return table
+
+    async def _replace_tablets(
+        self, table: "SortedTable", record: SortedTableRecord, tombstone: Tombstone | None
+    ) -> None:
+        """Serve the tablets of a record in place of those before; remove what it has no more."""
+        before = table.record
+        removed = () if tombstone is None else tombstone.tablets
+        for tablet_id in removed:
+            await self._cells.host_of(tablet_id).stop_tablet(tablet_id)
+        for index in table.take_tablets(record):
+            host = self._cells.host(record.cell_of(index))
+            tablet_id, tablet = record.tablets[index], table.tablets[index]
+            if host is None:
+                tablet.await_cell(self._cells.absent_storage(tablet_id))
+            else:
+                await host.start(tablet_id, tablet, self.changes, tablet.lose)
+        if tombstone is not None:
+            self._reclaim(before, removed, tombstone.topic_id)
+
+    def _reclaim(self, record: SortedTableRecord, tablets: Collection[TabletId], tombstone_id: bytes) -> None:
+        """Begin to remove tablets that a table had, then forget their tombstone. Cells that are not open remove them
+        when they are."""
+        for cell, host in self._cells.hosts():
+            if cell != SYSTEM_CELL:
+                host.reclaim([tablet_id for tablet_id, _, _ in _wanted(record, cell) if tablet_id in tablets])
+        self._cells.system.reclaim(tablets, partial(self._scheme.forget_tombstone, tombstone_id))
+
     async def _delete(self, table: "SortedTable") -> None:
         async with self.changes:
             record = await self._records.delete(table.record.table_id)
@@ -143,11 +197,7 @@ class SortedTables:
             for tablet in table.tablets:
                 await self.background.leave(tablet)
             await self._stop_tablets(table)
-            forget = partial(self._scheme.forget_tombstone, record.table_id)
-            for cell, host in self._cells.hosts():
-                if cell != SYSTEM_CELL:
-                    host.reclaim([tablet_id for tablet_id, _, _ in _wanted(record, cell)])
-            self._cells.system.reclaim(record.tablets, forget)
+            self._reclaim(record, record.tablets, record.table_id)
 
     async def _serve(self, record: SortedTableRecord) -> "SortedTable":
         from pqbroker.tables.serving.table import SortedTable

@@ -214,6 +214,11 @@ class SortedTablet:
         return sum(store.memory_bytes for store in self.stores)
 
     @property
+    def is_loaded(self) -> bool:
+        """Return True if what is stored of it is known: its cell is open."""
+        return not self._is_closed
+
+    @property
     def is_idle(self) -> bool:
         """Return True if no background work can be due: there is no chunk, and no row."""
         return not self.structure.chunks and len(self.stores) == 1 and not self.active.row_count

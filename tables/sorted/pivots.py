@@ -16,16 +16,26 @@ def read_pivots(schema: SortedSchema, given: Sequence[Any] | None) -> list[bytes
         return [b""]
     if not given or given[0] != []:
         raise _invalid("pivot_keys does not begin with []", "The first tablet begins before every key: give [] first.")
-    pivots = [_encode(schema, pivot, f"pivot_keys[{index}]") for index, pivot in enumerate(given)]
-    for index, (one, other) in enumerate(pairwise(pivots), 1):
-        if one >= other:
-            raise _invalid(f"pivot_keys[{index}] is not above the one before it", "Give the pivots in rising order.")
-    return pivots
+    return encode_pivots_of_range(schema, given)
+
+
+def encode_pivots_of_range(schema: SortedSchema, given: Sequence[Any]) -> list[bytes]:
+    """Return the pivots of a range of tablets, encoded: at least one, rising. TableError INVALID_PIVOTS."""
+    if not given:
+        raise _invalid("pivot_keys is empty", "Give the pivot of the range's first tablet at least.")
+    return _rising([_encode(schema, pivot, f"pivot_keys[{index}]") for index, pivot in enumerate(given)])
 
 
 def show_pivot(schema: SortedSchema, pivot: bytes) -> list[Any]:
     """Return a pivot as it is given. ValueError for bytes that are none."""
     return [show_string(value) if isinstance(value, bytes) else value for value in schema.decode_key(pivot)]
+
+
+def _rising(pivots: list[bytes]) -> list[bytes]:
+    for index, (one, other) in enumerate(pairwise(pivots), 1):
+        if one >= other:
+            raise _invalid(f"pivot_keys[{index}] is not above the one before it", "Give the pivots in rising order.")
+    return pivots
 
 
 def _encode(schema: SortedSchema, pivot: Any, where: str) -> bytes:

@@ -120,6 +120,11 @@ async def trim(call: Call) -> Any:
 
 async def reshard(call: Call) -> Any:
     body = call.body
+    for name in ("pivot_keys", "dry_run"):
+        if name in body:
+            raise of_sorted_alone(call, f"reshards with {name}")
+    if "tablet_count" not in body:
+        raise bad_request("body.tablet_count is missing")
     change = ReshardChange(body["tablet_count"], _tablets(body), body.get("trimmed_row_counts"))
     return facts(await resharding.reshard(call, _name(call), change))
 

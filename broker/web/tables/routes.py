@@ -215,8 +215,16 @@ ROUTES = (
     ),
     Route(
         "POST", "/v1/tables/{name}/reshard", "Replace a range of unmounted tablets by more or fewer",
-        _served("reshard", _commands), object_of(_FACTS),
-        body=object_of({"tablet_count": _TABLET_COUNT}, {**_RANGE, "trimmed_row_counts": array_of(_ROW_INDEX)}),
+        _served("reshard", _commands),
+        object_of(_FACTS, {"copied_bytes": COUNT, "rewritten_bytes": COUNT, "seconds": {"type": "number"}}),
+        body=object_of(
+            {},
+            {
+                **_RANGE, "tablet_count": _TABLET_COUNT, "trimmed_row_counts": array_of(_ROW_INDEX),
+                "pivot_keys": _PIVOTS, "dry_run": {"type": "boolean"},
+            },
+        ),
+        body_example={"tablet_count": 4},
     ),
     _verb("mount", "Mount tablets", {"freeze": {"type": "boolean"}, "cell_id": TEXT}),
     _verb("unmount", "Unmount tablets: nothing is read or written", {"force": {"type": "boolean"}}),

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from pqbroker.broker.ground.access import AclOperation
-from pqbroker.broker.services.sorted_tables import attributes, making, mounting, rows
+from pqbroker.broker.services.sorted_tables import attributes, making, mounting, resharding, rows
 from pqbroker.broker.services.sorted_tables.finding import every_sorted_table, find_sorted
 from pqbroker.broker.services.sorted_tables.making import NewSortedTable
 from pqbroker.broker.services.tables.finding import TabletRange
@@ -58,6 +58,19 @@ async def alter(call: Call) -> Any:
     if "schema" not in call.body:
         raise bad_request("give a schema")
     return shown_sorted(await making.alter_sorted(call, _name(call), call.body["schema"]))
+
+
+async def reshard(call: Call) -> Any:
+    body = call.body
+    if "trimmed_row_counts" in body:
+        cure = "Leave it out; give pivot_keys, or tablet_count alone."
+        raise TableError("SORTED_TABLE", "trimmed_row_counts is given, and the table is a sorted one", cure)
+    wanted = resharding.SortedReshard(
+        _tablets(call), body.get("pivot_keys"), body.get("tablet_count"), body.get("dry_run", False)
+    )
+    done = await resharding.reshard_sorted(call, _name(call), wanted)
+    cost = {"copied_bytes": done.copied_bytes, "rewritten_bytes": done.rewritten_bytes, "seconds": done.seconds}
+    return {**sorted_facts(done.table), **cost}
 
 
 async def list_tablets(call: Call) -> Any:
@@ -146,8 +159,8 @@ _NOT_SORTED: Mapping[str, str] = {
 _VERBS: Mapping[str, Callable[[Call], Awaitable[Any]]] = {
     each.__name__: each
     for each in (
-        describe, delete, alter, set_attributes, remount, list_tablets, insert, delete_rows, look_up, mount, unmount,
-        freeze, unfreeze,
+        describe, delete, alter, set_attributes, remount, reshard, list_tablets, insert, delete_rows, look_up, mount,
+        unmount, freeze, unfreeze,
     )
 }  # fmt: skip
 """Verbs by the names that the routes have for them."""

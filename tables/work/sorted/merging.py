@@ -185,5 +185,6 @@ class _Chunks:
         while self._unsent and len(self._unsent) >= kept_bytes:
             if self._line.has_unasked():
                 raise Stopped
-            self._line.send("piece", {"chunk": len(self._facts)}, bytes(self._unsent[:CHUNK_PIECE_BYTES]))
+            document = {"chunk": len(self._facts), "partition": self._partition}
+            self._line.send("piece", document, bytes(self._unsent[:CHUNK_PIECE_BYTES]))
             del self._unsent[:CHUNK_PIECE_BYTES]

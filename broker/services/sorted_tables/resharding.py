@@ -1,0 +1,83 @@
+"""Resharding of sorted tables: other pivots for a range of unmounted tablets."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from pqbroker.broker.ground.access import AclOperation
+from pqbroker.broker.services.sorted_tables.finding import find_sorted
+from pqbroker.broker.services.sorted_tables.making import SORTED_TABLETS_MAX
+from pqbroker.broker.services.tables.callers import TablesCaller
+from pqbroker.broker.services.tables.finding import ALL_TABLETS, TabletRange
+from pqbroker.storage.engine import BlobCorrupt, BlobMissing
+from pqbroker.storage.kv.commands import KeyValueError
+from pqbroker.tables.refusals import TableError
+from pqbroker.tables.serving.resharding import ReshardPlan, pivots_for, plan_reshard
+from pqbroker.tables.serving.table import SortedTable
+from pqbroker.tables.sorted.chunks import ChunkDamaged
+from pqbroker.tables.sorted.pivots import encode_pivots_of_range
+
+
+@dataclass(frozen=True, slots=True)
+class SortedReshard:
+    """`tablets` get other pivots: those that are given, or as many as `tablet_count` by samples of the keys."""
+
+    tablets: TabletRange = ALL_TABLETS
+    pivot_keys: Sequence[Any] | None = None
+    tablet_count: int | None = None
+    is_dry_run: bool = False
+    """True: it is told what would be copied, and nothing is done."""
+
+
+class Resharding(NamedTuple):
+    """The outcome: the table, and what was copied, or would be."""
+
+    table: SortedTable
+    copied_bytes: int
+    rewritten_bytes: int
+    seconds: float
+    """Time that this takes by the rate of background work."""
+
+
+async def reshard_sorted(caller: TablesCaller, name: str, wanted: SortedReshard) -> Resharding:
+    """Reshard a table. Durable with one commit of the scheme; the new tablets are unmounted.
+
+    KafkaError TOPIC_AUTHORIZATION_FAILED; TableError NO_TABLE, NO_TABLET, INVALID_PIVOTS, INVALID_RESHARD, WRONG_STATE,
+    RESHARD_FAILED, TABLET_NOT_OPEN.
+    """
+    table = find_sorted(caller, AclOperation.ALTER, name)
+    indexes = wanted.tablets.among(table.record.name, len(table.tablets))
+    first, last = indexes[0], indexes[-1]
+    sorted_tables = caller.node.cell.current.sorted_tables
+    try:
+        plan = plan_reshard(table, first, last, await _pivots(table, first, last, wanted))
+        _check_count(len(table.tablets) - len(indexes) + len(plan.pivots))
+        moved = plan.copied_bytes + plan.rewritten_bytes
+        outcome = Resharding(
+            table, plan.copied_bytes, plan.rewritten_bytes, moved / sorted_tables.share.settings.merge_rate
+        )
+        if not wanted.is_dry_run and not _is_same(table, plan):
+            await sorted_tables.reshard(table, plan)
+    except (BlobCorrupt, BlobMissing, ChunkDamaged, KeyValueError) as damage:
+        text = f"chunks of {name} cannot be read: {damage}"
+        raise TableError("RESHARD_FAILED", text, "`pqbroker doctor` says what is damaged.") from None
+    return outcome
+
+
+async def _pivots(table: SortedTable, first: int, last: int, wanted: SortedReshard) -> Sequence[bytes]:
+    if (wanted.pivot_keys is None) == (wanted.tablet_count is None):
+        raise TableError("INVALID_RESHARD", "pivot_keys and tablet_count are both given, or neither", "Give one.")
+    if wanted.pivot_keys is not None:
+        return encode_pivots_of_range(table.schema, wanted.pivot_keys)
+    plan_reshard(table, first, last, [table.record.pivots[first]])  # a mounted tablet is refused before it is read
+    return await pivots_for(table, first, last, wanted.tablet_count or 1)
+
+
+def _is_same(table: SortedTable, plan: ReshardPlan) -> bool:
+    return tuple(plan.pivots) == table.record.pivots[plan.first : plan.last + 1]
+
+
+def _check_count(count: int) -> None:
+    if count > SORTED_TABLETS_MAX:
+        text = f"the table would have {count} tablets; it may have at most {SORTED_TABLETS_MAX}"
+        raise TableError("INVALID_RESHARD", text, "Give fewer pivots.")

@@ -1,0 +1,297 @@
+"""Resharding of sorted tables: other tablets take the place of some that are unmounted (D.3).
+
+    planned --new tablets made, chunks copied or rewritten into them--> filled
+            --the scheme names them: one commit, which decides--> served; the tablets before are removed
+            --refused, lost before that--> the table has the tablets it had, and the new ones are removed
+
+A chunk that lies within one new range is copied as it is. One that lies across a border is rewritten by a worker, with
+all its versions. What a crash leaves of new tablets is removed by the next start, since nothing names them.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from pqbroker.storage.bundles.open_cells import OpenCells
+from pqbroker.storage.ids import CellId, TabletId
+from pqbroker.storage.kv.commands import INLINE, Command, Concat, Write
+from pqbroker.storage.kv.tablet import KeyValueTablet
+from pqbroker.storage.tablets.scheme_state import stored_cells
+from pqbroker.storage.tablets.scheme_tables import SortedTableRecord
+from pqbroker.storage.tablets.tablet import TabletType
+from pqbroker.tables.mount import MountState
+from pqbroker.tables.refusals import TableError
+from pqbroker.tables.serving.chunk_records import ChunkRecord
+from pqbroker.tables.serving.merging import Merge, MergeFailed, MergeInput, MergeRules, merge_document
+from pqbroker.tables.serving.open_chunk import OpenChunk
+from pqbroker.tables.serving.share import SortedShare
+from pqbroker.tables.serving.stored_keys import (
+    CHUNK_CHANNEL,
+    FACTS_KEY,
+    LOG_KEYS,
+    chunk_data_key,
+    chunk_key,
+    piece_key,
+)
+from pqbroker.tables.serving.table import SortedTable
+from pqbroker.tables.serving.tablet import SortedTablet
+from pqbroker.tables.serving.tablet_facts import TabletFacts
+from pqbroker.tables.sorted.picking.pivots import KeySample, choose_pivots
+
+COPIED_BYTES = 1 << 20
+"""Bytes of a chunk that are copied by one request."""
+
+
+class ReshardPlan(NamedTuple):
+    """Tablets `first` to `last` of a table become those that begin with these pivots. A tablet whose range stays is
+    kept."""
+
+    first: int
+    last: int
+    pivots: Sequence[bytes]
+    copied_bytes: int
+    rewritten_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class _NewTablet:
+    """One new tablet, filled before anything names it."""
+
+    tablet_id: TabletId
+    cell: CellId
+    kv: KeyValueTablet
+    pivot: bytes
+    end: bytes | None
+
+
+def plan_reshard(table: SortedTable, first: int, last: int, pivots: Sequence[bytes]) -> ReshardPlan:
+    """Return what a reshard would do. TableError INVALID_PIVOTS, WRONG_STATE."""
+    record = table.record
+    if pivots[0] != record.pivots[first]:
+        text = "the first of pivot_keys is not the pivot of the first tablet that is resharded"
+        raise TableError("INVALID_PIVOTS", text, "Give that one first; …/tablets shows it.")
+    end = _end(record, last)
+    if end is not None and pivots[-1] >= end:
+        text = f"the last of pivot_keys is not below the pivot of tablet {last + 1}"
+        raise TableError("INVALID_PIVOTS", text, "Give pivots within the range, or reshard more tablets.")
+    for index in range(first, last + 1):
+        _check_closed(table, index)
+    copied = rewritten = 0
+    ranges = _ranges(pivots, end)
+    for index in range(first, last + 1):
+        if (record.pivots[index], _end(record, index)) in ranges:
+            continue
+        for chunk in table.tablets[index].structure.chunks.values():
+            if any(_holds(within, chunk) for within in ranges):
+                copied += chunk.record.size
+            else:
+                rewritten += chunk.record.size
+    return ReshardPlan(first, last, pivots, copied, rewritten)
+
+
+async def pivots_for(table: SortedTable, first: int, last: int, count: int) -> list[bytes]:
+    """Return the pivots of `count` tablets of about equal size, by samples of the chunks. TableError INVALID_RESHARD;
+    ChunkDamaged."""
+    samples: list[KeySample] = []
+    for index in range(first, last + 1):
+        tablet = table.tablets[index]
+        for chunk in tablet.structure.chunks.values():
+            found = await chunk.read_index(tablet.kv)
+            samples += [KeySample(bytes.fromhex(key), weight) for key, weight in found.facts.samples]
+    pivot = table.record.pivots[first]
+    chosen = choose_pivots(samples, count, pivot, _end(table.record, last))
+    if len(chosen) < count - 1:
+        text = f"the rows have keys for {len(chosen) + 1} tablets by their samples, and tablet_count is {count}"
+        raise TableError("INVALID_RESHARD", text, "Give pivot_keys, or fewer tablets.")
+    return [pivot, *chosen]
+
+
+class Resharding:
+    """Reshards of one opening of the node's cells; the caller lets no other change of the table begin meanwhile."""
+
+    def __init__(self, cells: OpenCells, share: SortedShare) -> None:
+        self._cells = cells
+        self._share = share
+
+    async def fill(
+        self, table: SortedTable, plan: ReshardPlan, tablets: Sequence[TabletId], homes: Sequence[CellId]
+    ) -> SortedTableRecord:
+        """Make the new tablets, with these ids and cells, and fill them: the record that names them. TableError
+        RESHARD_FAILED, WRONG_STATE; CommitRefused, ShardLost."""
+        record = table.record
+        ranges = _ranges(plan.pivots, _end(record, plan.last))
+        before = {
+            (record.pivots[index], _end(record, index)): index for index in range(plan.first, plan.last + 1)
+        }
+        given = iter(zip(tablets, homes, strict=True))
+        new: dict[int, _NewTablet] = {}
+        for number, (pivot, end) in enumerate(ranges):
+            if (pivot, end) not in before:
+                new[number] = await self._made(table, *next(given), pivot, end)
+        for index in range(plan.first, plan.last + 1):
+            if (record.pivots[index], _end(record, index)) not in ranges:
+                await self._move_chunks(table.tablets[index], ranges, new)
+        return _resharded(record, plan, ranges, before, new)
+
+    async def _made(
+        self, table: SortedTable, tablet_id: TabletId, cell: CellId, pivot: bytes, end: bytes | None
+    ) -> _NewTablet:
+        host = self._cells.host(cell)
+        if host is None:
+            text = f"cell {cell} is not open"
+            raise TableError("RESHARD_FAILED", text, "GET /v1/cells, or `pqbroker cell list`, shows the cause.")
+        await host.cell.create_tablets([(tablet_id, TabletType.SORTED, table.record.table_id.hex())])
+        storage = host.cell.storage(tablet_id)
+        kv = KeyValueTablet(
+            storage, inline_bytes_max=self._share.settings.inline_bytes_max, clock=self._share.time.clock
+        )
+        await kv.start()
+        return _NewTablet(tablet_id, cell, kv, pivot, end)
+
+    async def _move_chunks(
+        self, tablet: SortedTablet, ranges: Sequence[tuple[bytes, bytes | None]], new: Mapping[int, _NewTablet]
+    ) -> None:
+        """Copy or rewrite the chunks of a tablet that is replaced. Numbers of new chunks count up in each tablet."""
+        numbers = {number: len(list(one.kv.keys(b"c", b"d"))) for number, one in new.items()}
+        for chunk in tablet.structure.chunks.values():
+            within = next((number for number, each in enumerate(ranges) if _holds(each, chunk)), None)
+            if within is None:
+                staged = await self._rewritten(tablet, chunk, ranges, new)
+            else:
+                staged = {within: [(chunk.record, await self._copied(tablet, chunk, new[within].kv))]}
+            for number, found in staged.items():
+                for record, pieces in found:
+                    numbers[number] += 1
+                    await _name(new[number].kv, numbers[number], record, pieces)
+        for one in new.values():
+            value = TabletFacts(max(_retained(one.kv), tablet.facts.retained_timestamp)).encode()
+            await one.kv.execute([Write(FACTS_KEY, [value], len(value), INLINE)])
+
+    async def _copied(self, tablet: SortedTablet, chunk: OpenChunk, target: KeyValueTablet) -> list[bytes]:
+        keys = []
+        for number, position in enumerate(range(0, chunk.record.size, COPIED_BYTES)):
+            size = min(COPIED_BYTES, chunk.record.size - position)
+            (buffers,) = await tablet.kv.read([(chunk_data_key(chunk.number), position, size)])
+            await self._share.rate.take(size)
+            key = piece_key(1, number)
+            await target.execute([Write(key, buffers, size, CHUNK_CHANNEL)])
+            keys.append(key)
+        return keys
+
+    async def _rewritten(
+        self, tablet: SortedTablet, chunk: OpenChunk, ranges: Sequence[tuple[bytes, bytes | None]],
+        new: Mapping[int, _NewTablet],
+    ) -> dict[int, list[tuple[ChunkRecord, Sequence[bytes]]]]:
+        touched = [number for number, within in enumerate(ranges) if _touches(within, chunk)]
+        rules = MergeRules(pivots=[ranges[number][0] for number in touched[1:]])
+        samples_max = tablet.config.attributes.samples_per_partition
+        document = merge_document(tablet.config.schema, self._share.settings, rules, samples_max)
+        targets = [new[number].kv for number in touched]
+        inputs = [MergeInput("chunk", chunk_data_key(chunk.number))]
+        try:
+            merged = await Merge(self._share, tablet.kv, 1, inputs, document, targets).run()
+        except MergeFailed as failure:
+            text = f"chunk {chunk.number} of {tablet.name} cannot be rewritten: {failure.message}"
+            raise TableError("RESHARD_FAILED", text, failure.cure) from None
+        found: dict[int, list[tuple[ChunkRecord, Sequence[bytes]]]] = {}
+        for facts, pieces in merged.chunks:
+            record = ChunkRecord.made(facts, chunk.record.created_ms, chunk.record.revision)
+            found.setdefault(touched[facts["partition"]], []).append((record, pieces))
+        return found
+
+
+async def _name(kv: KeyValueTablet, number: int, record: ChunkRecord, pieces: Sequence[bytes]) -> None:
+    value = record.encode()
+    commands: list[Command] = [
+        Concat(tuple(pieces), chunk_data_key(number)), Write(chunk_key(number), [value], len(value), INLINE)
+    ]  # fmt: skip
+    await kv.execute(commands)
+
+
+def _retained(kv: KeyValueTablet) -> int:
+    entry = kv.entry(FACTS_KEY)
+    return 0 if entry is None else TabletFacts.decode(bytes(entry.value)).retained_timestamp
+
+
+def _resharded(
+    record: SortedTableRecord, plan: ReshardPlan, ranges: Sequence[tuple[bytes, bytes | None]],
+    before: Mapping[tuple[bytes, bytes | None], int], new: Mapping[int, _NewTablet],
+) -> SortedTableRecord:
+    """Return the record with the new tablets, which are unmounted: until they are mounted what is set acts."""
+    origins: list[int | None] = [before.get(within) for within in ranges]
+    tablets = [
+        new[number].tablet_id if origin is None else record.tablets[origin] for number, origin in enumerate(origins)
+    ]
+    homes = [
+        new[number].cell if origin is None else record.cell_of(origin) for number, origin in enumerate(origins)
+    ]
+    head, tail = range(plan.first), range(plan.last + 1, len(record.tablets))
+    cells = [*map(record.cell_of, head), *homes, *map(record.cell_of, tail)]
+    states = record.states
+    unmounted = (MountState.UNMOUNTED.value,) * len(ranges)
+    return replace(
+        record,
+        tablets=(*record.tablets[: plan.first], *tablets, *record.tablets[plan.last + 1 :]),
+        cells=stored_cells(cells),
+        pivots=(*record.pivots[: plan.first], *plan.pivots, *record.pivots[plan.last + 1 :]),
+        states=(*states[: plan.first], *unmounted, *states[plan.last + 1 :]),
+        mounted=record.mounted.rearranged([*head, *origins, *tail], record.attributes),
+    )
+
+
+def rows_of(table: SortedTable, plan: ReshardPlan) -> Sequence[tuple[TabletId, frozenset[int]]]:
+    """Return the tablets that a plan replaces, each with its chunks: equal while nothing was written to them."""
+    indexes = range(plan.first, plan.last + 1)
+    return [(table.record.tablets[index], frozenset(table.tablets[index].structure.chunks)) for index in indexes]
+
+
+def check_unchanged(
+    table: SortedTable, plan: ReshardPlan, before: SortedTableRecord, rows: Sequence[tuple[TabletId, frozenset[int]]]
+) -> None:
+    """TableError WRONG_STATE if the table is not any more what its new tablets were made of."""
+    record = table.record
+    is_same = (record.tablets, record.pivots, record.columns) == (before.tablets, before.pivots, before.columns)
+    if not is_same or rows_of(table, plan) != rows:
+        text = f"{record.name} was changed while its rows were copied"
+        raise TableError("WRONG_STATE", text, "Leave its tablets unmounted, and give the command again.")
+    for index in range(plan.first, plan.last + 1):
+        _check_closed(table, index)
+
+
+def new_count(table: SortedTable, plan: ReshardPlan) -> int:
+    """Return how many tablets a plan makes."""
+    record = table.record
+    kept = {(record.pivots[index], _end(record, index)) for index in range(plan.first, plan.last + 1)}
+    return sum(within not in kept for within in _ranges(plan.pivots, _end(record, plan.last)))
+
+
+def _check_closed(table: SortedTable, index: int) -> None:
+    """Check that a tablet is unmounted, and has all its rows in chunks."""
+    tablet, state = table.tablets[index], table.state_of(index)
+    if state is not MountState.UNMOUNTED:
+        text = f"tablet {index} is {state.value}, and reshard replaces it"
+        raise TableError("WRONG_STATE", text, "Unmount the tablets of the range first.")
+    if tablet.unreadable is not None or not tablet.is_loaded:
+        raise TableError("TABLET_NOT_OPEN", f"{tablet.name} is not open", "GET /v1/cells shows the cause.")
+    if next(tablet.kv.keys(LOG_KEYS, LOG_KEYS + b"\xff"), None) is not None:
+        text = f"tablet {index} has rows that are in no chunk yet, since it was unmounted by force"
+        raise TableError("WRONG_STATE", text, "Mount it, and unmount it without force.")
+
+
+def _end(record: SortedTableRecord, index: int) -> bytes | None:
+    return record.pivots[index + 1] if index + 1 < len(record.pivots) else None
+
+
+def _ranges(pivots: Sequence[bytes], end: bytes | None) -> list[tuple[bytes, bytes | None]]:
+    return list(zip(pivots, [*pivots[1:], end], strict=True))
+
+
+def _holds(within: tuple[bytes, bytes | None], chunk: OpenChunk) -> bool:
+    pivot, end = within
+    return chunk.first_key >= pivot and (end is None or chunk.last_key < end)
+
+
+def _touches(within: tuple[bytes, bytes | None], chunk: OpenChunk) -> bool:
+    pivot, end = within
+    return chunk.last_key >= pivot and (end is None or chunk.first_key < end)
+
