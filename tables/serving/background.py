@@ -16,7 +16,15 @@ from pqbroker.pq.log.commit_timestamps import TIMESTAMP_MAX, timestamp_of
 from pqbroker.storage.engine import BlobCorrupt, BlobMissing, CommitRefused, ShardLost
 from pqbroker.storage.kv.commands import KeyValueError
 from pqbroker.tables.refusals import TableError
-from pqbroker.tables.serving.merging import Merge, Merged, MergeFailed, MergeInput, MergeRules, merge_document
+from pqbroker.tables.serving.merging import (
+    Merge,
+    Merged,
+    MergeFailed,
+    MergeInput,
+    MergeRules,
+    MergeTablets,
+    merge_document,
+)
 from pqbroker.tables.serving.open_chunk import OpenChunk
 from pqbroker.tables.serving.share import SortedShare
 from pqbroker.tables.serving.stored_keys import chunk_data_key
@@ -212,7 +220,7 @@ class Background:
             merges_deletes = attributes.merge_deletions_on_flush
             document = self._document(tablet, MergeRules(rules, merges_deletes=merges_deletes))
             inputs = tablet.log_inputs(store)
-            merge = Merge(self._share, tablet.kv, tablet.new_number(), inputs, document)
+            merge = Merge(self._share, MergeTablets(tablet.kv), tablet.new_number(), inputs, document)
             merged = await self._merged(merge, record)
             retained = None if rules is None else rules.retained
             await self._name(merge, tablet.name_flushed(store, merged.chunks, retained), record)
@@ -261,7 +269,7 @@ class Background:
         pivots = tablet.structure.pivots[1:] if task.kind is TaskKind.PARTITIONING else []
         document = self._document(tablet, MergeRules(rules, pivots))
         inputs = [MergeInput("chunk", chunk_data_key(chunk.number)) for chunk in chunks]
-        merge = Merge(self._share, tablet.kv, tablet.new_number(), inputs, document)
+        merge = Merge(self._share, MergeTablets(tablet.kv), tablet.new_number(), inputs, document)
         merged = await self._merged(merge, record)
         await self._name(merge, tablet.name_merged(chunks, merged.chunks, rules.retained), record)
 

@@ -50,8 +50,8 @@ class MergedChunk(NamedTuple):
 
 
 class MergeRules(NamedTuple):
-    """The things that a merge does to versions. `clean_up` None: all stay. `pivots`: of ranges behind the first, which
-    have chunks of their own."""
+    """Rules for the versions that a merge reads. `clean_up` None: all stay. `pivots`: of the ranges behind the first,
+    which have chunks of their own."""
 
     clean_up: CleanUp | None = None
     pivots: Sequence[bytes] = ()
@@ -67,17 +67,28 @@ class Merged(NamedTuple):
     bytes_written: int
 
 
+class MergeTablets(NamedTuple):
+    """The tablet that a merge reads; `targets`: those that the new chunks are for, one for each range between pivots;
+    None: they are for this one."""
+
+    read: KeyValueTablet
+    targets: Sequence[KeyValueTablet] | None = None
+
+    def target(self, partition: int) -> KeyValueTablet:
+        """Return the tablet that a range's chunks are staged in."""
+        return self.read if self.targets is None else self.targets[partition]
+
+
 class Merge:
-    """One merge of a tablet's. `task`: number of its temporary keys. `targets`: tablets that the new chunks are for,
-    one for each range between pivots; None: they are this tablet's."""
+    """One merge. `task`: number of its temporary keys."""
 
     def __init__(
-        self, share: SortedShare, kv: KeyValueTablet, task: int, inputs: Sequence[MergeInput],
-        document: Mapping[str, Any], targets: Sequence[KeyValueTablet] | None = None,
+        self, share: SortedShare, tablets: MergeTablets, task: int, inputs: Sequence[MergeInput],
+        document: Mapping[str, Any],
     ) -> None:
         self._share = share
-        self._kv = kv
-        self._targets = targets
+        self._kv = tablets.read
+        self._tablets = tablets
         self._task = task
         self._inputs = inputs
         self._document = document
@@ -101,7 +112,7 @@ class Merge:
     async def drop(self) -> None:
         """Remove what was staged, unless the tablet is lost: then the next start does."""
         first, end = pieces_of(self._task)
-        for kv in self._targets or [self._kv]:
+        for kv in self._tablets.targets or [self._kv]:
             with contextlib.suppress(CommitRefused, ShardLost):  # the next start removes them
                 await kv.execute([DeleteRange(first, True, end, False)])
 
@@ -147,7 +158,7 @@ class Merge:
             size = len(message.payload)
             await self._share.rate.take(size)
             key = piece_key(self._task, count)
-            kv = self._kv if self._targets is None else self._targets[message.document["partition"]]
+            kv = self._tablets.target(message.document["partition"])
             await kv.execute([Write(key, [message.payload], size, CHUNK_CHANNEL)])
             pieces.setdefault(message.document["chunk"], []).append(key)
             count += 1
@@ -180,7 +191,7 @@ class Merge:
 def merge_document(
     schema: SortedSchema, settings: SortedSettings, rules: MergeRules, samples_max: int
 ) -> dict[str, Any]:
-    """Return what a worker is told of a merge, but for its inputs."""
+    """Return the document that asks a worker for a merge; its inputs are added."""
     clean_up = rules.clean_up
     return {
         "schema": {

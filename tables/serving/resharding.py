@@ -22,7 +22,14 @@ from pqbroker.storage.tablets.tablet import TabletType
 from pqbroker.tables.mount import MountState
 from pqbroker.tables.refusals import TableError
 from pqbroker.tables.serving.chunk_records import ChunkRecord
-from pqbroker.tables.serving.merging import Merge, MergeFailed, MergeInput, MergeRules, merge_document
+from pqbroker.tables.serving.merging import (
+    Merge,
+    MergeFailed,
+    MergeInput,
+    MergeRules,
+    MergeTablets,
+    merge_document,
+)
 from pqbroker.tables.serving.open_chunk import OpenChunk
 from pqbroker.tables.serving.share import SortedShare
 from pqbroker.tables.serving.stored_keys import (
@@ -38,7 +45,7 @@ from pqbroker.tables.serving.tablet import SortedTablet
 from pqbroker.tables.serving.tablet_facts import TabletFacts
 from pqbroker.tables.sorted.picking.pivots import KeySample, choose_pivots
 
-COPIED_BYTES = 1 << 20
+CHUNK_COPY_BYTES = 1 << 20
 """Bytes of a chunk that are copied by one request."""
 
 
@@ -106,8 +113,8 @@ async def pivots_for(table: SortedTable, first: int, last: int, count: int) -> l
     return [pivot, *chosen]
 
 
-class Resharding:
-    """Reshards of one opening of the node's cells; the caller lets no other change of the table begin meanwhile."""
+class ChunkMoves:
+    """Chunks of tablets that are replaced, moved into others; one for each opening of the node's cells."""
 
     def __init__(self, cells: OpenCells, share: SortedShare) -> None:
         self._cells = cells
@@ -169,8 +176,8 @@ class Resharding:
 
     async def _copied(self, tablet: SortedTablet, chunk: OpenChunk, target: KeyValueTablet) -> list[bytes]:
         keys = []
-        for number, position in enumerate(range(0, chunk.record.size, COPIED_BYTES)):
-            size = min(COPIED_BYTES, chunk.record.size - position)
+        for number, position in enumerate(range(0, chunk.record.size, CHUNK_COPY_BYTES)):
+            size = min(CHUNK_COPY_BYTES, chunk.record.size - position)
             (buffers,) = await tablet.kv.read([(chunk_data_key(chunk.number), position, size)])
             await self._share.rate.take(size)
             key = piece_key(1, number)
@@ -189,7 +196,7 @@ class Resharding:
         targets = [new[number].kv for number in touched]
         inputs = [MergeInput("chunk", chunk_data_key(chunk.number))]
         try:
-            merged = await Merge(self._share, tablet.kv, 1, inputs, document, targets).run()
+            merged = await Merge(self._share, MergeTablets(tablet.kv, targets), 1, inputs, document).run()
         except MergeFailed as failure:
             text = f"chunk {chunk.number} of {tablet.name} cannot be rewritten: {failure.message}"
             raise TableError("RESHARD_FAILED", text, failure.cure) from None

@@ -143,14 +143,14 @@ class SortedTables:
             return table
 
     async def _reshard(self, table: "SortedTable", plan: "ReshardPlan") -> "SortedTable":
-        from pqbroker.tables.serving.resharding import Resharding, check_unchanged, new_count, rows_of
+        from pqbroker.tables.serving.resharding import ChunkMoves, check_unchanged, new_count, rows_of
 
         before, rows = table.record, rows_of(table, plan)
         count = new_count(table, plan)
         tablets = await self._scheme.reserve_tablets(count)
         homes = self._cells.place(before.bundle, count)
         try:
-            wanted = await Resharding(self._cells, self.share).fill(table, plan, tablets, homes)
+            wanted = await ChunkMoves(self._cells, self.share).fill(table, plan, tablets, homes)
             async with self.changes:
                 check_unchanged(table, plan, before, rows)
                 _, tombstone = await self._records.reshard(before.table_id, lambda _: wanted)

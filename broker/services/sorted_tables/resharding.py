@@ -26,10 +26,10 @@ class SortedReshard:
     pivot_keys: Sequence[Any] | None = None
     tablet_count: int | None = None
     is_dry_run: bool = False
-    """True: it is told what would be copied, and nothing is done."""
+    """True: the cost is told, and nothing changes."""
 
 
-class Resharding(NamedTuple):
+class SortedResharded(NamedTuple):
     """The outcome: the table, and what was copied, or would be."""
 
     table: SortedTable
@@ -39,7 +39,7 @@ class Resharding(NamedTuple):
     """Time that this takes by the rate of background work."""
 
 
-async def reshard_sorted(caller: TablesCaller, name: str, wanted: SortedReshard) -> Resharding:
+async def reshard_sorted(caller: TablesCaller, name: str, wanted: SortedReshard) -> SortedResharded:
     """Reshard a table. Durable with one commit of the scheme; the new tablets are unmounted.
 
     KafkaError TOPIC_AUTHORIZATION_FAILED; TableError NO_TABLE, NO_TABLET, INVALID_PIVOTS, INVALID_RESHARD, WRONG_STATE,
@@ -53,7 +53,7 @@ async def reshard_sorted(caller: TablesCaller, name: str, wanted: SortedReshard)
         plan = plan_reshard(table, first, last, await _pivots(table, first, last, wanted))
         _check_count(len(table.tablets) - len(indexes) + len(plan.pivots))
         moved = plan.copied_bytes + plan.rewritten_bytes
-        outcome = Resharding(
+        outcome = SortedResharded(
             table, plan.copied_bytes, plan.rewritten_bytes, moved / sorted_tables.share.settings.merge_rate
         )
         if not wanted.is_dry_run and not _is_same(table, plan):
