@@ -106,8 +106,18 @@ def find_tablet(call: Call, tablet_id: TabletId) -> TabletRecord:
     """Return what the tablet's cell stores of it. Raise Problem when no open cell has one of that id."""
     record = cell_of(call, tablet_id).tablets().get(tablet_id)
     if record is None:
+        _check_open(call, tablet_id)
         raise unknown_tablet(tablet_id)
     return record
+
+
+def _check_open(call: Call, tablet_id: TabletId) -> None:
+    """Raise Problem for a tablet of a topic, which no open cell has."""
+    for topic in call.node.cell.current.scheme.topics.values():
+        if tablet_id in topic.tablets:
+            text = f"tablet {tablet_id} of {topic.name} is in cell {topic.home_of(tablet_id)}, which is not open"
+            cure = "GET /v1/cells, or `pqbroker cell list`, shows the cause."
+            raise Problem(409, "TABLET_NOT_OPEN", text, cure)
 
 
 def cell_of(call: Call, tablet_id: TabletId) -> Cell:
