@@ -68,8 +68,16 @@ async def test_a_disk_filled_to_its_last_byte_is_freed_and_lost_nothing(disk: Pa
 
 
 @pytest.mark.spec("G.2")
-async def test_a_broker_starts_on_a_full_disk_with_all_records_and_takes_deletes(disk: Path) -> None:
-    assert await full_disk.run(disk, rounds=2, seed=random.randrange(1 << 32)) > 0
+@pytest.mark.parametrize("kind", ["tmpfs", "ext4"])
+async def test_a_broker_starts_on_a_full_disk_with_all_records_and_takes_deletes(tmp_path: Path, kind: str) -> None:
+    """A file system of ext4 keeps clusters for itself, which nobody is shown."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    try:
+        with full_disk.small_disk(disk, kind):
+            assert await full_disk.run(disk, rounds=2, seed=random.randrange(1 << 32)) > 0
+    except full_disk.CannotMount as cause:
+        pytest.skip(str(cause))
 
 
 def test_a_killed_broker_starts_where_every_free_byte_and_the_ballast_are_taken(disk: Path) -> None:

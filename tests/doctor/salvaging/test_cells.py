@@ -3,10 +3,13 @@
 from pathlib import Path
 
 from pqbroker.doctor.salvaging.node import accept_node, salvage_node
+from pqbroker.pq.log.consumers import ConsumerOffset
+from pqbroker.pq.log.sessions import Fence
+from pqbroker.pq.serving.joint_write import Share, write_together
 from pqbroker.storage.disk.mending.salvage_mark import MarkState, read_mark
 from pqbroker.storage.ids import CellId
 from tests.broker.services.cells.test_data_cells import ONE, fill, partition, started
-from tests.pq.rig import batch, read_all
+from tests.pq.rig import START_MS, batch, read_all
 from tests.storage.cells import copy_alive
 from tests.storage.disk.mending.cells import IN_ROWS, damage, rounds
 
@@ -49,6 +52,22 @@ async def test_a_damaged_cell_is_salvaged_beside_whole_ones(tmp_path: Path) -> N
         assert not opened.cell.quarantine.is_held
     assert accept_node(path / "data", {}) == 1
     assert accept_node(path / "data", {}) == 0
+
+
+async def test_groups_producers_and_sessions_whose_last_change_may_be_lost_are_named(tmp_path: Path) -> None:
+    async with started(tmp_path / "living") as opened:
+        await opened.topics.create("t", 1, {})
+        server = partition(opened, 0)
+        await server.write(*batch(b"0", producer=(7, 0, 0)))
+        await write_together([Share(server, [batch(b"1")])], Fence("session", 1), lambda: START_MS)
+        committed = {("t", 0): ConsumerOffset(1, 0, "", START_MS)}
+        assert await opened.topics.offsets.commit("group", committed) == {("t", 0): None}
+        await opened.topics.create("last", 1, {})
+        copy_alive(tmp_path / "living" / "data", tmp_path / "copy")
+    damage(rounds(tmp_path / "copy")[-1], IN_ROWS)
+    shown = salvage_node(tmp_path / "copy", {}, performs=False)
+    named = {loss.kind: loss.what.partition(": ")[2] for loss in shown.losses if loss.where == "t-0"}
+    assert named.items() >= {"groups": "group at 1", "producers": "7", "sessions": "session"}.items()
 
 
 async def test_one_wrong_bit_in_a_cell_costs_nothing(tmp_path: Path) -> None:

@@ -233,6 +233,18 @@ def test_an_end_that_cannot_be_written_costs_nothing(written: Written, monkeypat
     assert written.numbers() == [1, 2, 3, 4]
 
 
+def test_an_end_is_written_without_a_sync_of_its_own(written: Written, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = written.begin(1)
+    fill(log, range(1, 4))
+    synced: list[int] = []
+    for name in ("fsync", "fdatasync"):
+        monkeypatch.setattr(os, name, synced.append)
+    log.end.tell(3)
+    assert ends_of(written)[-1] == (1, 3)
+    assert synced == []
+    log.close()
+
+
 def test_the_end_stays_as_small_as_it_is_whatever_is_written(written: Written) -> None:
     log = written.begin(1)
     for number in range(1, 200):
