@@ -9,6 +9,7 @@ from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from pqbroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.broker.conftest import until
+from tests.broker.kafka.handlers.test_delete_records import delete
 from tests.broker.web.conftest import Web
 from tests.broker.web.test_tables import NAME, create, insert, reopened, select, tablets
 
@@ -186,6 +187,22 @@ async def test_an_unmounted_table_is_neither_read_nor_written(web: Web) -> None:
     assert (await fetch(web)).error_code == ErrorCode.NONE
     assert (await web.node.produce(NAME, b'{"id":2}')).error_code == ErrorCode.NONE
     assert len(await select(web)) == 2
+
+
+@pytest.mark.parametrize(
+    ("state", "code"), [("frozen", ErrorCode.POLICY_VIOLATION), ("unmounted", ErrorCode.LEADER_NOT_AVAILABLE)]
+)
+async def test_a_trim_of_a_closed_tablet_is_a_wrong_state_over_http_and_has_kafkas_codes(
+    web: Web, state: str, code: ErrorCode
+) -> None:
+    await create(web)
+    await insert(web, {"id": 1})
+    await bring(web, state)
+    trim = {"tablet_index": 0, "trimmed_row_count": 1}
+    status, refused, told = await web.refusal("POST", f"/v1/tables/{NAME}/trim", trim)
+    assert (status, refused) == (409, "WRONG_STATE")
+    assert state in told
+    assert await delete(await web.node.connect(), (0, 1), topic=NAME) == [(code, -1)]
 
 
 async def test_a_fetch_that_waits_ends_when_its_tablet_is_unmounted(web: Web) -> None:
