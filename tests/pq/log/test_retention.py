@@ -97,6 +97,7 @@ def test_compacted_topics_delete_nothing_that_was_read() -> None:
         ({"retention_ms": -1}, {}, 0, Hold.UNLIMITED, None),
         ({"retention_ms": -1, "retention_bytes": 20 * MIB}, {}, 0, Hold.SIZE, None),
         ({"retention_ms": -1, "retention_bytes": 7 * MIB}, {}, 0, Hold.DUE, 0),
+        ({"retention_ms": -1, "retention_bytes": -2}, {}, 0, Hold.UNLIMITED, None),
         ({"retention_ms": KEPT_MS}, {}, KEPT_MS, Hold.DUE, KEPT_MS),
         ({"retention_ms": KEPT_MS}, {"a": 5, "b": 6}, KEPT_MS, Hold.CONSUMER, None),
         ({"retention_ms": KEPT_MS, "pq_availability_period_ms": 5000}, {"a": 5}, KEPT_MS, Hold.CONSUMER, 5000),

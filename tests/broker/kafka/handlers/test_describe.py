@@ -8,8 +8,10 @@ from pqbroker.broker.kafka.served import APIS
 from pqbroker.conf.broker import BrokerSettings
 from pqbroker.conf.declare import declarations
 from pqbroker.conf.topic import TopicConfig
+from pqbroker.pq.log.retention import Hold
 from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.messages.api_versions import ApiVersionsRequest
+from pqbroker.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from pqbroker.protocol.messages.describe_cluster import DescribeClusterRequest
 from pqbroker.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -88,6 +90,37 @@ async def test_every_config_of_a_topic_is_described(node: Node, client: Client, 
     assert (kept.value, kept.config_source) == ("1048588", DEFAULT)
     if version >= 3:
         assert all(config.documentation and config.config_type for config in result.configs)
+
+
+async def test_min_insync_replicas_that_is_set_is_shown_set(node: Node, client: Client) -> None:
+    """There is one replica, whatever it says: tools compare what they set."""
+    await node.create_topic("t", min_insync_replicas="2")
+    (config,) = (await describe(client, TOPIC, "t", ["min.insync.replicas"])).configs
+    assert (config.value, config.config_source) == ("2", DYNAMIC_TOPIC)
+
+
+async def test_retention_bytes_of_minus_2_are_taken_as_no_limit(node: Node, client: Client) -> None:
+    await node.create_topic("t", retention_bytes="-2", retention_ms="-1")
+    (config,) = (await describe(client, TOPIC, "t", ["retention.bytes"])).configs
+    assert (config.value, config.config_source) == ("-2", DYNAMIC_TOPIC)
+    assert (await node.produce("t", b"v" * 1000)).error_code == 0
+    topic = node.server.node.cell.current.topics.get("t")
+    assert topic is not None
+    assert topic.partitions[0].retention.why_held().hold is Hold.UNLIMITED
+
+
+@pytest.mark.parametrize(
+    ("config", "value"),
+    [("min_insync_replicas", "0"), ("segment_bytes", "x"), ("min_cleanable_dirty_ratio", "2"), ("preallocate", "yes")],
+)
+async def test_values_of_configs_without_effect_are_checked(client: Client, config: str, value: str) -> None:
+    name = config.replace("_", ".")
+    asked = CreatableTopic(
+        name="t", num_partitions=1, replication_factor=1, configs=[CreatableTopicConfig(name=name, value=value)]
+    )
+    (created,) = (await client.ask(CreateTopicsRequest(topics=[asked]))).topics
+    assert created.error_code == ErrorCode.INVALID_CONFIG
+    assert name in (created.error_message or "")
 
 
 async def test_a_nodes_default_for_topics_holds_and_is_named(start: Callable[..., Awaitable[Node]]) -> None:

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 import pytest
 from crc32c import crc32c
 
+from pqbroker.broker.services.topics import record_checks
+from pqbroker.broker.services.topics.record_checks import RecordChecks, preparation_of
 from pqbroker.protocol import record_parts
 from pqbroker.protocol.compression import CODEC_NAMES, GZIP, LZ4, NONE, ZSTD, compress
 from pqbroker.protocol.errors import ErrorCode
@@ -102,10 +104,11 @@ async def test_a_level_is_the_codecs_own(node: Node, client: Client) -> None:
     assert sizes[1] < sizes[0]
 
 
-def lying_batch(count: int) -> bytearray:
-    """A compressed batch of two records whose header counts more, as many as its bytes could stand for."""
+def lying_batch(count: int, more: bytes = b"") -> bytearray:
+    """A compressed batch of two records whose header counts more, as many as its bytes could stand for; `more`: what is
+    unpacked behind them."""
     batch = encode_batch([Record(key=b"k", value=b"v")] * 2)
-    body = compress(ZSTD, bytes(batch[61:]))
+    body = compress(ZSTD, bytes(batch[61:])) + more
     batch[61:] = body
     batch[8:12] = (len(batch) - 12).to_bytes(4, "big")
     batch[21:23] = ZSTD.to_bytes(2, "big")
@@ -129,6 +132,34 @@ async def test_a_compressed_batch_that_counts_records_it_does_not_hold_is_refuse
     answer = await produced(client, "t", lying_batch(100_000))
     assert (answer.error_code, answer.base_offset) == (ErrorCode.INVALID_RECORD, -1)
     assert (await produced(client, "t", keyed_batch(b"k", codec=ZSTD))).base_offset == 0
+
+
+@pytest.mark.parametrize("config", [{"pq_batch_check": "full"}, {"cleanup_policy": "compact"}])
+async def test_300_kb_that_count_more_than_a_billion_records_are_refused(
+    node: Node, client: Client, config: dict[str, str]
+) -> None:
+    """They unpack to 9 GiB of zeros; what is unpacked of them is bounded."""
+    await node.create_topic("t", 1, **config)
+    batch = lying_batch(1_404_478_610, compress(ZSTD, bytes(16 << 20)) * 580)
+    answer = await produced(client, "t", batch)
+    assert (answer.error_code, answer.base_offset) == (ErrorCode.INVALID_RECORD, -1)
+    assert (await produced(client, "t", keyed_batch(b"k", codec=ZSTD))).base_offset == 0
+    await node.create_topic("unchecked")
+    assert (await produced(client, "unchecked", batch)).error_code == 0
+
+
+async def test_a_topic_without_schema_or_compaction_pays_no_call(
+    node: Node, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await node.create_topic("t")
+    topic = node.server.node.cell.current.topics.get("t")
+    assert topic is not None
+    assert preparation_of(topic) is None
+    for name in ("decode_parts", "check_keys", "recompressed"):
+        monkeypatch.delattr(record_checks, name)
+    monkeypatch.delattr(RecordChecks, "write")
+    for batch in (make_batch(*VALUES, codec=ZSTD), make_batch(*VALUES), make_batch(*[b"v"] * 1000)):
+        assert (await produced(client, "t", batch)).error_code == 0
 
 
 async def test_a_topic_can_take_batches_by_their_header_alone(node: Node, client: Client) -> None:
