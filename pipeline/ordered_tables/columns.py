@@ -65,18 +65,22 @@ _INSERTED_TOO = (TABLET_INDEX,)
 
 
 def check_insertable(table: str, columns: Sequence[Column], given: StructType) -> None:
-    """JobError unless rows of Spark's schema can be rows of the table; a null where none may be is found later."""
+    """JobError unless rows of Spark's schema can be rows of the table. What is null always is found here, a null among
+    other values by the broker."""
     types = {column.name: column.type for column in columns}
+    required = [column.name for column in columns if column.is_required]
     for field in given:
         if field.name in _INSERTED_TOO:
             continue
         if field.name not in types:
             raise JobError(f"unknown column {field.name!r}: {table} has the columns {', '.join(types)}")
+        if field.name in required and isinstance(field.dataType, NullType):
+            raise JobError(f"column {field.name!r} of {table} is required, and in all rows it is null: give it a value")
         name = types[field.name]
         if not isinstance(field.dataType, (NullType, *_TAKEN.get(name, _INTEGERS))):
             text = f"column {field.name!r} is {field.dataType.simpleString()}, and that of {table} is {name}"
             raise JobError(f"{text}: cast it to {SPARK_TYPES[name].simpleString()}")
-    missing = [column.name for column in columns if column.is_required and column.name not in given.names]
+    missing = [name for name in required if name not in given.names]
     if missing:
         raise JobError(f"column {missing[0]!r} of {table} is required, and the rows have none: add it")
 

@@ -12,6 +12,7 @@ from pqbroker.http_client.facts import RowRanges
 from pqbroker.http_client.table_calls import TableCalls
 from pqbroker.pipeline.errors import JobError
 from pqbroker.pipeline.ordered_tables.options import EARLIEST, LATEST, Offsets, Options
+from pqbroker.pipeline.ordered_tables.own_line import own_line_first
 
 ROWS_PER_QUERY = 65_536
 """Fewer where its answer is too large."""
@@ -42,6 +43,7 @@ class OrderedTableReader(DataSourceReader):
     def __init__(self, table: Table) -> None:
         self._table = table
 
+    @own_line_first()
     def partitions(self) -> Sequence[InputPartition]:
         options = self._table.options
         found = row_ranges(options)
@@ -50,7 +52,8 @@ class OrderedTableReader(DataSourceReader):
         return [InputPartition(span) for span in planned(spans, found, options)] or [InputPartition(RowRange(0, 0, 0))]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        return read_span(self._table, partition.value)
+        with own_line_first():
+            yield from read_span(self._table, partition.value)
 
 
 def row_ranges(options: Options) -> RowRanges:

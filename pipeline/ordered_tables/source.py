@@ -9,6 +9,7 @@ from pyspark.sql.types import StructType
 from pqbroker.client import Client, Column
 from pqbroker.pipeline.ordered_tables.columns import chosen, spark_schema
 from pqbroker.pipeline.ordered_tables.options import Options, read_options
+from pqbroker.pipeline.ordered_tables.own_line import own_line_first
 from pqbroker.pipeline.ordered_tables.reading import OrderedTableReader, Table
 from pqbroker.pipeline.ordered_tables.streaming import OrderedTableStreamReader
 from pqbroker.pipeline.ordered_tables.writing import OrderedTableStreamWriter, OrderedTableWriter
@@ -23,18 +24,23 @@ class OrderedTableSource(DataSource):
     def name(cls) -> str:
         return FORMAT
 
+    @own_line_first()
     def schema(self) -> StructType:
         return spark_schema(self._columns)
 
+    @own_line_first()
     def reader(self, schema: StructType) -> OrderedTableReader:
         return OrderedTableReader(self._table(schema))
 
+    @own_line_first()
     def streamReader(self, schema: StructType) -> OrderedTableStreamReader:  # noqa: N802 (Spark's name)
         return OrderedTableStreamReader(self._table(schema))
 
+    @own_line_first()
     def writer(self, schema: StructType, overwrite: bool) -> OrderedTableWriter:
         return OrderedTableWriter(self._options, self._columns, schema, overwrite=overwrite)
 
+    @own_line_first()
     def streamWriter(self, schema: StructType, overwrite: bool) -> OrderedTableStreamWriter:  # noqa: N802
         return OrderedTableStreamWriter(self._options, self._columns, schema, overwrite=overwrite)
 

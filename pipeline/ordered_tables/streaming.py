@@ -11,6 +11,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from pqbroker.http_client.facts import RowRanges
 from pqbroker.pipeline.errors import JobError
+from pqbroker.pipeline.ordered_tables.own_line import own_line_first
 from pqbroker.pipeline.ordered_tables.reading import RowRange, Table, planned, read_span, resolved, row_ranges
 
 TOPIC_ID = "topic_id"
@@ -26,6 +27,7 @@ class OrderedTableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableN
         self._last: RowRanges | None = None
         """End of a query of what is available now."""
 
+    @own_line_first()
     def initialOffset(self) -> Offset:  # noqa: N802 (Spark's names)
         found = row_ranges(self._table.options)
         return _offset(found, resolved(self._table.options.starting, found))
@@ -34,6 +36,7 @@ class OrderedTableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableN
         most = self._table.options.rows_per_trigger_max
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 
+    @own_line_first()
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
         found = self._last or row_ranges(self._table.options)
         self._check(start, found)
@@ -41,13 +44,16 @@ class OrderedTableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableN
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         return _offset(found, ends_within(begins, found, most))
 
+    @own_line_first()
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self._last = row_ranges(self._table.options)
 
+    @own_line_first()
     def reportLatestOffset(self) -> Offset:  # noqa: N802
         found = row_ranges(self._table.options)
         return _offset(found, resolved("latest", found))
 
+    @own_line_first()
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         found = row_ranges(self._table.options)
         self._check(end, found)
@@ -56,7 +62,8 @@ class OrderedTableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableN
         return [InputPartition(span) for span in planned(spans, found, self._table.options)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        return read_span(self._table, partition.value)
+        with own_line_first():
+            yield from read_span(self._table, partition.value)
 
     def _check(self, offset: Offset, found: RowRanges) -> None:
         """JobError for another table of the same name: its rows are not those that follow."""

@@ -19,6 +19,7 @@ from pqbroker.client import Client, ClientError, Column, StagedPiece
 from pqbroker.pipeline.errors import JobError
 from pqbroker.pipeline.ordered_tables.columns import check_insertable
 from pqbroker.pipeline.ordered_tables.options import ON_CHANGED, Options
+from pqbroker.pipeline.ordered_tables.own_line import own_line_first
 
 REQUEST_ROWS = 5000
 """Fewer where they are too large for the broker."""
@@ -45,11 +46,13 @@ class OrderedTableWriter(DataSourceArrowWriter):
         self._types = column_types(options, columns, schema, overwrite=overwrite)
         self._session = f"job-{uuid4()}"
 
+    @own_line_first()
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         context = TaskContext.get()
         partition = context.partitionId() if context is not None else 0
         return _stage(self._options, self._types, iterator, Staged(self._session, partition, ()), 0)
 
+    @own_line_first()
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         _commit(self._options, _staged(messages), 0)
 
@@ -63,6 +66,7 @@ class OrderedTableStreamWriter(DataSourceStreamArrowWriter):
         self._options = options
         self._types = column_types(options, columns, schema, overwrite=overwrite)
 
+    @own_line_first()
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         context = TaskContext.get()
         batch_id = context and context.getLocalProperty(_BATCH_ID)
@@ -72,6 +76,7 @@ class OrderedTableStreamWriter(DataSourceStreamArrowWriter):
         message = Staged(query, context.partitionId(), ())
         return _stage(self._options, self._types, iterator, message, int(batch_id))
 
+    @own_line_first()
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's name)
         _commit(self._options, _staged(messages), batchId)
 
