@@ -1,12 +1,17 @@
-"""Where a stream of a table stops, and what a task reads: without Spark."""
+"""Where a stream of a table stops, what a task reads, what is refused: without Spark."""
+
+import os
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark.sql.types import LongType, NullType, StructType
 
-from pqbroker.client import RowRanges
+from pqbroker.client import ClientError, Column, RowRanges
 from pqbroker.pipeline.errors import JobError
+from pqbroker.pipeline.ordered_tables.columns import check_insertable
 from pqbroker.pipeline.ordered_tables.options import Options
+from pqbroker.pipeline.ordered_tables.own_line import HIDE, RUNTIME, WORKER, own_line_first
 from pqbroker.pipeline.ordered_tables.reading import RowRange, planned
 from pqbroker.pipeline.ordered_tables.streaming import ends_within
 
@@ -42,3 +47,29 @@ def test_rows_that_are_gone_are_an_error_or_left_out() -> None:
         planned([RowRange(0, 3, 8)], found, Options("t"))
     assert planned([RowRange(0, 3, 8)], found, Options("t", fails_on_data_loss=False)) == [RowRange(0, 5, 8)]
     assert planned([RowRange(0, 3, 3)], found, Options("t")) == [], "no row was asked for"
+
+
+def test_a_required_column_that_is_always_null_is_refused_while_planning() -> None:
+    columns = [Column("n", "int64", is_required=True), Column("m", "int64")]
+    check_insertable("t", columns, StructType().add("n", LongType()).add("m", NullType()))
+    with pytest.raises(JobError, match="column 'n' of t is required, and in all rows it is null"):
+        check_insertable("t", columns, StructType().add("n", NullType()))
+    with pytest.raises(JobError, match="column 'n' of t is required, and the rows have none"):
+        check_insertable("t", columns, StructType().add("m", LongType()))
+
+
+@pytest.mark.parametrize(
+    ("error", "runtime", "is_hidden"),
+    [
+        (JobError("no"), WORKER, True), (ClientError("NO", "no", "no"), WORKER, True),
+        (JobError("no"), "", False), (ZeroDivisionError(), WORKER, False),
+    ],
+)  # fmt: skip
+def test_the_traceback_is_left_out_of_an_error_with_a_cure_in_a_worker_alone(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, runtime: str, is_hidden: bool
+) -> None:
+    monkeypatch.setenv(RUNTIME, runtime)
+    monkeypatch.setenv(HIDE, "")
+    with pytest.raises(type(error)), own_line_first():
+        raise error
+    assert os.environ[HIDE] == ("1" if is_hidden else "")

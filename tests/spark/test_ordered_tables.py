@@ -1,6 +1,9 @@
 """The format `ordered_table`: every type, ranges, streams that resume; compared with the Kafka source."""
 
 import json
+import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -234,17 +237,37 @@ class Copying:
         self.table.insert([{"n": -n, "text": "x" * 4000} for n in range(1, 1001)], tablet_index=1)  # over a batch
 
     def run(self, change: Callable[[DataFrame], DataFrame] = lambda rows: rows, **options: str) -> None:
-        for name in ("0", ".0.crc"):
-            (self._checkpoint / "commits" / name).unlink(missing_ok=True)
         sinks = {name: options.pop(name) for name in ("onChangedBatch",) if name in options}
         rows = self._spark.readStream.format("ordered_table").options(http=self._http, **options).load(self.table.name)
-        sink = change(rows.select("n", "text")).writeStream.format("ordered_table").options(http=self._http, **sinks)
+        self.write(change(rows.select("n", "text")), **sinks)
+
+    def write(self, rows: DataFrame, **options: str) -> None:
+        self._try_again()
+        sink = rows.writeStream.format("ordered_table").options(http=self._http, **options)
         finish(
             sink.option("checkpointLocation", str(self._checkpoint)).trigger(availableNow=True).start(self.copy.name)
         )
 
+    def run_in_another_spark(self, master: str) -> None:
+        self._try_again()
+        program = [sys.executable, "-m", "tests.spark.other_cores"]
+        places = [self._http, self.table.name, self.copy.name, str(self._checkpoint), master]
+        done = subprocess.run([*program, *places], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+
+    def _try_again(self) -> None:
+        for name in ("0", ".0.crc"):
+            (self._checkpoint / "commits" / name).unlink(missing_ok=True)
+
     def numbers(self) -> list[int]:
         return sorted(row["n"] for tablet in range(2) for row in self.copy.rows(tablet))
+
+
+@pytest.fixture
+def without_adaptive_plans(spark: SparkSession) -> Iterator[None]:
+    spark.conf.set(ADAPTIVE, "false")
+    yield
+    spark.conf.unset(ADAPTIVE)
 
 
 @pytest.fixture
@@ -256,22 +279,45 @@ def copying(
 
 
 EXPECTED = [*range(-1000, 0), *range(3000)]
+ADAPTIVE = "spark.sql.adaptive.enabled"
 
 
-@pytest.mark.parametrize("is_planned_anew", [False, True])
-def test_a_micro_batch_that_comes_again_is_written_once_whatever_the_split(
-    copying: Copying, is_planned_anew: bool
-) -> None:
-    """More and smaller tasks, or other ones behind a shuffle, which adaptive plans put together."""
+@pytest.mark.parametrize("again", ["smaller tasks", "a shuffle", "other cores"])
+def test_a_micro_batch_that_comes_again_is_written_once_whatever_the_split(copying: Copying, again: str) -> None:
+    """Smaller tasks, other ones behind a shuffle, which adaptive plans put together, or a Spark of other cores."""
     copying.run()
     assert copying.numbers() == EXPECTED
     one_tablet = [row["n"] for tablet in range(2) for row in copying.copy.rows(tablet) if row["n"] >= 0]
     assert one_tablet == list(range(3000)), "rows of a task keep their order"
-    if is_planned_anew:
+    if again == "smaller tasks":
+        copying.run(rowsPerPartition="700")
+    elif again == "a shuffle":
         copying.run(lambda rows: rows.repartition(3, "text"))
     else:
-        copying.run(rowsPerPartition="700")
+        copying.run_in_another_spark("local[5]")
     assert copying.numbers() == EXPECTED
+
+
+@pytest.mark.usefixtures("without_adaptive_plans")
+def test_a_micro_batch_that_comes_again_without_adaptive_plans_is_written_once(
+    copying: Copying, spark: SparkSession
+) -> None:
+    copying.run(lambda rows: rows.repartition(5, "text"))
+    spark.conf.set(ADAPTIVE, "true")
+    copying.run(lambda rows: rows.repartition("n"))
+    assert copying.numbers() == EXPECTED
+
+
+def test_a_micro_batch_of_the_kafka_source_that_comes_again_with_min_partitions_is_written_once(
+    copying: Copying, topics: Topics, fresh_name: Callable[[], str]
+) -> None:
+    topic = fresh_name()
+    topics.client.create_topic(topic)
+    topics.client.produce(topic, [Message(str(n).encode()) for n in range(1000)])
+    for min_partitions in ("1", "7", "3"):
+        rows = topics.stream(topic, minPartitions=min_partitions)
+        copying.write(rows.selectExpr("CAST(CAST(value AS STRING) AS BIGINT) AS n", "'short' AS text"))
+        assert copying.numbers() == [*range(1000)]
 
 
 def test_a_micro_batch_behind_one_that_came_again_is_new(copying: Copying) -> None:
@@ -319,3 +365,24 @@ def test_what_is_no_table_to_append_to_is_refused(
     with pytest.raises(Exception, match="unknown column 'm'"):
         renamed.option("http", broker.http).save(table.name)
     assert len(table.select()) == 1
+
+
+def test_the_own_line_of_an_error_comes_first(
+    client: Client, read: Callable[..., DataFrame], broker: Served, fresh_name: Callable[[], str]
+) -> None:
+    table, required = client.table(fresh_name()), client.table(fresh_name())
+    table.create([Column("n", "int64")])
+    required.create([Column("n", "int64", is_required=True)])
+    table.insert([{"n": 1}, {"n": None}])
+    rows = read(table.name).select("n")
+    for given, told in (
+        (rows.withColumnRenamed("n", "m"), "unknown column 'm'"),
+        (rows.selectExpr("NULL AS n"), "column 'n' of .* is required, and in all rows it is null"),
+        (rows, "n is missing, or null"),
+    ):
+        with pytest.raises(Exception, match=told) as raised:
+            given.write.format("ordered_table").mode("append").option("http", broker.http).save(required.name)
+        text = str(raised.value)
+        assert re.search(told, " ".join(text.splitlines()[:2])), text
+        assert "Traceback" not in text
+    assert required.select() == []
