@@ -109,6 +109,13 @@ def test_tablets_are_frozen_altered_and_mounted(shell: TableShell, table: str) -
     assert shell("lookup", table, "shop=a,id=1", "--json").object["more"] == 0.5
 
 
+def test_attributes_that_act_otherwise_are_shown(shell: TableShell, table: str) -> None:
+    shell.raw("set", f"{table}/@min_data_ttl", "5", "--http", shell.http)
+    assert "  min_data_ttl=5, 1800000 until the table is remounted" in shell("describe", table).output.splitlines()
+    shell("remount", table, "--first", "1")
+    assert "  min_data_ttl=5, 1800000 in tablets 0 until remounted" in shell("describe", table).output.splitlines()
+
+
 def test_pivots_are_taken_as_other_dynamic_tables_have_them(shell: TableShell, fresh_name: Callable[[], str]) -> None:
     path = f"//{fresh_name()}"
     made = shell("create", path, *COLUMNS, "--pivot-keys", "[]", '["b"]', '["b", 7]', "--json").object

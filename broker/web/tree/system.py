@@ -1,7 +1,7 @@
 """Nodes under //sys: tablets of topics and tables, cells and bundles of cells, as the doors for them answer."""
 
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pqbroker.broker.ground.access import AclOperation, check_access
 from pqbroker.broker.services.topics.directories import BUNDLE
@@ -20,6 +20,9 @@ from pqbroker.storage.tablets.tablet import LOG_CHANNEL, SNAPSHOT_CHANNEL
 from pqbroker.storage.tablets.tablet_kinds import TABLET_KINDS
 from pqbroker.tables.paths import table_path
 
+if TYPE_CHECKING:
+    from pqbroker.broker.web.tree.sorted_nodes import SortedPlace
+
 _TABLETS, _CELLS, _BUNDLES = "tablets", "tablet_cells", "tablet_cell_bundles"
 _CHANNELS = {"changelogs": LOG_CHANNEL, "snapshots": SNAPSHOT_CHANNEL}
 _BLOB_DEPTH = 2
@@ -35,7 +38,7 @@ async def find_system(call: Call, path: TreePath) -> TreeNode:
         return directory((_CELLS, _BUNDLES, _TABLETS))
     kind, rest = names[0], names[1:]
     if kind == _TABLETS:
-        return await _tablet(call, path, rest) if rest else directory(map(str, sorted(_topics_by_tablet(call))))
+        return await _tablet(call, path, rest) if rest else directory(map(str, sorted(_places(call))))
     check_access(call, AclOperation.DESCRIBE)
     if kind == _CELLS:
         return await _cell(call, path, rest)
@@ -44,36 +47,71 @@ async def find_system(call: Call, path: TreePath) -> TreeNode:
     raise no_node(path)
 
 
-def _topics_by_tablet(call: Call) -> dict[TabletId, Topic]:
-    return {tablet: topic for topic in every_topic(call, AclOperation.DESCRIBE) for tablet in topic.record.tablets}
+class _TopicPlace(NamedTuple):
+    """The place of a tablet of a topic, or of a table that is one."""
+
+    topic: Topic
+    number: int
+
+    @property
+    def name(self) -> str:
+        return self.topic.record.name
+
+    @property
+    def cell(self) -> CellId:
+        return self.topic.record.cell_of(self.number)
+
+    @property
+    def config(self) -> dict[str, Any] | None:
+        """Return the attributes that act in a table's tablet."""
+        table = self.topic.record.table
+        return None if table is None else in_force(table.mounted.of_tablet(self.number))
+
+    def shown(self) -> dict[str, Any]:
+        """Return what a table says of the tablet; a topic says nothing."""
+        return {} if self.topic.record.table is None else shown_tablet(self.topic, self.topic.partitions[self.number])
+
+
+def _places(call: Call) -> "dict[TabletId, _TopicPlace | SortedPlace]":
+    """Return the place of each tablet of a topic or table that the caller may see."""
+    found: dict[TabletId, _TopicPlace | SortedPlace] = {
+        tablet: _TopicPlace(topic, index)
+        for topic in every_topic(call, AclOperation.DESCRIBE)
+        for index, tablet in enumerate(topic.record.tablets)
+    }
+    if call.node.cell.current.sorted_tables.tables:
+        from pqbroker.broker.web.tree.sorted_nodes import sorted_tablets
+
+        found |= sorted_tablets(call)
+    return found
 
 
 async def _tablet(call: Call, path: TreePath, names: tuple[str, ...]) -> TreeNode:
-    topic = {str(tablet): topic for tablet, topic in _topics_by_tablet(call).items()}.get(names[0])
-    table = None if topic is None else topic.record.table
-    if topic is None or (names[1:] and (table is None or names[1:] not in (_CONFIG[:1], _CONFIG))):
+    tablet, place = next(
+        ((tablet, place) for tablet, place in _places(call).items() if str(tablet) == names[0]), (None, None)
+    )
+    if tablet is None or place is None:
+        raise no_node(path)
+    config = place.config
+    if names[1:] and (config is None or names[1:] not in (_CONFIG[:1], _CONFIG)):
         raise no_node(path)
     if names[1:] == _CONFIG[:1]:
         return directory(_CONFIG[1:])
-    tablet = TabletId(int(names[0]))
-    index = topic.record.tablets.index(tablet)
-    if table is not None and names[1:]:
-        return TreeNode(value=in_force(table.mounted.of_tablet(index)), attributes={"type": "document"})
-    shown = await _described(call, topic, tablet, topic.record.cell_of(index))
-    if table is not None:
-        shown |= shown_tablet(topic, topic.partitions[index])
-    attributes = attributes_of("tablet", shown) | {"table_path": table_path(topic.record.name)}
-    return TreeNode(() if table is None else _CONFIG[:1], attributes, shown)
+    if names[1:]:
+        return TreeNode(value=config, attributes={"type": "document"})
+    shown = await _described(call, tablet, place.name, place.cell) | place.shown()
+    attributes = attributes_of("tablet", shown) | {"table_path": table_path(place.name)}
+    return TreeNode(() if config is None else _CONFIG[:1], attributes, shown)
 
 
-async def _described(call: Call, topic: Topic, tablet: TabletId, cell: CellId) -> dict[str, Any]:
+async def _described(call: Call, tablet: TabletId, name: str, cell: CellId) -> dict[str, Any]:
     """Facts of a tablet; while its cell is not open, those that the scheme has."""
     try:
         described: dict[str, Any] = await tablets.shown(call, tablet)
     except Problem as problem:
         if problem.code != tablets.UNKNOWN_TABLET:
             raise
-        return {"id": tablet, "topic": topic.record.name, "state": "offline", "cell": str(cell)}
+        return {"id": tablet, "topic": name, "state": "offline", "cell": str(cell)}
     return described
 
 

@@ -1,12 +1,10 @@
 """Reading and setting by path: `GET` and `PUT /v1/tree/{path}`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from pqbroker.broker.ground.access import AclOperation, check_access
-from pqbroker.broker.services.tables.attributes import set_attributes
 from pqbroker.broker.services.topics import directories
 from pqbroker.broker.services.topics.finding import every_topic, find_topic
 from pqbroker.broker.services.topics.topic_names import check_topic_name
@@ -14,19 +12,14 @@ from pqbroker.broker.services.topics.topic_schemas import schema_of
 from pqbroker.broker.web.resources import topics
 from pqbroker.broker.web.routing.problems import Problem, bad_request
 from pqbroker.broker.web.routing.routes import Call
-from pqbroker.broker.web.tables.showing import shown, shown_tablet, tablets_of
 from pqbroker.broker.web.tree.node import TreeNode, attributes_of, directory
 from pqbroker.broker.web.tree.paths import TreePath, no_attribute, no_node, parse_path, value_at, with_value
 from pqbroker.broker.web.tree.system import find_system
-from pqbroker.conf.table_attributes import in_force
-from pqbroker.pq.serving.topic import Topic
+from pqbroker.broker.web.tree.table_nodes import ordered_node
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.bundles.bundle import DEFAULT_BUNDLE
-from pqbroker.tables.attributes import check_attributes
+from pqbroker.storage.tablets.scheme_objects import SORTED_TABLE
 from pqbroker.tables.paths import ROOT, SYSTEM, has_path, table_path
-
-_MOUNT_CONFIG = "mount_config"
-"""The seeds' name of all attributes that a mount takes."""
 
 
 async def get(call: Call) -> Any:
@@ -71,7 +64,12 @@ async def _find(call: Call, path: TreePath) -> TreeNode:
     if path.names[:1] == (SYSTEM,):
         return await find_system(call, path)
     name, below = ".".join(path.names), _below(call, path.names)
-    is_directory = below or name in directories.directory_names(call.node.cell.current.scheme)
+    scheme = call.node.cell.current.scheme
+    if scheme.kind_of(name) == SORTED_TABLE:
+        from pqbroker.broker.web.tree.sorted_nodes import sorted_node
+
+        return sorted_node(call, below, name)
+    is_directory = below or name in directories.directory_names(scheme)
     if not path.names or (is_directory and call.node.cell.current.topics.get(name, or_static=True) is None):
         return _directory(call, path, below)
     try:
@@ -81,7 +79,7 @@ async def _find(call: Call, path: TreePath) -> TreeNode:
             raise
         raise no_node(path) from None
     if topic.record.table is not None:
-        return _table(call, below, topic)
+        return ordered_node(call, below, topic)
     document = topics.shown(replace(call, query={}), topic)
     schema = {"schema": list(stored.columns)} if (stored := schema_of(topic)) else {}
     attributes = attributes_of("topic", document) | {"path": table_path(topic.record.name), **schema}
@@ -91,13 +89,21 @@ async def _find(call: Call, path: TreePath) -> TreeNode:
 def _below(call: Call, names: tuple[str, ...]) -> list[str]:
     """The names of directories, topics and tables below a directory, in order."""
     prefix = ".".join((*names, ""))
-    known = (topic.record.name for topic in every_topic(call, AclOperation.DESCRIBE, or_static=True))
+    topics = (topic.record.name for topic in every_topic(call, AclOperation.DESCRIBE, or_static=True))
     below = (
         name[len(prefix) :].partition(".")[0]
-        for name in (*known, *directories.directory_names(call.node.cell.current.scheme))
+        for name in (*topics, *_sorted_names(call), *directories.directory_names(call.node.cell.current.scheme))
         if name.startswith(prefix) and has_path(name)
     )
     return sorted({*below} if names else {*below, SYSTEM})
+
+
+def _sorted_names(call: Call) -> list[str]:
+    if not call.node.cell.current.sorted_tables.tables:
+        return []
+    from pqbroker.broker.web.tree.sorted_nodes import sorted_names
+
+    return sorted_names(call)
 
 
 def _directory(call: Call, path: TreePath, below: Sequence[str]) -> TreeNode:
@@ -116,34 +122,6 @@ def _directory(call: Call, path: TreePath, below: Sequence[str]) -> TreeNode:
     bundle = directories.own_bundle(scheme, name) or directories.bundle_of(scheme, name) or DEFAULT_BUNDLE
     attributes = {"type": "directory", directories.BUNDLE: bundle}
     return TreeNode(below, attributes, settable={directories.BUNDLE: set_bundle})
-
-
-def _table(call: Call, below: Sequence[str], topic: Topic) -> TreeNode:
-    document = shown(topic)
-    set_now: Mapping[str, Any] = document["attributes"]
-
-    async def set_one(name: str, value: Any) -> None:
-        await set_attributes(call, topic.record.name, {name: value})
-
-    async def set_all(value: Any) -> None:
-        """Set the attributes of the object; those that are left out go back to their defaults."""
-        if not isinstance(value, dict):
-            raise bad_request(f"{_MOUNT_CONFIG} is an object of attributes")
-        check_attributes(value)
-        changed = {name: given for name, given in in_force(value).items() if given != set_now[name]}
-        await set_attributes(call, topic.record.name, changed)
-
-    names = {"bundle": directories.BUNDLE, "state": "tablet_state", "attributes": _MOUNT_CONFIG}
-    attributes = attributes_of("table", document, **names) | {"id": topic.record.topic_id.hex(), **set_now}
-    settable = {name: partial(set_one, name) for name in set_now} | {_MOUNT_CONFIG: set_all}
-    return TreeNode(below, attributes, document, {"tablets": lambda: _tablets(call, topic)}, settable)
-
-
-def _tablets(call: Call, topic: Topic) -> list[dict[str, Any]]:
-    tablets, most = tablets_of(topic), call.node.settings.http_items_max
-    if len(tablets) > most:
-        raise bad_request(f"there are more than {most} tablets: GET /v1/tables/{topic.record.name}/tablets pages them")
-    return [shown_tablet(topic, tablet) for tablet in tablets]
 
 
 def _attribute(node: TreeNode, path: TreePath) -> Any:
