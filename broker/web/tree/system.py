@@ -12,6 +12,7 @@ from pqbroker.broker.web.routing.routes import Call
 from pqbroker.broker.web.tables.showing import shown_tablet
 from pqbroker.broker.web.tree.node import TreeNode, attributes_of, directory
 from pqbroker.broker.web.tree.paths import TreePath, no_node
+from pqbroker.broker.web.tree.table_nodes import SORTED_NODES
 from pqbroker.conf.table_attributes import in_force
 from pqbroker.pq.serving.topic import Topic
 from pqbroker.storage.blobs.blob_id import BlobId, channel_bounds
@@ -38,7 +39,7 @@ async def find_system(call: Call, path: TreePath) -> TreeNode:
         return directory((_CELLS, _BUNDLES, _TABLETS))
     kind, rest = names[0], names[1:]
     if kind == _TABLETS:
-        return await _tablet(call, path, rest) if rest else directory(map(str, sorted(_places(call))))
+        return await _tablet(call, path, rest) if rest else directory(map(str, sorted(await _places(call))))
     check_access(call, AclOperation.DESCRIBE)
     if kind == _CELLS:
         return await _cell(call, path, rest)
@@ -72,7 +73,7 @@ class _TopicPlace(NamedTuple):
         return {} if self.topic.record.table is None else shown_tablet(self.topic, self.topic.partitions[self.number])
 
 
-def _places(call: Call) -> "dict[TabletId, _TopicPlace | SortedPlace]":
+async def _places(call: Call) -> "dict[TabletId, _TopicPlace | SortedPlace]":
     """Return the place of each tablet of a topic or table that the caller may see."""
     found: dict[TabletId, _TopicPlace | SortedPlace] = {
         tablet: _TopicPlace(topic, index)
@@ -80,15 +81,13 @@ def _places(call: Call) -> "dict[TabletId, _TopicPlace | SortedPlace]":
         for index, tablet in enumerate(topic.record.tablets)
     }
     if call.node.cell.current.sorted_tables.tables:
-        from pqbroker.broker.web.tree.sorted_nodes import sorted_tablets
-
-        found |= sorted_tablets(call)
+        found |= (await SORTED_NODES.get()).sorted_tablets(call)
     return found
 
 
 async def _tablet(call: Call, path: TreePath, names: tuple[str, ...]) -> TreeNode:
     tablet, place = next(
-        ((tablet, place) for tablet, place in _places(call).items() if str(tablet) == names[0]), (None, None)
+        ((tablet, place) for tablet, place in (await _places(call)).items() if str(tablet) == names[0]), (None, None)
     )
     if tablet is None or place is None:
         raise no_node(path)

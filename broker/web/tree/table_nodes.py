@@ -7,6 +7,7 @@ from typing import Any
 
 from pqbroker.broker.services.tables.attributes import set_attributes
 from pqbroker.broker.services.topics import directories
+from pqbroker.broker.web.routing.loading import LoadedLater
 from pqbroker.broker.web.routing.problems import bad_request
 from pqbroker.broker.web.routing.routes import Call
 from pqbroker.broker.web.tables.showing import shown, shown_tablet, tablets_of
@@ -17,6 +18,16 @@ from pqbroker.tables.attributes import check_attributes
 
 _MOUNT_CONFIG = "mount_config"
 """The seeds' name of all attributes that a mount takes."""
+
+
+def _load_sorted_nodes() -> Any:
+    from pqbroker.broker.web.tree import sorted_nodes
+
+    return sorted_nodes
+
+
+SORTED_NODES = LoadedLater[Any](_load_sorted_nodes)
+"""Nodes of sorted tables, loaded with the first one."""
 
 
 @dataclass(frozen=True, slots=True)

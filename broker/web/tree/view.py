@@ -15,7 +15,7 @@ from pqbroker.broker.web.routing.routes import Call
 from pqbroker.broker.web.tree.node import TreeNode, attributes_of, directory
 from pqbroker.broker.web.tree.paths import TreePath, no_attribute, no_node, parse_path, value_at, with_value
 from pqbroker.broker.web.tree.system import find_system
-from pqbroker.broker.web.tree.table_nodes import ordered_node
+from pqbroker.broker.web.tree.table_nodes import SORTED_NODES, ordered_node
 from pqbroker.protocol.errors import ErrorCode, KafkaError
 from pqbroker.storage.bundles.bundle import DEFAULT_BUNDLE
 from pqbroker.storage.tablets.scheme_objects import SORTED_TABLE
@@ -63,12 +63,11 @@ async def _find(call: Call, path: TreePath) -> TreeNode:
     """Problem NO_NODE; KafkaError for what the caller may not see."""
     if path.names[:1] == (SYSTEM,):
         return await find_system(call, path)
-    name, below = ".".join(path.names), _below(call, path.names)
+    name, below = ".".join(path.names), await _below(call, path.names)
     scheme = call.node.cell.current.scheme
     if scheme.kind_of(name) == SORTED_TABLE:
-        from pqbroker.broker.web.tree.sorted_nodes import sorted_node
-
-        return sorted_node(call, below, name)
+        node: TreeNode = (await SORTED_NODES.get()).sorted_node(call, below, name)
+        return node
     is_directory = below or name in directories.directory_names(scheme)
     if not path.names or (is_directory and call.node.cell.current.topics.get(name, or_static=True) is None):
         return _directory(call, path, below)
@@ -86,24 +85,23 @@ async def _find(call: Call, path: TreePath) -> TreeNode:
     return TreeNode(below, attributes, document)
 
 
-def _below(call: Call, names: tuple[str, ...]) -> list[str]:
+async def _below(call: Call, names: tuple[str, ...]) -> list[str]:
     """The names of directories, topics and tables below a directory, in order."""
     prefix = ".".join((*names, ""))
     topics = (topic.record.name for topic in every_topic(call, AclOperation.DESCRIBE, or_static=True))
     below = (
         name[len(prefix) :].partition(".")[0]
-        for name in (*topics, *_sorted_names(call), *directories.directory_names(call.node.cell.current.scheme))
+        for name in (*topics, *await _sorted_names(call), *directories.directory_names(call.node.cell.current.scheme))
         if name.startswith(prefix) and has_path(name)
     )
     return sorted({*below} if names else {*below, SYSTEM})
 
 
-def _sorted_names(call: Call) -> list[str]:
+async def _sorted_names(call: Call) -> list[str]:
     if not call.node.cell.current.sorted_tables.tables:
         return []
-    from pqbroker.broker.web.tree.sorted_nodes import sorted_names
-
-    return sorted_names(call)
+    names: list[str] = (await SORTED_NODES.get()).sorted_names(call)
+    return names
 
 
 def _directory(call: Call, path: TreePath, below: Sequence[str]) -> TreeNode:
