@@ -7,19 +7,25 @@ from typing import Any, Self
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a schema. `part`: the part of a record that its values are stored in, `value` or `key`."""
+    """A column of a schema. `part`: the part of a record that its values are stored in, `value` or `key`, in a table
+    that is a topic. `sort_order`: "ascending" for the columns that a sorted table's rows are found by, which come
+    first."""
 
     name: str
     type: str
     is_required: bool = False
     part: str = "value"
+    sort_order: str | None = None
 
     @classmethod
     def read(cls, document: Mapping[str, Any]) -> Self:
-        return cls(document["name"], document["type"], document["required"], document["from"])
+        part, order = document.get("from", "value"), document.get("sort_order")
+        return cls(document["name"], document["type"], document["required"], part, order)
 
     def document(self) -> dict[str, Any]:
-        return {"name": self.name, "type": self.type, "required": self.is_required, "from": self.part}
+        part = {} if self.part == "value" else {"from": self.part}
+        order = {} if self.sort_order is None else {"sort_order": self.sort_order}
+        return {"name": self.name, "type": self.type, "required": self.is_required, **part, **order}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +39,14 @@ class TableSummary:
     state: str
     bundle: str
     is_dynamic: bool = True
+    is_sorted: bool = False
+    """True if rows are found by key; such a table is no topic."""
 
     @classmethod
     def read(cls, document: Mapping[str, Any]) -> Self:
         return cls(
             document["name"], document["path"], document["tablet_count"], document["state"], document["bundle"],
-            document["dynamic"],
+            document["dynamic"], document.get("sorted", False),
         )  # fmt: skip
 
 
@@ -51,31 +59,40 @@ class TableDescription:
     columns: tuple[Column, ...]
     attributes: Mapping[str, Any]
     mounted_attributes: Mapping[str, Any]
+    pivot_keys: tuple[tuple[Any, ...], ...] = ()
+    """The first key of each tablet of a sorted table: values of the first key columns, none for the first tablet."""
 
     @classmethod
     def read(cls, document: Mapping[str, Any]) -> Self:
         columns = tuple(map(Column.read, document["schema"]))
-        return cls(TableSummary.read(document), columns, document["attributes"], document["mounted_attributes"])
+        pivots = tuple(map(tuple, document.get("pivot_keys", ())))
+        attributes, mounted = document["attributes"], document["mounted_attributes"]
+        return cls(TableSummary.read(document), columns, attributes, mounted, pivots)
 
 
 @dataclass(frozen=True, slots=True)
 class TabletDescription:
     """A tablet. Rows from `trimmed_row_count` to below `total_row_count` exist; those before `flushed_row_count` lie in
-    the body. `cell_id` None: it is unmounted. `mounted_attributes` act in it."""
+    the body. A sorted table's tablet has no such counts, and a `pivot_key` instead: its rows begin there. `cell_id`
+    None: it is unmounted. `mounted_attributes` act in it."""
 
     index: int
     state: str
-    trimmed_row_count: int
-    flushed_row_count: int
-    total_row_count: int
+    trimmed_row_count: int | None
+    flushed_row_count: int | None
+    total_row_count: int | None
     cell_id: str | None
     home_cell_id: str
     mounted_attributes: Mapping[str, Any]
     statistics: Mapping[str, Any]
+    pivot_key: tuple[Any, ...] | None = None
 
     @classmethod
     def read(cls, document: Mapping[str, Any]) -> Self:
-        return cls(**{name: document[name] for name in cls.__slots__})
+        found: dict[str, Any] = {name: document.get(name) for name in cls.__slots__}
+        if found["pivot_key"] is not None:
+            found["pivot_key"] = tuple(found["pivot_key"])
+        return cls(**found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,24 +115,35 @@ class InsertedRows:
 
 @dataclass(frozen=True, slots=True)
 class Inserted:
-    """The places where an insert has put the rows, request by request."""
+    """Rows that an insert has written. `parts`: their places in a table that is a topic, request by request."""
 
     parts: tuple[InsertedRows, ...]
     data_weight: int
     is_duplicate: bool = False
     """True if the session's batch was stored before: nothing was written now, and `parts` has only its last request."""
-
-    @property
-    def row_count(self) -> int:
-        return sum(part.row_count for part in self.parts)
+    row_count: int = 0
+    timestamp: int | None = None
+    """Timestamp of the last commit, of a sorted table: lookups at it see all rows."""
 
     @classmethod
     def read(cls, documents: list[dict[str, Any]]) -> Self:
         """Read the answers to the requests."""
         tablets = [tablet for document in documents for tablet in document["tablets"]]
-        parts = (InsertedRows(**{name: one[name] for name in InsertedRows.__slots__}) for one in tablets)
+        parts = tuple(InsertedRows(**{name: one[name] for name in InsertedRows.__slots__}) for one in tablets)
         weight = sum(document["data_weight"] for document in documents)
-        return cls(tuple(parts), weight, any(document.get("duplicate", False) for document in documents))
+        is_duplicate = any(document.get("duplicate", False) for document in documents)
+        rows = sum(part.row_count for part in parts) + sum(document.get("row_count", 0) for document in documents)
+        timestamp = documents[-1].get("timestamp") if documents else None
+        return cls(parts, weight, is_duplicate, rows, timestamp)
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedRows:
+    """Rows that were deleted by key: as many as keys were given, whether there was a row or not."""
+
+    row_count: int
+    timestamp: int | None
+    """Timestamp of the last commit; None: no key was given."""
 
 
 @dataclass(frozen=True, slots=True)

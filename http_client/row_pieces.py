@@ -4,13 +4,16 @@ import json
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from typing import Any, Protocol
 
 from pqbroker.http_client.exchange import JSON
 
 ROWS_PIECE_BYTES = 512 << 10
 """About; with the broker's defaults a request may have 2 MiB, and its rows as records 1 MiB."""
+KEYS_PIECE_COUNT = 1000
 TABLET_INDEX = "$tablet_index"
+ROWS_FORM = b'{"rows":[%b]}'
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -31,19 +34,21 @@ class JsonPiece:
 
     content_type = JSON
 
-    def __init__(self, rows: Sequence[bytes]) -> None:
+    def __init__(self, rows: Sequence[bytes], form: bytes = ROWS_FORM) -> None:
+        """`form`: the body, with a place for the rows."""
         self._rows = rows
+        self._form = form
 
     @property
     def row_count(self) -> int:
         return len(self._rows)
 
     def body(self) -> bytes:
-        return b'{"rows":[%b]}' % b",".join(self._rows)
+        return self._form % b",".join(self._rows)
 
     def halves(self) -> tuple[Piece, Piece]:
         middle = len(self._rows) // 2
-        return JsonPiece(self._rows[:middle]), JsonPiece(self._rows[middle:])
+        return JsonPiece(self._rows[:middle], self._form), JsonPiece(self._rows[middle:], self._form)
 
 
 class ArrowRows(Protocol):
@@ -70,6 +75,15 @@ def whole_piece(rows: Iterable[Mapping[str, Any]] | ArrowRows, tablet_index: int
         return arrow_piece(rows, tablet_index)
     assert isinstance(rows, Iterable)
     return JsonPiece(list(_documents(rows, tablet_index)))
+
+
+def key_pieces(keys: Iterable[Mapping[str, Any]], more: Mapping[str, Any]) -> Iterator[Piece]:
+    """Yield the pieces of keys; `more`: further fields of each request. TypeError for a value that has no JSON form."""
+    fields = b"".join(b"%b:%b," % (_encode(name).encode(), _encode(value).encode()) for name, value in more.items())
+    form = b"{%b%b}" % (fields.replace(b"%", b"%%"), b'"keys":[%b]')
+    documents = _documents(keys, None)
+    while some := list(islice(documents, KEYS_PIECE_COUNT)):
+        yield JsonPiece(some, form)
 
 
 def _json_pieces(rows: Iterable[Mapping[str, Any]], tablet_index: int | None) -> Iterator[Piece]:

@@ -11,6 +11,7 @@ from pqbroker.http_client.exchange import Request, Steps, ask, get, post, read
 from pqbroker.http_client.facts import (
     Column,
     CommittedBatch,
+    DeletedRows,
     Inserted,
     RowRanges,
     StagedPiece,
@@ -80,10 +81,11 @@ class TableCalls:
                 raise
             return None
 
-    def insert(self, pieces: Iterable[Piece]) -> Steps[Inserted]:
-        """A piece that is too large for the broker goes in halves."""
+    def insert(self, pieces: Iterable[Piece], *, is_update: bool = False) -> Steps[Inserted]:
+        """A piece that is too large for the broker goes in halves. `is_update`: columns that a row of a sorted table
+        lacks stay as they were."""
         written: list[dict[str, Any]] = []
-        path = f"{self._path}/rows"
+        path = f"{self._path}/rows{'?update=true' if is_update else ''}"
         try:
             yield from _send(
                 pieces, lambda piece: Request("POST", path, piece.body(), piece.content_type), written.append
@@ -97,6 +99,29 @@ class TableCalls:
         path = f"{self._path}/rows?{urlencode({'session': session, 'sequence': sequence})}"
         request = Request("POST", path, piece.body(), piece.content_type, is_repeatable=True)
         return Inserted.read([read((yield from ask(request)))])
+
+    def delete_rows(self, pieces: Iterable[Piece]) -> Steps[DeletedRows]:
+        """Delete the rows of keys of a sorted table. A piece that is too large for the broker goes in halves."""
+        done: list[dict[str, Any]] = []
+        path = f"{self._path}/rows"
+        yield from _send(pieces, lambda piece: Request("DELETE", path, piece.body(), piece.content_type), done.append)
+        return DeletedRows(sum(one["row_count"] for one in done), done[-1]["timestamp"] if done else None)
+
+    def lookup(self, pieces: Iterable[Piece]) -> Steps[list[Row | None]]:
+        """Return the rows of keys of a sorted table, in their order; None where there is none."""
+        if self._byte_columns is None:
+            self._byte_columns = yield from self._learn_byte_columns()
+        names, path = self._byte_columns, f"{self._path}/lookup"
+        found: list[Row | None] = []
+
+        def request(piece: Piece) -> Request:
+            return Request("POST", path, piece.body(), piece.content_type, is_repeatable=True)
+
+        def take(answer: Mapping[str, Any]) -> None:
+            found.extend(None if row is None else _read_row(row, names) for row in answer["rows"])
+
+        yield from _send(pieces, request, take)
+        return found
 
     def stage(
         self, pieces: Iterable[Piece], session: str, sequence: int, tablet_hint: int | None

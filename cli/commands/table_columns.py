@@ -10,8 +10,8 @@ from pqbroker.cli.refusals import WrongInput
 
 COLUMN_EXAMPLE = "id:int64:required"
 KEY_EXAMPLE = "id:int64:ascending"
-REQUIRED, KEY, SORTED = "required", "key", "ascending"
-_WORDS = (REQUIRED, KEY, SORTED)
+REQUIRED, KEY, ASCENDING = "required", "key", "ascending"
+_WORDS = (REQUIRED, KEY, ASCENDING)
 _FORM = "NAME:TYPE[:required][:ascending|:key]"
 Columns = Annotated[
     list[str] | None,
@@ -40,7 +40,7 @@ def columns_of(texts: Iterable[str]) -> list[dict[str, Any]]:
 
 def key_names(schema: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return the names of the columns that rows are sorted by."""
-    return [column["name"] for column in schema if column.get("sort_order") == SORTED]
+    return [column["name"] for column in schema if column.get("sort_order") == ASCENDING]
 
 
 def attributes_of(texts: list[str]) -> dict[str, Any]:
@@ -61,7 +61,7 @@ def check_tablets(body: Mapping[str, Any]) -> None:
     if is_sorted and "tablet_count" in body:
         raise WrongInput("--tablets is given, and the table is sorted: give --pivot once for each tablet but the first")
     if not is_sorted and "pivot_keys" in body:
-        raise WrongInput(f"--pivot is given, and no column is `{SORTED}`: give one, as in --column {KEY_EXAMPLE}")
+        raise WrongInput(f"--pivot is given, and no column is `{ASCENDING}`: give one, as in --column {KEY_EXAMPLE}")
 
 
 def _column(text: str) -> dict[str, Any]:
@@ -69,12 +69,12 @@ def _column(text: str) -> dict[str, Any]:
     if not name or not words or not {*words[1:]} <= {*_WORDS}:
         raise WrongInput(f"--column {text!r}: give {_FORM}, as in {COLUMN_EXAMPLE} or {KEY_EXAMPLE}")
     column = {"name": name, "type": words[0], "required": REQUIRED in words[1:]}
-    if KEY in words[1:] and SORTED in words[1:]:
-        raise WrongInput(f"--column {text!r}: give {SORTED} for a sorted table, or {KEY} for one that is a topic")
+    if KEY in words[1:] and ASCENDING in words[1:]:
+        raise WrongInput(f"--column {text!r}: give {ASCENDING} for a sorted table, or {KEY} for one that is a topic")
     if KEY in words[1:]:
         column["from"] = KEY
-    if SORTED in words[1:]:
-        column["sort_order"] = SORTED
+    if ASCENDING in words[1:]:
+        column["sort_order"] = ASCENDING
     return column
 
 

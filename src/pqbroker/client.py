@@ -8,7 +8,7 @@ Every call may raise ClientError. A call whose connection is lost is made once m
 queries, trims, batches of sessions. Records of topics are for Kafka clients.
 """
 
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -18,6 +18,7 @@ from pqbroker.http_client.errors import ClientError as ClientError
 from pqbroker.http_client.exchange import Steps
 from pqbroker.http_client.facts import Column as Column
 from pqbroker.http_client.facts import CommittedBatch as CommittedBatch
+from pqbroker.http_client.facts import DeletedRows as DeletedRows
 from pqbroker.http_client.facts import Inserted as Inserted
 from pqbroker.http_client.facts import InsertedRows as InsertedRows
 from pqbroker.http_client.facts import RowRanges as RowRanges
@@ -26,7 +27,7 @@ from pqbroker.http_client.facts import TableDescription as TableDescription
 from pqbroker.http_client.facts import TableSummary as TableSummary
 from pqbroker.http_client.facts import TabletDescription as TabletDescription
 from pqbroker.http_client.query_calls import QueryCalls
-from pqbroker.http_client.row_pieces import ArrowRows, pieces_of, whole_piece
+from pqbroker.http_client.row_pieces import ArrowRows, Piece, key_pieces, pieces_of, whole_piece
 from pqbroker.http_client.table_calls import PAGE_ROWS, Row, TableCalls, list_tables
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ DEFAULT_ADDRESS = "127.0.0.1:8092"
 TIMEOUT_S = 60.0
 Rows = Iterable[Mapping[str, Any]] | ArrowRows
 """Rows to insert: a mapping each, or anything of Arrow."""
+RowKeys = Iterable[Mapping[str, Any]]
+"""Keys of a sorted table's rows: the values of all key columns by name."""
 
 
 class Client:
@@ -85,8 +88,8 @@ class Table:
         return self._calls.name
 
     def create(self, schema: Iterable[Column], **options: Any) -> TableDescription:
-        """`options`: tablet_count, trimmed_row_counts, attributes, bundle, mount, config, dynamic, as in POST
-        /v1/tables."""
+        """`options`: tablet_count, trimmed_row_counts, attributes, bundle, mount, config, dynamic, and pivot_keys of a
+        sorted table, as in POST /v1/tables."""
         return self._perform(self._calls.create(schema, options))
 
     def describe(self) -> TableDescription:
@@ -108,7 +111,13 @@ class Table:
         self._perform(self._calls.delete())
 
     def insert(
-        self, rows: Rows, *, tablet_index: int | None = None, session: str | None = None, sequence: int | None = None
+        self,
+        rows: Rows,
+        *,
+        tablet_index: int | None = None,
+        session: str | None = None,
+        sequence: int | None = None,
+        update: bool = False,
     ) -> Inserted:
         """Insert rows, into any mounted tablet unless it is named.
 
@@ -119,7 +128,21 @@ class Table:
         With a `session` the rows are one batch of it: they go in one request, and a batch whose `sequence` is not above
         that of one taken before is not taken (Inserted.is_duplicate). So it may be sent again after any error.
         """
-        return self._perform(_insertion(self._calls, rows, tablet_index, session, sequence))
+        return self._perform(_insertion(self._calls, rows, tablet_index, (session, sequence), is_update=update))
+
+    def lookup(
+        self, keys: RowKeys, *, timestamp: int | None = None, columns: Sequence[str] | None = None
+    ) -> list[Row | None]:
+        """Return the rows of a sorted table that have these keys, in their order; None where there is none.
+
+        `timestamp`: that of a commit (Inserted.timestamp), to read rows as they were then; without it each thousand of
+        keys is read as committed when it is asked for. `columns`: those to return, all unless given.
+        """
+        return self._perform(self._calls.lookup(_looked_up(keys, timestamp, columns)))
+
+    def delete_rows(self, keys: RowKeys) -> DeletedRows:
+        """Delete the rows of a sorted table that have these keys; a thousand in a request, all of it or none."""
+        return self._perform(self._calls.delete_rows(key_pieces(keys, {})))
 
     def stage(
         self,
@@ -284,9 +307,23 @@ class AsyncTable:
         await self._perform(self._calls.delete())
 
     async def insert(
-        self, rows: Rows, *, tablet_index: int | None = None, session: str | None = None, sequence: int | None = None
+        self,
+        rows: Rows,
+        *,
+        tablet_index: int | None = None,
+        session: str | None = None,
+        sequence: int | None = None,
+        update: bool = False,
     ) -> Inserted:
-        return await self._perform(_insertion(self._calls, rows, tablet_index, session, sequence))
+        return await self._perform(_insertion(self._calls, rows, tablet_index, (session, sequence), is_update=update))
+
+    async def lookup(
+        self, keys: RowKeys, *, timestamp: int | None = None, columns: Sequence[str] | None = None
+    ) -> list[Row | None]:
+        return await self._perform(self._calls.lookup(_looked_up(keys, timestamp, columns)))
+
+    async def delete_rows(self, keys: RowKeys) -> DeletedRows:
+        return await self._perform(self._calls.delete_rows(key_pieces(keys, {})))
 
     async def stage(
         self,
@@ -372,13 +409,21 @@ class AsyncQuery:
 
 
 def _insertion(
-    calls: TableCalls, rows: Rows, tablet_index: int | None, session: str | None, sequence: int | None
+    calls: TableCalls, rows: Rows, tablet_index: int | None, batch: tuple[str | None, int | None], *, is_update: bool
 ) -> Steps[Inserted]:
+    session, sequence = batch
     if session is None and sequence is None:
-        return calls.insert(pieces_of(rows, tablet_index))
+        return calls.insert(pieces_of(rows, tablet_index), is_update=is_update)
     if session is None or sequence is None:
         raise ValueError("of session and sequence one is missing: give both, or neither")
+    if is_update:
+        raise ValueError("update is for sorted tables, which have no sessions: leave one of them out")
     return calls.insert_batch(whole_piece(rows, tablet_index), session, sequence)
+
+
+def _looked_up(keys: RowKeys, timestamp: int | None, columns: Sequence[str] | None) -> Iterator[Piece]:
+    more = {"timestamp": timestamp, "columns": None if columns is None else list(columns)}
+    return key_pieces(keys, {name: value for name, value in more.items() if value is not None})
 
 
 def _tablets(first: int | None, last: int | None, **more: bool) -> dict[str, Any]:

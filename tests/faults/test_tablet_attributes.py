@@ -12,7 +12,7 @@ from tests.cli.shell import Shell
 SOON = {"min_data_versions": 0, "min_data_ttl": 0, "max_data_ttl": 1000}
 
 
-def _first_rows(running: Broker) -> list[int]:
+def _first_rows(running: Broker) -> list[int | None]:
     with Client(running.http) as client:
         return [one.trimmed_row_count for one in client.table("//shop/orders").tablets()]
 
