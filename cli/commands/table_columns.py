@@ -28,7 +28,7 @@ Pivots = Annotated[
         "--pivot",
         metavar="KEY",
         also=("--pivots", "--pivot-keys"),
-        help="First key of another tablet of a sorted table, such as '[5]'; repeatable, in rising order.",
+        help="First key of a sorted table's tablet but the first, such as '[5]'; repeatable, in rising order.",
     ),
 ]
 
@@ -49,10 +49,10 @@ def attributes_of(texts: list[str]) -> dict[str, Any]:
     return {name: json_or_text(value) for name, value in given.items()}
 
 
-def parse_pivots(texts: Sequence[str]) -> list[Any]:
-    """Return the first key of every tablet, that of the first one too; WrongInput."""
+def parse_pivots(texts: Sequence[str], first: Sequence[Any] = ()) -> list[Any]:
+    """Return the first key of every tablet, that of the first one too, which need not be typed; WrongInput."""
     pivots = [_pivot(text) for text in texts]
-    return pivots if pivots[:1] == [[]] else [[], *pivots]
+    return pivots if pivots[:1] == [[*first]] else [[*first], *pivots]
 
 
 def check_tablets(body: Mapping[str, Any]) -> None:

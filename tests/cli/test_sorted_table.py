@@ -130,6 +130,22 @@ def test_a_key_of_each_type_is_typed_as_it_is_shown(shell: TableShell, fresh_nam
     assert shell("lookup", path, "u=18446744073709551615,d=1,b=true,s=7,t=5", "--json").object["value"] == 1
 
 
+def test_a_table_is_resharded_by_pivots_and_by_number(shell: TableShell, table: str) -> None:
+    lines = "".join(f'{{"shop": "{shop}", "id": {number}}}\n' for shop in "az" for number in range(50))
+    shell("insert", table, given=lines)
+    shell("unmount", table)
+    would = shell("reshard", table, "--pivot", '["a", 20]', "--last", "0", "--dry-run").output
+    assert would.startswith(f"{table} would have other tablets: 0 B copied and ")
+    said = shell("reshard", table, "--pivot", '["a", 20]', "--last", "0")
+    assert said.output.startswith(f"{table} has other tablets, unmounted: 0 B copied and "), said
+    shell("reshard", table, "--pivot", '["y"]', "--pivot", '["z"]', "--first", "2")
+    (shown,) = shell("describe", table, "--json").objects
+    assert shown["pivot_keys"] == [[], ["a", 20], ["m"], ["y"], ["z"]]
+    assert shell("reshard", table, "--tablets", "1", "--json").object["tablet_count"] == 1
+    shell("mount", table)
+    assert len(shell("lookup", table, "--json", given=lines).objects) == 100
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "words"),
     [
@@ -151,6 +167,10 @@ def test_a_key_of_each_type_is_typed_as_it_is_shown(shell: TableShell, fresh_nam
         (("lookup", "TABLE", "shop=a,id=1", "--column", "nota"), 1, "note"),
         (("lookup", "TABLE", "shop=a,id=1", "--at", "yesterday"), 2, "'--at'"),
         (("delete-rows", "TABLE", "shop=a"), 1, "keys[0].id is missing"),
+        (("reshard", "TABLE"), 2, "give --tablets, or of a sorted table --pivot"),
+        (("reshard", "TABLE", "--tablets", "2", "--pivot", "[5]"), 2, "give --tablets, or"),
+        (("reshard", "TABLE", "--tablets", "2", "--trimmed", "1"), 1, "trimmed_row_counts is given"),
+        (("reshard", "TABLE", "--pivot", '["m"]', "--first", "9"), 1, "tablet"),
         (("select", "TABLE"), 1, "`pqbroker table lookup` reads it by key"),
         (("trim", "TABLE", "--to", "1", "--yes"), 1, "has no trim"),
         (("alter", "TABLE", "--static"), 1, "is a sorted one"),

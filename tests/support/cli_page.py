@@ -107,7 +107,7 @@ KEYS = {
     "table freeze": "those of list",
     "table unfreeze": "those of list",
     "table remount": "those of create",
-    "table reshard": "those of list",
+    "table reshard": "those of list; sorted: copied_bytes, rewritten_bytes, seconds",
     "cell list": "id, bundle, health, generation, tablets, cause",
     "cell create": "those of list",
     "cell remove": "cell, removed",
