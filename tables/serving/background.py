@@ -54,6 +54,7 @@ class Background:
     def __init__(self, share: SortedShare, tablets: Callable[[], Iterable[tuple[SortedTablet, bool]]]) -> None:
         self._share = share
         share.look_soon = self.look_soon
+        share.leave = self.leave
         self._tablets = tablets
         self.history = TaskHistory()
         self.looks = 0
@@ -87,8 +88,11 @@ class Background:
         self._wanted.set()
 
     async def flush(self, tablet: SortedTablet) -> None:
-        """Flush all stores of a tablet; no writes come meanwhile. TableError FLUSH_FAILED."""
-        while tablet.is_serving and (tablet.passive or tablet.active.row_count):
+        """Flush all rows of a tablet, of writes that wait too; no others come meanwhile. TableError FLUSH_FAILED."""
+        while tablet.is_serving and tablet.has_unflushed:
+            await tablet.resumed()
+            if not tablet.takes_tasks:
+                continue
             if tablet not in self._flushing:
                 tablet.rotate()
                 if tablet.passive:
@@ -96,7 +100,7 @@ class Background:
                     self._begin_flush(tablet, tablet.passive[0], "asked for")
             task = self._flushing.get(tablet)
             if task is None:
-                await tablet.writes.hold()
+                await tablet.writes.drained()
                 continue
             await asyncio.wait([task])
             if tablet in self.failures:
@@ -132,7 +136,7 @@ class Background:
         for number, (tablet, is_frozen) in enumerate(served):
             if number % TABLETS_AT_ONCE == TABLETS_AT_ONCE - 1:
                 await asyncio.sleep(0)
-            if not tablet.is_serving or tablet.is_idle:
+            if not tablet.takes_tasks or tablet.is_idle:
                 continue
             self._look_at_stores(tablet, now_ms, is_frozen=is_frozen)
             if tablet.structure.chunks and not is_frozen and not tablet.is_held:
@@ -141,7 +145,7 @@ class Background:
         tasks = {task.place: (task, tablet) for seen, tablet in found for task in seen.tasks()}
         for picked in in_order(task for task, _ in tasks.values()):
             task, tablet = tasks[picked.place]
-            if self._has_room(task.kind):
+            if self._has_room(task.kind) and tablet.takes_tasks:
                 self._begin_task(tablet, task, now_ms)
         for seen, tablet in found:
             await self._balance(tablet, seen, now_ms)
@@ -223,7 +227,7 @@ class Background:
             merge = Merge(self._share, MergeTablets(tablet.kv), tablet.new_number(), inputs, document)
             merged = await self._merged(merge, record)
             retained = None if rules is None else rules.retained
-            await self._name(merge, tablet.name_flushed(store, merged.chunks, retained), record)
+            await self._name(merge, tablet.name_flushed(merge.kv, store, merged.chunks, retained), record)
             self.failures.pop(tablet, None)
         except _FAILURES as failure:
             self.failures[tablet] = str(failure)
@@ -247,11 +251,11 @@ class Background:
     ) -> None:
         try:
             if task.kind is TaskKind.DISCARD:
-                await tablet.name_merged(chunks, [], self._retained(tablet))
+                await tablet.name_merged(tablet.kv, chunks, [], self._retained(tablet))
             else:
                 await self._compact(tablet, task, chunks, record)
         except _FAILURES as failure:
-            self._back_off(chunks, failure)
+            self._back_off(tablet, chunks, failure)
             self._failed(record, failure)
         finally:
             for chunk in chunks:
@@ -271,7 +275,7 @@ class Background:
         inputs = [MergeInput("chunk", chunk_data_key(chunk.number)) for chunk in chunks]
         merge = Merge(self._share, MergeTablets(tablet.kv), tablet.new_number(), inputs, document)
         merged = await self._merged(merge, record)
-        await self._name(merge, tablet.name_merged(chunks, merged.chunks, rules.retained), record)
+        await self._name(merge, tablet.name_merged(merge.kv, chunks, merged.chunks, rules.retained), record)
 
     async def _merged(self, merge: Merge, record: TaskRecord) -> Merged:
         merged = await merge.run()
@@ -302,12 +306,12 @@ class Background:
         cure = f"; {failure.cure}" if isinstance(failure, MergeFailed) else ""
         _log.warning("%s of a tablet of %s is tried again later: %s%s", record.kind, record.table, failure, cure)
 
-    def _back_off(self, chunks: Sequence[OpenChunk], failure: BaseException) -> None:
+    def _back_off(self, tablet: SortedTablet, chunks: Sequence[OpenChunk], failure: BaseException) -> None:
         until = self._share.time.clock() + self._share.settings.backoff_ms
         for chunk in chunks:
             chunk.backoff_until_ms = until
-        if isinstance(failure, MergeFailed) and failure.damaged_input is not None:
-            chunks[failure.damaged_input].is_damaged = failure.code == "INPUT_DAMAGED"
+        if isinstance(failure, MergeFailed) and failure.damaged_input is not None and failure.code == "INPUT_DAMAGED":
+            chunks[failure.damaged_input].damaged(tablet.config.schema, failure)
 
     def _retained(self, tablet: SortedTablet) -> int:
         """Return the timestamp from which on readers find what they found before a clean-up of now."""
@@ -332,7 +336,7 @@ class Background:
 
     async def _balance(self, tablet: SortedTablet, seen: Survey, now_ms: int) -> None:
         """Split and merge partitions as the survey calls for; none of their chunks is read."""
-        if not tablet.is_serving or tablet.is_eden_partitioning:
+        if not tablet.takes_tasks or tablet.is_eden_partitioning:
             return
         splits = pick_splits(seen.tablet, seen.overlaps, now_ms)
         merges = pick_merges(seen.tablet, splits, now_ms)

@@ -3,11 +3,13 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from pqbroker.storage.engine import BlobMissing
+from pqbroker.storage.kv.commands import KeyMissing
 from pqbroker.storage.kv.tablet import KeyValueTablet
 from pqbroker.tables.serving.open_chunk import INDEX_OF_CHUNK, KeptBlocks, OpenChunk
 from pqbroker.tables.serving.structure import Structure
 from pqbroker.tables.sorted.blocks import Block
-from pqbroker.tables.sorted.chunks import ChunkIndex
+from pqbroker.tables.sorted.chunks import ChunkDamaged, ChunkIndex
 from pqbroker.tables.sorted.packed_rows import ABSENT, KIND_AT, Kind, timestamp_of
 from pqbroker.tables.sorted.schema import SortedSchema
 from pqbroker.tables.sorted.store import RowStore
@@ -32,7 +34,7 @@ class Lookup:
     """Lookups of one request in one tablet, at one timestamp."""
 
     def __init__(self, rows: StoredRows, timestamp: int) -> None:
-        schema = rows.schema
+        schema = self._schema = rows.schema
         self._form = schema.form
         self._key_columns = len(schema.keys)
         self._columns = range(len(schema.values))
@@ -44,12 +46,17 @@ class Lookup:
         self._pinned: _Pinned = {}
 
     async def find(self, key: bytes) -> Sequence[Any] | None:
-        """Return the values of the row; None: there is none. ChunkDamaged, BlobMissing, ShardLost."""
+        """Return the values of the row; None: there is none. TableError CHUNK_DAMAGED; ShardLost."""
         versions = self._in_memory(key)
         base = versions[-1].timestamp if versions and _is_whole(versions[-1]) else -1
         chunks = [chunk for chunk in self._structure.over(key) if self._may_matter(chunk, base)]
         for chunk in chunks:
-            versions += await self._in_chunk(chunk, key)
+            try:
+                versions += await self._in_chunk(chunk, key)
+            except (BlobMissing, ChunkDamaged, KeyMissing) as damage:
+                if self._structure.chunks.get(chunk.number) is not chunk:
+                    return await self.find(key)  # merged meanwhile: another chunk has its rows
+                raise chunk.damaged(self._schema, damage) from None
         if chunks:
             versions.sort(key=_newest_first)
         return seen(versions, self._timestamp, self._columns)

@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from pqbroker.storage.engine import Buffer, CommitRefused, FileRange, ShardLost
+from pqbroker.storage.engine import BlobCorrupt, BlobMissing, Buffer, CommitRefused, FileRange, ShardLost
 from pqbroker.storage.kv.commands import Command, DeleteRange, Write
 from pqbroker.storage.kv.tablet import KeyValueTablet
 from pqbroker.tables.serving.share import SortedSettings, SortedShare
@@ -87,7 +87,8 @@ class Merge:
         document: Mapping[str, Any],
     ) -> None:
         self._share = share
-        self._kv = tablets.read
+        self.kv = tablets.read
+        """Keys of the tablet's generation that the merge belongs to."""
         self._tablets = tablets
         self._task = task
         self._inputs = inputs
@@ -112,7 +113,7 @@ class Merge:
     async def drop(self) -> None:
         """Remove what was staged, unless the tablet is lost: then the next start does."""
         first, end = pieces_of(self._task)
-        for kv in self._tablets.targets or [self._kv]:
+        for kv in self._tablets.targets or [self.kv]:
             with contextlib.suppress(CommitRefused, ShardLost):  # the next start removes them
                 await kv.execute([DeleteRange(first, True, end, False)])
 
@@ -169,13 +170,10 @@ class Merge:
         documents: list[Mapping[str, Any]] = []
         payload: list[Buffer] = []
         total = 0
-        for kind, key in self._inputs:
-            entry = self._kv.entry(key)
+        for number, (kind, key) in enumerate(self._inputs):
+            entry = self.kv.entry(key)
             assert entry is not None, "the tablet alone removes its logs and chunks"
-            (located,) = await self._kv.verify([(key, 0, entry.size)], by_reader=True)
-            parts: Sequence[Buffer | FileRange] = (
-                (await self._kv.read([(key, 0, entry.size)]))[0] if located is None else located
-            )
+            parts = await self._parts(number, key, entry.size)
             pieces: list[Any] = []
             for part in parts:
                 if isinstance(part, FileRange):
@@ -186,6 +184,15 @@ class Merge:
             documents.append({"kind": kind, "pieces": pieces})
             total += entry.size
         return documents, payload, total
+
+    async def _parts(self, number: int, key: bytes, size: int) -> Sequence[Buffer | FileRange]:
+        """Return an input's bytes, or where they lie. MergeFailed INPUT_DAMAGED; ShardLost."""
+        try:
+            (located,) = await self.kv.verify([(key, 0, size)], by_reader=True)
+            return (await self.kv.read([(key, 0, size)]))[0] if located is None else located
+        except (BlobCorrupt, BlobMissing) as damage:
+            cure = "Stop the broker, see what `pqbroker doctor` says, and restore the directory from a copy."
+            raise MergeFailed("INPUT_DAMAGED", str(damage), cure, number) from None
 
 
 def merge_document(

@@ -1,20 +1,30 @@
 """A chunk that lookups read: its record, its index and blocks, which are kept in a node's budget of memory."""
 
+import json
+import logging
 from collections import OrderedDict
 from itertools import count
 from typing import Final
 
 from pqbroker.storage.engine import BlobCorrupt
 from pqbroker.storage.kv.tablet import KeyValueTablet
+from pqbroker.tables.refusals import TableError
 from pqbroker.tables.serving.chunk_records import ChunkRecord
 from pqbroker.tables.serving.stored_keys import chunk_data_key
 from pqbroker.tables.sorted.blocks import Block
 from pqbroker.tables.sorted.chunks import ChunkDamaged, ChunkIndex
 from pqbroker.tables.sorted.picking.facts import ChunkStore
+from pqbroker.tables.sorted.rows import show_key
+from pqbroker.tables.sorted.schema import SortedSchema
 
 INDEX_OF_CHUNK: Final = -1
 """Stands for a chunk's index among the numbers of its blocks."""
+_CURE: Final = (
+    "Other keys are read and written as before. Stop the broker, see what `pqbroker doctor` says, and restore the"
+    " directory from a copy."
+)
 _numbers = count()
+_log = logging.getLogger(__name__)
 
 
 class OpenChunk:
@@ -43,6 +53,15 @@ class OpenChunk:
             record.greatest_timestamp, self.first_key, self.last_key, record.revision, self.is_busy, self.is_damaged,
             self.backoff_until_ms,
         )  # fmt: skip
+
+    def damaged(self, schema: SortedSchema, cause: Exception) -> TableError:
+        """Note that the chunk is unreadable, so that no merge takes it; return what a reader of its keys is told."""
+        keys = " to ".join(json.dumps(show_key(schema, key)) for key in (self.first_key, self.last_key))
+        text = f"rows with keys from {keys} are unreadable: chunk {self.number}: {cause}"
+        if not self.is_damaged:
+            self.is_damaged = True
+            _log.error("%s; %s", text, _CURE)
+        return TableError("CHUNK_DAMAGED", text, _CURE)
 
     async def read_index(self, kv: KeyValueTablet) -> ChunkIndex:
         """ChunkDamaged; BlobMissing, ShardLost."""

@@ -1,7 +1,7 @@
 """Things that the sorted tables of a node have in common."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -10,6 +10,7 @@ from pqbroker.storage.counters import KeyValueCounters
 
 if TYPE_CHECKING:
     from pqbroker.tables.serving.open_chunk import KeptBlocks
+    from pqbroker.tables.serving.tablet import SortedTablet
     from pqbroker.tables.work.pool import WorkerPool
 
 
@@ -76,6 +77,10 @@ def _nothing_runs() -> None:
     """Do nothing: there is no table yet."""
 
 
+async def _nothing_to_leave(_: "SortedTablet") -> None:
+    """Do nothing: there is no background work yet."""
+
+
 @dataclass(slots=True)
 class SortedShare:
     """Things of one opening of the node's cells."""
@@ -87,6 +92,8 @@ class SortedShare:
     counters: MergeCounters = field(default_factory=MergeCounters)
     look_soon: Callable[[], None] = _nothing_runs
     """Has background work look at the tablets in the loop's next turn."""
+    leave: "Callable[[SortedTablet], Awaitable[None]]" = _nothing_to_leave
+    """Ends the background work of a tablet."""
     stores_bytes: int = 0
     """Memory of all stores, as of the last look."""
     _kept: "KeptBlocks | None" = None

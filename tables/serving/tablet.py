@@ -5,7 +5,8 @@
     any    --lose, stop--> closed
 
 A tablet that was held when its cell was well keeps its stores in memory: what is durable is what it has. After a loss
-it reads its log again, in slices, and answers meanwhile that it is starting.
+it reads its log again, in slices, and answers meanwhile that it is starting. Background work belongs to one generation:
+it ends when the tablet is held, and what it had staged is removed at the start.
 """
 
 import asyncio
@@ -14,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 from pqbroker.conf.sorted_attributes import DYNAMIC_STORES_MAX, SortedAttributes
-from pqbroker.storage.engine import BlobCorrupt, BlobMissing, ShardLost, StoreFailed
+from pqbroker.storage.engine import BlobCorrupt, BlobMissing, CommitRefused, ShardLost, StoreFailed
 from pqbroker.storage.kv.commands import INLINE, Command, Concat, DeleteRange, Write
 from pqbroker.storage.kv.tablet import KeyValueTablet
 from pqbroker.storage.kv.tablet_copy import TabletCopy
@@ -107,9 +108,12 @@ class SortedTablet:
         """True while the active store is to become passive once the commit on its way is durable."""
         self._replay: asyncio.Task[None] | None = None
         self._is_closed = True
+        self._resumed = asyncio.Event()
+        """Set unless the tablet is held, or starts."""
         self._start_s = 0.0
 
     kv: KeyValueTablet
+    """Keys of the generation that runs: those of an earlier one until a start has read them."""
 
     @property
     def name(self) -> str:
@@ -118,22 +122,29 @@ class SortedTablet:
     async def start(self, storage: TabletStorage) -> None:
         """Begin an instance, as `Tablet.start` does; mounted once its log is read, if it was to be mounted before."""
         begun_s = asyncio.get_running_loop().time()
-        was_lost, self._is_closed = self._is_closed, False
-        self.unreadable = None
+        must_load = self._is_closed or self.unreadable is not None
+        self._is_closed, self.unreadable = False, None
+        self._resumed.clear()
         self._storage = storage
-        self.kv = KeyValueTablet(
+        kv = KeyValueTablet(
             storage, inline_bytes_max=self.share.settings.inline_bytes_max, clock=self.share.time.clock,
             counters=self.share.key_values,
         )  # fmt: skip
         try:
-            await self.kv.start()
-            if was_lost:
+            await kv.start()
+            self.kv = kv
+            if must_load:
                 await self._load()
+            if not storage.reading_only:
+                await self._remove_staged()
         except (BlobCorrupt, BlobMissing, StoredUnreadable, ValueError) as damage:
+            self.kv = kv
             self._refuse(damage)
             return
-        if self.is_mounted:
-            if was_lost:
+        finally:
+            self._resumed.set()
+        if self.is_mounted and not self._is_closed:
+            if must_load or not self.stores:
                 self._begin_replay()
             else:
                 self.writes.start()
@@ -149,7 +160,7 @@ class SortedTablet:
         if self.is_mounted:
             return
         self.is_mounted = True
-        if not self._is_closed and self.unreadable is None:
+        if not self._is_closed and self._resumed.is_set() and self.unreadable is None:
             self._begin_replay()
 
     async def mounted(self) -> None:
@@ -169,7 +180,9 @@ class SortedTablet:
             self.share.kept.forget(chunk)
 
     async def hold(self) -> None:
-        """Begin no write until the next start. Background work of the tablet has ended by itself, or fails."""
+        """Begin no write and no background work until the next start; what runs of that ends."""
+        self._resumed.clear()
+        await self.share.leave(self)
         await self._end_replay()
         await self.writes.hold()
 
@@ -180,8 +193,10 @@ class SortedTablet:
     def lose(self) -> None:
         """The cell is lost: what waits fails."""
         self._is_closed = True
+        self._resumed.set()
         if self._replay is not None:
             self._replay.cancel()
+        self.stores, self._logs = [], {}
         self.writes.close(StoreFailed(f"{self.name} was lost"))
 
     def copy_to(self, target: TabletStorage) -> TabletCopy:
@@ -233,6 +248,20 @@ class SortedTablet:
         """Return True if rows can be read now."""
         return self.is_mounted and not self._is_closed and self.unreadable is None and bool(self.stores)
 
+    @property
+    def takes_tasks(self) -> bool:
+        """Return True if background work can begin."""
+        return self.is_serving and self._resumed.is_set()
+
+    async def resumed(self) -> None:
+        """Return when the tablet is not held any more."""
+        await self._resumed.wait()
+
+    @property
+    def has_unflushed(self) -> bool:
+        """Return True if rows are not in a chunk yet, those of writes that wait included."""
+        return bool(self.passive or self.active.row_count or self.writes.waiting_count or self.writes.in_flight)
+
     def check(self) -> None:
         """Check that rows can be read: TableError WRONG_STATE, TABLET_NOT_OPEN, TABLET_STARTING."""
         if self.is_serving:
@@ -279,6 +308,8 @@ class SortedTablet:
 
     def apply(self, planned: Any) -> None:
         """Apply as `WriteTarget` does."""
+        if not self.stores:  # lost meanwhile: the next start reads what was stored
+            return
         planned.log.apply(planned.log_write)
         store: RowStore = planned.store
         for timestamp, rows in planned.writes:
@@ -313,32 +344,39 @@ class SortedTablet:
         return [MergeInput("log", key) for key in self._logs[store.number].keys()]
 
     async def name_flushed(
-        self, store: RowStore, merged: Sequence[MergedChunk], retained: int | None
+        self, kv: KeyValueTablet, store: RowStore, merged: Sequence[MergedChunk], retained: int | None
     ) -> list[OpenChunk]:
-        """Name what a flush has staged, drop the log, and raise the retained timestamp if it left versions out: one
-        request. CommitRefused, ShardLost."""
+        """Name what a flush has staged in `kv`, drop the log, and raise the retained timestamp if it left versions out:
+        one request. CommitRefused, ShardLost."""
+        self._check_current(kv)
         chunks, commands = self._new_chunks(merged)
         raised = [] if retained is None else [self._raise_retained(retained)]
-        await self.kv.execute([*commands, *removal(self.log_inputs(store)), *raised])
+        await kv.execute([*commands, *removal(self.log_inputs(store)), *raised])
         self.structure.change(chunks, ())
         self.stores.remove(store)
         del self._logs[store.number]
         return chunks
 
     async def name_merged(
-        self, inputs: Sequence[OpenChunk], merged: Sequence[MergedChunk], retained: int
+        self, kv: KeyValueTablet, inputs: Sequence[OpenChunk], merged: Sequence[MergedChunk], retained: int
     ) -> list[OpenChunk]:
-        """Name what a compaction or partitioning has staged in place of its inputs, and raise the retained timestamp:
-        one request. CommitRefused, ShardLost."""
+        """Name what a compaction or partitioning has staged in `kv` in place of its inputs, and raise the retained
+        timestamp: one request. CommitRefused, ShardLost."""
+        self._check_current(kv)
         chunks, commands = self._new_chunks(merged)
         raised = self._raise_retained(retained)
         gone = [key for chunk in inputs for key in (chunk_key(chunk.number), chunk_data_key(chunk.number))]
         removed = [DeleteRange(key, True, key, True) for key in gone]
-        await self.kv.execute([*commands, *removed, raised])
+        await kv.execute([*commands, *removed, raised])
         self.structure.change(chunks, [chunk.number for chunk in inputs])
         for chunk in inputs:
             self.share.kept.forget(chunk)
         return chunks
+
+    def _check_current(self, kv: KeyValueTablet) -> None:
+        """CommitRefused for work that was begun in an earlier generation."""
+        if kv is not self.kv:
+            raise CommitRefused(f"{self.name} was started again meanwhile")
 
     def _raise_retained(self, retained: int) -> Write:
         """Return what makes it durable. It counts at once: another request beside this one writes no lower one."""
@@ -393,7 +431,7 @@ class SortedTablet:
         return store
 
     async def _load(self) -> None:
-        """Read facts, partitions and records of chunks; remove what tasks had staged. StoredUnreadable, ValueError."""
+        """Read facts, partitions and records of chunks. StoredUnreadable, ValueError."""
         stored = await self._read_value(FACTS_KEY)
         self.facts = TabletFacts() if stored is None else TabletFacts.decode(stored)
         pivots = await self._read_value(PIVOTS_KEY)
@@ -410,7 +448,10 @@ class SortedTablet:
         numbers = [chunk.number for chunk in chunks]
         numbers += [read_log_key(key)[0] for key, _ in self.kv.keys(LOG_KEYS, LOG_KEYS + b"\xff")]
         self._next_number = max([self._next_number, *(number + 1 for number in numbers)])
-        if not self._storage.reading_only and next(self.kv.keys(PIECE_KEYS, PIECE_KEYS + b"\xff"), None) is not None:
+
+    async def _remove_staged(self) -> None:
+        """Remove pieces of tasks of earlier generations: none of those can name them. CommitRefused, ShardLost."""
+        if next(self.kv.keys(PIECE_KEYS, PIECE_KEYS + b"\xff"), None) is not None:
             await self.kv.execute([DeleteRange(PIECE_KEYS, True, PIECE_KEYS + b"\xff", False)])
 
     def _begin_replay(self) -> None:

@@ -104,6 +104,13 @@ class TabletWrites:
         while self._in_flight is not None:
             await self._in_flight.end.wait()
 
+    async def drained(self) -> None:
+        """Return when no write waits, and none is on its way; more may come meanwhile."""
+        if self._waiting:
+            await self._waiting[-1].outcome.wait()
+        elif self._in_flight is not None:
+            await self._in_flight.end.wait()
+
     def close(self, cause: BaseException) -> None:
         """Fail what waits and what comes until the next `start`."""
         self._is_held, self._closed = True, cause

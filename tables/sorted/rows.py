@@ -63,6 +63,11 @@ def show_row(schema: SortedSchema, key: bytes, values: Sequence[Any], columns: S
     return row
 
 
+def show_key(schema: SortedSchema, key: bytes) -> list[Any]:
+    """Return the values of a key as JSON. ValueError for bytes that are no key of the schema."""
+    return [_shown(column, value) for column, value in zip(schema.keys, schema.decode_key(key), strict=True)]
+
+
 def check_columns(schema: SortedSchema, columns: Sequence[str] | None) -> Sequence[str]:
     """Return the columns that are asked for; None: all of them. TableError NO_COLUMN."""
     if columns is None:

@@ -26,7 +26,7 @@ class SortedReshard:
     pivot_keys: Sequence[Any] | None = None
     tablet_count: int | None = None
     is_dry_run: bool = False
-    """True: the cost is told, and nothing changes."""
+    """True: no more is done than to tell the cost."""
 
 
 class SortedResharded(NamedTuple):
