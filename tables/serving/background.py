@@ -131,6 +131,9 @@ class Background:
 
     async def _look(self) -> None:
         now_ms = self._share.time.clock()
+        undropped, self._share.undropped = self._share.undropped, []
+        for merge in undropped:
+            await merge.drop()
         found: list[tuple[Survey, SortedTablet]] = []
         served = [(tablet, is_frozen) for tablet, is_frozen in self._tablets() if tablet.is_serving]
         for number, (tablet, is_frozen) in enumerate(served):

@@ -111,11 +111,15 @@ class Merge:
         raise AssertionError("the last try returned or raised")
 
     async def drop(self) -> None:
-        """Remove what was staged, unless the tablet is lost: then the next start does."""
+        """Remove what was staged; if that is refused, the next look of background work tries again. A tablet that is
+        lost, or was started again, has it removed at its start."""
         first, end = pieces_of(self._task)
         for kv in self._tablets.targets or [self.kv]:
-            with contextlib.suppress(CommitRefused, ShardLost):  # the next start removes them
-                await kv.execute([DeleteRange(first, True, end, False)])
+            with contextlib.suppress(ShardLost):
+                try:
+                    await kv.execute([DeleteRange(first, True, end, False)])
+                except CommitRefused:
+                    self._share.undropped.append(self)
 
     async def _try(self) -> Merged:
         inputs, payload, bytes_read = await self._located()

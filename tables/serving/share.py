@@ -9,6 +9,7 @@ from pqbroker.pq.serving.timestamps import NodeTime
 from pqbroker.storage.counters import KeyValueCounters
 
 if TYPE_CHECKING:
+    from pqbroker.tables.serving.merging import Merge
     from pqbroker.tables.serving.open_chunk import KeptBlocks
     from pqbroker.tables.serving.tablet import SortedTablet
     from pqbroker.tables.work.pool import WorkerPool
@@ -94,6 +95,8 @@ class SortedShare:
     """Has background work look at the tablets in the loop's next turn."""
     leave: "Callable[[SortedTablet], Awaitable[None]]" = _nothing_to_leave
     """Ends the background work of a tablet."""
+    undropped: "list[Merge]" = field(default_factory=list)
+    """Merges that have failed, and whose pieces could not be removed yet."""
     stores_bytes: int = 0
     """Memory of all stores, as of the last look."""
     _kept: "KeptBlocks | None" = None

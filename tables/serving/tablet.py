@@ -11,7 +11,7 @@ it ends when the tablet is held, and what it had staged is removed at the start.
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 from pqbroker.conf.sorted_attributes import DYNAMIC_STORES_MAX, SortedAttributes
@@ -351,10 +351,13 @@ class SortedTablet:
         self._check_current(kv)
         chunks, commands = self._new_chunks(merged)
         raised = [] if retained is None else [self._raise_retained(retained)]
-        await kv.execute([*commands, *removal(self.log_inputs(store)), *raised])
-        self.structure.change(chunks, ())
-        self.stores.remove(store)
-        del self._logs[store.number]
+
+        def named() -> None:
+            self.structure.change(chunks, ())
+            self.stores.remove(store)
+            del self._logs[store.number]
+
+        await self._execute(kv, [*commands, *removal(self.log_inputs(store)), *raised], named)
         return chunks
 
     async def name_merged(
@@ -367,11 +370,21 @@ class SortedTablet:
         raised = self._raise_retained(retained)
         gone = [key for chunk in inputs for key in (chunk_key(chunk.number), chunk_data_key(chunk.number))]
         removed = [DeleteRange(key, True, key, True) for key in gone]
-        await kv.execute([*commands, *removed, raised])
-        self.structure.change(chunks, [chunk.number for chunk in inputs])
-        for chunk in inputs:
-            self.share.kept.forget(chunk)
+
+        def named() -> None:
+            self.structure.change(chunks, [chunk.number for chunk in inputs])
+            for chunk in inputs:
+                self.share.kept.forget(chunk)
+
+        await self._execute(kv, [*commands, *removed, raised], named)
         return chunks
+
+    async def _execute(self, kv: KeyValueTablet, commands: Sequence[Command], apply: Callable[[], None]) -> None:
+        """Have commands durable, and apply them in the call that has the keys change: a reader finds both as before, or
+        both as after. CommitRefused, ShardLost."""
+        outcome = kv.execute(commands)
+        outcome.add_done_callback(lambda done: apply() if done.exception() is None else None)
+        await outcome
 
     def _check_current(self, kv: KeyValueTablet) -> None:
         """CommitRefused for work that was begun in an earlier generation."""
@@ -387,8 +400,8 @@ class SortedTablet:
     async def name_pivots(self, pivots: Sequence[bytes]) -> None:
         """Give the tablet other partitions. CommitRefused, ShardLost."""
         value = encode_pivots(pivots)
-        await self.kv.execute([Write(PIVOTS_KEY, [value], len(value))])
-        self.structure.change((), (), pivots)
+        command = Write(PIVOTS_KEY, [value], len(value))
+        await self._execute(self.kv, [command], lambda: self.structure.change((), (), pivots))
 
     def stores_now(self, *, is_frozen: bool = False) -> TabletStores:
         """Return the facts by which background work is picked."""

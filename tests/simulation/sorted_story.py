@@ -172,6 +172,7 @@ class SortedStory:
 
     def _refused(self, refusal: BaseException) -> None:
         name = getattr(refusal, "code", type(refusal).__name__)
+        expect(name != "CHUNK_DAMAGED", f"nothing was damaged: {refusal}")
         self.refusals[name] = self.refusals.get(name, 0) + 1
 
     def _note_attributes(self) -> None:
