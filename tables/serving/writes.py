@@ -21,10 +21,14 @@ from pqbroker.storage.kv.commands import Command
 from pqbroker.storage.kv.joint_request import TabletCommands, execute_together
 from pqbroker.storage.kv.tablet import KeyValueTablet
 from pqbroker.storage.outcome import Outcome
+from pqbroker.storage.tablets.tablet import TabletStorage
+from pqbroker.tables.refusals import TableError
 from pqbroker.tables.sorted.log_entries import NewRow
 
 COMMIT_BYTES: Final = 4 << 20
 """Bytes of rows that writes are gathered to; one write may have more."""
+_MOVED_APART = "tablets of the rows came to live in different cells while the write waited"
+_SEND_APART = "Send the rows of each cell's tablets in a request of their own; …/tablets shows pivots and cells."
 _NO_TIMESTAMPS = "commit timestamps are not reserved yet; try again"
 
 Stamped = tuple[int, Sequence[NewRow]]
@@ -61,6 +65,14 @@ class _Write:
         self.size = sum(len(row.key) + len(row.body) for _, rows in parts for row in rows)
         self.outcome: Outcome[int] = Outcome()
 
+    @property
+    def is_of_one_cell(self) -> bool:
+        """Return True unless some of its tablets have moved since it was sent."""
+        if len(self.parts) == 1:
+            return True
+        first, *others = [queue.storage for queue, _ in self.parts]
+        return all(storage.shares_cell(first) for storage in others)
+
 
 class InFlight(NamedTuple):
     """A commit on its way: the least timestamp in it, and its end."""
@@ -83,6 +95,11 @@ class TabletWrites:
         self._closed: BaseException | None = None
         self._wakes = False
         """True while a turn of the loop is asked for, or a reservation of timestamps is on its way."""
+
+    @property
+    def storage(self) -> TabletStorage:
+        """Return the storage that commits go to."""
+        return self._target.kv.storage
 
     @property
     def in_flight(self) -> InFlight | None:
@@ -135,6 +152,9 @@ class TabletWrites:
             return
         if not all(queue._is_ready and queue._waiting and queue._waiting[0] is first for queue, _ in first.parts):
             return
+        if not first.is_of_one_cell:
+            self._refuse_first(first, TableError("SEVERAL_CELLS", _MOVED_APART, _SEND_APART))
+            return
         now_ms = self._time.clock()
         reservation = self._time.timestamps.prepare(now_ms)
         if reservation is not None:
@@ -142,8 +162,7 @@ class TabletWrites:
             reservation.add_done_callback(lambda _: self._begin())
             return
         if not self._time.timestamps.rule.can_give:
-            self._take_first(first)
-            _settle(first, CommitRefused(_NO_TIMESTAMPS))
+            self._refuse_first(first, CommitRefused(_NO_TIMESTAMPS))
             return
         if len(first.parts) > 1:
             self._take_first(first)
@@ -159,6 +178,12 @@ class TabletWrites:
     def _take_first(self, first: _Write) -> None:
         for queue, _ in first.parts:
             queue._waiting.popleft()
+
+    def _refuse_first(self, first: _Write, refusal: BaseException) -> None:
+        self._take_first(first)
+        _settle(first, refusal)
+        for queue, _ in first.parts:
+            queue._wake()
 
     @property
     def _is_ready(self) -> bool:
