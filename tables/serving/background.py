@@ -8,8 +8,9 @@ not accepted yet.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from pqbroker.pq.log.commit_timestamps import TIMESTAMP_MAX, timestamp_of
@@ -119,7 +120,10 @@ class Background:
         loop = asyncio.get_running_loop()
         while True:
             look = loop.create_task(self._look())
-            await asyncio.wait([look])
+            try:
+                await asyncio.wait([look])
+            finally:
+                look.cancel()  # if this is: no task begins any more
             if not look.cancelled() and (defect := look.exception()) is not None:
                 _log.critical("background work of sorted tables was not picked; this is a defect", exc_info=defect)
             self._wanted.clear()
@@ -202,13 +206,18 @@ class Background:
         }  # fmt: skip
         return self._count(kind) < most[kind]
 
-    def _begin(self, kind: str, tablet: SortedTablet, work: Any) -> "asyncio.Task[Any]":
+    def _begin(
+        self, tablet: SortedTablet, record: TaskRecord, work: Coroutine[Any, Any, None], end: Callable[[], None]
+    ) -> "asyncio.Task[None]":
+        """Begin a task; `end` is called whatever becomes of it, even where it is cancelled before its first step."""
         task = asyncio.get_running_loop().create_task(work, name=str(tablet.config.tablet_id))
-        self._running[task] = kind
-        task.add_done_callback(self._ended)
+        self._running[task] = record.kind
+        task.add_done_callback(partial(self._ended, record, end))
         return task
 
-    def _ended(self, task: "asyncio.Task[Any]") -> None:
+    def _ended(self, record: TaskRecord, end: Callable[[], None], task: "asyncio.Task[None]") -> None:
+        end()
+        self.history.end(record, self._share.time.clock())
         self._running.pop(task, None)
         if not task.cancelled() and task.exception() is not None:
             _log.error("background work of a sorted table failed; this is a defect", exc_info=task.exception())
@@ -216,9 +225,11 @@ class Background:
 
     def _begin_flush(self, tablet: SortedTablet, store: RowStore, reason: str) -> None:
         record = self._record(FLUSH, tablet, reason, [store.number])
-        task = self._begin(FLUSH, tablet, self._flush(tablet, store, record))
-        self._flushing[tablet] = task
-        task.add_done_callback(lambda _: self._flushing.pop(tablet, None))
+
+        def end() -> None:
+            self._flushing.pop(tablet, None)
+
+        self._flushing[tablet] = self._begin(tablet, record, self._flush(tablet, store, record), end)
 
     async def _flush(self, tablet: SortedTablet, store: RowStore, record: TaskRecord) -> None:
         attributes = tablet.config.attributes
@@ -236,8 +247,6 @@ class Background:
             self.failures[tablet] = str(failure)
             self._backoffs[tablet] = self._share.time.clock() + self._share.settings.backoff_ms
             self._failed(record, failure)
-        finally:
-            self.history.end(record, self._share.time.clock())
 
     def _begin_task(self, tablet: SortedTablet, task: ChunkTask, now_ms: int) -> None:
         chunks = [tablet.structure.chunks[number] for number in task.choice.numbers]
@@ -247,7 +256,14 @@ class Background:
             chunk.is_busy = True
         if task.kind is TaskKind.PARTITIONING:
             tablet.is_eden_partitioning = True
-        self._begin(task.kind, tablet, self._run(tablet, task, chunks, record))
+
+        def end() -> None:
+            for chunk in chunks:
+                chunk.is_busy = False
+            if task.kind is TaskKind.PARTITIONING:
+                tablet.is_eden_partitioning = False
+
+        self._begin(tablet, record, self._run(tablet, task, chunks, record), end)
 
     async def _run(
         self, tablet: SortedTablet, task: ChunkTask, chunks: Sequence[OpenChunk], record: TaskRecord
@@ -260,12 +276,6 @@ class Background:
         except _FAILURES as failure:
             self._back_off(tablet, chunks, failure)
             self._failed(record, failure)
-        finally:
-            for chunk in chunks:
-                chunk.is_busy = False
-            if task.kind is TaskKind.PARTITIONING:
-                tablet.is_eden_partitioning = False
-            self.history.end(record, self._share.time.clock())
 
     async def _compact(
         self, tablet: SortedTablet, task: ChunkTask, chunks: Sequence[OpenChunk], record: TaskRecord

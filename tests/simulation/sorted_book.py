@@ -95,9 +95,8 @@ class SortedBook:
             return
         assert wanted is not None
         for name in self.columns:
-            expect(
-                given[name] == wanted[name] or (given[name] is None and self._may_expire(key, name, seen[name][0])), story
-            )
+            is_gone = given[name] is None and name in seen and self._may_expire(key, name, seen[name][0])
+            expect(given[name] == wanted[name] or is_gone, story)
 
     def timestamps(self, key: int) -> list[int]:
         return [version.timestamp for version in self.versions[key]]

@@ -41,12 +41,12 @@ from tests.simulation.sorted_book import SentWrite, SortedBook
 
 NAME: Final = "sorted"
 KEYS: Final = 12
-PIVOTS: Final = ([], [4], [8])
+PIVOTS: Final[Sequence[Sequence[int]]] = ([], [4], [8])
 TABLETS: Final = len(PIVOTS)
 COLUMNS: Final = ("a", "b")
 SETTLES_S: Final = 60.0
 REFUSED: Final = (BundleRefused, CommitRefused, KafkaError, SchemeError, TableError, TabletUnknown)
-_SCHEMA = [
+_SCHEMA: Final[Sequence[Mapping[str, Any]]] = [
     {"name": "id", "type": "int64", "sort_order": "ascending", "required": True},
     {"name": "a", "type": "utf8"},
     {"name": "b", "type": "int64"},
@@ -186,7 +186,7 @@ class SortedStory:
     async def settle(self) -> None:
         """Return when all cells are open and all logs read; then learn what became of writes in doubt."""
         async with asyncio.timeout(SETTLES_S):
-            while not self._is_settled():
+            while not self._is_settled():  # noqa: ASYNC110 (a state of the node's, nobody sets an event)
                 await asyncio.sleep(0.01)
         if self.book.doubtful:
             for key in sorted({key for write in self.book.doubtful for key in write.rows}):
@@ -238,7 +238,7 @@ class SortedStory:
         await self.read_all()
 
     async def _verify_tablet(self, index: int, tablet: SortedTablet) -> None:
-        keys = {key: entry for key, entry in tablet.kv.keys()}
+        keys = dict(tablet.kv.keys())
         staged = [key for key in keys if key.startswith(PIECE_KEYS)]
         expect(not staged, f"{tablet.name} has pieces of tasks that ended: {staged}")
         records = {read_chunk_key(key) for key in keys if key.startswith(CHUNK_KEYS)}
@@ -250,7 +250,7 @@ class SortedStory:
         expect(not tablet.is_mounted or stores <= known, f"{tablet.name} has logs of {stores}, and stores {known}")
         home = self.node.owner.current.cells.host(self.table.record.cell_of(index))
         assert home is not None
-        storage = home.cell.storage(tablet.config.tablet_id)
+        storage = home.cell.storage(self.table.record.tablets[index])
         named = {blob for entry in keys.values() for blob in entry.blobs()}
         stored = {blob async for blob, _ in storage.stored_blobs(*map(BlobKey, tablet_bounds(storage.tablet_id)))}
         expect(named == stored, f"{tablet.name}: keys and blobs differ by {named ^ stored}")
