@@ -33,20 +33,28 @@ def encode_deletes(schema: SortedSchema, keys: Sequence[Any], place: str) -> lis
 
 def encode_key(schema: SortedSchema, key: Any, where: str) -> bytes:
     """Return the encoded form of a whole key, {column: value}. TableError INVALID_ROW."""
-    _check_names(schema, key, where, [column.name for column in schema.keys])
-    return _key(schema, schema.keys, key, where)
+    _check_names(schema, key, where, [column.name for column in schema.given_keys])
+    return _key(schema, key, where)
 
 
 def encode_prefix(schema: SortedSchema, key: Any, where: str) -> tuple[bytes, bytes | None]:
     """Return the range of encoded keys, from the first to before the second (None: to the end), that begin with the
-    values of the first key columns. TableError INVALID_ROW."""
+    values of the first key columns. A column that the table fills is given, or follows from the others. TableError
+    INVALID_ROW."""
     _check_names(schema, key, where, [column.name for column in schema.keys])
-    columns = schema.keys[: len(key)]
-    for column in columns:
-        if column.name not in key:
-            text = f"{where} has no {column.name}, which comes before other columns of the key"
-            raise _invalid(text, "Give the first columns of the key, or all of them.")
-    prefix = _key(schema, columns, key, where)
+    values = {column.name: _value(column, key[column.name], where) for column in schema.keys if column.name in key}
+    for column in schema.keys:
+        if column.expression is not None and column.name not in key and values.keys() >= {*column.expression.columns}:
+            values[column.name] = schema.computers[column.name](values)
+    first: list[Any] = []
+    for column in schema.keys:
+        if column.name not in values:
+            break
+        first.append(values[column.name])
+    if len(first) < len(values):
+        text = f"{where} has no {schema.keys[len(first)].name}, which comes before other columns of the key"
+        raise _invalid(text, "Give the first columns of the key, or all of them.")
+    prefix = _encoded(schema, first, where)
     return prefix, prefix_end(prefix)
 
 
@@ -87,11 +95,22 @@ def _encode_row(schema: SortedSchema, row: Any, where: str, is_update: bool) -> 
             values.append(ABSENT)
         else:
             values.append(_value(column, row.get(column.name), where))
-    return NewRow(_key(schema, schema.keys, row, where), schema.form.pack(values, is_update=is_update))
+    return NewRow(_key(schema, row, where), schema.form.pack(values, is_update=is_update))
 
 
-def _key(schema: SortedSchema, columns: Sequence[SortedColumn], row: Mapping[str, Any], where: str) -> bytes:
-    values = [_value(column, row.get(column.name), where) for column in columns]
+def _key(schema: SortedSchema, row: Mapping[str, Any], where: str) -> bytes:
+    if not schema.computers:
+        return _encoded(schema, [_value(column, row.get(column.name), where) for column in schema.keys], where)
+    for name in schema.computers:
+        if name in row:
+            raise _invalid(f"{where} gives the column {name}", "Leave it out: the table fills it.")
+    values = {column.name: _value(column, row.get(column.name), where) for column in schema.given_keys}
+    for name, compute in schema.computers.items():
+        values[name] = compute(values)
+    return _encoded(schema, [values[column.name] for column in schema.keys], where)
+
+
+def _encoded(schema: SortedSchema, values: Sequence[Any], where: str) -> bytes:
     try:
         key: bytes = schema.encode_key(values)
     except ValueError as wanted:
@@ -129,7 +148,10 @@ def _check_names(schema: SortedSchema, row: Any, where: str, known: Any) -> None
         raise _invalid(f"{where} is no object", "Give an object, one field a column.")
     for name in row:
         if name not in known:
-            what = "is no part of the key" if name in schema.columns else "is no column"
+            column = schema.columns.get(name)
+            what = "is no column" if column is None else "is no part of the key"
+            if column is not None and column.expression is not None:
+                what = "the table fills"
             raise _invalid(f"{where} has {name[:_SHOWN]!r}, which {what}", nearest(name[:_SHOWN], known))
 
 

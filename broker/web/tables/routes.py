@@ -64,6 +64,7 @@ _COLUMN: Schema = {
     "type": "object",
     "properties": {
         "name": TEXT, "type": TEXT, "required": {"type": "boolean"}, "from": TEXT, "sort_order": TEXT,
+        "expression": TEXT,
     },
 }
 _FACTS = {

@@ -3,10 +3,11 @@
 from typing import Any
 
 import pytest
+from crc32c import crc32c
 
 from pqbroker.tables.refusals import TableError
 from pqbroker.tables.sorted import rows as rows_module
-from pqbroker.tables.sorted.keys import ENCODED_KEY_BYTES_MAX, KEY_COLUMNS_MAX
+from pqbroker.tables.sorted.keys import ENCODED_KEY_BYTES_MAX, KEY_COLUMNS_MAX, key_encoder
 from pqbroker.tables.sorted.packed_rows import ABSENT
 from pqbroker.tables.sorted.rows import encode_key, encode_prefix, encode_rows, show_row
 from pqbroker.tables.sorted.schema import SortedSchema, read_sorted_schema
@@ -82,3 +83,61 @@ def test_minus_zero_is_zero_and_nan_is_no_key() -> None:
     assert encode_key(schema, {"c0": -0.0}, "key") == encode_key(schema, {"c0": 0.0}, "key")
     with pytest.raises(TableError, match="is no double"):
         encode_key(schema, {"c0": float("nan")}, "key")
+
+
+HASHED = [
+    {"name": "bucket", "type": "uint64", "sort_order": "ascending", "expression": "hash(shop,  id) % 16"},
+    {"name": "shop", "type": "utf8", "sort_order": "ascending"},
+    {"name": "id", "type": "int64", "sort_order": "ascending"},
+    {"name": "note", "type": "utf8"},
+]
+
+
+def test_a_hash_is_filled_by_the_table_and_the_same_for_the_same_key() -> None:
+    schema = read_sorted_schema(HASHED, 100)
+    assert schema.documents()[0]["expression"] == "hash(shop, id) % 16"
+    rows = [{"shop": "a", "id": number, "note": "x"} for number in range(200)]
+    encoded = encode_rows(schema, rows, "rows", is_update=False)
+    buckets = [schema.decode_key(row.key)[0] for row in encoded]
+    assert set(buckets) == set(range(16)), "it spreads"
+    expected = crc32c(key_encoder(["utf8"])(["a"]) + key_encoder(["int64"])([7])) % 16
+    assert buckets[7] == expected
+    assert encode_key(schema, {"shop": "a", "id": 7}, "key") == encoded[7].key
+    low, high = encode_prefix(schema, {"shop": "a", "id": 7}, "key")
+    assert low <= encoded[7].key < (high or b"")
+    assert encode_prefix(schema, {"bucket": 5}, "key")[0] < encode_prefix(schema, {"bucket": 6}, "key")[0]
+
+
+def test_a_hash_is_not_given_and_found_by_all_its_columns_alone() -> None:
+    schema = read_sorted_schema(HASHED, 100)
+    with pytest.raises(TableError, match="gives the column bucket"):
+        encode_rows(schema, [{"bucket": 1, "shop": "a", "id": 1}], "rows", is_update=False)
+    with pytest.raises(TableError, match="'bucket', which the table fills"):
+        encode_key(schema, {"bucket": 1, "shop": "a", "id": 1}, "key")
+    with pytest.raises(TableError, match="has no bucket"):
+        encode_prefix(schema, {"shop": "a"}, "key")
+
+
+@pytest.mark.parametrize(
+    ("column", "part"),
+    [
+        ({"expression": "farm_hash(shop)"}, "expression of column 'bucket' is 'farm_hash"),
+        ({"expression": "hash(shop) % 0"}, "from 1 to"),
+        ({"expression": "hash(shop, shop) % 2"}, "once"),
+        ({"expression": "hash(note) % 2"}, "'note', which is no key column"),
+        ({"expression": "hash(bucket) % 2"}, "'bucket', which is no key column"),
+        ({"expression": "hash(shop) % 1000", "type": "uint8"}, "does not hold"),
+        ({"expression": "hash(shop) % 2", "type": "utf8"}, "does not hold"),
+        ({"expression": 5}, "is '5'"),
+    ],
+)  # fmt: skip
+def test_an_expression_that_cannot_be_is_refused(column: dict[str, Any], part: str) -> None:
+    with pytest.raises(TableError) as refused:
+        read_sorted_schema([{**HASHED[0], **column}, *HASHED[1:]], 100)
+    assert refused.value.code == "INVALID_SCHEMA"
+    assert part in f"{refused.value.message} {refused.value.cure}"
+
+
+def test_an_expression_is_of_a_key_column() -> None:
+    with pytest.raises(TableError, match="is no part of the key"):
+        read_sorted_schema([*HASHED[1:], {"name": "b", "type": "uint64", "expression": "hash(shop) % 2"}], 100)
