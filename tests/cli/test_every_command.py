@@ -35,6 +35,7 @@ COMMANDS: Mapping[str, str] = {
     "table create": "//more/{t} --column id:int64", "table list": "", "table describe": "{t}",
     "table insert": "{t} --row {{\"id\":1,\"$tablet_index\":1}}", "table alter": "{t} --column id:int64",
     "table select": "{t} --tablet 1", "table trim": "{t} --tablet 1 --to 1 --yes", "table drop": "{t} --yes",
+    "table lookup": "{t} id=1", "table delete-rows": "{t} id=1",
     "table mount": "{t}", "table unmount": "{t}", "table freeze": "{t}", "table unfreeze": "{t}",
     "table remount": "{t}", "table reshard": "{t} --tablets 3", "cell list": "", "cell create": "nowhere",
     "cell remove": "99 --yes",
@@ -48,7 +49,7 @@ ELSEWHERE = frozenset(("restore", "doctor", "crashtest", "completion"))
 OF_OTHER_RULES = frozenset(
     (
         "backup", "bundle remove", "cell create", "cell remove", "cluster health", "group delete", "table alter",
-        "table freeze", "table mount", "table remount", "table reshard", "table unfreeze", "tablet kv", "tablet move",
+        "table delete-rows", "table freeze", "table lookup", "table mount", "table remount", "table reshard", "table unfreeze", "tablet kv", "tablet move",
         "topic grow",
     )
 )  # fmt: skip
