@@ -49,8 +49,8 @@ ELSEWHERE = frozenset(("restore", "doctor", "crashtest", "completion"))
 OF_OTHER_RULES = frozenset(
     (
         "backup", "bundle remove", "cell create", "cell remove", "cluster health", "group delete", "table alter",
-        "table delete-rows", "table freeze", "table lookup", "table mount", "table remount", "table reshard", "table unfreeze", "tablet kv", "tablet move",
-        "topic grow",
+        "table delete-rows", "table freeze", "table lookup", "table mount", "table remount", "table reshard",
+        "table unfreeze", "tablet kv", "tablet move", "topic grow",
     )
 )  # fmt: skip
 """Commands that may be refused for what has nothing to do with the tablet."""
