@@ -138,6 +138,8 @@ class _Fetch:
 
     def look_and_read(self) -> Served | Awaitable[Served]:
         """Read after a wait: what was lost may be gone with its topic, or served by a new opening of the cell."""
+        if self._context.peer.is_gone:
+            return FetchResponse()
         for wanted in self._session_fetch.wanted:
             if wanted.partition is None or wanted.partition.is_lost:
                 self.look((wanted,))

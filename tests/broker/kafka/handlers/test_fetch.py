@@ -3,12 +3,14 @@ from typing import Any
 
 import pytest
 
+from pqbroker.pq.reading.query import ReadQuery
+from pqbroker.pq.serving.partition_server import PartitionServer
 from pqbroker.protocol.errors import ErrorCode
 from pqbroker.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from pqbroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from pqbroker.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from pqbroker.protocol.records import batches, decode_records
-from tests.broker.conftest import Node, make_batch, produce_request
+from tests.broker.conftest import Node, make_batch, produce_request, until
 from tests.broker.wire import Client
 
 SECONDS_MS = 1000
@@ -223,3 +225,17 @@ async def test_session_errors_are_those_of_the_whole_answer(client: Client) -> N
     opened = await client.ask(fetch_request((0, 0), session_epoch=0), 12)
     wrong = await client.ask(fetch_request(session_id=opened.session_id, session_epoch=9), 12)
     assert wrong.error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+
+
+async def test_a_parked_fetch_whose_client_goes_reads_nothing(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    await node.create_topic("t")
+    topic = node.server.node.cell.current.topics.get("t")
+    assert topic is not None
+    watchers, reads = topic.partitions[0].watchers, list[ReadQuery]()
+    monkeypatch.setattr(PartitionServer, "read", lambda _, query: reads.append(query))
+    client = await node.connect()
+    client.send(fetch_request((0, 0), max_wait_ms=LONG_MS), 12)
+    await until(lambda: len(watchers) == 1)
+    client.abort()
+    await until(lambda: len(watchers) == 0)
+    assert reads == []
