@@ -1,0 +1,45 @@
+"""Commands and programs in the pages about sorted tables run as they stand there, one after the other."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pqbroker.testing import MEMORY, broker
+
+DOCS = Path(__file__).parents[2] / "docs"
+_BLOCK = re.compile(r"^```(sh|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_COMMAND = 'pqbroker() { "$PYTHON" -P -m pqbroker "$@"; }; set -e -o pipefail\n'
+_TIMEOUT_S = 120
+_ADDRESS = "127.0.0.1:8092"
+
+
+def blocks(page: str, language: str, heading: str = "") -> list[str]:
+    text = (DOCS / page).read_text(encoding="utf-8")
+    found = [block for kind, block in _BLOCK.findall(text[text.index(heading) :]) if kind == language]
+    assert found
+    return found
+
+
+def test_commands_of_the_page_run() -> None:
+    with broker(MEMORY) as running:
+        environment = {**os.environ, "PQBROKER_HTTP": running.http, "PYTHON": sys.executable}
+        for block in blocks("sorted-tables.md", "sh"):
+            done = subprocess.run(
+                ["bash", "-c", _COMMAND + block], env=environment, capture_output=True, text=True, check=False,
+                timeout=_TIMEOUT_S,
+            )  # fmt: skip
+            assert (done.returncode, done.stderr) == (0, ""), block
+
+
+def test_the_program_of_the_clients_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    program = blocks("client.md", "python", "### Sorted tables")[0]
+    with broker(MEMORY) as running:
+        assert _ADDRESS in program
+        exec(compile(program.replace(_ADDRESS, running.http), "client.md", "exec"), {})
+    assert capsys.readouterr().out.splitlines() == [
+        "[{'shop': 'north', 'id': 5, 'count': 2, 'note': 'new'}, None]", "[{'count': 3}]",
+    ]  # fmt: skip

@@ -1,0 +1,36 @@
+"""The page of sorted tables names every refusal of theirs, with its status over HTTP."""
+
+import re
+
+from pqbroker.broker.web.routing.table_problems import _STATUSES, yt_number
+from pqbroker.tables.sorted.write_refusals import _LIMITS
+from tests.house.sources import ROOT
+
+_FOLDERS = ("broker/services/sorted_tables", "tables/serving", "tables/sorted", "tables/sorted/picking")
+_RAISED = re.compile(r'TableError\(\s*"([A-Z_]+)"')
+_ROW = re.compile(r"^\| (.*?) \| (\d{3}) \|", re.MULTILINE)
+_CODE = re.compile(r"`([A-Z_]+)`")
+_ELSEWHERE = {"CANNOT_MOVE", "NO_TABLE"}
+"""Those of every table, which docs/tables.md has."""
+
+
+def listed() -> dict[str, tuple[int, int | None]]:
+    """Status and number by code, as the page has them."""
+    text = (ROOT / "docs" / "sorted-tables.md").read_text(encoding="utf-8")
+    found: dict[str, tuple[int, int | None]] = {}
+    for codes, status in _ROW.findall(text[text.index("## Errors") :]):
+        number = re.search(r"\((\d+)\)", codes)
+        found |= {code: (int(status), int(number[1]) if number else None) for code in _CODE.findall(codes)}
+    return found
+
+
+def test_every_refusal_of_sorted_tables_is_on_their_page() -> None:
+    sources = [file.read_text(encoding="utf-8") for folder in _FOLDERS for file in (ROOT / folder).glob("*.py")]
+    raised = {code for source in sources for code in _RAISED.findall(source)} | _LIMITS.keys()
+    assert len(raised) > 10
+    assert raised - listed().keys() - _ELSEWHERE == set()
+
+
+def test_the_page_has_status_and_number_of_each_refusal() -> None:
+    known = listed()
+    assert known == {code: (_STATUSES.get(code, 400), yt_number(code)) for code in known}
