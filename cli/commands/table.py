@@ -15,7 +15,8 @@ from pqbroker.cli.commands.table_columns import (
     parse_pivots,
 )
 from pqbroker.cli.commands.table_keys import add_delete_rows, add_lookup
-from pqbroker.cli.commands.table_mount import add_mount, add_remount, add_reshard
+from pqbroker.cli.commands.table_mount import add_mount, add_remount
+from pqbroker.cli.commands.table_reshard import add_reshard
 from pqbroker.cli.commands.table_rows import ROWS_PER_REQUEST, json_objects, shown_cell
 from pqbroker.cli.commands.table_shown import kind_of, show_description, summary_of
 from pqbroker.cli.confirmation import confirm
