@@ -12,9 +12,11 @@ from unittest.mock import patch
 from tests.simulation.admin import Observer, SimulatedAdmin
 from tests.simulation.chaos import Chaos, LossAt, Mishaps
 from tests.simulation.follower import SimulatedFollower
+from tests.simulation.inline_workers import inline_workers
 from tests.simulation.ledger import Violation, expect
 from tests.simulation.loop import Stuck, VirtualLoop
 from tests.simulation.member import SimulatedMember
+from tests.simulation.sorted_table import SimulatedSortedTable
 from tests.simulation.table import SimulatedTable
 from tests.simulation.verify import verify, verify_nothing_left, verify_prefix
 from tests.simulation.world import GROUPS, World
@@ -95,6 +97,8 @@ async def _live(world: World, chaos: Chaos) -> None:
             clients.create_task(SimulatedFollower(world).run())
             if world.has_table:
                 clients.create_task(SimulatedTable(world).run())
+            if world.sorted_story is not None:
+                clients.create_task(SimulatedSortedTable(world, world.sorted_story).run())
             for group in GROUPS:
                 for number in range(MEMBERS):
                     clients.create_task(SimulatedMember(world, group, number).run())
@@ -130,7 +134,12 @@ def _simulate(
 
     loop = VirtualLoop(lambda: THREAD_S)
     try:
-        with _known_chance(seed), _defects_logged() as logged, asyncio.Runner(loop_factory=lambda: loop) as runner:
+        with (
+            _known_chance(seed),
+            inline_workers(lambda: worlds[0].kills_worker()),
+            _defects_logged() as logged,
+            asyncio.Runner(loop_factory=lambda: loop) as runner,
+        ):
             outcome = runner.run(whole())
         expect(not loop.defects and not logged, f"defects: {loop.defects + logged}")
     except (ExceptionGroup, AssertionError, Stuck) as error:

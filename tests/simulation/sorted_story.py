@@ -17,8 +17,9 @@ from pqbroker.conf.sorted_attributes import SortedAttributes
 from pqbroker.protocol.errors import KafkaError
 from pqbroker.storage.blobs.blob_id import tablet_bounds
 from pqbroker.storage.bundles.bundle import BundleRefused
-from pqbroker.storage.engine import BlobKey, CommitRefused, ShardLost
+from pqbroker.storage.engine import BlobKey, BlobMissing, CommitRefused, ShardLost
 from pqbroker.storage.ids import SYSTEM_CELL
+from pqbroker.storage.kv.commands import KeyMissing
 from pqbroker.storage.tablets.cell import TabletUnknown
 from pqbroker.storage.tablets.scheme import SchemeError
 from pqbroker.tables.mount import MountCommand
@@ -82,9 +83,14 @@ class SortedStory:
     def tablet(self, key: int) -> SortedTablet:
         return self.table.tablets[key * TABLETS // KEYS]
 
-    async def create(self) -> None:
-        await create_sorted(self.caller, NewSortedTable(f"//{NAME}", _SCHEMA, SMALL, pivot_keys=PIVOTS))
+    async def create(self, **attributes: Any) -> None:
+        new = NewSortedTable(f"//{NAME}", _SCHEMA, {**SMALL, **attributes}, pivot_keys=PIVOTS)
+        await self._do(lambda caller: create_sorted(caller, new))
         self._note_attributes()
+
+    @property
+    def is_created(self) -> bool:
+        return NAME in self.node.node.cell.current.sorted_tables.tables
 
     async def write(self, keys: Sequence[int], columns: str, *, is_update: bool, padding: int = 0) -> None:
         """Write rows of distinct keys; `columns`: those that they give, in capitals those that are null."""
@@ -136,6 +142,17 @@ class SortedStory:
         await self._do(lambda caller: change_sorted_state(caller, NAME, change))
         self._note_attributes()
 
+    async def mount_all(self) -> None:
+        """Have every tablet mounted, unless a command is refused."""
+        commands = {"frozen": MountCommand.UNFREEZE, "unmounted": MountCommand.MOUNT}
+        for index, state in enumerate(self.table.record.states):
+            if state in commands:
+                await self.command(commands[state], index, index)
+
+    @property
+    def is_mounted(self) -> bool:
+        return {*self.table.record.states} == {"mounted"}
+
     async def move(self, index: int, place: int) -> None:
         """Have a tablet live in another cell, by its place among them."""
         cells = [SYSTEM_CELL, *sorted(self.node.owner.current.hive.cells)]
@@ -177,7 +194,8 @@ class SortedStory:
 
     def _note_attributes(self) -> None:
         """Take note of what may expire."""
-        for tablet in self.table.tablets:
+        table = self.node.node.cell.current.sorted_tables.get(NAME)
+        for tablet in () if table is None else table.tablets:
             if tablet.config.attributes not in self._acting:
                 self._acting.append(tablet.config.attributes)
         for acting in self._acting:
@@ -188,10 +206,17 @@ class SortedStory:
         async with asyncio.timeout(SETTLES_S):
             while not self._is_settled():  # noqa: ASYNC110 (a state of the node's, nobody sets an event)
                 await asyncio.sleep(0.01)
-        if self.book.doubtful:
-            for key in sorted({key for write in self.book.doubtful for key in write.rows}):
-                self.book.found_stored(key, await self._stored(key))
-            self.book.settle()
+        while self.book.doubtful:
+            try:
+                await self._resolve()
+            except (BlobMissing, KeyMissing, KeyError, ShardLost):  # lost again
+                await asyncio.sleep(0.01)
+
+    async def _resolve(self) -> None:
+        """Learn of each row that is in doubt what is stored of it. BlobMissing, KeyMissing, KeyError, ShardLost."""
+        for key in sorted({key for write in self.book.doubtful for key in write.rows}):
+            self.book.found_stored(key, await self._stored(key))
+        self.book.settle()
 
     def _is_settled(self) -> bool:
         node = self.node
@@ -231,6 +256,7 @@ class SortedStory:
     async def verify(self) -> None:
         """Compare each row at each timestamp, and the stores with what the tablets know of them."""
         await self.settle()
+        expect(self.is_mounted, f"tablets are {self.table.record.states}")
         await self.read_all()
         await self.rest()
         for index, tablet in enumerate(self.table.tablets):

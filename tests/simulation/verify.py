@@ -35,6 +35,8 @@ async def verify(world: World, *, is_fresh: bool) -> None:
         found = world.node.node.cell.current.topics.offsets.of(group_id)
         for place in {**consumers.commits, **found}:
             consumers.found(place, found.get(place))
+    if world.sorted_story is not None and world.sorted_story.is_created:
+        await world.sorted_story.verify()
     await verify_store(world, is_fresh=is_fresh)
 
 

@@ -12,11 +12,15 @@ from pqbroker.storage.engine import CommitRefused, ShardLost
 from pqbroker.storage.tablets.scheme_state import TopicRecord
 from tests.simulation.ledger import GroupBook, TopicBook, expect
 from tests.simulation.node import SimulatedNode
+from tests.simulation.sorted_story import SortedStory
 
 GROUPS = ("g", "h")
 TABLE = "table"
 CELLS_SHARE = 0.4
 TABLE_SHARE = 0.4
+SORTED_SHARE = 0.4
+WORKER_KILLS = 0.03
+"""Share of the messages of workers at which they end."""
 LINES_TOLD = 40
 BACK_OFF_S = 0.2
 
@@ -30,6 +34,9 @@ class World:
         self.has_cells = not forgettable and self.chance("cells").random() < CELLS_SHARE
         """Whether there is a second cell, and tablets move."""
         self.has_table = not forgettable and self.chance("has table").random() < TABLE_SHARE
+        has_sorted_table = not forgettable and self.chance("has sorted table").random() < SORTED_SHARE
+        self.sorted_story = SortedStory(self.node) if has_sorted_table else None
+        self._worker_kills = self.chance("worker kills")
         self.topics: dict[bytes, TopicBook] = {}
         self.groups = {name: GroupBook(name) for name in GROUPS}
         self.is_ending = False
@@ -46,6 +53,10 @@ class World:
     def digest(self) -> str:
         """Tells one story from another."""
         return self._story.hexdigest()
+
+    def kills_worker(self) -> bool:
+        """Return True if a worker is to end before its next message."""
+        return not self.is_ending and self._worker_kills.random() < WORKER_KILLS
 
     def chance(self, name: str) -> Random:
         return Random(f"{self.seed} {name}")

@@ -124,7 +124,7 @@ class SortedTableStory(RuleBasedStateMachine):
 
     @rule()
     def mount(self) -> None:
-        self._run(lambda: self.story.command(MountCommand.MOUNT, 0, LAST))
+        self._run(self.story.mount_all)
 
     @rule(index=indexes, place=st.integers(0, 1), keys=keys)
     def move_beside_writes(self, index: int, place: int, keys: Sequence[int]) -> None:
@@ -190,8 +190,7 @@ class SortedTableStory(RuleBasedStateMachine):
         for engine in story.node.engines:
             engine.faults.clear()
         await story.settle()
-        await story.command(MountCommand.UNFREEZE, 0, LAST)
-        await story.command(MountCommand.MOUNT, 0, LAST)
+        await story.mount_all()
         await story.verify()
         await story.node.kill()
         await story.node.start()
