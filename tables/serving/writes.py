@@ -141,7 +141,8 @@ class TabletWrites:
             self._wakes = True
             asyncio.get_running_loop().call_soon(self._begin)
 
-    def _begin(self) -> None:
+    def _begin(self, *, is_prepared: bool = False) -> None:
+        """Commit what waits first. `is_prepared`: a reservation of timestamps was tried, well or not."""
         self._wakes = False
         if not self._is_ready or not self._waiting:
             return
@@ -156,10 +157,10 @@ class TabletWrites:
             self._refuse_first(first, TableError("SEVERAL_CELLS", _MOVED_APART, _SEND_APART))
             return
         now_ms = self._time.clock()
-        reservation = self._time.timestamps.prepare(now_ms)
+        reservation = None if is_prepared else self._time.timestamps.prepare(now_ms)
         if reservation is not None:
             self._wakes = True
-            reservation.add_done_callback(lambda _: self._begin())
+            reservation.add_done_callback(lambda _: self._begin(is_prepared=True))
             return
         if not self._time.timestamps.rule.can_give:
             self._refuse_first(first, CommitRefused(_NO_TIMESTAMPS))
