@@ -61,6 +61,10 @@ SMALL: Final = {
 _Change = Callable[[DirectCaller[Node]], Coroutine[Any, Any, Any]]
 
 
+class NotServed(Exception):
+    """The node is down, or opens its cells."""
+
+
 class SortedStory:
     """`create` comes first. A step that is refused has changed nothing."""
 
@@ -78,7 +82,10 @@ class SortedStory:
 
     @property
     def table(self) -> SortedTable:
-        return self.node.node.cell.current.sorted_tables.tables[NAME]
+        found = self.node.node.cell.current.sorted_tables.get(NAME)
+        if found is None:
+            raise NotServed
+        return found
 
     def tablet(self, key: int) -> SortedTablet:
         return self.table.tablets[key * TABLETS // KEYS]
@@ -209,11 +216,11 @@ class SortedStory:
         while self.book.doubtful:
             try:
                 await self._resolve()
-            except (BlobMissing, KeyMissing, KeyError, ShardLost):  # lost again
+            except (BlobMissing, KeyMissing, NotServed, ShardLost):  # lost again
                 await asyncio.sleep(0.01)
 
     async def _resolve(self) -> None:
-        """Learn of each row that is in doubt what is stored of it. BlobMissing, KeyMissing, KeyError, ShardLost."""
+        """Learn of each row that is in doubt what is stored of it. BlobMissing, KeyMissing, NotServed, ShardLost."""
         for key in sorted({key for write in self.book.doubtful for key in write.rows}):
             self.book.found_stored(key, await self._stored(key))
         self.book.settle()

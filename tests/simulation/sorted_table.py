@@ -6,10 +6,11 @@ writes in doubt.
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any
 
 from pqbroker.tables.mount import MountCommand
-from tests.simulation.sorted_story import KEYS, TABLETS, SortedStory
+from tests.simulation.sorted_story import KEYS, TABLETS, NotServed, SortedStory
 from tests.simulation.world import BACK_OFF_S, World
 
 ROUNDS_A_SECOND = 8.0
@@ -44,16 +45,20 @@ class SimulatedSortedTable:
             await self.story.settle()
             chosen = self._chance.choices(steps, k=self._chance.randint(1, AT_ONCE_MAX))
             self._world.note(f"sorted table: {', '.join(step.__name__ for step in chosen)}")
-            await asyncio.gather(*(step() for step in chosen))
+            await asyncio.gather(*map(self._take, chosen))
             await self.story.settle()
             await self.story.read(self._chance.randrange(KEYS), None)
             await self._read_earlier()
         await self.story.settle()
         while not self.story.is_mounted:
-            await self.story.mount_all()
+            await self._take(self.story.mount_all)
             await asyncio.sleep(BACK_OFF_S)
             await self.story.settle()
         await self.story.read_all()
+
+    async def _take(self, step: _Step) -> None:
+        with suppress(NotServed):
+            await step()
 
     def _keys(self) -> list[int]:
         """Of one tablet mostly: tablets may live in several cells."""
