@@ -1,10 +1,31 @@
 """Chunks of a sorted tablet by place: those within one partition, and Eden's (C.2)."""
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from pqbroker.tables.serving.open_chunk import OpenChunk
-from pqbroker.tables.sorted.picking.facts import PartitionChunks, partition_of
+from pqbroker.tables.sorted.picking.facts import ChunkStore, PartitionChunks, partition_of
+from pqbroker.tables.sorted.picking.overlap import Overlap, overlap_of
+
+
+class Layout(NamedTuple):
+    """The chunks by place, as of one moment; another thread may read it, since a change replaces its lists."""
+
+    pivots: Sequence[bytes]
+    end: bytes | None
+    partitions: Sequence[Sequence[OpenChunk]]
+    eden: Sequence[OpenChunk]
+    backoffs: Mapping[bytes, int]
+
+    def facts(self) -> tuple[tuple[PartitionChunks, ...], tuple[ChunkStore, ...]]:
+        """Return the partitions as background work sees them, and Eden's chunks."""
+        ends = (*self.pivots[1:], self.end)
+        partitions = tuple(
+            PartitionChunks(pivot, end, tuple(chunk.facts() for chunk in chunks), self.backoffs.get(pivot, 0))
+            for pivot, end, chunks in zip(self.pivots, ends, self.partitions, strict=True)
+        )
+        return partitions, tuple(chunk.facts() for chunk in self.eden)
 
 
 class Structure:
@@ -18,7 +39,7 @@ class Structure:
         """Chunks by number."""
         self.eden: list[OpenChunk] = []
         self.partitions: list[list[OpenChunk]] = [[] for _ in pivots]
-        self._overlap: int | None = 0
+        self._most: Overlap | None = None
         self.backoffs: dict[bytes, int] = {}
         """Times, in ms since 1970, before which a partition is neither split nor merged, by its pivot."""
 
@@ -30,7 +51,7 @@ class Structure:
         if pivots is not None:
             self.pivots = list(pivots)
             self.backoffs = {pivot: until for pivot, until in self.backoffs.items() if pivot in set(pivots)}
-        self._overlap = None
+        self._most = None
         self.eden, self.partitions = [], [[] for _ in self.pivots]
         for chunk in self.chunks.values():
             index = partition_of(chunk.first_key, chunk.last_key, self.pivots, self.end)
@@ -44,23 +65,18 @@ class Structure:
                     yield chunk
 
     @property
-    def overlap(self) -> int:
-        """Return the overlapping store count: the most chunks over one key (K.3)."""
-        if self._overlap is None:
-            starts = [(chunk.first_key, 0) for chunk in self.chunks.values()]
-            ends = [(chunk.last_key, 1) for chunk in self.chunks.values()]
-            most = count = 0
-            for _, is_end in sorted([*starts, *ends]):
-                count += -1 if is_end else 1
-                most = max(most, count)
-            self._overlap = most
-        return self._overlap
+    def most(self) -> Overlap:
+        """Return the most chunks over one key (K.3), and the first such key; computed once after each change."""
+        if self._most is None:
+            self._most = overlap_of(self.chunks.values())
+        return self._most
 
-    def facts(self) -> tuple[tuple[PartitionChunks, ...], Sequence[OpenChunk]]:
-        """Return the partitions as background work sees them, and Eden's chunks."""
-        ends = (*self.pivots[1:], self.end)
-        partitions = tuple(
-            PartitionChunks(pivot, end, tuple(chunk.facts() for chunk in chunks), self.backoffs.get(pivot, 0))
-            for pivot, end, chunks in zip(self.pivots, ends, self.partitions, strict=True)
-        )
-        return partitions, self.eden
+    @property
+    def overlap(self) -> int:
+        """Return the overlapping store count."""
+        return self.most.count
+
+    @property
+    def layout(self) -> Layout:
+        """Return the chunks by place as of now."""
+        return Layout(self.pivots, self.end, self.partitions, self.eden, dict(self.backoffs))

@@ -405,13 +405,22 @@ class SortedTablet:
 
     def stores_now(self, *, is_frozen: bool = False) -> TabletStores:
         """Return the facts by which background work is picked."""
-        partitions, eden = self.structure.facts()
+        return self.stores_later(is_frozen=is_frozen)()
+
+    def stores_later(self, *, is_frozen: bool = False) -> Callable[[], TabletStores]:
+        """Return what gives those facts, as of now, in any thread: those of many chunks take a while."""
+        config, layout, barrier = self.config, self.structure.layout, self.barrier
         passive = tuple(map(_facts_of, self.passive))
         active = None if is_frozen or not self.stores else _facts_of(self.active)
-        return TabletStores(
-            self.config.tablet_id, self.config.attributes, partitions, tuple(chunk.facts() for chunk in eden), active,
-            passive, self.barrier, self.is_eden_partitioning,
-        )  # fmt: skip
+        is_eden_partitioning = self.is_eden_partitioning
+
+        def facts() -> TabletStores:
+            partitions, eden = layout.facts()
+            return TabletStores(
+                config.tablet_id, config.attributes, partitions, eden, active, passive, barrier, is_eden_partitioning
+            )
+
+        return facts
 
     def write_facts(self) -> WriteFacts:
         """Return the facts that writes depend on; chunks over one key are those of the last look."""

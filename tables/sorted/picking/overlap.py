@@ -6,8 +6,18 @@ It bounds what a lookup reads. It is counted exactly, by keys: chunks of a parti
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Protocol
 
 from pqbroker.tables.sorted.picking.facts import ChunkStore, TabletStores
+
+
+class KeyRange(Protocol):
+    """A chunk, by its first and its last key."""
+
+    @property
+    def first_key(self) -> bytes: ...
+    @property
+    def last_key(self) -> bytes: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +45,26 @@ def overlaps(tablet: TabletStores) -> tuple[Overlap, ...]:
     return tuple(found)
 
 
-def overlapping_store_count(chunks: Iterable[ChunkStore]) -> int:
+def overlap_of(chunks: Iterable[KeyRange]) -> Overlap:
+    """Return the most of these chunks over one key, and the first such key; 0 over the empty key without chunks."""
+    firsts, lasts = [], []
+    for chunk in chunks:
+        firsts.append(chunk.first_key)
+        lasts.append(chunk.last_key)
+    firsts.sort()
+    lasts.sort()
+    most, key, ended = 0, b"", 0
+    for begun, first in enumerate(firsts, 1):
+        while lasts[ended] < first:
+            ended += 1
+        if begun - ended > most:
+            most, key = begun - ended, first
+    return Overlap(most, key)
+
+
+def overlapping_store_count(chunks: Iterable[KeyRange]) -> int:
     """Return the most of these chunks over one key; 0 without chunks."""
-    chunks = tuple(chunks)
-    lasts = sorted(chunk.last_key for chunk in chunks)
-    firsts = sorted(chunk.first_key for chunk in chunks)
-    return max((count - bisect_left(lasts, key) for count, key in enumerate(firsts, 1)), default=0)
+    return overlap_of(chunks).count
 
 
 def chunks_over(key: bytes, chunks: Iterable[ChunkStore]) -> tuple[ChunkStore, ...]:
