@@ -29,14 +29,16 @@ from pqbroker.tables.serving.merging import (
 from pqbroker.tables.serving.open_chunk import OpenChunk
 from pqbroker.tables.serving.share import SortedShare
 from pqbroker.tables.serving.stored_keys import chunk_data_key
+from pqbroker.tables.serving.surveying import stores_and_overlaps, surveyed
 from pqbroker.tables.serving.tablet import SortedTablet
-from pqbroker.tables.serving.tasks import TaskHistory, TaskRecord
+from pqbroker.tables.serving.tasks import FLUSH, LEFT, MERGE, SPLIT, TaskHistory, TaskRecord
+from pqbroker.tables.serving.write_blocks import WriteBlocks
 from pqbroker.tables.sorted.chunks import ChunkDamaged
 from pqbroker.tables.sorted.picking.balancing import PartitionMerge, PartitionSplit, pick_merges, pick_splits
 from pqbroker.tables.sorted.picking.major_timestamp import major_timestamp, major_timestamp_of_flush
 from pqbroker.tables.sorted.picking.pivots import KeySample, split_pivots
 from pqbroker.tables.sorted.picking.rotation import StoreMemory, rotation_reason, rotations_for_memory
-from pqbroker.tables.sorted.picking.survey import ChunkTask, Survey, TaskKind, in_order, survey
+from pqbroker.tables.sorted.picking.survey import ChunkTask, Survey, TaskKind, in_order
 from pqbroker.tables.sorted.store import RowStore
 from pqbroker.tables.sorted.versions import CleanUp
 from pqbroker.tables.sorted.write_refusals import memory_refusal
@@ -44,7 +46,8 @@ from pqbroker.tables.sorted.write_refusals import memory_refusal
 TABLES_LOOK_S: Final = 1.0
 TABLETS_AT_ONCE: Final = 50
 """Tablets that a look surveys before the loop's other work has its turn."""
-FLUSH: Final = "flush"
+CHUNKS_NOTED: Final = 100
+"""Chunks of a partition that the history names where it was split or merged."""
 _FAILURES = (BlobCorrupt, BlobMissing, ChunkDamaged, CommitRefused, KeyValueError, MergeFailed, OSError, ShardLost)
 _log = logging.getLogger(__name__)
 
@@ -69,6 +72,8 @@ class Background:
         """Times in milliseconds before which no flush of a tablet is tried again."""
         self.failures: dict[SortedTablet, str] = {}
         """Causes of the last flush of each tablet that failed."""
+        self.blocks = WriteBlocks()
+        """Tablets that took no writes at the last look."""
 
     def start(self) -> None:
         """Begin to look, unless that is begun."""
@@ -108,13 +113,28 @@ class Background:
                 text = f"rows of {tablet.name} cannot be flushed: {self.failures[tablet]}"
                 raise TableError("FLUSH_FAILED", text, "See to the cause, or give --force: the log keeps the rows.")
 
+    def retry_ms(self, tablet: SortedTablet) -> int:
+        """Return the time before which no flush of a tablet is tried again, in milliseconds since 1970; 0: any."""
+        return self._backoffs.get(tablet, 0)
+
+    def running_by_kind(self) -> dict[str, tuple[int, int]]:
+        """Return the tasks under way by kind, each with the most at once."""
+        settings = self._share.settings
+        most = {
+            FLUSH: settings.flushes_max, TaskKind.COMPACTION: settings.compactions_max,
+            TaskKind.PARTITIONING: settings.partitionings_max, TaskKind.DISCARD: 1,
+        }  # fmt: skip
+        return {str(kind): (self._count(kind), count) for kind, count in most.items()}
+
     async def leave(self, tablet: SortedTablet) -> None:
-        """End the tasks of a tablet within a second."""
+        """End the tasks of a tablet within a second, and forget what of it has failed."""
         tasks = [task for task in self._running if task.get_name() == str(tablet.config.tablet_id)]
         for task in tasks:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+        self.failures.pop(tablet, None)
+        self._backoffs.pop(tablet, None)
 
     async def _look_on(self) -> None:
         loop = asyncio.get_running_loop()
@@ -147,15 +167,16 @@ class Background:
                 continue
             self._look_at_stores(tablet, now_ms, is_frozen=is_frozen)
             if tablet.structure.chunks and not is_frozen and not tablet.is_held:
-                found.append((survey(tablet.stores_now(), now_ms), tablet))
+                found.append((await surveyed(tablet, now_ms), tablet))
         self._look_at_memory([tablet for tablet, _ in served if tablet.is_serving])
+        await self.blocks.look(served, TABLETS_AT_ONCE)
         tasks = {task.place: (task, tablet) for seen, tablet in found for task in seen.tasks()}
         for picked in in_order(task for task, _ in tasks.values()):
             task, tablet = tasks[picked.place]
-            if self._has_room(task.kind) and tablet.takes_tasks:
+            if self._has_room(task.kind) and tablet.takes_tasks and _is_possible(tablet, task):
                 self._begin_task(tablet, task, now_ms)
-        for seen, tablet in found:
-            await self._balance(tablet, seen, now_ms)
+        for _, tablet in found:
+            await self._balance(tablet, now_ms)
         self.looks += 1
 
     def _look_at_stores(self, tablet: SortedTablet, now_ms: int, *, is_frozen: bool) -> None:
@@ -165,7 +186,8 @@ class Background:
         attributes = tablet.config.attributes
         if tablet.passive and attributes.enable_store_flush and tablet not in self._flushing:
             is_due = now_ms >= self._backoffs.get(tablet, 0)
-            if is_due and self._count(FLUSH) < self._share.settings.flushes_max:
+            running, most = self.running_by_kind()[FLUSH]
+            if is_due and running < most:
                 self._begin_flush(tablet, tablet.passive[0], "passive")
 
     def _look_at_memory(self, tablets: Sequence[SortedTablet]) -> None:
@@ -199,12 +221,8 @@ class Background:
         return sum(known == kind for known in self._running.values())
 
     def _has_room(self, kind: TaskKind) -> bool:
-        settings = self._share.settings
-        most = {
-            TaskKind.COMPACTION: settings.compactions_max, TaskKind.PARTITIONING: settings.partitionings_max,
-            TaskKind.DISCARD: 1,
-        }  # fmt: skip
-        return self._count(kind) < most[kind]
+        running, most = self.running_by_kind()[kind]
+        return running < most
 
     def _begin(
         self, tablet: SortedTablet, record: TaskRecord, work: Coroutine[Any, Any, None], end: Callable[[], None]
@@ -224,7 +242,8 @@ class Background:
         self.look_soon()
 
     def _begin_flush(self, tablet: SortedTablet, store: RowStore, reason: str) -> None:
-        record = self._record(FLUSH, tablet, reason, [store.number])
+        size = sum(entry.size for item in tablet.log_inputs(store) if (entry := tablet.kv.entry(item.key)) is not None)
+        record = self._record(FLUSH, tablet, reason, [store.number], size)
 
         def end() -> None:
             self._flushing.pop(tablet, None)
@@ -242,16 +261,20 @@ class Background:
             merged = await self._merged(merge, record)
             retained = None if rules is None else rules.retained
             await self._name(merge, tablet.name_flushed(merge.kv, store, merged.chunks, retained), record)
+            self._done(record, tablet)
             self.failures.pop(tablet, None)
+        except asyncio.CancelledError:
+            record.failure = LEFT
+            raise
         except _FAILURES as failure:
             self.failures[tablet] = str(failure)
             self._backoffs[tablet] = self._share.time.clock() + self._share.settings.backoff_ms
-            self._failed(record, failure)
+            self._failed(record, tablet, failure)
 
     def _begin_task(self, tablet: SortedTablet, task: ChunkTask, now_ms: int) -> None:
         chunks = [tablet.structure.chunks[number] for number in task.choice.numbers]
         reason = str(task.choice.reason)
-        record = self._record(task.kind, tablet, reason, task.choice.numbers)
+        record = self._record(task.kind, tablet, reason, task.choice.numbers, task.choice.compressed_bytes)
         for chunk in chunks:
             chunk.is_busy = True
         if task.kind is TaskKind.PARTITIONING:
@@ -273,9 +296,13 @@ class Background:
                 await tablet.name_merged(tablet.kv, chunks, [], self._retained(tablet))
             else:
                 await self._compact(tablet, task, chunks, record)
+            self._done(record, tablet)
+        except asyncio.CancelledError:
+            record.failure = LEFT
+            raise
         except _FAILURES as failure:
             self._back_off(tablet, chunks, failure)
-            self._failed(record, failure)
+            self._failed(record, tablet, failure)
 
     async def _compact(
         self, tablet: SortedTablet, task: ChunkTask, chunks: Sequence[OpenChunk], record: TaskRecord
@@ -291,6 +318,7 @@ class Background:
         await self._name(merge, tablet.name_merged(merge.kv, chunks, merged.chunks, rules.retained), record)
 
     async def _merged(self, merge: Merge, record: TaskRecord) -> Merged:
+        record.staging = merge
         merged = await merge.run()
         record.bytes_read, record.rows_read = merged.bytes_read, merged.rows_read
         record.bytes_written = merged.bytes_written
@@ -305,17 +333,24 @@ class Background:
             await merge.drop()
             raise
         record.outputs = [chunk.number for chunk in chunks]
-        counters = self._share.counters
-        counters.count(record.kind, record.bytes_read, record.bytes_written)
 
-    def _record(self, kind: str, tablet: SortedTablet, reason: str, inputs: Sequence[int]) -> TaskRecord:
+    def _record(
+        self, kind: str, tablet: SortedTablet, reason: str, inputs: Sequence[int], input_bytes: int
+    ) -> TaskRecord:
         config = tablet.config
         now_ms = self._share.time.clock()
-        return self.history.begin(TaskRecord(kind, config.table, config.tablet_id, reason, tuple(inputs), now_ms))
+        record = TaskRecord(str(kind), config.table, config.tablet_id, reason, tuple(inputs), now_ms, input_bytes)
+        return self.history.begin(record)
 
-    def _failed(self, record: TaskRecord, failure: BaseException) -> None:
+    def _done(self, record: TaskRecord, tablet: SortedTablet) -> None:
+        """Count a task that has ended well."""
+        self._share.counters.tasks.count(record)
+        tablet.totals.count(record)
+
+    def _failed(self, record: TaskRecord, tablet: SortedTablet, failure: BaseException) -> None:
         record.failure = str(failure)
-        self._share.counters.failed[record.kind] = self._share.counters.failed.get(record.kind, 0) + 1
+        self._share.counters.tasks.count(record)
+        tablet.totals.count(record)
         cure = f"; {failure.cure}" if isinstance(failure, MergeFailed) else ""
         _log.warning("%s of a tablet of %s is tried again later: %s%s", record.kind, record.table, failure, cure)
 
@@ -347,23 +382,37 @@ class Background:
         samples_max = tablet.config.attributes.samples_per_partition
         return merge_document(tablet.config.schema, self._share.settings, rules, samples_max)
 
-    async def _balance(self, tablet: SortedTablet, seen: Survey, now_ms: int) -> None:
-        """Split and merge partitions as the survey calls for; none of their chunks is read."""
+    async def _balance(self, tablet: SortedTablet, now_ms: int) -> None:
+        """Split and merge partitions as the tablet calls for now; none of their chunks is read."""
         if not tablet.takes_tasks or tablet.is_eden_partitioning:
             return
-        splits = pick_splits(seen.tablet, seen.overlaps, now_ms)
-        merges = pick_merges(seen.tablet, splits, now_ms)
+        stores, found = await stores_and_overlaps(tablet)  # with the tasks that have just begun
+        splits = pick_splits(stores, found, now_ms)
+        merges = pick_merges(stores, splits, now_ms)
         if not splits and not merges:
             return
         try:
             pivots = await self._balanced(tablet, splits, merges, now_ms)
             if pivots != tablet.structure.pivots:
+                before = set(tablet.structure.pivots)
                 await tablet.name_pivots(pivots)
+                self._note_balance(tablet, [split for split in splits if split.is_done(before, pivots)], merges)
                 self.look_soon()
         except _FAILURES as failure:
             _log.warning("partitions of %s stay as they are: %s", tablet.name, failure)
             for partition in [*(split.partition for split in splits), *(merge.left for merge in merges)]:
                 self._let_rest(tablet, partition.pivot, now_ms)
+
+    def _note_balance(
+        self, tablet: SortedTablet, splits: Sequence[PartitionSplit], merges: Sequence[PartitionMerge]
+    ) -> None:
+        """Note splits and merges that have happened as tasks."""
+        done = [(SPLIT, split.reason, split.partition.chunks) for split in splits]
+        done += [(MERGE, merge.reason, (*merge.left.chunks, *merge.right.chunks)) for merge in merges]
+        for kind, reason, chunks in done:
+            record = self._record(kind, tablet, reason, [chunk.number for chunk in chunks[:CHUNKS_NOTED]], 0)
+            self._done(record, tablet)
+            self.history.end(record, self._share.time.clock())
 
     async def _balanced(
         self, tablet: SortedTablet, splits: Sequence[PartitionSplit], merges: Sequence[PartitionMerge], now_ms: int
@@ -388,3 +437,10 @@ class Background:
 
     def _let_rest(self, tablet: SortedTablet, pivot: bytes, now_ms: int) -> None:
         tablet.structure.backoffs[pivot] = now_ms + self._share.settings.backoff_ms
+
+
+def _is_possible(tablet: SortedTablet, task: ChunkTask) -> bool:
+    """Return True if the tablet still has the chunks of a task, and none is in another one: surveys take a while."""
+    known = tablet.structure.chunks
+    chunks = [known.get(number) for number in task.choice.numbers]
+    return tablet.is_serving and all(chunk is not None and not chunk.is_busy for chunk in chunks)

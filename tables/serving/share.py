@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pqbroker.pq.serving.timestamps import NodeTime
 from pqbroker.storage.counters import KeyValueCounters
+from pqbroker.tables.serving.tasks import TaskTotals
 
 if TYPE_CHECKING:
     from pqbroker.tables.serving.merging import Merge
@@ -54,24 +55,14 @@ class WriteRate:
 
 
 class MergeCounters:
-    """Counters of flushes, compactions and partitionings of a node, and of the processes that run them."""
+    """Counters of the tasks of a node's sorted tables, and of the processes that run them."""
 
-    __slots__ = ("bytes_read", "bytes_written", "done", "failed", "workers_lost", "workers_started")
+    __slots__ = ("tasks", "workers_lost", "workers_started")
 
     def __init__(self) -> None:
         self.workers_started = 0
         self.workers_lost = 0
-        self.done: dict[str, int] = {}
-        """Tasks that ended well, by kind."""
-        self.failed: dict[str, int] = {}
-        self.bytes_read: dict[str, int] = {}
-        self.bytes_written: dict[str, int] = {}
-
-    def count(self, kind: str, bytes_read: int, bytes_written: int) -> None:
-        """Count a task that ended well."""
-        self.done[kind] = self.done.get(kind, 0) + 1
-        self.bytes_read[kind] = self.bytes_read.get(kind, 0) + bytes_read
-        self.bytes_written[kind] = self.bytes_written.get(kind, 0) + bytes_written
+        self.tasks = TaskTotals()
 
 
 def _nothing_runs() -> None:
@@ -112,6 +103,16 @@ class SortedShare:
             from pqbroker.tables.serving.open_chunk import KeptBlocks
 
             self._kept = KeptBlocks(self.settings.blocks_bytes_max)
+        return self._kept
+
+    @property
+    def used_workers(self) -> "WorkerPool | None":
+        """Return the processes that merge; None: nothing was merged yet."""
+        return self._workers
+
+    @property
+    def used_blocks(self) -> "KeptBlocks | None":
+        """Return the blocks that lookups keep; None: there was no table yet."""
         return self._kept
 
     @property

@@ -42,6 +42,7 @@ from pqbroker.tables.serving.stored_keys import (
 )
 from pqbroker.tables.serving.structure import Structure
 from pqbroker.tables.serving.tablet_facts import TabletFacts
+from pqbroker.tables.serving.tasks import TaskTotals
 from pqbroker.tables.serving.writes import Stamped, TabletWrites
 from pqbroker.tables.sorted.log_entries import EntryDamaged, decode_entries, encode_entry
 from pqbroker.tables.sorted.packed_rows import TIMESTAMP
@@ -92,6 +93,8 @@ class SortedTablet:
         self.share = share
         self.writes = TabletWrites(self, share.time)
         self.facts = TabletFacts()
+        self.totals = TaskTotals()
+        """Totals of its tasks since the start of the node."""
         self.stores: list[RowStore] = []
         """Stores in memory, the active one last; none while the tablet is not mounted."""
         self.structure = Structure([config.pivot], config.end)
@@ -279,9 +282,14 @@ class SortedTablet:
     def check_writable(self) -> None:
         """Check that rows can be written: TableError as `check`, and as `write_refusals` has them."""
         self.check()
-        refusal = self.memory_refusal or write_refusal(self.write_facts(), self.config.attributes)
+        refusal = self.write_block
         if refusal is not None:
             raise refusal
+
+    @property
+    def write_block(self) -> TableError | None:
+        """Return the refusal of all writes; None: they are taken. Rows can be read, `check` says so."""
+        return self.memory_refusal or write_refusal(self.write_facts(), self.config.attributes)
 
     def check_timestamp(self, timestamp: int) -> None:
         """TableError TIMESTAMP_TOO_OLD for a read of versions that may have been cleaned up."""

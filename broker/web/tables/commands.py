@@ -49,6 +49,18 @@ async def look_up(call: Call) -> Any:
     raise of_sorted_alone(call, "lookups")
 
 
+async def inside(call: Call) -> Any:
+    raise of_sorted_alone(call, "stores and chunks")
+
+
+async def tablet_inside(call: Call) -> Any:
+    raise of_sorted_alone(call, "stores and chunks")
+
+
+async def explain_compaction(call: Call) -> Any:
+    raise of_sorted_alone(call, "compactions")
+
+
 def of_sorted_alone(call: Call, what: str) -> TableError:
     """Return the refusal of what sorted tables alone have. KafkaError as `find_topic`."""
     path = table_path(find_typed(call, AclOperation.DESCRIBE, _name(call), or_static=True)[0].record.name)

@@ -12,6 +12,7 @@ from pqbroker.broker.services.tables.inserting import GivenRows
 from pqbroker.broker.services.tables.mounting import MountChange
 from pqbroker.broker.web.routing.problems import bad_request
 from pqbroker.broker.web.routing.routes import Accepted, Call
+from pqbroker.broker.web.tables.sorted_inside import explain_compaction, inside, tablet_inside
 from pqbroker.broker.web.tables.sorted_showing import shown_sorted, shown_sorted_tablet, sorted_facts
 from pqbroker.tables.mount import MountCommand
 from pqbroker.tables.paths import table_path
@@ -160,7 +161,7 @@ _VERBS: Mapping[str, Callable[[Call], Awaitable[Any]]] = {
     each.__name__: each
     for each in (
         describe, delete, alter, set_attributes, remount, reshard, list_tablets, insert, delete_rows, look_up, mount,
-        unmount, freeze, unfreeze,
+        unmount, freeze, unfreeze, inside, tablet_inside, explain_compaction,
     )
 }  # fmt: skip
 """Verbs by the names that the routes have for them."""

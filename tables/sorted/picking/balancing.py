@@ -9,6 +9,7 @@ Neither reads a chunk, or changes how many lie over a key: chunks that cross a n
     it and all of Eden have less than min_partition_data_size       (it is merged with its right neighbour)
 """
 
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from pqbroker.conf.sorted_attributes import SortedAttributes
@@ -31,6 +32,18 @@ class PartitionSplit:
     pivots: tuple[bytes, ...] = ()
     """New pivots where chunks give them: no sample is needed. Empty: samples give them."""
 
+    @property
+    def reason(self) -> str:
+        """Return the reason of the split, as it is shown."""
+        if self.pivots:
+            return "more than overlapping_store_immediate_split_threshold chunks, and borders between them"
+        return "more than max_partition_data_size"
+
+    def is_done(self, before: Collection[bytes], after: Iterable[bytes]) -> bool:
+        """Return True if pivots of after it divide the partition, and those of before did not."""
+        pivot, end = self.partition.pivot, self.partition.end
+        return any(one > pivot and (end is None or one < end) for one in after if one not in before)
+
 
 @dataclass(frozen=True, slots=True)
 class PartitionMerge:
@@ -38,6 +51,11 @@ class PartitionMerge:
 
     left: PartitionChunks
     right: PartitionChunks
+
+    @property
+    def reason(self) -> str:
+        """Return the reason of the merge, as it is shown."""
+        return "less than min_partition_data_size, Eden included"
 
 
 def pick_splits(tablet: TabletStores, overlaps: tuple[Overlap, ...], now_ms: int) -> tuple[PartitionSplit, ...]:

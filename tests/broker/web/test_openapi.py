@@ -83,10 +83,11 @@ async def test_answers_are_as_documented(serve: Callable[..., Awaitable[Web]]) -
     elsewhere = ("/v1/backups", "/v1/events")  # tests/cli/test_backup.py, test_events.py
     there = [route for route in ROUTES if route.path not in elsewhere]
     for route in sorted(there, key=_deepest_deleted_first):
-        is_of_sorted = route.path.endswith("/lookup") or (route.method == "DELETE" and route.path.endswith("/rows"))
+        is_of_sorted = route.path.endswith(("/lookup", "/inside", "/compaction"))
+        is_of_sorted |= route.method == "DELETE" and route.path.endswith("/rows")
         is_unmounted = route.path.endswith(("/alter", "/reshard"))
         table = {"name": "sorted" if is_of_sorted else "unmounted" if is_unmounted else "mounted"}
-        path = route.path.format_map(names | (table if route.path.startswith("/v1/tables") else {}))
+        path = route.path.format_map(names | ({**table, "tablet": 0} if route.path.startswith("/v1/tables") else {}))
         if required := {parameter.name: names[parameter.name] for parameter in route.parameters if parameter.required}:
             path += f"?{urlencode(required)}"
         status, answer = await web.ask(route.method, path, bodies.get((route.method, route.path)))
