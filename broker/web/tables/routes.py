@@ -10,6 +10,7 @@ from pqbroker.broker.web.routing.routes import AFTER_NAME, LIMIT, Call, Paramete
 from pqbroker.broker.web.routing.schemas import COUNT, OFFSET, TEXT, Schema, array_of, nullable, object_of
 from pqbroker.broker.web.routing.stream_forms import ARROW_STREAM
 from pqbroker.broker.web.routing.table_problems import told
+from pqbroker.broker.web.tables.inside_schemas import EXPLAINED, INSIDE, INSIDE_OF_TABLET, TABLE_FACTS
 from pqbroker.storage.tablets.scheme_objects import SORTED_TABLE
 
 
@@ -67,12 +68,8 @@ _COLUMN: Schema = {
         "expression": TEXT,
     },
 }
-_FACTS = {
-    "name": TEXT, "path": TEXT, "dynamic": {"type": "boolean"}, "sorted": {"type": "boolean"}, "tablet_count": COUNT,
-    "state": TEXT, "bundle": TEXT,
-}  # fmt: skip
 _TABLE = object_of(
-    {**_FACTS, "schema": array_of(_COLUMN), "formats": _ANY, "attributes": _ANY, "attributes_set": _ANY,
+    {**TABLE_FACTS, "schema": array_of(_COLUMN), "formats": _ANY, "attributes": _ANY, "attributes_set": _ANY,
      "mounted_attributes": _ANY},
     {"pivot_keys": array_of({"type": "array"}), "estimate": TEXT},
 )
@@ -102,119 +99,18 @@ _NEW = object_of(
     },
 )  # fmt: skip
 
-_KEY: Schema = {"type": "array"}
-_PICKED = nullable(object_of({"kind": TEXT, "reason": TEXT, "inputs": array_of(COUNT), "input_count": COUNT,
-                              "compressed_bytes": COUNT}))
-_TASK = object_of(
-    {
-        "task": COUNT, "kind": TEXT, "table": TEXT, "tablet_id": COUNT, "reason": TEXT, "inputs": array_of(COUNT),
-        "outputs": array_of(COUNT), "begun_ms": OFFSET, "ended_ms": nullable(OFFSET), "input_bytes": COUNT,
-        "bytes_read": COUNT, "bytes_written": COUNT, "bytes_per_s": COUNT, "rows_read": COUNT, "rows_written": COUNT,
-        "failure": TEXT,
-    }
-)  # fmt: skip
-_WRITTEN_AGAIN = {
-    "flushed_rows": COUNT, "flushed_bytes": COUNT, "rewritten_bytes": COUNT, "amplification": nullable({"type": "number"}),
-}  # fmt: skip
-_STORE = object_of(
-    {
-        "store": COUNT, "state": TEXT, "keys": COUNT, "rows": COUNT, "bytes": COUNT, "begun_ms": OFFSET,
-        "age_ms": COUNT, "least_timestamp": nullable(COUNT),
-    }
-)  # fmt: skip
-_NODE_TASKS: Schema = {
-    "type": "object", "additionalProperties": object_of({"running": COUNT, "most": COUNT}),
-}  # fmt: skip
-_TABLET_INSIDE = {
-    "index": COUNT, "tablet_id": COUNT, "state": TEXT, "pivot_key": _KEY, "stores": array_of(_STORE),
-    "partition_count": COUNT, "chunk_count": COUNT, "eden_chunk_count": COUNT, "rows": COUNT, "deletes": COUNT,
-    "compressed_bytes": COUNT, "uncompressed_bytes": COUNT, "overlap": COUNT, "overlap_max": COUNT,
-    "overlap_key": nullable(_KEY), "retained_timestamp": COUNT,
-    "blocked": nullable(object_of({"code": TEXT, "number": nullable(COUNT), "message": TEXT, "cure": TEXT})),
-    "flush_failure": nullable(object_of({"cause": TEXT, "retry_ms": OFFSET})), "rests": TEXT, **_WRITTEN_AGAIN,
-}  # fmt: skip
-_INSIDE = object_of(
-    {
-        **_FACTS, **_WRITTEN_AGAIN,
-        "node": object_of(
-            {
-                "stores_bytes": COUNT, "stores_bytes_max": COUNT, "table_stores_bytes": COUNT,
-                "table_stores_bytes_max": COUNT, "workers": COUNT, "workers_busy": COUNT, "tasks": _NODE_TASKS,
-            }
-        ),
-        "running": array_of(_TASK), "ended": array_of(_TASK), "tablets": array_of(object_of(_TABLET_INSIDE)),
-        "next": nullable(COUNT),
-    }
-)  # fmt: skip
-_PARTITION = object_of(
-    {
-        "index": COUNT, "pivot_key": _KEY, "order": TEXT, "chunk_count": COUNT, "compressed_bytes": COUNT,
-        "overlap": COUNT, "overlap_key": nullable(_KEY), "backoff_until_ms": nullable(OFFSET), "task": _PICKED,
-    }
-)  # fmt: skip
-_CHUNK = object_of(
-    {
-        "chunk": COUNT, "partition_index": nullable(COUNT), "state": TEXT, "first_key": _KEY, "last_key": _KEY,
-        "first_order": TEXT, "last_order": TEXT, "keys": COUNT, "rows": COUNT, "deletes": COUNT,
-        "compressed_bytes": COUNT, "uncompressed_bytes": COUNT, "least_timestamp": COUNT, "greatest_timestamp": COUNT,
-        "created_ms": OFFSET, "age_ms": COUNT, "revision": COUNT, "retry_ms": nullable(OFFSET),
-        "task": nullable(object_of({"task": COUNT, "kind": TEXT, "reason": TEXT})),
-        "picked": nullable(object_of({"kind": TEXT, "reason": TEXT})),
-        "left_out": {"type": "object", "additionalProperties": TEXT},
-    }
-)  # fmt: skip
-_INSIDE_OF_TABLET = object_of(
-    {
-        **_TABLET_INSIDE,
-        "eden": object_of(
-            {"chunk_count": COUNT, "compressed_bytes": COUNT, "partitioning": _PICKED, "compaction": _PICKED}
-        ),
-        "partitions": array_of(_PARTITION), "chunks": array_of(_CHUNK), "next_partition": nullable(COUNT),
-        "next": nullable(COUNT),
-    }
-)  # fmt: skip
-_EXPLAINED = object_of(
-    {
-        **_FACTS, "task_count": COUNT,
-        "tasks": array_of(
-            object_of(
-                {
-                    "order": COUNT, "tablet_index": COUNT, "in_eden": {"type": "boolean"},
-                    "partition_pivot_key": nullable(_KEY), "kind": TEXT, "reason": TEXT, "inputs": array_of(COUNT),
-                    "input_count": COUNT, "compressed_bytes": COUNT, "slack": COUNT, "effect": COUNT, "waits_for": TEXT,
-                }
-            )
-        ),
-        "balance": array_of(
-            object_of(
-                {"kind": TEXT, "tablet_index": COUNT, "partition_pivot_key": _KEY, "reason": TEXT, "parts_max": COUNT}
-            )
-        ),
-        "left_out": array_of(
-            object_of(
-                {
-                    "kind": TEXT, "reason": TEXT, "chunk_count": COUNT,
-                    "examples": array_of(object_of({"tablet_index": COUNT, "chunk": COUNT})),
-                }
-            )
-        ),
-        "rests": array_of(object_of({"reason": TEXT, "tablet_indexes": array_of(COUNT)})),
-        "node_tasks": _NODE_TASKS,
-    }
-)  # fmt: skip
-
 
 def _verb(name: str, summary: str, more: Mapping[str, Schema]) -> Route:
     """A command that changes mount states."""
     body = object_of({}, {**_RANGE, **more})
     path = f"/v1/tables/{{name}}/{name}"
-    return Route("POST", path, summary, _served(name, _commands), object_of(_FACTS), (_WAIT,), body=body)
+    return Route("POST", path, summary, _served(name, _commands), object_of(TABLE_FACTS), (_WAIT,), body=body)
 
 
 ROUTES = (
     Route(
         "GET", "/v1/tables", "List tables by name", _served("list_tables", _commands),
-        object_of({"tables": array_of(object_of(_FACTS)), "next": nullable(TEXT)}), (AFTER_NAME, LIMIT),
+        object_of({"tables": array_of(object_of(TABLE_FACTS)), "next": nullable(TEXT)}), (AFTER_NAME, LIMIT),
     ),
     Route(
         "POST", "/v1/tables", "Create an ordered table, which is a topic too, or one that is sorted by key columns",
@@ -241,13 +137,13 @@ ROUTES = (
     ),
     Route(
         "GET", "/v1/tables/{name}/inside", "Show what happens in a sorted table: stores, chunks, tasks, blocked writes",
-        _served("inside", _commands), _INSIDE,
+        _served("inside", _commands), INSIDE,
         (Parameter("after", COUNT, "List the tablets behind this one: `next` of the answer before."), LIMIT),
     ),
     Route(
         "GET", "/v1/tables/{name}/tablets/{tablet}/inside",
         "Show what happens in a tablet of a sorted table, by its index: partitions, and chunks with key ranges",
-        _served("tablet_inside", _commands), _INSIDE_OF_TABLET,
+        _served("tablet_inside", _commands), INSIDE_OF_TABLET,
         (
             Parameter("after", COUNT, "List the chunks behind this one: `next` of the answer before."),
             Parameter("after_partition", COUNT, "List the partitions behind this one: `next_partition`."), LIMIT,
@@ -256,7 +152,7 @@ ROUTES = (
     Route(
         "GET", "/v1/tables/{name}/compaction",
         "Explain compaction of a sorted table: tasks that it calls for, in order, and why chunks are left out",
-        _served("explain_compaction", _commands), _EXPLAINED,
+        _served("explain_compaction", _commands), EXPLAINED,
         (
             Parameter("first_tablet_index", COUNT, "Begin with this tablet; without it: 0."),
             Parameter("last_tablet_index", COUNT, "End with this tablet; without it: the last one."), LIMIT,
@@ -341,7 +237,7 @@ ROUTES = (
     Route(
         "POST", "/v1/tables/{name}/reshard", "Replace a range of unmounted tablets by more or fewer",
         _served("reshard", _commands),
-        object_of(_FACTS, {"copied_bytes": COUNT, "rewritten_bytes": COUNT, "seconds": {"type": "number"}}),
+        object_of(TABLE_FACTS, {"copied_bytes": COUNT, "rewritten_bytes": COUNT, "seconds": {"type": "number"}}),
         body=object_of(
             {},
             {
