@@ -146,6 +146,44 @@ def test_a_table_is_resharded_by_pivots_and_by_number(shell: TableShell, table: 
     assert len(shell("lookup", table, "--json", given=lines).objects) == 100
 
 
+def test_the_inside_of_a_table_is_shown_whole_and_by_tablet(shell: TableShell, table: str) -> None:
+    shell("insert", table, "--row", '{"shop": "a", "id": 1}', "--row", '{"shop": "a", "id": 2}')
+    assert "0  mounted  []             2" in shell("inside", table).output
+    shell("freeze", table)
+    said = shell("inside", table).output
+    assert said.startswith(f"sorted table {table}, frozen; memory of its stores 0 B of 128 MiB")
+    assert "since the start: 2 rows flushed" in said
+    assert "no task takes chunks of tablet 0: the tablet is frozen" in said
+    (flush,) = [line.split() for line in said.splitlines() if "asked for" in line]
+    assert flush[1] == "flush"
+    lines = [line.split("  ") for line in shell("inside", table, "--tablet", "0").output.splitlines()]
+    (chunk,) = [[cell.strip() for cell in line if cell] for line in lines if '["a", 1]' in line]
+    assert chunk[1:4] == ["0", '["a", 1]', '["a", 2]']
+    assert chunk[-1] == "no compaction: its size does not fit to the others"
+    found = shell("inside", table, "--json").object
+    assert [one["chunk_count"] for one in found["tablets"]] == [1, 0]
+    found = shell("inside", table, "--tablet", "0", "--json").object
+    assert [one["rows"] for one in found["chunks"]] == [2]
+    assert "next" not in found
+    assert shell("inside", table, "--tablet", "2").status == 1
+
+
+def test_a_range_of_tablets_is_compacted_and_that_is_explained(shell: TableShell, table: str) -> None:
+    shell("insert", table, "--row", '{"shop": "a", "id": 1}', "--row", '{"shop": "z", "id": 2}')
+    shell("freeze", table)
+    assert f"no chunk of {table} is picked now" in shell("explain-compaction", table).output
+    said = shell("compact", table, "--first", "1").output
+    assert said.startswith(f"chunks of {table} from before revision 1 are compacted; all of it: ")
+    assert "MB/s a node" in said
+    found = shell("explain-compaction", table, "--json").object
+    (task,) = found["tasks"]
+    assert (task["tablet_index"], task["kind"], task["reason"]) == (1, "compaction", "forced")
+    lines = shell("explain-compaction", table).output.splitlines()
+    assert lines[0] == "no task takes chunks of tablets 0,1: the tablet is frozen"
+    assert lines[3].endswith("waits: the tablet is frozen")
+    assert shell("compact", table, "--last", "2").status == 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "words"),
     [

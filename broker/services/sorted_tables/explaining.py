@@ -12,17 +12,18 @@ from pqbroker.tables.sorted.picking.choice import Choice
 from pqbroker.tables.sorted.picking.facts import TabletStores
 from pqbroker.tables.sorted.picking.survey import ChunkTask, TaskKind, survey
 
+NO_ROOM: Final = "the node runs as many tasks of this kind as it may"
 SWITCHED_OFF: Final = "enable_compaction_and_partitioning is false"
 EXAMPLES_MAX: Final = 10
 """Chunks that stand for all with the same reason to be left out, and tablets for all that rest."""
 
 
 class WaitingTask(NamedTuple):
-    """A task that a tablet calls for, and what it waits for; empty: it begins with the next look."""
+    """A task that a tablet calls for, and why it waits; empty: it begins with the next look."""
 
     tablet_index: int
     task: ChunkTask
-    waits_for: str
+    waits: str
 
 
 class LeftOutChunks(NamedTuple):
@@ -73,9 +74,9 @@ class Explanation:
         free = {kind: most - count for kind, (count, most) in running.items()}
         found = []
         for index, task, rests in self._tasks:
-            waits_for = rests or ("" if free[task.kind] > 0 else f"the end of another {task.kind} of the node")
+            waits = rests or ("" if free[task.kind] > 0 else NO_ROOM)
             free[task.kind] -= not rests
-            found.append(WaitingTask(index, task, waits_for))
+            found.append(WaitingTask(index, task, waits))
         return found
 
     def _leave_out(self, tablet_index: int, kind: TaskKind, choice: Choice) -> None:

@@ -89,7 +89,7 @@ EXPLAINED = object_of(
                 {
                     "order": COUNT, "tablet_index": COUNT, "in_eden": {"type": "boolean"},
                     "partition_pivot_key": nullable(_KEY), "kind": TEXT, "reason": TEXT, "inputs": array_of(COUNT),
-                    "input_count": COUNT, "compressed_bytes": COUNT, "slack": COUNT, "effect": COUNT, "waits_for": TEXT,
+                    "input_count": COUNT, "compressed_bytes": COUNT, "slack": COUNT, "effect": COUNT, "waits": TEXT,
                 }
             )
         ),

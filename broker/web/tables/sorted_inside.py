@@ -286,7 +286,7 @@ def _waiting(table: SortedTable, order: int, waiting: WaitingTask) -> dict[str, 
     return {
         "order": order, "tablet_index": waiting.tablet_index, "in_eden": task.partition is None,
         "partition_pivot_key": pivot, **shown, "slack": task.slack, "effect": task.effect,
-        "waits_for": waiting.waits_for,
+        "waits": waiting.waits,
     }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Insides of sorted tables over HTTP: what is shown of stores, partitions, chunks and tasks, and why none takes a chunk."""
+"""Insides of sorted tables over HTTP: stores, partitions, chunks and tasks, and why no task takes a chunk."""
 
 import asyncio
 import logging
@@ -116,7 +116,7 @@ async def test_a_compaction_is_explained_before_it_runs_and_shown_when_it_has(se
     (task,) = told["tasks"]
     assert (task["order"], task["kind"], task["tablet_index"], task["reason"]) == (1, "compaction", 0, "regular")
     assert (task["input_count"], task["effect"], task["partition_pivot_key"]) == (3, 2, [])
-    assert task["waits_for"] == "the end of another compaction of the node"
+    assert task["waits"] == "the node runs as many tasks of this kind as it may"
     assert told["node_tasks"]["compaction"] == {"running": 0, "most": 0}
     assert (await explained(web, "?first_tablet_index=1"))["tasks"] == []
     shown = await tablet_inside(web)
