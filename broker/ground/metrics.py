@@ -28,13 +28,15 @@ class RouteMetrics(Histogram):
 class TableCounters:
     """Rows that passed over HTTP, and their bytes as records."""
 
-    __slots__ = ("inserted_bytes", "inserted_rows", "read_bytes", "read_rows")
+    __slots__ = ("inserted_bytes", "inserted_rows", "looked_up_keys", "lookups", "read_bytes", "read_rows")
 
     def __init__(self) -> None:
         self.inserted_rows = 0
         self.inserted_bytes = 0
         self.read_rows = 0
         self.read_bytes = 0
+        self.lookups = 0
+        self.looked_up_keys = 0
 
 
 class Metrics:
@@ -236,6 +238,24 @@ _FAMILIES = (
     Family("table_inserted_bytes", "counter", "Bytes of rows inserted over HTTP, as record batches."),
     Family("table_read_rows", "counter", "Rows of tablets read over HTTP, without those that SQL reads."),
     Family("table_read_bytes", "counter", "Bytes of rows of tablets read over HTTP, as records."),
+    Family("sorted_lookups", "counter", "Lookups of rows of sorted tables, each of some keys."),
+    Family("sorted_looked_up_keys", "counter", "Keys that were looked up in sorted tables."),
+    Family("sorted_stores_bytes", "gauge", "Memory of rows of sorted tables that are in no chunk yet."),
+    Family("sorted_stores_limit_bytes", "gauge", "Limit of that memory (pqbroker.table.stores.bytes.max)."),
+    Family("sorted_blocks_bytes", "gauge", "Memory of kept blocks of sorted tables (pqbroker.table.blocks.bytes.max)."),
+    Family("sorted_blocks_hit", "counter", "Blocks of chunks that lookups found in memory."),
+    Family("sorted_blocks_missed", "counter", "Blocks of chunks that lookups read from disk."),
+    Family("sorted_chunks", "gauge", "Chunks of all sorted tables."),
+    Family("sorted_overlap_max", "gauge", "Most chunks over one key, of all tablets of sorted tables."),
+    Family("sorted_blocked_tablets", "gauge", "Tablets of sorted tables that take no writes, by the cause.", ("code",)),
+    Family("sorted_tasks", "counter", "Tasks of sorted tables that ended: done, or failed.", ("kind", "outcome")),
+    Family("sorted_tasks_under_way", "gauge", "Tasks of sorted tables that run now.", ("kind",)),
+    Family("sorted_task_read_bytes", "counter", "Bytes that tasks of sorted tables have read.", ("kind",)),
+    Family("sorted_task_written_bytes", "counter", "Bytes that tasks of sorted tables have written.", ("kind",)),
+    Family("sorted_task_written_rows", "counter", "Rows that tasks of sorted tables have written.", ("kind",)),
+    Family("sorted_workers", "gauge", "Worker processes that flush and compact sorted tables."),
+    Family("sorted_workers_started", "counter", "Starts of those processes."),
+    Family("sorted_workers_lost", "counter", "Ends of those processes by themselves, or for want of memory."),
     Family("staged_pieces", "gauge", "Pieces of rows that are staged and not written yet."),
     Family("staged_bytes", "gauge", "Bytes of staged pieces; pqbroker.staged.bytes.max is the most of a tablet."),
     Family("staged_batches", "gauge", "Batches of staged rows that were decided and are not written to their end."),

@@ -10,6 +10,7 @@ from pathlib import Path
 from pqbroker.broker.ground.metrics import Sample, Sampling, TableCounters
 from pqbroker.broker.services.sql.workers import Workers
 from pqbroker.pq.serving.topic import Topic
+from pqbroker.tables.serving.tables import SortedTables
 
 _LOOKS_AT_ONCE = 500
 _STATIC = "static"
@@ -40,10 +41,55 @@ def table_samples(topics: Sequence[Topic], counted: TableCounters) -> Sampling:
         Sample("table_inserted_bytes", counted.inserted_bytes),
         Sample("table_read_rows", counted.read_rows),
         Sample("table_read_bytes", counted.read_bytes),
+        Sample("sorted_lookups", counted.lookups),
+        Sample("sorted_looked_up_keys", counted.looked_up_keys),
         Sample("staged_pieces", pieces),
         Sample("staged_bytes", staged_bytes),
         Sample("staged_batches", batches),
     ]
+
+
+def sorted_samples(sorted_tables: SortedTables) -> Sampling:
+    """Stores, chunks and tasks of sorted tables, and their processes; nothing before the first table."""
+    background = sorted_tables.used_background
+    if background is None:
+        return []
+    share, chunks, overlap = sorted_tables.share, 0, 0
+    for table in list(sorted_tables.tables.values()):
+        for number, tablet in enumerate(table.tablets):
+            chunks += len(tablet.structure.chunks)
+            overlap = max(overlap, tablet.structure.overlap)
+            if number % _LOOKS_AT_ONCE == 0:
+                yield
+    taken = [
+        Sample("sorted_stores_bytes", share.stores_bytes),
+        Sample("sorted_stores_limit_bytes", share.settings.stores_bytes_max),
+        Sample("sorted_chunks", chunks),
+        Sample("sorted_overlap_max", overlap),
+        Sample("sorted_workers_started", share.counters.workers_started),
+        Sample("sorted_workers_lost", share.counters.workers_lost),
+        *(Sample("sorted_blocked_tablets", count, (code,)) for code, count in background.blocks.by_code().items()),
+        *(
+            Sample("sorted_tasks_under_way", count, (kind,))
+            for kind, (count, _) in background.running_by_kind().items()
+        ),
+    ]
+    workers, blocks = share.used_workers, share.used_blocks
+    taken += [
+        Sample("sorted_workers", 0 if workers is None else len(workers.pids)),
+        Sample("sorted_blocks_bytes", 0 if blocks is None else blocks.size),
+        Sample("sorted_blocks_hit", 0 if blocks is None else blocks.hits),
+        Sample("sorted_blocks_missed", 0 if blocks is None else blocks.misses),
+    ]
+    for kind, totals in share.counters.tasks.items():
+        taken += [
+            Sample("sorted_tasks", totals.done, (kind, "done")),
+            Sample("sorted_tasks", totals.failed, (kind, "failed")),
+            Sample("sorted_task_read_bytes", totals.bytes_read, (kind,)),
+            Sample("sorted_task_written_bytes", totals.bytes_written, (kind,)),
+            Sample("sorted_task_written_rows", totals.rows_written, (kind,)),
+        ]
+    return taken
 
 
 def _state(tablets: Iterable[str]) -> str:

@@ -82,6 +82,11 @@ class SortedTables:
             self._background = Background(self.share, self._served_tablets)
         return self._background
 
+    @property
+    def used_background(self) -> "Background | None":
+        """Return the background work; None: there was no table yet, and what does it is not loaded."""
+        return self._background
+
     def _served_tablets(self) -> "Iterable[tuple[SortedTablet, bool]]":
         for table in list(self._tables.values()):
             for index, tablet in enumerate(table.tablets):

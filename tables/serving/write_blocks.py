@@ -13,6 +13,7 @@ from typing import Final
 from pqbroker.tables.paths import table_path
 from pqbroker.tables.refusals import TableError
 from pqbroker.tables.serving.tablet import SortedTablet
+from pqbroker.tables.sorted.write_refusals import BLOCKING_CODES
 
 LINES_MAX: Final = 10
 """Lines that one look logs at most: a node out of memory refuses the writes of all its tables."""
@@ -42,8 +43,8 @@ class WriteBlocks:
         self._log_changes(before, found)
 
     def by_code(self) -> Counter[str]:
-        """Return the number of tablets by the code of the refusal."""
-        return Counter(refusal.code for refusal in self.tablets.values())
+        """Return the number of tablets by the code of the refusal; codes that none has are there too."""
+        return Counter({**dict.fromkeys(BLOCKING_CODES, 0), **Counter(each.code for each in self.tablets.values())})
 
     def _log_changes(self, before: dict[SortedTablet, TableError], after: dict[SortedTablet, TableError]) -> None:
         old, new = _by_table(before), _by_table(after)

@@ -14,6 +14,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from pqbroker.conf.sorted_attributes import DYNAMIC_STORES_MAX, SortedAttributes
 from pqbroker.tables.refusals import TableError
@@ -33,6 +34,8 @@ YT_NUMBERS: Mapping[str, int] = {
     "TOO_MANY_ROWS_IN_TRANSACTION": 1717,
 }
 """YT's numbers of codes that it knows too."""
+BLOCKING_CODES: Final = tuple(code for code, number in YT_NUMBERS.items() if number == YT_NUMBERS["STORE_OVERFLOWN"])
+"""Codes of refusals that concern all writes to a tablet."""
 _SLOW = "Wait for compaction (`pqbroker table inside` shows it; enable_compaction_and_partitioning switches it on)"
 
 

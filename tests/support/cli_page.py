@@ -108,6 +108,12 @@ KEYS = {
     "table unfreeze": "those of list",
     "table remount": "those of create",
     "table reshard": "those of list; sorted: copied_bytes, rewritten_bytes, seconds",
+    "table inside": (
+        "name, path, state, node, flushed_rows, flushed_bytes, rewritten_bytes, amplification, running, ended, tablets; "
+        "with `--tablet`: those of a tablet, eden, partitions, chunks"
+    ),
+    "table compact": "path, forced_compaction_revision, estimate",
+    "table explain-compaction": "name, path, state, task_count, tasks, balance, left_out, rests, node_tasks",
     "cell list": "id, bundle, health, generation, tablets, cause",
     "cell create": "those of list",
     "cell remove": "cell, removed",

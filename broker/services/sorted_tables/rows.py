@@ -72,6 +72,9 @@ async def look_up(
     for tablet in tablets.values() if timestamp is not None else ():
         tablet.check_timestamp(at)
         await tablet.settle(at)
+    counted = caller.node.metrics.tables
+    counted.lookups += 1
+    counted.looked_up_keys += len(wanted)
     lookups = {index: tablet.lookup(at) for index, tablet in tablets.items()}
     found: list[dict[str, Any] | None] = []
     for number, (key, index) in enumerate(zip(wanted, indexes, strict=True)):

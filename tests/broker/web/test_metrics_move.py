@@ -19,6 +19,8 @@ from tests.broker.kafka.handlers.test_fetch import fetch_request
 from tests.broker.services.coordination.classic.test_handlers import form
 from tests.broker.web.conftest import Web
 from tests.broker.web.test_metrics import Values, commit_offsets, is_blocked, scrape
+from tests.broker.web.test_sorted_background import flush, holds, set_attributes, tablet_of
+from tests.broker.web.test_sorted_tables import create, insert, look_up, row
 
 STILL = {
     "compaction_moved_bytes", "segment_emptying_moved_bytes", "commit_syncs", "pool_trash_bytes",  # what memory has not
@@ -169,6 +171,29 @@ class Hour:
         await self.scrape()
         await web.ask("POST", f"{staged}/commit", pieces)
 
+    async def sort(self) -> None:
+        """A sorted table that is written, flushed until writes are blocked, compacted and looked up; a lost worker."""
+        web = self.web
+        await create(web, attributes={"max_overlapping_store_count": 3, "enable_compaction_and_partitioning": False})
+        tables = web.node.server.node.cell.current.sorted_tables
+        background, share = tables.background, tables.share
+        for number in range(3):
+            await insert(web, row("a", 1, count=number))
+            await holds(web, lambda: share.stores_bytes > 0)
+            await self.scrape()
+            await flush(web)
+        for _ in range(2):
+            await look_up(web, row("a", 1))
+        await holds(web, lambda: bool(background.blocks.tablets))
+        await self.scrape()
+        workers = share.workers
+        for pid in workers.pids:
+            os.kill(pid, signal.SIGKILL)
+        await set_attributes(web, enable_compaction_and_partitioning=True)
+        await holds(web, lambda: bool(background.history.running))
+        await self.scrape()
+        await holds(web, lambda: len(tablet_of(web).structure.chunks) == 1)
+
     async def query(self) -> None:
         """A query that waits for its worker, one that is refused, and one whose worker is lost."""
         workers = self.web.node.server.node.workers
@@ -212,7 +237,7 @@ async def test_every_metric_moves(serve: Callable[..., Awaitable[Web]]) -> None:
     for step in (
         hour.write, hour.forget_a_producer, hour.read, hour.refuse, hour.hold, hour.trim, hour.group, hour.stop_halfway,
         hour.open_a_session, hour.drop, hour.break_the_protocol, hour.run_out_of_room, hour.lose_the_cell,
-        hour.connect_too_often, hour.tables, hour.query,
+        hour.connect_too_often, hour.tables, hour.sort, hour.query,
     ):  # fmt: skip
         await step()
         await hour.scrape()

@@ -192,7 +192,7 @@ async def test_blocked_writes_are_shown_logged_and_taken_again(web: Web, caplog:
     (shown,) = (await inside(web))["tablets"]
     assert (shown["blocked"]["code"], shown["blocked"]["number"]) == ("TOO_MANY_OVERLAPPING_STORES", 1703)
     assert "remount" in shown["blocked"]["cure"]
-    assert background.blocks.by_code() == {"TOO_MANY_OVERLAPPING_STORES": 1}
+    assert +background.blocks.by_code() == {"TOO_MANY_OVERLAPPING_STORES": 1}
     await set_attributes(web, enable_compaction_and_partitioning=True)
     await holds(web, lambda: not background.blocks.tablets)
     assert (await inside(web))["tablets"][0]["blocked"] is None
