@@ -1,11 +1,13 @@
-"""Events of the node, as they happen: its figures every second, and which topics, groups and tablets changed."""
+"""Events of the node, as they happen: its figures every second, which topics, groups and tablets changed, which tasks
+of sorted tables began or ended, and which of these tables take no writes."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from itertools import islice
 from typing import Any
 
-from pqbroker.broker.ground.access import AclOperation
+from pqbroker.broker.ground.access import AclKind, AclOperation, AclResource, is_allowed
 from pqbroker.broker.ground.refusals import REFUSED
 from pqbroker.broker.services.coordination.consumer_groups import visible_groups
 from pqbroker.broker.services.topics.finding import every_topic
@@ -14,11 +16,13 @@ from pqbroker.broker.web.routing.health import status_of
 from pqbroker.broker.web.routing.routes import Call, Route, Stream
 from pqbroker.broker.web.routing.schemas import COUNT, TEXT, Schema, array_of, object_of
 from pqbroker.broker.web.routing.stream_forms import choose_form
+from pqbroker.broker.web.tables.inside_schemas import TASK
 
 EVENT_PERIOD_S = 1.0
 NAMES_MAX = 100
 """Names in a list of an event; the counts are of all."""
 FIGURES = "figures"
+TASKS = "table_tasks"
 _State = Mapping[str, object]
 """Values by name; a change shows as a difference between two states."""
 _Look = Generator[None, None, _State]
@@ -33,8 +37,13 @@ async def follow(call: Call) -> Stream:
 
 async def _pieces(call: Call, write: Callable[..., bytes]) -> AsyncGenerator[bytes, None]:
     known: dict[str, _State] = {}
+    seen: dict[int, bool] | None = None
     while True:
         yield write([_figures(call)], FIGURES, "")
+        tasks = _visible_tasks(call)
+        if seen is not None and (changed := [task for task in tasks if seen.get(task["task"]) is not _has_ended(task)]):
+            yield write([_task_event(call, changed)], TASKS, "")
+        seen = {task["task"]: _has_ended(task) for task in tasks}
         for kind, look in _LOOKS.items():
             try:
                 found = await call.node.turns.finish(look(call))
@@ -62,6 +71,43 @@ def _figures(call: Call) -> dict[str, Any]:
     }
 
 
+def _visible_tasks(call: Call) -> list[dict[str, Any]]:
+    """Tasks of sorted tables that run, and the last that ended, of tables that the caller may see."""
+    background = call.node.cell.current.sorted_tables.used_background
+    if background is None:
+        return []
+    history, now_ms = background.history, call.node.clock()
+    tasks = [*history.ended, *history.running.values()]
+    visible = {
+        table: is_allowed(call, AclOperation.DESCRIBE, AclResource(AclKind.TOPIC, table))
+        for table in {task.table for task in tasks}
+    }
+    return [task.document(now_ms) for task in tasks if visible[task.table]]
+
+
+def _has_ended(task: Mapping[str, Any]) -> bool:
+    return task["ended_ms"] is not None
+
+
+def _task_event(call: Call, tasks: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"event": TASKS, "cell": call.cell.name, "count": len(tasks), "tasks": tasks[:NAMES_MAX]}
+
+
+def _blocked(call: Call) -> _Look:
+    """Tables that take no writes, by the causes of their tablets."""
+    background = call.node.cell.current.sorted_tables.used_background
+    found: dict[str, Counter[str]] = {}
+    tablets = {} if background is None else background.blocks.tablets
+    for tablet, refusal in tablets.items():
+        table = tablet.config.table
+        if table not in found and is_allowed(call, AclOperation.DESCRIBE, AclResource(AclKind.TOPIC, table)):
+            found[table] = Counter()
+        if table in found:
+            found[table][refusal.code] += 1
+        yield
+    return found
+
+
 def _topics(call: Call) -> _Look:
     found = {}
     for name in call.node.cell.current.topics.names():
@@ -84,7 +130,9 @@ def _tablets(call: Call) -> _Look:
     return found
 
 
-_LOOKS: Mapping[str, Callable[[Call], _Look]] = {"topics": _topics, "groups": _groups, "tablets": _tablets}
+_LOOKS: Mapping[str, Callable[[Call], _Look]] = {
+    "topics": _topics, "groups": _groups, "tablets": _tablets, "blocked_tables": _blocked,
+}  # fmt: skip
 
 
 def _changes(call: Call, kind: str, before: _State, after: _State) -> dict[str, Any]:
@@ -113,14 +161,15 @@ _EVENT: Schema = {
                 "deleted": array_of(TEXT),
             }
         ),
+        object_of({"event": TEXT, "cell": TEXT, "count": COUNT, "tasks": array_of(TASK)}),
     ]
 }  # fmt: skip
 
 ROUTES = (
     Route(
         "GET", "/v1/events",
-        "Follow the node: figures every second (names as in /v1/series), and changes of topics, groups and tablets; "
-        "JSON lines or server-sent events, by Accept",
+        "Follow the node: figures every second (names as in /v1/series), changes of topics, groups and tablets, tasks "
+        "of sorted tables, and tables that take no writes; JSON lines or server-sent events, by Accept",
         follow, None, cluster=AclOperation.DESCRIBE,
         streams=(
             _EVENT,

@@ -12,7 +12,7 @@ _PICKED = nullable(
         {"kind": TEXT, "reason": TEXT, "inputs": array_of(COUNT), "input_count": COUNT, "compressed_bytes": COUNT}
     )
 )
-_TASK = object_of(
+TASK = object_of(
     {
         "task": COUNT, "kind": TEXT, "table": TEXT, "tablet_id": COUNT, "reason": TEXT, "inputs": array_of(COUNT),
         "outputs": array_of(COUNT), "begun_ms": OFFSET, "ended_ms": nullable(OFFSET), "input_bytes": COUNT,
@@ -50,7 +50,7 @@ INSIDE = object_of(
                 "table_stores_bytes_max": COUNT, "workers": COUNT, "workers_busy": COUNT, "tasks": _NODE_TASKS,
             }
         ),
-        "running": array_of(_TASK), "ended": array_of(_TASK), "tablets": array_of(object_of(_TABLET_INSIDE)),
+        "running": array_of(TASK), "ended": array_of(TASK), "tablets": array_of(object_of(_TABLET_INSIDE)),
         "next": nullable(COUNT),
     }
 )  # fmt: skip

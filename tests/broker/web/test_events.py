@@ -6,11 +6,14 @@ from typing import Any
 
 import aiohttp
 import pytest
+from jsonschema import Draft202012Validator
 
 from pqbroker.broker.ground.series import COUNTERS, GAUGES
 from pqbroker.broker.web.resources import events
 from pqbroker.broker.web.served import ROUTES
 from tests.broker.web.conftest import Web
+from tests.broker.web.test_sorted_background import flush, holds, set_attributes
+from tests.broker.web.test_sorted_tables import create, insert, row
 
 Serve = Callable[..., Awaitable[Web]]
 
@@ -71,6 +74,32 @@ async def test_a_group_and_a_tablet_are_seen_to_change(web: Web, answer: aiohttp
     assert (await event(answer, "groups"))["created"] == ["g"]
     await web.ask("POST", f"/v1/tablets/{tablet}/restart", {})
     assert (await event(answer, "tablets"))["changed"] == [str(tablet)]
+
+
+async def test_tasks_and_blocked_writes_of_a_sorted_table_are_seen(web: Web, answer: aiohttp.ClientResponse) -> None:
+    await event(answer, "figures")
+    await create(web, attributes={"max_overlapping_store_count": 2, "enable_compaction_and_partitioning": False})
+    await event(answer, "figures")
+    await insert(web, row("a", 1))
+    await flush(web)
+    seen = [await event(answer, "table_tasks")]
+    while all(task["ended_ms"] is None for one in seen for task in one["tasks"]):
+        seen.append(await event(answer, "table_tasks"))
+    task = seen[-1]["tasks"][0]
+    assert (task["kind"], task["table"], task["reason"]) == ("flush", "shop.stock", "asked for")
+    assert len(task["outputs"]) == 1
+    (streams,) = [route.streams for route in ROUTES if route.path == "/v1/events"]
+    assert streams is not None
+    Draft202012Validator(dict(streams[0])).validate(seen[-1])
+    await insert(web, row("a", 1))
+    await flush(web)
+    background = web.node.server.node.cell.current.sorted_tables.background
+    await holds(web, lambda: bool(background.blocks.tablets))
+    blocked = await event(answer, "blocked_tables")
+    assert (blocked["count"], blocked["created"]) == (1, ["shop.stock"])
+    await set_attributes(web, max_overlapping_store_count=30)
+    await holds(web, lambda: not background.blocks.tablets)
+    assert (await event(answer, "blocked_tables"))["deleted"] == ["shop.stock"]
 
 
 async def test_browsers_get_server_sent_events(web: Web) -> None:
