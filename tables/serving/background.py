@@ -362,9 +362,12 @@ class Background:
             chunks[failure.damaged_input].damaged(tablet.config.schema, failure)
 
     def _retained(self, tablet: SortedTablet) -> int:
-        """Return the timestamp from which on readers find what they found before a clean-up of now."""
+        """Return the timestamp from which on readers find what they found before a clean-up of now; a read below it is
+        refused from now on. It is not above that of any query which is open."""
         oldest_ms = self._share.time.clock() - tablet.config.attributes.min_data_ttl
-        return max(timestamp_of(max(oldest_ms, 0)), tablet.facts.retained_timestamp)
+        bound = self._share.reads.bound(timestamp_of(max(oldest_ms, 0)))
+        tablet.cleaned_timestamp = max(bound, tablet.facts.retained_timestamp, tablet.cleaned_timestamp)
+        return max(bound, tablet.facts.retained_timestamp)
 
     def _rules(self, tablet: SortedTablet, major: int) -> CleanUp:
         attributes = tablet.config.attributes

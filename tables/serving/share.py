@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pqbroker.pq.serving.timestamps import NodeTime
 from pqbroker.storage.counters import KeyValueCounters
+from pqbroker.tables.serving.open_reads import OpenReads
 from pqbroker.tables.serving.tasks import TaskTotals
 
 if TYPE_CHECKING:
@@ -88,6 +89,7 @@ class SortedShare:
     """Ends the background work of a tablet."""
     undropped: "list[Merge]" = field(default_factory=list)
     """Merges that have failed, and whose pieces could not be removed yet."""
+    reads: OpenReads = field(default_factory=OpenReads)
     stores_bytes: int = 0
     """Memory of all stores, as of the last look."""
     _kept: "KeptBlocks | None" = None

@@ -101,6 +101,9 @@ class SortedTablet:
         self.memory_refusal: TableError | None = None
         """Reason why all writes are refused for want of memory, as of the last look."""
         self.is_eden_partitioning = False
+        self.cleaned_timestamp = 0
+        """Versions below may be left out by a clean-up that has begun: a read there is an error, as below what is
+        retained."""
         self._logs: dict[int, StoreLog] = {}
         """Logs of the stores, by number."""
         self._next_number = 1
@@ -293,8 +296,9 @@ class SortedTablet:
 
     def check_timestamp(self, timestamp: int) -> None:
         """TableError TIMESTAMP_TOO_OLD for a read of versions that may have been cleaned up."""
-        if timestamp < self.facts.retained_timestamp:
-            text = f"timestamp {timestamp} is below {self.facts.retained_timestamp}, where the versions that stay begin"
+        retained = max(self.facts.retained_timestamp, self.cleaned_timestamp)
+        if timestamp < retained:
+            text = f"timestamp {timestamp} is below {retained}, where the versions that stay begin"
             raise TableError("TIMESTAMP_TOO_OLD", text, "Read at a later one; min_data_ttl says how long they stay.")
 
     async def settle(self, timestamp: int) -> None:

@@ -6,13 +6,16 @@ Once it has a query the worker leads; the kinds of messages:
     broker  query     {query, format, explain, depth_max, memory_bytes_max, columns_bytes_max}
     worker  find      {topics: [name]}; answered by
     broker  found     {topics: {name: {id, bounds: [[start, end] of each partition], columns: its schema's, or null,
-                      unmounted: [tablet]}}}
+                      unmounted: [tablet]}}}; of a sorted table {sorted: its schema, as below, pivots: the first key of
+                      each tablet, timestamp: what the query reads at, unmounted}
     worker  read      {topic, partition, offset, end_offset, timestamp_min, facts: whether they are wanted,
                       commits: [least, greatest] timestamp of rows' commits, or null; is_verified: whether files are to
                       be read first}; answered by
     broker  stretches {stretches, which follow one another: [{pieces: [[path, position, size] or size], next_offset,
                       blob, bounds: [first offset, end] of the batches, or null, weight_before and facts_bytes: of the
                       facts}]}; its payload, stretch by stretch: the pieces without a path, and the facts of the rows
+    worker  locate    {table, tablet, ranges: [[first key, end, or null]]} of a sorted table; answered by
+    broker  inputs    {inputs, as below: what may have rows in the ranges, chunks: how many the tablet has in all}
     worker  result    its payload is a piece of the answer
     worker  refused   {code, message, cure}: the query is over
     worker  done      {resident_bytes, explanation}: the query is over

@@ -17,6 +17,7 @@ from sqlglot.errors import SqlglotError
 
 from pqbroker.pq.log.row_facts import TIMESTAMP
 from pqbroker.tables.columns import folded
+from pqbroker.tables.work.comparisons import Comparison, comparisons
 from pqbroker.tables.work.ranges import EVERY, Range, ranges
 from pqbroker.tables.work.refusal import QueryRefused
 from pqbroker.tables.work.spelling import spell, topic_of
@@ -47,6 +48,8 @@ class Named:
     times: Range = EVERY
     commits: Range = EVERY
     """Range of `$timestamp`."""
+    comparisons: tuple[Comparison, ...] = ()
+    """Comparisons of its columns that each row of the answer holds."""
     is_read_once: bool = False
     """True if nothing in the query reads the rows a second time, so they need not be kept. If that is wrong, DuckDB
     refuses."""
@@ -216,6 +219,7 @@ def _narrowed(named: Named, table: Any) -> Named:
         return named
     alias = table.alias or table.name
     is_alone = not select.args.get("joins") and len(list(select.find_all(exp.Table))) == 1
+    named = replace(named, comparisons=tuple(comparisons(where.this, alias, is_alone=is_alone)))
     for column, found in ranges(where.this, alias, is_alone=is_alone):
         if column == "$tablet_index":
             named = replace(named, tablets=named.tablets.within(found))

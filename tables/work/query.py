@@ -22,6 +22,7 @@ from pqbroker.tables.work.ranges import Range
 from pqbroker.tables.work.refusal import QueryRefused
 from pqbroker.tables.work.results import WRITERS, send_pieces
 from pqbroker.tables.work.scanning import Tally, TopicScan, scan
+from pqbroker.tables.work.sorted.table_scan import SortedTableScan
 from pqbroker.tables.work.views import view_of
 from pqbroker.tables.work.watching import Watch
 
@@ -42,7 +43,9 @@ LOCK = "SET lock_configuration = true"
 """Given once all relations are registered."""
 
 Found = Mapping[str, Any]
-"""Description of a topic by the broker: its `id`, `bounds` of its partitions, `columns` of its schema."""
+"""Description of a topic by the broker: its `id`, `bounds` of its partitions, `columns` of its schema; or of a sorted
+table: its columns as `sorted`, `pivots`, the `timestamp` of the query."""
+Scan = TopicScan | SortedTableScan
 
 
 def answer(line: Line, document: Mapping[str, Any], kept: KeptColumns, watch: Watch) -> Any:
@@ -61,7 +64,8 @@ def answer(line: Line, document: Mapping[str, Any], kept: KeptColumns, watch: Wa
         try:
             for named in parsed.topics:
                 reads = wanted[named.relation]
-                connection.register(named.relation, _rows(named, reads, scan(line, reads, tally, kept)))
+                rows = scan(line, reads, tally, kept) if isinstance(reads, TopicScan) else reads.rows(line, tally)
+                connection.register(named.relation, _rows(named, reads, rows))
             connection.execute(LOCK)
             if document["explain"]:
                 return _explain(connection, parsed, list(wanted.values()), tally)
@@ -71,7 +75,7 @@ def answer(line: Line, document: Mapping[str, Any], kept: KeptColumns, watch: Wa
             for piece in WRITERS[document["format"]](reader.schema, reader, documents):
                 send_pieces(line, piece)
         except (duckdb.Error, pyarrow.ArrowException, OSError) as error:  # the latter two: met by the reader of rows
-            if stopping.has_stopped or line.is_stopped:
+            if stopping.has_stopped or line.is_stopped or line.has_unasked():
                 raise Stopped from None
             raise tally.refusal or _refusal(error, wanted.values()) from None
         finally:
@@ -108,19 +112,24 @@ def connect(memory_bytes: int) -> Any:
     return duckdb.connect(":memory:", config={**_SETTINGS, "memory_limit": f"{memory_bytes}B"})
 
 
-def _wanted(named: Named, found: Found) -> TopicScan:
-    """The rows that the query's ranges leave of each tablet."""
-    spans = []
-    for tablet, (start, end) in enumerate(found["bounds"]):
-        rows = Range(start, end - 1).within(named.rows)
-        if named.tablets.least <= tablet <= named.tablets.most and rows.least <= rows.most:
-            spans.append(RowRange(tablet, rows.least, rows.most + 1))
-    closed = sorted({span.tablet for span in spans}.intersection(found["unmounted"]))
+def _wanted(named: Named, found: Found) -> Scan:
+    """Return the rows that the query's ranges leave of each tablet."""
+    wanted = SortedTableScan(named, found) if "sorted" in found else _wanted_of_topic(named, found)
+    closed = sorted({span.tablet for span in wanted.spans}.intersection(found["unmounted"]))
     if closed:
         raise QueryRefused(
             "WRONG_STATE", f"of {named.topic} tablets are unmounted: {', '.join(map(str, closed[:_NAMED_MAX]))}",
             f"`pqbroker table mount {named.topic}` mounts them; or leave them out by \"$tablet_index\".",
         )  # fmt: skip
+    return wanted
+
+
+def _wanted_of_topic(named: Named, found: Found) -> TopicScan:
+    spans = []
+    for tablet, (start, end) in enumerate(found["bounds"]):
+        rows = Range(start, end - 1).within(named.rows)
+        if named.tablets.least <= tablet <= named.tablets.most and rows.least <= rows.most:
+            spans.append(RowRange(tablet, rows.least, rows.most + 1))
     view = view_of(found["columns"], found["formats"])
     times = Range() if view.is_typed("timestamp_ms") else named.times
     commits = None
@@ -132,15 +141,15 @@ def _wanted(named: Named, found: Found) -> TopicScan:
     return TopicScan(named.topic, spans, columns, times.least, view, found["id"], commits)
 
 
-def _rows(named: Named, wanted: TopicScan, rows: Iterator[Any]) -> Any:
+def _rows(named: Named, wanted: Scan, rows: Iterator[Any]) -> Any:
     """The rows, read while DuckDB takes them, or all at once where it may take them twice."""
-    schema = wanted.view.schema(wanted.columns)
+    schema = wanted.schema()
     if named.is_read_once:
         return pyarrow.RecordBatchReader.from_batches(schema, rows)
     return pyarrow.Table.from_batches(rows, schema)
 
 
-def _explain(connection: Any, parsed: Parsed, wanted: Sequence[TopicScan], tally: Tally) -> Any:
+def _explain(connection: Any, parsed: Parsed, wanted: Sequence[Scan], tally: Tally) -> Any:
     """The plan, and what a run of the query read."""
     plan = "\n".join(row[1] for row in connection.execute(f"EXPLAIN {parsed.sql}").fetchall())
     for _ in connection.sql(parsed.sql).to_arrow_reader(_ROWS_AT_ONCE):
@@ -150,17 +159,14 @@ def _explain(connection: Any, parsed: Parsed, wanted: Sequence[TopicScan], tally
         "blobs_read": len(tally.blobs),
         "rows_read": tally.rows,
         "bytes_read": tally.stored_bytes,
-        "scans": [
-            {"topic": each.topic, "tablets": [span.tablet for span in each.spans], "columns": list(each.columns)}
-            for each in wanted
-        ],
+        "scans": [each.explained() for each in wanted],
     }
 
 
-def _refusal(error: Any, wanted: Iterable[TopicScan]) -> QueryRefused:
+def _refusal(error: Any, wanted: Iterable[Scan]) -> QueryRefused:
     text = str(error).partition("\n\n")[0]
     if no_column := _NO_COLUMN.search(text):
-        known = list(dict.fromkeys(name for each in wanted for name in each.view.types))
+        known = list(dict.fromkeys(name for each in wanted for name in each.types))
         return QueryRefused("QUERY_FAILED", f"there is no column {no_column[1]!r}", nearest(no_column[1], known))
     if "Max expression depth" in text:
         text = "the query has an expression of more than 1000 operators within one another, or as many joins or WITHs"

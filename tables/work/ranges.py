@@ -28,7 +28,7 @@ EVERY: Final = Range()
 def ranges(condition: Any, alias: str, *, is_alone: bool) -> Iterator[tuple[str, Range]]:
     """Columns of the relation with this alias, in lower case, each with a range that it has to be in. `is_alone`: a
     column without a relation's name is its."""
-    for part in _conjuncts(condition):
+    for part in conjuncts(condition):
         found = _range(part)
         if found is None:
             continue
@@ -37,8 +37,8 @@ def ranges(condition: Any, alias: str, *, is_alone: bool) -> Iterator[tuple[str,
             yield column.name.lower(), range_
 
 
-def _conjuncts(condition: Any) -> Iterator[Any]:
-    """The parts in their order, without recursion: there may be thousands."""
+def conjuncts(condition: Any) -> Iterator[Any]:
+    """Yield the parts in their order, without recursion: there may be thousands."""
     waiting = [condition]
     while waiting:
         part = waiting.pop().unnest()

@@ -6,7 +6,7 @@ Nobody keeps a file that was named: where it is gone, or holds something else by
 
 import os
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow.compute as compute
@@ -34,6 +34,20 @@ class TopicScan(NamedTuple):
     view: View = RAW_VIEW
     topic_id: str = ""
     commits: tuple[int, int] | None = None
+
+    @property
+    def types(self) -> Mapping[str, Any]:
+        """Return the Arrow types of all columns by name."""
+        return self.view.types
+
+    def schema(self) -> Any:
+        """Return the Arrow schema of the rows."""
+        return self.view.schema(self.columns)
+
+    def explained(self) -> dict[str, Any]:
+        """Return what a scan reads."""
+        tablets = [span.tablet for span in self.spans]
+        return {"topic": self.topic, "tablets": tablets, "columns": list(self.columns)}
 
 
 class Tally:

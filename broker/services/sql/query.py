@@ -1,14 +1,15 @@
-"""One query's way through a worker: what it wants to know of topics, the rows that it reads, the pieces of its answer.
+"""One query's way through a worker: what it wants to know of topics and sorted tables, the rows that it reads, the
+pieces of its answer.
 
 Limits are kept here, where the worker cannot get round them: it is stopped at each of them, and when the client goes;
 one that does not stop is killed.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from pqbroker.broker.services.sql.counters import ANSWERED, FAILED, LEFT
 from pqbroker.broker.services.sql.workers import Workers
@@ -25,6 +26,10 @@ from pqbroker.tables.work.messages import Message
 from pqbroker.tables.work.process import MEMORY_EXIT, WorkerGone, WorkerProcess
 from pqbroker.tables.work.refusal import QueryRefused
 
+if TYPE_CHECKING:
+    from pqbroker.broker.services.sql.sorted_reads import SortedReads
+    from pqbroker.tables.serving.table import SortedTable
+
 STRETCH_BYTES = 8 << 20
 """Stored bytes of a stretch that a worker is shown, about."""
 STRETCHES_MAX = 4
@@ -34,26 +39,42 @@ _TOO_LARGE = "QUERY_TOO_LARGE"
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A query as it came. `timeout_ms` None: as long as it may take. `holder`: its client, as `holder_of` names it."""
+    """A query as it came. `timeout_ms` None: as long as it may take. `holder`: its client, as `holder_of` names it.
+    `timestamp`: sorted tables are read at it; None: as they are now."""
 
     text: str
     format: str
     holder: str
     timeout_ms: int | None = None
     explain: bool = False
+    timestamp: int | None = None
+
+
+class Sources(Protocol):
+    """The topics and sorted tables that a caller may read."""
+
+    def is_sorted(self, name: str) -> bool:
+        """Return True if the name is a sorted table's."""
+
+    def topic(self, name: str) -> Topic:
+        """KafkaError."""
+
+    def sorted_table(self, name: str) -> "SortedTable":
+        """KafkaError, TableError."""
 
 
 class Query:
-    """One query: `async with` it, and ask for piece after piece. `find` finds a topic that the caller may read;
-    KafkaError."""
+    """One query: `async with` it, and ask for piece after piece."""
 
     def __init__(
-        self, workers: Workers, settings: BrokerSettings, find: Callable[[str], Topic], question: Question
+        self, workers: Workers, settings: BrokerSettings, sources: Sources, question: Question
     ) -> None:
         self._workers = workers
         self._settings = settings
-        self._find = find
+        self._sources = sources
         self._question = question
+        self._sorted: SortedReads | None = None
+        """Reads of sorted tables, once one is named."""
         self._topics: dict[str, Topic] = {}
         self._result_bytes = 0
         most_ms = settings.sql_time_ms_max
@@ -81,6 +102,8 @@ class Query:
             if self._worker is not None:
                 await self._free(self._worker)
         finally:
+            if self._sorted is not None:
+                self._sorted.close()
             if self._has_slot:
                 self._workers.slots.end(self._question.holder)
             now_s = asyncio.get_running_loop().time()
@@ -147,9 +170,13 @@ class Query:
         while True:
             message = await worker.receive()
             if message.kind == "find":
-                await worker.send("found", {"topics": self._snapshot(message.document["topics"])})
+                await worker.send("found", {"topics": await self._snapshot(message.document["topics"])})
             elif message.kind == "read":
                 await self._hand_over(worker, message.document)
+            elif message.kind == "locate":
+                assert self._sorted is not None, "a sorted table was found"
+                located = await self._sorted.inputs(message.document)
+                await worker.send("inputs", {"inputs": located.documents, "chunks": located.chunks}, located.payload)
             else:
                 return message
 
@@ -163,27 +190,29 @@ class Query:
         else:
             await self._workers.end(worker)
 
-    def _snapshot(self, names: list[str]) -> dict[str, Any]:
-        """Return where the partitions of each topic start and end now, and the columns of its schema, where it has one.
-        What comes later is none of the query's."""
-        self._topics = {name: self._find(name) for name in names}
-        found = {}
-        for name, topic in self._topics.items():
-            for partition in topic.partitions:
-                partition.check_readable()
-            bounds = [(each.start_offset, visible_end(each.state, READ_UNCOMMITTED)) for each in topic.partitions]
-            unmounted = [partition.index for partition in topic.partitions if partition.is_unmounted]
-            columns, formats = schema_of(topic) or (None, {})
-            found[name] = {
-                "id": topic.record.topic_id.hex(), "bounds": bounds, "columns": columns, "formats": formats,
-                "unmounted": unmounted,
-            }  # fmt: skip
+    async def _snapshot(self, names: list[str]) -> dict[str, Any]:
+        """Return what the worker needs to know of topics and sorted tables. What comes later is none of the query's."""
+        of_tables = [name for name in names if self._sources.is_sorted(name)]
+        if self._question.timestamp is not None and not of_tables:
+            text = "timestamp is given, and the query names no sorted table"
+            raise QueryRefused("INVALID_QUERY", text, "Leave timestamp out; topics have \"$timestamp\" as a column.")
+        self._topics = {name: self._sources.topic(name) for name in names if name not in of_tables}
+        found = {name: _snapshot_of(topic) for name, topic in self._topics.items()}
+        for name in of_tables:
+            found[name] = {**await self._sorted_reads().snapshot(name)}
         return found
+
+    def _sorted_reads(self) -> "SortedReads":
+        if self._sorted is None:
+            from pqbroker.broker.services.sql.sorted_reads import SortedReads
+
+            self._sorted = SortedReads(self._sources.sorted_table, self._question.timestamp)
+        return self._sorted
 
     async def _hand_over(self, worker: WorkerProcess, wanted: dict[str, Any]) -> None:
         """The next stretches of a partition, of the topic as it is served now: its cell may have been opened again."""
         name, index = wanted["topic"], wanted["partition"]
-        topic = self._find(name)
+        topic = self._sources.topic(name)
         if topic.record.topic_id != self._topics[name].record.topic_id or index >= len(topic.partitions):
             raise unknown_topic()
         names = ("offset", "end_offset", "timestamp_min", "is_verified")
@@ -229,6 +258,19 @@ class Query:
             "WORKER_LOST", f"the process that ran the query ended with status {status}",
             "Try again; the log of the broker may say why it ended.",
         )  # fmt: skip
+
+
+def _snapshot_of(topic: Topic) -> dict[str, Any]:
+    """Return where the partitions of a topic start and end now, and the columns of its schema, where it has one."""
+    for partition in topic.partitions:
+        partition.check_readable()
+    bounds = [(each.start_offset, visible_end(each.state, READ_UNCOMMITTED)) for each in topic.partitions]
+    unmounted = [partition.index for partition in topic.partitions if partition.is_unmounted]
+    columns, formats = schema_of(topic) or (None, {})
+    return {
+        "id": topic.record.topic_id.hex(), "bounds": bounds, "columns": columns, "formats": formats,
+        "unmounted": unmounted,
+    }  # fmt: skip
 
 
 def _outcome(error: BaseException | None) -> str:

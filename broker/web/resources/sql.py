@@ -3,8 +3,7 @@
 import json
 from collections.abc import AsyncGenerator
 from difflib import get_close_matches
-from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pqbroker.broker.ground.access import AclOperation
 from pqbroker.broker.ground.refusals import REFUSED
@@ -17,7 +16,11 @@ from pqbroker.broker.web.routing.schemas import COUNT, TEXT, array_of, object_of
 from pqbroker.broker.web.routing.stream_forms import ARROW_STREAM, LINES
 from pqbroker.pq.serving.topic import Topic
 from pqbroker.protocol.errors import ErrorCode, KafkaError
+from pqbroker.storage.tablets.scheme_objects import SORTED_TABLE
 from pqbroker.tables.work.refusal import QueryRefused
+
+if TYPE_CHECKING:
+    from pqbroker.tables.serving.table import SortedTable
 
 JSON = "application/json"
 CONTENT_TYPES = {"json": "application/x-ndjson", "csv": "text/csv", "arrow": ARROW_STREAM}
@@ -27,6 +30,8 @@ _NEAR_AMONG = 300
 _STATUSES = {
     "TOO_MANY_QUERIES": 503, "WORKER_LOST": 503, "QUERY_TOO_LONG": 504, "QUERY_TOO_LARGE": 413, "RESULT_TOO_LARGE": 413,
     "TABLES_NOT_INSTALLED": 501, "CORRUPT_MESSAGE": 500, "WRONG_STATE": 409,
+    "NO_TABLE": 404, "TABLE_CHANGED": 409, "TABLET_BUSY": 503, "TABLET_DAMAGED": 409, "TABLET_NOT_OPEN": 409,
+    "TABLET_STARTING": 503,
 }  # fmt: skip
 """HTTP status of refusals before the first byte, by code; others have 400."""
 
@@ -37,24 +42,41 @@ async def query(call: Call) -> Stream:
     format_ = body.get("format", "json")
     if format_ not in CONTENT_TYPES:
         raise bad_request(f"body.format is {format_[:100]!r}; give {', '.join(CONTENT_TYPES)}")
-    question = Question(body["query"], format_, call.holder, body.get("timeout_ms"), body.get("explain", False))
-    find = partial(_find, call)
-    asked = Query(call.node.workers, call.node.settings, find, question)
+    question = Question(
+        body["query"], format_, call.holder, body.get("timeout_ms"), body.get("explain", False), body.get("timestamp")
+    )  # fmt: skip
+    asked = Query(call.node.workers, call.node.settings, _Sources(call), question)
     if question.explain:
         return Stream(JSON, _explained(asked), has_end=True)
     return Stream(CONTENT_TYPES[format_], _answered(asked, format_), has_end=True)
 
 
-def _find(call: Call, name: str) -> Topic:
-    """The topic that a query names; KafkaError with a name that is near, among those that the caller may see."""
-    try:
-        return find_topic(call, AclOperation.READ, name, or_static=True)
-    except KafkaError as refusal:
-        if refusal.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            raise
-        known = [each.record.name for each in every_topic(call, AclOperation.DESCRIBE, or_static=True)]
-        near = get_close_matches(name, known[:_NEAR_AMONG], 1)
-        raise unknown_topic(name, f"; did you mean {near[0]!r}?" if near else "") from None
+class _Sources:
+    """Topics and sorted tables that the caller of a query may read."""
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+
+    def is_sorted(self, name: str) -> bool:
+        return self._call.node.cell.current.scheme.kind_of(name) == SORTED_TABLE
+
+    def topic(self, name: str) -> Topic:
+        """KafkaError with a name that is near, among those that the caller may see."""
+        call = self._call
+        try:
+            return find_topic(call, AclOperation.READ, name, or_static=True)
+        except KafkaError as refusal:
+            if refusal.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise
+            known = [each.record.name for each in every_topic(call, AclOperation.DESCRIBE, or_static=True)]
+            near = get_close_matches(name, known[:_NEAR_AMONG], 1)
+            raise unknown_topic(name, f"; did you mean {near[0]!r}?" if near else "") from None
+
+    def sorted_table(self, name: str) -> "SortedTable":
+        """TableError, KafkaError."""
+        from pqbroker.broker.services.sorted_tables.finding import find_sorted
+
+        return find_sorted(self._call, AclOperation.READ, name)
 
 
 async def _explained(asked: Query) -> AsyncGenerator[bytes, None]:
@@ -92,6 +114,7 @@ def _problem(refusal: QueryRefused) -> Problem:
     return Problem(_STATUSES.get(refusal.code, 400), refusal.code, refusal.message, refusal.cure)
 
 
+_TIMESTAMP: Any = {"type": "integer", "minimum": 0, "maximum": (1 << 64) - 1}
 _ROW: Any = {"$row_index": 42, "key": "k1"}
 _EXPLANATION: Any = {
     "plan": "ARROW_SCAN …", "blobs_read": 1, "rows_read": 12, "bytes_read": 4096,
@@ -113,6 +136,7 @@ ROUTES = (
             {"query": TEXT},
             {
                 "format": TEXT, "timeout_ms": {"type": "integer", "minimum": 1}, "explain": {"type": "boolean"},
+                "timestamp": _TIMESTAMP,
             },
         ),
         body_example={"query": 'SELECT "$row_index", key FROM "orders" WHERE "$row_index" > 41', "format": "json"},

@@ -27,6 +27,8 @@ class ChunkRun:
         self._value = value
         self._number = input_number
         self.blocks_read = 0
+        self.bytes_read = 0
+        """Bytes of blocks, as they are stored."""
         try:
             footer = bytes(value.read(max(value.size - FOOTER_BYTES, 0), min(value.size, FOOTER_BYTES)))
             index_bytes = read_index_bytes(footer)
@@ -79,6 +81,7 @@ class ChunkRun:
         self.blocks_read += len(places)
         try:
             data = memoryview(self._value.read(begin, places[-1].position + places[-1].stored_bytes - begin))
+            self.bytes_read += len(data)
             return [
                 self.index.block(number, data[place.position - begin : place.position - begin + place.stored_bytes])
                 for number, place in zip(numbers, places, strict=True)
