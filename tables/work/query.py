@@ -75,7 +75,7 @@ def answer(line: Line, document: Mapping[str, Any], kept: KeptColumns, watch: Wa
             for piece in WRITERS[document["format"]](reader.schema, reader, documents):
                 send_pieces(line, piece)
         except (duckdb.Error, pyarrow.ArrowException, OSError) as error:  # the latter two: met by the reader of rows
-            if stopping.has_stopped or line.is_stopped or line.has_unasked():
+            if stopping.has_stopped or line.is_stopped:
                 raise Stopped from None
             raise tally.refusal or _refusal(error, wanted.values()) from None
         finally:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from pqbroker.pq.serving.timestamps import NodeTime
-from pqbroker.storage.engine import CommitRefused
 from pqbroker.tables.mount import MountState
 from pqbroker.tables.refusals import TableError
 from pqbroker.tables.serving.open_reads import OpenReads
@@ -87,12 +86,11 @@ class SortedReads:
 
 
 async def _newest(time: NodeTime) -> int:
-    """Return a timestamp above all that were given, and below all that will be."""
+    """Return a timestamp not below any that was given, and below all that will be. Without room for a reservation it is
+    the last one that was given."""
     now_ms = time.clock()
     reservation = time.timestamps.prepare(now_ms)
     if reservation is not None:
         await reservation
     rule = time.timestamps.rule
-    if not rule.can_give:
-        raise CommitRefused("commit timestamps are not reserved yet; try again")
-    return rule.give(now_ms)
+    return rule.give(now_ms) if rule.can_give else rule.last

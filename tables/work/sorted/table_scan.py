@@ -121,6 +121,7 @@ class SortedTableScan:
                 for first, end in span.ranges:
                     for batch in scan_rows(runs, wanted._replace(first=first, end=end)):
                         if line.has_unasked():
+                            line.finish_stop()
                             raise Stopped
                         tally.rows += batch.num_rows
                         yield self._shown(batch, span.tablet)
