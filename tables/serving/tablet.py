@@ -51,6 +51,7 @@ from pqbroker.tables.sorted.picking.rotation import is_full
 from pqbroker.tables.sorted.schema import SortedSchema
 from pqbroker.tables.sorted.store import RowStore
 from pqbroker.tables.sorted.write_refusals import WriteFacts, write_refusal
+from pqbroker.tables.work.libraries import check_libraries
 
 REPLAYED_ROWS: Final = 2_000
 """Rows that a start applies before the loop's other work has its turn: 2 to 4 ms."""
@@ -285,6 +286,7 @@ class SortedTablet:
     def check_writable(self) -> None:
         """Check that rows can be written: TableError as `check`, and as `write_refusals` has them."""
         self.check()
+        check_libraries()
         refusal = self.write_block
         if refusal is not None:
             raise refusal

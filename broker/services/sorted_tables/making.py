@@ -20,6 +20,7 @@ from pqbroker.tables.serving.table import SortedTable
 from pqbroker.tables.sorted.attribute_checks import check_sorted_attributes, with_next_revision
 from pqbroker.tables.sorted.pivots import read_pivots
 from pqbroker.tables.sorted.schema import check_sorted_alteration, check_sorted_names, read_sorted_schema
+from pqbroker.tables.work.libraries import check_libraries
 
 SORTED_TABLETS_MAX = 10_000
 
@@ -46,6 +47,7 @@ async def create_sorted(caller: TablesCaller, new: NewSortedTable) -> SortedTabl
     """
     name = topic_name(new.path)
     check_creation(caller, name)
+    check_libraries()
     check_new_name(caller.node, name)
     schema = read_sorted_schema(new.columns, caller.node.settings.table_columns_max)
     check_sorted_names(schema)

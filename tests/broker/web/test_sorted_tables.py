@@ -5,6 +5,10 @@ from typing import Any
 
 import pytest
 
+from pqbroker.protocol.errors import ErrorCode
+from pqbroker.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from pqbroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from pqbroker.tables.work import libraries
 from tests.broker.conftest import until
 from tests.broker.web.conftest import Web
 
@@ -242,3 +246,34 @@ async def test_columns_are_added_behind_the_others_and_rows_read_as_before(web: 
     assert await look_up(web, row("a", 1)) == [row("a", 1, note="one", count=None, more=None)]
     await insert(web, row("a", 1, more="x"), update=True)
     assert await look_up(web, row("a", 1)) == [row("a", 1, note="one", count=None, more="x")]
+
+
+async def test_without_the_libraries_rows_are_read_and_none_is_taken(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    await create(web)
+    await insert(web, row("a", 1, note="one"))
+    monkeypatch.setattr(libraries, "missing_libraries", lambda: ("pyarrow",))
+    assert (await look_up(web, row("a", 1)))[0]["note"] == "one"
+    for method, path, body in (
+        ("POST", f"{PATH}/rows", {"rows": [row("a", 2)]}),
+        ("POST", "/v1/tables", {"path": "//shop/other", "schema": SCHEMA}),
+    ):
+        status, code, message = await web.refusal(method, path, body)
+        assert (status, code) == (501, "TABLES_NOT_INSTALLED")
+        assert "need pyarrow" in message
+
+
+async def test_to_kafka_a_sorted_table_is_a_name_that_is_taken(web: Web) -> None:
+    await create(web)
+    client = await web.node.connect()
+    made = await client.ask(
+        CreateTopicsRequest(topics=[CreatableTopic(name="shop.stock", num_partitions=1, replication_factor=1)]), 7
+    )
+    assert made.topics[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+    for auto in (False, True):
+        asked = MetadataRequest(topics=[MetadataRequestTopic(name="shop.stock")], allow_auto_topic_creation=auto)
+        found = await client.ask(asked, 9)
+        assert found.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    listed = await client.ask(MetadataRequest(topics=None, allow_auto_topic_creation=False), 9)
+    assert listed.topics == []
+    refused = await web.node.produce("shop.stock", b"v")
+    assert refused.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
