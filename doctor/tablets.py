@@ -11,6 +11,7 @@ from typing import Any
 from pqbroker.doctor.findings import NEXT_START, Findings
 from pqbroker.doctor.key_values import check_holders, read_entries
 from pqbroker.doctor.partitions import ServedTopic, check_tablet
+from pqbroker.doctor.sorted_tablets import ServedSorted, check_sorted_tablet, find_served_sorted
 from pqbroker.doctor.stored_blobs import StoredBlobs
 from pqbroker.doctor.tablet_rows import TabletRows
 from pqbroker.storage.blobs.blob_id import BlobId
@@ -22,7 +23,7 @@ from pqbroker.storage.ids import SYSTEM_CELL, CellId, TabletId
 from pqbroker.storage.tablets.base_tablet import BaseTablet
 from pqbroker.storage.tablets.coordinator_rows import RESIDENT_ROWS
 from pqbroker.storage.tablets.scheme import SCHEME_TABLET_ID, Scheme
-from pqbroker.storage.tablets.scheme_objects import NAMES, has_object_tablets
+from pqbroker.storage.tablets.scheme_objects import NAMES, SORTED_TABLES, has_object_tablets
 from pqbroker.storage.tablets.scheme_state import TopicRecord
 from pqbroker.storage.tablets.tablet import USER_CHANNEL, TabletRecord, TabletStorage, TabletType
 from pqbroker.storage.tablets.tablet_kinds import TABLET_KINDS
@@ -41,6 +42,7 @@ class Examined:
     findings: Findings
     storages: Mapping[TabletId, TabletStorage]
     served_topics: Mapping[TabletId, ServedTopic]
+    served_sorted: Mapping[TabletId, ServedSorted]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +78,14 @@ async def check_tablets(
         known = Known(scheme, await _read_hive(storages.get(HIVE_TABLET_ID), findings))
     scheme = known.scheme
     served_topics: dict[TabletId, ServedTopic] = {}
+    served_sorted: dict[TabletId, ServedSorted] = {}
     if scheme is not None:
+        tables, reserved = scheme.rows(SORTED_TABLES), scheme.timestamps_reserved
+        served_sorted = find_served_sorted(tables, home.cell, reserved, findings)
         served_topics = find_served_topics(scheme.topics.values(), home.cell, scheme.timestamps_reserved)
         _check_owned(scheme, rows, findings, home.cell)
         _check_unowned(scheme, rows.records, findings, home.cell)
-    examined = Examined(rows, blobs, findings, storages, served_topics)
+    examined = Examined(rows, blobs, findings, storages, served_topics, served_sorted)
     for record in rows.records.values():
         if record.dropping:
             where = f"tablet {record.tablet_id}"
@@ -155,6 +160,17 @@ async def _check_partitions(record: TabletRecord, examined: Examined) -> None:
         check_tablet(stored, served, record, examined.blobs, examined.findings)
 
 
+async def _check_sorted(record: TabletRecord, examined: Examined) -> None:
+    """Look at the log and the chunks of a sorted tablet."""
+    served = examined.served_sorted.get(record.tablet_id)
+    if served is None:
+        await _check_keys(record, examined)
+        return
+    stored = _stored_rows(record, served.name, examined)
+    if stored is not None:
+        check_sorted_tablet(stored, served, examined.blobs, examined.findings)
+
+
 async def _check_keys(record: TabletRecord, examined: Examined) -> None:
     """Look at the keys of a KV tablet, and the blobs that they hold."""
     where = f"tablet {record.tablet_id}"
@@ -180,6 +196,7 @@ _CHECKS: Mapping[TabletType, TabletCheck] = {
     TabletType.SCHEME: _check_known,
     TabletType.PERSQUEUE: _check_partitions,
     TabletType.HIVE: _check_known,
+    TabletType.SORTED: _check_sorted,
 }
 """Checks that know what a kind of tablet is for."""
 
