@@ -8,7 +8,7 @@ not accepted yet.
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -49,6 +49,9 @@ TABLETS_AT_ONCE: Final = 50
 CHUNKS_NOTED: Final = 100
 """Chunks of a partition that the history names where it was split or merged."""
 _FAILURES = (BlobCorrupt, BlobMissing, ChunkDamaged, CommitRefused, KeyValueError, MergeFailed, OSError, ShardLost)
+_Work = Callable[[], Awaitable[object]]
+_Naming = Callable[[Merged], Coroutine[Any, Any, Sequence[OpenChunk]]]
+"""Names the chunks that a merge has staged."""
 _log = logging.getLogger(__name__)
 
 
@@ -174,7 +177,7 @@ class Background:
         for picked in in_order(task for task, _ in tasks.values()):
             task, tablet = tasks[picked.place]
             if self._has_room(task.kind) and tablet.takes_tasks and _is_possible(tablet, task):
-                self._begin_task(tablet, task, now_ms)
+                self._begin_task(tablet, task)
         for _, tablet in found:
             await self._balance(tablet, now_ms)
         self.looks += 1
@@ -242,25 +245,26 @@ class Background:
         self.look_soon()
 
     def _begin_flush(self, tablet: SortedTablet, store: RowStore, reason: str) -> None:
-        size = sum(entry.size for item in tablet.log_inputs(store) if (entry := tablet.kv.entry(item.key)) is not None)
+        inputs = tablet.log_inputs(store)
+        size = sum(entry.size for item in inputs if (entry := tablet.kv.entry(item.key)) is not None)
         record = self._record(FLUSH, tablet, reason, [store.number], size)
+        attributes = tablet.config.attributes
+        rules = self._rules_of_flush(tablet, store) if attributes.merge_rows_on_flush else None
+        document = self._document(tablet, MergeRules(rules, merges_deletes=attributes.merge_deletions_on_flush))
+        merge = Merge(self._share, MergeTablets(tablet.kv), tablet.new_number(), inputs, document)
 
         def end() -> None:
             self._flushing.pop(tablet, None)
 
-        self._flushing[tablet] = self._begin(tablet, record, self._flush(tablet, store, record), end)
-
-    async def _flush(self, tablet: SortedTablet, store: RowStore, record: TaskRecord) -> None:
-        attributes = tablet.config.attributes
-        try:
-            rules = self._rules_of_flush(tablet, store) if attributes.merge_rows_on_flush else None
-            merges_deletes = attributes.merge_deletions_on_flush
-            document = self._document(tablet, MergeRules(rules, merges_deletes=merges_deletes))
-            inputs = tablet.log_inputs(store)
-            merge = Merge(self._share, MergeTablets(tablet.kv), tablet.new_number(), inputs, document)
-            merged = await self._merged(merge, record)
+        async def name(merged: Merged) -> list[OpenChunk]:
             retained = None if rules is None else rules.retained
-            await self._name(merge, tablet.name_flushed(merge.kv, store, merged.chunks, retained), record)
+            return await tablet.name_flushed(merge.kv, store, merged.chunks, retained)
+
+        self._flushing[tablet] = self._begin(tablet, record, self._flush(tablet, merge, name, record), end)
+
+    async def _flush(self, tablet: SortedTablet, merge: Merge, name: _Naming, record: TaskRecord) -> None:
+        try:
+            await self._merge(merge, name, record)
             self._done(record, tablet)
             self.failures.pop(tablet, None)
         except asyncio.CancelledError:
@@ -271,7 +275,7 @@ class Background:
             self._backoffs[tablet] = self._share.time.clock() + self._share.settings.backoff_ms
             self._failed(record, tablet, failure)
 
-    def _begin_task(self, tablet: SortedTablet, task: ChunkTask, now_ms: int) -> None:
+    def _begin_task(self, tablet: SortedTablet, task: ChunkTask) -> None:
         chunks = [tablet.structure.chunks[number] for number in task.choice.numbers]
         reason = str(task.choice.reason)
         record = self._record(task.kind, tablet, reason, task.choice.numbers, task.choice.compressed_bytes)
@@ -286,16 +290,18 @@ class Background:
             if task.kind is TaskKind.PARTITIONING:
                 tablet.is_eden_partitioning = False
 
-        self._begin(tablet, record, self._run(tablet, task, chunks, record), end)
+        work: _Work
+        if task.kind is TaskKind.DISCARD:
+            work = partial(tablet.name_merged, tablet.kv, chunks, [], self._retained(tablet))
+        else:
+            work = self._compaction(tablet, task, chunks, record)
+        self._begin(tablet, record, self._run(tablet, chunks, work, record), end)
 
     async def _run(
-        self, tablet: SortedTablet, task: ChunkTask, chunks: Sequence[OpenChunk], record: TaskRecord
+        self, tablet: SortedTablet, chunks: Sequence[OpenChunk], work: _Work, record: TaskRecord
     ) -> None:
         try:
-            if task.kind is TaskKind.DISCARD:
-                await tablet.name_merged(tablet.kv, chunks, [], self._retained(tablet))
-            else:
-                await self._compact(tablet, task, chunks, record)
+            await work()
             self._done(record, tablet)
         except asyncio.CancelledError:
             record.failure = LEFT
@@ -304,18 +310,25 @@ class Background:
             self._back_off(tablet, chunks, failure)
             self._failed(record, tablet, failure)
 
-    async def _compact(
+    def _compaction(
         self, tablet: SortedTablet, task: ChunkTask, chunks: Sequence[OpenChunk], record: TaskRecord
-    ) -> None:
-        numbers = task.choice.numbers
-        major = major_timestamp(tablet.stores_now(), numbers)
-        rules = self._rules(tablet, major)
+    ) -> _Work:
+        """Return the work of a compaction or partitioning, which takes its inputs as they are now."""
+        rules = self._rules(tablet, major_timestamp(tablet.stores_now(), task.choice.numbers))
         pivots = tablet.structure.pivots[1:] if task.kind is TaskKind.PARTITIONING else []
         document = self._document(tablet, MergeRules(rules, pivots))
         inputs = [MergeInput("chunk", chunk_data_key(chunk.number)) for chunk in chunks]
         merge = Merge(self._share, MergeTablets(tablet.kv), tablet.new_number(), inputs, document)
+
+        async def name(merged: Merged) -> list[OpenChunk]:
+            return await tablet.name_merged(merge.kv, chunks, merged.chunks, rules.retained)
+
+        return partial(self._merge, merge, name, record)
+
+    async def _merge(self, merge: Merge, name: _Naming, record: TaskRecord) -> None:
+        """Merge and stage, then name what is staged. MergeFailed, CommitRefused, ShardLost."""
         merged = await self._merged(merge, record)
-        await self._name(merge, tablet.name_merged(merge.kv, chunks, merged.chunks, rules.retained), record)
+        await self._name(merge, name(merged), record)
 
     async def _merged(self, merge: Merge, record: TaskRecord) -> Merged:
         record.staging = merge

@@ -368,8 +368,8 @@ class SortedTablet:
 
         def named() -> None:
             self.structure.change(chunks, ())
-            self.stores.remove(store)
-            del self._logs[store.number]
+            self.stores = [other for other in self.stores if other is not store]
+            self._logs.pop(store.number, None)
 
         await self._execute(kv, [*commands, *removal(self.log_inputs(store)), *raised], named)
         return chunks
@@ -401,9 +401,9 @@ class SortedTablet:
         await outcome
 
     def _check_current(self, kv: KeyValueTablet) -> None:
-        """CommitRefused for work that was begun in an earlier generation."""
-        if kv is not self.kv:
-            raise CommitRefused(f"{self.name} was started again meanwhile")
+        """CommitRefused for work that was begun in an earlier generation, or before an unmount."""
+        if kv is not self.kv or not self.is_serving:
+            raise CommitRefused(f"{self.name} was lost, unmounted or started again meanwhile")
 
     def _raise_retained(self, retained: int) -> Write:
         """Return what makes it durable. It counts at once: another request beside this one writes no lower one."""
