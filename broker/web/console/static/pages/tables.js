@@ -1,6 +1,7 @@
 // Tables: schema, attributes, tablets with their mount states, rows; mounting where pages may change something.
 import { html, useState } from "/console/vendor/htm-preact.js";
 import { exact, name, useDoor, useWrites } from "/console/doors.js";
+import { SortedInside } from "/console/pages/inside.js";
 import { address } from "/console/pages/sql.js";
 import { Change, Content, Facts, Pager, Table, Trouble } from "/console/parts.js";
 import { bytes, count } from "/console/units.js";
@@ -17,7 +18,8 @@ export function Tables() {
     ${data && html`<${Table} keyOf=${(table) => table.name} rows=${data.tables} empty=${html`No table yet. Create one: <code>pqbroker table create //shop/orders --column id:int64:required --column note:utf8</code>`} columns=${[
       ["table", (table) => html`<a href=${`#/tables/${name(table.name)}`}>${table.path}</a>`, "name"], ["tablets", (table) => count(table.tablet_count), "number"],
       ["state", (table) => html`<${State} state=${table.state} />`], ["bundle", (table) => table.bundle],
-      ["topic", (table) => html`<a href=${`#/topics/${name(table.name)}`}>${table.name}</a>`, "name"],
+      ["kind", (table) => (table.sorted ? "sorted" : "ordered")],
+      ["topic", (table) => !table.sorted && html`<a href=${`#/topics/${name(table.name)}`}>${table.name}</a>`, "name"],
     ]} /><${Pager} trail=${trail} next=${data.next} go=${setTrail} />`}`;
 }
 
@@ -28,22 +30,27 @@ function State({ state }) {
 export function OneTable({ table }) {
   const path = `/v1/tables/${name(table)}`;
   const { data, problem, reload } = useDoor(path, 3);
-  const tablets = useDoor(`${path}/tablets?limit=${LIMIT}`, 2);
+  const tablets = useDoor(data && !data.sorted ? `${path}/tablets?limit=${LIMIT}` : "", 2);
   const writes = useWrites();
   const changed = () => { reload(); tablets.reload(); };
   return html`<div class="crumbs"><a href="#/tables">Tables</a></div><h2>${data?.path ?? table}</h2><${Trouble} problem=${problem} />
     ${data && html`<${Facts} facts=${[
-      ["topic", html`<a href=${`#/topics/${name(data.name)}`}>${data.name}</a>`], ["state", html`<${State} state=${data.state} />`], ["bundle", data.bundle],
+      data.sorted ? ["sorted by", data.schema.filter((column) => column.sort_order).map((column) => column.name).join(", ")] : ["topic", html`<a href=${`#/topics/${name(data.name)}`}>${data.name}</a>`], ["state", html`<${State} state=${data.state} />`], ["bundle", data.bundle],
       ["tablets", count(data.tablet_count)], ["rows", html`<a href=${address(`SELECT * FROM "${data.name}" LIMIT 50`)}>query them with SQL</a>`],
     ]} />
     ${writes && html`<div class="bar">${VERBS.map(([verb, label]) => html`<${Change} key=${verb} label=${label} quiet danger=${verb === "unmount"} confirm=${verb === "unmount" ? table : null} method="POST" path=${`${path}/${verb}`} body=${{}} done=${changed} />`)}</div>`}
-    <h3>Columns</h3><${Table} keyOf=${(column) => column.name} rows=${data.schema} empty="None." columns=${[
-      ["name", (column) => html`<code>${column.name}</code>`, "name"], ["type", (column) => html`<code>${column.type}</code>`],
-      ["required", (column) => (column.required ? "yes" : "no")], ["stored in", (column) => `the record's ${column.from}`],
-    ]} />
-    <h3>Tablets</h3><${Trouble} problem=${tablets.problem} />${tablets.data && html`<${Tablets} table=${data} tablets=${tablets.data} />`}
+    ${data.sorted && html`<${SortedInside} path=${path} />`}
+    <h3>Columns</h3><${Columns} table=${data} />
+    ${!data.sorted && html`<h3>Tablets</h3><${Trouble} problem=${tablets.problem} />${tablets.data && html`<${Tablets} table=${data} tablets=${tablets.data} />`}`}
     <h3>Attributes</h3><${Attributes} table=${data} />
-    <h3>Rows</h3><${Rows} key=${table} path=${path} schema=${data.schema} tablets=${data.tablet_count} />`}`;
+    ${!data.sorted && html`<h3>Rows</h3><${Rows} key=${table} path=${path} schema=${data.schema} tablets=${data.tablet_count} />`}`}`;
+}
+
+function Columns({ table }) {
+  return html`<${Table} keyOf=${(column) => column.name} rows=${table.schema} empty="None." columns=${[
+    ["name", (column) => html`<code>${column.name}</code>`, "name"], ["type", (column) => html`<code>${column.type}</code>`],
+    ["required", (column) => (column.required ? "yes" : "no")], table.sorted ? ["sorted", (column) => column.sort_order ?? ""] : ["stored in", (column) => `the record's ${column.from}`],
+  ]} />`;
 }
 
 function Tablets({ table, tablets }) {
