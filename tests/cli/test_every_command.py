@@ -35,7 +35,8 @@ COMMANDS: Mapping[str, str] = {
     "table create": "//more/{t} --column id:int64", "table list": "", "table describe": "{t}",
     "table insert": "{t} --row {{\"id\":1,\"$tablet_index\":1}}", "table alter": "{t} --column id:int64",
     "table select": "{t} --tablet 1", "table trim": "{t} --tablet 1 --to 1 --yes", "table drop": "{t} --yes",
-    "table lookup": "{t} id=1", "table delete-rows": "{t} id=1",
+    "table lookup": "{t} id=1", "table delete-rows": "{t} id=1", "table inside": "{t} --tablet 1",
+    "table explain-compaction": "{t}", "table compact": "{t}",
     "table mount": "{t}", "table unmount": "{t}", "table freeze": "{t}", "table unfreeze": "{t}",
     "table remount": "{t}", "table reshard": "{t} --tablets 3", "cell list": "", "cell create": "nowhere",
     "cell remove": "99 --yes",
@@ -46,11 +47,15 @@ COMMANDS: Mapping[str, str] = {
 """Options and arguments of each command. The tablet that is closed is number 1."""
 ELSEWHERE = frozenset(("restore", "doctor", "crashtest", "completion"))
 """Commands that ask no running broker for data."""
-OF_OTHER_RULES = frozenset(
+OF_SORTED_TABLES = frozenset(
+    ("table compact", "table delete-rows", "table explain-compaction", "table inside", "table lookup")
+)
+"""Commands that no ordered table has."""
+OF_OTHER_RULES = OF_SORTED_TABLES | frozenset(
     (
         "backup", "bundle remove", "cell create", "cell remove", "cluster health", "group delete", "table alter",
-        "table delete-rows", "table freeze", "table lookup", "table mount", "table remount", "table reshard",
-        "table unfreeze", "tablet kv", "tablet move", "topic grow",
+        "table freeze", "table mount", "table remount", "table reshard", "table unfreeze", "tablet kv", "tablet move",
+        "topic grow",
     )
 )  # fmt: skip
 """Commands that may be refused for what has nothing to do with the tablet."""
