@@ -42,13 +42,19 @@ async def _fill(running: Broker) -> None:
 
 
 def _make_tables(running: Broker) -> None:
-    """One with a hostile row, one whose tablet is frozen."""
+    """One with a hostile row, one whose tablet is frozen, one that is static, one sorted by a column of a hostile name.
+    """
     calls = HttpCalls(lambda: running.http)
     columns = [{"name": "id", "type": "int64", "required": True}, {"name": "note", "type": "utf8"}]
     for path in ("//shop/items", "//shop/old"):
         calls.ask("POST", "/v1/tables", {"path": path, "schema": columns})
     calls.ask("POST", "/v1/tables/shop.items/rows", {"rows": [{"id": 2**53 + 1, "note": HOSTILE}, {"id": 2}]})
     calls.ask("POST", "/v1/tables/shop.old/freeze", {})
+    calls.ask("POST", "/v1/tables", {"path": "//shop/still", "schema": columns, "dynamic": False})
+    keys = [{"name": HOSTILE, "type": "utf8", "sort_order": "ascending"}]
+    pivots = [[], [HOSTILE]]
+    calls.ask("POST", "/v1/tables", {"path": "//shop/stock", "schema": [*keys, *columns], "pivot_keys": pivots})
+    calls.ask("POST", "/v1/tables/shop.stock/rows", {"rows": [{HOSTILE: "a", "id": 1}, {HOSTILE: "z", "id": 2}]})
 
 
 PAGES = {
@@ -63,8 +69,10 @@ PAGES = {
     f"#/groups/{GROUP}": ["Records behind", "Reset", TOPIC],
     "#/tablets": ["scheme", "persqueue"],
     "#/tablets/65536": ["Channels", "Keys", "Blobs"],
-    "#/tables": ["//shop/items", "mounted", "frozen"],
+    "#/tables": ["//shop/items", "mounted", "frozen", "ordered", "sorted", "static"],
     "#/tables/shop.items": ["Columns", "utf8", "required", "Attributes", "min_data_ttl", HOSTILE, "trimmed"],
+    "#/tables/shop.stock": ["sorted by", "ascending", HOSTILE, "table lookup", "Query them with SQL.", "max_read"],
+    "#/tables/shop.still": ["Columns", "none", "Attributes", "Query them with SQL."],
     "#/sql": ["Run", "Begin with a topic", TOPIC],
     "#/storage": ["Storage", "main"],
     "#/clients": ["Clients"],
@@ -86,6 +94,14 @@ async def test_a_page_renders_without_complaint_and_asks_nobody_else(
     assert [asked for asked in page.asked if not asked.startswith((home, "data:,"))] == []
     assert await page.look("document.title") != "owned"
     assert await page.look("document.images.length") == 0
+
+
+async def test_a_tablet_of_a_sorted_table_leads_to_the_table(page: Page, node: Broker) -> None:
+    await page.open(f"http://{node.http}/#/tablets")
+    await page.wait_for("shop.stock")
+    for kind, found in (("tables", True), ("topics", False)):
+        link = f"""document.querySelector('a[href="#/{kind}/shop.stock"]') !== null"""
+        assert await page.look(link) is found
 
 
 async def test_a_topic_that_is_not_there_is_told_with_its_cure(page: Page, node: Broker) -> None:

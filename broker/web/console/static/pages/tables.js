@@ -18,9 +18,25 @@ export function Tables() {
     ${data && html`<${Table} keyOf=${(table) => table.name} rows=${data.tables} empty=${html`No table yet. Create one: <code>pqbroker table create //shop/orders --column id:int64:required --column note:utf8</code>`} columns=${[
       ["table", (table) => html`<a href=${`#/tables/${name(table.name)}`}>${table.path}</a>`, "name"], ["tablets", (table) => count(table.tablet_count), "number"],
       ["state", (table) => html`<${State} state=${table.state} />`], ["bundle", (table) => table.bundle],
-      ["kind", (table) => (table.sorted ? "sorted" : "ordered")],
-      ["topic", (table) => !table.sorted && html`<a href=${`#/topics/${name(table.name)}`}>${table.name}</a>`, "name"],
+      ["kind", kind], ["topic", (table) => (isTopic(table) ? topicLink(table) : html`<span class="dim">none</span>`), "name"],
     ]} /><${Pager} trail=${trail} next=${data.next} go=${setTrail} />`}`;
+}
+
+function kind(table) {
+  return table.sorted ? "sorted" : table.dynamic ? "ordered" : "static";
+}
+
+function isTopic(table) {
+  return table.dynamic && !table.sorted;
+}
+
+function topicLink(table) {
+  return html`<a href=${`#/topics/${name(table.name)}`}>${table.name}</a>`;
+}
+
+// Columns that the rows of a sorted table are found by.
+function keys(table) {
+  return table.schema.filter((column) => column.sort_order).map((column) => column.name);
 }
 
 function State({ state }) {
@@ -35,7 +51,7 @@ export function OneTable({ table }) {
   const changed = () => { reload(); tablets.reload(); };
   return html`<div class="crumbs"><a href="#/tables">Tables</a></div><h2>${data?.path ?? table}</h2><${Trouble} problem=${problem} />
     ${data && html`<${Facts} facts=${[
-      data.sorted ? ["sorted by", data.schema.filter((column) => column.sort_order).map((column) => column.name).join(", ")] : ["topic", html`<a href=${`#/topics/${name(data.name)}`}>${data.name}</a>`], ["state", html`<${State} state=${data.state} />`], ["bundle", data.bundle],
+      data.sorted ? ["sorted by", keys(data).join(", ")] : ["topic", isTopic(data) ? topicLink(data) : "none"], ["state", html`<${State} state=${data.state} />`], ["bundle", data.bundle],
       ["tablets", count(data.tablet_count)], ["rows", html`<a href=${address(`SELECT * FROM "${data.name}" LIMIT 50`)}>query them with SQL</a>`],
     ]} />
     ${writes && html`<div class="bar">${VERBS.map(([verb, label]) => html`<${Change} key=${verb} label=${label} quiet danger=${verb === "unmount"} confirm=${verb === "unmount" ? table : null} method="POST" path=${`${path}/${verb}`} body=${{}} done=${changed} />`)}</div>`}
@@ -43,7 +59,7 @@ export function OneTable({ table }) {
     <h3>Columns</h3><${Columns} table=${data} />
     ${!data.sorted && html`<h3>Tablets</h3><${Trouble} problem=${tablets.problem} />${tablets.data && html`<${Tablets} table=${data} tablets=${tablets.data} />`}`}
     <h3>Attributes</h3><${Attributes} table=${data} />
-    ${!data.sorted && html`<h3>Rows</h3><${Rows} key=${table} path=${path} schema=${data.schema} tablets=${data.tablet_count} />`}`}`;
+    <h3>Rows</h3>${isTopic(data) ? html`<${Rows} key=${table} path=${path} schema=${data.schema} tablets=${data.tablet_count} />` : html`<${Elsewhere} table=${data} />`}`}`;
 }
 
 function Columns({ table }) {
@@ -51,6 +67,12 @@ function Columns({ table }) {
     ["name", (column) => html`<code>${column.name}</code>`, "name"], ["type", (column) => html`<code>${column.type}</code>`],
     ["required", (column) => (column.required ? "yes" : "no")], table.sorted ? ["sorted", (column) => column.sort_order ?? ""] : ["stored in", (column) => `the record's ${column.from}`],
   ]} />`;
+}
+
+// Ways to the rows of a table that has no row indexes.
+function Elsewhere({ table }) {
+  const key = keys(table).map((title) => `${title}=…`).join(",");
+  return html`<p>${table.sorted && html`Look one up: <code>pqbroker table lookup ${table.name} ${key}</code>. `}<a href=${address(`SELECT * FROM "${table.name}" LIMIT 50`)}>Query them with SQL.</a></p>`;
 }
 
 function Tablets({ table, tablets }) {
