@@ -24,7 +24,7 @@ export function SortedInside({ path }) {
   const { node } = data;
   const blocked = data.tablets.filter((one) => one.blocked);
   const overlap = data.tablets.reduce((most, one) => (one.overlap > most.overlap ? one : most), { overlap: 0, overlap_max: 0 });
-  return html`<${Trouble} problem=${problem} />
+  return html`<h3>Inside</h3><${Trouble} problem=${problem} />
     <div class="tiles">
       <${Tile} name="overlap: most chunks over one key" value=${`${overlap.overlap} of ${overlap.overlap_max}`} kind=${overlap.overlap * 2 > overlap.overlap_max ? "warn" : ""} />
       <${Tile} name="write amplification since the start" value=${data.amplification === null ? "–" : count(data.amplification)} />
