@@ -58,6 +58,7 @@ Both stop like a query.
 import json
 import select
 import socket
+import threading
 from collections.abc import Mapping
 from struct import Struct
 from typing import Any, NamedTuple
@@ -100,6 +101,8 @@ class Line:
         self._socket = connection
         self._incoming = select.poll()
         self._incoming.register(connection, select.POLLIN)
+        self._polling = threading.Lock()
+        """Held while one of the threads polls: two at once are an error."""
         self._is_waiting = True
         """True while the thread waits for a message."""
         self._asked = 0
@@ -122,8 +125,11 @@ class Line:
         """Return True if the broker has asked to stop, which no thread waits for. Any thread may ask; a message that
         arrives meanwhile is not taken for it."""
         asked = self._asked
-        if self._is_waiting or not self._incoming.poll(0):
+        if self._is_waiting:
             return False
+        with self._polling:
+            if not self._incoming.poll(0):
+                return False
         return not self._is_waiting and self._asked == asked
 
     def finish_stop(self) -> None:

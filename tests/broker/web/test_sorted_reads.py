@@ -144,7 +144,7 @@ async def test_a_read_waits_for_writes_on_their_way(web: Web) -> None:
 
 async def test_queries_beside_transfers_flushes_and_compactions_see_one_moment(web: Web) -> None:
     """Each write moves a count between tablets: a query that saw two moments would find another sum."""
-    attributes = {"min_data_ttl": 0, "max_data_ttl": 0, "max_dynamic_store_row_count": 50}
+    attributes = {"min_data_ttl": 0, "max_data_ttl": 0, "max_dynamic_store_timestamp_count": 300}
     await create(web, pivot_keys=[[], ["m"]], attributes=attributes)
     await insert(web, *(row(shop, number, count=100) for shop in ("a", "z") for number in range(20)))
     written = 0
@@ -161,8 +161,10 @@ async def test_queries_beside_transfers_flushes_and_compactions_see_one_moment(w
     history = web.node.server.node.cell.current.sorted_tables.background.history
     queries = 0
     try:
-        while queries < 15 or not any(task.kind == "compaction" for task in history.ended):
+        while queries < 15 or not {"flush", "compaction"} <= {task.kind for task in history.ended}:
             queries += 1
+            if queries % 5 == 0:
+                await set_attributes(web, forced_compaction_revision=queries // 5)
             before = written
             (found,) = await answered(web, f"SELECT sum(count) AS total, count(*) AS n FROM {TABLE}")
             assert found == {"total": 4000, "n": 40}
