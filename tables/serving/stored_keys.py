@@ -17,6 +17,7 @@ FACTS_KEY: Final = b"f"
 PIVOTS_KEY: Final = b"p"
 LOG_KEYS: Final = b"l"
 CHUNK_KEYS: Final = b"c"
+CHUNK_DATA_KEYS: Final = b"d"
 PIECE_KEYS: Final = b"t"
 CHUNK_CHANNEL: Final = 1
 """The KV tablet's channel of chunks; log entries go to the first one."""
@@ -58,7 +59,7 @@ def read_chunk_key(key: bytes) -> int:
 
 def chunk_data_key(chunk: int) -> bytes:
     """Return the key of a chunk itself."""
-    return _NUMBER.pack(b"d", chunk)
+    return _NUMBER.pack(CHUNK_DATA_KEYS, chunk)
 
 
 def piece_key(task: int, piece: int) -> bytes:
