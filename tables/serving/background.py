@@ -27,6 +27,7 @@ from pqbroker.tables.serving.merging import (
     merge_document,
 )
 from pqbroker.tables.serving.open_chunk import OpenChunk
+from pqbroker.tables.serving.preloading import MODE_NONE, let_go, next_chunk, preload
 from pqbroker.tables.serving.share import SortedShare
 from pqbroker.tables.serving.stored_keys import chunk_data_key
 from pqbroker.tables.serving.surveying import stores_and_overlaps, surveyed
@@ -68,6 +69,7 @@ class Background:
         """Looks that have ended."""
         self._wanted = asyncio.Event()
         self._looking: asyncio.Task[None] | None = None
+        self._preloading: asyncio.Task[None] | None = None
         self._running: dict[asyncio.Task[Any], str] = {}
         """Kinds of the tasks under way."""
         self._flushing: dict[SortedTablet, asyncio.Task[Any]] = {}
@@ -85,7 +87,7 @@ class Background:
 
     async def stop(self) -> None:
         """End everything; what is staged and not named goes at the next start."""
-        tasks = [task for task in (self._looking, *self._running) if task is not None]
+        tasks = [task for task in (self._looking, self._preloading, *self._running) if task is not None]
         for task in tasks:
             task.cancel()
         if tasks:
@@ -180,6 +182,8 @@ class Background:
                 self._begin_task(tablet, task)
         for _, tablet in found:
             await self._balance(tablet, now_ms)
+        for tablet, _ in served:
+            self._look_at_memory_mode(tablet)
         self.looks += 1
 
     def _look_at_stores(self, tablet: SortedTablet, now_ms: int, *, is_frozen: bool) -> None:
@@ -219,6 +223,24 @@ class Background:
                 tablet.rotate()
                 self.look_soon()
             tablet.memory_refusal = memory_refusal(used, of_table[tablet.config.table], limit)
+
+    def _look_at_memory_mode(self, tablet: SortedTablet) -> None:
+        """Read a chunk of a table that is kept in memory; let go of those of one that is not any more."""
+        if not tablet.takes_tasks:
+            return
+        if tablet.config.attributes.in_memory_mode == MODE_NONE:
+            let_go(tablet)
+            return
+        chunk = next_chunk(tablet)
+        if chunk is not None and self._preloading is None:
+            self._preloading = asyncio.get_running_loop().create_task(preload(tablet, chunk))
+            self._preloading.add_done_callback(self._preloaded)
+
+    def _preloaded(self, task: "asyncio.Task[None]") -> None:
+        self._preloading = None
+        if not task.cancelled() and task.exception() is not None:
+            _log.error("a chunk was not read into memory; this is a defect", exc_info=task.exception())
+        self.look_soon()
 
     def _count(self, kind: str) -> int:
         return sum(known == kind for known in self._running.values())

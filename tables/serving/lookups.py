@@ -110,11 +110,14 @@ class Lookup:
         found = self._find(chunk, number)
         if isinstance(found, Block):
             return found
-        block = await chunk.read_block(self._kv, index, number)
+        if isinstance(found, bytes):
+            block = index.block(number, found)
+        else:
+            block = await chunk.read_block(self._kv, index, number)
         self._keep(chunk, number, block, index.places[number].unpacked_bytes)
         return block
 
-    def _find(self, chunk: OpenChunk, number: int) -> Block | ChunkIndex | None:
+    def _find(self, chunk: OpenChunk, number: int) -> Block | ChunkIndex | bytes | None:
         return self._pinned.get((chunk.identity, number)) or self._kept.find(chunk, number)
 
     def _keep(self, chunk: OpenChunk, number: int, item: Block | ChunkIndex, size: int) -> None:

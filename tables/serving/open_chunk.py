@@ -3,6 +3,7 @@
 import json
 import logging
 from collections import OrderedDict
+from enum import StrEnum
 from itertools import count
 from typing import Final
 
@@ -23,15 +24,26 @@ _CURE: Final = (
     "Other keys are read and written as before. Stop the broker, see what `pqbroker doctor` says, and restore the"
     " directory from a copy."
 )
+PINNED_PART: Final = 0.8
+"""Part of the memory for blocks that tables in memory have at most."""
 _numbers = count()
 _log = logging.getLogger(__name__)
+
+
+class Preload(StrEnum):
+    """State of a chunk whose table is kept in memory (`in_memory_mode`)."""
+
+    NONE = "none"
+    COMPLETED = "completed"
+    FAILED = "failed"
 
 
 class OpenChunk:
     """One chunk of a mounted tablet."""
 
     __slots__ = (
-        "backoff_until_ms", "first_key", "identity", "is_busy", "is_damaged", "last_key", "number", "record",
+        "backoff_until_ms", "first_key", "identity", "is_busy", "is_damaged", "last_key", "number", "preload",
+        "record",
     )  # fmt: skip
 
     def __init__(self, number: int, record: ChunkRecord) -> None:
@@ -43,6 +55,7 @@ class OpenChunk:
         """Unique in this process: numbers are the tablet's."""
         self.is_busy = False
         self.is_damaged = False
+        self.preload = Preload.NONE
         self.backoff_until_ms = 0
 
     def facts(self) -> ChunkStore:
@@ -70,8 +83,12 @@ class OpenChunk:
 
     async def read_block(self, kv: KeyValueTablet, index: ChunkIndex, number: int) -> Block:
         """ChunkDamaged; BlobMissing, ShardLost."""
+        return index.block(number, await self.read_packed(kv, index, number))
+
+    async def read_packed(self, kv: KeyValueTablet, index: ChunkIndex, number: int) -> bytes:
+        """Return a block as it is stored. ChunkDamaged; BlobMissing, ShardLost."""
         place = index.places[number]
-        return index.block(number, await self._read(kv, place.position, place.stored_bytes))
+        return await self._read(kv, place.position, place.stored_bytes)
 
     async def _read(self, kv: KeyValueTablet, position: int, size: int) -> bytes:
         try:
@@ -82,19 +99,38 @@ class OpenChunk:
 
 
 class KeptBlocks:
-    """Blocks and indexes of all chunks of a node, the least recently used go first."""
+    """Blocks and indexes of all chunks of a node, the least recently used go first. Those that are pinned stay until
+    their chunk goes; they have at most `PINNED_PART` of the memory."""
 
-    __slots__ = ("_kept", "bytes_max", "hits", "misses", "size")
+    __slots__ = ("_kept", "_pinned", "_pinned_sizes", "bytes_max", "hits", "misses", "pinned_size", "size")
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
         self.size = 0
         self.hits = 0
         self.misses = 0
+        self.pinned_size = 0
         self._kept: OrderedDict[tuple[int, int], tuple[Block | ChunkIndex, int]] = OrderedDict()
+        self._pinned: dict[int, dict[int, Block | ChunkIndex | bytes]] = {}
+        """Pinned items of each chunk, by its identity; bytes are a block as it is stored."""
+        self._pinned_sizes: dict[int, int] = {}
 
-    def find(self, chunk: OpenChunk, number: int) -> Block | ChunkIndex | None:
-        """Return what is kept of a chunk: a block by its number, or its INDEX_OF_CHUNK."""
+    def pin(self, chunk: OpenChunk, items: dict[int, "Block | ChunkIndex | bytes"], size: int) -> bool:
+        """Keep all of a chunk, `size` bytes, until it goes. False: there is no room."""
+        if self.pinned_size + size > self.bytes_max * PINNED_PART or chunk.identity in self._pinned:
+            return False
+        self._pinned[chunk.identity] = items
+        self.pinned_size += size
+        self._pinned_sizes[chunk.identity] = size
+        self._shrink()
+        return True
+
+    def find(self, chunk: OpenChunk, number: int) -> Block | ChunkIndex | bytes | None:
+        """Return what is kept of a chunk: a block by its number, or its INDEX_OF_CHUNK; bytes: a block as stored."""
+        pinned = self._pinned.get(chunk.identity)
+        if pinned is not None and (item := pinned.get(number)) is not None:
+            self.hits += 1
+            return item
         key = chunk.identity, number
         found = self._kept.get(key)
         if found is None:
@@ -111,11 +147,21 @@ class KeptBlocks:
             return
         self._kept[key] = item, size
         self.size += size
-        while self.size > self.bytes_max:
-            _, (_, freed) = self._kept.popitem(last=False)
-            self.size -= freed
+        self._shrink()
 
     def forget(self, chunk: OpenChunk) -> None:
         """Drop what is kept of a chunk that is gone."""
         for key in [key for key in self._kept if key[0] == chunk.identity]:
             self.size -= self._kept.pop(key)[1]
+        self.unpin(chunk)
+
+    def unpin(self, chunk: OpenChunk) -> None:
+        """Let go of what was pinned of a chunk."""
+        chunk.preload = Preload.NONE
+        if self._pinned.pop(chunk.identity, None) is not None:
+            self.pinned_size -= self._pinned_sizes.pop(chunk.identity)
+
+    def _shrink(self) -> None:
+        while self._kept and self.size + self.pinned_size > self.bytes_max:
+            _, (_, freed) = self._kept.popitem(last=False)
+            self.size -= freed

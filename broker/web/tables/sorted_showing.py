@@ -1,10 +1,13 @@
 """Documents about sorted tables and their tablets."""
 
+from collections import Counter
 from typing import Any
 
 from pqbroker.conf.sorted_attributes import IN_MEMORY_MODES, sorted_document
 from pqbroker.tables.mount import MountState, table_state
 from pqbroker.tables.paths import table_path
+from pqbroker.tables.serving.open_chunk import Preload
+from pqbroker.tables.serving.preloading import MODE_NONE
 from pqbroker.tables.serving.table import SortedTable
 from pqbroker.tables.serving.tablet import SortedTablet
 from pqbroker.tables.sorted.pivots import show_pivot
@@ -65,6 +68,7 @@ def _statistics(tablet: SortedTablet) -> dict[str, Any]:
     compressed = sum(record.size for record in records)
     memory = tablet.memory_bytes
     mode = tablet.config.attributes.in_memory_mode
+    preloads = Counter(chunk.preload for chunk in structure.chunks.values())
     return {
         "tablet_count": 1,
         "partition_count": len(structure.partitions),
@@ -80,8 +84,8 @@ def _statistics(tablet: SortedTablet) -> dict[str, Any]:
         "disk_space_per_medium": {"default": compressed},
         "memory_size": memory,
         "dynamic_memory_pool_size": memory,
-        "preload_completed_store_count": 0,
-        "preload_pending_store_count": 0,
-        "preload_failed_store_count": 0,
+        "preload_completed_store_count": preloads[Preload.COMPLETED],
+        "preload_pending_store_count": preloads[Preload.NONE] if mode != MODE_NONE else 0,
+        "preload_failed_store_count": preloads[Preload.FAILED],
         "tablet_count_per_memory_mode": {each: int(each == mode) for each in IN_MEMORY_MODES},
     }

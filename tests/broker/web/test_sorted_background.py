@@ -1,9 +1,10 @@
 """Sorted tables whose rows are flushed, compacted, partitioned: by real workers, and read as before."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
+from pqbroker.tables.serving.open_chunk import Preload
 from pqbroker.tables.serving.tablet import SortedTablet
 from tests.broker.conftest import until
 from tests.broker.web.conftest import Web
@@ -188,3 +189,36 @@ async def test_merge_rows_on_flush_leaves_out_superseded_versions(web: Web) -> N
         status, code, _ = await web.refusal("POST", f"{PATH}/lookup", {"keys": [row("a", 0)], "timestamp": first})
         assert (status, code) == (400, "TIMESTAMP_TOO_OLD")
         await reopen(web)
+
+
+async def test_a_table_in_memory_has_its_chunks_pinned_and_lets_go(serve: Callable[..., Awaitable[Web]]) -> None:
+    web = await serve(table_blocks_bytes_max=200_000)
+    await create(web, attributes={"in_memory_mode": "compressed"})
+    await insert(web, *(row("a", number, note=f"n{number}") for number in range(500)))
+    await flush(web)
+    tablet = tablet_of(web)
+    (chunk,) = tablet.structure.chunks.values()
+    await holds(web, lambda: chunk.preload is Preload.COMPLETED)
+    kept = tablet.share.kept
+    packed = kept.pinned_size
+    assert 0 < packed < chunk.record.unpacked_bytes
+    found = await statistics(web)
+    assert (found["preload_completed_store_count"], found["preload_pending_store_count"]) == (1, 0)
+    assert found["tablet_count_per_memory_mode"] == {"none": 0, "compressed": 1, "uncompressed": 0}
+    assert (await look_up(web, row("a", 7)))[0]["note"] == "n7"
+    await set_attributes(web, in_memory_mode="none")
+    await holds(web, lambda: chunk.preload is Preload.NONE)
+    assert kept.pinned_size == 0
+    await set_attributes(web, in_memory_mode="uncompressed")
+    await holds(web, lambda: chunk.preload is Preload.COMPLETED)
+    assert kept.pinned_size > packed
+    await insert(web, *(row("b", number, note="n" * 1000 + str(number)) for number in range(300)))
+    await flush(web)
+    await holds(web, lambda: all(one.preload is not Preload.NONE for one in tablet.structure.chunks.values()))
+    found = await statistics(web)
+    assert found["preload_failed_store_count"] == 1, "a chunk that has no room is read from disk"
+    assert (await look_up(web, row("b", 7)))[0]["note"] == "n" * 1000 + "7"
+    await web.ask("POST", f"{PATH}/unmount", {})
+    assert kept.pinned_size == 0
+    await web.ask("POST", f"{PATH}/mount", {})
+    await holds(web, lambda: kept.pinned_size > 0)
