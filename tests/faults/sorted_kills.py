@@ -1,4 +1,4 @@
-"""`kill -9` of a broker and its workers while a sorted table is written: python -m tests.faults.sorted_kills --kills 100
+"""`kill -9` of a broker and its workers under writes of a sorted table: python -m tests.faults.sorted_kills --kills 100
 
 Its stores are small, so that flushes, compactions and partitionings run all the time. Each row that was acknowledged is
 read at the timestamp of its commit, no timestamp goes back, and in the end the doctor finds nothing: no orphan piece,
