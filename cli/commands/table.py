@@ -14,7 +14,7 @@ from pqbroker.cli.commands.table_columns import (
     columns_of,
     parse_pivots,
 )
-from pqbroker.cli.commands.table_inside import add_inside
+from pqbroker.cli.commands.table_inside import add_compact, add_inside
 from pqbroker.cli.commands.table_keys import add_delete_rows, add_lookup
 from pqbroker.cli.commands.table_mount import add_mount, add_remount
 from pqbroker.cli.commands.table_reshard import add_reshard
@@ -248,3 +248,4 @@ add_mount(app)
 add_remount(app)
 add_reshard(app)
 add_inside(app)
+add_compact(app)

@@ -14,7 +14,7 @@ from pqbroker.cli.web import DEFAULT_HTTP, Web
 
 ENDED_SHOWN = 10
 """Tasks that have ended that are shown to people; --json prints all."""
-INPUTS_SHOWN = 8
+INPUTS_NAMED = 8
 """Chunks of a task that are named to people."""
 
 
@@ -41,6 +41,10 @@ def add_inside(app: Family) -> None:
             _show_table(found)
         else:
             _show_tablet(found)
+
+
+def add_compact(app: Family) -> None:
+    """Add the commands that have tablets compacted, and explain what is."""
 
     @declare(app, "compact", "pqbroker table compact shop.stock --first 1 --last 2")
     def compact(
@@ -225,7 +229,7 @@ def _show_explanation(found: Mapping[str, Any]) -> None:
 
 
 def _numbers(numbers: list[int]) -> str:
-    return ",".join(map(str, numbers[:INPUTS_SHOWN])) + ",…" * (len(numbers) > INPUTS_SHOWN)
+    return ",".join(map(str, numbers[:INPUTS_NAMED])) + ",…" * (len(numbers) > INPUTS_NAMED)
 
 
 def _age(ms: int) -> str:

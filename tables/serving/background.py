@@ -32,7 +32,7 @@ from pqbroker.tables.serving.share import SortedShare
 from pqbroker.tables.serving.stored_keys import chunk_data_key
 from pqbroker.tables.serving.surveying import stores_and_overlaps, surveyed
 from pqbroker.tables.serving.tablet import SortedTablet
-from pqbroker.tables.serving.tasks import FLUSH, LEFT, MERGE, SPLIT, TaskHistory, TaskRecord
+from pqbroker.tables.serving.tasks import FLUSH, MERGE, SPLIT, TASK_LEFT, TaskHistory, TaskRecord
 from pqbroker.tables.serving.write_blocks import WriteBlocks
 from pqbroker.tables.sorted.chunks import ChunkDamaged
 from pqbroker.tables.sorted.picking.balancing import PartitionMerge, PartitionSplit, pick_merges, pick_splits
@@ -290,7 +290,7 @@ class Background:
             self._done(record, tablet)
             self.failures.pop(tablet, None)
         except asyncio.CancelledError:
-            record.failure = LEFT
+            record.failure = TASK_LEFT
             raise
         except _FAILURES as failure:
             self.failures[tablet] = str(failure)
@@ -326,7 +326,7 @@ class Background:
             await work()
             self._done(record, tablet)
         except asyncio.CancelledError:
-            record.failure = LEFT
+            record.failure = TASK_LEFT
             raise
         except _FAILURES as failure:
             self._back_off(tablet, chunks, failure)

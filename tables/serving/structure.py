@@ -9,7 +9,7 @@ from pqbroker.tables.sorted.picking.facts import ChunkStore, PartitionChunks, pa
 from pqbroker.tables.sorted.picking.overlap import Overlap, overlap_of
 
 
-class Layout(NamedTuple):
+class ChunkLayout(NamedTuple):
     """The chunks by place, as of one moment; another thread may read it, since a change replaces its lists."""
 
     pivots: Sequence[bytes]
@@ -77,6 +77,6 @@ class Structure:
         return self.most.count
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> ChunkLayout:
         """Return the chunks by place as of now."""
-        return Layout(self.pivots, self.end, self.partitions, self.eden, dict(self.backoffs))
+        return ChunkLayout(self.pivots, self.end, self.partitions, self.eden, dict(self.backoffs))

@@ -9,7 +9,7 @@ ENDED_KEPT: Final = 100
 FLUSH: Final = "flush"
 SPLIT, MERGE = "split", "merge"
 """Changes of partitions, which move no bytes."""
-LEFT: Final = "stopped, since the tablet is unmounted, moved or deleted, or the node stops"
+TASK_LEFT: Final = "stopped, since the tablet is unmounted, moved or deleted, or the node stops"
 """Failure of a task that was cancelled; it counts as none."""
 
 

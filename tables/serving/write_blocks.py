@@ -15,7 +15,7 @@ from pqbroker.tables.refusals import TableError
 from pqbroker.tables.serving.tablet import SortedTablet
 from pqbroker.tables.sorted.write_refusals import BLOCKING_CODES
 
-LINES_MAX: Final = 10
+BLOCK_LINES_MAX: Final = 10
 """Lines that one look logs at most: a node out of memory refuses the writes of all its tables."""
 _log = logging.getLogger(__name__)
 
@@ -43,21 +43,21 @@ class WriteBlocks:
         self._log_changes(before, found)
 
     def by_code(self) -> Counter[str]:
-        """Return the number of tablets by the code of the refusal; codes that none has are there too."""
+        """Return the number of tablets by the code of the refusal; a code without tablets has 0."""
         return Counter({**dict.fromkeys(BLOCKING_CODES, 0), **Counter(each.code for each in self.tablets.values())})
 
     def _log_changes(self, before: dict[SortedTablet, TableError], after: dict[SortedTablet, TableError]) -> None:
         old, new = _by_table(before), _by_table(after)
         begun = [place for place in new if place not in old]
         ended = [place for place in old if place not in new]
-        for place in begun[:LINES_MAX]:
+        for place in begun[:BLOCK_LINES_MAX]:
             table, code = place
             count, refusal = new[place]
             text = "writes to %d tablets of %s are refused, %s: %s; %s"
             _log.warning(text, count, table_path(table), code, refusal.message, refusal.cure)
-        for table, code in ended[:LINES_MAX]:
+        for table, code in ended[:BLOCK_LINES_MAX]:
             _log.info("writes to %s are taken again, the cause was %s", table_path(table), code)
-        left_out = max(len(begun) - LINES_MAX, 0), max(len(ended) - LINES_MAX, 0)
+        left_out = max(len(begun) - BLOCK_LINES_MAX, 0), max(len(ended) - BLOCK_LINES_MAX, 0)
         if any(left_out):
             _log.warning("writes to %d more tables are refused, those to %d more are taken again", *left_out)
 

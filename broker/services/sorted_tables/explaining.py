@@ -12,7 +12,7 @@ from pqbroker.tables.sorted.picking.choice import Choice
 from pqbroker.tables.sorted.picking.facts import TabletStores
 from pqbroker.tables.sorted.picking.survey import ChunkTask, TaskKind, survey
 
-NO_ROOM: Final = "the node runs as many tasks of this kind as it may"
+ALL_RUN: Final = "the node runs as many tasks of this kind as it may"
 SWITCHED_OFF: Final = "enable_compaction_and_partitioning is false"
 EXAMPLES_MAX: Final = 10
 """Chunks that stand for all with the same reason to be left out, and tablets for all that rest."""
@@ -74,7 +74,7 @@ class Explanation:
         free = {kind: most - count for kind, (count, most) in running.items()}
         found = []
         for index, task, rests in self._tasks:
-            waits = rests or ("" if free[task.kind] > 0 else NO_ROOM)
+            waits = rests or ("" if free[task.kind] > 0 else ALL_RUN)
             free[task.kind] -= not rests
             found.append(WaitingTask(index, task, waits))
         return found

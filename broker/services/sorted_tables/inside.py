@@ -15,7 +15,7 @@ from pqbroker.tables.serving.background import Background
 from pqbroker.tables.serving.surveying import beside_the_loop
 from pqbroker.tables.serving.table import SortedTable
 from pqbroker.tables.serving.tablet import SortedTablet
-from pqbroker.tables.sorted.picking.decisions import Decision, decisions
+from pqbroker.tables.sorted.picking.decisions import ChunkDecision, decisions
 from pqbroker.tables.sorted.picking.survey import Survey, survey
 
 
@@ -27,8 +27,8 @@ class SurveyedTablet(NamedTuple):
     rests: str
     """The thing that keeps tasks on its chunks from running; empty: nothing does."""
     seen: Survey
-    decisions: Mapping[int, Decision]
-    """Decision about each chunk by its number."""
+    decisions: Mapping[int, ChunkDecision]
+    """ChunkDecision about each chunk by its number."""
 
 
 def find_inside(caller: TablesCaller, name: str) -> tuple[SortedTable, Background]:
@@ -44,7 +44,7 @@ async def survey_tablet(caller: TablesCaller, table: SortedTable, index: int) ->
     tablet, now_ms = table.tablets[index], caller.node.clock()
     facts = tablet.stores_later(is_frozen=table.is_frozen(index))
 
-    def look() -> tuple[Survey, Mapping[int, Decision]]:
+    def look() -> tuple[Survey, Mapping[int, ChunkDecision]]:
         seen = survey(facts(), now_ms)
         return seen, decisions(seen)
 

@@ -14,9 +14,8 @@ from pqbroker.broker.services.topics.finding import every_topic
 from pqbroker.broker.web.resources.contents import TIMESTAMP
 from pqbroker.broker.web.routing.health import status_of
 from pqbroker.broker.web.routing.routes import Call, Route, Stream
-from pqbroker.broker.web.routing.schemas import COUNT, TEXT, Schema, array_of, object_of
+from pqbroker.broker.web.routing.schemas import COUNT, OFFSET, TEXT, Schema, array_of, nullable, object_of
 from pqbroker.broker.web.routing.stream_forms import choose_form
-from pqbroker.broker.web.tables.inside_schemas import TASK
 
 EVENT_PERIOD_S = 1.0
 NAMES_MAX = 100
@@ -146,6 +145,14 @@ def _changes(call: Call, kind: str, before: _State, after: _State) -> dict[str, 
     }
 
 
+TABLE_TASK = object_of(
+    {
+        "task": COUNT, "kind": TEXT, "table": TEXT, "tablet_id": COUNT, "reason": TEXT, "inputs": array_of(COUNT),
+        "outputs": array_of(COUNT), "begun_ms": OFFSET, "ended_ms": nullable(OFFSET), "input_bytes": COUNT,
+        "bytes_read": COUNT, "bytes_written": COUNT, "bytes_per_s": COUNT, "rows_read": COUNT, "rows_written": COUNT,
+        "failure": TEXT,
+    }
+)  # fmt: skip
 _EVENT: Schema = {
     "anyOf": [
         object_of(
@@ -161,7 +168,7 @@ _EVENT: Schema = {
                 "deleted": array_of(TEXT),
             }
         ),
-        object_of({"event": TEXT, "cell": TEXT, "count": COUNT, "tasks": array_of(TASK)}),
+        object_of({"event": TEXT, "cell": TEXT, "count": COUNT, "tasks": array_of(TABLE_TASK)}),
     ]
 }  # fmt: skip
 

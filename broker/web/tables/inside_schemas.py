@@ -1,5 +1,6 @@
 """Schemas of what is shown of the inside of sorted tables, and of the facts that are said of every table."""
 
+from pqbroker.broker.web.resources.events import TABLE_TASK
 from pqbroker.broker.web.routing.schemas import COUNT, OFFSET, TEXT, Schema, array_of, nullable, object_of
 
 TABLE_FACTS = {
@@ -12,14 +13,6 @@ _PICKED = nullable(
         {"kind": TEXT, "reason": TEXT, "inputs": array_of(COUNT), "input_count": COUNT, "compressed_bytes": COUNT}
     )
 )
-TASK = object_of(
-    {
-        "task": COUNT, "kind": TEXT, "table": TEXT, "tablet_id": COUNT, "reason": TEXT, "inputs": array_of(COUNT),
-        "outputs": array_of(COUNT), "begun_ms": OFFSET, "ended_ms": nullable(OFFSET), "input_bytes": COUNT,
-        "bytes_read": COUNT, "bytes_written": COUNT, "bytes_per_s": COUNT, "rows_read": COUNT, "rows_written": COUNT,
-        "failure": TEXT,
-    }
-)  # fmt: skip
 _WRITTEN_AGAIN = {
     "flushed_rows": COUNT, "flushed_bytes": COUNT, "rewritten_bytes": COUNT,
     "amplification": nullable({"type": "number"}),
@@ -50,7 +43,7 @@ INSIDE = object_of(
                 "table_stores_bytes_max": COUNT, "workers": COUNT, "workers_busy": COUNT, "tasks": _NODE_TASKS,
             }
         ),
-        "running": array_of(TASK), "ended": array_of(TASK), "tablets": array_of(object_of(_TABLET_INSIDE)),
+        "running": array_of(TABLE_TASK), "ended": array_of(TABLE_TASK), "tablets": array_of(object_of(_TABLET_INSIDE)),
         "next": nullable(COUNT),
     }
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Decisions of a survey about each chunk: the task that takes it and why, or what keeps it out of each task."""
+"""ChunkDecisions of a survey about each chunk: the task that takes it and why, or what keeps it out of each task."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from pqbroker.tables.sorted.picking.survey import Survey, TaskKind
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class ChunkDecision:
     """One chunk's."""
 
     kind: TaskKind | None = None
@@ -18,10 +18,10 @@ class Decision:
     """Reasons why the other tasks do not take it."""
 
 
-def decisions(seen: Survey) -> dict[int, Decision]:
+def decisions(seen: Survey) -> dict[int, ChunkDecision]:
     """Return the decision about each chunk of a tablet by its number; those of a tablet whose attributes switch tasks
     off say what they would be."""
-    found: dict[int, Decision] = {}
+    found: dict[int, ChunkDecision] = {}
     _decide(found, TaskKind.PARTITIONING, seen.partitioning)
     _decide(found, TaskKind.COMPACTION, seen.eden)
     for index, choice in enumerate(seen.partitions):
@@ -29,10 +29,10 @@ def decisions(seen: Survey) -> dict[int, Decision]:
     return found
 
 
-def _decide(found: dict[int, Decision], kind: TaskKind, choice: Choice) -> None:
+def _decide(found: dict[int, ChunkDecision], kind: TaskKind, choice: Choice) -> None:
     for number in choice.numbers:
-        before = found.get(number, Decision())
-        found[number] = Decision(kind, choice.reason, before.left_out)
+        before = found.get(number, ChunkDecision())
+        found[number] = ChunkDecision(kind, choice.reason, before.left_out)
     for number, why in choice.left_out.items():
-        before = found.get(number, Decision())
-        found[number] = Decision(before.kind, before.reason, {**before.left_out, kind: why})
+        before = found.get(number, ChunkDecision())
+        found[number] = ChunkDecision(before.kind, before.reason, {**before.left_out, kind: why})

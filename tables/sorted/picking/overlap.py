@@ -11,7 +11,7 @@ from typing import Protocol
 from pqbroker.tables.sorted.picking.facts import ChunkStore, TabletStores
 
 
-class KeyRange(Protocol):
+class SpanOfKeys(Protocol):
     """A chunk, by its first and its last key."""
 
     @property
@@ -45,7 +45,7 @@ def overlaps(tablet: TabletStores) -> tuple[Overlap, ...]:
     return tuple(found)
 
 
-def overlap_of(chunks: Iterable[KeyRange]) -> Overlap:
+def overlap_of(chunks: Iterable[SpanOfKeys]) -> Overlap:
     """Return the most of these chunks over one key, and the first such key; 0 over the empty key without chunks."""
     firsts, lasts = [], []
     for chunk in chunks:
@@ -62,7 +62,7 @@ def overlap_of(chunks: Iterable[KeyRange]) -> Overlap:
     return Overlap(most, key)
 
 
-def overlapping_store_count(chunks: Iterable[KeyRange]) -> int:
+def overlapping_store_count(chunks: Iterable[SpanOfKeys]) -> int:
     """Return the most of these chunks over one key; 0 without chunks."""
     return overlap_of(chunks).count
 
