@@ -1,4 +1,4 @@
-"""`pqbroker sql`: SQL over the topics of a pqbroker, over its HTTP address."""
+"""`pqbroker sql`: SQL over the topics and tables of a pqbroker, over its HTTP address."""
 
 import json as encoding
 import os
@@ -15,6 +15,7 @@ from pqbroker.cli.web import DEFAULT_HTTP, Web
 
 _TIMEOUT_S = 3600.0
 """The broker has a limit of its own, which is less."""
+TIMESTAMP_MAX = (1 << 64) - 1
 _ERROR = {"code", "message", "cure"}
 
 app = Family()
@@ -34,21 +35,29 @@ def sql(
         int | None,
         option("--timeout", metavar="SECONDS", least=1, most=INT32_MAX // 1000, help="Time that it may take."),
     ] = None,
+    at: Annotated[
+        int | None,
+        option("--at", metavar="TIMESTAMP", least=0, most=TIMESTAMP_MAX,
+               help="Read sorted tables as they were at this timestamp, as writes and --explain print it."),
+    ] = None,
     http: Http = DEFAULT_HTTP,
     json: Json = False,
 ) -> None:
-    """Query topics as tables with SQL.
+    """Query topics and tables with SQL.
 
     A topic is a table: FROM orders, FROM "a.b.c" or FROM [//a/b/c]. Columns: "$tablet_index" (the partition),
     "$row_index" (the offset), "$timestamp", timestamp_ms, key, value, headers. key and value are bytes: decode(value)
     makes text, decode(value)->>'$.name' takes a field of a JSON document. Ranges of "$tablet_index", "$row_index" and
-    timestamp_ms read only what they name.
+    timestamp_ms read only what they name. A sorted table has its own columns; comparisons of the first key columns
+    read only those keys.
     """
     if csv + json + explain + (arrow is not None) > 1:
         raise WrongInput("give one of --json, --csv, --arrow and --explain")
     body: dict[str, object] = {"query": query, "explain": explain}
     if timeout is not None:
         body["timeout_ms"] = 1000 * timeout
+    if at is not None:
+        body["timestamp"] = at
     with Web(http, _TIMEOUT_S) as web:
         if explain:
             _explain(web, body)
@@ -68,6 +77,11 @@ def _explain(web: Web, body: dict[str, object]) -> None:
     found = web.post("/v1/sql", body, "plan")
     say(found["plan"])
     say(f"{found['rows_read']} rows and {show_bytes(found['bytes_read'])} read from {found['blobs_read']} blobs")
+    for scan in found.get("scans", ()):
+        if "timestamp" in scan:
+            read = ", ".join(f"{scan[f'{each}_read']} of {scan[each]} {each}" for each in ("chunks", "blocks"))
+            tablets = f"{len(scan['tablets'])} of {scan['tablet_count']} tablets"
+            say(f"{scan['topic']} at {scan['timestamp']}: {tablets}, {read}")
 
 
 def _save(web: Web, body: dict[str, object], file: Path) -> None:

@@ -70,9 +70,9 @@ class Client:
         """All tables by name."""
         return self._transport.perform(list_tables())
 
-    def sql(self, query: str, *, timeout_ms: int | None = None) -> "Query":
-        """A SELECT over topics and tables; each of its methods runs it."""
-        return Query(self._transport, query, timeout_ms)
+    def sql(self, query: str, *, timeout_ms: int | None = None, timestamp: int | None = None) -> "Query":
+        """A SELECT over topics and tables; each of its methods runs it. `timestamp`: sorted tables are read at it."""
+        return Query(self._transport, QueryCalls(query, timeout_ms, timestamp))
 
 
 class Table:
@@ -227,9 +227,9 @@ class Table:
 class Query:
     """A query in SQL."""
 
-    def __init__(self, transport: BlockingTransport, text: str, timeout_ms: int | None) -> None:
+    def __init__(self, transport: BlockingTransport, calls: QueryCalls) -> None:
         self._perform = transport.perform
-        self._calls = QueryCalls(text, timeout_ms)
+        self._calls = calls
 
     def rows(self) -> list[Row]:
         """Rows as JSON has them: bytes that are no UTF-8 are {"base64": …}, times are text."""
@@ -273,8 +273,8 @@ class AsyncClient:
     async def tables(self) -> list[TableSummary]:
         return await self._transport.perform(list_tables())
 
-    def sql(self, query: str, *, timeout_ms: int | None = None) -> "AsyncQuery":
-        return AsyncQuery(self._transport, query, timeout_ms)
+    def sql(self, query: str, *, timeout_ms: int | None = None, timestamp: int | None = None) -> "AsyncQuery":
+        return AsyncQuery(self._transport, QueryCalls(query, timeout_ms, timestamp))
 
 
 class AsyncTable:
@@ -391,9 +391,9 @@ class AsyncTable:
 class AsyncQuery:
     """`Query` for asyncio."""
 
-    def __init__(self, transport: "AsyncioTransport", text: str, timeout_ms: int | None) -> None:
+    def __init__(self, transport: "AsyncioTransport", calls: QueryCalls) -> None:
         self._perform = transport.perform
-        self._calls = QueryCalls(text, timeout_ms)
+        self._calls = calls
 
     async def rows(self) -> list[Row]:
         return await self._perform(self._calls.rows())

@@ -1,12 +1,15 @@
 """SQL through either client."""
 
+import json
 import subprocess
 import sys
+from http.client import HTTPConnection
 from typing import Any
 
 import pytest
 
 from pqbroker.client import ClientError, Column
+from pqbroker.testing import Broker
 from tests.http_client.conftest import done
 
 
@@ -43,3 +46,26 @@ def test_the_synchronous_client_needs_nothing_but_python() -> None:
     )
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert ran.stdout == "[]\n"
+
+
+async def test_a_query_reads_sorted_tables_at_its_timestamp(client: Any, running: Broker, name: str) -> None:
+    columns = [{"name": "id", "type": "int64", "sort_order": "ascending"}, {"name": "n", "type": "int64"}]
+    _post(running, "/v1/tables", {"path": f"//{name.replace('.', '/')}", "schema": columns})
+    first = _post(running, f"/v1/tables/{name}/rows", {"rows": [{"id": 1, "n": 1}]})["timestamp"]
+    _post(running, f"/v1/tables/{name}/rows", {"rows": [{"id": 1, "n": 2}]})
+    text = f'SELECT n FROM "{name}"'
+    assert await done(client.sql(text).rows()) == [{"n": 2}]
+    assert await done(client.sql(text, timestamp=first).rows()) == [{"n": 1}]
+    assert (await done(client.sql(text, timestamp=first).arrow())).to_pylist() == [{"n": 1}]
+    with pytest.raises(ClientError) as refused:
+        await done(client.sql("SELECT 1 AS one", timestamp=first).rows())
+    assert refused.value.code == "INVALID_QUERY"
+
+
+def _post(running: Broker, path: str, body: Any) -> Any:
+    connection = HTTPConnection(running.http, timeout=60)
+    try:
+        connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
+        return json.loads(connection.getresponse().read())
+    finally:
+        connection.close()

@@ -88,7 +88,8 @@ function cell(value) {
 function Plan({ plan }) {
   return html`<h3>What it read</h3><${Facts} facts=${[["rows", count(plan.rows_read)], ["blobs", count(plan.blobs_read)], ["bytes", bytes(plan.bytes_read)]]} />
     <h3>Topics</h3><${Table} rows=${plan.scans ?? []} empty="None." columns=${[
-      ["topic", (scan) => html`<a href=${`#/topics/${name(scan.topic)}`}>${scan.topic}</a>`, "text"], ["tablets", (scan) => scan.tablets.join(", "), "text"], ["columns", (scan) => scan.columns.join(", "), "text"],
+      ["topic", (scan) => html`<a href=${`#/${scan.timestamp === undefined ? "topics" : "tables"}/${name(scan.topic)}`}>${scan.topic}</a>`, "text"], ["tablets", (scan) => scan.tablets.join(", "), "text"], ["columns", (scan) => scan.columns.join(", "), "text"],
+      ["blocks", (scan) => (scan.blocks === undefined ? "" : `${count(scan.blocks_read)} of ${count(scan.blocks)}`), "text"],
     ]} /><h3>Plan</h3><pre class="plan">${plan.plan}</pre>`;
 }
 
