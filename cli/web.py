@@ -43,6 +43,14 @@ _CURES = {
 """Cures by the broker's code, where a command is nearer than the path over HTTP that the broker names."""
 
 
+class BrokerRefusal(CommandError):
+    """The broker refuses a request; `code` says why."""
+
+    def __init__(self, text: str, code: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
 class Web:
     """A context manager; everything may raise CommandError."""
 
@@ -162,7 +170,8 @@ class Web:
         error = document.get("error") if isinstance(document, dict) else None
         if not isinstance(error, dict) or not {"message", "cure"} <= error.keys():
             raise self._foreign(f"{response.status} {response.reason}")
-        raise CommandError(with_cure(error["message"], _CURES.get(str(error.get("code"))) or error["cure"]))
+        code = str(error.get("code"))
+        raise BrokerRefusal(with_cure(error["message"], _CURES.get(code) or error["cure"]), code)
 
     def _nobody(self, why: str) -> CommandError:
         at = "" if str(self._address) == DEFAULT_HTTP else f" --http {self._address}"

@@ -13,10 +13,11 @@ from pqbroker.cli.options import Http, Json, Table, table_path
 from pqbroker.cli.output import say, show_json, show_table
 from pqbroker.cli.parsing import Argument, option
 from pqbroker.cli.refusals import CommandError, WrongInput
-from pqbroker.cli.web import DEFAULT_HTTP, Web
+from pqbroker.cli.web import DEFAULT_HTTP, BrokerRefusal, Web
 
 TIMESTAMP_MAX = (1 << 64) - 1
 MISSING_SHOWN = 10
+_TOO_LARGE = "LOOKUP_TOO_LARGE"
 _TRUTHS = {"true": True, "false": False}
 _NUMBERS = frozenset({f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)} | {"double", "timestamp"})
 GivenKeys = Annotated[
@@ -64,7 +65,7 @@ def add_lookup(app: Family) -> None:
         with Web(http) as web:
             given = _keys(web, path, key)
             while some := list(islice(given, ROWS_PER_REQUEST)):
-                found = web.post(f"{path}/lookup", {"keys": some, **asked}, "rows")["rows"]
+                found = _look_up(web, f"{path}/lookup", some, asked)
                 rows += [row for row in found if row is not None]
                 missing += [one for one, row in zip(some, found, strict=True) if row is None]
         _show(rows, missing, json=json)
@@ -92,6 +93,18 @@ def add_delete_rows(app: Family) -> None:
             show_json({"rows": count, "timestamp": timestamp})
         else:
             say(f"deleted the rows of {count} key{'s' * (count != 1)} at timestamp {timestamp}")
+
+
+def _look_up(web: Web, path: str, keys: list[dict[str, Any]], asked: Mapping[str, Any]) -> list[Any]:
+    """Return the rows of keys; where they are too many for one answer, by halves."""
+    try:
+        rows: list[Any] = web.post(path, {"keys": keys, **asked}, "rows")["rows"]
+    except BrokerRefusal as refusal:
+        if refusal.code != _TOO_LARGE or len(keys) == 1:
+            raise
+        middle = len(keys) // 2
+        return _look_up(web, path, keys[:middle], asked) + _look_up(web, path, keys[middle:], asked)
+    return rows
 
 
 def _keys(web: Web, path: str, texts: list[str] | None) -> Iterator[dict[str, Any]]:

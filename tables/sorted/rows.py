@@ -1,7 +1,7 @@
 """Rows of sorted tables in JSON: as they are written, as keys that are looked up, and as lookups show them."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from pqbroker.tables.refusals import TableError, nearest
@@ -15,18 +15,19 @@ VALUE_BYTES_MAX: Final = 16 << 20
 ROWS_MAX: Final = 100_000
 """Rows and keys of one request."""
 _SHOWN = 100
+_VALUE_BYTES = 8
 
 
 def encode_rows(schema: SortedSchema, rows: Sequence[Any], place: str, *, is_update: bool) -> list[NewRow]:
     """Return rows as they are logged, in their order. TableError INVALID_ROW names row and field, TOO_MANY_ROWS."""
-    _check_count(rows, place)
+    check_count(rows, place)
     encoded = [_encode_row(schema, row, f"{place}[{index}]", is_update) for index, row in enumerate(rows)]
     return _distinct(encoded, place)
 
 
 def encode_deletes(schema: SortedSchema, keys: Sequence[Any], place: str) -> list[NewRow]:
     """Return deletes of keys as they are logged. TableError INVALID_ROW, TOO_MANY_ROWS."""
-    _check_count(keys, place)
+    check_count(keys, place)
     encoded = [NewRow(encode_key(schema, key, f"{place}[{index}]"), DELETED) for index, key in enumerate(keys)]
     return _distinct(encoded, place)
 
@@ -85,6 +86,18 @@ def check_columns(schema: SortedSchema, columns: Sequence[str] | None) -> Sequen
             text = f"columns has {name[:_SHOWN]!r}, and the table has no such column"
             raise TableError("NO_COLUMN", text, nearest(name[:_SHOWN], schema.columns))
     return columns
+
+
+def check_count(rows: Sequence[Any], place: str) -> None:
+    """TableError TOO_MANY_ROWS for more rows, or keys, than a request may have."""
+    if len(rows) > ROWS_MAX:
+        text = f"{place} has {len(rows)} entries; one request has at most {ROWS_MAX}"
+        raise TableError("TOO_MANY_ROWS", text, "Send them in several requests.")
+
+
+def size_of(values: Iterable[Any]) -> int:
+    """Return the bytes of values, about: of text and bytes their length, 8 of others."""
+    return sum(len(value) if isinstance(value, str | bytes) else _VALUE_BYTES for value in values)
 
 
 def _encode_row(schema: SortedSchema, row: Any, where: str, is_update: bool) -> NewRow:
@@ -153,12 +166,6 @@ def _check_names(schema: SortedSchema, row: Any, where: str, known: Any) -> None
             if column is not None and column.expression is not None:
                 what = "the table fills"
             raise _invalid(f"{where} has {name[:_SHOWN]!r}, which {what}", nearest(name[:_SHOWN], known))
-
-
-def _check_count(rows: Sequence[Any], place: str) -> None:
-    if len(rows) > ROWS_MAX:
-        text = f"{place} has {len(rows)} entries; one request has at most {ROWS_MAX}"
-        raise TableError("TOO_MANY_ROWS", text, "Send them in several requests.")
 
 
 def _distinct(rows: list[NewRow], place: str) -> list[NewRow]:

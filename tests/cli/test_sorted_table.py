@@ -88,6 +88,15 @@ def test_rows_are_deleted_by_key_and_by_lines(shell: TableShell, table: str) -> 
     assert shell("lookup", table, given=lines).output.splitlines()[-1] == "1990 more keys have no row"
 
 
+def test_rows_that_are_too_many_for_one_answer_are_looked_up_by_halves(shell: TableShell, table: str) -> None:
+    lines = [f'{{"shop": "a", "id": {number}, "note": "{"n" * 20_000}"}}\n' for number in range(100)]
+    for begin in (0, 50):
+        shell("insert", table, given="".join(lines[begin : begin + 50]))
+    keys = "".join(f'{{"shop": "a", "id": {number}}}\n' for number in range(100))
+    found = shell("lookup", table, "--json", given=keys).objects
+    assert [one["id"] for one in found] == list(range(100))
+
+
 def test_commands_have_their_other_names(shell: TableShell, table: str) -> None:
     over_http = ("--http", shell.http)
     assert shell.raw("insert-rows", table, "--row", '{"shop": "a", "id": 1}', *over_http).status == 0

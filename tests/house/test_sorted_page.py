@@ -2,6 +2,7 @@
 
 import re
 
+from pqbroker.broker.web.resources import sql
 from pqbroker.broker.web.routing.table_problems import _STATUSES, yt_number
 from pqbroker.tables.sorted.write_refusals import _LIMITS
 from tests.house.sources import ROOT
@@ -32,5 +33,5 @@ def test_every_refusal_of_sorted_tables_is_on_their_page() -> None:
 
 
 def test_the_page_has_status_and_number_of_each_refusal() -> None:
-    known = listed()
-    assert known == {code: (_STATUSES.get(code, 400), yt_number(code)) for code in known}
+    known, statuses = listed(), {**sql._STATUSES, **_STATUSES}
+    assert known == {code: (statuses.get(code, 400), yt_number(code)) for code in known}

@@ -88,6 +88,14 @@ async def test_many_keys_take_several_requests_and_long_ones_go_in_halves(client
     assert await done(table.lookup(keys)) == [None] * 1200
 
 
+async def test_rows_that_are_too_many_for_one_answer_take_several(client: Any, name: str) -> None:
+    table = client.table(name)
+    await done(table.create(SCHEMA))
+    rows = [row(b"a", number, note="n" * 100_000) for number in range(30)]
+    await done(table.insert(rows))
+    assert await done(table.lookup([key(b"a", number) for number in range(30)])) == rows
+
+
 async def test_a_table_is_unmounted_altered_and_mounted(client: Any, name: str) -> None:
     table = client.table(name)
     await done(table.create(SCHEMA))

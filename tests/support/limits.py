@@ -233,6 +233,11 @@ LIMITS = (
         "tables/sorted/test_rows.py::test_more_rows_than_a_request_may_have_are_refused", share=Share.REQUEST,
     ),
     Limit(
+        "bytes of the rows of a lookup", ("pqbroker.http.answer.bytes.max",), "LOOKUP_TOO_LARGE, 413, but for one row",
+        "broker/web/test_sorted_limits.py::test_a_lookup_answers_with_a_limit_of_bytes_but_one_row_in_any_case",
+        share=Share.REQUEST,
+    ),
+    Limit(
         "bytes of a value of a sorted table", ("tables/sorted/rows.py:VALUE_BYTES_MAX",), "INVALID_ROW",
         "tables/sorted/test_rows.py::test_a_value_that_is_too_large_is_refused", share=Share.REQUEST,
     ),

@@ -1,6 +1,7 @@
 """Rows of sorted tables, written and looked up."""
 
 import asyncio
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -18,7 +19,15 @@ from pqbroker.tables.serving.table import SortedTable
 from pqbroker.tables.serving.tablet import SortedTablet
 from pqbroker.tables.serving.writes import write
 from pqbroker.tables.sorted.log_entries import NewRow
-from pqbroker.tables.sorted.rows import check_columns, encode_deletes, encode_key, encode_rows, show_row
+from pqbroker.tables.sorted.rows import (
+    check_columns,
+    check_count,
+    encode_deletes,
+    encode_key,
+    encode_rows,
+    show_row,
+    size_of,
+)
 
 FEW_ROWS: Final = 50
 """Rows that are encoded in the loop's thread: a millisecond."""
@@ -60,29 +69,59 @@ async def look_up(
     """Return the rows of keys in their order, None where there is none; `timestamp` None: as committed now. Columns:
     None for all.
 
-    KafkaError TOPIC_AUTHORIZATION_FAILED; TableError NO_TABLE, NO_COLUMN, INVALID_ROW, WRONG_STATE, TABLET_STARTING,
-    TABLET_NOT_OPEN.
+    KafkaError TOPIC_AUTHORIZATION_FAILED; TableError NO_TABLE, NO_COLUMN, INVALID_ROW, TOO_MANY_ROWS, WRONG_STATE,
+    TABLET_STARTING, TABLET_NOT_OPEN, CHUNK_DAMAGED, LOOKUP_TOO_LARGE.
     """
     table = find_sorted(caller, AclOperation.READ, name)
     shown = check_columns(table.schema, columns)
-    wanted = [encode_key(table.schema, key, f"keys[{index}]") for index, key in enumerate(keys)]
-    indexes = [table.index_of(key) for key in wanted]
+    wanted, indexes = await _located(table, keys)
     tablets = {index: _readable(table, index) for index in {*indexes}}
     at = TIMESTAMP_MAX if timestamp is None else timestamp
     for tablet in tablets.values() if timestamp is not None else ():
         tablet.check_timestamp(at)
         await tablet.settle(at)
-    counted = caller.node.metrics.tables
-    counted.lookups += 1
-    counted.looked_up_keys += len(wanted)
+    metrics = caller.node.metrics.tables
+    metrics.lookups += 1
+    metrics.looked_up_keys += len(wanted)
     lookups = {index: tablet.lookup(at) for index, tablet in tablets.items()}
+    answer_bytes_max, size, count = caller.node.settings.http_answer_bytes_max, 0, 0
+    counted = [at for at, column in enumerate(table.schema.values) if column.name in shown]
     found: list[dict[str, Any] | None] = []
     for number, (key, index) in enumerate(zip(wanted, indexes, strict=True)):
         if number % KEYS_AT_ONCE == KEYS_AT_ONCE - 1:
             await asyncio.sleep(0)
         values = await lookups[index].find(key)
-        found.append(None if values is None else show_row(table.schema, key, values, shown))
+        if values is None:
+            found.append(None)
+            continue
+        found.append(show_row(table.schema, key, values, shown))
+        size += len(key) + size_of(values[at] for at in counted)
+        count += 1
+        if size > answer_bytes_max and count > 1:
+            raise _too_large(number + 1, answer_bytes_max)
     return found
+
+
+def _too_large(keys: int, answer_bytes_max: int) -> TableError:
+    text = f"rows of the first {keys} keys have more than pqbroker.http.answer.bytes.max = {answer_bytes_max} bytes"
+    return TableError("LOOKUP_TOO_LARGE", text, "Ask for fewer keys at once, or name the columns that you need.")
+
+
+async def _located(table: SortedTable, keys: Sequence[Any]) -> tuple[list[bytes], list[int]]:
+    """Return the encoded form of each key, and its tablet. TableError INVALID_ROW, TOO_MANY_ROWS."""
+    check_count(keys, "keys")
+    schema, pivots = table.schema, table.record.pivots
+
+    def locate() -> tuple[list[bytes], list[int]]:
+        encoded = [encode_key(schema, key, f"keys[{index}]") for index, key in enumerate(keys)]
+        return encoded, [bisect_right(pivots, key) - 1 for key in encoded]
+
+    if len(keys) <= FEW_ROWS:
+        return locate()
+    encoded, indexes = await asyncio.to_thread(locate)
+    if table.record.pivots is not pivots:  # the table was resharded meanwhile
+        indexes = [table.index_of(key) for key in encoded]
+    return encoded, indexes
 
 
 def _readable(table: SortedTable, index: int) -> SortedTablet:

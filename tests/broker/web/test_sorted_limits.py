@@ -1,15 +1,21 @@
 """Limits of sorted tables: memory of stores and workers, tasks at once, tablets."""
 
+import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
+from pqbroker.broker.ground.access import DirectCaller
 from pqbroker.broker.services.sorted_tables import making
+from pqbroker.broker.services.sorted_tables import rows as sorted_rows
+from pqbroker.tables.sorted import rows
 from tests.broker.web.conftest import Web
 from tests.broker.web.test_sorted_background import holds, set_attributes, tablet_of
 from tests.broker.web.test_sorted_tables import PATH, SCHEMA, create, insert, look_up, row
 
+LONGEST_TURN_S = 0.02
 Serve = Callable[..., Awaitable[Web]]
 
 
@@ -79,3 +85,46 @@ async def test_a_table_has_a_limit_of_tablets(web: Web, monkeypatch: pytest.Monk
     status, code, message = await web.refusal("POST", "/v1/tables", body)
     assert (status, code) == (400, "INVALID_PIVOTS")
     assert "at most 2 tablets" in message
+
+
+async def test_a_lookup_answers_with_a_limit_of_bytes_but_one_row_in_any_case(serve: Serve) -> None:
+    web = await serve(http_answer_bytes_max=2000)
+    await create(web)
+    await insert(web, *(row("a", number, note="n" * 900) for number in range(3)), row("a", 9, note="n" * 5000))
+    assert len(await look_up(web, row("a", 0), row("a", 7), row("a", 1))) == 3
+    keys = [row("a", number) for number in range(3)]
+    status, code, message = await web.refusal("POST", f"{PATH}/lookup", {"keys": keys})
+    assert (status, code) == (413, "LOOKUP_TOO_LARGE")
+    assert "first 3 keys" in message
+    assert "pqbroker.http.answer.bytes.max = 2000" in message
+    assert len(await look_up(web, *keys, columns=["id", "count"])) == 3, "columns that are not shown do not count"
+    assert len((await look_up(web, row("a", 9)))[0]["note"]) == 5000
+
+
+async def test_a_lookup_has_a_limit_of_keys(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    await create(web)
+    monkeypatch.setattr(rows, "ROWS_MAX", 2)
+    keys = [row("a", number) for number in range(3)]
+    assert await look_up(web, *keys[:2]) == [None, None]
+    assert (await web.refusal("POST", f"{PATH}/lookup", {"keys": keys}))[:2] == (413, "TOO_MANY_ROWS")
+
+
+async def test_many_keys_leave_the_loop_its_turns(web: Web) -> None:
+    """Twenty thousand keys are encoded beside the loop, and looked up in slices of it."""
+    await create(web)
+    keys = [row("a", number) for number in range(20_000)]
+    longest, since, ended = 0.0, time.thread_time(), asyncio.Event()
+
+    async def watch() -> None:
+        nonlocal longest, since
+        while not ended.is_set():
+            await asyncio.sleep(0)
+            now = time.thread_time()
+            longest, since = max(longest, now - since), now
+
+    watching = asyncio.create_task(watch())
+    caller = DirectCaller(web.node.server.node)
+    assert await sorted_rows.look_up(caller, "shop.stock", keys, None, None) == [None] * len(keys)
+    ended.set()
+    await watching
+    assert longest < LONGEST_TURN_S
