@@ -53,11 +53,11 @@ class ServedSorted(NamedTuple):
 
 
 def find_served_sorted(
-    rows: Mapping[Any, Any], cell: CellId, reserved: int, findings: Findings
+    rows: Iterable[tuple[Any, Any]], cell: CellId, reserved: int, findings: Findings
 ) -> dict[TabletId, ServedSorted]:
     """Return what each sorted tablet that lives in the cell serves, given the scheme's rows of sorted tables."""
     found: dict[TabletId, ServedSorted] = {}
-    for key, row in rows.items():
+    for key, row in rows:
         try:
             record = SortedTableRecord.read(key[0], row)
             schema = read_sorted_schema(record.columns, len(record.columns))

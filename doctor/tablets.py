@@ -80,7 +80,7 @@ async def check_tablets(
     served_topics: dict[TabletId, ServedTopic] = {}
     served_sorted: dict[TabletId, ServedSorted] = {}
     if scheme is not None:
-        tables, reserved = scheme.rows(SORTED_TABLES), scheme.timestamps_reserved
+        tables, reserved = scheme.rows(SORTED_TABLES).items(), scheme.timestamps_reserved
         served_sorted = find_served_sorted(tables, home.cell, reserved, findings)
         served_topics = find_served_topics(scheme.topics.values(), home.cell, scheme.timestamps_reserved)
         _check_owned(scheme, rows, findings, home.cell)

@@ -6,15 +6,19 @@ Nothing can be read of a lost round, so every row of the cell may have been in i
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
+from pqbroker.doctor.findings import Findings
 from pqbroker.doctor.partitions import ServedTopic
 from pqbroker.doctor.salvaging.base_logs import ReadLog, read_log, write_log
 from pqbroker.doctor.salvaging.losses import CellSalvage, NewBlobs
 from pqbroker.doctor.salvaging.lost_offsets import PartitionSalvage
 from pqbroker.doctor.salvaging.segment_counts import count_segments
+from pqbroker.doctor.salvaging.sorted_tablets import SortedSalvage
 from pqbroker.doctor.salvaging.staged_batches import BatchUnderWay, PiecesSalvage, read_batches
 from pqbroker.doctor.salvaging.torn_payloads import name_torn
+from pqbroker.doctor.sorted_tablets import ServedSorted, find_served_sorted
 from pqbroker.doctor.tablets import find_served_topics
 from pqbroker.pq.log import consumers
 from pqbroker.pq.log.commit_timestamps import RESERVED_AHEAD, RESERVED_VALUES, TIMESTAMP_MAX, timestamp_of
@@ -28,7 +32,7 @@ from pqbroker.storage.tablets.channel_profiles import begin_channels
 from pqbroker.storage.tablets.coordinator_rows import GENERATION, RESIDENT_ROWS
 from pqbroker.storage.tablets.row_sets import RowSet
 from pqbroker.storage.tablets.scheme import PRODUCER_IDS_PER_BLOCK, SCHEME_TABLET_ID, TIMESTAMPS_RESERVED
-from pqbroker.storage.tablets.scheme_objects import NAMES, OwnedTablet, owned_tablets
+from pqbroker.storage.tablets.scheme_objects import NAMES, SORTED_TABLES, OwnedTablet, owned_tablets
 from pqbroker.storage.tablets.scheme_state import SCHEME_FACTS, SchemeState
 from pqbroker.storage.tablets.scheme_topics import TABLETS_PER_TOPIC_MAX
 from pqbroker.storage.tablets.tablet import RECORD, TabletRecord, TabletType, record_key, row_prefix
@@ -109,8 +113,10 @@ class CellPlan:
         count_segments(self._salvage)
 
     def _plan_torn_logs(self) -> None:
-        """Plan for base tablets alone of whose log a blob is unreadable."""
+        """Plan for tablets alone of whose log a blob is unreadable."""
         for record in self._kept_records():
+            if record.type is TabletType.SORTED:
+                self._plan_sorted(record, NewBlobs(self._salvage, record))
             if TABLET_KINDS[record.type].is_kv:
                 continue
             log = read_log(self._salvage, record.tablet_id)
@@ -213,6 +219,28 @@ class CellPlan:
             for letter, kind in _KINDS.items():
                 self._name_residents(name, prefix, letter, kind, of_index)
 
+    def _plan_sorted(self, record: TabletRecord, blobs: NewBlobs) -> None:
+        unnamed = ServedSorted(f"tablet {record.tablet_id}", None, b"", None, 0)
+        served = self._served_sorted.get(record.tablet_id, unnamed)
+        if served is unnamed:
+            what = "no table names it; if its table is lost, its rows are removed once the salvage is accepted"
+            self._salvage.name("sorted rows", served.name, what)
+        prefix, end = (row_prefix(TabletId(record.tablet_id + more)) for more in (0, 1))
+        entries: dict[bytes, Entry] = {}
+        for key, row in self._salvage.rows.rows(index_rows.ROW + prefix, index_rows.ROW + end):
+            try:
+                entries[key[1 + len(prefix) :]] = Entry.stored(row)
+            except (ValueError, IndexError) as bad:
+                self._salvage.name("sorted rows", served.name, f"it stays refused: {bad}")
+                return
+        SortedSalvage(self._salvage, blobs, prefix, served, entries).plan()
+
+    @cached_property
+    def _served_sorted(self) -> Mapping[TabletId, ServedSorted]:
+        """Sorted tablets of the cell, as far as the scheme is readable."""
+        rows = self._scheme.row_sets.get(SORTED_TABLES)
+        return find_served_sorted(() if rows is None else rows, self._cell, 0, Findings(lambda _: None))
+
     def _name_unserved(self) -> None:
         for record in self._kept_records():
             served = self._served_topic(record.tablet_id)
@@ -308,6 +336,7 @@ class CellPlan:
 
 _PLANS: Mapping[TabletType, Callable[[CellPlan, TabletRecord, NewBlobs], None]] = {
     TabletType.PERSQUEUE: CellPlan._plan_partitions,
+    TabletType.SORTED: CellPlan._plan_sorted,
 }
 """Plans that know what a kind of tablet is for; the others go by its stored form."""
 _JUMPS: Mapping[TabletType, Callable[[CellPlan, ReadLog], None]] = {

@@ -23,14 +23,14 @@ _STAGED = (b"s", b"t")
 def name_torn(
     salvage: CellSalvage, records: Mapping[TabletId, TabletRecord], topic_of: Callable[[TabletId], str]
 ) -> None:
-    """Read the blobs of torn payloads, and name the rows of those that are unreadable. What a base tablet has lost is
-    named where its log is read."""
+    """Read the blobs of torn payloads, and name the rows of those that are unreadable. What base tablets and
+    sorted ones have lost is named where their logs are planned."""
     torn = {blob for blob in salvage.lost.torn if _is_unreadable(salvage, blob)}
     for tablet in sorted({BlobId.from_key(blob).tablet for blob in torn}):
         record = records.get(tablet)
         if record is None:
             salvage.name("tablet", f"tablet {tablet}", "some of its blobs are unreadable; it has no record")
-        elif TABLET_KINDS[record.type].is_kv:
+        elif TABLET_KINDS[record.type].is_kv and record.type is not TabletType.SORTED:
             _name_rows(salvage, record, topic_of(tablet), torn)
 
 

@@ -67,6 +67,14 @@ def piece_key(task: int, piece: int) -> bytes:
     return _PIECE.pack(PIECE_KEYS, task, piece)
 
 
+def read_piece_key(key: bytes) -> tuple[int, int]:
+    """Return task and piece of a staged piece's key. ValueError."""
+    if len(key) != _PIECE.size:
+        raise ValueError(f"{key.hex()} is no key of a piece")
+    _, task, piece = _PIECE.unpack(key)
+    return task, piece
+
+
 def pieces_of(task: int) -> tuple[bytes, bytes]:
     """Return the keys of a task's pieces: from the first to before the second."""
     return _NUMBER.pack(PIECE_KEYS, task), _NUMBER.pack(PIECE_KEYS, task + 1)

@@ -39,6 +39,7 @@ from pqbroker.tables.serving.stored_keys import (
     chunk_key,
     read_chunk_key,
     read_log_key,
+    read_piece_key,
 )
 from pqbroker.tables.serving.structure import Structure
 from pqbroker.tables.serving.tablet_facts import TabletFacts
@@ -142,7 +143,7 @@ class SortedTablet:
             self.kv = kv
             if must_load:
                 await self._load()
-            if not storage.reading_only:
+            if not storage.reading_only and not storage.is_held:
                 await self._remove_staged()
         except (BlobCorrupt, BlobMissing, StoredUnreadable, ValueError) as damage:
             self.kv = kv
@@ -483,6 +484,7 @@ class SortedTablet:
         self.structure.change(chunks, ())
         numbers = [chunk.number for chunk in chunks]
         numbers += [read_log_key(key)[0] for key, _ in self.kv.keys(LOG_KEYS, LOG_KEYS + b"\xff")]
+        numbers += [read_piece_key(key)[0] for key, _ in self.kv.keys(PIECE_KEYS, PIECE_KEYS + b"\xff")]
         self._next_number = max([self._next_number, *(number + 1 for number in numbers)])
 
     async def _remove_staged(self) -> None:
