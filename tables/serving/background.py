@@ -188,7 +188,7 @@ class Background:
 
     def _look_at_stores(self, tablet: SortedTablet, now_ms: int, *, is_frozen: bool) -> None:
         """Rotate the active store if that is due, and flush the oldest passive one."""
-        if not is_frozen and rotation_reason(tablet.stores_now(), now_ms) is not None:
+        if not is_frozen and rotation_reason(tablet.stores_in_memory(), now_ms) is not None:
             tablet.rotate()
         attributes = tablet.config.attributes
         if tablet.passive and attributes.enable_store_flush and tablet not in self._flushing:

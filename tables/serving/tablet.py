@@ -47,7 +47,7 @@ from pqbroker.tables.serving.tasks import TaskTotals
 from pqbroker.tables.serving.writes import Stamped, TabletWrites
 from pqbroker.tables.sorted.log_entries import EntryDamaged, decode_entries, encode_entry
 from pqbroker.tables.sorted.packed_rows import TIMESTAMP
-from pqbroker.tables.sorted.picking.facts import DynamicStore, TabletStores
+from pqbroker.tables.sorted.picking.facts import DynamicStore, PartitionChunks, TabletStores
 from pqbroker.tables.sorted.picking.rotation import is_full
 from pqbroker.tables.sorted.schema import SortedSchema
 from pqbroker.tables.sorted.store import RowStore
@@ -436,6 +436,15 @@ class SortedTablet:
             )
 
         return facts
+
+    def stores_in_memory(self) -> TabletStores:
+        """Return the facts of the stores in memory, without any chunk: rotation is picked by them, however many chunks
+        there are."""
+        config, passive = self.config, tuple(map(_facts_of, self.passive))
+        whole = PartitionChunks(config.pivot, config.end)
+        return TabletStores(
+            config.tablet_id, config.attributes, (whole,), active=_facts_of(self.active), passive=passive
+        )
 
     def write_facts(self) -> WriteFacts:
         """Return the facts that writes depend on; chunks over one key are those of the last look."""

@@ -90,6 +90,7 @@ async def _reach(caller: TablesCaller, table: SortedTable, way: _StateChange) ->
         way.end.set_result(None)
     for index in begun:
         await table.tablets[index].mounted()
+    caller.node.cell.current.sorted_tables.background.look_soon()
 
 
 async def _leave_state(

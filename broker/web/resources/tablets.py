@@ -22,6 +22,7 @@ from pqbroker.storage.tablets.tablet import TabletRecord, TabletStorage
 from pqbroker.storage.tablets.tablet_kinds import TABLET_KINDS
 
 UNKNOWN_TABLET = "UNKNOWN_TABLET"
+CLOSED_TABLET = "TABLET_NOT_OPEN"
 _BOOLEAN: Schema = {"type": "boolean"}
 _FACTS = {
     "id": COUNT, "type": TEXT, "owner": TEXT, "topic": nullable(TEXT), "state": TEXT, "generation": COUNT,
@@ -117,7 +118,7 @@ def _check_open(call: Call, tablet_id: TabletId) -> None:
         if tablet_id in topic.tablets:
             text = f"tablet {tablet_id} of {topic.name} is in cell {topic.home_of(tablet_id)}, which is not open"
             cure = "GET /v1/cells, or `pqbroker cell list`, shows the cause."
-            raise Problem(409, "TABLET_NOT_OPEN", text, cure)
+            raise Problem(409, CLOSED_TABLET, text, cure)
 
 
 def cell_of(call: Call, tablet_id: TabletId) -> Cell:

@@ -108,7 +108,7 @@ async def _described(call: Call, tablet: TabletId, name: str, cell: CellId) -> d
     try:
         described: dict[str, Any] = await tablets.shown(call, tablet)
     except Problem as problem:
-        if problem.code != tablets.UNKNOWN_TABLET:
+        if problem.code not in (tablets.UNKNOWN_TABLET, tablets.CLOSED_TABLET):
             raise
         return {"id": tablet, "topic": name, "state": "offline", "cell": str(cell)}
     return described

@@ -4,6 +4,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import pytest
+
+from pqbroker.tables.serving import background
 from pqbroker.tables.serving.open_chunk import Preload
 from pqbroker.tables.serving.tablet import SortedTablet
 from tests.broker.conftest import until
@@ -222,3 +225,15 @@ async def test_a_table_in_memory_has_its_chunks_pinned_and_lets_go(serve: Callab
     assert kept.pinned_size == 0
     await web.ask("POST", f"{PATH}/mount", {})
     await holds(web, lambda: kept.pinned_size > 0)
+
+
+async def test_a_tablet_is_looked_at_as_soon_as_it_is_in_its_new_state(
+    web: Web, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While it was frozen nothing of it was compacted; the next look by itself is far off."""
+    monkeypatch.setattr(background, "TABLES_LOOK_S", 600.0)
+    await create(web)
+    for number in range(3):
+        await insert(web, row("a", 1, count=number))
+        await flush(web)
+    await until(lambda: len(tablet_of(web).structure.chunks) == 1)
