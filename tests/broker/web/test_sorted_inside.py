@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -9,6 +10,9 @@ import pytest
 
 from pqbroker.tables.serving import surveying
 from pqbroker.tables.serving.background import Background
+from pqbroker.tables.serving.chunk_records import ChunkRecord
+from pqbroker.tables.serving.open_chunk import OpenChunk
+from pqbroker.tables.sorted.rows import encode_key
 from tests.broker.web.conftest import Web
 from tests.broker.web.test_sorted_background import flush, holds, set_attributes, tablet_of
 from tests.broker.web.test_sorted_tables import PATH, create, insert, row
@@ -248,6 +252,53 @@ async def test_a_large_tablet_is_looked_at_in_a_thread(web: Web, monkeypatch: py
     before = len(calls)
     await explained(web)
     assert len(calls) > before
+
+
+async def test_a_tablet_of_ten_thousand_chunks_does_not_hold_the_loop_up(web: Web) -> None:
+    """CPU seconds of the loop's thread in one turn; the looks of background work are among the turns."""
+    await create(web, attributes=OFF)
+    tablet = tablet_of(web)
+    keys = [encode_key(tablet.config.schema, row("a", number), "key") for number in range(10_000)]
+    chunks = [OpenChunk(10 + number, record(key)) for number, key in enumerate(keys)]
+    tablet.structure.change(chunks, (), [b"", *keys[1:]])
+    assert tablet.structure.overlap == 1
+    background, worst = background_of(web), []
+    for _ in range(3):
+        turns, looks = Turns(), background.looks
+        shown = await tablet_inside(web, "?limit=1000")
+        assert (len(shown["chunks"]), len(shown["partitions"])) == (1000, 1000)
+        assert (await explained(web))["left_out"][0]["chunk_count"] == 10_000
+        await inside(web)
+        await holds(web, lambda known=looks: background.looks > known + 1)  # type: ignore[misc]
+        worst.append(await turns.end())
+    assert min(worst) < 0.02, worst
+
+
+class Turns:
+    """Turns of the loop, the longest of which is noted, in CPU seconds."""
+
+    def __init__(self) -> None:
+        self._worst_s = 0.0
+        self._watching = asyncio.create_task(self._watch())
+
+    async def end(self) -> float:
+        self._watching.cancel()
+        await asyncio.wait([self._watching])
+        return self._worst_s
+
+    async def _watch(self) -> None:
+        last_s = time.thread_time()
+        while True:
+            await asyncio.sleep(0)
+            now_s = time.thread_time()
+            self._worst_s, last_s = max(self._worst_s, now_s - last_s), now_s
+
+
+def record(key: bytes) -> ChunkRecord:
+    return ChunkRecord(
+        created_ms=1, revision=1, size=1000, index_bytes=10, unpacked_bytes=2000, rows=1, keys=1, deletes=0,
+        least_timestamp=1, greatest_timestamp=2, first_key=key.hex(), last_key=key.hex(),
+    )  # fmt: skip
 
 
 async def test_an_ordered_table_has_no_stores_and_chunks(web: Web) -> None:
