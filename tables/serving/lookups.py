@@ -1,7 +1,9 @@
-"""Point lookups in a mounted tablet: in the stores in memory, and in the blocks that have the key of each chunk."""
+"""Lookups in a mounted tablet, of keys and of ranges of keys: in the stores in memory, and in the blocks of each chunk
+that may have them."""
 
+import asyncio
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from pqbroker.storage.engine import BlobMissing
 from pqbroker.storage.kv.commands import KeyMissing
@@ -17,6 +19,18 @@ from pqbroker.tables.sorted.versions import Version, seen
 
 _Pinned = dict[tuple[int, int], Block | ChunkIndex]
 """Blocks and indexes that one lookup has read: they may be no longer kept meanwhile."""
+
+
+FOUND_KEYS_MAX: Final = 10_000
+"""Keys of a range that is looked up, those of deleted rows included."""
+READ_BYTES_MAX: Final = 64 << 20
+"""Unpacked bytes of the blocks that the lookup of a range reads."""
+_ROWS_AT_ONCE = 200
+"""Rows of a block, or keys in memory, that are gone through before the loop's other work has its turn."""
+
+
+class RangeTooLarge(Exception):
+    """A range has too many keys or bytes to be looked up; the text says of what, and how many there may be."""
 
 
 class StoredRows(NamedTuple):
@@ -61,6 +75,58 @@ class Lookup:
             versions.sort(key=_newest_first)
         return seen(versions, self._timestamp, self._columns)
 
+    async def find_range(self, first: bytes, end: bytes | None) -> list[tuple[bytes, Sequence[Any]]]:
+        """Return the rows of the keys from `first` to before `end` (None: to the last one), each behind its key, in
+        order. RangeTooLarge; ChunkDamaged, BlobMissing, KeyMissing, ShardLost."""
+        chunks = [
+            chunk
+            for chunk in self._structure.chunks.values()
+            if first <= chunk.last_key
+            and (end is None or chunk.first_key < end)
+            and chunk.record.least_timestamp <= self._timestamp
+        ]
+        found: dict[bytes, list[Version]] = {}
+        for store in self._stores:
+            for keys in store.key_slices():
+                found.update((key, []) for key in keys if first <= key and (end is None or key < end))
+                _check_keys(found)
+                await asyncio.sleep(0)
+        for number, key in enumerate(found):
+            if number % _ROWS_AT_ONCE == _ROWS_AT_ONCE - 1:
+                await asyncio.sleep(0)
+            found[key] += self._in_memory(key)
+        read_bytes = 0
+        for chunk in chunks:
+            index = await self._index(chunk)
+            for number in index.blocks_of_range(first, end):
+                read_bytes += index.places[number].unpacked_bytes
+                if read_bytes > READ_BYTES_MAX:
+                    raise RangeTooLarge(f"more than {READ_BYTES_MAX} bytes of rows")
+                block = await self._block(chunk, index, number)
+                await self._add_block(block, index, (first, end), found)
+        rows = []
+        for number, key in enumerate(sorted(found)):
+            if number % _ROWS_AT_ONCE == _ROWS_AT_ONCE - 1:
+                await asyncio.sleep(0)
+            values = seen(sorted(found[key], key=_newest_first), self._timestamp, self._columns)
+            if values is not None:
+                rows.append((key, values))
+        return rows
+
+    async def _add_block(
+        self, block: Block, index: ChunkIndex, bounds: tuple[bytes, bytes | None], found: dict[bytes, list[Version]]
+    ) -> None:
+        """Add the versions that a block has of a range of keys. RangeTooLarge."""
+        first, end = bounds
+        for row in range(block.find(first), block.rows if end is None else block.find(end)):
+            if row % _ROWS_AT_ONCE == _ROWS_AT_ONCE - 1:
+                _check_keys(found)
+                await asyncio.sleep(0)
+            version = self._version(block, index, row)
+            if version.timestamp <= self._timestamp:
+                found.setdefault(block.key(row), []).append(version)
+        _check_keys(found)
+
     def _in_memory(self, key: bytes) -> list[Version]:
         """Return versions of the stores, the newest first, down to one that hides all before it."""
         found: list[Version] = []
@@ -85,18 +151,21 @@ class Lookup:
         if not index.may_have(key):
             return []
         found: list[Version] = []
-        lacking = len(self._columns) - len(index.facts.value_columns)
         for number in index.blocks_of(key):
             block = await self._block(chunk, index, number)
             rows = block.rows_of(key)
-            for row in rows:
-                version = block.version(row, self._key_columns)
-                if lacking and version.values is not None:
-                    version = Version(version.timestamp, [*version.values, *[ABSENT] * lacking])
-                found.append(version)
+            found += [self._version(block, index, row) for row in rows]
             if rows.stop < block.rows:
                 break
         return found
+
+    def _version(self, block: Block, index: ChunkIndex, row: int) -> Version:
+        """Return a version with a value for each column of the table, which may have more than the chunk."""
+        version = block.version(row, self._key_columns)
+        lacking = len(self._columns) - len(index.facts.value_columns)
+        if lacking and version.values is not None:
+            return Version(version.timestamp, [*version.values, *[ABSENT] * lacking])
+        return version
 
     async def _index(self, chunk: OpenChunk) -> ChunkIndex:
         found = self._find(chunk, INDEX_OF_CHUNK)
@@ -123,6 +192,11 @@ class Lookup:
     def _keep(self, chunk: OpenChunk, number: int, item: Block | ChunkIndex, size: int) -> None:
         self._pinned[chunk.identity, number] = item
         self._kept.keep(chunk, number, item, size)
+
+
+def _check_keys(found: dict[bytes, list[Version]]) -> None:
+    if len(found) > FOUND_KEYS_MAX:
+        raise RangeTooLarge(f"more than {FOUND_KEYS_MAX} keys, those of rows that were deleted included")
 
 
 def _is_whole(version: Version) -> bool:

@@ -4,7 +4,6 @@ It has no order: who needs one sorts once. A store is active until it rotates, t
 chunk; no row leaves it.
 """
 
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
@@ -14,6 +13,8 @@ KEY_MEMORY: Final = 205
 """Bytes that a key takes besides its own and its version's: the entry of a dict, two objects (measured)."""
 VERSION_MEMORY: Final = 48
 """Bytes that each further version of a key takes besides its own."""
+KEYS_OF_SLICE: Final = 20_000
+"""Keys that are gone through before the loop's other work has its turn: a millisecond or two."""
 
 KeyVersions = bytes | list[bytes]
 """One version of a key, or several, the oldest first."""
@@ -22,7 +23,7 @@ KeyVersions = bytes | list[bytes]
 class RowStore:
     """Rows of one store."""
 
-    __slots__ = ("_ordered", "_rows", "begun_ms", "least_timestamp", "memory_bytes", "number", "row_count")
+    __slots__ = ("_rows", "begun_ms", "least_timestamp", "memory_bytes", "number", "row_count")
 
     def __init__(self, number: int, begun_ms: int) -> None:
         """`begun_ms`: milliseconds since 1970."""
@@ -34,8 +35,6 @@ class RowStore:
         self.least_timestamp: int | None = None
         """None: it has no row."""
         self._rows: dict[bytes, KeyVersions] = {}
-        self._ordered: list[bytes] | None = None
-        """Keys in order, since the last prefix that was looked for; new keys make it stale."""
 
     def __len__(self) -> int:
         """Return how many keys it has."""
@@ -52,7 +51,6 @@ class RowStore:
             memory += len(version)
             if before is version:
                 memory += KEY_MEMORY + len(key)
-                self._ordered = None
             elif isinstance(before, list):
                 before.append(version)
                 memory += VERSION_MEMORY
@@ -68,12 +66,8 @@ class RowStore:
         found = self._rows.get(key)
         return () if found is None else found if isinstance(found, list) else (found,)
 
-    def keys(self, first: bytes, end: bytes | None) -> Iterator[bytes]:
-        """Yield the keys from `first` to before `end` (None: to the last one), in order."""
-        if self._ordered is None:
-            self._ordered = sorted(self._rows)
-        keys = self._ordered
-        for index in range(bisect_left(keys, first), len(keys)):
-            if end is not None and keys[index] >= end:
-                return
-            yield keys[index]
+    def key_slices(self) -> Iterator[list[bytes]]:
+        """Yield the keys of now, in no order, `KEYS_OF_SLICE` at a time; the store may change in between."""
+        keys = list(self._rows)
+        for begin in range(0, len(keys), KEYS_OF_SLICE):
+            yield keys[begin : begin + KEYS_OF_SLICE]

@@ -1,7 +1,7 @@
 """Rows of sorted tables, written and looked up."""
 
 import asyncio
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -12,18 +12,23 @@ from pqbroker.broker.services.sorted_tables.finding import find_sorted
 from pqbroker.broker.services.tables.callers import TablesCaller
 from pqbroker.broker.services.tables.inserting import GivenRows
 from pqbroker.pq.log.commit_timestamps import TIMESTAMP_MAX
+from pqbroker.storage.engine import BlobMissing
+from pqbroker.storage.kv.commands import KeyMissing
 from pqbroker.tables.mount import MountState, closed
 from pqbroker.tables.paths import table_path
 from pqbroker.tables.refusals import TableError
+from pqbroker.tables.serving.lookups import FOUND_KEYS_MAX, RangeTooLarge
 from pqbroker.tables.serving.table import SortedTable
 from pqbroker.tables.serving.tablet import SortedTablet
 from pqbroker.tables.serving.writes import write
+from pqbroker.tables.sorted.chunks import ChunkDamaged
 from pqbroker.tables.sorted.log_entries import NewRow
 from pqbroker.tables.sorted.rows import (
     check_columns,
     check_count,
     encode_deletes,
     encode_key,
+    encode_prefix,
     encode_rows,
     show_row,
     size_of,
@@ -32,6 +37,8 @@ from pqbroker.tables.sorted.rows import (
 FEW_ROWS: Final = 50
 """Rows that are encoded in the loop's thread: a millisecond."""
 
+RANGE_ATTEMPTS_MAX: Final = 10
+"""Tries of the lookup of a range whose chunks are merged meanwhile."""
 KEYS_AT_ONCE: Final = 100
 """Keys that are looked up before the loop's other work has its turn: a few milliseconds."""
 
@@ -122,6 +129,55 @@ async def _located(table: SortedTable, keys: Sequence[Any]) -> tuple[list[bytes]
     if table.record.pivots is not pivots:  # the table was resharded meanwhile
         indexes = [table.index_of(key) for key in encoded]
     return encoded, indexes
+
+
+async def look_up_prefix(
+    caller: TablesCaller, name: str, prefix: Any, timestamp: int | None, columns: Sequence[str] | None
+) -> list[dict[str, Any]]:
+    """Return the rows whose keys begin with the values of the first key columns, in the order of their keys. The other
+    arguments are those of `look_up`.
+
+    KafkaError TOPIC_AUTHORIZATION_FAILED; TableError as `look_up`, and TOO_MANY_ROWS, TABLET_BUSY.
+    """
+    table = find_sorted(caller, AclOperation.READ, name)
+    shown = check_columns(table.schema, columns)
+    first, end = encode_prefix(table.schema, prefix, "prefix")
+    last = len(table.tablets) if end is None else bisect_left(table.record.pivots, end)
+    tablets = [_readable(table, index) for index in range(table.index_of(first), last)]
+    share = tablets[0].share
+    at = timestamp
+    if at is None:
+        at = max(share.time.timestamps.rule.last, *(tablet.facts.retained_timestamp for tablet in tablets))
+    share.reads.open(at)
+    try:
+        found: list[tuple[bytes, Sequence[Any]]] = []
+        for tablet in tablets:
+            found += await _in_tablet(tablet, at, (first, end))
+            if len(found) > FOUND_KEYS_MAX:
+                raise RangeTooLarge(f"more than {FOUND_KEYS_MAX} rows")
+    except RangeTooLarge as excess:
+        cure = "Give more key columns, or read the rows with SQL: POST /v1/sql."
+        raise TableError("TOO_MANY_ROWS", f"prefix has {excess}", cure) from None
+    finally:
+        share.reads.close(at)
+    return [show_row(table.schema, key, values, shown) for key, values in found]
+
+
+async def _in_tablet(
+    tablet: SortedTablet, timestamp: int, bounds: tuple[bytes, bytes | None]
+) -> list[tuple[bytes, Sequence[Any]]]:
+    """Return the rows of a range of keys, in order; chunks may be merged meanwhile."""
+    for _ in range(RANGE_ATTEMPTS_MAX):
+        await tablet.settle(timestamp)
+        tablet.check()
+        tablet.check_timestamp(timestamp)
+        before = {*tablet.structure.chunks.values()}
+        try:
+            return await tablet.lookup(timestamp).find_range(*bounds)
+        except (BlobMissing, ChunkDamaged, KeyMissing):
+            if tablet.is_serving and before <= {*tablet.structure.chunks.values()}:
+                raise
+    raise TableError("TABLET_BUSY", f"chunks of {tablet.name} are replaced again and again", "Try again.")
 
 
 def _readable(table: SortedTable, index: int) -> SortedTablet:

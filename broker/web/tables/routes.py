@@ -179,9 +179,12 @@ ROUTES = (
         body=object_of({"keys": array_of(_ANY)}), body_example={"keys": [{"id": 1}]},
     ),
     Route(
-        "POST", "/v1/tables/{name}/lookup", "Look up rows of a sorted table by their keys, as they were at a timestamp",
+        "POST", "/v1/tables/{name}/lookup",
+        "Look up rows of a sorted table by their keys, or by the first columns of them, as they were at a timestamp",
         _served("look_up", _commands), object_of({"rows": array_of(nullable(_ANY))}),
-        body=object_of({"keys": array_of(_ANY)}, {"timestamp": _TIMESTAMP, "columns": array_of(TEXT)}),
+        body=object_of(
+            {}, {"keys": array_of(_ANY), "prefix": _ANY, "timestamp": _TIMESTAMP, "columns": array_of(TEXT)}
+        ),
         body_example={"keys": [{"id": 1}]},
     ),
     Route(

@@ -99,8 +99,12 @@ async def delete_rows(call: Call) -> Any:
 
 async def look_up(call: Call) -> Any:
     body = call.body
-    found = await rows.look_up(call, _name(call), body["keys"], body.get("timestamp"), body.get("columns"))
-    return {"rows": found}
+    timestamp, columns = body.get("timestamp"), body.get("columns")
+    if ("keys" in body) is ("prefix" in body):
+        raise bad_request("give one of keys and prefix")
+    if "prefix" in body:
+        return {"rows": await rows.look_up_prefix(call, _name(call), body["prefix"], timestamp, columns)}
+    return {"rows": await rows.look_up(call, _name(call), body["keys"], timestamp, columns)}
 
 
 async def mount(call: Call) -> Any:

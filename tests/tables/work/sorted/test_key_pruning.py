@@ -37,7 +37,7 @@ VALUES: dict[str, Sequence[Any]] = {
 
 def literal(dice: random.Random, kind: str) -> str:
     """A literal that is compared with such a column; some lie beyond what the type holds."""
-    value = dice.choice(VALUES[kind])
+    value: Any = dice.choice(VALUES[kind])
     if kind == "double":
         return dice.choice(["0.1", "-0.10", "1e-1", ".3", "5", "-2.5", "100000000000000000", "0.30000000000000004", "1."])
     if "int" in kind:
@@ -50,7 +50,7 @@ def literal(dice: random.Random, kind: str) -> str:
         return dice.choice([*forms, "'1969-12-31'", "TIMESTAMP '1969-12-31 23:59:59.999999'", "'2020-9-13'"])
     if kind == "string":
         return dice.choice(["''", "'a'", "'ab'", "'b'", "'a\\x00'", "'a\\x00b'", "'\\xFF'"])
-    return "'" + value.replace("\0", "") + "'"
+    return f"'{value}'".replace("\0", "")
 
 
 def condition(dice: random.Random, columns: Sequence[tuple[str, str]]) -> str:
