@@ -237,11 +237,12 @@ LIMITS = (
         "broker/web/test_sorted_limits.py::test_a_lookup_answers_with_a_limit_of_bytes_but_one_row_in_any_case",
         share=Share.REQUEST,
     ),
+    Limit(
         "keys and bytes that the lookup of a prefix finds",
         ("tables/serving/lookups.py:FOUND_KEYS_MAX", "tables/serving/lookups.py:READ_BYTES_MAX"), "TOO_MANY_ROWS",
         "broker/web/test_prefix_lookups.py::test_a_prefix_of_too_many_rows_is_refused_by_its_limit",
         Share.REQUEST,
-    ),  # fmt: skip
+    ),
     Limit(
         "bytes of a value of a sorted table", ("tables/sorted/rows.py:VALUE_BYTES_MAX",), "INVALID_ROW",
         "tables/sorted/test_rows.py::test_a_value_that_is_too_large_is_refused", share=Share.REQUEST,
